@@ -1,0 +1,125 @@
+"""What every sampler takes and gives. Imports nothing of ours."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+import numpy as np
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How one call of `Sampler.sample` draws tokens. Every field is always explicit.
+
+    Attributes:
+      n: completions per prompt.
+      max_tokens: most tokens in one completion, its stop token included.
+      temperature: 0 is greedy; log-probabilities are those at this temperature.
+      top_p: nucleus mass in (0, 1]; 1 is exact sampling, without any filter.
+      stop_token_ids: ids that end a completion; the drawn one is its last token.
+      ignore_stop: draw `max_tokens` tokens whatever they are (benchmarks).
+    """
+
+    n: int = 1
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    stop_token_ids: tuple[int, ...]
+    ignore_stop: bool = False
+
+    def __post_init__(self):
+        if self.n < 1:
+            raise ValueError(f"n={self.n}: at least one completion per prompt")
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens={self.max_tokens}: must be at least 1")
+        if not self.temperature >= 0:
+            raise ValueError(f"temperature={self.temperature}: must be 0 or more")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p={self.top_p}: must lie in (0, 1]")
+        if not self.stop_token_ids and not self.ignore_stop:
+            raise ValueError("stop_token_ids is empty and ignore_stop is off")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Completion:
+    """The tokens drawn for one prompt, never decoded and encoded again.
+
+    Entry t of each array describes *producing* `token_ids[t]`.
+
+    Attributes:
+      token_ids: int32 `[n]`, the stop token included where one was drawn.
+      sampler_logprobs: float32 `[n]`, natural log, at the sampling distribution.
+      finish_reason: "stop" when a stop token was drawn, "length" when the budget ran
+        out first. Truncated means "length" and nothing else.
+      versions: int32 `[n]`, the policy version (steps done) that drew each token.
+    """
+
+    token_ids: np.ndarray
+    sampler_logprobs: np.ndarray
+    finish_reason: FinishReason
+    versions: np.ndarray
+
+    @property
+    def truncated(self) -> bool:
+        return self.finish_reason == "length"
+
+
+OnFinished = Callable[[int, int, Completion], None]
+
+
+class Sampler(Protocol):
+    """A source of completions under a known version of the policy."""
+
+    @property
+    def version(self) -> int:
+        """Version of the weights that the next token is drawn with."""
+        ...
+
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        seed: int,
+        on_finished: OnFinished | None = None,
+    ) -> list[list[Completion]]:
+        """Draws `params.n` completions for each prompt of token ids.
+
+        The same prompts, params, seed and weights give the same completions, whatever
+        the order in which they finish.
+
+        Args:
+          prompts: token ids per prompt, none empty.
+          params: how tokens are drawn.
+          seed: non-negative; callers take a fresh one per call from a `SeedStream`.
+          on_finished: called as `(prompt index, sample index, completion)` when a
+            completion ends, in any order, on the calling thread.
+
+        Returns:
+          For each prompt, its `params.n` completions.
+        """
+        ...
+
+    def publish(self, params, version: int) -> None:
+        """Serves `params` (the model's parameter tree) as `version` from here on."""
+        ...
+
+    def close(self) -> None:
+        """Frees devices, processes and files. Safe to call twice."""
+        ...
+
+
+class SeedStream:
+    """Seeds that never repeat within a run, from a root seed and a saved counter."""
+
+    def __init__(self, root: int, *, count: int = 0):
+        self._root = root
+        self.count = count
+
+    def next(self) -> int:
+        """A fresh non-negative 31-bit seed."""
+        words = np.random.SeedSequence([self._root, self.count]).generate_state(1)
+        self.count += 1
+        return int(words[0] >> 1)

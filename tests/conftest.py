@@ -1,0 +1,25 @@
+"""Eight virtual CPU devices stand in for a pod; the shared data is optional."""
+
+import os
+import pathlib
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+_flags = os.environ.get("XLA_FLAGS", "")
+if "xla_force_host_platform_device_count" not in _flags:
+    os.environ["XLA_FLAGS"] = f"{_flags} --xla_force_host_platform_device_count=8"
+
+import pytest  # noqa: E402
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> pathlib.Path:
+    """The folder of real data sets; tests that need it skip where it is absent."""
+    folder = pathlib.Path(
+        os.environ.get("SHARED_DATA", _ROOT.parent / "shared" / "data")
+    )
+    if not folder.is_dir():
+        pytest.skip(f"no shared data at {folder} (set SHARED_DATA)")
+    return folder
