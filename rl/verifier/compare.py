@@ -9,6 +9,7 @@ import itertools
 
 from rl.verifier import tree
 from rl.verifier.equality import equal, is_zero, linear_root, proportional
+from rl.verifier.normalise import plain_text
 from rl.verifier.regions import as_region, region_of, same_region, wordy
 from rl.verifier.statements import Answer, is_label
 from rl.verifier.tree import Node
@@ -49,7 +50,8 @@ def same_answer(left: Answer, right: Answer, decimals: bool = False) -> bool:
 
 
 def _same_prose(left: str, right: str) -> bool:
-    """Text that is no math differs by case at most."""
+    """Text that is no math differs by case and dress at most."""
+    left, right = plain_text(left), plain_text(right)
     if any(char in left + right for char in "\\^_=<>"):
         return False
     long = len(left) > 3 and len(right) > 3
@@ -205,7 +207,11 @@ class _Comparison:
 
     def _same_items(self, a: Node, b: Node) -> bool:
         for one, other in ((a, b), (b, a)):
-            if one[0] == "list" and other[0] == "tuple":
+            if (
+                one[0] == "list"
+                and other[0] == "tuple"
+                and not tree.contains(other, _PLUS_MINUS)
+            ):
                 labelled = _labelled_values(one)
                 return labelled is not None and self.same(("tuple", *labelled), other)
         first, second = self._items(a), self._items(b)

@@ -115,8 +115,16 @@ class ExpressionParser:
                     return node
                 self._at += 1
                 node = tree.divide(_numeric(node), _numeric(self._signed()))
-            elif self._starts_operand(token):
-                node = self._juxtaposed(node, token)
+            elif self._starts_operand(token) and node[0] not in ("tuple", "interval"):
+                start = self._at
+                if token.value != "(":
+                    node = self._juxtaposed(node, token)
+                elif (right := self._postfix())[0] in ("rel", "chain"):
+                    # A condition in brackets, which is the caller's to judge.
+                    self._at = start
+                    return node
+                else:
+                    node = tree.mul(_numeric(node), _numeric(right))
             else:
                 return node
 
@@ -156,7 +164,8 @@ class ExpressionParser:
         if self._next.kind == "op" and self._next.value in ("+", "-", "±", "∓"):
             self._enter()
             sign = self._sign()
-            node = _apply_sign(sign, _numeric(self._signed()))
+            node = self._signed()
+            node = _apply_sign(sign, node if node[0] == "based" else _numeric(node))
             self._depth -= 1
             return node
         return self._postfix()
@@ -179,6 +188,9 @@ class ExpressionParser:
                 node = self._degrees(node)
             elif value == "_" and node[0] == "num":
                 node = self._based(node)
+            elif value == "_" and tree.is_expression(node):
+                self._at += 1
+                node = ("call", "_" + self._index(), node)
             else:
                 break
         return node
@@ -221,7 +233,8 @@ class ExpressionParser:
         return ("deg", total)
 
     def _based(self, node: Node) -> Node:
-        digits = self._tokens[self._at - 1].value
+        bracketed = self._tokens[self._at - 1].value == ")"
+        digits = self._tokens[self._at - 1 - bracketed].value
         self._at += 1
         base = self._argument()
         if base[0] != "num" or not digits.isdigit() or base[1].denominator != 1:
@@ -252,8 +265,11 @@ class ExpressionParser:
     def _group(self) -> Node:
         """Braces: grouping, or a set where commas stand inside."""
         self._expect("{")
-        outer, self._bar_closes = self._bar_closes, False
+        outer, self._bar_closes = self._bar_closes, True
         items = self.items()
+        is_set = self._accept("|")
+        if is_set:
+            items = self._conditions()
         self._bar_closes = outer
         self._expect("}")
         return items[0] if len(items) == 1 else ("set", *items)
@@ -318,6 +334,33 @@ class ExpressionParser:
     def _symbol(self) -> Node:
         name = self._next.value
         self._at += 1
+        if name in ("C", "A") and self._next.value in ("_", "^"):
+            if (count := self._choices(name)) is not None:
+                return count
+        return self._named(name)
+
+    def _choices(self, name: str) -> Node | None:
+        """C_n^k and A_n^k, the numbers of choices and of arrangements."""
+        start, parts = self._at, {}
+        for _ in range(2):
+            mark = self._next.value
+            if self._next.kind != "op" or mark not in ("_", "^") or mark in parts:
+                break
+            if self._peek().kind == "text" or self._peek(2).kind == "text":
+                break
+            self._at += 1
+            parts[mark] = self._argument()
+        if len(parts) < 2 or not all(map(tree.is_expression, parts.values())):
+            self._at = start
+            return None
+        top, bottom = parts["_"], parts["^"]
+        if name == "C":
+            return ("fn", "binom", top, bottom)
+        rest = tree.add(top, tree.negative(bottom))
+        return tree.divide(("fn", "fact", top), ("fn", "fact", rest))
+
+    def _named(self, name: str) -> Node:
+        """A name with its index and primes, or a call of it."""
         while True:
             if self._is("_"):
                 self._at += 1
@@ -443,9 +486,9 @@ class ExpressionParser:
         elif name == "sqrt":
             node = self._root()
         elif name in ("overline", "bar", "vec", "hat", "tilde", "overrightarrow"):
-            node = ("sym", f"{name} {_name_of(self._argument())}")
+            node = self._named(f"{name} {_name_of(self._argument())}")
         elif name in ("widehat", "dot", "ddot", "underline"):
-            node = ("sym", f"{name} {_name_of(self._argument())}")
+            node = self._named(f"{name} {_name_of(self._argument())}")
         elif name == "mathbb":
             node = self._number_set()
         elif name.startswith("begin "):
@@ -469,6 +512,9 @@ class ExpressionParser:
         letter = self._index() if self._is("{") else self._next.value
         if letter == self._next.value and not self._is("{"):
             self._at += 1
+        if self._is("^"):
+            self._at += 1
+            letter += self._index()
         if letter == "R":
             infinity = tree.INFINITY
             return ("interval", tree.negative(infinity), infinity, False, False)
@@ -585,6 +631,8 @@ class ExpressionParser:
 
 
 def _apply_sign(sign: Node, node: Node) -> Node:
+    if node[0] == "based" and sign == tree.MINUS_ONE:
+        return ("based", "-" + node[1], node[2])
     return node if sign == tree.ONE else tree.mul(sign, node)
 
 

@@ -25,7 +25,7 @@ _UNICODE = {
     "→": "\\to ", "∑": "\\sum ", "∫": "\\int ", "∏": "\\prod ", "ⁿ": "^{n}",
     "\u200b": "", "\u200c": "", "\u200d": "", "\ufeff": "", "\u2060": "",
     "\u2212": "-", "½": "\\frac{1}{2}", "⌊": "\\lfloor ", "⌋": "\\rfloor ",
-    "⌈": "\\lceil ", "⌉": "\\rceil ", "∖": "\\setminus ", "⊥": "\\perp ",
+    "⌈": "\\lceil ", "⌉": "\\rceil ", "∖": "\\setminus ", "且": " and ", "或": " or ", "⊥": "\\perp ",
 }  # fmt: skip
 _GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon",
@@ -52,6 +52,8 @@ _ESCAPE_LETTER = {
 }  # fmt: skip
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z]{2}|[{}%$,!;()\[\]])")
 _SPACED_THOUSANDS = re.compile(r"([-+]?)(\d{1,3}(?:[ ~]\d{3})+)(\.\d+)?")
+_HALF_DAY = re.compile(r"(?i)(?<=[\d\s{])([ap])\.[ ]?m\b\.?")
+_RUPEES = re.compile(r"\bRs\.?\s{0,3}(?=\d)")
 _OUTER_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(.*)\}", re.DOTALL)
 
 
@@ -88,11 +90,12 @@ def clean(text: str) -> str:
     """
     if not text.isascii():
         text = _decode_unicode(text)
+    text = text.replace("{,}", "\\,")
     if "\\" in text or "\t" in text or "\x0c" in text or "\x08" in text:
         text = _BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
         if "\\\\" in text and ("\\begin" not in text or "\\\\begin" in text):
             text = _DOUBLED.sub(r"\\", text)
-        text = text.replace("\\!", "").replace("{,}", "\\,")
+        text = text.replace("\\!", "")
         text = text.replace("\\(", " ").replace("\\)", " ")
         text = text.replace("\\[", " ").replace("\\]", " ")
     text = text.strip()
@@ -105,6 +108,10 @@ def clean(text: str) -> str:
     text = text.strip(" \t\n`~")
     while text and text[-1] in ".,;: \n" and not text.endswith(("\\,", "\\;", "..")):
         text = text[:-1]
+    if text[-1:] == "}" and text.count("}") > text.count("{"):
+        text = text[:-1].rstrip()
+    if "." in text:
+        text = _HALF_DAY.sub(r" \1m", _RUPEES.sub("₹", text))
     if match := _SPACED_THOUSANDS.fullmatch(text):
         text = text.replace(" ", "").replace("~", "")
     return text
@@ -128,7 +135,12 @@ _STYLE = re.compile(
     r"(?![a-zA-Z])|\\[,;:!\s]"
 )
 _NOT_WORD = re.compile(r"[\s{}$~*]+")
-_PUNCTUATION = re.compile(r"(?<=\w)[.,;:!?]+(?=\s|$)")
+_PUNCTUATION = re.compile(r"(?<=\w)[.,;:?]+(?=\s|$)")
+
+
+def squeezed(text: str) -> str:
+    """A cleaned answer with its space settled: equal text means equal answers."""
+    return " ".join(text.split())
 
 
 def plain_text(text: str) -> str:

@@ -1,6 +1,7 @@
 """Sets of real numbers: intervals, their unions, and the inequalities they solve."""
 
 import functools
+import math
 from typing import NamedTuple
 
 from rl.verifier import tree
@@ -234,7 +235,9 @@ def _hull(ends, interval, other_ends, other):
 
 
 def _is_close(a: float, b: float) -> bool:
-    return a == b or abs(a - b) <= _CLOSE * max(abs(a), abs(b), 1.0)
+    if math.isinf(a) or math.isinf(b):
+        return a == b
+    return abs(a - b) <= _CLOSE * max(abs(a), abs(b), 1.0)
 
 
 def _is_empty(ends: tuple[float, float], interval: Interval) -> bool:

@@ -19,7 +19,7 @@ import re
 
 from rl.verifier import tree
 from rl.verifier.expressions import _RELATIONS, ExpressionParser
-from rl.verifier.normalise import MAX_ANSWER, clean, plain_text
+from rl.verifier.normalise import MAX_ANSWER, clean, plain_text, squeezed
 from rl.verifier.tokens import Token, tokenize
 from rl.verifier.tree import Node, Unparsable
 from rl.verifier.units import parse_unit
@@ -49,6 +49,7 @@ _PHRASES = {
     "no solution": ("set",), "no solutions": ("set",), "empty set": ("set",),
     "no real solutions": ("set",), "no real solution": ("set",),
 }  # fmt: skip
+_LABEL_PREFIXES = frozenset({"Delta", "angle", "triangle"})
 _PERCENT_WORDS = frozenset("percent pct percentage percents".split())
 _ORDINALS = frozenset("th st nd rd".split())
 
@@ -85,7 +86,7 @@ def parse_answer(raw: str) -> Answer:
         reason = f"is longer than {MAX_ANSWER} characters"
         return Answer(raw.strip(), None, reason=reason)
     text = clean(raw)
-    words = plain_text(text)
+    words = squeezed(text)
     if not words:
         return Answer(words, None, reason="is empty")
     try:
@@ -141,14 +142,16 @@ class _AnswerParser(ExpressionParser):
         if (phrase := self._only_words()) is not None:
             return phrase
         self._skip_introduction()
+        if self._is("=") or self._is("approx"):
+            self._at += 1
         groups: list[list[Node]] = [[]]
         while True:
             node = self.statement()
             if not self._is_condition(node):
                 groups[-1].append(node)
-            if self._next.kind == "end":
-                break
-            if self._ends_in_condition():
+            if self._is("(") and self._drops_condition():
+                continue
+            if self._next.kind == "end" or self._ends_in_condition():
                 break
             strong = self._separator()
             if self._next.kind == "end":
@@ -156,6 +159,16 @@ class _AnswerParser(ExpressionParser):
             if strong:
                 groups.append([])
         return _joined([group for group in groups if group])
+
+    def _drops_condition(self) -> bool:
+        """Consumes "(x > 0)" after an answer; stays before another tuple."""
+        start = self._at
+        node = self._operand()
+        if node[0] in ("rel", "chain"):
+            self._is_condition(node)
+            return self._next.kind != "end"
+        self._at = start
+        return node[0] in ("tuple", "interval")
 
     def _separator(self) -> bool:
         """Consumes separators; whether one of them was stronger than a comma."""
@@ -397,7 +410,7 @@ def _word(text: str) -> Node:
 
 
 def is_label(node: Node) -> bool:
-    """Whether a node names a quantity: x, f(x), |AB|, cos A, AB; not x + y."""
+    """Whether a node names a quantity: x, f(x), |AB|, cos A, Delta p; not x + y."""
     match node[0]:
         case "sym":
             return True
@@ -407,6 +420,9 @@ def is_label(node: Node) -> bool:
             return is_label(node[2]) if len(node) == 3 else False
         case "mul":
             names = [p[1] if p[0] == "sym" else "" for p in node[1:]]
+            if names[0] in _LABEL_PREFIXES:
+                names = names[1:]
+                return len(names) == 1 or all(name[:1].isupper() for name in names)
             return all(name[:1].isupper() for name in names)
     return False
 

@@ -109,11 +109,13 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
         a text command is not closed.
     """
     tokens: list[Token] = []
-    position, depth, spaced = 0, 0, False
+    position, spaced = 0, False
+    # One entry per open bracket: whether a comma in a number groups its digits there.
+    grouping = [group_commas]
     while position < len(text):
         if len(tokens) > MAX_TOKENS:
             raise Unparsable(f"has more than {MAX_TOKENS} tokens")
-        pattern = _OUTSIDE if group_commas and depth <= 0 else _INSIDE
+        pattern = _OUTSIDE if grouping[-1] else _INSIDE
         match = pattern.match(text, position)
         kind, value = match.lastgroup, match[0]
         position = match.end()
@@ -126,18 +128,29 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
             value = value.replace(",", "").replace("\\", "")
             tokens.append(Token("num", value, spaced))
         elif kind == "word":
-            _split_word(value, tokens, spaced)
+            _split_word(value, tokens, spaced, outside=len(grouping) == 1)
         elif kind == "cmd":
             position = _command(text, position, value[1:], tokens, spaced)
+            if tokens and tokens[-1].value == "set{":
+                grouping.append(False)
+            elif tokens and tokens[-1].value == "set}" and len(grouping) > 1:
+                grouping.pop()
         else:
-            depth += (value in "([{") - (value in ")]}")
+            if value in "([{":
+                is_argument = value == "{" and _takes_argument(tokens)
+                grouping.append(group_commas and is_argument)
+            elif value in ")]}" and len(grouping) > 1:
+                grouping.pop()
             value = "…" if value[:2] == ".." else _PLAIN_OPERATORS.get(value, value)
             tokens.append(Token("op", value, spaced))
-        if tokens and tokens[-1].value in ("set{", "set}"):
-            depth += 1 if tokens[-1].value == "set{" else -1
         spaced = False
     tokens.append(Token("end", "", spaced))
     return tokens
+
+
+def _takes_argument(tokens: list[Token]) -> bool:
+    """Whether a brace that opens here holds a command's argument or an exponent."""
+    return bool(tokens) and (tokens[-1].kind == "cmd" or tokens[-1].value in ("}", "^"))
 
 
 def _command(
@@ -181,6 +194,11 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
         tokens.append(Token(kind, content, spaced))
         return
     inner = tokenize(content, group_commas=len(content) > 3)[:-1]
+    looks_like_unit = len(inner) == 1 and (
+        inner[0].kind == "fn" or inner[0].value == "in"
+    )
+    if looks_like_unit and _after_operand(tokens):
+        inner = [Token("text", content, spaced)]
     if len(inner) == 1 or not any(token.kind == "text" for token in inner) and (
         not any(char.isalpha() for char in content) or _MATH.search(content)
     ):
@@ -217,7 +235,9 @@ def _braced(text: str, position: int) -> tuple[str, int]:
     raise Unparsable("has an unclosed brace")
 
 
-def _split_word(run: str, tokens: list[Token], spaced: bool) -> None:
+def _split_word(
+    run: str, tokens: list[Token], spaced: bool, outside: bool = True
+) -> None:
     """A run of plain letters: a name we know, words, or a product of variables."""
     name = _ALIASES.get(run, run)
     after_number = _after_operand(tokens)
@@ -237,7 +257,9 @@ def _split_word(run: str, tokens: list[Token], spaced: bool) -> None:
         tokens.append(Token("op", value, spaced))
     elif run == "U" and spaced:
         tokens.append(Token("op", "cup", spaced))
-    elif after_number and run.lower() in SHORT or run.lower() in _ENGLISH:
+    elif after_number and run.lower() in SHORT:
+        tokens.append(Token("text", run, spaced))
+    elif outside and (spaced or not tokens) and run.lower() in _ENGLISH:
         tokens.append(Token("text", run, spaced))
     elif (prefix := _function_prefix(run)) is not None:
         tokens.append(Token("fn", prefix, spaced))
@@ -251,7 +273,7 @@ def _split_word(run: str, tokens: list[Token], spaced: bool) -> None:
 
 
 def _function_prefix(run: str) -> str | None:
-    """"sinx" and "cosA" are a function of a letter."""
+    """Reads "sinx" and "cosA" as a function of a letter."""
     for name in ("sin", "cos", "tan", "cot", "sec", "csc", "log", "ln"):
         if run.startswith(name) and len(run) == len(name) + 1:
             return name

@@ -56,8 +56,8 @@ def _table() -> dict[str, tuple[str, Fraction]]:
 
 _UNITS = _table()
 SHORT = frozenset(
-    "cm mm km nm dm ft yd mi ms min hr kg mg lb oz ml mph hz mol rad pm am usd"
-    " cents cent dollars dollar yen euros euro meters metres sec".split()
+    "cm mm km dm ft yd mi min hr kg lb oz ml mph hz mol rad pm am usd"
+    " pct cents cent dollars dollar yen euros euro meters metres sec".split()
 )
 """Plain letter runs that are read as a unit after a number."""
 SCALES = {
