@@ -188,6 +188,8 @@ class _Comparison:
 
     def _same_regions(self, a: Node, b: Node) -> bool | None:
         """None unless one side is surely a region."""
+        if _relates_names(a) and _relates_names(b):
+            return None
         first, second = region_of(a), region_of(b)
         if first is None and second is None:
             return None
@@ -440,6 +442,11 @@ def _label(node: Node) -> Node | None:
 def _is_y_of_x(first: Node, second: Node) -> bool:
     kinds = {first[0], second[0]}
     return kinds == {"sym", "call"} and ("sym", "y") in (first, second)
+
+
+def _relates_names(node: Node) -> bool:
+    """a < b is about both names, not a half-line of one."""
+    return node[0] == "rel" and is_label(node[2]) and is_label(node[3])
 
 
 def _ascending(node: Node) -> Node:

@@ -140,7 +140,7 @@ class ExpressionParser:
         if is_integer and token.value == "frac" and left[0] == "num":
             right = self._postfix()
             if right[0] == "num" and 0 < right[1] < 1 and left[1].denominator == 1:
-                return tree.add(left, right) if left[1] >= 0 else left
+                return tree.add(left, right if left[1] >= 0 else tree.negative(right))
             return tree.mul(left, _numeric(right))
         return tree.mul(_numeric(left), _numeric(self._postfix()))
 

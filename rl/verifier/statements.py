@@ -32,6 +32,10 @@ _INTRODUCING = frozenset(
 )
 _CONDITION = re.compile(r"(?:for|where|with)\b")
 _WHEN = re.compile(r"(?:for|if|when|where|as|otherwise|else)\b")
+# "5 m" is five metres or five times m; a letter set apart may be either.
+_NUMBER_AND_UNIT = re.compile(
+    r"(-?\d{1,9}(?:,\d{3})*(?:\.\d{1,9})?) ([a-zA-Z][a-zA-Z/^0-9 ]{0,30})"
+)
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}/\d{1,2}/\d{2,4}")
 _CHOICE = re.compile(
     r"(?:\\(?:text|textbf|mathrm|mathbf)\s*\{)?\s*\(?([A-Z])(?:\)\s*\}?|[.:]\s)"
@@ -96,7 +100,12 @@ def parse_answer(raw: str) -> Answer:
         reason = str(error) if isinstance(error, Unparsable) else type(error).__name__
         return Answer(words, None, reason=reason)
     other = None
-    if "," in text and node[0] not in ("word", "tuple", "interval"):
+    if match := _NUMBER_AND_UNIT.fullmatch(text):
+        reading = parse_unit(match[2])
+        if reading is not None and isinstance(reading.unit, tuple):
+            value = _read(match[1], group_commas=True).result
+            other = ("unit", value, reading.unit, reading.scale)
+    elif "," in text and ",0" not in text and node[0] not in ("word", "tuple", "interval"):
         other = _second_reading(text, node)
     return Answer(words, node, other, frozenset(parser.parameters))
 

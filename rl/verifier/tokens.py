@@ -90,6 +90,7 @@ _ENGLISH = frozenset(
 )
 _LETTER_UNITS = frozenset("mgshlLJNWVAKCF")
 _JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
+_ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
 _MATH = re.compile(r"[=<>^_\\]")
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _PLAIN_OPERATORS = {
@@ -188,7 +189,8 @@ def _command(
 
 def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     """Text is math where it has no letters, a unit after a number, else words."""
-    if len(content) == 1 and content.isalpha():
+    if match := _ONE_LETTER.fullmatch(content):
+        content = match[1]
         known = content in _LETTER_UNITS and _after_operand(tokens)
         kind = "text" if known else "const" if content in "ei" else "sym"
         tokens.append(Token(kind, content, spaced))
@@ -217,6 +219,10 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
 
 def _after_operand(tokens: list[Token]) -> bool:
     return bool(tokens) and (tokens[-1].kind == "num" or tokens[-1].value in ")}")
+
+
+def _after_words(tokens: list[Token]) -> bool:
+    return bool(tokens) and tokens[-1].kind == "text"
 
 
 def _braced(text: str, position: int) -> tuple[str, int]:
@@ -257,7 +263,7 @@ def _split_word(
         tokens.append(Token("op", value, spaced))
     elif run == "U" and spaced:
         tokens.append(Token("op", "cup", spaced))
-    elif after_number and run.lower() in SHORT:
+    elif (after_number or _after_words(tokens)) and run.lower() in SHORT:
         tokens.append(Token("text", run, spaced))
     elif outside and (spaced or not tokens) and run.lower() in _ENGLISH:
         tokens.append(Token("text", run, spaced))

@@ -56,7 +56,7 @@ def _table() -> dict[str, tuple[str, Fraction]]:
 
 _UNITS = _table()
 SHORT = frozenset(
-    "cm mm km dm ft yd mi min hr kg lb oz ml mph hz mol rad pm am usd"
+    "cm mm km dm ft yd mi min hr kg lb oz sq ml mph hz mol rad pm am usd"
     " pct cents cent dollars dollar yen euros euro meters metres sec".split()
 )
 """Plain letter runs that are read as a unit after a number."""
@@ -141,7 +141,7 @@ def _known(words: list[str]) -> Reading | None:
     while position < len(words):
         word = words[position]
         position += 1
-        if word in ("square", "squared", "cubic", "cubed"):
+        if word in ("square", "sq", "squared", "cubic", "cubed"):
             power = 2 if word.startswith("sq") else 3
             if word.endswith("d"):
                 if last is None:
