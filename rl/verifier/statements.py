@@ -102,7 +102,7 @@ def parse_answer(raw: str) -> Answer:
     other = None
     if match := _NUMBER_AND_UNIT.fullmatch(text):
         reading = parse_unit(match[2])
-        if reading is not None and isinstance(reading.unit, tuple):
+        if reading is not None and isinstance(reading.unit, str):
             value = _read(match[1], group_commas=True).result
             other = ("unit", value, reading.unit, reading.scale)
     elif "," in text and ",0" not in text and node[0] not in ("word", "tuple", "interval"):

@@ -8,8 +8,8 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-Unit = tuple[tuple[str, int], ...] | frozenset[str]
-"""Known: sorted (dimension, exponent) pairs. Unknown: the set of its words."""
+Unit = str | frozenset[str]
+"""Known: its dimensions, like "length^1 time^-1". Unknown: the set of its words."""
 
 _LENGTH = {
     "m meter metre": 1, "cm centimeter centimetre": Fraction(1, 100),
@@ -174,8 +174,8 @@ def _known(words: list[str]) -> Reading | None:
             pending = 1
         else:
             return None
-    pairs = tuple(sorted((d, e) for d, e in exponents.items() if e))
-    return Reading(pairs, scale) if pairs else None
+    dimensions = " ".join(f"{d}^{e}" for d, e in sorted(exponents.items()) if e)
+    return Reading(dimensions, scale) if dimensions else None
 
 
 def compatible(left: Unit | None, right: Unit | None) -> bool:
