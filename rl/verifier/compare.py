@@ -194,13 +194,17 @@ class _Comparison:
         if first is None and second is None:
             return None
         if first is None:
-            first = as_region(a) or as_region(value_of(a) or a) if (
-                a[0] in ("rel", "chain")
-            ) else as_region(a)
+            first = (
+                as_region(a) or as_region(value_of(a) or a)
+                if (a[0] in ("rel", "chain"))
+                else as_region(a)
+            )
         if second is None:
-            second = as_region(b) or as_region(value_of(b) or b) if (
-                b[0] in ("rel", "chain")
-            ) else as_region(b)
+            second = (
+                as_region(b) or as_region(value_of(b) or b)
+                if (b[0] in ("rel", "chain"))
+                else as_region(b)
+            )
         if first is None or second is None:
             return None
         return same_region(first, second, self._decimals)
@@ -445,8 +449,12 @@ def _is_y_of_x(first: Node, second: Node) -> bool:
 
 
 def _relates_names(node: Node) -> bool:
-    """a < b is about both names, not a half-line of one."""
-    return node[0] == "rel" and is_label(node[2]) and is_label(node[3])
+    """a < b + c is about all its names, not a half-line of one."""
+    return (
+        node[0] == "rel"
+        and node[1] != "in"
+        and bool(tree.symbols(node[2]) and tree.symbols(node[3]))
+    )
 
 
 def _ascending(node: Node) -> Node:

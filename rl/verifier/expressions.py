@@ -12,7 +12,8 @@ from rl.verifier import tree
 from rl.verifier.tokens import Token
 from rl.verifier.tree import Node, Unparsable
 
-MAX_DEPTH = 40
+MAX_DEPTH = 80
+_MAX_POSTFIXES = 12
 _MAX_EXPONENT = 4_000
 _RELATIONS = frozenset("= < > <= >= != approx in equiv to".split())
 _STARTS = frozenset(["(", "[", "{", "set{", "|", "floor(", "ceil(", "…", "$"])
@@ -172,7 +173,9 @@ class ExpressionParser:
 
     def _postfix(self) -> Node:
         node = self._operand()
-        while self._next.kind == "op":
+        for _ in range(_MAX_POSTFIXES):
+            if self._next.kind != "op":
+                break
             value = self._next.value
             if value == "^":
                 node = self._raised(node)
@@ -216,7 +219,12 @@ class ExpressionParser:
             if braced:
                 self._expect("}")
             return base
-        return tree.power(_numeric(base), _numeric(self._argument()))
+        exponent = self._argument()
+        if self._is("^"):
+            self._enter()
+            exponent = self._raised(exponent)
+            self._depth -= 1
+        return tree.power(_numeric(base), _numeric(exponent))
 
     def _degrees(self, node: Node) -> Node:
         """Degrees, with minutes and seconds where they follow."""
@@ -370,8 +378,10 @@ class ExpressionParser:
                 name += "'"
             elif self._is("^") and self._prime_ahead():
                 name += "'"
-            elif self._next.kind == "num" and not self._next.spaced and (
-                self._next.value.isdigit() and "_" not in name
+            elif (
+                self._next.kind == "num"
+                and not self._next.spaced
+                and (self._next.value.isdigit() and "_" not in name)
             ):
                 name += "_" + self._next.value
                 self._at += 1

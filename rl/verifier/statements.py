@@ -18,7 +18,7 @@ import dataclasses
 import re
 
 from rl.verifier import tree
-from rl.verifier.expressions import _RELATIONS, ExpressionParser
+from rl.verifier.expressions import _RELATIONS, MAX_DEPTH, ExpressionParser
 from rl.verifier.normalise import MAX_ANSWER, clean, plain_text, squeezed
 from rl.verifier.tokens import Token, tokenize
 from rl.verifier.tree import Node, Unparsable
@@ -86,9 +86,10 @@ def parse_answer(raw: str) -> Answer:
     Returns:
       The answer; its node is None where the text exceeds a cap or is not understood.
     """
+    raw = raw.strip()
     if len(raw) > MAX_ANSWER:
         reason = f"is longer than {MAX_ANSWER} characters"
-        return Answer(raw.strip(), None, reason=reason)
+        return Answer(raw, None, reason=reason)
     text = clean(raw)
     words = squeezed(text)
     if not words:
@@ -96,6 +97,8 @@ def parse_answer(raw: str) -> Answer:
     try:
         parser = _read(text, group_commas=True)
         node = parser.result
+        if tree.depth(node) > MAX_DEPTH:
+            raise Unparsable(f"is nested deeper than {MAX_DEPTH}")
     except (Unparsable, RecursionError, ValueError, OverflowError) as error:
         reason = str(error) if isinstance(error, Unparsable) else type(error).__name__
         return Answer(words, None, reason=reason)
@@ -105,7 +108,11 @@ def parse_answer(raw: str) -> Answer:
         if reading is not None and isinstance(reading.unit, str):
             value = _read(match[1], group_commas=True).result
             other = ("unit", value, reading.unit, reading.scale)
-    elif "," in text and ",0" not in text and node[0] not in ("word", "tuple", "interval"):
+    elif (
+        "," in text
+        and ",0" not in text
+        and node[0] not in ("word", "tuple", "interval")
+    ):
         other = _second_reading(text, node)
     return Answer(words, node, other, frozenset(parser.parameters))
 
@@ -449,5 +456,3 @@ def _joined(groups: list[list[Node]]) -> Node:
 
 def _assigns(node: Node) -> bool:
     return node[0] == "rel" and node[1] == "=" and is_label(node[2])
-
-

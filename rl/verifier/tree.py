@@ -173,6 +173,16 @@ def substitute(node: Node, replacements: dict[Node, Node]) -> Node:
     return build(*parts[1:]) if build else tuple(parts)
 
 
+def depth(node: Node) -> int:
+    """How many nodes lie on the longest way down."""
+    deepest, stack = 0, [(node, 1)]
+    while stack:
+        part, level = stack.pop()
+        deepest = max(deepest, level)
+        stack.extend((child, level + 1) for child in part if isinstance(child, tuple))
+    return deepest
+
+
 def size(node: Node) -> int:
     """How many nodes there are."""
     count, stack = 0, [node]

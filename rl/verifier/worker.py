@@ -55,7 +55,7 @@ def main(descriptor: int, judge: str) -> None:
     while True:
         try:
             context, items = connection.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
         judge_one = make_judge(context)
         for item in items:
