@@ -405,6 +405,8 @@ class ExpressionParser:
 
     def _index(self) -> str:
         """The text of a subscript, without its braces."""
+        if self._next.kind == "end":
+            raise Unparsable("ends where an index is due")
         if not self._is("{"):
             value = self._next.value
             self._at += 1
@@ -519,9 +521,7 @@ class ExpressionParser:
         return tree.power(_numeric(node), tree.divide(tree.ONE, degree))
 
     def _number_set(self) -> Node:
-        letter = self._index() if self._is("{") else self._next.value
-        if letter == self._next.value and not self._is("{"):
-            self._at += 1
+        letter = self._index()
         if self._is("^"):
             self._at += 1
             letter += self._index()

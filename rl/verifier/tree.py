@@ -2,8 +2,8 @@
 
 A node is a tuple whose first entry names it:
 
-  ("num", value, ulp)       an exact Fraction; ulp is the unit of the last digit shown
-                            where it was written as a decimal, else None
+  ("num", value, ulp)       an exact Fraction; ulp is the unit of the last digit
+                            shown where it was written as a decimal, else None
   ("sym", name)             a variable, an index and primes being part of its name
   ("const", name)           pi, e, i or inf
   ("pm", sign)              the sign of a plus-minus (+1) or a minus-plus (-1)

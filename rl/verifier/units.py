@@ -1,7 +1,8 @@
 """Units of measure and counting words that may follow a number.
 
-A missing unit is forgiven, a different one is not. Units of one dimension convert; words
-that are no known unit ("17 dogs") match a missing unit and words they share a stem with.
+A missing unit is forgiven, a different one is not. Units of one dimension convert;
+words that are no known unit ("17 dogs") match a missing unit, and words with which they
+share a stem.
 """
 
 import re
@@ -68,8 +69,8 @@ SCALES = {
 _DENYING = frozenset(
     "not no never isn't wrong incorrect false maybe perhaps probably possibly either"
     " neither nor unless except plus minus times over under less more than least most"
-    " up below above approx unknown cannot can't undefined impossible different remainder"
-    " r mod".split()
+    " up below above approx unknown cannot can't undefined impossible different"
+    " remainder r mod".split()
 )
 _FILLER = frozenset(
     "of the a an in is are total units unit each all and exactly value values".split()

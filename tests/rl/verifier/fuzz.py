@@ -13,7 +13,7 @@ import time
 import atheris
 
 with atheris.instrument_imports(include=["rl.verifier"]):
-    from rl.verifier import equivalence, extract, statements
+    from rl.verifier import equivalence, extract
 
     from tests.rl.verifier import hostile
 
