@@ -10,6 +10,7 @@ import itertools
 from rl.verifier import tree
 from rl.verifier.equality import equal, is_zero, linear_root, proportional
 from rl.verifier.normalise import plain_text
+from rl.verifier.numeric import real_value
 from rl.verifier.regions import as_region, region_of, same_region, wordy
 from rl.verifier.statements import Answer, is_label
 from rl.verifier.tree import Node
@@ -17,12 +18,16 @@ from rl.verifier.units import compatible
 
 _MAX_ITEMS = 200
 _MAX_SIGNS = 64
+_MAX_SHIFT = 10_000
+_SIGNS = (tree.ONE, tree.MINUS_ONE)
 _PLUS_MINUS = frozenset({"pm"})
 _FAMILY_LETTERS = frozenset({"k", "n", "m", "l"})
 _REGIONS = frozenset({"interval", "cup", "cap", "minus"})
-_VALUES = frozenset({"set", "interval", "cup", "cap", "minus", "tuple", "matrix"})
+_VALUES = frozenset(
+    {"set", "interval", "cup", "cap", "minus", "tuple", "matrix", "cases"}
+)
 _ORDER = (
-    "choice list assign set cases chain rel tuple interval cup cap minus numbers"
+    "choice list assign set cases mod chain rel tuple interval cup cap minus numbers"
     " matrix det ratio unit percent deg based word"
 ).split()
 _RANK = {kind: rank for rank, kind in enumerate(_ORDER)}
@@ -40,8 +45,8 @@ def same_answer(left: Answer, right: Answer, decimals: bool = False) -> bool:
         return True
     if left.node is None or right.node is None:
         return _same_prose(left.text, right.text)
-    compare = _Comparison(decimals)
     parameters = left.parameters | right.parameters
+    compare = _Comparison(decimals, parameters)
     for a in filter(None, (left.node, left.other)):
         for b in filter(None, (right.node, right.other)):
             if compare.same(*_with_one_parameter(a, b, parameters)):
@@ -103,6 +108,8 @@ def value_of(node: Node) -> Node | None:
     parts = [first, *(step[3] for step in steps)]
     exact = [p for p, step in zip(parts[1:], steps, strict=True) if step[1] == "="]
     known = [part for part in exact or parts[1:] if not is_label(part)] or [last]
+    if not tree.symbols(known[-1]):
+        known = [part for part in known if not tree.symbols(part)]
     if is_label(first):
         if first[0] == "sym" and tree.symbols(first) & tree.symbols(last):
             return None
@@ -139,10 +146,18 @@ def _plus_minus_values(node: Node) -> list[Node]:
 
 
 class _Comparison:
-    """One comparison of two trees; holds only the option."""
+    """One comparison of two trees.
 
-    def __init__(self, decimals: bool):
+    Args:
+      decimals: whether decimals stand for what they round.
+      parameters: names that are declared to be any integer.
+      whole: whether it is about whole answers, not about coordinates.
+    """
+
+    def __init__(self, decimals: bool, parameters: frozenset[str], *, whole=True):
         self._decimals = decimals
+        self._parameters = parameters
+        self._whole = whole
 
     def same(self, a: Node, b: Node) -> bool:
         """Whether two nodes mean the same."""
@@ -152,9 +167,11 @@ class _Comparison:
             plain = frozenset({"pm", "percent", "deg"})
             if not (a[0] in plain or b[0] in plain):
                 if not (tree.contains(a, _PLUS_MINUS) or tree.contains(b, _PLUS_MINUS)):
-                    return equal(a, b, self._decimals)
+                    return equal(a, b, self._decimals) or self._same_family(a, b)
         if a[0] in ("choice", "word") or b[0] in ("choice", "word"):
             return self._same_words(*_ordered(a, b))
+        if tree.contains(a, _PLUS_MINUS) or tree.contains(b, _PLUS_MINUS):
+            return self._same_items(a, b)
         regions = self._same_regions(a, b)
         if regions is not None:
             return regions
@@ -163,6 +180,38 @@ class _Comparison:
         a, b = _ordered(a, b)
         method = getattr(self, "_" + a[0], None)
         return method(a, b) if method else self._same_parts(a, b)
+
+    def _same_family(self, a: Node, b: Node) -> bool:
+        """Whether two forms a + b k, over all integers k, are the same numbers."""
+        common = tree.symbols(a) & tree.symbols(b)
+        if (
+            not self._whole
+            or len(common) != 1
+            or len(tree.symbols(a) | tree.symbols(b)) != 1
+        ):
+            return False
+        (name,) = common
+        variable = ("sym", name)
+        at_zero = [tree.substitute(node, {variable: tree.ZERO}) for node in (a, b)]
+        if name not in self._parameters and not (
+            name in _FAMILY_LETTERS
+            and all(tree.contains_constant(node, "pi") for node in at_zero)
+        ):
+            return False
+        roots = [linear_root(node, name) for node in (a, b)]
+        if None in roots:
+            return False
+        slopes = [
+            tree.add(tree.substitute(node, {variable: tree.ONE}), tree.negative(offset))
+            for node, offset in zip((a, b), at_zero, strict=True)
+        ]
+        if not any(equal(slopes[0], tree.mul(s, slopes[1])) for s in _SIGNS):
+            return False
+        shift = tree.divide(tree.add(at_zero[0], tree.negative(at_zero[1])), slopes[0])
+        steps = real_value(shift)
+        if steps is None or abs(steps) > _MAX_SHIFT:
+            return False
+        return equal(shift, tree.number(round(steps)))
 
     # --- words
 
@@ -212,14 +261,18 @@ class _Comparison:
     # --- several answers
 
     def _same_items(self, a: Node, b: Node) -> bool:
+        a, b = _without_tuple_label(a), _without_tuple_label(b)
         for one, other in ((a, b), (b, a)):
             if (
-                one[0] == "list"
+                one[0] in ("list", "set")
                 and other[0] == "tuple"
                 and not tree.contains(other, _PLUS_MINUS)
             ):
                 labelled = _labelled_values(one)
-                return labelled is not None and self.same(("tuple", *labelled), other)
+                if labelled is not None:
+                    return self.same(("tuple", *labelled), other)
+                if one[0] == "list":
+                    return False
         first, second = self._items(a), self._items(b)
         if a[0] == "set" or b[0] == "set":
             first, second = self._distinct(first), self._distinct(second)
@@ -284,6 +337,8 @@ class _Comparison:
         return labelled is not None and self.same(("tuple", *labelled), b)
 
     def _cases(self, a: Node, b: Node) -> bool:
+        if b[0] == "rel" and (value := value_of(b)) is not None:
+            return self.same(a, value)
         if b[0] != "cases" or len(a) != len(b):
             return False
         return self._matched(list(a[1:]), list(b[1:]))
@@ -302,6 +357,17 @@ class _Comparison:
         return all(
             x[1] == y[1] and self.same(x[2], y[2]) and self.same(x[3], y[3])
             for x, y in zip(a[1:], b[1:], strict=True)
+        )
+
+    def _mod(self, a: Node, b: Node) -> bool:
+        if b[0] != "mod" or not self.same(a[2], b[2]):
+            return False
+        (_, _, left, first), (_, _, other, second) = a[1], b[1]
+        if not self.same(left, other):
+            return False
+        steps = tree.divide(tree.add(first, tree.negative(second)), a[2])
+        return self.same(first, second) or (
+            steps[0] == "num" and steps[1].denominator == 1
         )
 
     def _rel(self, a: Node, b: Node) -> bool:
@@ -357,8 +423,12 @@ class _Comparison:
         """Nodes of one kind whose parts are the same, in order."""
         if a[0] != b[0] or len(a) != len(b) or tree.is_expression(a):
             return False
+        # The parameter of a family is one for all coordinates.
+        parts = _Comparison(self._decimals, self._parameters, whole=False)
         return all(
-            self.same(x, y) if isinstance(x, tuple) and isinstance(y, tuple) else x == y
+            parts.same(x, y)
+            if isinstance(x, tuple) and isinstance(y, tuple)
+            else x == y
             for x, y in zip(a[1:], b[1:], strict=True)
         )
 
@@ -435,6 +505,13 @@ def _labelled_values(node: Node) -> list[Node] | None:
     if len({name for name, _ in pairs}) != len(pairs):
         return None
     return [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
+
+
+def _without_tuple_label(node: Node) -> Node:
+    """(1, 2) for `(x, y) = (1, 2)`."""
+    if node[0] == "rel" and node[2][0] == node[3][0] == "tuple":
+        return node[3]
+    return node
 
 
 def _label(node: Node) -> Node | None:

@@ -19,6 +19,7 @@ _RELATIONS = frozenset("= < > <= >= != approx in equiv to".split())
 _STARTS = frozenset(["(", "[", "{", "set{", "|", "floor(", "ceil(", "…", "$"])
 _CURRENCY = frozenset("$€£¥₹")
 _FUNCTION_LETTERS = frozenset("fghFGH")
+_DOTS = ("sym", "…")
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 _PERIODIC_TAIL = re.compile(r"(\d{1,12}?)\1+$")
 _MATRICES = frozenset(
@@ -93,7 +94,12 @@ class ExpressionParser:
                 raise Unparsable("ends in a sign")
             sign = self._sign()
             terms.append(_apply_sign(sign, _numeric(self._product())))
-        return terms[0] if len(terms) == 1 else tree.add(*map(_numeric, terms))
+        if len(terms) == 1:
+            return terms[0]
+        if _DOTS in terms:
+            # What the dots leave out depends on every term that is written.
+            return ("call", "…", *map(_numeric, terms))
+        return tree.add(*map(_numeric, terms))
 
     def _sign(self) -> Node:
         value = self._next.value
@@ -120,6 +126,8 @@ class ExpressionParser:
                 start = self._at
                 if token.value != "(":
                     node = self._juxtaposed(node, token)
+                elif self._peek().value == "mod":
+                    return node
                 elif (right := self._postfix())[0] in ("rel", "chain"):
                     # A condition in brackets, which is the caller's to judge.
                     self._at = start
@@ -156,7 +164,7 @@ class ExpressionParser:
         if token.kind in ("num", "sym", "const", "fn"):
             return True
         if token.kind == "cmd":
-            return not token.value.startswith("end ")
+            return not token.value.startswith("end ") and token.value != "pmod"
         if token.kind == "op" and token.value == "|":
             return not self._bar_closes
         return token.kind == "op" and token.value in _STARTS and token.value != "$"
@@ -468,6 +476,8 @@ class ExpressionParser:
             self._bar_closes = outer
             self._expect(closing)
             return [_numeric(argument) for argument in arguments]
+        if self._is("set{"):
+            return [_numeric(argument) for argument in self._bracketed()[1:]]
         if self._next.kind == "fn":
             return [self._function()]
         if self._is("-"):

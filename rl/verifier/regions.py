@@ -123,7 +123,28 @@ def _solutions(node: Node) -> Region | None:
             left, relation, right = solved
     if tree.symbols(left) & tree.symbols(right):
         return None
+    if left[0] == "fn":
+        return _magnitudes(left, relation, right)
     return Region(left, _half_line(relation, right))
+
+
+def _magnitudes(left: Node, relation: str, bound: Node) -> Region | None:
+    """|x| < a is about x; |AB| < a is about a length."""
+    if left[1] != "abs" or left[2][0] not in ("sym", "mul"):
+        return None
+    if left[2][0] == "mul" or left[2][1][:1].isupper():
+        return Region(left, _half_line(relation, bound))
+    below = tree.negative(bound)
+    closed = relation.endswith("=")
+    if relation in ("<", "<="):
+        return Region(left[2], (Interval(below, bound, closed, closed),))
+    if relation in (">", ">="):
+        outside = (
+            Interval(_MINUS_INFINITY, below, False, closed),
+            Interval(bound, tree.INFINITY, closed, False),
+        )
+        return Region(left[2], outside)
+    return None
 
 
 def _half_line(relation: str, bound: Node) -> tuple[Interval, ...] | None:

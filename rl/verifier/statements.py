@@ -11,6 +11,7 @@ Beside expressions an answer may be one of these nodes (children are nodes again
   ("matrix", width, a, ...)                        ("det", width, a, ...)
   ("based", digits, base)                          ("cases", row, ...)  ("row", a, ...)
   ("assign", rel, rel, ...)   one of several joint solutions "p = 5, q = 2"
+  ("mod", rel, modulus)                            a congruence
   ("word", text)                                   ("choice", letter, a)
 """
 
@@ -18,7 +19,7 @@ import dataclasses
 import re
 
 from rl.verifier import tree
-from rl.verifier.expressions import _RELATIONS, MAX_DEPTH, ExpressionParser
+from rl.verifier.expressions import _CURRENCY, _RELATIONS, MAX_DEPTH, ExpressionParser
 from rl.verifier.normalise import MAX_ANSWER, clean, plain_text, squeezed
 from rl.verifier.tokens import Token, tokenize
 from rl.verifier.tree import Node, Unparsable
@@ -267,7 +268,23 @@ class _AnswerParser(ExpressionParser):
                 relations, parts[:-1], parts[1:], strict=True
             )
         ]
+        if relations == ["equiv"] and (modulus := self._modulus()) is not None:
+            if not all(map(tree.is_expression, (*parts, modulus))):
+                raise Unparsable("has a congruence of what are no numbers")
+            return ("mod", steps[0], modulus)
         return steps[0] if len(steps) == 1 else ("chain", *steps)
+
+    def _modulus(self) -> Node | None:
+        """What follows a congruence: `\\pmod 5` or `(mod 5)`."""
+        if self._next.value == "pmod":
+            self._at += 1
+            return self._argument()
+        if self._is("(") and self._peek().value == "mod":
+            self._at += 2
+            modulus = self.expression()
+            self._expect(")")
+            return modulus
+        return None
 
     def _skip_label_words(self) -> None:
         """Before "Area = 5" or "for n = 1": one name, or nothing."""
@@ -364,6 +381,9 @@ class _AnswerParser(ExpressionParser):
                 ):
                     break
                 words.append(value)
+                self._at += 1
+            elif not words and token.kind == "op" and token.value in _CURRENCY:
+                words.append(token.value)
                 self._at += 1
             elif words and token.value == "^":
                 self._at += 1

@@ -1,8 +1,8 @@
 """The last resort: sympy, on a tree that is ours, never on text.
 
-Only limits, integrals, infinite sums and what is undefined at every numeric probe get
-here. sympy may take for ever on any of them, so it runs in a process that is killed at
-a deadline: one helper of this process or, inside a pool's worker, the worker itself.
+Only limits, integrals and infinite sums get here; numbers settle the rest. sympy may
+take for ever on any of them, so it runs in a process that is killed at a deadline: a
+helper of this process or, inside a pool's worker, the worker itself.
 """
 
 import collections
@@ -10,7 +10,7 @@ import importlib
 import threading
 
 from rl.verifier import tree
-from rl.verifier.child import Child
+from rl.verifier.child import START_SECONDS, Child
 from rl.verifier.tree import Node
 
 DEADLINE_SECONDS = 0.4
@@ -26,7 +26,8 @@ def agree(left: Node, right: Node) -> bool | None:
       None where it does not know, where they are too large for it, or where it took
       longer than the deadline.
     """
-    if not (_is_worth_it(left) and _is_worth_it(right)):
+    bigs = tree.count(left, "big") + tree.count(right, "big")
+    if not 0 < bigs <= 2 or not (_is_worth_it(left) and _is_worth_it(right)):
         return None
     if _Helper.in_this_process:
         judge = importlib.import_module("rl.verifier.sympy_judge")
@@ -52,6 +53,7 @@ class _Helper:
     """The sympy processes of this process: one at work, one started ahead."""
 
     in_this_process = False
+    _started = False
     _lock = threading.Lock()
     _children: collections.deque[Child] = collections.deque()
 
@@ -65,8 +67,12 @@ class _Helper:
         with cls._lock:
             cls.start()
             child = cls._children[0]
+            # Only the very first start is waited for: an item's time is bounded.
+            patience = DEADLINE_SECONDS if cls._started else START_SECONDS
+            if not child.await_ready(patience):
+                return None
+            cls._started = True
             try:
-                child.await_ready()
                 child.send(left, (right,))
                 return child.receive(DEADLINE_SECONDS)
             except (TimeoutError, EOFError, OSError):

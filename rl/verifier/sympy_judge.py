@@ -2,11 +2,12 @@
 
 import functools
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import sympy
 
-from rl.verifier.tree import Node
+from rl.verifier.tree import INFINITY, Node, divide, number, power
 
 _DIGITS = 30
 _SMALL = 1e-18
@@ -30,6 +31,16 @@ def decide(left: Node, right: Node) -> bool | None:
     except Exception:
         # sympy raises whatever its algorithms meet; no verdict is all that follows.
         return None
+
+
+def _warm_up() -> None:
+    """The first sum, limit and integral load much of sympy: not in an item's time."""
+    x, n = ("sym", "x"), ("sym", "n")
+    zero, one = number(0), number(1)
+    half_to_n = power(number(Fraction(1, 2)), n)
+    decide(("big", "sum", n, zero, INFINITY, half_to_n), one)
+    decide(("big", "int", x, zero, one, ("fn", "sin", x)), one)
+    decide(("big", "lim", x, zero, zero, divide(("fn", "sin", x), x)), one)
 
 
 def _to_sympy(node: Node) -> Any:
@@ -75,3 +86,6 @@ def _functions() -> dict[str, Any]:
     plain = "sin cos tan cot sec csc sinh cosh tanh coth sech csch log floor gcd lcm"
     names = {name: name for name in plain.split()} | named
     return {name: getattr(sympy, theirs) for name, theirs in names.items()}
+
+
+_warm_up()

@@ -8,7 +8,8 @@ A node is a tuple whose first entry names it:
   ("const", name)           pi, e, i or inf
   ("pm", sign)              the sign of a plus-minus (+1) or a minus-plus (-1)
   ("add", a, b, ...)        ("mul", a, b, ...)        ("pow", base, exponent)
-  ("fn", name, args...)     a known function      ("call", name, args...)  an unknown one
+  ("fn", name, args...)     a known function
+  ("call", name, args...)   an unknown one
   ("deg", a)                degrees               ("percent", a)           hundredths
   ("big", op, index, lower, upper, body)          op: sum, prod, int, lim
 
@@ -146,6 +147,16 @@ def contains(node: Node, kinds: frozenset[str]) -> bool:
             return True
         stack.extend(child for child in part if isinstance(child, tuple))
     return False
+
+
+def count(node: Node, kind: str) -> int:
+    """How many nodes of a kind there are."""
+    found, stack = 0, [node]
+    while stack:
+        part = stack.pop()
+        found += part[0] == kind
+        stack.extend(child for child in part if isinstance(child, tuple))
+    return found
 
 
 def contains_constant(node: Node, name: str) -> bool:
