@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rl.verifier import tree
 from rl.verifier.equality import equal, linear_root
 from rl.verifier.numeric import real_value
-from rl.verifier.statements import is_label
+from rl.verifier.relations import is_label, wordy
 from rl.verifier.tree import Node
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
@@ -83,11 +83,6 @@ def same_region(left: Region, right: Region, decimals: bool) -> bool:
         else:
             return False
     return True
-
-
-def wordy(label: Node) -> bool:
-    """A label in words ("area"), which may stand for any symbol."""
-    return label[0] == "sym" and len(label[1]) > 1 and label[1].isalpha()
 
 
 def _combined(node: Node) -> Region | None:

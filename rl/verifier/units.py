@@ -71,8 +71,8 @@ _DENYING = frozenset(
     " neither nor unless except plus minus times over under less more than least most"
     " up below above approx unknown cannot can't undefined impossible different"
     " remainder r mod root factorial tenth tenths hundredth hundredths thousandth"
-    " thousandths third thirds quarter quarters fourth fourths fifth fifths sixth sixths"
-    " eighth eighths".split()
+    " thousandths third thirds quarter quarters fourth fourths fifth fifths sixth"
+    " sixths eighth eighths".split()
 )
 _POWERS = frozenset("square squared cubic cubed sq".split())
 _FILLER = frozenset(
