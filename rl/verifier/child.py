@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 START_SECONDS = 120.0
+LOADING, LOADED = "loading", "loaded"
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 
 
@@ -38,6 +39,10 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def await_ready(self, patience: float = START_SECONDS) -> bool:
         """Whether the interpreter has started; no item's deadline includes it.
 
@@ -54,15 +59,19 @@ class Child:
         self._connection.send((context, items))
 
     def receive(self, timeout: float) -> Any:
-        """The next verdict.
+        """The next verdict; the time in which a child still loads does not count.
 
         Raises:
           TimeoutError: past the deadline; the child is then of no more use.
           EOFError, OSError: where the child died.
         """
-        if not self._connection.poll(timeout):
-            raise TimeoutError
-        return self._connection.recv()
+        patience = timeout
+        while self._connection.poll(patience):
+            message = self._connection.recv()
+            if message not in (LOADING, LOADED):
+                return message
+            patience = START_SECONDS if message == LOADING else timeout
+        raise TimeoutError
 
     def kill(self) -> None:
         self._process.kill()
