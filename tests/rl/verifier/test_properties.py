@@ -1,4 +1,4 @@
-"""Random expressions: rewritten by identities they are equal, perturbed they are not."""
+"""Random expressions: rewritten by identities equal, perturbed not equal."""
 
 import string
 from fractions import Fraction
@@ -108,8 +108,8 @@ def test_an_interval_is_its_inequality(low, width, low_closed, high_closed):
 
 _pieces = st.sampled_from(
     ["\\frac", "{", "}", "(", ")", "[", "]", "^", "_", "1", "23", "x", "\\sqrt", ",",
-     "=", "<", "\\pm", "\\text{", "and", " ", "\\pi", "%", "\\%", "$", "\\{", "\\}", "|",
-     "!", "e", "i", "\\infty", "\\cup", "-", "+", "/", ".", "°", "½", "cm", "\\sin",
+     "=", "<", "\\pm", "\\text{", "and", " ", "\\pi", "%", "\\%", "$", "\\{", "\\}",
+     "|", "!", "e", "i", "\\infty", "\\cup", "-", "+", "/", ".", "°", "½", "cm", "\\sin",
      "\\log_", "&", "\\\\", ":", ";", "…", "'", "\\sum_{k=1}^{3}", "\\in", "\\overline"]
 )  # fmt: skip
 _texts = st.one_of(
