@@ -12,7 +12,6 @@ import sys
 from typing import Any
 
 START_SECONDS = 120.0
-LOADING, LOADED = "loading", "loaded"
 _ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 
 
@@ -59,19 +58,15 @@ class Child:
         self._connection.send((context, items))
 
     def receive(self, timeout: float) -> Any:
-        """The next verdict; the time in which a child still loads does not count.
+        """The next verdict.
 
         Raises:
           TimeoutError: past the deadline; the child is then of no more use.
           EOFError, OSError: where the child died.
         """
-        patience = timeout
-        while self._connection.poll(patience):
-            message = self._connection.recv()
-            if message not in (LOADING, LOADED):
-                return message
-            patience = START_SECONDS if message == LOADING else timeout
-        raise TimeoutError
+        if not self._connection.poll(timeout):
+            raise TimeoutError
+        return self._connection.recv()
 
     def kill(self) -> None:
         self._process.kill()

@@ -8,10 +8,9 @@ helper of this process or, inside a pool's worker, the worker itself.
 import collections
 import importlib
 import threading
-from collections.abc import Callable
 
 from rl.verifier import tree
-from rl.verifier.child import LOADED, LOADING, START_SECONDS, Child
+from rl.verifier.child import START_SECONDS, Child
 from rl.verifier.tree import Node
 
 DEADLINE_SECONDS = 0.4
@@ -31,7 +30,6 @@ def agree(left: Node, right: Node) -> bool | None:
     if not 0 < bigs <= 2 or not (_is_worth_it(left) and _is_worth_it(right)):
         return None
     if _Helper.in_this_process:
-        _Helper.await_import()
         judge = importlib.import_module("rl.verifier.sympy_judge")
         return judge.decide(left, right)
     return _Helper.ask(left, right)
@@ -43,42 +41,24 @@ def start_helper() -> None:
         _Helper.start()
 
 
-def work_in_this_process(announce: Callable[[str], None]) -> None:
-    """For a process that somebody else kills at a deadline: imports sympy aside.
-
-    Args:
-      announce: told LOADING and LOADED around an item's wait for the import, which is
-        not to count as the item's time.
-    """
+def work_in_this_process() -> None:
+    """For a process that somebody else kills at a deadline: imports sympy now."""
+    importlib.import_module("rl.verifier.sympy_judge")
     _Helper.in_this_process = True
-    _Helper.announce = announce
-    _Helper.loader = threading.Thread(
-        target=importlib.import_module, args=("rl.verifier.sympy_judge",), daemon=True
-    )
-    _Helper.loader.start()
 
 
 class _Helper:
     """The sympy processes of this process: one at work, one started ahead."""
 
     in_this_process = False
-    announce: Callable[[str], None]
-    loader: threading.Thread
     _started = False
     _lock = threading.Lock()
     _children: collections.deque[Child] = collections.deque()
 
     @classmethod
-    def await_import(cls) -> None:
-        if cls.loader.is_alive():
-            cls.announce(LOADING)
-            cls.loader.join()
-            cls.announce(LOADED)
-
-    @classmethod
     def start(cls) -> None:
         while len(cls._children) < 2:
-            cls._children.append(Child("rl.verifier.sympy_judge:judge_expressions"))
+            cls._children.append(Child("rl.verifier.sympy_helper:judge_expressions"))
 
     @classmethod
     def ask(cls, left: Node, right: Node) -> bool | None:

@@ -22,7 +22,8 @@ def _boxed(answer: str) -> str:
 
 @pytest.fixture(scope="module")
 def pool():
-    with VerifierPool(2) as pool:
+    # Patient: on a machine that does much else a verdict may wait for its turn.
+    with VerifierPool(2, timeout=20) as pool:
         yield pool
 
 
@@ -35,7 +36,7 @@ def test_known_pairs_through_the_production_path(pool):
         (_boxed("3"), ("4", "3.0")),
         (_boxed("3"), ("4", "5")),
         ("no box", ("4",)),
-        (_boxed("so that we see (("), ("4",)),
+        (_boxed("1 + (("), ("4",)),
     ]
     assert pool.judge(items) == [
         Verdict(True, "\\frac{1}{2}", "ok"),
@@ -44,12 +45,12 @@ def test_known_pairs_through_the_production_path(pool):
         Verdict(True, "3", "ok"),
         Verdict(False, "3", "ok"),
         Verdict(False, None, "no_answer"),
-        Verdict(False, "so that we see ((", "unparsable"),
+        Verdict(False, "1 + ((", "unparsable"),
     ]
 
 
 def test_counts():
-    with VerifierPool(1) as pool:
+    with VerifierPool(1, timeout=20) as pool:
         pool.judge([("no box", ["1"]), (_boxed("(("), ["1"]), (_boxed("1"), ["1"])])
         assert pool.counts == {"judged": 3, "no_answer": 1, "unparsable": 1}
 
@@ -57,8 +58,8 @@ def test_counts():
 @pytest.mark.failure(13)
 @pytest.mark.failure(14)
 def test_every_hang_is_cut_and_the_pool_keeps_size_and_speed():
-    hangs = ["hang in python", "sleep"] * 10
-    with VerifierPool(2, timeout=0.25, judge=_HANGING) as pool:
+    hangs = ["hang in python", "sleep"] * 6
+    with VerifierPool(2, timeout=1, judge=_HANGING) as pool:
         size = len(pool.pids)
         honest = [(_boxed(f"{n}/7"), (f"\\frac{{{n}}}{{7}}",)) for n in range(100)]
         assert all(verdict.correct for verdict in pool.judge(honest))
@@ -69,8 +70,8 @@ def test_every_hang_is_cut_and_the_pool_keeps_size_and_speed():
         seconds = time.perf_counter() - started
         assert {verdict.status for verdict in verdicts} == {"timeout"}
         assert pool.counts["timeout"] == pool.counts["replaced"] == len(hangs)
-        # Two at a time: 20 x 0.25 s / 2, and the starts of replacements.
-        assert seconds < 30
+        # Two at a time: 12 x 1 s / 2, and what the starts of replacements add.
+        assert seconds < 60
         assert len(pool.pids) == size
         assert all(verdict.correct for verdict in pool.judge(honest))
 
@@ -98,7 +99,7 @@ def test_a_hundred_hangs():
 
 
 def test_a_hang_costs_only_its_own_verdict():
-    with VerifierPool(1, timeout=0.5, judge=_HANGING) as pool:
+    with VerifierPool(1, timeout=1, judge=_HANGING) as pool:
         answers = ["1", "hang in python", "2", "hang in c", "1.0"]
         verdicts = pool.judge([(_boxed(answer), ("1",)) for answer in answers])
         assert [verdict.status for verdict in verdicts] == [
@@ -110,24 +111,24 @@ def test_a_hang_costs_only_its_own_verdict():
 
 
 def test_workers_killed_from_outside_are_replaced():
-    with VerifierPool(2) as pool:
+    with VerifierPool(2, timeout=20) as pool:
         size = len(pool.pids)
         for pid in pool.pids:
             os.kill(pid, signal.SIGKILL)
         items = [(_boxed(f"{n}.0"), (f"{n}",)) for n in range(8)]
-        assert all(verdict.correct for verdict in pool.judge(items))
+        assert [verdict.status for verdict in pool.judge(items)] == ["ok"] * 8
         assert len(pool.pids) == size
 
 
 def test_an_answer_that_kills_its_worker_is_given_up_after_two():
-    with VerifierPool(1, judge=_HANGING) as pool:
+    with VerifierPool(1, timeout=20, judge=_HANGING) as pool:
         verdicts = pool.judge([(_boxed("die"), ("1",)), (_boxed("1.0"), ("1",))])
         assert [v.status for v in verdicts] == ["timeout", "ok"]
         assert pool.counts["replaced"] == 2
 
 
 def test_memory_is_capped():
-    with VerifierPool(1, judge=_HANGING) as pool:
+    with VerifierPool(1, timeout=20, judge=_HANGING) as pool:
         (verdict,) = pool.judge([(_boxed("eat memory"), ("1",))])
         assert not verdict.correct
 
@@ -161,7 +162,7 @@ def test_after_jax_has_started():
     """Forked children of a JAX process stall; ours are started by exec."""
     jax = pytest.importorskip("jax")
     jax.numpy.ones(3).sum().block_until_ready()
-    with VerifierPool(1) as pool:
+    with VerifierPool(1, timeout=20) as pool:
         (verdict,) = pool.judge([(_boxed("1/2"), ("0.5",))])
         assert verdict.correct
         (command,) = {

@@ -109,8 +109,9 @@ def test_an_interval_is_its_inequality(low, width, low_closed, high_closed):
 _pieces = st.sampled_from(
     ["\\frac", "{", "}", "(", ")", "[", "]", "^", "_", "1", "23", "x", "\\sqrt", ",",
      "=", "<", "\\pm", "\\text{", "and", " ", "\\pi", "%", "\\%", "$", "\\{", "\\}",
-     "|", "!", "e", "i", "\\infty", "\\cup", "-", "+", "/", ".", "°", "½", "cm", "\\sin",
-     "\\log_", "&", "\\\\", ":", ";", "…", "'", "\\sum_{k=1}^{3}", "\\in", "\\overline"]
+     "|", "!", "e", "i", "\\infty", "\\cup", "-", "+", "/", ".", "°", "½", "cm",
+     "\\sin", "\\log_", "&", "\\\\", ":", ";", "…", "'", "\\sum_{k=1}^{3}", "\\in",
+     "\\overline"]
 )  # fmt: skip
 _texts = st.one_of(
     st.lists(_pieces, max_size=14).map("".join),
