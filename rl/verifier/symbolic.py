@@ -67,10 +67,10 @@ class _Helper:
             child = cls._children[0]
             # Only the very first start is waited for: an item's time is bounded.
             patience = DEADLINE_SECONDS if cls._started else START_SECONDS
-            if not child.await_ready(patience):
-                return None
-            cls._started = True
             try:
+                if not child.await_ready(patience):
+                    return None
+                cls._started = True
                 child.send(left, (right,))
                 return child.receive(DEADLINE_SECONDS)
             except (TimeoutError, EOFError, OSError):
