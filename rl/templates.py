@@ -1,7 +1,7 @@
 """Prompt templates: from a problem's text to the token ids that a sampler is given.
 
 The template is part of what is measured: Qwen2.5-Math-7B scores 50.6 on MATH-500 with
-its own template and 69.0 with none (understand-r1-zero, arXiv 2503.20783, table 2).
+its own template and 69.0 with none (understand-r1-zero, arXiv 2503.20783, table 1).
 """
 
 from transformers import PreTrainedTokenizerBase
