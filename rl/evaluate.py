@@ -10,22 +10,16 @@ to the second line whenever the verifier has changed.
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from rl.statistics import avg_at_k, bootstrap_interval, pass_at_k, wilson_interval
 from rl.types import Problem
+from rl.verifier import Verdict
 from rollout.types import Completion, FinishReason, Sampler, SamplingParams
 
 Decode = Callable[[Sequence[int]], str]
-
-
-class Verdict(Protocol):
-    """What a judge says of one completion."""
-
-    correct: bool
-    predicted: str | None  # the answer found in the text, or None
 
 
 Judge = Callable[[Sequence[str], Sequence[Problem]], Sequence[Verdict]]
@@ -56,13 +50,19 @@ class Scored:
 
     Attributes:
       drawn: the completion.
-      predicted: the answer that the judge found in it, or None.
-      correct: whether it matches one of the problem's accepted answers.
+      verdict: what the judge says of it.
     """
 
     drawn: Drawn
-    predicted: str | None
-    correct: bool
+    verdict: Verdict
+
+    @property
+    def correct(self) -> bool:
+        return self.verdict.correct
+
+    @property
+    def answer(self) -> str | None:
+        return self.verdict.answer
 
 
 def evaluate(
@@ -141,7 +141,7 @@ def score(
     by_id = {problem.id: problem for problem in problems}
     verdicts = judge([d.completion for d in drawn], [by_id[d.id] for d in drawn])
     return [
-        Scored(drawn=d, predicted=verdict.predicted, correct=bool(verdict.correct))
+        Scored(drawn=d, verdict=verdict)
         for d, verdict in zip(drawn, verdicts, strict=True)
     ]
 
@@ -160,22 +160,19 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
         raise ValueError("nothing to summarise: no completion was scored")
     correct = [[s.correct for s in group] for group in groups.values()]
     fewest = min(map(len, correct))
-    accuracy = avg_at_k(correct)
-    if max(map(len, correct)) == 1:
-        interval = wilson_interval(int(accuracy.sum()), len(accuracy))
-    else:
-        interval = bootstrap_interval(accuracy)
-    summary: dict[str, Any] = {
-        "accuracy": float(accuracy.mean()),
-        "accuracy_interval": interval,
-        "problems": len(groups),
+    summary: dict[str, Any] = accuracy_of(correct) | {
         "samples": fewest,
         "completions": len(scored),
-        "no_answer": _rate(s.predicted is None for s in scored),
+        "no_answer": _rate(s.answer is None for s in scored),
+        "judge_timeout": _rate(s.verdict.status == "timeout" for s in scored),
         "repeated": _rate(repeats_itself(s.drawn.completion) for s in scored),
     }
     for k in (2**i for i in range(fewest.bit_length())):
-        summary[f"pass@{k}"] = float(pass_at_k(correct, k).mean())
+        solved = pass_at_k(correct, k)
+        summary[f"pass@{k}"] = float(solved.mean())
+        summary[f"pass@{k}_interval"] = (
+            bootstrap_interval(solved) if k > 1 else summary["accuracy_interval"]
+        )
     tokens = [s.drawn.tokens for s in scored if s.drawn.tokens is not None]
     if tokens:
         summary["tokens_mean"] = float(np.mean(tokens))
@@ -185,6 +182,20 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     if all(s.drawn.finish_reason is not None for s in scored):
         summary["truncated"] = _rate(s.drawn.finish_reason == "length" for s in scored)
     return summary
+
+
+def accuracy_of(correct: Sequence[Sequence[bool]]) -> dict[str, Any]:
+    """avg@k of one row of verdicts per problem, with its 95% interval."""
+    scores = avg_at_k(correct)
+    if max(map(len, correct)) == 1:
+        interval = wilson_interval(int(scores.sum()), len(scores))
+    else:
+        interval = bootstrap_interval(scores)
+    return {
+        "accuracy": float(scores.mean()),
+        "accuracy_interval": interval,
+        "problems": len(scores),
+    }
 
 
 def by_problem(scored: Iterable[Scored]) -> dict[str, list[Scored]]:

@@ -124,7 +124,7 @@ def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> No
     kept = read_conditions(folder)
     if kept is not None:
         benchmarks = kept["benchmarks"] | wanted["benchmarks"]
-        for key, old, new in _differences(
+        for key, old, new in differences(
             kept, wanted | {"benchmarks": kept["benchmarks"] | wanted["benchmarks"]}
         ):
             if not (key.startswith("benchmarks.") and old is None):
@@ -214,7 +214,8 @@ def check_prompts(
     """
     if conditions.context > max_positions:
         raise ValueError(
-            f"context={conditions.context} exceeds the model's {max_positions} positions"
+            f"context={conditions.context} exceeds the model's {max_positions} "
+            "positions"
         )
     for problem, prompt in zip(problems, prompts, strict=True):
         if len(prompt) >= conditions.context:
@@ -271,7 +272,7 @@ def write_verdicts(
             "benchmark": benchmark,
             "id": s.drawn.id,
             "sample": s.drawn.sample,
-            "predicted": s.predicted,
+            "answer": s.answer,
             "correct": s.correct,
         }
         for benchmark, of_benchmark in scored.items()
@@ -311,15 +312,6 @@ def checkpoint_hash(folder: pathlib.Path) -> str:
     for path in [folder / "config.json", *sorted(folder.glob("*.safetensors"))]:
         with open(path, "rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
-
-
-def source_hash(package: pathlib.Path) -> str:
-    """SHA-256 over a package's Python files: the version of a verifier that evolves."""
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0")
-        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -368,12 +360,10 @@ def _write(path: pathlib.Path, text: str) -> None:
     os.replace(part, path)
 
 
-def _differences(
-    old: Any, new: Any, key: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
+def differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted(old.keys() | new.keys()):
             inner = f"{key}.{name}" if key else name
-            yield from _differences(old.get(name), new.get(name), inner)
+            yield from differences(old.get(name), new.get(name), inner)
     elif old != new:
         yield key, old, new

@@ -1,12 +1,11 @@
 """The core of the evaluation, with a sampler that replays known completions."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from rl.evaluate import Drawn, Scored, draw, evaluate, repeats_itself, summarise
 from rl.types import Problem
+from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams
 
 
@@ -41,17 +40,15 @@ def _completion(text):
     )
 
 
-@dataclasses.dataclass
-class Said:
-    correct: bool
-    predicted: str | None
-
-
 def judge(texts, problems):
     verdicts = []
     for text, problem in zip(texts, problems, strict=True):
         _, box, answer = text.partition("=")
-        verdicts.append(Said(answer in problem.answers, answer if box else None))
+        verdicts.append(
+            Verdict(
+                box != "" and answer in problem.answers, answer if box else None, "ok"
+            )
+        )
     return verdicts
 
 
@@ -136,8 +133,7 @@ def test_kept_texts_without_lengths_claim_none():
         [
             Scored(
                 drawn=Drawn(id="a", sample=0, completion="x"),
-                predicted=None,
-                correct=False,
+                verdict=Verdict(False, None, "no_answer"),
             )
         ]
     )
