@@ -133,7 +133,7 @@ def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> No
                     "another --out, or delete it"
                 )
         wanted["benchmarks"] = benchmarks
-    _write(folder / "conditions.json", json.dumps(wanted, indent=2) + "\n")
+    replace_file(folder / "conditions.json", json.dumps(wanted, indent=2) + "\n")
 
 
 def read_conditions(folder: pathlib.Path) -> dict[str, Any] | None:
@@ -279,7 +279,7 @@ def write_verdicts(
         for s in of_benchmark
     ]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    _write(folder / "verdicts.jsonl", text)
+    replace_file(folder / "verdicts.jsonl", text)
 
 
 def read_verdicts(folder: pathlib.Path) -> dict[str, dict[str, list[bool]]]:
@@ -353,7 +353,7 @@ def _rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 raise ValueError(f"{path}:{number}: not JSON ({error.msg})") from None
 
 
-def _write(path: pathlib.Path, text: str) -> None:
+def replace_file(path: pathlib.Path, text: str) -> None:
     """Replaces a file in one step."""
     part = path.with_name(path.name + ".part")
     part.write_text(text, encoding="utf-8")
