@@ -11,6 +11,7 @@ results.json, table.md and report.html.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -41,6 +42,7 @@ from rl.evaluation_run import (
     write_verdicts,
 )
 from rl.judging import answer_classes, make_judge
+from rl.templates import encode_prompt
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 
@@ -64,49 +66,51 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
-    from tools.evaluate_model import Model  # the first import of JAX
+    # Here, so that judging and comparing start without JAX.
+    from rl import pretrained
 
     conditions = _conditions(args)
-    model = Model(args.model)
+    folder = pretrained.find_folder(args.model)
+    tokenizer = pretrained.load_tokenizer(folder)
+    dtype = pretrained.stored_dtype(folder) if args.dtype == "auto" else args.dtype
+    stop_ids = pretrained.stop_token_ids(folder, tokenizer)
     problems, prompts, facts = {}, {}, {}
     for spec in args.benchmarks:
         name = benchmark_name(spec)
         problems[name] = load_benchmark(spec, args.data_dir)[: args.limit]
         prompts[name] = [
-            model.encode(conditions.template, p.problem) for p in problems[name]
+            encode_prompt(tokenizer, conditions.template, problem.problem)
+            for problem in problems[name]
         ]
         facts[name] = {
             "spec": spec,
             "problems": len(problems[name]),
             "sha256": content_hash(problems[name]),
             "shortened": check_prompts(
-                problems[name], prompts[name], conditions, model.positions
+                problems[name],
+                prompts[name],
+                conditions,
+                pretrained.max_positions(folder),
             ),
         }
+    drawing = dataclasses.asdict(conditions) | {
+        "limit": args.limit,
+        "sampler": args.sampler,
+        "dtype": dtype,
+        "stop_token_ids": list(stop_ids),
+        "checkpoint": checkpoint_hash(folder),
+    }
     with opened(args.out):
         record_conditions(
-            args.out,
-            {
-                "model": args.model,
-                "drawing": dataclasses.asdict(conditions)
-                | {
-                    "limit": args.limit,
-                    "sampler": args.sampler,
-                    "dtype": model.dtype(args.dtype),
-                    "stop_token_ids": list(model.stop_token_ids),
-                    "checkpoint": checkpoint_hash(model.folder),
-                },
-                "benchmarks": facts,
-            },
+            args.out, {"model": args.model, "drawing": drawing, "benchmarks": facts}
         )
-        total = conditions.samples * sum(map(len, problems.values()))
         kept = read_completions(args.out)
         begun = sum(len(kept.get(name, ())) for name in problems)
+        total = conditions.samples * sum(map(len, problems.values()))
         if begun < total:
-            with (
-                model.sampler(args) as sampler,
-                tqdm.tqdm(total=total, initial=begun, unit="completion") as bar,
-            ):
+            sampler = pretrained.open_jax_sampler(folder, dtype=dtype, slots=args.slots)
+            bar = tqdm.tqdm(total=total, initial=begun, unit="completion")
+            with contextlib.closing(sampler), bar:
                 for name in problems:
                     bar.set_description(name)
                     draw_missing(
@@ -115,9 +119,11 @@ def _evaluate(args: argparse.Namespace) -> int:
                         problems[name],
                         prompts[name],
                         conditions=conditions,
-                        stop_token_ids=model.stop_token_ids,
+                        stop_token_ids=stop_ids,
                         sampler=sampler,
-                        decode=model.decode,
+                        decode=lambda ids: tokenizer.decode(
+                            ids, skip_special_tokens=True
+                        ),
                         on_kept=lambda drawn: bar.update(),
                     )
         return _judge(args.out, args)
