@@ -61,10 +61,19 @@ def max_positions(folder: pathlib.Path) -> int:
     return Qwen2Config.from_folder(folder).max_positions
 
 
-def stored_dtype(folder: pathlib.Path) -> str:
-    """The dtype that config.json records, "bfloat16" where it records none."""
-    raw = json.loads((folder / "config.json").read_text("utf-8"))
-    return raw.get("dtype") or raw.get("torch_dtype") or "bfloat16"
+def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
+    """A key of `models.hf.DTYPES`; "auto" is what config.json records, or bfloat16.
+
+    Raises:
+      ValueError: for any other name.
+    """
+    dtype = asked
+    if asked == "auto":
+        raw = json.loads((folder / "config.json").read_text("utf-8"))
+        dtype = raw.get("dtype") or raw.get("torch_dtype") or "bfloat16"
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype={dtype!r}: not one of {', '.join(DTYPES)}")
+    return dtype
 
 
 def open_jax_sampler(
@@ -82,8 +91,6 @@ def open_jax_sampler(
       slots: completions decoded together.
       devices: defaults to all.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype={dtype!r}: not one of {', '.join(DTYPES)}")
     mesh = make_mesh(devices=devices)
     model = Qwen2(
         Qwen2Config.from_folder(folder),

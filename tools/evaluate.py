@@ -72,7 +72,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     conditions = _conditions(args)
     folder = pretrained.find_folder(args.model)
     tokenizer = pretrained.load_tokenizer(folder)
-    dtype = pretrained.stored_dtype(folder) if args.dtype == "auto" else args.dtype
+    dtype = pretrained.resolve_dtype(folder, args.dtype)
     stop_ids = pretrained.stop_token_ids(folder, tokenizer)
     problems, prompts, facts = {}, {}, {}
     for spec in args.benchmarks:
