@@ -1,6 +1,7 @@
 """One evaluation on disk: its conditions, every completion, and how it resumes.
 
     DIR/conditions.json     what was asked of which model, and how
+    DIR/problems/           of benchmarks that are not among the known ones
     DIR/completions.jsonl   one row per completion, written as each ends
     DIR/verdicts.jsonl      one row per completion: answer found, right or wrong
 
@@ -140,6 +141,21 @@ def read_conditions(folder: pathlib.Path) -> dict[str, Any] | None:
     """The conditions of an evaluation, None where none were recorded."""
     path = folder / "conditions.json"
     return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+
+def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
+    """Where the problems of a benchmark that is not a known one are kept."""
+    return folder / "problems" / f"{name}.jsonl"
+
+
+def write_problems(
+    folder: pathlib.Path, name: str, problems: Sequence[Problem]
+) -> None:
+    """Keeps the problems, so that the folder can be judged wherever it goes."""
+    path = problems_file(folder, name)
+    path.parent.mkdir(exist_ok=True)
+    rows = [json.dumps(dataclasses.asdict(p), ensure_ascii=False) for p in problems]
+    replace_file(path, "".join(row + "\n" for row in rows))
 
 
 def draw_missing(

@@ -1,22 +1,19 @@
-"""A Hugging Face folder that is asked, not trained: tokenizer, sizes, sampler."""
+"""A Hugging Face folder that is asked and not trained."""
 
 import json
 import os
 import pathlib
-from collections.abc import Sequence
 
 import jax
 import numpy as np
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from models.config import Qwen2Config
 from models.hf import DTYPES, load_params, resolve_folder
 from models.qwen2 import Qwen2
+from rl.data import load_problems
+from rl.types import Problem
 from rollout.jax_sampler import JaxSampler
 from sharding.mesh import make_mesh
-
-# Chat models end a turn with the first, base models a text with the second.
-_END_TOKENS = ("<|im_end|>", "<|endoftext|>")
 
 
 def find_folder(model: str | os.PathLike) -> pathlib.Path:
@@ -26,34 +23,16 @@ def find_folder(model: str | os.PathLike) -> pathlib.Path:
       ValueError: there is none.
     """
     path = pathlib.Path(model)
-    if path.is_dir() and not (path / "config.json").is_file():
-        if not (path / "hf" / "config.json").is_file():
-            raise ValueError(f"{path}: neither config.json nor an exported hf/ in it")
+    if (path / "hf" / "config.json").is_file():
         return path / "hf"
+    if (path / "checkpoints").is_dir():
+        raise ValueError(
+            f"{path}: this run has exported no model yet; `python -m tools.convert "
+            f"--workdir {path} --out HFDIR` exports a checkpoint"
+        )
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise ValueError(f"{path}: no config.json in it")
     return resolve_folder(model)
-
-
-def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
-    """The folder's own tokenizer."""
-    return AutoTokenizer.from_pretrained(folder)
-
-
-def stop_token_ids(
-    folder: pathlib.Path, tokenizer: PreTrainedTokenizerBase
-) -> tuple[int, ...]:
-    """Every id that ends a completion: the tokenizer's, the folder's, and Qwen's two.
-
-    A base model's generation_config.json names one of Qwen's two only, and after
-    reinforcement learning it may use either.
-    """
-    ids = {tokenizer.eos_token_id}
-    generation = folder / "generation_config.json"
-    if generation.is_file():
-        named = json.loads(generation.read_text("utf-8")).get("eos_token_id")
-        ids |= set(named if isinstance(named, list) else [named])
-    vocabulary = tokenizer.get_vocab()
-    ids |= {vocabulary.get(token) for token in _END_TOKENS}
-    return tuple(sorted(id for id in ids if id is not None))
 
 
 def max_positions(folder: pathlib.Path) -> int:
@@ -76,22 +55,27 @@ def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
     return dtype
 
 
+def use_all_cores() -> None:
+    """One CPU device per core, for the products that XLA runs on one core of a device.
+
+    Must come before JAX is first used; means nothing to GPUs and TPUs.
+    """
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+
+
 def open_jax_sampler(
-    folder: pathlib.Path,
-    *,
-    dtype: str,
-    slots: int,
-    devices: Sequence[jax.Device] | None = None,
+    folder: pathlib.Path, *, dtype: str, slots: int, tensor: int = 1
 ) -> JaxSampler:
     """Loads a folder onto all devices and serves it.
 
     Args:
       folder: with config.json and safetensors.
       dtype: of parameters, activations and cache, a key of `models.hf.DTYPES`.
-      slots: completions decoded together.
-      devices: defaults to all.
+      slots: completions decoded together, on all devices.
+      tensor: devices that share one copy of the parameters.
     """
-    mesh = make_mesh(devices=devices)
+    mesh = make_mesh(data=-1, fsdp=1, tensor=tensor)
     model = Qwen2(
         Qwen2Config.from_folder(folder),
         mesh=mesh,
@@ -99,3 +83,22 @@ def open_jax_sampler(
         param_dtype=np.dtype(DTYPES[dtype]),
     )
     return JaxSampler(model, mesh, load_params(folder, model, mesh), slots=slots)
+
+
+def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
+    """The problems that a run evaluates itself on, and the template of its prompts.
+
+    Raises:
+      ValueError: the folder is no run's, or the run holds none out.
+    """
+    path = workdir / "config.json"
+    raw = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    data = raw.get("data")
+    if not data or not data.get("eval"):
+        raise ValueError(
+            f"{workdir}: no run that holds problems out (config.data.eval)"
+        )
+    problems = load_problems(
+        data["eval"], key="config.data.eval", fields=data["fields"], **data["eval_args"]
+    )
+    return problems, data["template"]

@@ -23,7 +23,7 @@ from typing import Any
 
 import tqdm
 
-from rl.benchmarks import benchmark_name, content_hash, load_benchmark
+from rl.benchmarks import BENCHMARKS, benchmark_name, content_hash, load_benchmark
 from rl.evaluate import Drawn, score
 from rl.evaluation_compare import compare, compare_markdown
 from rl.evaluation_page import page
@@ -35,10 +35,12 @@ from rl.evaluation_run import (
     checkpoint_hash,
     draw_missing,
     opened,
+    problems_file,
     read_completions,
     read_conditions,
     record_conditions,
     replace_file,
+    write_problems,
     write_verdicts,
 )
 from rl.judging import answer_classes, make_judge
@@ -56,6 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _compare(args)
         if args.rescore:
             return _rescore(args)
+        from rl.pretrained import use_all_cores
+
+        use_all_cores()
         return _evaluate(args)
     except (ValueError, OSError) as error:
         print(f"evaluate: {error}", file=sys.stderr)
@@ -67,32 +72,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     # Here, so that judging and comparing start without JAX.
-    from rl import pretrained
+    from rl import build, pretrained
 
-    conditions = _conditions(args)
     folder = pretrained.find_folder(args.model)
-    tokenizer = pretrained.load_tokenizer(folder)
+    positions = pretrained.max_positions(folder)
+    conditions = _conditions(args, positions)
     dtype = pretrained.resolve_dtype(folder, args.dtype)
-    stop_ids = pretrained.stop_token_ids(folder, tokenizer)
-    problems, prompts, facts = {}, {}, {}
-    for spec in args.benchmarks:
-        name = benchmark_name(spec)
-        problems[name] = load_benchmark(spec, args.data_dir)[: args.limit]
-        prompts[name] = [
-            encode_prompt(tokenizer, conditions.template, problem.problem)
-            for problem in problems[name]
+    tokenizer = build.load_tokenizer(folder)
+    stop_ids = build.default_stop_ids(folder, tokenizer)
+    problems = {
+        benchmark_name(spec): (
+            pretrained.held_out(pathlib.Path(args.model))[0]
+            if spec == "held_out"
+            else load_benchmark(spec, args.data_dir)
+        )[: args.limit]
+        for spec in args.benchmarks
+    }
+    prompts = {
+        name: [
+            encode_prompt(tokenizer, conditions.template, p.problem) for p in of_name
         ]
-        facts[name] = {
-            "spec": spec,
-            "problems": len(problems[name]),
-            "sha256": content_hash(problems[name]),
-            "shortened": check_prompts(
-                problems[name],
-                prompts[name],
-                conditions,
-                pretrained.max_positions(folder),
-            ),
+        for name, of_name in problems.items()
+    }
+    facts = {
+        name: {
+            "problems": len(of_name),
+            "sha256": content_hash(of_name),
+            "shortened": check_prompts(of_name, prompts[name], conditions, positions),
         }
+        for name, of_name in problems.items()
+    }
     drawing = dataclasses.asdict(conditions) | {
         "limit": args.limit,
         "sampler": args.sampler,
@@ -104,11 +113,15 @@ def _evaluate(args: argparse.Namespace) -> int:
         record_conditions(
             args.out, {"model": args.model, "drawing": drawing, "benchmarks": facts}
         )
+        for name in problems.keys() - BENCHMARKS.keys():
+            write_problems(args.out, name, problems[name])
         kept = read_completions(args.out)
         begun = sum(len(kept.get(name, ())) for name in problems)
         total = conditions.samples * sum(map(len, problems.values()))
         if begun < total:
-            sampler = pretrained.open_jax_sampler(folder, dtype=dtype, slots=args.slots)
+            sampler = pretrained.open_jax_sampler(
+                folder, dtype=dtype, slots=args.slots, tensor=args.tensor
+            )
             bar = tqdm.tqdm(total=total, initial=begun, unit="completion")
             with contextlib.closing(sampler), bar:
                 for name in problems:
@@ -143,11 +156,12 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
         raise FileNotFoundError(f"{folder}: no completions.jsonl, nothing to judge")
     conditions = read_conditions(folder)
     recorded = (conditions or {}).get("benchmarks", {})
-    specs = {name: facts["spec"] for name, facts in recorded.items()}
-    specs |= {benchmark_name(spec): spec for spec in args.benchmarks}
+    specs = {benchmark_name(spec): spec for spec in args.benchmarks}
     problems: dict[str, Sequence[Problem]] = {}
     for name, drawn in completions.items():
-        problems[name] = load_benchmark(specs.get(name, name), args.data_dir)
+        own = problems_file(folder, name)
+        spec = str(own) if own.is_file() else specs.get(name, name)
+        problems[name] = load_benchmark(spec, args.data_dir)
         if name in recorded:
             problems[name] = problems[name][: recorded[name]["problems"]]
         _check_ids(name, problems[name], drawn, folder)
@@ -207,13 +221,19 @@ def _in_order(drawn: Sequence[Drawn], problems: Sequence[Problem]) -> list[Drawn
     return sorted(drawn, key=lambda d: (place[d.id], d.sample))
 
 
-def _conditions(args: argparse.Namespace) -> Conditions:
+def _conditions(args: argparse.Namespace, positions: int) -> Conditions:
     """The preset, with what the command line says otherwise."""
+    from rl import pretrained
+
+    preset = PRESETS[args.preset]
     fields = [field.name for field in dataclasses.fields(Conditions)]
     said = {name: getattr(args, name) for name in fields}
+    if args.template == "run":
+        said["template"] = pretrained.held_out(pathlib.Path(args.model))[1]
+    if args.context is None:
+        said["context"] = min(preset.context, positions)
     return dataclasses.replace(
-        PRESETS[args.preset],
-        **{name: value for name, value in said.items() if value is not None},
+        preset, **{name: value for name, value in said.items() if value is not None}
     )
 
 
@@ -233,8 +253,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--benchmarks",
         type=lambda text: [spec for spec in text.split(",") if spec],
         default=[],
-        help="comma-separated names, .jsonl files or hf://OWNER/DATASET/FILE.jsonl; "
-        "default: the paper's five",
+        help="comma-separated names, .jsonl files, hf://OWNER/DATASET/FILE.jsonl, or "
+        "held_out (of a workdir's run); default: the paper's five",
     )
     parser.add_argument("--data_dir", type=path, help="holds NAME.jsonl of the names")
     parser.add_argument("--out", type=path, help="folder of this evaluation")
@@ -243,7 +263,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     asked = parser.add_argument_group("conditions, otherwise the preset's")
     asked.add_argument("--preset", choices=PRESETS, default="paper")
     asked.add_argument(
-        "--template", help="none, qwen_math, r1, model, or a text with {problem}"
+        "--template",
+        help="none, qwen_math, r1, model, run (a workdir's), or a text with {problem}",
     )
     asked.add_argument("--samples", type=int, help="completions per problem")
     asked.add_argument("--temperature", type=float, help="0 is greedy")
@@ -256,6 +277,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     drawing.add_argument("--sampler", choices=("jax", "vllm"), default="jax")
     drawing.add_argument("--dtype", default="auto", help="auto: the checkpoint's own")
     drawing.add_argument("--slots", type=int, default=64, help="decoded together (jax)")
+    drawing.add_argument(
+        "--tensor", type=int, default=1, help="devices per copy of the weights (jax)"
+    )
     other = parser.add_argument_group("other modes")
     other.add_argument(
         "--rescore", type=path, metavar="DIR", help="judge the completions of DIR again"
