@@ -38,6 +38,36 @@ def test_tolerance_is_what_the_row_states_and_no_more(pool):
     assert verdicts(pool, exact, "4.25", "4.3") == [False, False]
 
 
+@pytest.mark.parametrize(
+    "unit, own, other",
+    [
+        ("minute", "\\text{ minutes}", "\\text{ hours}"),
+        ("km", "\\text{ km}", "\\text{ m}"),
+        ("$cm^2$", "\\text{ cm}^2", "\\text{ cm}"),
+        ("km/h", "\\text{ km/h}", "\\text{ m/s}"),
+        ("min", "\\text{ min}", "\\text{ s}"),
+        ("minutes", "\\mathrm{~minutes}", "\\mathrm{~s}"),
+    ],
+)
+def test_a_missing_unit_passes_another_one_does_not(pool, unit, own, other):
+    """The six units that OlympiadBench names, with a fraction and a whole number."""
+    for gold in ("$\\frac{600}{7}$", "166"):
+        problem = Problem(id="u", problem="?", answers=(gold,), meta={"unit": unit})
+        bare = gold.strip("$")
+        assert verdicts(pool, problem, bare, bare + own, bare + other, "17" + own) == [
+            True,
+            True,
+            False,
+            False,
+        ]
+
+
+def test_degrees_and_percent_may_be_left_out(pool):
+    for unit, own in (("^{\\circ}", "^{\\circ}"), ("%", "\\%")):
+        problem = Problem(id="u", problem="?", answers=("42",), meta={"unit": unit})
+        assert verdicts(pool, problem, "42", "42" + own, "43") == [True, True, False]
+
+
 def test_answers_fall_into_classes_of_equal_value(pool):
     def scored(id, *answers):
         return [

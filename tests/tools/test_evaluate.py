@@ -96,20 +96,33 @@ def test_multi_answer_and_tolerance_rows(tmp_path, shared_data, capsys):
             "4.31": 0,
             "4": 0,
         },
+        # One gold string of four pairs: all of them, in any order.
+        ("olympiadbench675", "olympiadbench-027"): {
+            "(9,3),(6,3),(54,5),(9,5)": 1,
+            "(6,3),(9,3),(9,5)": 0,
+            "(6,3),(9,3),(9,5),(54,5),(1,1)": 0,
+            "(3,6),(9,3),(9,5),(54,5)": 0,
+        },
+        # In kilometres.
+        ("olympiadbench675", "olympiadbench-183"): {
+            "\\frac{41}{12}": 1,
+            "\\frac{41}{12} \\text{ km}": 1,
+            "\\frac{41}{12} \\text{ m}": 0,
+        },
     }
     rows = [
-        (key, answer, right) for key, of in said.items() for answer, right in of.items()
+        (key, sample, answer, bool(right))
+        for key, answers in said.items()
+        for sample, (answer, right) in enumerate(answers.items())
     ]
     folder = write(
         tmp_path / "said",
-        (
-            (name, id, sample, f"\\boxed{{{answer}}}")
-            for sample, ((name, id), answer, _) in enumerate(rows)
-        ),
+        ((*key, sample, f"\\boxed{{{answer}}}") for key, sample, answer, _ in rows),
     )
     result = rescore(folder, shared_data, capsys)
-    verdicts = map(json.loads, (folder / "verdicts.jsonl").read_text().splitlines())
-    assert [v["correct"] for v in verdicts] == [bool(right) for _, _, right in rows]
+    lines = (folder / "verdicts.jsonl").read_text().splitlines()
+    found = {(v["id"], v["sample"]): v["correct"] for v in map(json.loads, lines)}
+    assert found == {(key[1], sample): right for key, sample, _, right in rows}
     assert result["minerva272"]["accuracy"] == pytest.approx(2 / 3)
 
 
