@@ -260,7 +260,7 @@ class VllmClient:
         return list(zip(choice["token_ids"], logprobs, strict=True)), choice
 
     def tokens_processed(self, *, timeout: float) -> float:
-        """Tokens that the server has read and drawn so far: stands still if it hangs."""
+        """Tokens read and drawn so far; it stands still when the server hangs."""
         text = self._exchange("GET", "/metrics", None, timeout).decode()
         counters = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
         return sum(

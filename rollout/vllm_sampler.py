@@ -8,6 +8,7 @@ given the current weights, and the requests that it lost are asked for again.
 """
 
 import collections
+import contextlib
 import dataclasses
 import logging
 import queue
@@ -124,13 +125,14 @@ class VllmSampler:
         self._run = secrets.token_hex(4)
         self._version = -1
         self._current: dict[str, Any] | None = None
-        self._staged = threading.Event()
         self._changed = threading.Condition()
         self._fatal: Exception | None = None
         self._closed = False
         self._metrics: dict[str, float] = {}
         self._restarts = 0
-        self._members = [_Member(VllmClient(url, api_key=api_key), None) for url in urls]
+        self._members = [
+            _Member(VllmClient(url, api_key=api_key), None) for url in urls
+        ]
         try:
             for server in servers:
                 server.start()
@@ -223,9 +225,10 @@ class VllmSampler:
         """
         begin = time.monotonic()
         label = f"{self._run}:{version}"
-        self._staged.clear()
-        self._current = self._transport.stage(params, label)
-        self._staged.set()
+        with contextlib.ExitStack() as nobody_loads:
+            for member in self._members:
+                nobody_loads.enter_context(member.lock)
+            self._current = self._transport.stage(params, label)
         written = time.monotonic()
         for member in self._members:
             member.restarts = 0
@@ -326,21 +329,15 @@ class VllmSampler:
                 try:
                     if not member.connected:
                         self._connect(member)
-                    self._staged.wait()
-                    current = self._current
                     member.client.update(
-                        current,
-                        current["version"],
+                        self._current,
+                        self._current["version"],
                         mode=self._in_flight,
                         timeout=self._sync_seconds,
                     )
                 except (ServerGone, ServerBusy) as error:
                     self._restart(member, error)
                     continue
-                except ServerRefused:
-                    if self._staged.is_set() and self._current is current:
-                        raise
-                    continue  # replaced while this server was reading it
                 with self._changed:
                     member.up = True
                     member.progress = (-1.0, time.monotonic())

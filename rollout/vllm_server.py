@@ -305,9 +305,7 @@ def _claim_port(host: str, port: int) -> int:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise ServerFailed(
-                f"port {port} on {host}: {error.strerror}"
-            ) from None
+            raise ServerFailed(f"port {port} on {host}: {error.strerror}") from None
         return probe.getsockname()[1]
 
 

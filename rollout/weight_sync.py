@@ -75,7 +75,7 @@ class PublishedFiles:
         )
         folder.mkdir(parents=True, exist_ok=True)
         self._file.unlink(missing_ok=True)
-        self._check_space()
+        self._check_space(self._file)
         self._beacon.write_text(self._token)
 
     def hello(self) -> dict[str, Any]:
@@ -87,18 +87,19 @@ class PublishedFiles:
         }
 
     def stage(self, params: Any, version: str) -> dict[str, Any]:
-        """Writes the file tensor by tensor.
+        """Writes the file tensor by tensor. No server may be loading the last one.
 
         Raises:
           OSError: the folder is full. Nothing half-written stays there.
         """
-        # The version that this one replaces makes room for it: two of a 7B model are
-        # 30 GB of shared memory. Servers have long copied it to their devices.
-        self._file.unlink(missing_ok=True)
-        self._check_space()
+        # The version that this one replaces gives its place to it: two of a 7B model
+        # are 30 GB of shared memory.
         part = self._file.with_suffix(".part")
+        if self._file.exists():
+            os.replace(self._file, part)
         checksums: dict[str, int] = {}
         try:
+            self._check_space(part)
             write_tensors(
                 part,
                 self._specs,
@@ -111,9 +112,10 @@ class PublishedFiles:
             raise
         return {"path": str(self._file), "version": version, "checksums": checksums}
 
-    def _check_space(self) -> None:
+    def _check_space(self, reused: pathlib.Path) -> None:
         free = shutil.disk_usage(self._folder).free
-        if free < self.bytes:
+        held = reused.stat().st_size if reused.exists() else 0
+        if free + held < self.bytes:
             raise OSError(
                 f"{self._folder} has {free / 1e9:.2f} GB free; one version of the"
                 f" weights takes {self.bytes / 1e9:.2f} GB (set rollout.weight_dir, or"
