@@ -154,30 +154,26 @@ class VllmClient:
                 f"{self.url} lacks {' '.join(missing)}: vLLM 0.32 or newer, started"
                 " with VLLM_SERVER_DEV_MODE=1 (or by `python -m rollout.vllm_server`)"
             )
-        self.reports_versions = self._accepts_generate(routes)
+        # With one candidate its own log-prob is 0, unless it was taken of raw logits.
+        only = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
+        self.reports_versions = GENERATE in routes
+        try:
+            drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
+        except ServerRefused as error:
+            if not self.reports_versions or error.status != 403:
+                raise
+            self.reports_versions = False
+            drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
         if needs_versions and not self.reports_versions:
             raise ServerRefused(
                 f"{self.url} does not offer {GENERATE}, without which no token's"
                 " version is known: start it with --enable-scale-out"
             )
-        # With one candidate its own log-prob is 0, unless it was taken of raw logits.
-        only = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
-        drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
         if abs(drawn[0][1]) > 1e-6:
             raise ServerRefused(
                 f"{self.url} reports log-probs of the raw logits ({drawn[0][1]:.3f}"
                 " where 0 is due): start it with --logprobs-mode processed_logprobs"
             )
-
-    def _accepts_generate(self, routes) -> bool:
-        if GENERATE not in routes:
-            return False
-        try:
-            # An empty prompt: refused as invalid where the route is open.
-            self.call("POST", GENERATE, {"token_ids": []}, timeout=30)
-        except ServerRefused as error:
-            return error.status != 403
-        return True
 
     def generate(
         self,

@@ -2,15 +2,10 @@
 
 Work goes out one completion per request, so that a lost server costs what was in
 flight on it and nothing else, and a finished completion can be verified while the
-others are still being drawn. A server is believed to be dead when its process is, or
-when it draws nothing for `stall_seconds` while it has work; it is then started again,
-given the current weights, and the requests that it lost are asked for again.
+others are still being drawn.
 """
 
 import collections
-import contextlib
-import dataclasses
-import logging
 import queue
 import secrets
 import threading
@@ -20,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rollout.fleet import Fleet
 from rollout.types import Completion, OnFinished, SamplingParams
 from rollout.vllm_client import (
     Aborted,
@@ -31,39 +27,17 @@ from rollout.vllm_client import (
 from rollout.vllm_server import ServerFailed, VllmServer
 from rollout.weight_sync import WeightTransport
 
-Probe = Callable[[Any, Sequence[int]], np.ndarray]
-log = logging.getLogger(__name__)
+Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 
 # Mean absolute difference of log-probs that rounding explains. Measured between vLLM
 # and a float32 forward: 2e-6 and 0.013.
 PROBE_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
-_PROBE_TOKENS = 32
+_PROBE_DRAW = SamplingParams(max_tokens=32, stop_token_ids=(), ignore_stop=True)
 _BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 class OutOfStep(RuntimeError):
     """A server does not serve the policy that was published to it."""
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class _Member:
-    """A server and what is known of it. `lock` is held while it is updated or mended.
-
-    Attributes:
-      process: None where the server is somebody else's.
-      epoch: goes up with each restart, so that an old fault is not acted on twice.
-    """
-
-    client: VllmClient
-    process: VllmServer | None
-    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
-    connected: bool = False
-    up: bool = False
-    dead: bool = False
-    epoch: int = 0
-    pending: int = 0
-    restarts: int = 0
-    progress: tuple[float, float] = (-1.0, 0.0)
 
 
 class VllmSampler:
@@ -94,9 +68,9 @@ class VllmSampler:
           urls: servers that run already. They are attached to, and live on.
           api_key: of the servers at `urls`.
           transport: how weights reach them.
-          probe: the trainer's own log-probs of a sequence under given parameters at
-            temperature 1, `float32 [n]`, entry t for producing token t (entry 0 is not
-            looked at).
+          probe: the trainer's own log-probs of sequences under given parameters at
+            temperature 1, `float32 [n]` each, entry t for producing token t (entry 0 is
+            not looked at). Called once per publish, with one sequence per server.
           probe_prompt: long enough to fill some blocks of the key-value cache.
           probe_tolerance: largest mean difference after a sync, in nats.
           max_model_len: longest prompt and completion together.
@@ -116,34 +90,25 @@ class VllmSampler:
         self._probe_tolerance = probe_tolerance
         self._max_model_len = max_model_len
         self._in_flight = in_flight
-        self._concurrency = concurrency
-        self._start_seconds = start_seconds
         self._sync_seconds = sync_seconds
-        self._stall_seconds = stall_seconds
         self._max_restarts = max_restarts
         # A label names the run too: two trainers on one server must not pass unseen.
         self._run = secrets.token_hex(4)
         self._version = -1
-        self._current: dict[str, Any] | None = None
-        self._changed = threading.Condition()
-        self._fatal: Exception | None = None
-        self._closed = False
+        self._announced: dict[str, Any] | None = None
         self._metrics: dict[str, float] = {}
-        self._restarts = 0
-        self._members = [
-            _Member(VllmClient(url, api_key=api_key), None) for url in urls
-        ]
-        try:
-            for server in servers:
-                server.start()
-                client = VllmClient(server.url, api_key=server.spec.api_key)
-                self._members.append(_Member(client, server))
-        except BaseException:
-            self.close()
-            raise
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    # -- the protocol ----------------------------------------------------------------
+        self._fleet = Fleet(
+            servers=servers,
+            urls=urls,
+            api_key=api_key,
+            greet=self._greet,
+            bring_up_to_date=self._bring_up_to_date,
+            mended=self._check_mended,
+            concurrency=concurrency,
+            start_seconds=start_seconds,
+            stall_seconds=stall_seconds,
+            max_restarts=max_restarts,
+        )
 
     @property
     def version(self) -> int:
@@ -151,7 +116,14 @@ class VllmSampler:
 
     def metrics(self) -> dict[str, float]:
         """Figures of the last publish, and the restarts so far."""
-        return self._metrics | {"sampler/restarts": float(self._restarts)}
+        return self._metrics | {"sampler/restarts": float(self._fleet.restarts)}
+
+    def close(self) -> None:
+        """Ends the servers that were started here; the others go on serving."""
+        self._fleet.close()
+        self._transport.close()
+
+    # -- drawing ---------------------------------------------------------------------
 
     def sample(
         self,
@@ -167,7 +139,7 @@ class VllmSampler:
           ServerFailed: no server is left, and why.
           ServerRefused: a server turned a request down, in its words.
         """
-        if self._current is None:
+        if self._announced is None:
             raise RuntimeError("publish a policy before sampling from it")
         for i, prompt in enumerate(prompts):
             if not 0 < len(prompt) <= self._max_model_len - params.max_tokens:
@@ -188,16 +160,15 @@ class VllmSampler:
                     i, j = todo.popleft()
                 except IndexError:
                     return
+                own_seed = _completion_seed(seed, i, j)
                 try:
-                    draw_seed = _completion_seed(seed, i, j)
-                    done = self._draw(prompts[i], params, draw_seed, stopped)
-                    finished.put((i, j, done))
+                    done = self._draw(prompts[i], params, own_seed, stopped)
                 except Exception as error:
                     finished.put(error)
                     return
+                finished.put((i, j, done))
 
-        slots = self._concurrency * len(self._members)
-        for _ in range(min(slots, len(todo))):
+        for _ in range(min(self._fleet.slots, len(todo))):
             threading.Thread(target=work, daemon=True).start()
         try:
             for _ in range(len(prompts) * params.n):
@@ -209,105 +180,37 @@ class VllmSampler:
                 if on_finished is not None:
                     on_finished(i, j, completion)
         except BaseException:
+            # Other callers' requests break off too; they ask for theirs again.
             stopped.set()
-            for member in self._members:
-                member.client.cut()
+            self._fleet.cut()
             raise
         return results
 
-    def publish(self, params: Any, version: int) -> None:
-        """Serves `params` as `version` on every server, and proves it on each.
-
-        Raises:
-          OutOfStep: a server's log-probs are not those of `params`.
-          ServerRefused, ServerFailed: an update was turned down, or no server is left.
-          OSError: the weights could not be written; the servers keep the old ones.
-        """
-        begin = time.monotonic()
-        label = f"{self._run}:{version}"
-        with contextlib.ExitStack() as nobody_loads:
-            for member in self._members:
-                nobody_loads.enter_context(member.lock)
-            self._current = self._transport.stage(params, label)
-        written = time.monotonic()
-        for member in self._members:
-            member.restarts = 0
-        self._on_each(self._bring_up_to_date)
-        self._raise_if_none_left()
-        self._version = version
-        synced = time.monotonic()
-        self._metrics = {
-            "sampler/write_seconds": written - begin,
-            "sampler/update_seconds": synced - written,
-            **self._check_probe(params, version),
-            "sampler/publish_seconds": time.monotonic() - begin,
-        }
-
-    def close(self) -> None:
-        """Ends the servers that were started here; the others go on serving."""
-        with self._changed:
-            if self._closed:
-                return
-            self._closed = True
-            self._changed.notify_all()
-        for member in self._members:
-            member.client.cut()
-        self._on_each(lambda member: member.process and member.process.stop())
-        self._transport.close()
-
-    # -- drawing ---------------------------------------------------------------------
-
     def _draw(self, prompt, params, seed, stopped) -> Completion:
         """One completion, from whichever server, asked for again until it is there."""
-        attempts = 0
+        faults = 0
         while True:
-            member, epoch = self._acquire()
-            try:
-                return member.client.generate(
-                    prompt, params, seed=seed, version_of=self._version_of
-                )
-            except (ServerBusy, Aborted):
-                problem = None
-            except ServerGone as error:
-                problem = error
-            except ServerRefused as error:
-                if error.status < 500:
-                    raise
-                problem = error
-            finally:
-                with self._changed:
-                    member.pending -= 1
-                    self._changed.notify()
-            if stopped.is_set() or self._closed:
+            with self._fleet.slot() as (member, epoch):
+                try:
+                    return member.client.generate(
+                        prompt, params, seed=seed, version_of=self._version_of
+                    )
+                except (ServerBusy, Aborted):
+                    fault = None
+                except ServerGone as error:
+                    fault = error
+                except ServerRefused as error:
+                    if error.status < 500:
+                        raise
+                    fault = error
+            if stopped.is_set():
                 raise ServerGone("sampling was stopped")
-            if problem is not None:
-                attempts += 1
-                if attempts > self._max_restarts + 2:
-                    raise ServerFailed(f"asked {attempts} times: {problem}")
-                if not self._healthy(member):
-                    self._report(member, epoch, problem)
-            time.sleep(_BACKOFF_SECONDS[min(attempts, len(_BACKOFF_SECONDS) - 1)])
-
-    def _acquire(self) -> tuple[_Member, int]:
-        """The least busy server with a free slot, waiting for one if need be."""
-        with self._changed:
-            while True:
-                if self._fatal is not None:
-                    raise self._fatal
-                if self._closed:
-                    raise ServerGone("the sampler is closed")
-                free = [
-                    member
-                    for member in self._members
-                    if member.up and member.pending < self._concurrency
-                ]
-                if free:
-                    member = min(free, key=lambda m: m.pending)
-                    if member.pending == 0:
-                        member.progress = (-1.0, time.monotonic())
-                    member.pending += 1
-                    return member, member.epoch
-                self._changed.wait(1.0)
+            if fault is not None:
+                faults += 1
+                if faults > self._max_restarts + 2:
+                    raise ServerFailed(f"asked {faults} times in vain: {fault}")
+                self._fleet.report(member, epoch, fault)
+            time.sleep(_BACKOFF_SECONDS[min(faults, len(_BACKOFF_SECONDS) - 1)])
 
     def _version_of(self, label: str) -> int:
         if not label:
@@ -322,199 +225,111 @@ class VllmSampler:
 
     # -- weights ---------------------------------------------------------------------
 
-    def _bring_up_to_date(self, member: _Member) -> None:
-        """Connects where needed and pushes the current weights, mending on the way."""
-        with member.lock:
-            while not member.dead:
-                try:
-                    if not member.connected:
-                        self._connect(member)
-                    member.client.update(
-                        self._current,
-                        self._current["version"],
-                        mode=self._in_flight,
-                        timeout=self._sync_seconds,
-                    )
-                except (ServerGone, ServerBusy) as error:
-                    self._restart(member, error)
-                    continue
-                with self._changed:
-                    member.up = True
-                    member.progress = (-1.0, time.monotonic())
-                    self._changed.notify_all()
-                return
+    def publish(self, params: Any, version: int) -> None:
+        """Serves `params` as `version` on every server, and proves it on each.
 
-    def _connect(self, member: _Member) -> None:
-        if member.process is not None:
-            member.process.wait_ready(self._start_seconds)
-        else:
-            _wait_for(member.client, self._start_seconds)
-        member.client.probe(
+        Raises:
+          OutOfStep: a server's log-probs are not those of `params`.
+          ServerRefused, ServerFailed: an update was turned down, or no server is left.
+          OSError: the weights could not be written; the servers keep the old ones.
+        """
+        begin = time.monotonic()
+        with self._fleet.nobody_loads():
+            self._announced = self._transport.stage(params, f"{self._run}:{version}")
+        written = time.monotonic()
+        answers = self._fleet.update()
+        self._version = version
+        synced = time.monotonic()
+        gaps = self._prove(params, answers)
+        self._metrics = {
+            "sampler/write_seconds": written - begin,
+            "sampler/update_seconds": synced - written,
+            "sampler/publish_seconds": time.monotonic() - begin,
+            "sampler/probe_gap_mean": float(gaps.mean()),
+            "sampler/probe_gap_max": float(gaps.max()),
+        }
+
+    def _greet(self, client: VllmClient) -> None:
+        client.probe(
             max_model_len=self._max_model_len,
             needs_versions=self._in_flight == "keep",
         )
-        body = {"init_info": self._transport.hello()}
-        member.client.call(
-            "POST", "/init_weight_transfer_engine", body, timeout=self._sync_seconds
+        hello = {"init_info": self._transport.hello()}
+        route = "/init_weight_transfer_engine"
+        client.call("POST", route, hello, timeout=self._sync_seconds)
+
+    def _bring_up_to_date(self, client: VllmClient) -> Completion:
+        """Gives a server the current weights; what it then draws for the probe."""
+        client.update(
+            self._announced,
+            self._announced["version"],
+            mode=self._in_flight,
+            timeout=self._sync_seconds,
         )
-        member.connected = True
-
-    def _check_probe(self, params: Any, version: int) -> dict[str, float]:
-        draw = SamplingParams(
-            max_tokens=_PROBE_TOKENS, stop_token_ids=(), ignore_stop=True
+        # By the ordinary path, cached prefix and all: that is what must be right.
+        return client.generate(
+            self._probe_prompt,
+            _PROBE_DRAW,
+            seed=0,
+            version_of=self._version_of,
+            timeout=self._sync_seconds,
         )
-        means, maxima = [], []
-        for member in self._members:
-            if not member.up:
-                continue
-            # The ordinary path, cached prefix and all: that is what must be right.
-            answer = member.client.generate(
-                self._probe_prompt,
-                draw,
-                seed=0,
-                version_of=self._version_of,
-                timeout=self._sync_seconds,
-            )
-            served = answer.sampler_logprobs
-            token_ids = [*self._probe_prompt, *answer.token_ids.tolist()]
-            own = np.asarray(self._probe(params, token_ids))[-len(served) :]
-            gap = np.abs(own - served)
-            if not gap.mean() <= self._probe_tolerance:
-                worst = int(gap.argmax())
-                raise OutOfStep(
-                    f"{member.client.url} does not serve version {version}: log-probs"
-                    f" of {len(served)} probe tokens differ by {gap.mean():.3g} on"
-                    f" average (bound {self._probe_tolerance:g}); worst: server"
-                    f" {served[worst]:.4f}, trainer {own[worst]:.4f}"
-                )
-            if (answer.versions != version).any():
-                raise OutOfStep(
-                    f"{member.client.url} reports version {answer.versions.min()} after"
-                    f" version {version} was published to it"
-                )
-            means.append(float(gap.mean()))
-            maxima.append(float(gap.max()))
-        return {
-            "sampler/probe_gap_mean": max(means),
-            "sampler/probe_gap_max": max(maxima),
-        }
 
-    # -- faults ----------------------------------------------------------------------
-
-    def _healthy(self, member: _Member) -> bool:
-        if member.process is not None and member.process.pid is None:
-            return False
-        try:
-            member.client.call("GET", "/health", timeout=5)
-        except (ServerGone, ServerBusy, ServerRefused):
-            return False
-        return True
-
-    def _report(self, member: _Member, epoch: int, error: Exception) -> None:
-        """Takes a server out of use and has it mended, once per fault."""
-        with self._changed:
-            if self._closed or not member.up or member.epoch != epoch:
-                return
-            member.up = False
-            member.epoch += 1
-        log.warning("%s: %s; mending it", member.client.url, error)
-        member.client.cut()
-        threading.Thread(target=self._mend, args=(member, error), daemon=True).start()
-
-    def _mend(self, member: _Member, error: Exception) -> None:
-        try:
-            with member.lock:
-                self._restart(member, error)
-            self._bring_up_to_date(member)
-            self._raise_if_none_left()
-        except Exception as failure:
-            with self._changed:
-                self._fatal = self._fatal or failure
-                self._changed.notify_all()
-
-    def _restart(self, member: _Member, error: Exception) -> None:
-        """Replaces a server's process; `member.lock` is held."""
-        member.connected = False
-        if self._closed:
-            raise ServerGone("the sampler is closed")
-        member.restarts += 1
-        if member.restarts > self._max_restarts:
-            member.dead = True
-            log.error("%s given up: %s", member.client.url, error)
-            if member.process is not None:
-                member.process.stop(at_once=True)
-            self._last_error = error
-            return
-        self._restarts += 1
-        if member.process is not None:
-            member.process.stop(at_once=True)
-            member.process.start()
-            member.client = VllmClient(
-                member.process.url, api_key=member.process.spec.api_key
-            )
-
-    def _raise_if_none_left(self) -> None:
-        if all(member.dead for member in self._members):
-            raise ServerFailed(
-                f"no vLLM server is left after {self._max_restarts} restarts each;"
-                f" last: {self._last_error}"
-            )
-
-    def _watch(self) -> None:
-        """Finds servers that have work and draw nothing."""
-        while not self._closed:
-            time.sleep(min(5.0, self._stall_seconds / 4))
-            for member in self._members:
-                if not member.up or not member.pending or member.lock.locked():
-                    continue
-                epoch = member.epoch
-                count, since = member.progress
-                try:
-                    now_count = member.client.tokens_processed(
-                        timeout=min(10.0, self._stall_seconds)
-                    )
-                except (ServerGone, ServerBusy, ServerRefused):
-                    now_count = count
-                if now_count != count:
-                    member.progress = (now_count, time.monotonic())
-                elif time.monotonic() - since > self._stall_seconds:
-                    silence = f"no token for {self._stall_seconds:.0f} s, it hangs"
-                    self._report(member, epoch, ServerGone(silence))
-
-    def _on_each(self, act: Callable[[_Member], Any]) -> None:
-        """Runs `act` on all servers side by side; raises the first error."""
-        errors: list[BaseException] = []
-
-        def run(member):
-            try:
-                act(member)
-            except BaseException as error:
-                errors.append(error)
-
-        threads = [
-            threading.Thread(target=run, args=(member,), daemon=True)
-            for member in self._members
+    def _prove(
+        self, params: Any, answers: Sequence[tuple[VllmClient, Completion]]
+    ) -> np.ndarray:
+        """Compares every server with the trainer; see `publish` for errors."""
+        sequences = [[*self._probe_prompt, *a.token_ids.tolist()] for _, a in answers]
+        scored = self._probe(params, sequences)
+        own = [np.asarray(logprobs)[-_PROBE_DRAW.max_tokens :] for logprobs in scored]
+        gaps = [
+            self._check_probe(client, answer, logprobs)
+            for (client, answer), logprobs in zip(answers, own, strict=True)
         ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            raise errors[0]
+        label = self._announced["version"]
+        self._proved = label, answers[0][1].token_ids, own[0]
+        return np.concatenate(gaps)
+
+    def _check_probe(
+        self, client: VllmClient, answer: Completion, own: np.ndarray
+    ) -> np.ndarray:
+        """The gaps between a server's log-probs of its probe tokens and our own."""
+        version = self._version_of(self._announced["version"])
+        if (answer.versions != version).any():
+            raise OutOfStep(
+                f"{client.url} reports version {answer.versions.min()} after version"
+                f" {version} was published to it"
+            )
+        served = answer.sampler_logprobs
+        gap = np.abs(own - served[: len(own)])
+        if not gap.mean() <= self._probe_tolerance:
+            worst = int(gap.argmax())
+            raise OutOfStep(
+                f"{client.url} does not serve version {version}: log-probs of"
+                f" {len(gap)} probe tokens differ by {gap.mean():.3g} on average (bound"
+                f" {self._probe_tolerance:g}); worst: server {served[worst]:.4f},"
+                f" trainer {own[worst]:.4f}"
+            )
+        return gap
+
+    def _check_mended(self, client: VllmClient, answer: Completion) -> None:
+        """Holds a mended server to what was proved of this version at its publish.
+
+        The trainer may be in the middle of an update, so its log-probs of that time are
+        used, as far as the same seed has drawn the same tokens again.
+        """
+        label, token_ids, own = self._proved
+        if label != self._announced["version"]:
+            return  # a publish is under way and will prove it
+        same = int(np.cumprod(answer.token_ids == token_ids).sum())
+        if not same:
+            raise OutOfStep(
+                f"{client.url} draws {answer.token_ids[0]} after its restart where"
+                f" {token_ids[0]} was drawn with the same weights and seed"
+            )
+        self._check_probe(client, answer, own[:same])
 
 
 def _completion_seed(seed: int, prompt: int, sample: int) -> int:
     words = np.random.SeedSequence([seed, prompt, sample]).generate_state(1)
     return int(words[0] >> 1)
-
-
-def _wait_for(client: VllmClient, timeout: float) -> None:
-    begin = time.monotonic()
-    while True:
-        try:
-            client.call("GET", "/health", timeout=5)
-            return
-        except (ServerGone, ServerBusy) as error:
-            if time.monotonic() - begin > timeout:
-                raise ServerFailed(f"no server at {client.url}: {error}") from None
-            time.sleep(0.5)

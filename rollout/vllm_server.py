@@ -144,6 +144,11 @@ def command(spec: ServerSpec, *, port: int, name: str) -> list[str]:
     if spec.devices:
         arguments["--tensor-parallel-size"] = len(spec.devices)
         arguments["--gpu-memory-utilization"] = spec.gpu_memory_utilization
+    else:
+        # vLLM rewinds a request's generator when a prompt is read in two parts, and
+        # torch's CPU generator cannot be: with seeds, that ends the engine.
+        switches.append("--no-enable-chunked-prefill")
+        arguments["--max-num-batched-tokens"] = max(spec.max_model_len, 4096)
     module = [spec.python, "-m", "vllm.entrypoints.openai.api_server"]
     flat = [str(part) for pair in arguments.items() for part in pair]
     return [*module, *flat, *switches, *spec.extra_args]

@@ -102,11 +102,15 @@ class Policy:
     def specs(self):
         return tensor_specs(self.model.config, DTYPES[self.dtype])
 
-    def probe(self, params, token_ids):
-        ids = np.zeros((1, LENGTH), np.int32)
-        ids[0, : len(token_ids)] = token_ids
-        scored = _score(self.model.clone(mesh=None), params, ids)
-        return np.concatenate([[0.0], np.asarray(scored)[: len(token_ids) - 1]])
+    def probe(self, params, sequences):
+        """The trainer's own log-probs, as the sampler asks for them."""
+        found = []
+        for token_ids in sequences:
+            ids = np.zeros((1, LENGTH), np.int32)
+            ids[0, : len(token_ids)] = token_ids
+            scored = np.asarray(_score(self.model.clone(mesh=None), params, ids))
+            found.append(np.concatenate([[0.0], scored[: len(token_ids) - 1]]))
+        return found
 
     def reference(self, token_ids, *, temperature=1.0, top_p=1.0):
         """Log-probs of a sequence by transformers in float32, from exported tensors."""

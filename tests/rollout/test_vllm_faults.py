@@ -43,7 +43,7 @@ def sampler(policy, tmp_path_factory):
 def _tree(sampler):
     """Processes of the server by title."""
     found = {}
-    for pid in leash.descendants(sampler._members[0].process.pid):
+    for pid in leash.descendants(sampler._fleet.members[0].process.pid):
         title = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
         if b"EngineCore" in title:
             found["engine"] = pid
@@ -308,7 +308,7 @@ def test_tokens_drawn_across_an_update_know_their_version(policy, tmp_path):
 
         thread = threading.Thread(target=sample)
         thread.start()
-        while sampler._members[0].client.tokens_processed(timeout=5) < 2500:
+        while sampler._fleet.members[0].client.tokens_processed(timeout=5) < 2500:
             time.sleep(0.02)
         sampler.publish(newer.params, 1)
         thread.join()

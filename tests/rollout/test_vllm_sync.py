@@ -143,7 +143,7 @@ def test_wrong_weights_stop_the_run_with_both_numbers(served):
 def test_other_trainers_weights_are_noticed(served):
     policy, sampler = served
     sampler.publish(policy.params, 50)
-    client = sampler._members[0].client
+    client = sampler._fleet.members[0].client
     body = {"new_version": "somebody-else:50"}
     client.call("POST", "/update_weight_version", body, timeout=10)
     with pytest.raises(OutOfStep, match="somebody-else:50"):
