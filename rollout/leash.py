@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 GRACE_SECONDS = 4.0
 _PR_SET_PDEATHSIG = 1
@@ -54,6 +55,31 @@ def kill_tree(root: int) -> None:
             except ProcessLookupError:
                 continue
         time.sleep(0.02)
+
+
+def start(command: list[str], *, remove: str = "", **popen) -> tuple[Any, int]:
+    """Starts `command` on a leash that this process holds.
+
+    Args:
+      command: and its arguments.
+      remove: a folder that goes when the command ends.
+      **popen: passed to `subprocess.Popen`.
+
+    Returns:
+      The leash's process, below which the command's tree runs, and the end of the pipe
+      that holds it: close it to end the tree, after writing `k` to skip the grace.
+    """
+    reading, lifeline = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", __file__, str(reading), remove, "--", *command],
+        stdin=subprocess.DEVNULL,
+        pass_fds=(reading,),
+        # A Ctrl-C is for the asker, which then ends its trees in order.
+        start_new_session=True,
+        **popen,
+    )
+    os.close(reading)
+    return process, lifeline
 
 
 def _die_with_parent() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rollout.types import Completion, SamplingParams
+from rollout.types import Completion, SamplerError, SamplingParams
 
 GENERATE = "/inference/v1/generate"
 COMPLETIONS = "/v1/completions"
@@ -36,7 +36,7 @@ class ServerBusy(RuntimeError):
     """503: not now; asking again later is right."""
 
 
-class ServerRefused(RuntimeError):
+class ServerRefused(SamplerError):
     """The server said no, with an HTTP status other than 503."""
 
     def __init__(self, message: str, status: int = 400):

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rollout.fleet import Fleet
-from rollout.types import Completion, OnFinished, SamplingParams
+from rollout.types import Completion, OnFinished, SamplerError, SamplingParams
 from rollout.vllm_client import (
     Aborted,
     ServerBusy,
@@ -36,7 +36,7 @@ _PROBE_DRAW = SamplingParams(max_tokens=32, stop_token_ids=(), ignore_stop=True)
 _BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
-class OutOfStep(RuntimeError):
+class OutOfStep(SamplerError):
     """A server does not serve the policy that was published to it."""
 
 

@@ -19,6 +19,7 @@ import sys
 import time
 
 from rollout import leash
+from rollout.types import SamplerError
 from rollout.vllm_client import ServerGone, VllmClient
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -26,7 +27,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 log = logging.getLogger(__name__)
 
 
-class ServerFailed(RuntimeError):
+class ServerFailed(SamplerError):
     """A server did not come up, or came up as something else; says why in one line."""
 
 
@@ -182,19 +183,15 @@ def environment(spec: ServerSpec) -> dict[str, str]:
 class VllmServer:
     """A server that this process started and that ends with it, however it ends."""
 
-    def __init__(
-        self, spec: ServerSpec, *, log_file: pathlib.Path, remove_dir: str = ""
-    ):
+    def __init__(self, spec: ServerSpec, *, log_file: pathlib.Path):
         """Prepares a server without starting it.
 
         Args:
           spec: what to start.
           log_file: receives the server's output, appended over restarts.
-          remove_dir: a folder to remove when the server ends because this process died.
         """
         self.spec = spec
         self.log_file = log_file
-        self._remove_dir = remove_dir
         self._name = f"policy-{secrets.token_hex(4)}"
         self._process: subprocess.Popen | None = None
         self._lifeline: int | None = None
@@ -218,24 +215,16 @@ class VllmServer:
         """
         self._port = _claim_port(self.spec.host, self.spec.port)
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
-        reading, self._lifeline = os.pipe()
-        os.set_inheritable(reading, True)
         run = command(self.spec, port=self._port, name=self._name)
         with self.log_file.open("ab") as output:
             self._log_start = output.tell()
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", leash.__file__, str(reading)]
-                + [self._remove_dir, "--", *run],
-                stdin=subprocess.DEVNULL,
+            self._process, self._lifeline = leash.start(
+                run,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self.log_file.parent,
                 env=environment(self.spec),
-                pass_fds=(reading,),
-                # A Ctrl-C is for the trainer, which then ends its servers in order.
-                start_new_session=True,
             )
-        os.close(reading)
 
     def wait_ready(self, timeout: float) -> None:
         """Waits until the server answers as the one that was started.

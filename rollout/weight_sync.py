@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from models.safetensors_io import Specs, write_tensors
+from rollout import leash
 from rollout.checksum import checksum
 
 Export = Callable[[Any], Iterable[tuple[str, np.ndarray]]]
@@ -53,14 +54,15 @@ class PublishedFiles:
         """Checks that a version fits and that the folder can be written.
 
         Args:
-          folder: where the file goes. Made if it is missing; `close` empties it.
+          folder: of this run alone. Made here, and gone with this process, however
+            that ends: what it holds may be 15 GB of shared memory.
           export: `(name, host array)` of each tensor of a parameter tree, by Hugging
             Face name, one at a time.
           specs: `(shape, dtype)` of what `export` yields.
           dtype: the serving dtype, which all of `specs` have.
 
         Raises:
-          OSError: the folder cannot hold a version, or cannot be written.
+          OSError: there is no room for a version, or the folder cannot be made.
         """
         self._folder = folder
         self._export = export
@@ -73,9 +75,11 @@ class PublishedFiles:
             int(np.prod(shape)) * np.dtype(kind).itemsize
             for shape, kind in specs.values()
         )
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file.unlink(missing_ok=True)
         self._check_space(self._file)
+        folder.mkdir()
+        self._leash, self._lifeline = leash.start(
+            ["sleep", "infinity"], remove=str(folder.absolute())
+        )
         self._beacon.write_text(self._token)
 
     def hello(self) -> dict[str, Any]:
@@ -113,7 +117,7 @@ class PublishedFiles:
         return {"path": str(self._file), "version": version, "checksums": checksums}
 
     def _check_space(self, reused: pathlib.Path) -> None:
-        free = shutil.disk_usage(self._folder).free
+        free = shutil.disk_usage(self._folder.parent).free
         held = reused.stat().st_size if reused.exists() else 0
         if free + held < self.bytes:
             raise OSError(
@@ -123,10 +127,10 @@ class PublishedFiles:
             )
 
     def close(self) -> None:
-        for path in (self._file, self._file.with_suffix(".part"), self._beacon):
-            path.unlink(missing_ok=True)
-        if self._folder.is_dir() and not any(self._folder.iterdir()):
-            self._folder.rmdir()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+            self._leash.wait()
 
 
 def _summed(

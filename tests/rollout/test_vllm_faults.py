@@ -138,22 +138,25 @@ def test_restarts_are_bounded(policy, tmp_path):
 
 @pytest.mark.failure(31)
 def test_a_full_folder_fails_the_publish_and_the_old_weights_serve_on(policy, tmp_path):
-    folder = tmp_path / "weights"
+    folder = tmp_path / "small"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("may not mount a small tmpfs")
     try:
-        sampler = policies.make_sampler(policy, tmp_path, folder=folder)
+        weights = folder / "weights"
+        sampler = policies.make_sampler(policy, tmp_path, folder=weights)
         try:
             sampler.publish(policy.params, 0)
-            filler = folder / "filler"
-            filler.write_bytes(bytes(shutil.disk_usage(folder).free))
-            with (folder / "policy.safetensors").open("r+b") as file:
-                file.truncate(4096)  # what is left would hold half of it
+            # Somebody else takes what is free; the last version's place is not enough.
+            (folder / "other").write_bytes(bytes(shutil.disk_usage(folder).free))
+            with (weights / "policy.safetensors").open("r+b") as file:
+                file.truncate(file.seek(0, 2) - 100_000)
+            with (folder / "more").open("wb") as file:
+                file.write(bytes(shutil.disk_usage(folder).free))
             with pytest.raises(OSError, match="GB free; one version of the weights"):
                 sampler.publish(policy.changed(1).params, 1)
-            assert [path.name for path in folder.iterdir() if "pol" in path.name] == []
+            assert [path.name for path in weights.iterdir()] == ["beacon"]
             groups = sampler.sample(PROMPTS, policies.draw(8), seed=0)
             assert policies.gaps(policy, PROMPTS, groups).max() < 1e-4
             assert {int(v) for (c,) in groups for v in c.versions} == {0}
@@ -170,11 +173,10 @@ TRAINER = """
     tmp, folder = map(pathlib.Path, sys.argv[1:])
     policy = policies.Policy.load(folder)
     weights = tmp / "weights"
-    server = policies.make_server(policy, tmp)
-    server._remove_dir = str(weights)
-    sampler = policies.make_sampler(policy, tmp, servers=[server], folder=weights)
+    sampler = policies.make_sampler(policy, tmp, folder=weights)
     sampler.publish(policy.params, 0)
-    tree = [server.pid, *leash.descendants(server.pid)]
+    pid = sampler._fleet.members[0].process.pid
+    tree = [pid, *leash.descendants(pid)]
     print("tree", *tree, flush=True)
     sampler.sample(policies.prompts(48), policies.draw(300), seed=0)
     time.sleep(600)

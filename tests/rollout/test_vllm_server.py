@@ -125,10 +125,11 @@ TREE = """
 ASKER = """
     import pathlib, sys, time
     from rollout.vllm_server import ServerSpec, VllmServer
-    program, tmp = sys.argv[1:]
+    from rollout.weight_sync import PublishedFiles
+    program, tmp = sys.argv[1], pathlib.Path(sys.argv[2])
+    files = PublishedFiles(tmp / "weights", export=None, specs={}, dtype="float32")
     spec = ServerSpec(python=program, model="m", max_model_len=64)
-    server = VllmServer(spec, log_file=pathlib.Path(tmp) / "log",
-                        remove_dir=tmp + "/weights")
+    server = VllmServer(spec, log_file=tmp / "log")
     server.start()
     print(server.pid, flush=True)
     time.sleep(600)
@@ -143,7 +144,6 @@ def test_the_tree_goes_when_its_asker_goes(tmp_path, blow):
     program = tmp_path / "vllm"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} {script} {script}\n")
     program.chmod(0o755)
-    (tmp_path / "weights").mkdir()
     asker = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(ASKER), program, tmp_path],
         stdout=subprocess.PIPE,
@@ -156,6 +156,7 @@ def test_the_tree_goes_when_its_asker_goes(tmp_path, blow):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     tree = [root, *leash.descendants(root)]
+    assert (tmp_path / "weights").is_dir()
     asker.send_signal(blow)
     asker.wait()
     deadline = time.monotonic() + 10
@@ -212,7 +213,7 @@ def test_a_published_file_appears_whole_or_not_at_all(tmp_path):
 def test_space_is_checked_before_a_byte_is_written(tmp_path):
     too_much = 2 * shutil.disk_usage(tmp_path).total // 4
     with pytest.raises(OSError, match="GB free; one version of the weights takes"):
-        _files(tmp_path, export=None, size=too_much)
+        _files(tmp_path / "weights", export=None, size=too_much)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -230,11 +231,12 @@ def test_a_disk_that_fills_while_we_write_leaves_nothing_half_written(tmp_path):
             (folder / "other").write_bytes(bytes(900_000))
             yield "w", params
 
-        files = _files(folder, export, size=100_000)
+        files = _files(folder / "weights", export, size=100_000)
         with pytest.raises(OSError) as caught:
             files.stage(np.ones(100_000, np.float32), "run:1")
         assert caught.value.errno == errno.ENOSPC
-        assert {path.name for path in folder.iterdir()} == {"beacon", "other"}
+        assert [path.name for path in (folder / "weights").iterdir()] == ["beacon"]
+        files.close()
     finally:
         subprocess.run(["umount", str(folder)], check=True)
 
