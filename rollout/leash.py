@@ -22,6 +22,7 @@ import time
 from typing import Any
 
 GRACE_SECONDS = 4.0
+TRACKER_SECONDS = 2.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -47,14 +48,29 @@ def descendants(root: int) -> list[int]:
 
 
 def kill_tree(root: int) -> None:
-    """Kills what is below `root` until nothing new appears there."""
+    """Kills what is below `root` until nothing new appears there.
+
+    Python's resource trackers come last: they remove the shared memory of processes
+    that could not, and end by themselves.
+    """
+    spare_until = time.monotonic() + TRACKER_SECONDS
     while pids := descendants(root):
         for pid in pids:
+            if time.monotonic() < spare_until and _is_tracker(pid):
+                continue
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
         time.sleep(0.02)
+
+
+def _is_tracker(pid: int) -> bool:
+    try:
+        command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"multiprocessing.resource_tracker" in command
 
 
 def start(command: list[str], *, remove: str = "", **popen) -> tuple[Any, int]:
@@ -101,7 +117,10 @@ def main() -> int:
     at_once = int(lifeline) in ready and os.read(int(lifeline), 1) == b"k"
     if child.poll() is None and not at_once:
         child.terminate()
-        select.select([ended], [], [], GRACE_SECONDS)
+    if not at_once:
+        deadline = time.monotonic() + GRACE_SECONDS
+        while descendants(os.getpid()) and time.monotonic() < deadline:
+            time.sleep(0.05)
     kill_tree(os.getpid())
     if remove:
         shutil.rmtree(remove, ignore_errors=True)

@@ -40,6 +40,27 @@ def sampler(policy, tmp_path_factory):
     sampler.close()
 
 
+@pytest.fixture(autouse=True)
+def no_litter():
+    """No test of this file may leave shared memory behind."""
+    before = set(pathlib.Path("/dev/shm").glob("psm_*"))
+    yield
+    time.sleep(0.2)
+    left = set(pathlib.Path("/dev/shm").glob("psm_*")) - before
+    owned = [path for path in left if not _in_use(path)]
+    assert not owned
+
+
+def _in_use(path):
+    for maps in pathlib.Path("/proc").glob("[0-9]*/maps"):
+        try:
+            if path.name in maps.read_text():
+                return True
+        except OSError:
+            continue
+    return False
+
+
 def _tree(sampler):
     """Processes of the server by title."""
     found = {}
