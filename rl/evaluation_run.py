@@ -323,9 +323,16 @@ def read_verdicts(folder: pathlib.Path) -> dict[str, dict[str, list[bool]]]:
 
 
 def checkpoint_hash(folder: pathlib.Path) -> str:
-    """SHA-256 over the config and all weight files of a Hugging Face folder."""
+    """SHA-256 over the config and all weight files of a Hugging Face folder.
+
+    Raises:
+      FileNotFoundError: it has no weights.
+    """
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights:
+        raise FileNotFoundError(f"{folder}: no .safetensors file in it")
     digest = hashlib.sha256()
-    for path in [folder / "config.json", *sorted(folder.glob("*.safetensors"))]:
+    for path in [folder / "config.json", *weights]:
         with open(path, "rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -11,8 +12,11 @@ from models.config import Qwen2Config
 from models.hf import DTYPES, load_params, resolve_folder
 from models.qwen2 import Qwen2
 from rl.data import load_problems
+from rl.sidecar import device_sets
 from rl.types import Problem
 from rollout.jax_sampler import JaxSampler
+from rollout.vllm_fixed import FixedVllmSampler
+from rollout.vllm_server import ServerSpec, VllmServer
 from sharding.mesh import make_mesh
 
 
@@ -64,6 +68,11 @@ def use_all_cores() -> None:
         jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
 
 
+def leave_accelerators() -> None:
+    """Keeps JAX on the CPU, so that vLLM has the GPUs. Before JAX is first used."""
+    jax.config.update("jax_platforms", "cpu")
+
+
 def open_jax_sampler(
     folder: pathlib.Path, *, dtype: str, slots: int, tensor: int = 1
 ) -> JaxSampler:
@@ -83,6 +92,55 @@ def open_jax_sampler(
         param_dtype=np.dtype(DTYPES[dtype]),
     )
     return JaxSampler(model, mesh, load_params(folder, model, mesh), slots=slots)
+
+
+def open_vllm_sampler(
+    folder: pathlib.Path,
+    *,
+    dtype: str,
+    max_model_len: int,
+    python: str,
+    urls: Sequence[str],
+    devices: str,
+    log_file: pathlib.Path,
+) -> FixedVllmSampler:
+    """Starts vLLM servers that load a folder, or attaches to running ones.
+
+    Args:
+      folder: with config.json and safetensors.
+      dtype: "float32" or "bfloat16".
+      max_model_len: longest prompt and completion together.
+      python: interpreter of the environment that holds vLLM.
+      urls: running servers; none are started then.
+      devices: see `rl.sidecar.device_sets`.
+      log_file: receives the started servers' output.
+
+    Raises:
+      ValueError: no such interpreter.
+    """
+    key = os.environ.get("VLLM_API_KEY", "")
+    if urls:
+        return FixedVllmSampler(urls=urls, api_key=key, max_model_len=max_model_len)
+    if not pathlib.Path(python).is_file():
+        raise ValueError(
+            f"--vllm_python={python}: no such file; `make vllm` builds the environment"
+        )
+    servers = [
+        VllmServer(
+            ServerSpec(
+                python=str(pathlib.Path(python).absolute()),
+                model=str(folder.absolute()),
+                dtype=dtype,
+                max_model_len=max_model_len,
+                devices=gpus,
+                api_key=key,
+                load_format="auto",
+            ),
+            log_file=log_file,
+        )
+        for gpus in device_sets(devices, 0.0)
+    ]
+    return FixedVllmSampler(servers=servers, max_model_len=max_model_len)
 
 
 def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:

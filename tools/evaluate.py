@@ -47,6 +47,7 @@ from rl.judging import answer_classes, make_judge
 from rl.templates import encode_prompt
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
+from rollout.types import SamplerError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,11 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _compare(args)
         if args.rescore:
             return _rescore(args)
-        from rl.pretrained import use_all_cores
-
-        use_all_cores()
         return _evaluate(args)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, SamplerError) as error:
         print(f"evaluate: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -74,6 +72,10 @@ def _evaluate(args: argparse.Namespace) -> int:
     # Here, so that judging and comparing start without JAX.
     from rl import build, pretrained
 
+    if args.sampler == "jax":
+        pretrained.use_all_cores()
+    else:
+        pretrained.leave_accelerators()
     folder = pretrained.find_folder(args.model)
     positions = pretrained.max_positions(folder)
     conditions = _conditions(args, positions)
@@ -119,9 +121,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         begun = sum(len(kept.get(name, ())) for name in problems)
         total = conditions.samples * sum(map(len, problems.values()))
         if begun < total:
-            sampler = pretrained.open_jax_sampler(
-                folder, dtype=dtype, slots=args.slots, tensor=args.tensor
-            )
+            sampler = _open_sampler(args, folder, dtype, conditions)
             bar = tqdm.tqdm(total=total, initial=begun, unit="completion")
             with contextlib.closing(sampler), bar:
                 for name in problems:
@@ -140,6 +140,24 @@ def _evaluate(args: argparse.Namespace) -> int:
                         on_kept=lambda drawn: bar.update(),
                     )
         return _judge(args.out, args)
+
+
+def _open_sampler(args, folder, dtype: str, conditions: Conditions):
+    from rl import pretrained
+
+    if args.sampler == "jax":
+        return pretrained.open_jax_sampler(
+            folder, dtype=dtype, slots=args.slots, tensor=args.tensor
+        )
+    return pretrained.open_vllm_sampler(
+        folder,
+        dtype=dtype,
+        max_model_len=conditions.context,
+        python=args.vllm_python,
+        urls=args.url,
+        devices=args.devices,
+        log_file=args.out / "vllm.log",
+    )
 
 
 def _rescore(args: argparse.Namespace) -> int:
@@ -241,6 +259,10 @@ def _write_json(path: pathlib.Path, value: Mapping[str, Any]) -> None:
     replace_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def _list(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
+
+
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tools.evaluate",
@@ -251,7 +273,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
     parser.add_argument(
         "--benchmarks",
-        type=lambda text: [spec for spec in text.split(",") if spec],
+        type=_list,
         default=[],
         help="comma-separated names, .jsonl files, hf://OWNER/DATASET/FILE.jsonl, or "
         "held_out (of a workdir's run); default: the paper's five",
@@ -279,6 +301,20 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     drawing.add_argument("--slots", type=int, default=64, help="decoded together (jax)")
     drawing.add_argument(
         "--tensor", type=int, default=1, help="devices per copy of the weights (jax)"
+    )
+    drawing.add_argument(
+        "--vllm_python",
+        default=".venv-vllm/bin/python",
+        help="of the environment that holds vLLM",
+    )
+    drawing.add_argument(
+        "--url",
+        type=_list,
+        default=[],
+        help="comma-separated servers that already serve this model (vllm)",
+    )
+    drawing.add_argument(
+        "--devices", default="", help="GPUs of the servers to start, as 0,1;2,3 (vllm)"
     )
     other = parser.add_argument_group("other modes")
     other.add_argument(
