@@ -9,6 +9,7 @@ import time
 import pytest
 
 from rl.benchmarks import BENCHMARKS, load_benchmark
+from tests.rollout import policies
 from tests.tools.tiny import make_model, make_sums
 from tools.evaluate import main
 
@@ -236,6 +237,22 @@ def test_one_command_from_a_model_to_a_report(model, sums, tmp_path, capsys):
     # With other conditions it is another evaluation.
     assert main([*arguments, "--template", "{problem} "]) == 2
     assert "drawing.template='none', now '{problem} '" in capsys.readouterr().err
+
+
+@pytest.mark.vllm
+def test_both_samplers_draw_the_same(model, sums, tmp_path, capsys):
+    """Greedy in float32: the same completions token for token, and the same table."""
+    policies.needs_vllm()
+    for sampler in ("jax", "vllm"):
+        more = ("--sampler", sampler, "--vllm_python", policies.PYTHON)
+        assert main(command(model, sums, tmp_path / sampler, *more)) == 0
+    assert kept(tmp_path / "jax") == kept(tmp_path / "vllm")
+    assert len(kept(tmp_path / "jax")) == 40
+    results = [
+        json.loads((tmp_path / sampler / "results.json").read_text())["benchmarks"]
+        for sampler in ("jax", "vllm")
+    ]
+    assert results[0] == results[1]
 
 
 def test_two_runs_are_compared(model, sums, tmp_path, capsys):
