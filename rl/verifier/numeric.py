@@ -40,7 +40,9 @@ def _coordinate(name: str, point: int):
     digest = hashlib.blake2b(f"{point} {name}".encode("utf-8", "replace")).digest()
     share = int.from_bytes(digest[:8], "big") / 2**64
     if point >= 5:
-        return context.mpf(2 + point + digest[0] % 5 if point > 5 else 2 + digest[0] % 7)
+        return context.mpf(
+            2 + point + digest[0] % 5 if point > 5 else 2 + digest[0] % 7
+        )
     low, high = _INTERVALS.get(point, (0.2, 5.0))
     return context.mpf(low + share * (high - low))
 
@@ -57,7 +59,10 @@ class _Evaluator:
         self._work += 1
         if self._work > _MAX_WORK:
             raise Undefined
-        result = getattr(self, "_" + node[0])(node)
+        evaluate_kind = getattr(self, "_" + node[0], None)
+        if evaluate_kind is None:
+            raise Undefined
+        result = evaluate_kind(node)
         if not context.isfinite(result):
             raise Undefined
         size = abs(result)

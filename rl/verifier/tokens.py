@@ -30,9 +30,7 @@ _REST = (
     r"|(?P<cmd>\\(?:[a-zA-Z]+|.))|(?P<word>[A-Za-z]+)"
     r"|(?P<op><=|>=|!=|==|<>|\*\*|->|\.{2,}|.)"
 )
-_INSIDE = re.compile(
-    rf"(?P<num>{_LATEX_THOUSANDS}|{_NUMBER}){_REST}", re.DOTALL
-)
+_INSIDE = re.compile(rf"(?P<num>{_LATEX_THOUSANDS}|{_NUMBER}){_REST}", re.DOTALL)
 _OUTSIDE = re.compile(
     rf"(?P<num>{_LATEX_THOUSANDS}|{_COMMA_THOUSANDS}|{_NUMBER}){_REST}", re.DOTALL
 )
@@ -196,13 +194,18 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
         tokens.append(Token(kind, content, spaced))
         return
     inner = tokenize(content, group_commas=len(content) > 3)[:-1]
+    if content[:1].isdigit() or content[:1] in ("-", "$") and len(content) > 1:
+        tokens.extend(inner)
+        return
     looks_like_unit = len(inner) == 1 and (
         inner[0].kind == "fn" or inner[0].value == "in"
     )
     if looks_like_unit and _after_operand(tokens):
         inner = [Token("text", content, spaced)]
-    if len(inner) == 1 or not any(token.kind == "text" for token in inner) and (
-        not any(char.isalpha() for char in content) or _MATH.search(content)
+    if (
+        len(inner) == 1
+        or not any(token.kind == "text" for token in inner)
+        and (not any(char.isalpha() for char in content) or _MATH.search(content))
     ):
         tokens.extend(inner)
         return
@@ -267,6 +270,8 @@ def _split_word(
         tokens.append(Token("text", run, spaced))
     elif outside and (spaced or not tokens) and run.lower() in _ENGLISH:
         tokens.append(Token("text", run, spaced))
+    elif run.isupper() and tokens and tokens[-1].value in ("angle", "triangle", "|"):
+        tokens.extend(Token("sym", letter, False) for letter in run)
     elif (prefix := _function_prefix(run)) is not None:
         tokens.append(Token("fn", prefix, spaced))
         _split_word(run[len(prefix) :], tokens, False)
