@@ -150,6 +150,11 @@ def _download(spec: str) -> pathlib.Path:
     if len(parts) < 3:
         raise ValueError(f"benchmark {spec!r}: expected hf://OWNER/DATASET/PATH.jsonl")
     owner, dataset, name = parts
-    return pathlib.Path(
-        hf_hub_download(f"{owner}/{dataset}", name, repo_type="dataset")
-    )
+    try:
+        file = hf_hub_download(f"{owner}/{dataset}", name, repo_type="dataset")
+    except Exception as error:  # offline, private, misspelt: the hub's many types
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"benchmark {spec!r}: the hub does not give it ({reason})"
+        ) from None
+    return pathlib.Path(file)

@@ -180,7 +180,8 @@ def _conditions(results: Mapping[str, Any]) -> list[str]:
     if conditions is None:
         rows = [["drawing", "not recorded"]]
     else:
-        rows = [[key, f"`{value}`"] for key, value in conditions["drawing"].items()]
+        drawing = conditions["drawing"].items()
+        rows = [[key, f"`{value}`"] for key, value in drawing if value is not None]
     rows.append(["verifier", f"`{results['verifier']}`"])
     return _table(["condition", "value"], rows)
 

@@ -178,6 +178,7 @@ def draw_missing(
         (drawn.id, drawn.sample)
         for drawn in read_completions(folder).get(benchmark, ())
     }
+    _end_last_row(folder / "completions.jsonl")
     with open(folder / "completions.jsonl", "a", encoding="utf-8") as out:
 
         def keep(drawn: Drawn) -> None:
@@ -244,16 +245,14 @@ def check_prompts(
 
 
 def read_completions(folder: pathlib.Path) -> dict[str, list[Drawn]]:
-    """Kept completions by benchmark. A row cut short by a kill is cut off the file.
+    """Kept completions by benchmark. A last row cut short by a kill does not count.
 
     Raises:
-      FileNotFoundError: no completions.jsonl (only where the folder is absent too).
       ValueError: naming the row that is malformed or there twice.
     """
     path = folder / "completions.jsonl"
     if not path.exists():
         return {}
-    _drop_unfinished_row(path)
     kept: dict[str, dict[tuple[str, int], Drawn]] = {}
     for number, row in _rows(path):
         try:
@@ -359,21 +358,42 @@ def _chunk_seed(seed: int, benchmark: str, number: int) -> int:
     return int(entropy.generate_state(1)[0] >> 1)
 
 
-def _drop_unfinished_row(path: pathlib.Path) -> None:
+def _end_last_row(path: pathlib.Path) -> None:
+    """Makes a file ready for the next row: completes the last one, or cuts it off."""
+    if not path.exists():
+        return
     with open(path, "rb+") as file:
         data = file.read()
-        end = data.rfind(b"\n") + 1
-        if end < len(data):
-            file.truncate(end)
+        start = data.rfind(b"\n") + 1
+        if start == len(data):
+            return
+        if _is_json(data[start:]):
+            file.write(b"\n")
+        else:
+            file.truncate(start)
 
 
 def _rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with open(path, encoding="utf-8", newline="\n") as file:
+    with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n") and not _is_json(line):
+                return
             try:
-                yield number, json.loads(line)
+                yield number, json.loads(line.decode("utf-8"))
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{path}:{number}: not UTF-8 ({error.reason})"
+                ) from None
             except json.JSONDecodeError as error:
                 raise ValueError(f"{path}:{number}: not JSON ({error.msg})") from None
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line.decode("utf-8"))
+    except ValueError:
+        return False
+    return True
 
 
 def replace_file(path: pathlib.Path, text: str) -> None:

@@ -52,8 +52,6 @@ from rollout.types import SamplerError
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
-    # A preempting scheduler's SIGTERM leaves what Ctrl-C leaves.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         if args.compare:
             return _compare(args)
@@ -63,9 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, SamplerError) as error:
         print(f"evaluate: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("evaluate: stopped; the same command goes on from here", file=sys.stderr)
-        return 130
+
+
+def _stop(number: int, _frame) -> None:
+    print("evaluate: stopped; the same command goes on from here", file=sys.stderr)
+    sys.exit(128 + number)
 
 
 def _evaluate(args: argparse.Namespace) -> int:
@@ -107,7 +107,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     drawing = dataclasses.asdict(conditions) | {
         "limit": args.limit,
         "sampler": args.sampler,
-        "dtype": dtype,
+        "dtype": "the server's own" if args.url else dtype,
         "stop_token_ids": list(stop_ids),
         "checkpoint": checkpoint_hash(folder),
     }
@@ -340,4 +340,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    # A preempting scheduler's SIGTERM leaves what Ctrl-C leaves.
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
     sys.exit(main())

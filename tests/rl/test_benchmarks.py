@@ -71,6 +71,11 @@ def test_specs():
     assert benchmark_name("runs/q/held_out.jsonl") == "held_out"
     with pytest.raises(ValueError, match="benchmark 'math5000': neither one of aime20"):
         load_benchmark("math5000")
+    # The suite runs offline.
+    with pytest.raises(ValueError, match=r"the hub does not give it \("):
+        load_benchmark("hf://nobody/nothing/test.jsonl")
+    with pytest.raises(ValueError, match="expected hf://OWNER/DATASET/PATH.jsonl"):
+        load_benchmark("hf://nobody/test.jsonl")
     with pytest.raises(ValueError, match="--data_dir must say where"):
         load_benchmark("math500")
     with pytest.raises(FileNotFoundError, match="no file .*math500.jsonl"):

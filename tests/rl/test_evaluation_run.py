@@ -111,6 +111,18 @@ def test_a_row_cut_short_by_a_kill_is_drawn_again(tmp_path):
     assert all(json.loads(line) for line in file.read_text("utf-8").splitlines())
 
 
+def test_a_last_row_without_its_line_end_is_a_row(tmp_path):
+    rows = [
+        json.dumps({"benchmark": "sums", "id": "p0", "sample": i, "completion": "x"})
+        for i in range(2)
+    ]
+    file = tmp_path / "completions.jsonl"
+    file.write_text("\n".join(rows))
+    assert len(texts(tmp_path)) == 2 and file.read_text() == "\n".join(rows)
+    sample(tmp_path, SAMPLED, Replay(seeded))
+    assert len(texts(tmp_path)) == 30 and texts(tmp_path)["p0", 1] == "x"
+
+
 def test_long_prompts_get_what_the_context_leaves(tmp_path):
     long = Problem(id="long", problem="x" * 50, answers=("1",))
     problems = [*PROBLEMS[:2], long]
@@ -173,6 +185,7 @@ def test_a_second_process_is_refused(tmp_path):
     "row, message",
     [
         ("{", "completions.jsonl:2: not JSON"),
+        ("\udce9", "completions.jsonl:2: not UTF-8"),
         ('{"benchmark": "a", "id": "x", "sample": 0}', ":2: no field 'completion'"),
         (
             '{"benchmark": "a", "id": "x", "sample": 1, "completion": null}',
@@ -186,6 +199,7 @@ def test_a_second_process_is_refused(tmp_path):
 )
 def test_malformed_completions_name_the_row(tmp_path, row, message):
     first = '{"benchmark": "a", "id": "x", "sample": 0, "completion": "b"}'
-    (tmp_path / "completions.jsonl").write_text(f"{first}\n{row}\n")
+    text = f"{first}\n{row}\n".encode(errors="surrogateescape")
+    (tmp_path / "completions.jsonl").write_bytes(text)
     with pytest.raises(ValueError, match=message):
         read_completions(tmp_path)
