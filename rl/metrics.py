@@ -73,6 +73,7 @@ class Stopwatch:
 def sampling_metrics(tally: Tally) -> dict[str, float]:
     """What the rounds of a step say of the policy."""
     metrics: dict[str, float] = {
+        "sampling/seconds": tally.seconds,
         "sampling/rounds": tally.rounds,
         "sampling/groups": tally.sampled,
         "sampling/carried": tally.carried,
