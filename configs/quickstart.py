@@ -20,10 +20,11 @@ def get_config() -> ConfigDict:
             hidden_size=64,
             layers=3,
             heads=4,
-            steps=360,
+            steps=400,
             batch=64,
             learning_rate=3e-3,
-            wrong=0.2,
+            slips=0.45,
+            forgotten_carries=0.7,
             held_out=512,
             seed=0,
         )
