@@ -1,0 +1,403 @@
+"""Hugging Face folders in and out: one table of names and shapes.
+
+The same table serves loading, export and weight synchronisation. Both directions go
+tensor by tensor, so that host memory peaks near one tensor rather than one model.
+"""
+
+import collections
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from models.config import Qwen2Config
+from models.qwen2 import Params, Qwen2, abstract_params, param_shardings
+from models.safetensors_io import Specs, read_tensors, write_tensors
+from sharding.rules import replicated
+
+DTYPES = {
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float16": np.dtype(np.float16),
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+}
+
+_INDEX = "model.safetensors.index.json"
+_SINGLE = "model.safetensors"
+# What travels beside the weights: everything that a user of the folder reads.
+_CARRIED = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    "LICENSE",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Weight:
+    """One row of the table.
+
+    Attributes:
+      hf_name: Hugging Face name, `{}` standing for the layer.
+      path: ours, from the root of the parameter tree.
+      hf_shape: shape in the file. A `linear` weight is [out, in] there and
+        [in..., out...] here; anything else differs by a reshape at most.
+      linear: whether the file holds the transpose.
+    """
+
+    hf_name: str
+    path: tuple[str, ...]
+    hf_shape: Callable[[Qwen2Config], tuple[int, ...]]
+    linear: bool = False
+
+    @property
+    def layered(self) -> bool:
+        return "{}" in self.hf_name
+
+    def to_ours(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """A view of the file's array in our shape, without the layer axis."""
+        return (array.T if self.linear else array).reshape(shape)
+
+    def to_hf(self, array: np.ndarray, config: Qwen2Config) -> np.ndarray:
+        """A view of our array, without the layer axis, in the file's shape."""
+        shape = self.hf_shape(config)
+        return array.reshape(shape[::-1]).T if self.linear else array.reshape(shape)
+
+
+def _layer(hf_name, name, hf_shape, linear=False):
+    return Weight(f"model.layers.{{}}.{hf_name}", ("layers", name), hf_shape, linear)
+
+
+def _heads(c: Qwen2Config) -> int:
+    return c.num_heads * c.head_dim
+
+
+def _kv_heads(c: Qwen2Config) -> int:
+    return c.num_kv_heads * c.head_dim
+
+
+# fmt: off
+TABLE: tuple[Weight, ...] = (
+    Weight("model.embed_tokens.weight", ("embedding",),
+           lambda c: (c.vocab_size, c.hidden_size)),
+    _layer("self_attn.q_proj.weight", "q", lambda c: (_heads(c), c.hidden_size), True),
+    _layer("self_attn.q_proj.bias", "q_bias", lambda c: (_heads(c),)),
+    _layer("self_attn.k_proj.weight", "k",
+           lambda c: (_kv_heads(c), c.hidden_size), True),
+    _layer("self_attn.k_proj.bias", "k_bias", lambda c: (_kv_heads(c),)),
+    _layer("self_attn.v_proj.weight", "v",
+           lambda c: (_kv_heads(c), c.hidden_size), True),
+    _layer("self_attn.v_proj.bias", "v_bias", lambda c: (_kv_heads(c),)),
+    _layer("self_attn.o_proj.weight", "o", lambda c: (c.hidden_size, _heads(c)), True),
+    _layer("mlp.gate_proj.weight", "gate",
+           lambda c: (c.intermediate_size, c.hidden_size), True),
+    _layer("mlp.up_proj.weight", "up",
+           lambda c: (c.intermediate_size, c.hidden_size), True),
+    _layer("mlp.down_proj.weight", "down",
+           lambda c: (c.hidden_size, c.intermediate_size), True),
+    _layer("input_layernorm.weight", "attention_norm", lambda c: (c.hidden_size,)),
+    _layer("post_attention_layernorm.weight", "mlp_norm", lambda c: (c.hidden_size,)),
+    Weight("model.norm.weight", ("final_norm",), lambda c: (c.hidden_size,)),
+    Weight("lm_head.weight", ("head",), lambda c: (c.vocab_size, c.hidden_size)),
+)
+# fmt: on
+
+
+def rows(config: Qwen2Config) -> Iterator[tuple[str, Weight, int | None]]:
+    """Every tensor of a model in file order, as `(HF name, row, layer or None)`."""
+    layered = [w for w in TABLE if w.layered]
+    head = [w for w in TABLE if w.path == ("head",)]
+    for weight in TABLE[: TABLE.index(layered[0])]:
+        yield weight.hf_name, weight, None
+    for layer in range(config.num_layers):
+        for weight in layered:
+            yield weight.hf_name.format(layer), weight, layer
+    for weight in TABLE[TABLE.index(layered[-1]) + 1 :]:
+        if weight not in head or not config.tie_word_embeddings:
+            yield weight.hf_name, weight, None
+
+
+def tensor_specs(config: Qwen2Config, dtype: np.dtype) -> Specs:
+    """`(shape, dtype)` of every tensor in Hugging Face names."""
+    return {
+        name: (weight.hf_shape(config), np.dtype(dtype))
+        for name, weight, _ in rows(config)
+    }
+
+
+# -- in ------------------------------------------------------------------------------
+
+
+def resolve_folder(model: str | os.PathLike) -> pathlib.Path:
+    """A local folder as it is, or a hub id downloaded to the cache.
+
+    Raises:
+      ValueError: neither a folder nor a reachable hub id.
+    """
+    folder = pathlib.Path(model)
+    if folder.is_dir():
+        return folder
+    text = str(model)
+    if text.count("/") != 1 or text.startswith((".", "/", "~")):
+        raise ValueError(f"{text}: no such model folder")
+    import huggingface_hub
+
+    try:
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(
+                text, allow_patterns=[*_CARRIED, "*.safetensors", _INDEX]
+            )
+        )
+    except Exception as error:  # offline, private, misspelt: the hub's many types
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"{text}: no such local folder, and the hub does not give it ({reason})"
+        ) from None
+
+
+def _open_tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    layout = file_layout(folder)
+    files = sorted(set(layout.values())) if layout else [_SINGLE]
+    tensors: dict[str, np.ndarray] = {}
+    for file in files:
+        if not (folder / file).is_file():
+            raise ValueError(f"{folder / file}: no such file")
+        tensors.update(read_tensors(folder / file))
+    return tensors
+
+
+def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
+    """The index's `{tensor: file}`, or None where one file holds all."""
+    path = pathlib.Path(folder) / _INDEX
+    if not path.is_file():
+        return None
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["weight_map"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: damaged index: {error!r}") from None
+
+
+def load_params(folder: str | os.PathLike, model: Qwen2, mesh: Mesh) -> Params:
+    """Reads a folder's safetensors onto the mesh.
+
+    Args:
+      folder: holds `model.safetensors`, or several files with their index.
+      model: gives the architecture and the parameters' dtype.
+      mesh: each process reads only what its own devices hold.
+
+    Returns:
+      The parameter tree, sharded.
+
+    Raises:
+      ValueError: a tensor is missing, left over, or of another shape.
+    """
+    folder = pathlib.Path(folder)
+    config = model.config
+    tensors = _open_tensors(folder)
+    expected = {name: weight.hf_shape(config) for name, weight, _ in rows(config)}
+    if config.tie_word_embeddings:
+        tensors.pop("lm_head.weight", None)  # some writers store the alias too
+    for name, shape in expected.items():
+        if name not in tensors:
+            raise ValueError(f"{folder}: tensor {name} is missing")
+        if tensors[name].shape != shape:
+            raise ValueError(
+                f"{folder}: {name} has shape {tensors[name].shape}, not {shape}"
+            )
+    if extra := sorted(set(tensors) - set(expected)):
+        raise ValueError(f"{folder}: {len(extra)} unknown tensors, such as {extra[0]}")
+
+    shapes, _ = abstract_params(model)
+    shardings = param_shardings(model, mesh)
+    params: dict[str, Any] = {"layers": {}}
+    for name, weight, layer in rows(config):
+        shape, sharding = _at(shapes, weight.path), _at(shardings, weight.path)
+        if layer is None:
+            ours = weight.to_ours(tensors[name], shape.shape)
+            array = _place(ours, sharding).astype(shape.dtype)
+        else:
+            one = NamedSharding(mesh, PartitionSpec(*sharding.spec[1:]))
+            ours = weight.to_ours(tensors[name], shape.shape[1:])
+            stack = params["layers"].get(weight.path[-1])
+            if stack is None:
+                stack = _zeros(shape.shape, shape.dtype, sharding)
+            array = _insert(stack, _place(ours, one), layer)
+        _at(params, weight.path[:-1])[weight.path[-1]] = array
+    return params
+
+
+def _at(tree, path):
+    return functools.reduce(lambda node, key: node[key], path, tree)
+
+
+def _place(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
+    return jax.make_array_from_callback(
+        array.shape, sharding, lambda index: np.ascontiguousarray(array[index])
+    )
+
+
+def _zeros(shape, dtype, sharding):
+    return jax.jit(lambda: jnp.zeros(shape, dtype), out_shardings=sharding)()
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _insert(stack: jax.Array, one: jax.Array, layer: int) -> jax.Array:
+    return jax.lax.dynamic_update_index_in_dim(
+        stack, one.astype(stack.dtype), layer, axis=0
+    )
+
+
+# -- out -----------------------------------------------------------------------------
+
+
+def export_tensors(
+    params: Params,
+    config: Qwen2Config,
+    dtype: np.dtype,
+    *,
+    names: Container[str] | None = None,
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Streams the parameters to the host, one Hugging Face tensor at a time.
+
+    With several processes every one of them must run the iterator to its end: each
+    tensor is gathered by all.
+
+    Args:
+      params: the parameter tree, sharded or not.
+      config: its architecture.
+      dtype: of the arrays yielded.
+      names: only these tensors; None for all.
+
+    Yields:
+      `(HF name, array)` in file order, cast to `dtype` on the devices.
+    """
+    mesh = jax.tree.leaves(params)[0].sharding.mesh
+    gather = jax.jit(lambda array: array.astype(dtype), out_shardings=replicated(mesh))
+    gather_layer = jax.jit(
+        lambda stack, layer: jax.lax.dynamic_index_in_dim(
+            stack, layer, keepdims=False
+        ).astype(dtype),
+        out_shardings=replicated(mesh),
+    )
+    for name, weight, layer in rows(config):
+        if names is not None and name not in names:
+            continue
+        array = _at(params, weight.path)
+        whole = gather(array) if layer is None else gather_layer(array, layer)
+        yield name, weight.to_hf(np.asarray(whole.addressable_data(0)), config)
+
+
+def save_folder(
+    folder: str | os.PathLike,
+    params: Params,
+    config: Qwen2Config,
+    *,
+    assets: str | os.PathLike,
+    dtype: str = "bfloat16",
+    max_shard_bytes: int = 5 * 10**9,
+) -> None:
+    """Writes a Hugging Face folder; it appears under its name only when complete.
+
+    Args:
+      folder: replaced if it exists.
+      params: the parameter tree, sharded or not.
+      config: its architecture.
+      assets: folder with `config.json`, tokenizer, chat template and generation files
+        to carry along, and possibly an index whose file names are kept.
+      dtype: of the weights, a key of `DTYPES`.
+      max_shard_bytes: largest file, where `assets` gives no layout.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype={dtype!r}: must be one of {sorted(DTYPES)}")
+    folder = pathlib.Path(folder)
+    specs = tensor_specs(config, DTYPES[dtype])
+    kept = file_layout(assets) or {}
+    layout = {name: kept[name] for name in specs if name in kept}
+    if len(layout) != len(specs):
+        layout = _split(specs, max_shard_bytes)
+    partial = folder.with_name(f".{folder.name}.partial")
+    leader = jax.process_index() == 0
+    if leader:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        copy_assets(assets, partial)
+        _set_dtype(partial / "config.json", dtype)
+        _write_index(partial, layout, specs)
+    for file in sorted(set(layout.values())):
+        subset = {name: specs[name] for name in specs if layout[name] == file}
+        stream = export_tensors(params, config, DTYPES[dtype], names=subset)
+        if leader:
+            write_tensors(partial / file, subset, stream, metadata={"format": "pt"})
+        else:
+            collections.deque(stream, maxlen=0)
+    if leader:
+        if folder.exists():
+            shutil.rmtree(folder)
+        partial.rename(folder)
+
+
+def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
+    """Copies what describes a model, but for its weights, between folders."""
+    source, target = pathlib.Path(source), pathlib.Path(target)
+    target.mkdir(parents=True, exist_ok=True)
+    for name in (*_CARRIED, _INDEX):
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+
+
+def _split(specs: Specs, max_bytes: int) -> dict[str, str]:
+    """Greedy files of at most `max_bytes`, in the names that transformers uses."""
+    shards, size = [[]], 0
+    for name, (shape, dtype) in specs.items():
+        nbytes = int(np.prod(shape)) * dtype.itemsize
+        if shards[-1] and size + nbytes > max_bytes:
+            shards.append([])
+            size = 0
+        shards[-1].append(name)
+        size += nbytes
+    if len(shards) == 1:
+        return dict.fromkeys(specs, _SINGLE)
+    return {
+        name: f"model-{i:05d}-of-{len(shards):05d}.safetensors"
+        for i, shard in enumerate(shards, 1)
+        for name in shard
+    }
+
+
+def _write_index(folder: pathlib.Path, layout: Mapping[str, str], specs: Specs):
+    path = folder / _INDEX
+    if set(layout.values()) == {_SINGLE}:
+        path.unlink(missing_ok=True)
+        return
+    total = sum(int(np.prod(s)) * d.itemsize for s, d in specs.values())
+    old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    metadata = {**old.get("metadata", {}), "total_size": total}
+    index = {"metadata": metadata, "weight_map": dict(sorted(layout.items()))}
+    path.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def _set_dtype(path: pathlib.Path, dtype: str) -> None:
+    """Names the weights' dtype; a file that names it already stays as it is."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    keys = [key for key in ("dtype", "torch_dtype") if key in config] or ["dtype"]
+    if all(config.get(key) == dtype for key in keys):
+        return
+    config.update(dict.fromkeys(keys, dtype))
+    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,286 @@
+"""Qwen2.5 in Flax Linen: token ids to hidden states.
+
+The head is applied by the objective and by the sampler (`head_table`), never here, so
+that no `[tokens, vocabulary]` array exists unless somebody asks for it.
+
+Axes: B rows, T positions, S cached positions, D model width, F MLP width, N query
+heads, K kv heads, H head width, V vocabulary, L layers.
+
+Source: Qwen2.5 technical report (arXiv 2412.15115), and the Qwen2 architecture in
+Hugging Face transformers, to which the tests hold it equal.
+"""
+
+from typing import Any
+
+import flax.linen as nn
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from models import attention
+from models.config import Qwen2Config
+from sharding.rules import constrain, named_sharding
+
+Params = Any
+
+REMAT_POLICIES = {
+    "none": None,
+    "full": jax.checkpoint_policies.nothing_saveable,
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
+
+
+@flax.struct.dataclass
+class KVCache:
+    """Keys and values of positions already seen.
+
+    Attributes:
+      k: `[L, B, S, K, H]`, rotated.
+      v: `[L, B, S, K, H]`.
+      length: int32 `[B]`, leading entries of each row that are valid.
+    """
+
+    k: jax.Array
+    v: jax.Array
+    length: jax.Array
+
+    @classmethod
+    def zeros(cls, config: Qwen2Config, batch: int, size: int, dtype) -> "KVCache":
+        shape = (
+            config.num_layers,
+            batch,
+            size,
+            config.num_kv_heads,
+            config.head_dim,
+        )
+        return cls(
+            k=jnp.zeros(shape, dtype),
+            v=jnp.zeros(shape, dtype),
+            length=jnp.zeros(batch, jnp.int32),
+        )
+
+
+def _normal(axes):
+    return nn.with_logical_partitioning(nn.initializers.normal(0.02), axes)
+
+
+def _zeros(axes):
+    return nn.with_logical_partitioning(nn.initializers.zeros_init(), axes)
+
+
+def _ones(axes):
+    return nn.with_logical_partitioning(nn.initializers.ones_init(), axes)
+
+
+def _rms_norm(x: jax.Array, weight: jax.Array, epsilon: float) -> jax.Array:
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    variance = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
+    normed = wide * jax.lax.rsqrt(variance + epsilon)
+    return weight.astype(x.dtype) * normed.astype(x.dtype)
+
+
+def rotary_angles(positions: jax.Array, config: Qwen2Config) -> jax.Array:
+    """`[B, T] -> [B, T, H/2]`, in float32: bfloat16 cannot hold position 4,095."""
+    exponent = jnp.arange(0, config.head_dim, 2, dtype=jnp.float32) / config.head_dim
+    return positions[..., None].astype(jnp.float32) / config.rope_theta**exponent
+
+
+def _rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
+    """Rotary embedding (arXiv 2104.09864), halves paired as in transformers."""
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    first, second = jnp.split(wide, 2, axis=-1)
+    cos, sin = jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
+    rotated = [first * cos - second * sin, second * cos + first * sin]
+    return jnp.concatenate(rotated, axis=-1).astype(x.dtype)
+
+
+class Block(nn.Module):
+    """One decoder layer: attention, then SwiGLU, each on a normed residual."""
+
+    config: Qwen2Config
+    mesh: Mesh | None
+    dtype: Any
+    param_dtype: Any
+
+    @nn.compact
+    def __call__(self, x, angles, segment_ids, cached_length, cached_k, cached_v):
+        """`x [B, T, D]` to `(x [B, T, D], (k, v) each [B, T, K, H] or None)`."""
+        c = self.config
+
+        def param(name, init, shape):
+            return self.param(name, init, shape, self.param_dtype).astype(self.dtype)
+
+        d, n, k_, h = c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim
+        normed = _rms_norm(
+            x, param("attention_norm", _ones(("norm",)), (d,)), c.rms_norm_eps
+        )
+
+        def project(name, heads, axis):
+            kernel = param(name, _normal(("embed", axis, "head_dim")), (d, heads, h))
+            bias = param(f"{name}_bias", _zeros((axis, "head_dim")), (heads, h))
+            return jnp.einsum("btd,dnh->btnh", normed, kernel) + bias
+
+        q = _rotate(project("q", n, "heads"), angles)
+        k = _rotate(project("k", k_, "kv_heads"), angles)
+        v = project("v", k_, "kv_heads")
+        if cached_k is None:
+            mixed = attention.segment_attention(q, k, v, segment_ids)
+        else:
+            mixed = attention.cached_attention(
+                q, k, v, segment_ids, cached_k, cached_v, cached_length
+            )
+        out = param("o", _normal(("heads", "head_dim", "embed")), (n, h, d))
+        x = x + jnp.einsum("btnh,nhd->btd", mixed, out)
+        x = constrain(x, ("batch", "length", None), self.mesh)
+
+        normed = _rms_norm(x, param("mlp_norm", _ones(("norm",)), (d,)), c.rms_norm_eps)
+        f = c.intermediate_size
+        gate = normed @ param("gate", _normal(("embed", "mlp")), (d, f))
+        up = normed @ param("up", _normal(("embed", "mlp")), (d, f))
+        down = param("down", _normal(("mlp", "embed")), (f, d))
+        x = x + (nn.silu(gate) * up) @ down
+        x = constrain(x, ("batch", "length", None), self.mesh)
+        return x, None if cached_k is None else (k, v)
+
+
+class Qwen2(nn.Module):
+    """The decoder without its head.
+
+    Attributes:
+      config: the architecture.
+      mesh: pins activations to its axes; None leaves the layout to XLA.
+      dtype: of activations and matrix products.
+      param_dtype: of the parameters.
+      remat: what the backward pass recomputes, a key of `REMAT_POLICIES`.
+      unroll: layers per iteration of the scan; more compile longer and, on CPU, run
+        faster.
+    """
+
+    config: Qwen2Config
+    mesh: Mesh | None = None
+    dtype: Any = jnp.float32
+    param_dtype: Any = jnp.float32
+    remat: str = "none"
+    unroll: int = 1
+
+    @nn.compact
+    def __call__(
+        self,
+        token_ids: jax.Array,
+        positions: jax.Array,
+        segment_ids: jax.Array,
+        cache: KVCache | None = None,
+    ) -> tuple[jax.Array, KVCache | None]:
+        """Runs the decoder.
+
+        Args:
+          token_ids: int32 `[B, T]`.
+          positions: int32 `[B, T]`, counted from 0 within each segment.
+          segment_ids: int32 `[B, T]`; positions see only their own segment.
+          cache: what every position sees besides its own segment. It may hold no
+            position at all (S = 0), which is how a prompt's entries are asked for.
+
+        Returns:
+          Hidden states `[B, T, D]` after the final norm, and, where `cache` was
+          given, the entries of these T positions (to be stored by the caller).
+        """
+        c = self.config
+        table = self.param(
+            "embedding",
+            _normal(("vocab", "embed")),
+            (c.vocab_size, c.hidden_size),
+            self.param_dtype,
+        )
+        # Gathered over fsdp before the look-up: a gather from a table that is sharded
+        # along both axes is rematerialised whole by the partitioner.
+        table = constrain(table.astype(self.dtype), ("vocab", None), self.mesh)
+        x = constrain(table[token_ids], ("batch", "length", None), self.mesh)
+        angles = rotary_angles(positions, c)
+
+        block = Block
+        if REMAT_POLICIES[self.remat] is not None:
+            block = nn.remat(
+                Block, policy=REMAT_POLICIES[self.remat], prevent_cse=False
+            )
+        everywhere, per_layer = nn.broadcast, nn.broadcast if cache is None else 0
+        blocks = nn.scan(
+            block,
+            variable_axes={"params": 0},
+            split_rngs={"params": True},
+            in_axes=(everywhere, everywhere, everywhere, per_layer, per_layer),
+            length=c.num_layers,
+            unroll=min(self.unroll, c.num_layers),
+            metadata_params={nn.PARTITION_NAME: "layers"},
+        )(c, self.mesh, self.dtype, self.param_dtype, name="layers")
+        x, entries = blocks(
+            x,
+            angles,
+            segment_ids,
+            None if cache is None else cache.length,
+            None if cache is None else cache.k,
+            None if cache is None else cache.v,
+        )
+        weight = self.param(
+            "final_norm", _ones(("norm",)), (c.hidden_size,), self.param_dtype
+        )
+        if not c.tie_word_embeddings:
+            self.param(
+                "head",
+                _normal(("vocab", "embed")),
+                (c.vocab_size, c.hidden_size),
+                self.param_dtype,
+            )
+        hidden = _rms_norm(x, weight, c.rms_norm_eps)
+        if cache is None:
+            return hidden, None
+        k, v = entries
+        length = jnp.sum(segment_ids != 0, axis=1, dtype=jnp.int32)
+        return hidden, KVCache(k=k, v=v, length=length)
+
+
+def head_table(params: Params) -> jax.Array:
+    """The head as `[V, D]`: its own table, or the embedding where they are tied."""
+    return params["head"] if "head" in params else params["embedding"]
+
+
+def abstract_params(model: Qwen2) -> tuple[Params, Params]:
+    """Shapes and logical axes of the parameters, without making any.
+
+    Returns:
+      A tree of `jax.ShapeDtypeStruct` and a tree of the same form with one tuple of
+      logical axis names per array.
+    """
+    ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+    init = model.clone(mesh=None).init  # one position divides over no mesh
+    boxed = jax.eval_shape(init, jax.random.key(0), ids, ids, ids)["params"]
+    axes = jax.tree.map(tuple, nn.get_partition_spec(boxed), is_leaf=_is_spec)
+    return nn.unbox(boxed), axes
+
+
+def _is_spec(x) -> bool:
+    return isinstance(x, jax.sharding.PartitionSpec)
+
+
+def param_shardings(model: Qwen2, mesh: Mesh) -> Params:
+    """Where each parameter lives on `mesh`; strict (see `sharding.rules`)."""
+    shapes, axes = abstract_params(model)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, shape, names: named_sharding(
+            names, mesh, shape=shape.shape, name=jax.tree_util.keystr(path)
+        ),
+        shapes,
+        axes,
+    )
+
+
+def init_params(model: Qwen2, mesh: Mesh, seed: int) -> Params:
+    """Random parameters, born sharded: no device ever holds more than its part."""
+    ids = jnp.zeros((1, 1), jnp.int32)
+
+    def init(key):
+        return nn.unbox(model.clone(mesh=None).init(key, ids, ids, ids)["params"])
+
+    return jax.jit(init, out_shardings=param_shardings(model, mesh))(
+        jax.random.key(seed)
+    )

@@ -1,0 +1,118 @@
+"""Safetensors files read and written one tensor at a time.
+
+The `safetensors` package writes a file only from a whole dictionary in memory and has
+no zero-copy reader; a 7B model wants host memory near one tensor. The format: an
+8-byte little-endian header length, a JSON header, the tensors' bytes one after another
+(https://github.com/huggingface/safetensors#format).
+"""
+
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+
+import ml_dtypes
+import numpy as np
+
+_DTYPES = {
+    "F64": np.dtype(np.float64),
+    "F32": np.dtype(np.float32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "I64": np.dtype(np.int64),
+    "I32": np.dtype(np.int32),
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+Specs = Mapping[str, tuple[tuple[int, ...], np.dtype]]
+
+
+def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """Maps every tensor of a file as a read-only array; pages are read when touched.
+
+    Raises:
+      ValueError: the header is damaged, or the file is shorter or longer than it says.
+    """
+    path = pathlib.Path(path)
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= size - 8:
+            raise ValueError(f"{path}: not a safetensors file (header of {length} B)")
+        try:
+            header = json.loads(file.read(length))
+            header.pop("__metadata__", None)
+            entries = {
+                name: (_DTYPES[e["dtype"]], tuple(e["shape"]), *e["data_offsets"])
+                for name, e in header.items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path}: damaged safetensors header: {error}") from None
+    end = 8 + length + max((stop for *_, stop in entries.values()), default=0)
+    if end != size:
+        raise ValueError(f"{path}: {size} bytes, its header says {end}")
+    data = (
+        np.memmap(path, np.uint8, "r", offset=8 + length) if end > 8 + length else b""
+    )
+    tensors = {}
+    for name, (dtype, shape, start, stop) in entries.items():
+        if stop - start != dtype.itemsize * int(np.prod(shape)):
+            raise ValueError(f"{path}: {name} has {stop - start} bytes for {shape}")
+        tensors[name] = np.frombuffer(data[start:stop], dtype).reshape(shape)
+    return tensors
+
+
+def write_tensors(
+    path: str | os.PathLike,
+    specs: Specs,
+    tensors: Iterable[tuple[str, np.ndarray]],
+    *,
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Writes one file from a stream, byte for byte as the `safetensors` package does.
+
+    Args:
+      path: written in place; callers publish it atomically by a rename.
+      specs: `(shape, dtype)` by name, all that the file will hold.
+      tensors: `(name, array)` in any order, each consumed before the next is asked
+        for.
+      metadata: the header's free text; transformers wants `{"format": "pt"}`.
+
+    Raises:
+      ValueError: the stream does not hold just what `specs` announces.
+    """
+    order = sorted(specs, key=lambda name: (-specs[name][1].itemsize, name))
+    header, offsets, cursor = {}, {}, 0
+    if metadata:
+        header["__metadata__"] = dict(metadata)
+    for name in order:
+        shape, dtype = specs[name]
+        offsets[name] = cursor
+        stop = cursor + dtype.itemsize * int(np.prod(shape))
+        header[name] = {
+            "dtype": _NAMES[np.dtype(dtype)],
+            "shape": list(shape),
+            "data_offsets": [cursor, stop],
+        }
+        cursor = stop
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    missing = set(specs)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name, array in tensors:
+            if name not in missing:
+                raise ValueError(f"{path}: tensor {name} is unannounced or repeated")
+            shape, dtype = specs[name]
+            if array.shape != shape or array.dtype != dtype:
+                raise ValueError(
+                    f"{path}: {name} is {array.dtype}{array.shape}, announced as"
+                    f" {dtype}{shape}"
+                )
+            missing.remove(name)
+            file.seek(8 + len(text) + offsets[name])
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        if missing:
+            raise ValueError(f"{path}: tensors never came: {sorted(missing)[:3]}")
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,248 @@
+"""Judging in parallel, with a hard deadline for each item.
+
+Workers are fresh interpreters started by exec: nothing of the parent (JAX's threads,
+device contexts, its `__main__`) is inherited or imported again. A worker that misses an
+item's deadline, or dies, is killed and replaced by one that was started ahead. No
+signal handler and no timer is used, so a pool works from any thread, and from asyncio
+through `asyncio.to_thread(pool.judge, items)`.
+"""
+
+import collections
+import concurrent.futures
+import dataclasses
+import multiprocessing
+import multiprocessing.connection
+import os
+import pathlib
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Literal, Self
+
+from rl.verifier.extract import extract_answer
+
+Status = Literal["ok", "no_answer", "unparsable", "timeout"]
+_START_SECONDS = 120.0
+_ROOT = str(pathlib.Path(__file__).resolve().parents[2])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the verifier says of one completion.
+
+    Attributes:
+      correct: the answer equals an accepted one.
+      answer: the extracted answer, None where there is none.
+      status: "ok"; "no_answer" (no box, or an empty one); "unparsable" (compared as
+        text only); "timeout" (no verdict by the deadline: counted as wrong).
+    """
+
+    correct: bool
+    answer: str | None
+    status: Status
+
+
+class _Worker:
+    """One child interpreter and the connection to it."""
+
+    def __init__(self, judge: str):
+        self._connection, theirs = multiprocessing.Pipe()
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(
+                [_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
+            )
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rl.verifier.worker", str(theirs.fileno()), judge],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            env=environment,
+        )
+        theirs.close()
+        self._ready = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def await_ready(self) -> None:
+        if self._ready:
+            return
+        if not self._connection.poll(_START_SECONDS):
+            raise TimeoutError(
+                f"a verifier worker did not start within {_START_SECONDS:.0f} s"
+            )
+        self._connection.recv()
+        self._ready = True
+
+    def send(self, golds: Sequence[str], answers: Sequence[str]) -> None:
+        self._connection.send((tuple(golds), tuple(answers)))
+
+    def receive(self, timeout: float) -> tuple[bool, Status]:
+        """Raises TimeoutError past the deadline, EOFError or OSError at a death."""
+        if not self._connection.poll(timeout):
+            raise TimeoutError
+        return self._connection.recv()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+
+
+class VerifierPool:
+    """Parallel judging whose size and speed no input can wear down.
+
+    Args:
+      workers: items judged at the same time.
+      timeout: seconds that one item may take before it is counted as wrong.
+      judge: "module:function" that the workers run, called with the accepted golds
+        of a group; it returns a function from an answer to (correct, status).
+
+    Raises:
+      ValueError: for fewer than one worker or a timeout that is not positive.
+    """
+
+    def __init__(
+        self,
+        workers: int = 2,
+        timeout: float = 2.0,
+        *,
+        judge: str = "rl.verifier.worker:judge_answers",
+    ):
+        if workers < 1:
+            raise ValueError(f"workers must be at least 1, not {workers}")
+        if not timeout > 0:
+            raise ValueError(f"timeout must be positive seconds, not {timeout}")
+        self.workers = workers
+        self.timeout = timeout
+        self._judge = judge
+        self._counts = collections.Counter()
+        self._lock = threading.Lock()
+        self._closed = False
+        # Spares hide the start of a replacement behind the next item's work.
+        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        self._alive = {_Worker(judge) for _ in range(2 * workers)}
+        try:
+            for worker in self._alive:
+                worker.await_ready()
+                self._idle.put(worker)
+        except BaseException:
+            self.close()
+            raise
+        self._threads = concurrent.futures.ThreadPoolExecutor(
+            workers, thread_name_prefix="verifier"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.close()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Items so far: judged, no_answer, unparsable, timeout; and worker deaths."""
+        with self._lock:
+            return dict(self._counts)
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the living workers, spares included."""
+        with self._lock:
+            return sorted(worker.pid for worker in self._alive)
+
+    def judge(self, items: Sequence[tuple[str, Sequence[str]]]) -> list[Verdict]:
+        """Judges completions against their accepted golds; any match counts.
+
+        Items with the same golds are judged together: the golds are parsed once, and
+        equal answers are compared once.
+
+        Args:
+          items: pairs of a completion and its accepted gold answers.
+
+        Returns:
+          One verdict per item, in order.
+
+        Raises:
+          TypeError: where an item's golds are a bare string.
+          RuntimeError: after close().
+        """
+        if self._closed:
+            raise RuntimeError("the verifier pool is closed")
+        answers = []
+        groups: dict[tuple[str, ...], dict[str, None]] = {}
+        for completion, golds in items:
+            if isinstance(golds, str):
+                raise TypeError(
+                    f"golds must be a sequence of strings, not {golds[:60]!r}"
+                )
+            answer = extract_answer(completion)
+            answers.append(answer)
+            if answer is not None:
+                groups.setdefault(tuple(golds), {})[answer] = None
+        futures = {
+            golds: self._threads.submit(self._judge_group, golds, list(unique))
+            for golds, unique in groups.items()
+        }
+        found = {golds: future.result() for golds, future in futures.items()}
+        verdicts = [
+            Verdict(False, None, "no_answer")
+            if answer is None
+            else Verdict(
+                found[tuple(golds)][answer][0], answer, found[tuple(golds)][answer][1]
+            )
+            for answer, (_, golds) in zip(answers, items, strict=True)
+        ]
+        with self._lock:
+            self._counts["judged"] += len(verdicts)
+            self._counts.update(v.status for v in verdicts if v.status != "ok")
+        return verdicts
+
+    def close(self) -> None:
+        """Ends all workers; a second call does nothing."""
+        self._closed = True
+        if hasattr(self, "_threads"):
+            self._threads.shutdown(cancel_futures=True)
+        with self._lock:
+            alive, self._alive = self._alive, set()
+        for worker in alive:
+            worker.kill()
+
+    def _judge_group(
+        self, golds: tuple[str, ...], answers: list[str]
+    ) -> dict[str, tuple[bool, Status]]:
+        found: dict[str, tuple[bool, Status]] = {}
+        deaths = collections.Counter()
+        while len(found) < len(answers):
+            waiting = answers[len(found) :]
+            worker = self._idle.get()
+            try:
+                worker.await_ready()
+                worker.send(golds, waiting)
+                for answer in waiting:
+                    found[answer] = worker.receive(self.timeout)
+            except TimeoutError:
+                found[answers[len(found)]] = (False, "timeout")
+                worker = self._replace(worker)
+            except (EOFError, OSError):
+                # Killed from outside, or by this very answer: tried once more.
+                suspect = answers[len(found)]
+                deaths[suspect] += 1
+                if deaths[suspect] > 1:
+                    found[suspect] = (False, "timeout")
+                worker = self._replace(worker)
+            finally:
+                self._idle.put(worker)
+        return found
+
+    def _replace(self, worker: _Worker) -> _Worker:
+        worker.kill()
+        fresh = _Worker(self._judge)
+        with self._lock:
+            self._counts["replaced"] += 1
+            self._alive.discard(worker)
+            self._alive.add(fresh)
+        return fresh

@@ -1,0 +1,64 @@
+"""The device mesh: axes data, fsdp and tensor."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh
+
+AXES = ("data", "fsdp", "tensor")
+
+
+def make_mesh(
+    *,
+    data: int = 1,
+    fsdp: int = -1,
+    tensor: int = 1,
+    devices: Sequence[jax.Device] | None = None,
+) -> Mesh:
+    """Builds a mesh over all devices, or over `devices`.
+
+    Args:
+      data: replicas of the parameters, each with its own rows of a batch.
+      fsdp: devices over which parameters, optimizer state and rows are split.
+      tensor: devices over which heads, MLP width and vocabulary are split.
+      devices: defaults to every device of every process.
+
+    One of the three sizes may be -1: whatever the others leave.
+
+    Returns:
+      A mesh with axes `("data", "fsdp", "tensor")`, in that order.
+
+    Raises:
+      ValueError: the sizes do not fit the devices; the message has both.
+    """
+    devices = jax.devices() if devices is None else list(devices)
+    shape = resolve_shape(len(devices), data=data, fsdp=fsdp, tensor=tensor)
+    axis_types = (AxisType.Auto,) * len(AXES)
+    if len(devices) == len(jax.devices()):
+        # The topology-aware order: neighbours on the interconnect become neighbours
+        # along the innermost axis.
+        return jax.make_mesh(shape, AXES, axis_types=axis_types, devices=devices)
+    return Mesh(np.asarray(devices).reshape(shape), AXES, axis_types=axis_types)
+
+
+def resolve_shape(
+    n_devices: int, *, data: int, fsdp: int, tensor: int
+) -> tuple[int, int, int]:
+    """The three sizes with -1 filled in; see `make_mesh`."""
+    sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
+    asked = f"mesh data={data} fsdp={fsdp} tensor={tensor}"
+    free = [axis for axis, size in sizes.items() if size == -1]
+    if len(free) > 1:
+        raise ValueError(f"{asked}: only one axis may be -1")
+    for axis, size in sizes.items():
+        if size != -1 and size < 1:
+            raise ValueError(f"{asked}: {axis} must be at least 1, or -1")
+    known = int(np.prod([size for size in sizes.values() if size != -1]))
+    if free:
+        if n_devices % known:
+            raise ValueError(f"{asked} does not divide {n_devices} devices")
+        sizes[free[0]] = n_devices // known
+    elif known != n_devices:
+        raise ValueError(f"{asked} needs {known} devices, there are {n_devices}")
+    return sizes["data"], sizes["fsdp"], sizes["tensor"]

@@ -1,0 +1,32 @@
+"""Random Qwen2 folders made by transformers, to compare with."""
+
+import pathlib
+
+import torch
+import transformers
+
+SMALL = dict(
+    vocab_size=96,
+    hidden_size=64,
+    intermediate_size=112,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=128,
+    rope_theta=10000.0,
+    tie_word_embeddings=True,
+    use_sliding_window=False,
+)
+
+
+def make(folder: pathlib.Path, *, max_shard_size="5GB", seed=0, **changes):
+    """Saves a random float32 model and returns it; biases and norms are random too."""
+    torch.manual_seed(seed)
+    config = transformers.Qwen2Config(**{**SMALL, **changes})
+    model = transformers.Qwen2ForCausalLM(config).float().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            # The initial scale of 0.02 hides errors of position; this does not.
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    model.save_pretrained(folder, max_shard_size=max_shard_size)
+    return model

@@ -1,0 +1,147 @@
+"""Hugging Face folders: bit-exact round trips, streaming, refusals."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+import transformers
+
+from models.config import Qwen2Config
+from models.hf import load_params, resolve_folder, save_folder, tensor_specs
+from models.qwen2 import Qwen2, init_params, param_shardings
+from models.safetensors_io import read_tensors, write_tensors
+from sharding.mesh import make_mesh
+from tests.models import reference
+
+
+def _mesh(data=1, fsdp=1, tensor=1):
+    devices = jax.devices()[: data * fsdp * tensor]
+    return make_mesh(data=data, fsdp=fsdp, tensor=tensor, devices=devices)
+
+
+def _files(folder):
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("max_shard_size", ["5GB", "100KB"])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 2, 2)])
+def test_float32_round_trip_is_bit_identical(tmp_path, tied, max_shard_size, shape):
+    source, target = tmp_path / "in", tmp_path / "out"
+    reference.make(source, tie_word_embeddings=tied, max_shard_size=max_shard_size)
+    model = Qwen2(Qwen2Config.from_folder(source))
+    params = load_params(source, model, _mesh(*shape))
+    save_folder(target, params, model.config, assets=source, dtype="float32")
+    assert _files(target) == _files(source)
+    if max_shard_size == "100KB":
+        assert len(list(target.glob("model-0000*"))) > 1
+
+
+def test_transformers_loads_a_bfloat16_export(tmp_path):
+    source, target = tmp_path / "in", tmp_path / "out"
+    theirs = reference.make(source, tie_word_embeddings=False)
+    model = Qwen2(Qwen2Config.from_folder(source))
+    params = load_params(source, model, _mesh(1, 2, 1))
+    save_folder(target, params, model.config, assets=source)
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(target)
+    assert loaded.dtype == torch.bfloat16
+    for name, value in theirs.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], value.bfloat16()), name
+    # An export is itself a model that we read.
+    again = load_params(target, model, _mesh())
+    assert jax.tree.leaves(again)[0].dtype == np.float32
+
+
+def test_parameters_are_sharded_as_the_rules_say(tmp_path):
+    reference.make(tmp_path)
+    mesh = _mesh(2, 2, 2)
+    model = Qwen2(Qwen2Config.from_folder(tmp_path), mesh=mesh)
+    for params in (load_params(tmp_path, model, mesh), init_params(model, mesh, 0)):
+        expected = param_shardings(model, mesh)
+        jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s, x.ndim) or 1 / 0,
+                     params, expected)  # fmt: skip
+        # [L, D, N, H] = [2, 64, 4, 16]: fsdp halves D, tensor halves the heads.
+        assert params["layers"]["q"].addressable_data(0).shape == (2, 32, 2, 16)
+
+
+def test_files_equal_those_of_the_safetensors_package(tmp_path):
+    rng = np.random.default_rng(0)
+    tensors = {
+        "b": rng.normal(size=(3, 5)).astype(np.float32),
+        "a.é": rng.normal(size=(7,)).astype(np.float16),
+        "c": np.zeros((0, 4), np.float32),
+        "d": rng.normal(size=(2, 2, 2)),
+    }
+    safetensors.numpy.save_file(tensors, tmp_path / "theirs", {"format": "pt"})
+    specs = {name: (x.shape, x.dtype) for name, x in tensors.items()}
+    write_tensors(tmp_path / "ours", specs, tensors.items(), metadata={"format": "pt"})
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+    for name, array in read_tensors(tmp_path / "theirs").items():
+        np.testing.assert_array_equal(array, tensors[name])
+
+
+@pytest.mark.failure(33)
+def test_damaged_weights_are_refused_by_name(tmp_path):
+    reference.make(tmp_path)
+    model = Qwen2(Qwen2Config.from_folder(tmp_path))
+    path = tmp_path / "model.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    with pytest.raises(ValueError, match="model.safetensors: .* its header says"):
+        load_params(tmp_path, model, _mesh())
+    path.write_bytes(b"\xff" * 64)
+    with pytest.raises(ValueError, match="not a safetensors file"):
+        load_params(tmp_path, model, _mesh())
+    path.write_bytes(whole)
+    tensors = safetensors.numpy.load_file(path)
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    safetensors.numpy.save_file(tensors, path)
+    with pytest.raises(ValueError, match=r"layers\.1\.mlp\.up_proj\.weight is missing"):
+        load_params(tmp_path, model, _mesh())
+    tensors["model.layers.1.mlp.up_proj.weight"] = np.zeros((3, 3), np.float32)
+    safetensors.numpy.save_file(tensors, path)
+    with pytest.raises(ValueError, match=r"has shape \(3, 3\), not \(112, 64\)"):
+        load_params(tmp_path, model, _mesh())
+
+
+def test_an_unreachable_model_is_one_line():
+    with pytest.raises(ValueError, match="^./nowhere: no such model folder$"):
+        resolve_folder("./nowhere")
+    with pytest.raises(ValueError, match="^nobody/nothing: no such local folder") as e:
+        resolve_folder("nobody/nothing")
+    assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    "change,message",
+    [
+        ({"model_type": "llama"}, "model_type='llama'"),
+        ({"architectures": ["Qwen2ForTokenClassification"]}, "architectures="),
+        ({"rope_scaling": {"type": "yarn", "factor": 4}}, "rope_scaling="),
+        ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type='yarn'"),
+        ({"use_sliding_window": True}, "use_sliding_window=True"),
+        ({"hidden_act": "gelu"}, "hidden_act='gelu'"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers=0"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads=3"),
+    ],
+)
+def test_unsupported_configs_are_refused_by_name_and_value(tmp_path, change, message):
+    reference.make(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(ValueError, match=f"config.json: .*{message}"):
+        Qwen2Config.from_folder(tmp_path)
+
+
+def test_specs_follow_the_table():
+    config = Qwen2Config.from_hf(
+        {"model_type": "qwen2", **reference.SMALL, "tie_word_embeddings": False}
+    )
+    specs = tensor_specs(config, np.dtype(np.float32))
+    assert list(specs)[0] == "model.embed_tokens.weight"
+    assert list(specs)[-1] == "lm_head.weight"
+    assert specs["model.layers.1.self_attn.k_proj.weight"][0] == (32, 64)
+    assert len(specs) == 2 * 12 + 3

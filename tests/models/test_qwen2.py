@@ -1,0 +1,138 @@
+"""The port against transformers, and full sizes without their weights."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from models.config import Qwen2Config
+from models.hf import load_params
+from models.qwen2 import KVCache, Qwen2, abstract_params, head_table
+from sharding.mesh import make_mesh
+from tests.models import reference
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    return make_mesh(data=1, fsdp=1, tensor=1, devices=jax.devices()[:1])
+
+
+def _load(folder, mesh, **options):
+    model = Qwen2(Qwen2Config.from_folder(folder), **options)
+    return model, load_params(folder, model, mesh)
+
+
+def _logits(model, params, *inputs):
+    hidden, entries = model.apply({"params": params}, *inputs)
+    return np.asarray(hidden @ head_table(params).T), entries
+
+
+def _torch_logits(theirs, token_ids):
+    with torch.no_grad():
+        return theirs(torch.tensor(np.asarray(token_ids))).logits.numpy()
+
+
+CASES = [
+    dict(tie_word_embeddings=True, num_hidden_layers=1, num_key_value_heads=4),
+    dict(tie_word_embeddings=True, num_hidden_layers=2, num_key_value_heads=2),
+    dict(tie_word_embeddings=False, num_hidden_layers=3, num_key_value_heads=1),
+    dict(tie_word_embeddings=False, num_hidden_layers=4, rope_theta=1_000_000.0),
+]
+
+
+@pytest.mark.parametrize("changes", CASES)
+@pytest.mark.parametrize("unroll,remat", [(1, "full"), (4, "none")])
+def test_logits_equal_transformers(tmp_path, mesh, changes, unroll, remat):
+    theirs = reference.make(tmp_path, **changes)
+    model, params = _load(tmp_path, mesh, unroll=unroll, remat=remat)
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 96, (2, 23)), rng.integers(0, 96, (2, 41))
+    expected_a, expected_b = _torch_logits(theirs, a), _torch_logits(theirs, b)
+
+    ids = jnp.concatenate([a, b, np.zeros((2, 6), int)], axis=1).astype(jnp.int32)
+    segments = jnp.array([[1] * 23 + [2] * 41 + [0] * 6] * 2, jnp.int32)
+    positions = jnp.array([[*range(23), *range(41), *range(6)]] * 2, jnp.int32)
+    logits, _ = _logits(model, params, ids, positions, segments)
+
+    np.testing.assert_allclose(logits[:, :23], expected_a, atol=1e-4)
+    np.testing.assert_allclose(logits[:, 23:64], expected_b, atol=1e-4)
+    # Without segments the second part would see the first: this is what it would give.
+    leaked, _ = _logits(model, params, ids, positions, jnp.ones_like(segments))
+    assert np.abs(leaked[:, 23:64] - expected_b).max() > 1e-2
+
+
+@pytest.mark.parametrize("changes", CASES[1:3])
+def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
+    theirs = reference.make(tmp_path, **changes)
+    model, params = _load(tmp_path, mesh)
+    c = model.config
+    rng = np.random.default_rng(1)
+    ids = rng.integers(0, 96, (2, 20)).astype(np.int32)
+    expected = _torch_logits(theirs, ids)
+    prompt_lengths = [9, 5]  # rows of different length, padded on the right
+
+    segments = np.array([[1] * n + [0] * (9 - n) for n in prompt_lengths], np.int32)
+    positions = np.broadcast_to(np.arange(9, dtype=np.int32), (2, 9))
+    logits, entries = _logits(
+        model,
+        params,
+        ids[:, :9],
+        positions,
+        segments,
+        KVCache.zeros(c, 2, 0, jnp.float32),
+    )
+    for row, n in enumerate(prompt_lengths):
+        np.testing.assert_allclose(logits[row, :n], expected[row, :n], atol=1e-4)
+    assert entries.length.tolist() == prompt_lengths
+
+    cache = KVCache.zeros(c, 2, 32, jnp.float32)
+    cache = cache.replace(
+        k=cache.k.at[:, :, :9].set(entries.k),
+        v=cache.v.at[:, :, :9].set(entries.v),
+        length=entries.length,
+    )
+    for _ in range(11):
+        at = np.asarray(cache.length)
+        token = ids[[0, 1], at][:, None]
+        logits, new = _logits(
+            model, params, token, at[:, None], np.ones((2, 1), np.int32), cache
+        )
+        np.testing.assert_allclose(logits[:, 0], expected[[0, 1], at], atol=1e-4)
+        cache = KVCache(
+            k=cache.k.at[:, [0, 1], at].set(new.k[:, :, 0]),
+            v=cache.v.at[:, [0, 1], at].set(new.v[:, :, 0]),
+            length=cache.length + 1,
+        )
+
+
+# (hidden, intermediate, layers, heads, kv heads, vocabulary, tied) -> parameters
+SIZES = {
+    "0.5B": ((896, 4864, 24, 14, 2, 151936, True), 494_032_768),
+    "1.5B": ((1536, 8960, 28, 12, 2, 151936, True), 1_543_714_304),
+    "3B": ((2048, 11008, 36, 16, 2, 151936, True), 3_085_938_688),
+    "7B": ((3584, 18944, 28, 28, 4, 152064, False), 7_615_616_512),
+    "14B": ((5120, 13824, 48, 40, 8, 152064, False), 14_770_033_664),
+    "32B": ((5120, 27648, 64, 40, 8, 152064, False), 32_763_876_352),
+    "72B": ((8192, 29568, 80, 64, 8, 152064, False), 72_706_203_648),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_full_sizes_have_the_published_parameter_counts(name):
+    (hidden, mlp, layers, heads, kv_heads, vocab, tied), count = SIZES[name]
+    config = Qwen2Config(
+        vocab_size=vocab,
+        hidden_size=hidden,
+        intermediate_size=mlp,
+        num_layers=layers,
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        head_dim=hidden // heads,
+        rope_theta=1e6,
+        rms_norm_eps=1e-6,
+        tie_word_embeddings=tied,
+        max_positions=32768,
+    )
+    shapes, _ = abstract_params(Qwen2(config))
+    assert sum(x.size for x in jax.tree.leaves(shapes)) == count

@@ -1,0 +1,59 @@
+"""Meshes and logical axes: strict, and errors that say which."""
+
+import jax
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from sharding.mesh import make_mesh, resolve_shape
+from sharding.rules import partition_spec
+
+
+def test_one_axis_takes_what_the_others_leave():
+    assert resolve_shape(8, data=1, fsdp=-1, tensor=2) == (1, 4, 2)
+    assert resolve_shape(8, data=-1, fsdp=1, tensor=1) == (8, 1, 1)
+    mesh = make_mesh(data=2, fsdp=-1, tensor=2)
+    assert dict(mesh.shape) == {"data": 2, "fsdp": 2, "tensor": 2}
+
+
+@pytest.mark.parametrize(
+    "sizes,message",
+    [
+        (dict(data=3, fsdp=1, tensor=1), "needs 3 devices, there are 8"),
+        (dict(data=3, fsdp=-1, tensor=1), "does not divide 8 devices"),
+        (dict(data=-1, fsdp=-1, tensor=1), "only one axis may be -1"),
+        (dict(data=0, fsdp=8, tensor=1), "data must be at least 1"),
+    ],
+)
+def test_a_mesh_that_does_not_fit_is_refused(sizes, message):
+    with pytest.raises(ValueError, match=message):
+        resolve_shape(8, **sizes)
+
+
+@pytest.fixture(scope="module")
+def mesh():
+    return make_mesh(data=1, fsdp=4, tensor=2, devices=jax.devices())
+
+
+def test_names_resolve(mesh):
+    spec = partition_spec(
+        ("layers", "embed", "heads", "head_dim"), mesh, shape=(2, 8, 4, 16)
+    )
+    assert spec == P(None, "fsdp", "tensor", None)
+    assert partition_spec(("batch", None), mesh, shape=(8, 3)) == P(
+        ("data", "fsdp"), None
+    )
+
+
+@pytest.mark.parametrize(
+    "axes,shape,message",
+    [
+        (("embd",), (8,), "w: unknown logical axis 'embd'"),
+        (("heads", "mlp"), (4, 4), "w: mesh axis 'tensor' used by both 'heads' and"),
+        (("batch", "embed"), (8, 8), "w: mesh axis 'fsdp' used by both"),
+        (("kv_heads",), (3,), "w: dimension 'kv_heads' of size 3 does not divide"),
+        (("embed",), (8, 8), "w: 1 logical axes"),
+    ],
+)
+def test_what_flax_lets_pass_is_an_error_here(mesh, axes, shape, message):
+    with pytest.raises(ValueError, match=message):
+        partition_spec(axes, mesh, shape=shape, name="w")
