@@ -1,0 +1,223 @@
+"""Sample, judge, summarise: the one evaluation, in training and in the tool.
+
+    drawn = draw(problems, prompts, sampler=..., params=..., seed=..., decode=...)
+    scored = score(drawn, problems, judge)
+    summary = summarise(scored)
+
+`evaluate` is these three in a row. The tool keeps what was drawn on disk and comes back
+to the second line whenever the verifier has changed.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rl.statistics import avg_at_k, bootstrap_interval, pass_at_k, wilson_interval
+from rl.types import Problem
+from rl.verifier import Verdict
+from rollout.types import Completion, FinishReason, Sampler, SamplingParams
+
+Decode = Callable[[Sequence[int]], str]
+
+
+Judge = Callable[[Sequence[str], Sequence[Problem]], Sequence[Verdict]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """One completion as text.
+
+    Attributes:
+      id: of its problem.
+      sample: 0 to n - 1.
+      completion: decoded, without special tokens.
+      tokens: its length, the stop token included; None where unknown.
+      finish_reason: as the sampler gave it; None where unknown.
+    """
+
+    id: str
+    sample: int
+    completion: str
+    tokens: int | None = None
+    finish_reason: FinishReason | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """A completion with its verdict.
+
+    Attributes:
+      drawn: the completion.
+      verdict: what the judge says of it.
+    """
+
+    drawn: Drawn
+    verdict: Verdict
+
+    @property
+    def correct(self) -> bool:
+        return self.verdict.correct
+
+    @property
+    def answer(self) -> str | None:
+        return self.verdict.answer
+
+
+def evaluate(
+    problems: Sequence[Problem],
+    prompts: Sequence[Sequence[int]],
+    *,
+    sampler: Sampler,
+    params: SamplingParams,
+    seed: int,
+    decode: Decode,
+    judge: Judge,
+) -> tuple[list[Scored], dict[str, Any]]:
+    """Draws `params.n` completions per problem, judges and summarises them.
+
+    Args:
+      problems: what is asked; their ids are unique.
+      prompts: token ids for each problem, template applied.
+      sampler: where completions come from.
+      params: temperature 0 and n=1 is greedy pass@1.
+      seed: of the sampler's call.
+      decode: token ids to text, special tokens left out.
+      judge: texts and their problems to verdicts, in order.
+
+    Returns:
+      The scored completions, problem by problem, and `summarise` of them.
+    """
+    drawn = draw(
+        problems, prompts, sampler=sampler, params=params, seed=seed, decode=decode
+    )
+    scored = score(drawn, problems, judge)
+    return scored, summarise(scored)
+
+
+def draw(
+    problems: Sequence[Problem],
+    prompts: Sequence[Sequence[int]],
+    *,
+    sampler: Sampler,
+    params: SamplingParams,
+    seed: int,
+    decode: Decode,
+    on_drawn: Callable[[Drawn], None] | None = None,
+) -> list[Drawn]:
+    """Draws `params.n` completions per problem, in the order of `problems`.
+
+    `on_drawn` is told of each completion as it ends, in any order.
+    """
+
+    def as_text(problem: int, sample: int, completion: Completion) -> Drawn:
+        return Drawn(
+            id=problems[problem].id,
+            sample=sample,
+            completion=decode(completion.token_ids.tolist()),
+            tokens=len(completion.token_ids),
+            finish_reason=completion.finish_reason,
+        )
+
+    def report(problem: int, sample: int, completion: Completion) -> None:
+        if on_drawn is not None:
+            on_drawn(as_text(problem, sample, completion))
+
+    if len(problems) != len(prompts):
+        raise ValueError(f"{len(problems)} problems with {len(prompts)} prompts")
+    groups = sampler.sample(prompts, params, seed=seed, on_finished=report)
+    return [
+        as_text(problem, sample, completion)
+        for problem, group in enumerate(groups)
+        for sample, completion in enumerate(group)
+    ]
+
+
+def score(
+    drawn: Sequence[Drawn], problems: Iterable[Problem], judge: Judge
+) -> list[Scored]:
+    """Judges each completion against its own problem; one call of the judge."""
+    by_id = {problem.id: problem for problem in problems}
+    verdicts = judge([d.completion for d in drawn], [by_id[d.id] for d in drawn])
+    return [
+        Scored(drawn=d, verdict=verdict)
+        for d, verdict in zip(drawn, verdicts, strict=True)
+    ]
+
+
+def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
+    """The figures of one benchmark, rates and scores in [0, 1].
+
+    `accuracy` is avg@k: the mean over problems of the share of right completions, with
+    a 95% interval by Wilson where each problem has one completion, else by bootstrap
+    over problems. `pass@k` is given for the powers of two up to the fewest completions
+    of a problem. `tokens_*` and `truncated` are absent where lengths and finish reasons
+    were not kept.
+    """
+    groups = by_problem(scored)
+    if not groups:
+        raise ValueError("nothing to summarise: no completion was scored")
+    correct = [[s.correct for s in group] for group in groups.values()]
+    fewest = min(map(len, correct))
+    summary: dict[str, Any] = accuracy_of(correct) | {
+        "samples": fewest,
+        "completions": len(scored),
+        "no_answer": _rate(s.answer is None for s in scored),
+        "judge_timeout": _rate(s.verdict.status == "timeout" for s in scored),
+        "repeated": _rate(repeats_itself(s.drawn.completion) for s in scored),
+    }
+    for k in (2**i for i in range(fewest.bit_length())):
+        solved = pass_at_k(correct, k)
+        summary[f"pass@{k}"] = float(solved.mean())
+        summary[f"pass@{k}_interval"] = (
+            bootstrap_interval(solved) if k > 1 else summary["accuracy_interval"]
+        )
+    tokens = [s.drawn.tokens for s in scored if s.drawn.tokens is not None]
+    if tokens:
+        summary["tokens_mean"] = float(np.mean(tokens))
+        summary["tokens_p50"] = float(np.quantile(tokens, 0.5))
+        summary["tokens_p95"] = float(np.quantile(tokens, 0.95))
+        summary["tokens_max"] = max(tokens)
+    if all(s.drawn.finish_reason is not None for s in scored):
+        summary["truncated"] = _rate(s.drawn.finish_reason == "length" for s in scored)
+    return summary
+
+
+def accuracy_of(correct: Sequence[Sequence[bool]]) -> dict[str, Any]:
+    """avg@k of one row of verdicts per problem, with its 95% interval."""
+    scores = avg_at_k(correct)
+    if max(map(len, correct)) == 1:
+        interval = wilson_interval(int(scores.sum()), len(scores))
+    else:
+        interval = bootstrap_interval(scores)
+    return {
+        "accuracy": float(scores.mean()),
+        "accuracy_interval": interval,
+        "problems": len(scores),
+    }
+
+
+def by_problem(scored: Iterable[Scored]) -> dict[str, list[Scored]]:
+    """Completions of each problem id, in the order in which ids first appear."""
+    groups: dict[str, list[Scored]] = {}
+    for s in scored:
+        groups.setdefault(s.drawn.id, []).append(s)
+    return groups
+
+
+def repeats_itself(text: str, *, window: int = 50, share: float = 0.3) -> bool:
+    """Whether a completion goes in circles, in any script and with any period.
+
+    True when at least `share` of its stretches of `window` characters stand earlier in
+    the same text. Texts shorter than four windows are never called repetitive.
+    """
+    starts = len(text) - window + 1
+    if len(text) < 4 * window:
+        return False
+    distinct = len({text[i : i + window] for i in range(starts)})
+    return starts - distinct >= share * starts
+
+
+def _rate(flags: Iterable[bool]) -> float:
+    return float(np.mean(list(flags)))

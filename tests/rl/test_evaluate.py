@@ -1,0 +1,165 @@
+"""The core of the evaluation, with a sampler that replays known completions."""
+
+import numpy as np
+import pytest
+
+from rl.evaluate import Drawn, Scored, draw, evaluate, repeats_itself, summarise
+from rl.types import Problem
+from rl.verifier import Verdict
+from rollout.types import Completion, SamplingParams
+
+
+class Replay:
+    """Gives completion texts as code points, finishing in reverse order."""
+
+    version = 0
+
+    def __init__(self, texts):
+        self.texts = texts
+
+    def sample(self, prompts, params, *, seed, on_finished=None):
+        groups = []
+        for prompt in prompts:
+            key = "".join(map(chr, prompt))
+            groups.append(
+                [_completion(self.texts[key][i % 4]) for i in range(params.n)]
+            )
+        for i in reversed(range(len(prompts))):
+            for j in reversed(range(params.n)):
+                on_finished(i, j, groups[i][j])
+        return groups
+
+
+def _completion(text):
+    ids = np.array([ord(c) for c in text], np.int32)
+    return Completion(
+        token_ids=ids,
+        sampler_logprobs=np.zeros(len(ids), np.float32),
+        finish_reason="length" if text.endswith("...") else "stop",
+        versions=np.zeros(len(ids), np.int32),
+    )
+
+
+def judge(texts, problems):
+    verdicts = []
+    for text, problem in zip(texts, problems, strict=True):
+        _, box, answer = text.partition("=")
+        verdicts.append(
+            Verdict(
+                box != "" and answer in problem.answers, answer if box else None, "ok"
+            )
+        )
+    return verdicts
+
+
+def decode(ids):
+    return "".join(map(chr, ids))
+
+
+PROBLEMS = [
+    Problem(id="p0", problem="1+1", answers=("2", "two")),
+    Problem(id="p1", problem="2+2", answers=("4",)),
+]
+SAMPLER = Replay(
+    {
+        "1+1": ["=2", "=two", "=3", "well..."],
+        "2+2": ["=5", "=2", "=7", "="],
+    }
+)
+
+
+def run(n):
+    params = SamplingParams(n=n, max_tokens=8, stop_token_ids=(0,))
+    prompts = [[ord(c) for c in p.problem] for p in PROBLEMS]
+    return evaluate(
+        PROBLEMS,
+        prompts,
+        sampler=SAMPLER,
+        params=params,
+        seed=0,
+        decode=decode,
+        judge=judge,
+    )
+
+
+def test_figures_of_known_completions():
+    scored, summary = run(4)
+    assert [(s.drawn.id, s.drawn.sample, s.correct) for s in scored] == [
+        ("p0", 0, True),
+        ("p0", 1, True),
+        ("p0", 2, False),
+        ("p0", 3, False),
+        ("p1", 0, False),
+        # "2" is the first problem's answer and wrong for the second.
+        ("p1", 1, False),
+        ("p1", 2, False),
+        ("p1", 3, False),
+    ]
+    assert summary["accuracy"] == 0.25
+    assert summary["accuracy_interval"] == (0.0, 0.5)
+    assert summary["pass@1"] == 0.25
+    assert summary["pass@2"] == pytest.approx((1 - 1 / 6) / 2)
+    assert summary["pass@4"] == 0.5
+    assert summary["no_answer"] == summary["truncated"] == 1 / 8
+    assert summary["problems"] == 2 and summary["completions"] == 8
+    assert summary["tokens_max"] == 7
+    assert summary["tokens_mean"] == (2 + 4 + 2 + 7 + 2 + 2 + 2 + 1) / 8
+
+
+def test_greedy_has_wilsons_interval_and_no_pass_at_2():
+    _, summary = run(1)
+    assert summary["accuracy"] == 0.5
+    # Wilson of 1 in 2; a bootstrap of two problems would say (0, 1).
+    assert summary["accuracy_interval"] == pytest.approx((0.0945, 0.9055), abs=1e-4)
+    assert "pass@2" not in summary
+
+
+def test_draw_reports_each_completion_once_as_it_ends():
+    told = []
+    drawn = draw(
+        PROBLEMS,
+        [[ord(c) for c in p.problem] for p in PROBLEMS],
+        sampler=SAMPLER,
+        params=SamplingParams(n=2, max_tokens=8, stop_token_ids=(0,)),
+        seed=0,
+        decode=decode,
+        on_drawn=told.append,
+    )
+    assert told == drawn[::-1] and len(told) == 4
+
+
+def test_kept_texts_without_lengths_claim_none():
+    summary = summarise(
+        [
+            Scored(
+                drawn=Drawn(id="a", sample=0, completion="x"),
+                verdict=Verdict(False, None, "no_answer"),
+            )
+        ]
+    )
+    assert "truncated" not in summary and "tokens_mean" not in summary
+    with pytest.raises(ValueError, match="nothing to summarise"):
+        summarise([])
+
+
+@pytest.mark.parametrize(
+    "text, circles",
+    [
+        ("Wait, let me check this again: 3 + 4 = 7, so it holds. " * 10, True),
+        ("Some thought. " + " ".join(map(str, range(300))) + "00" * 400, True),
+        ("让我们重新考虑这个问题。" * 40, True),
+        (" ".join(f"{i}^2={i * i}," for i in range(200)), False),
+        ("so x = 2. " * 19, False),  # short: 190 characters
+        ("", False),
+    ],
+)
+def test_reasoning_loops(text, circles):
+    assert repeats_itself(text) is circles
+
+
+def test_worked_solutions_do_not_count_as_loops(shared_data):
+    import json
+
+    rows = (shared_data / "eval" / "math500.jsonl").read_text("utf-8").splitlines()
+    solutions = [json.loads(row)["meta"]["solution"] for row in rows]
+    assert len(solutions) == 500 and not any(map(repeats_itself, solutions))
