@@ -52,7 +52,9 @@ class AnswerJudge:
         new = [answer for answer in answers if answer not in self._faults]
         verdicts = self._pool.judge([(_boxed(a), (a,)) for a in new])
         for answer, verdict in zip(new, verdicts, strict=True):
-            fault = verdict.status if verdict.status != "ok" else "does not equal itself"
+            fault = (
+                verdict.status if verdict.status != "ok" else "does not equal itself"
+            )
             self._faults[answer] = None if verdict.correct else fault
         found = {answer: self._faults[answer] for answer in answers}
         if len(self._faults) > _REMEMBERED:

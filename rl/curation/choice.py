@@ -155,7 +155,7 @@ def _are_options(problem: str, marks: list[tuple[int, int]], alphabet: str) -> b
     # Persons speaking and conditions are lettered too; the question comes after them.
     if _ASKS_AFTER.search(pieces[-1]):
         return False
-    if alphabet.islower() or not re.match(r"[\s$\\({]", problem[marks[0][0]:]):
+    if alphabet.islower() or not re.match(r"[\s$\\({]", problem[marks[0][0] :]):
         stem = problem[: marks[0][0]].rstrip(" \n$")
         longest = max(map(len, pieces[:-1]))
         return longest < 60 and (alphabet.isupper() or stem.endswith(("?", ":")))

@@ -121,7 +121,9 @@ def free_text_answer(row: Row) -> str | None:
     for answer in row.answers:
         words = [w for w in _PROSE.findall(_COMMAND.sub(" ", answer)) if len(w) > 1]
         prose = [
-            word for word in words if word.lower() not in _PLAIN_WORDS and len(word) > 2 and not word.isupper()
+            word
+            for word in words
+            if word.lower() not in _PLAIN_WORDS and len(word) > 2 and not word.isupper()
         ]
         mixed = len(prose) == 1 and re.search(r"\d", answer)
         if len(prose) > 1 or mixed:

@@ -43,7 +43,9 @@ _CREDIT = re.compile(
     re.I,
 )
 _LEADING_ZEROS = re.compile(r"^0+(?=\d)")
-_STYLED = re.compile(r"\\(?:textbf|mathbf|bf|mathrm|text)\s*\{\s*\(?(-?[\d.,]+)\)?\s*\}")
+_STYLED = re.compile(
+    r"\\(?:textbf|mathbf|bf|mathrm|text)\s*\{\s*\(?(-?[\d.,]+)\)?\s*\}"
+)
 _OPENING = ("\\boxed", "\\fbox")
 
 

@@ -67,9 +67,7 @@ def make_source(
     Raises:
       SourceError: the file is missing or of another kind, or the hub is out of reach.
     """
-    local = pathlib.Path(
-        _download(path) if path.startswith(_HUB) else _expand(path)
-    )
+    local = pathlib.Path(_download(path) if path.startswith(_HUB) else _expand(path))
     if not local.is_file():
         raise SourceError(f"{local}: no such file")
     if local.suffix not in (".jsonl", ".parquet"):
@@ -162,7 +160,9 @@ def _parquet(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
                 number += 1
                 yield f"{path} row {number}", record
     except pyarrow.ArrowException as error:
-        raise SourceError(f"{path}: not Parquet: {str(error).splitlines()[0]}") from None
+        raise SourceError(
+            f"{path}: not Parquet: {str(error).splitlines()[0]}"
+        ) from None
 
 
 def _download(path: str) -> str:
