@@ -50,7 +50,8 @@ _LABELS = re.compile(
 )
 _ASKS_AFTER = any_of(
     r"\?",
-    r"(?<![a-z\\])(?:find|determine|compute|calculate|what|how|in how|among|the correct)\b",
+    r"(?<![a-z\\])(?:find|determine|compute|calculate|what|how|in how|among"
+    r"|the correct)\b",
 )
 _EDGE = re.compile(
     r"^(?:[\s$~,;.:&}]|\\q?quad|\\\\|\\[ ,;])+|(?:[\s~,;&]|\\q?quad|\\\\|\\[ ,;])+$"

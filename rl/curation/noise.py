@@ -39,12 +39,14 @@ _FIGURE_ABSENT = any_of(
     r"\b(?:shown|pictured|depicted|illustrated|drawn|displayed|sketched|seen|indicated)"
     rf" (?:(?:in|on|by|as) )?(?:(?:the|this|that|each|a) )?(?:\w+ ){{0,3}}?{_FIGURE}",
     # "in the diagram", "see figure"
-    rf"\b(?:in|on|from|consider|given|using) (?:the|this|these|that){_POINTING} {_FIGURE}",
+    rf"\b(?:in|on|from|consider|given|using) (?:the|this|these"
+    rf"|that){_POINTING} {_FIGURE}",
     rf"\b(?:see|cf\.?|refer to|referring to) (?:the |this )?(?:\w+ )?{_FIGURE}",
     # "the figure below", "this diagram shows"
     rf"\b(?:the|this|following|adjoining|accompanying) (?:\w+ )?{_FIGURE}"
     r" (?:(?:shown |given |drawn )?(?:below|above|here)|(?:at|on|to) (?:the )?"
-    r"(?:left|right|top|bottom)|shows|depicts|illustrates|represents|is shown|are shown)",
+    r"(?:left|right|top|bottom)|shows|depicts|illustrates|represents|is shown"
+    r"|are shown)",
     r"\b(?:figure|fig\.) ?(?:\d|\(\d|\([a-z]\)|[A-Z]\b)",
     rf"{_FIGURE} (?:is )?(?:not shown|not to scale|not provided|not drawn|omitted)",
 )
@@ -55,7 +57,8 @@ _SHOWN_ABSENT = any_of(
     r"(?: (?:below|above|(?:at|to|on) the (?:right|left)))?"
     r"(?=\s*(?:[,.;:?)]|$|with\b|has\b|have\b|is\b|are\b|by\b|which\b|so\b))",
     r"\b(?:graphs?|grid|map|number line|spinner|dartboard|clock|chart|histogram|plot"
-    r"|board|maze|network|tiling|pattern|blueprint) (?:\w+ )?(?:shown )?(?:below|above)\b",
+    r"|board|maze|network|tiling|pattern|blueprint) (?:\w+ )?(?:shown )?(?:below"
+    r"|above)\b",
     r"\bgraph(?:s|ed)? (?:of [^.?]{1,80} )?(?:(?:is|are) )?(?:partially )?"
     r"(?:shown|drawn|given|plotted|graphed) (?:below|above|here)",
     r"\b(?:bar|line|pie|circle) (?:graph|chart) (?:shows|below|above|represents)",
@@ -72,7 +75,8 @@ _IN_TEXT = any_of(
     r"\\bullet",
 )
 _TABLE = any_of(
-    r"\btables? (?:below|above|shown|shows?|displays?|gives?|given|summari[sz]es?|lists?"
+    r"\btables? (?:below|above|shown|shows?|displays?|gives?|given|summari[sz]es?"
+    r"|lists?"
     r"|records?|presents?)\b",
     r"\b(?:following|accompanying|attached|below|above) (?:\w+ ){0,3}?table\b",
     r"\b(?:shown|given|listed|recorded|presented|displayed|organized|summari[sz]ed"

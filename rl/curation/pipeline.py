@@ -481,7 +481,8 @@ def _steps(screen: Screen) -> Steps:
         for step, checks in screen.steps.items()
     }
     table["verifier"] = {
-        "unverifiable_answer": "The verifier cannot parse it, or it does not equal itself."
+        "unverifiable_answer": "The verifier cannot parse it, or it does not equal "
+        "itself."
     }
     table["decontamination"] = {
         "evaluation_exact": "An evaluation problem, word for word.",

@@ -1,4 +1,4 @@
-"""Fit to learn from: a question of sensible size whose answer is short and not given away."""
+"""Fit to learn from: a question of sensible size, a short answer not given away."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,8 @@ _QUESTION = any_of(
     r"|reduce|give|prove|show|work out|deduce|obtain|choose|select|arrange|rearrange"
     r"|represent|translate|approximate|rationali[sz]e|perform|subtract|add|derive|specify"
     r"|enter|answer|minimi[sz]e|maximi[sz]e|guess|sum|decompose|transform|change|put|order"
-    r"|sort|let us|describe|indicate|decide|seek|try to|figure out|combine|plot|draw|turn"
+    r"|sort|let us|describe|indicate|decide|seek|try to|figure out|combine|plot|draw"
+    r"|turn"
     r"|replace|construct|locate|predict|test|place|insert|report|provide|integrate"
     r"|differentiate|form)\b",
     r"\bto be (?:found|determined|calculated)",
@@ -29,32 +30,42 @@ _QUESTION = any_of(
     r"^\W*the (?:(?!\b(?:is|are|was|were|has|have|equals|intersects?)\b)[^?])*$",
 )
 _LEAK = any_of(
-    r"(?:\bthe (?:final |correct )?answer is\b|\banswers?\s*[:=]|\bans\s*[.:]|\[answer\]"
-    r"|\bshow that (?:it|the answer) is\b|\bsolution\s*:)[\s:$\\(\[]*(?=[A-Za-z0-9\\{.+-])"
+    r"(?:\bthe (?:final |correct )?answer is\b|\banswers?\s*[:=]|\bans\s*[.:]"
+    r"|\[answer\]"
+    r"|\bshow that (?:it|the answer) is\b"
+    r"|\bsolution\s*:)[\s:$\\(\[]*(?=[A-Za-z0-9\\{.+-])"
     r"(?!\s*(?:an?|the|in|of|expressed|given|your|not|to|written|\$?m|\$?\\frac\s*\{?\s*"
-    r"[a-z]|\$?[a-z]\b|no\b|unique|always|an integer|rounded|as|that|called|ambiguous)\b)",
+    r"[a-z]|\$?[a-z]\b|no\b|unique|always|an integer|rounded|as|that|called"
+    r"|ambiguous)\b)",
 )
-_PROSE = re.compile(r"[A-Za-z]{2,}")
+_ASKS_NAME = re.compile(
+    r"(?:^|[.?!,:]\s+)(?:who|whose|(?:what|which) (?:colou?r|shape"
+    r"|person))\b[^.?]*\?\s*$",
+    re.I,
+)
+_PROSE = re.compile(r"[A-Za-z]{3,}")
 _COMMAND = re.compile(
     r"\\(?:begin|end)\s*\{[^}]*\}(?:\{[lcr|]*\})?"
     r"|\\(?:text|textbf|mathrm|mathbf|mbox|textrm|operatorname)\s*\{|\\[A-Za-z]+"
 )
-_PLAIN_WORDS = frozenset(
-    # connectives of sets and intervals
-    "or and if for where when is in any all real number numbers integer integers otherwise"
-    " odd even positive negative with of the to such that min max mod sin cos tan log ln lg"
-    " exp arcsin arccos arctan cot sec csc sqrt pi deg gcd lcm infty pm approx than per a an"
-    " at no solution solutions"
-    # units and currencies
-    " cm mm km dm ft feet foot inch inches in yd yard yards mile miles meter meters metre"
-    " metres centimeter centimeters kilometer kilometers millimeter gram grams kg kilograms"
-    " kilogram lb lbs pound pounds ounce ounces oz ton tons liter liters litre litres ml cl"
-    " gallon gallons pint pints quart quarts cup cups second seconds sec minute minutes min"
-    " hour hours hr hrs day days week weeks month months year years square cubic sq cu unit"
-    " units degree degrees degrees radian radians percent dollar dollars cent cents euro"
-    " euros yuan rupees rs usd mph kmh kph hz joule joules newton newtons watt watts kw pm"
-    " am ways way times time people persons students points point rpm mol dozen".split()
+_CONNECTIVES = (
+    "or and if for where when is in any all real number numbers integer integers "
+    "otherwise odd even positive negative with of the to such that min max mod sin "
+    "cos tan log ln lg exp arcsin arccos arctan cot sec csc sqrt pi deg gcd lcm "
+    "infty pm approx than per a an at no solution solutions "
 )
+_UNITS = (
+    "cm mm km dm ft feet foot inch inches in yd yard yards mile miles meter meters "
+    "metre metres centimeter centimeters kilometer kilometers millimeter gram grams "
+    "kg kilograms kilogram lb lbs pound pounds ounce ounces oz ton tons liter "
+    "liters litre litres ml cl gallon gallons pint pints quart quarts cup cups "
+    "second seconds sec minute minutes hour hours hr hrs day days week weeks month "
+    "months year years square cubic sq cu unit units degree degrees radian radians "
+    "percent dollar dollars cent cents euro euros yuan rupees rs usd mph kmh kph hz "
+    "joule joules newton newtons watt watts kw am ways way times time people "
+    "persons students points point rpm mol dozen "
+)
+_PLAIN_WORDS = frozenset((_CONNECTIVES + _UNITS).split())
 
 
 def make_checks(
@@ -93,6 +104,7 @@ def make_checks(
         "answer_leak": answer_leak,
         "answer_too_long": answer_too_long,
         "free_text_answer": free_text_answer,
+        "answer_mismatch": answer_mismatch,
     }
 
 
@@ -117,15 +129,22 @@ def answer_leak(row: Row) -> str | None:
 
 
 def free_text_answer(row: Row) -> str | None:
-    """Words that no rule can compare: more than one that is not a unit or connective."""
+    """Prose that no rule can compare: several words, or one beside numbers."""
     for answer in row.answers:
-        words = [w for w in _PROSE.findall(_COMMAND.sub(" ", answer)) if len(w) > 1]
         prose = [
             word
-            for word in words
-            if word.lower() not in _PLAIN_WORDS and len(word) > 2 and not word.isupper()
+            for word in _PROSE.findall(_COMMAND.sub(" ", answer))
+            if word.lower() not in _PLAIN_WORDS and not word.isupper()
         ]
         mixed = len(prose) == 1 and re.search(r"\d", answer)
         if len(prose) > 1 or mixed:
             return answer[:60]
+    return None
+
+
+def answer_mismatch(row: Row) -> str | None:
+    """A name is asked for, and the answer is a number."""
+    match = _ASKS_NAME.search(row.problem)
+    if match and re.fullmatch(r"-?[\d.,/]+", row.answer):
+        return " ".join(match[0].split())[:60]
     return None

@@ -26,6 +26,8 @@ _BEHEADED = (
     (re.compile(r"(?<![A-Za-z\\])rac(?=\s*\{)"), r"\\frac"),
     (re.compile(r"(?<![A-Za-z\\])ext(?=\s*\{)"), r"\\text"),
     (re.compile(r"(?<![A-Za-z\\])ightarrow\b"), r"\\rightarrow"),
+    (re.compile(r"(?<![A-Za-z\\])infty\b"), r"\\infty"),
+    (re.compile(r"\\text\{\s*\\?(?:text)?pi\s*\}|\\textpi\b"), r"\\pi"),
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028\ufeff]")
 _FULL_WIDTH = str.maketrans(
@@ -79,10 +81,9 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
 
 
 def restore_escapes(text: str) -> str:
-    """Puts back TeX commands that lost their backslash to an escape sequence.
+    """Puts back TeX commands whose backslash became, or vanished in, an escape.
 
-    >>> restore_escapes("2 \\text{ or } -6".replace("\\\\t", "\\t"))
-    '2 \\\\text{ or } -6'
+    A TAB before `ext{` was `\\text{`; a form feed before `rac{` was `\\frac{`.
     """
     for pattern, command in _ESCAPED + list(_BEHEADED):
         text = pattern.sub(command, text)
@@ -135,10 +136,9 @@ def last_boxed(text: str) -> str | None:
 
 
 def bare_answer(answer: str) -> str:
-    """An answer without display markup, a closing full stop or leading zeros.
+    """An answer without display markup, closing punctuation or leading zeros.
 
-    >>> bare_answer(r"\\\\[ \\\\boxed{36} \\\\]"), bare_answer("$782"), bare_answer("072")
-    ('36', '782', '72')
+    For instance `36` for a boxed and displayed 36, `782` for `$782`, `72` for `072`.
     """
     answer = answer.strip()
     for _ in range(3):
@@ -162,7 +162,7 @@ def bare_answer(answer: str) -> str:
                 answer = inner.strip()
     if answer.startswith("$") and answer.count("$") == 1:
         answer = answer[1:].strip()
-    if answer.endswith(".") and not answer.endswith(".."):
+    if answer.endswith((".", ",", ";")) and not answer.endswith(".."):
         answer = answer[:-1].strip()
     styled = _STYLED.fullmatch(answer)
     answer = styled[1] if styled else answer

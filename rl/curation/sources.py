@@ -137,15 +137,14 @@ def _jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
             try:
                 yield where, json.loads(line.decode())
             except UnicodeDecodeError as error:
-                byte = line[error.start]
+                column = error.start + 1
                 raise SourceError(
-                    f"{where}: not UTF-8 (byte 0x{byte:02x} at column {error.start + 1})"
+                    f"{where}: not UTF-8 (byte 0x{line[column - 1]:02x} at column {column})"
                 ) from None
             except (json.JSONDecodeError, RecursionError) as error:
                 reason = getattr(error, "msg", "nested too deeply")
-                raise SourceError(
-                    f"{where}: not JSON ({reason}): {line[:60].decode(errors='replace')!r}"
-                ) from None
+                start = line[:60].decode(errors="replace")
+                raise SourceError(f"{where}: not JSON ({reason}): {start!r}") from None
 
 
 def _parquet(path: pathlib.Path) -> Iterator[tuple[str, Any]]:

@@ -26,7 +26,8 @@ _WORD = re.compile(r"[^\W_]+")
 _COMMAND = re.compile(r"\\[a-z]+")
 _ANSWER_FORM = re.compile(
     r"\b(?:(?:can|may|could) be (?:uniquely )?(?:written|expressed|represented)"
-    r"|(?:in|of|as|has|have) the form|where (?:\w+ ){1,12}?(?:are|is) (?:relatively prime"
+    r"|(?:in|of|as|has|have) the form|where (?:\w+ ){1,12}?(?:are"
+    r"|is) (?:relatively prime"
     r"|coprime|(?:not necessarily )?(?:distinct )?(?:positive )?integers?)"
     r"|(?:are|is) (?:relatively prime|coprime)|not divisible by the square"
     r"|(?:express|give|enter|write) your answer)\b"
@@ -37,15 +38,16 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 def tokens(text: str) -> list[str]:
     """Words, numbers, TeX commands and symbols in order, without typesetting.
 
-    >>> tokens(r"Find $\\dfrac{1}{2}\\,x$.")
-    ['find', '\\\\frac', '1', '2', 'x', '.']
+    `Find $\\dfrac{1}{2}\\,x$.` becomes `find`, `\\frac`, `1`, `2`, `x`, `.`
     """
     text = unicodedata.normalize("NFKC", text).lower()
     text = _SPACING.sub(" ", text)
     for pattern, replacement in _SYNONYMS:
         text = pattern.sub(replacement, text)
     # "A B C" and "ABC" name the same triangle.
-    text = _SPACED_LETTERS.sub(lambda run: run[0].replace(" ", ""), " ".join(text.split()))
+    text = _SPACED_LETTERS.sub(
+        lambda run: run[0].replace(" ", ""), " ".join(text.split())
+    )
     return _TOKEN.findall(text)
 
 
@@ -74,7 +76,8 @@ def word_ngrams(text: str, size: int = 13) -> list[str]:
 
     Left out are the form of the answer at the end ("can be written as m/n, where m and
     n are relatively prime positive integers; find m + n"), which whole contests share,
-    and runs with fewer than `size // 2` words of three letters, such as "a_1, a_2, ...".
+    and runs with fewer than `size // 2` words of three letters, such as
+    "a_1, a_2, ...".
     """
     text = _COMMAND.sub(" ", unicodedata.normalize("NFKC", text).lower())
     words = _WORD.findall(text)

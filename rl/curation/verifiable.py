@@ -17,15 +17,18 @@ _PROOF = any_of(
 )
 _NOT_A_TASK = any_of(
     r"\bit (?:can|could|may|is) (?:be )?(?:shown?|proven?|proved)",
-    r"\b(?:wants?|wanted|tries|tried|trying|able|used?|attempts?) to (?:prove|show) that",
+    r"\b(?:wants?|wanted|tries|tried|trying|able|used?|attempts?) to (?:prove"
+    r"|show) that",
     r"\bto show that",
     r"\bstudents? to prove",
 )
 _MANY_ANSWERS = any_of(
     r"\b(?:give|find|write|provide|state|construct|propose|list|name)\b(?: down| me)?"
     r"[^.?]{0,30}\b(?:an?|any|one|some) (?:\w+ ){0,2}(?:counter-?)?examples?\b",
-    r"\b(?:write|fill in|give|list|provide|name|need)\b[^.?]{0,30}\b(?:only|just|any) one\b",
-    r"\b(?:only|just|any) one (?:answer|example|suffices|will do|is (?:enough|sufficient|"
+    r"\b(?:write|fill in|give|list|provide|name|need)\b[^.?]{0,30}\b(?:only|just"
+    r"|any) one\b",
+    r"\b(?:only|just|any) one (?:answer|example|suffices|will do|is (?:enough"
+    r"|sufficient|"
     r"needed|required|necessary))\b",
     r"\bwrite (?:down )?one (?:possible )?(?:value|number|answer|solution)\b",
     r"\bany (?:valid|suitable) (?:answer|value|number|example)\b",
@@ -46,19 +49,22 @@ _GUESSED = any_of(
     r"\bestimate of [^.]{1,20} will (?:earn|receive|be awarded)",
 )
 _ESSAY = any_of(
-    rf"{_STARTS}(?:explain (?:why|how|the|in|what)|describe|discuss|sketch|design|propose"
+    rf"{_STARTS}(?:explain (?:why|how|the|in|what)|describe|discuss|sketch|design"
+    rf"|propose"
     r"|comment on|make up|create|invent|compare and contrast|analy[sz]e)\b",
 )
 _OTHER_ASK = any_of(
     r"\?",
-    r"(?<![a-z\\])(?:find|determine|compute|calculate|what is|how many|how much|evaluate"
+    r"(?<![a-z\\])(?:find|determine|compute|calculate|what is|how many|how much"
+    r"|evaluate"
     r"|solve|simplify)\b",
     r"_{2,}|(?:\\_\s*){2,}",
 )
 _EITHER_OR = re.compile(
     r"\W*(?:\\(?:text|textbf|mathrm|mbox)\s*\{)?\s*(?:yes|no|true|false|correct|incorrect"
     r"|right|wrong|possible|impossible|always|never|sometimes|not? (?:possible"
-    r"|necessarily)|it is (?:not )?possible|cannot|not|agree|disagree|valid|invalid|√|×)"
+    r"|necessarily)|it is (?:not )?possible|cannot|not|agree|disagree|valid|invalid"
+    r"|√|×)"
     r"\b\W*(?:[,.;].*)?",
     re.I | re.S,
 )
@@ -124,8 +130,8 @@ def multiple_choice(row: Row) -> str | None:
 
 
 CHECKS = {
-    "no_answer": no_answer,
     "proof": proof,
+    "no_answer": no_answer,
     "open_question": open_question,
     "yes_no": yes_no,
     "multi_part": multi_part,

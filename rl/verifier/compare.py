@@ -194,13 +194,17 @@ class _Comparison:
         if first is None and second is None:
             return None
         if first is None:
-            first = as_region(a) or as_region(value_of(a) or a) if (
-                a[0] in ("rel", "chain")
-            ) else as_region(a)
+            first = (
+                as_region(a) or as_region(value_of(a) or a)
+                if (a[0] in ("rel", "chain"))
+                else as_region(a)
+            )
         if second is None:
-            second = as_region(b) or as_region(value_of(b) or b) if (
-                b[0] in ("rel", "chain")
-            ) else as_region(b)
+            second = (
+                as_region(b) or as_region(value_of(b) or b)
+                if (b[0] in ("rel", "chain"))
+                else as_region(b)
+            )
         if first is None or second is None:
             return None
         return same_region(first, second, self._decimals)

@@ -53,8 +53,8 @@ def proportional(left: Node, right: Node, *, positive: bool = False) -> bool:
       positive: whether the constant must be positive.
     """
     verdict = _proportional_images(left, right) if not positive else None
-    return verdict if verdict is not None else _proportional_values(
-        left, right, positive
+    return (
+        verdict if verdict is not None else _proportional_values(left, right, positive)
     )
 
 
@@ -120,9 +120,7 @@ def _expand_sums(node: Node) -> Node:
                 ]
                 return tree.add(*terms) if name == "sum" else tree.mul(*terms)
         return node
-    parts = [
-        _expand_sums(part) if isinstance(part, tuple) else part for part in node
-    ]
+    parts = [_expand_sums(part) if isinstance(part, tuple) else part for part in node]
     build = {"add": tree.add, "mul": tree.mul, "pow": tree.power}.get(node[0])
     return build(*parts[1:]) if build else tuple(parts)
 

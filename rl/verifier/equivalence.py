@@ -7,7 +7,9 @@ from fractions import Fraction
 from rl.verifier.compare import same_answer
 from rl.verifier.statements import Answer, parse_answer
 
-_PLAIN = re.compile(r"(-?)(?:(\d{1,300})(?:\.(\d{1,300}))?|\\[dt]?frac\{(\d{1,300})\}\{(\d{1,300})\})")
+_PLAIN = re.compile(
+    r"(-?)(?:(\d{1,300})(?:\.(\d{1,300}))?|\\[dt]?frac\{(\d{1,300})\}\{(\d{1,300})\})"
+)
 
 
 def _plain_value(text: str) -> Fraction | None:

@@ -370,8 +370,10 @@ class ExpressionParser:
                 name += "'"
             elif self._is("^") and self._prime_ahead():
                 name += "'"
-            elif self._next.kind == "num" and not self._next.spaced and (
-                self._next.value.isdigit() and "_" not in name
+            elif (
+                self._next.kind == "num"
+                and not self._next.spaced
+                and (self._next.value.isdigit() and "_" not in name)
             ):
                 name += "_" + self._next.value
                 self._at += 1

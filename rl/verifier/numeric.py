@@ -40,7 +40,9 @@ def _coordinate(name: str, point: int):
     digest = hashlib.blake2b(f"{point} {name}".encode("utf-8", "replace")).digest()
     share = int.from_bytes(digest[:8], "big") / 2**64
     if point >= 5:
-        return context.mpf(2 + point + digest[0] % 5 if point > 5 else 2 + digest[0] % 7)
+        return context.mpf(
+            2 + point + digest[0] % 5 if point > 5 else 2 + digest[0] % 7
+        )
     low, high = _INTERVALS.get(point, (0.2, 5.0))
     return context.mpf(low + share * (high - low))
 

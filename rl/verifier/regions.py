@@ -76,8 +76,7 @@ def same_region(left: Region, right: Region, decimals: bool) -> bool:
     for part in a:
         for index, other in enumerate(rest):
             if part[2:] == other[2:] and all(
-                equal(x, y, decimals)
-                for x, y in zip(part[:2], other[:2], strict=True)
+                equal(x, y, decimals) for x, y in zip(part[:2], other[:2], strict=True)
             ):
                 del rest[index]
                 break

@@ -105,7 +105,11 @@ def parse_answer(raw: str) -> Answer:
         if reading is not None and isinstance(reading.unit, str):
             value = _read(match[1], group_commas=True).result
             other = ("unit", value, reading.unit, reading.scale)
-    elif "," in text and ",0" not in text and node[0] not in ("word", "tuple", "interval"):
+    elif (
+        "," in text
+        and ",0" not in text
+        and node[0] not in ("word", "tuple", "interval")
+    ):
         other = _second_reading(text, node)
     return Answer(words, node, other, frozenset(parser.parameters))
 
@@ -449,5 +453,3 @@ def _joined(groups: list[list[Node]]) -> Node:
 
 def _assigns(node: Node) -> bool:
     return node[0] == "rel" and node[1] == "=" and is_label(node[2])
-
-

@@ -30,9 +30,7 @@ _REST = (
     r"|(?P<cmd>\\(?:[a-zA-Z]+|.))|(?P<word>[A-Za-z]+)"
     r"|(?P<op><=|>=|!=|==|<>|\*\*|->|\.{2,}|.)"
 )
-_INSIDE = re.compile(
-    rf"(?P<num>{_LATEX_THOUSANDS}|{_NUMBER}){_REST}", re.DOTALL
-)
+_INSIDE = re.compile(rf"(?P<num>{_LATEX_THOUSANDS}|{_NUMBER}){_REST}", re.DOTALL)
 _OUTSIDE = re.compile(
     rf"(?P<num>{_LATEX_THOUSANDS}|{_COMMA_THOUSANDS}|{_NUMBER}){_REST}", re.DOTALL
 )
@@ -201,8 +199,10 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     )
     if looks_like_unit and _after_operand(tokens):
         inner = [Token("text", content, spaced)]
-    if len(inner) == 1 or not any(token.kind == "text" for token in inner) and (
-        not any(char.isalpha() for char in content) or _MATH.search(content)
+    if (
+        len(inner) == 1
+        or not any(token.kind == "text" for token in inner)
+        and (not any(char.isalpha() for char in content) or _MATH.search(content))
     ):
         tokens.extend(inner)
         return
