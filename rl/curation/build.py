@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rl.benchmarks import load_benchmark
-from rl.curation.pipeline import Plan
+from rl.curation.plan import Plan
 from rl.curation.screen import make_screen
 from rl.curation.sources import make_source
 

@@ -137,9 +137,9 @@ def _jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
             try:
                 yield where, json.loads(line.decode())
             except UnicodeDecodeError as error:
-                column = error.start + 1
+                byte, column = line[error.start], error.start + 1
                 raise SourceError(
-                    f"{where}: not UTF-8 (byte 0x{line[column - 1]:02x} at column {column})"
+                    f"{where}: not UTF-8, byte 0x{byte:02x} in column {column}"
                 ) from None
             except (json.JSONDecodeError, RecursionError) as error:
                 reason = getattr(error, "msg", "nested too deeply")
