@@ -47,7 +47,7 @@ _FIGURE_ABSENT = any_of(
     r" (?:(?:shown |given |drawn )?(?:below|above|here)|(?:at|on|to) (?:the )?"
     r"(?:left|right|top|bottom)|shows|depicts|illustrates|represents|is shown"
     r"|are shown)",
-    r"\b(?:figure|fig\.) ?(?:\d|\(\d|\([a-z]\)|[A-Z]\b)",
+    r"\b(?:figure|fig\.)(?: ?\(?\d| ?\([a-z]\)| (?-i:[A-Z])\b)",
     rf"{_FIGURE} (?:is )?(?:not shown|not to scale|not provided|not drawn|omitted)",
 )
 _SHOWN_ABSENT = any_of(
