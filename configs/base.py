@@ -1,0 +1,117 @@
+"""Every key, its default and what it means; other configs are short deltas of this."""
+
+from ml_collections import ConfigDict
+
+
+def get_config() -> ConfigDict:
+    c = ConfigDict()
+    c.seed = 0
+    c.steps = 200  # steps of the run; one is sample ... publish
+
+    c.model = ConfigDict()
+    c.model.path = ""  # Hugging Face folder or hub id of the base model
+    c.model.maker = ""  # or "module:function" that makes one and returns its folder
+    c.model.maker_args = ConfigDict()
+    c.model.dtype = "bfloat16"  # of activations and matrix products
+    c.model.param_dtype = "float32"  # masters; bfloat16 hardly moves at lr 1e-6
+    c.model.remat = "full"  # none | dots | full: what the backward pass recomputes
+    c.model.unroll = 1  # layers per scan iteration
+    c.model.head_chunk = 1024  # tokens per device that meet the vocabulary at a time
+
+    c.mesh = ConfigDict()  # one of the three may be -1: what the others leave
+    c.mesh.data = 1
+    c.mesh.fsdp = -1
+    c.mesh.tensor = 1
+    c.mesh.cpu_devices = 0  # virtual devices on CPU; 0: one per core, at most
+
+    c.data = ConfigDict()
+    c.data.train = ""  # JSONL files separated by commas, or "module:function"
+    c.data.train_args = ConfigDict()  # of that function
+    c.data.eval = ""  # likewise; empty: no evaluation
+    c.data.eval_args = ConfigDict()
+    c.data.fields = ConfigDict()  # our field name -> the file's, where they differ
+    c.data.template = "qwen_math"  # qwen_math | r1 | none | model | text with {problem}
+
+    c.rollout = ConfigDict()
+    c.rollout.backend = "jax"  # the embedded sampler
+    c.rollout.group_size = 16  # G, completions per prompt
+    c.rollout.temperature = 1.0
+    c.rollout.top_p = 1.0  # training refuses less: the trainer does not renormalise
+    c.rollout.max_prompt_tokens = 1024  # longer prompts are left out, and counted
+    c.rollout.max_response_tokens = 3072
+    c.rollout.stop_token_ids = ()  # empty: those of the model folder
+    c.rollout.slots = 256  # completions decoded together by the embedded sampler
+
+    c.dynamic_sampling = ConfigDict()
+    c.dynamic_sampling.filter = True  # drop groups that are all right or all wrong
+    c.dynamic_sampling.max_rounds = 8  # of sampling per step
+    c.dynamic_sampling.max_age = 1  # steps that a surplus group may wait
+    c.dynamic_sampling.on_shortfall = "skip"  # skip | partial | stop
+    c.dynamic_sampling.max_shortfalls = 5  # in a row, before the run ends
+
+    c.reward = ConfigDict()
+    c.reward.function = (
+        ""  # "module:function" (text, Problem) -> number; empty: verifier
+    )
+    c.reward.workers = 2  # processes of the verifier
+    c.reward.timeout = 5.0  # seconds per answer
+    c.reward.shuffle = False  # the control: deal verdicts out at random
+    c.reward.overlong_buffer = 512  # tokens
+    c.reward.overlong_factor = 0.0  # 0: off
+
+    c.objective = ConfigDict()
+    c.objective.aggregation = "token"  # token | group | sequence | constant
+    c.objective.advantage = "std"  # std | mean
+    c.objective.eps_low = 0.2
+    c.objective.eps_high = 0.28
+    c.objective.dual_clip = 0.0  # 0: off
+    c.objective.correction = "truncate"  # of off-policy tokens: truncate | mask
+    c.objective.correction_cap = 2.0
+
+    c.batch = ConfigDict()
+    c.batch.prompts_per_step = 128
+    c.batch.prompts_per_update = 32
+    c.batch.ppo_epochs = 1
+    c.batch.row_lengths = (4096,)  # of packed rows; the first that fits is taken
+    c.batch.micro_tokens = 32768  # tokens of one micro-batch, over all devices
+
+    c.optimizer = ConfigDict()
+    c.optimizer.b1 = 0.9
+    c.optimizer.b2 = 0.99
+    c.optimizer.eps = 1e-8
+    c.optimizer.weight_decay = 0.0
+    c.optimizer.max_grad_norm = 1.0
+    c.optimizer.moments_dtype = "float32"
+
+    c.schedule = ConfigDict()  # by updates
+    c.schedule.learning_rate = 1e-6
+    c.schedule.warmup_updates = 10
+    c.schedule.decay = "constant"  # constant | linear | cosine
+    c.schedule.decay_updates = 1
+    c.schedule.final_fraction = 0.0
+
+    c.eval = ConfigDict()
+    c.eval.every_steps = 0  # 0: only before and after
+    c.eval.samples = 8  # per problem, at eval.temperature
+    c.eval.temperature = 1.0
+    c.eval.top_p = 1.0
+    c.eval.greedy = True  # a greedy pass besides
+
+    c.checkpoint = ConfigDict()
+    c.checkpoint.every_steps = 20
+    c.checkpoint.keep = 3
+
+    c.export = ConfigDict()
+    c.export.dtype = "bfloat16"  # of the Hugging Face folder at the end
+
+    c.log = ConfigDict()
+    c.log.samples = 4  # completions per step in samples.jsonl and TensorBoard
+
+    c.alarms = ConfigDict()
+    c.alarms.truncated = 0.9
+    c.alarms.entropy_low = 0.01  # nats per token
+    c.alarms.entropy_high = 5.0
+    c.alarms.sampler_gap = 0.1
+    c.alarms.patience = 5
+    c.alarms.skipped_updates = 3
+    return c

@@ -1,0 +1,57 @@
+"""The main job in small: a tiny base learns to add by reinforcement learning.
+
+Command:   python -m rl.train --config=configs/quickstart.py --workdir=runs/quickstart
+Hardware:  two CPU cores, no GPU, no download.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import base
+
+
+def get_config() -> ConfigDict:
+    c = base.get_config()
+    c.steps = 200
+
+    c.model.maker = "rl.arithmetic:make_base"
+    c.model.maker_args = ConfigDict(
+        dict(
+            cache="runs/bases",
+            hidden_size=64,
+            layers=3,
+            heads=4,
+            steps=360,
+            batch=256,
+            learning_rate=3e-3,
+            wrong=0.2,
+            held_out=512,
+            seed=0,
+        )
+    )
+    c.model.dtype = "float32"
+    c.model.remat = "none"
+    c.model.unroll = 3
+    c.mesh.data = -1
+    c.mesh.fsdp = 1
+
+    c.data.train = c.data.eval = "rl.arithmetic:problems"
+    c.data.train_args = ConfigDict(dict(split="train", held_out=512, seed=0))
+    c.data.eval_args = ConfigDict(dict(split="held_out", held_out=512, seed=0))
+    c.data.template = "{problem}?\n"
+
+    c.rollout.group_size = 8
+    c.rollout.max_prompt_tokens = 8
+    c.rollout.max_response_tokens = 40
+    c.rollout.slots = 256
+
+    c.batch.prompts_per_step = 32
+    c.batch.prompts_per_update = 16
+    c.batch.row_lengths = (128,)
+    c.batch.micro_tokens = 2048
+
+    c.schedule.learning_rate = 1e-3
+    c.schedule.warmup_updates = 5
+
+    c.eval.samples = 16
+    c.export.dtype = "float32"
+    return c

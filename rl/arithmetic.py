@@ -1,0 +1,210 @@
+"""The embedded default's world: sums of two numbers below 100, and a base model.
+
+No weights can be downloaded on a fresh machine, so the quickstart makes its own base: a
+tiny Qwen2.5-architecture model with a tokenizer of characters, trained by next-token
+prediction on worked additions of which some are wrong, and stopped early. It knows the
+format and is right sometimes, which is the situation of the paper's base in small.
+"""
+
+import functools
+import hashlib
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import tqdm
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from models.config import Qwen2Config
+from models.hf import save_folder
+from models.qwen2 import Qwen2, head_table, init_params
+from rl.types import Problem
+from sharding.mesh import make_mesh
+
+LIMIT = 100
+_EOS = "<|endoftext|>"
+_BOX = "\\boxed{"
+_SYMBOLS = (_EOS, _BOX, *"0123456789", *"+=,.}? ", "\n")
+# Rows of one training batch all have this length; the longest solution has 36 tokens.
+_LENGTH = 48
+
+
+def problems(*, split: str, held_out: int, seed: int) -> list[Problem]:
+    """Every sum a + b with a, b below 100, parted by unordered pair.
+
+    Args:
+      split: "train" or "held_out"; no pair is in both, in either order.
+      held_out: problems in the latter.
+      seed: of the parting.
+    """
+    pairs = [(a, b) for a in range(LIMIT) for b in range(a, LIMIT)]
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    chosen = [pairs[i] for i in order]
+    if split == "held_out":
+        sums = chosen[:held_out]
+    else:
+        sums = [p for a, b in chosen[held_out:] for p in {(a, b), (b, a)}]
+    return [
+        Problem(id=f"{a}+{b}", problem=f"{a}+{b}", answers=(str(a + b),), source="sums")
+        for a, b in sorted(sums)
+    ]
+
+
+def worked_solution(a: int, b: int, *, slip: int = 0) -> str:
+    """Column by column, ending in a box; `slip` is added to the units' sum."""
+    units = a % 10 + b % 10 + slip
+    carry = units // 10
+    tens = a // 10 + b // 10 + carry
+    total = 10 * tens + units % 10
+    return (
+        f"{a % 10}+{b % 10}={units}, {a // 10}+{b // 10}+{carry}={tens}, "
+        f"{_BOX}{total}}}"
+    )
+
+
+def make_base(
+    *,
+    cache: str,
+    hidden_size: int,
+    layers: int,
+    heads: int,
+    steps: int,
+    batch: int,
+    learning_rate: float,
+    wrong: float,
+    held_out: int,
+    seed: int,
+    weights: bool = True,
+) -> pathlib.Path:
+    """Trains the base and saves it as a Hugging Face folder, or finds it in the cache.
+
+    Args:
+      cache: folder under which bases lie, each named by a hash of its settings.
+      hidden_size, layers, heads: of the model; two query heads share one kv head.
+      steps: of supervised training. Few: a base that has converged is already greedy.
+      batch: solutions per step.
+      learning_rate: peak, decayed linearly to zero.
+      wrong: share of the worked solutions that contain a slip.
+      held_out, seed: as in `problems`, whose training part is used alone.
+      weights: whether they are needed; without, the folder may hold only what says what
+        the model will be.
+
+    Returns:
+      The folder.
+    """
+    settings = dict(locals())
+    del settings["cache"], settings["weights"]
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    folder = pathlib.Path(cache) / f"arithmetic-{digest[:12]}"
+    if (folder / "model.safetensors").exists():
+        return folder
+    tokenizer = make_tokenizer()
+    raw = _hf_config(tokenizer, hidden_size, layers, heads)
+    tokenizer.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(raw, indent=2) + "\n")
+    if not weights:
+        return folder
+    mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=jax.local_devices()[:1])
+    model = Qwen2(Qwen2Config.from_hf(raw), mesh=mesh, unroll=layers)
+    params = _pretrain(
+        model,
+        init_params(model, mesh, seed),
+        _corpus(tokenizer, wrong=wrong, held_out=held_out, seed=seed),
+        steps=steps,
+        batch=batch,
+        learning_rate=learning_rate,
+        seed=seed,
+    )
+    save_folder(folder, params, model.config, assets=folder, dtype="float32")
+    return folder
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    r"""One token per character, but for `\boxed{`."""
+    vocabulary = {symbol: i for i, symbol in enumerate(_SYMBOLS)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_EOS))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(
+        Regex(r"\\boxed\{|[\s\S]"), behavior="isolated"
+    )
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=_EOS, pad_token=_EOS
+    )
+
+
+def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:
+    eos = tokenizer.convert_tokens_to_ids(_EOS)
+    return {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "vocab_size": 32,
+        "hidden_size": hidden_size,
+        "intermediate_size": 4 * hidden_size,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads // 2,
+        "max_position_embeddings": 128,
+        "rope_theta": 10000.0,
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "tie_word_embeddings": True,
+        "use_sliding_window": False,
+        "bos_token_id": eos,
+        "eos_token_id": eos,
+        "dtype": "float32",
+    }
+
+
+def _corpus(tokenizer, *, wrong, held_out, seed) -> np.ndarray:
+    """Token ids `[n, 48]` of every training problem with its worked solution."""
+    rng = np.random.default_rng([seed, 1])
+    eos = tokenizer.eos_token_id
+    rows = []
+    for problem in problems(split="train", held_out=held_out, seed=seed):
+        a, b = map(int, problem.problem.split("+"))
+        slip = int(rng.choice([-2, -1, 1, 2])) if rng.random() < wrong else 0
+        if a % 10 + b % 10 + slip < 0:
+            slip = -slip
+        text = f"{problem.problem}?\n{worked_solution(a, b, slip=slip)}"
+        ids = [*tokenizer.encode(text), eos]
+        rows.append(ids + [-1] * (_LENGTH - len(ids)))
+    return np.array(rows, np.int32)
+
+
+def _pretrain(model, params, corpus, *, steps, batch, learning_rate, seed):
+    optimizer = optax.adamw(
+        optax.linear_schedule(learning_rate, 0.0, steps), b2=0.95, weight_decay=0.01
+    )
+
+    def loss(params, rows):
+        tokens = jnp.maximum(rows, 0)
+        positions = jnp.broadcast_to(jnp.arange(_LENGTH), rows.shape)
+        hidden, _ = model.apply(
+            {"params": params}, tokens, positions, jnp.ones_like(tokens)
+        )
+        logits = hidden[:, :-1] @ head_table(params).T
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
+        real = rows[:, 1:] >= 0
+        return jnp.sum(jnp.where(real, losses, 0)) / jnp.sum(real)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def step(params, opt_state, rows):
+        value, grads = jax.value_and_grad(loss)(params, rows)
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, value
+
+    opt_state = optimizer.init(params)
+    rng = np.random.default_rng([seed, 2])
+    progress = tqdm.tqdm(range(steps), desc="base model", unit="step", mininterval=2)
+    for _ in progress:
+        rows = corpus[rng.choice(len(corpus), batch, replace=False)]
+        params, opt_state, value = step(params, opt_state, jnp.asarray(rows))
+    progress.close()
+    print(f"base model: next-token loss {float(value):.3f} nats after {steps} steps")
+    return params

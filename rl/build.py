@@ -1,0 +1,436 @@
+"""From the config to objects: the only reader of the ConfigDict, for every command.
+
+`Plan` is made first and finds all that can be wrong, before any expensive work; the
+functions after it build what the loop uses.
+"""
+
+import dataclasses
+import inspect
+import json
+import os
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+from ml_collections import ConfigDict
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from models import hf
+from models.config import Qwen2Config
+from models.qwen2 import REMAT_POLICIES, Qwen2, abstract_params, param_shardings
+from rl import optimizer as optimizers
+from rl.alarms import Alarms
+from rl.checkpoint import Checkpoints
+from rl.collect import ON_SHORTFALL, Collector
+from rl.data import ProblemStream, load_function, load_problems
+from rl.engine import Engine
+from rl.groups import ADVANTAGES, AGGREGATIONS
+from rl.objective import CORRECTIONS
+from rl.reward import Reward, custom_reward, shuffled, verifier_reward
+from rl.step import make_step
+from rl.templates import check_template, encode_prompt
+from rl.types import Problem
+from rl.verifier import VerifierPool
+from rollout.jax_sampler import JaxSampler
+from rollout.types import SamplingParams, SeedStream
+from sharding.mesh import AXES, make_mesh, resolve_shape
+
+_TYPES = {int: int, float: (int, float), str: str, bool: bool}
+
+
+def start_devices(config: ConfigDict) -> None:
+    """Makes virtual devices on CPU, one per core unless the config says otherwise.
+
+    XLA runs a batched dot (attention's scores) on one core of a CPU device, so that
+    several devices with the rows split between them use the cores that one leaves idle.
+    Must come before JAX is first used; means nothing to GPUs and TPUs.
+    """
+    count = config.mesh.cpu_devices
+    if not count:
+        rows = max(1, config.batch.micro_tokens // max(config.batch.row_lengths))
+        cores = len(os.sched_getaffinity(0))
+        count = max(n for n in range(1, min(rows, cores) + 1) if rows % n == 0)
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        jax.config.update("jax_num_cpu_devices", count)
+
+
+def call(function: Callable, name: str, section: Mapping[str, Any], **others) -> Any:
+    """Calls `function` with a section of the config; its signature is the schema.
+
+    Raises:
+      ValueError: a key that it does not take, one that it misses, or a wrong type.
+    """
+    parameters = inspect.signature(function).parameters
+    for key, value in section.items():
+        if key not in parameters:
+            raise ValueError(f"config.{name}.{key}: unknown key")
+        wanted = _TYPES.get(parameters[key].annotation)
+        if wanted and (
+            not isinstance(value, wanted)
+            or (isinstance(value, bool) and wanted is not bool)
+        ):
+            kind = parameters[key].annotation.__name__
+            raise ValueError(f"config.{name}.{key}={value!r}: must be of type {kind}")
+    for key, parameter in parameters.items():
+        missing = parameter.default is inspect.Parameter.empty
+        if missing and key not in section and key not in others:
+            raise ValueError(f"config.{name}.{key}: missing")
+    return function(**section, **others)
+
+
+# -- the plan ------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A run, checked and not begun.
+
+    Attributes:
+      config: resolved.
+      folder: of the base model; its weights may still have to be made.
+      model: the architecture.
+      tokenizer: the model's own.
+      stop_token_ids: all that end a completion.
+      train, held_out: problems whose prompts fit.
+      prompts: token ids by problem id, template applied.
+      left_out: problems whose prompts are too long.
+      mesh_shape: data, fsdp, tensor.
+    """
+
+    config: ConfigDict
+    folder: pathlib.Path
+    model: Qwen2Config
+    tokenizer: PreTrainedTokenizerBase
+    stop_token_ids: tuple[int, ...]
+    train: Sequence[Problem]
+    held_out: Sequence[Problem]
+    prompts: Mapping[str, np.ndarray]
+    left_out: int
+    mesh_shape: tuple[int, int, int]
+
+    @property
+    def updates_per_step(self) -> int:
+        u = self.config.batch
+        return u.ppo_epochs * u.prompts_per_step // u.prompts_per_update
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return self.tokenizer.decode(token_ids, skip_special_tokens=True)
+
+    def encode(self, problem: Problem) -> np.ndarray:
+        return self.prompts[problem.id]
+
+    def describe(self, workdir: pathlib.Path) -> str:
+        """What `--dry_run` prints."""
+        c = self.config
+        shapes, _ = abstract_params(Qwen2(self.model))
+        count = sum(x.size for x in jax.tree.leaves(shapes))
+        completions = c.batch.prompts_per_step * c.rollout.group_size
+        tokens = completions * (
+            c.rollout.max_prompt_tokens + c.rollout.max_response_tokens
+        )
+        lines = {
+            "model": f"{self.folder} ({count:,} parameters)",
+            "mesh": "data {} x fsdp {} x tensor {}".format(*self.mesh_shape),
+            "completions per step": f"{completions:,}",
+            "tokens per step": f"{tokens:,} at most",
+            "updates per step": str(self.updates_per_step),
+            "steps": f"{c.steps} ({c.steps * self.updates_per_step:,} updates)",
+            "reads": f"{c.data.train} ({len(self.train):,} problems,"
+            f" {self.left_out:,} too long), {c.data.eval or 'no evaluation'}"
+            f" ({len(self.held_out):,} problems)",
+            "writes": f"{workdir}/: config.json metrics.jsonl samples.jsonl"
+            " summary.json tensorboard/ checkpoints/ hf/",
+        }
+        width = max(map(len, lines))
+        text = "\n".join(f"{key:<{width}}  {value}" for key, value in lines.items())
+        return f"{config_json(c)}\n{text}"
+
+
+def config_json(config: ConfigDict) -> str:
+    return json.dumps(config.to_dict(), indent=2, sort_keys=True)
+
+
+def make_plan(config: ConfigDict) -> Plan:
+    """Checks a config against the model, the data and the devices.
+
+    Raises:
+      ValueError: one line that names the key or file and the offending value.
+    """
+    _check_choices(config)
+    mesh_shape = resolve_shape(jax.device_count(), **mesh_sizes(config))
+    _check_sizes(config, mesh_shape)
+    folder = model_folder(config, weights=False)
+    model = Qwen2Config.from_folder(folder)
+    _check_positions(config, model)
+    shape = {"data": mesh_shape[0], "fsdp": mesh_shape[1], "tensor": mesh_shape[2]}
+    param_shardings(
+        Qwen2(model), jax.sharding.AbstractMesh(tuple(shape.values()), tuple(shape))
+    )
+    tokenizer = load_tokenizer(folder)
+    stop = tuple(config.rollout.stop_token_ids) or default_stop_ids(folder, tokenizer)
+    if config.reward.function:
+        custom_reward(config.reward.function)
+    d = config.data
+    train = load_problems(
+        d.train, key="config.data.train", fields=d.fields, **d.train_args
+    )
+    held_out = (
+        load_problems(d.eval, key="config.data.eval", fields=d.fields, **d.eval_args)
+        if d.eval
+        else []
+    )
+    limit = config.rollout.max_prompt_tokens
+    prompts = encode_all(tokenizer, d.template, [*train, *held_out])
+    kept = [p for p in train if len(prompts[p.id]) <= limit]
+    if not kept:
+        raise ValueError(
+            f"config.rollout.max_prompt_tokens={limit}: no prompt of {d.train} fits"
+        )
+    held_out_kept = [p for p in held_out if len(prompts[p.id]) <= limit]
+    return Plan(
+        config=config,
+        folder=folder,
+        model=model,
+        tokenizer=tokenizer,
+        stop_token_ids=stop,
+        train=kept,
+        held_out=held_out_kept,
+        prompts=prompts,
+        left_out=len(train) + len(held_out) - len(kept) - len(held_out_kept),
+        mesh_shape=mesh_shape,
+    )
+
+
+def _check_choices(c: ConfigDict) -> None:
+    choices = {
+        "model.remat": REMAT_POLICIES,
+        "model.dtype": hf.DTYPES,
+        "model.param_dtype": hf.DTYPES,
+        "export.dtype": hf.DTYPES,
+        "objective.aggregation": AGGREGATIONS,
+        "objective.advantage": ADVANTAGES,
+        "objective.correction": CORRECTIONS,
+        "dynamic_sampling.on_shortfall": ON_SHORTFALL,
+        "rollout.backend": ("jax",),
+    }
+    for key, allowed in choices.items():
+        section, name = key.split(".")
+        if c[section][name] not in allowed:
+            raise ValueError(
+                f"config.{key}={c[section][name]!r}: must be one of {sorted(allowed)}"
+            )
+    if bool(c.model.path) == bool(c.model.maker):
+        raise ValueError(
+            f"config.model.path={c.model.path!r}, config.model.maker="
+            f"{c.model.maker!r}: give one of the two"
+        )
+    if not c.data.train:
+        raise ValueError("config.data.train='': give files or a function")
+    try:
+        check_template(c.data.template)
+    except ValueError as error:
+        raise ValueError(f"config.data.{error}") from None
+    if c.rollout.top_p != 1:
+        raise ValueError(
+            f"config.rollout.top_p={c.rollout.top_p}: training needs 1, the trainer"
+            " does not renormalise"
+        )
+    if not c.rollout.temperature > 0:
+        raise ValueError(
+            f"config.rollout.temperature={c.rollout.temperature}: must be above 0"
+        )
+
+
+def _check_sizes(c: ConfigDict, mesh_shape: tuple[int, int, int]) -> None:
+    u, r = c.batch, c.rollout
+    if r.group_size < 2:
+        raise ValueError(
+            f"config.rollout.group_size={r.group_size}: a group needs at least 2"
+        )
+    if u.prompts_per_step % u.prompts_per_update:
+        raise ValueError(
+            f"config.batch.prompts_per_step={u.prompts_per_step} is no multiple of"
+            f" config.batch.prompts_per_update={u.prompts_per_update}"
+        )
+    longest = r.max_prompt_tokens + r.max_response_tokens
+    if max(u.row_lengths) < longest:
+        raise ValueError(
+            f"config.batch.row_lengths={tuple(u.row_lengths)}: no row holds"
+            f" rollout.max_prompt_tokens={r.max_prompt_tokens} +"
+            f" rollout.max_response_tokens={r.max_response_tokens} tokens"
+        )
+    devices = mesh_shape[0] * mesh_shape[1]
+    if u.micro_tokens < max(u.row_lengths) * devices:
+        raise ValueError(
+            f"config.batch.micro_tokens={u.micro_tokens}: less than one row of"
+            f" {max(u.row_lengths)} tokens on each of {devices} devices"
+        )
+
+
+def _check_positions(c: ConfigDict, model: Qwen2Config) -> None:
+    r = c.rollout
+    if r.max_prompt_tokens + r.max_response_tokens > model.max_positions:
+        raise ValueError(
+            f"config.rollout.max_prompt_tokens={r.max_prompt_tokens} +"
+            f" config.rollout.max_response_tokens={r.max_response_tokens} exceed the"
+            f" model's max_position_embeddings={model.max_positions}"
+        )
+
+
+def mesh_sizes(config: ConfigDict) -> dict[str, int]:
+    return {axis: config.mesh[axis] for axis in AXES}
+
+
+def model_folder(config: ConfigDict, *, weights: bool) -> pathlib.Path:
+    """The base model's folder, made or downloaded where that is asked for."""
+    m = config.model
+    if m.maker:
+        maker = load_function(m.maker, key="config.model.maker")
+        return call(maker, "model.maker_args", m.maker_args, weights=weights)
+    try:
+        return hf.resolve_folder(m.path)
+    except ValueError as error:
+        raise ValueError(f"config.model.path={error}") from None
+
+
+def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
+    """The folder's own tokenizer."""
+    try:
+        return AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{folder}: no usable tokenizer ({reason})") from None
+
+
+def default_stop_ids(
+    folder: pathlib.Path, tokenizer: PreTrainedTokenizerBase
+) -> tuple[int, ...]:
+    """The ids that end a text of this model.
+
+    Those of `generation_config.json` and the tokenizer, and where the vocabulary is
+    Qwen's both of its end tokens: a base model may use either.
+    """
+    ids = {tokenizer.eos_token_id}
+    path = folder / "generation_config.json"
+    if path.is_file():
+        stated = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+        ids |= set(stated if isinstance(stated, list) else [stated])
+    vocabulary = tokenizer.get_vocab()
+    ids |= {vocabulary.get(token) for token in ("<|endoftext|>", "<|im_end|>")}
+    return tuple(sorted(ids - {None}))
+
+
+def encode_all(
+    tokenizer: PreTrainedTokenizerBase, template: str, problems: Sequence[Problem]
+) -> dict[str, np.ndarray]:
+    """Prompts by problem id."""
+    progress = tqdm.tqdm(
+        problems, desc="encoding prompts", mininterval=2, delay=5, leave=False
+    )
+    return {
+        p.id: np.asarray(encode_prompt(tokenizer, template, p.problem), np.int32)
+        for p in progress
+    }
+
+
+# -- the objects ---------------------------------------------------------------------
+
+
+def make_engine(plan: Plan, checkpoints: pathlib.Path, assets: pathlib.Path) -> Engine:
+    """Parameters on the mesh, the compiled step, the sampler and the checkpoints."""
+    c = plan.config
+    mesh = make_mesh(**mesh_sizes(c))
+    folder = model_folder(c, weights=True)
+    hf.copy_assets(folder, assets)
+    model = Qwen2(
+        plan.model,
+        mesh=mesh,
+        dtype=jnp.dtype(c.model.dtype),
+        param_dtype=jnp.dtype(c.model.param_dtype),
+        remat=c.model.remat,
+        unroll=c.model.unroll,
+    )
+    optimizer = call(optimizers.make_optimizer, "optimizer", c.optimizer)
+    step = make_step(
+        model,
+        optimizer,
+        mesh,
+        temperature=c.rollout.temperature,
+        head_chunk=c.model.head_chunk,
+        dual_clip=c.objective.dual_clip or None,
+        correction=c.objective.correction,
+        correction_cap=c.objective.correction_cap,
+    )
+    state = step.init(hf.load_params(folder, model, mesh))
+    sampler = JaxSampler(
+        model.clone(remat="none"), mesh, state.params, slots=c.rollout.slots
+    )
+    return Engine(
+        config=plan.model,
+        step=step,
+        state=state,
+        sampler=sampler,
+        checkpoints=Checkpoints(checkpoints, keep=c.checkpoint.keep),
+        assets=assets,
+    )
+
+
+def make_reward(config: ConfigDict, pool: VerifierPool, seeds: SeedStream) -> Reward:
+    """The verifier's reward or the user's, or the shuffled control of either."""
+    r = config.reward
+    reward = custom_reward(r.function) if r.function else verifier_reward(pool)
+    if r.shuffle:
+        return shuffled(reward, lambda: np.random.default_rng(seeds.next()))
+    return reward
+
+
+def make_collector(
+    plan: Plan,
+    *,
+    engine: Engine,
+    reward: Reward,
+    seeds: SeedStream,
+    problems: ProblemStream,
+    check_stop: Callable[[], None],
+) -> Collector:
+    return call(
+        Collector,
+        "dynamic_sampling",
+        plan.config.dynamic_sampling,
+        problems=problems,
+        sample=engine.sample,
+        reward=reward,
+        encode=plan.encode,
+        decode=plan.decode,
+        seeds=seeds,
+        check_stop=check_stop,
+    )
+
+
+def sampling_params(plan: Plan) -> SamplingParams:
+    """How completions of a training step are drawn."""
+    r = plan.config.rollout
+    return SamplingParams(
+        n=r.group_size,
+        max_tokens=r.max_response_tokens,
+        temperature=r.temperature,
+        top_p=r.top_p,
+        stop_token_ids=plan.stop_token_ids,
+    )
+
+
+def make_schedule(config: ConfigDict) -> Callable[[int], float]:
+    return call(optimizers.make_schedule, "schedule", config.schedule)
+
+
+def make_alarms(config: ConfigDict) -> Alarms:
+    return call(Alarms, "alarms", config.alarms)
+
+
+def row_multiple(plan: Plan) -> int:
+    """Devices that share the rows of a batch."""
+    return plan.mesh_shape[0] * plan.mesh_shape[1]

@@ -1,0 +1,150 @@
+"""Segments of unequal length into rows of equal length, rows into micro-batches."""
+
+import bisect
+from collections.abc import Sequence
+
+import numpy as np
+
+from rl.groups import advantages, token_weights
+from rl.types import Batch, Group, Segment
+
+
+def make_segments(
+    groups: Sequence[Group],
+    *,
+    version: int,
+    sampler_is_trainer: bool,
+    advantage: str,
+    aggregation: str,
+    constant: int,
+) -> list[Segment]:
+    """One segment per completion of a mini-batch, with its advantage and weight.
+
+    Args:
+      groups: the whole mini-batch, over which the loss is normalised.
+      version: of the policy that the step starts from.
+      sampler_is_trainer: whether tokens of that version are on-policy; those of any
+        other version never are.
+      advantage, aggregation, constant: see `rl.groups`.
+    """
+    segments = []
+    weights = token_weights(groups, aggregation=aggregation, constant=constant)
+    for group, group_weights in zip(groups, weights, strict=True):
+        values = advantages(group.rewards, scale=advantage)
+        for completion, value, weight in zip(
+            group.completions, values, group_weights, strict=True
+        ):
+            other_version = completion.versions != version
+            segments.append(
+                Segment(
+                    token_ids=np.concatenate([group.prompt_ids, completion.token_ids]),
+                    prompt_length=len(group.prompt_ids),
+                    sampler_logprobs=completion.sampler_logprobs,
+                    off_policy=other_version | (not sampler_is_trainer),
+                    advantage=float(value),
+                    loss_weight=float(weight),
+                )
+            )
+    return segments
+
+
+def first_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int]]:
+    """Indices of `lengths` by row, no row longer than `capacity`.
+
+    Raises:
+      ValueError: one length alone exceeds the capacity.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    if order and lengths[order[0]] > capacity:
+        raise ValueError(
+            f"a segment of {lengths[order[0]]} tokens exceeds rows of {capacity}"
+        )
+    rows: list[list[int]] = []
+    # Rows by free space, so that the fullest row with room is found by bisection; among
+    # rows that fit any choice is as good for the bound of 11/9.
+    free: list[tuple[int, int]] = []
+    for index in order:
+        at = bisect.bisect_left(free, (lengths[index], -1))
+        if at < len(free):
+            room, row = free.pop(at)
+        else:
+            room, row = capacity, len(rows)
+            rows.append([])
+        rows[row].append(index)
+        bisect.insort(free, (room - lengths[index], row))
+    return rows
+
+
+def pack(
+    segments: Sequence[Segment],
+    *,
+    row_lengths: Sequence[int],
+    micro_tokens: int,
+    row_multiple: int,
+) -> list[Batch]:
+    """Packs a mini-batch into micro-batches of one shape.
+
+    Args:
+      segments: the mini-batch.
+      row_lengths: T, ascending; the first that holds the longest segment is taken.
+      micro_tokens: most tokens of one micro-batch, padding included.
+      row_multiple: devices that share the rows.
+
+    Returns:
+      Micro-batches of NumPy arrays, each `[R, T]` with the same R, a multiple of
+      `row_multiple`; the last one's missing rows are padding.
+    """
+    lengths = [len(s.token_ids) for s in segments]
+    longest = max(lengths)
+    length = next((t for t in row_lengths if t >= longest), row_lengths[-1])
+    rows = first_fit_decreasing(lengths, length)
+    per_micro = micro_rows(length, micro_tokens, row_multiple)
+    return [
+        _fill(segments, rows[start : start + per_micro], (per_micro, length))
+        for start in range(0, len(rows), per_micro)
+    ]
+
+
+def micro_rows(length: int, micro_tokens: int, row_multiple: int) -> int:
+    """R: as many rows as the token budget holds, at least one per device."""
+    return max(1, micro_tokens // (length * row_multiple)) * row_multiple
+
+
+def padding_fraction(batches: Sequence[Batch]) -> float:
+    """Share of positions that no segment fills."""
+    filled = sum(int((b.segment_ids != 0).sum()) for b in batches)
+    return 1 - filled / sum(b.segment_ids.size for b in batches)
+
+
+def _fill(segments, rows, shape) -> Batch:
+    def zeros(dtype):
+        return np.zeros(shape, dtype)
+
+    batch = Batch(
+        token_ids=zeros(np.int32),
+        positions=zeros(np.int32),
+        segment_ids=zeros(np.int32),
+        scored=zeros(bool),
+        advantages=zeros(np.float32),
+        loss_weights=zeros(np.float32),
+        old_logprobs=zeros(np.float32),
+        sampler_logprobs=zeros(np.float32),
+        off_policy=zeros(bool),
+    )
+    for row, members in enumerate(rows):
+        start = 0
+        for number, index in enumerate(members, 1):
+            segment = segments[index]
+            stop = start + len(segment.token_ids)
+            whole = row, slice(start, stop)
+            tail = row, slice(start + segment.prompt_length, stop)
+            batch.token_ids[whole] = segment.token_ids
+            batch.positions[whole] = np.arange(stop - start)
+            batch.segment_ids[whole] = number
+            batch.scored[tail] = True
+            batch.advantages[tail] = segment.advantage
+            batch.loss_weights[tail] = segment.loss_weight
+            batch.sampler_logprobs[tail] = segment.sampler_logprobs
+            batch.off_policy[tail] = segment.off_policy
+            start = stop
+    return batch

@@ -1,0 +1,366 @@
+"""The main job: `python -m rl.train --config=configs/NAME.py --workdir=DIR`.
+
+Sample, verify, filter, update, publish; the loop reads from top to bottom in `train`.
+"""
+
+import contextlib
+import fcntl
+import json
+import pathlib
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from absl import app, flags
+from ml_collections import config_flags
+
+from rl import build
+from rl.alarms import Alarm
+from rl.collect import Shortfall, Tally
+from rl.data import ProblemStream
+from rl.engine import make_hyper
+from rl.evaluate import evaluate
+from rl.judging import make_judge
+from rl.metrics import (
+    MetricsWriter,
+    Stopwatch,
+    console_line,
+    duration,
+    sampling_metrics,
+    update_metrics,
+)
+from rl.packing import make_segments, pack, padding_fraction
+from rl.verifier import VerifierPool
+from rollout.types import SamplingParams, SeedStream
+
+_CONFIG = config_flags.DEFINE_config_file("config", None, "Run configuration.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Say what would be done, and stop.")
+
+# Streams of seeds that must not meet: one root each.
+_SAMPLING, _SHUFFLING, _EVALUATING = 0, 1, 2
+
+
+class Stopped(Exception):
+    """A signal asked the run to end; `signal` is its number."""
+
+    def __init__(self, number: int):
+        super().__init__(signal.Signals(number).name)
+        self.signal = number
+
+
+class StopSignals:
+    """SIGTERM and Ctrl-C end the run where it can be resumed; a second one at once."""
+
+    def __init__(self):
+        self._received: int | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._handle)
+
+    def _handle(self, number, _frame):
+        self._received = number
+        signal.signal(number, signal.SIG_DFL)
+        print(f"{signal.Signals(number).name}: saving, then stopping", flush=True)
+
+    def check(self) -> None:
+        """Raises Stopped once a signal has come."""
+        if self._received is not None:
+            raise Stopped(self._received)
+
+
+def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[str, Any]:
+    """Runs the loop from wherever the workdir's newest checkpoint left it.
+
+    Returns:
+      What summary.json holds.
+
+    Raises:
+      Stopped: by a signal, after saving.
+      Shortfall, Alarm: the run cannot go on; its last checkpoint stays.
+    """
+    config = plan.config
+    engine = build.make_engine(plan, workdir / "checkpoints", workdir / "assets")
+    seeds = SeedStream(_root(config.seed, _SAMPLING))
+    shuffling = SeedStream(_root(config.seed, _SHUFFLING))
+    problems = ProblemStream(plan.train, seed=config.seed)
+    schedule = build.make_schedule(config)
+    params = build.sampling_params(plan)
+    alarms = build.make_alarms(config)
+    pool = VerifierPool(config.reward.workers, config.reward.timeout)
+    reward = build.make_reward(config, pool, shuffling)
+    collector = build.make_collector(
+        plan,
+        engine=engine,
+        reward=reward,
+        seeds=seeds,
+        problems=problems,
+        check_stop=stop.check,
+    )
+    with contextlib.closing(engine), contextlib.closing(pool):
+        done, base, wall = 0, None, 0.0
+        if restored := engine.restore():
+            done, loop = restored
+            seeds.count, shuffling.count = loop["seeds"], loop["shuffling"]
+            problems.restore(loop["problems"])
+            collector.restore(loop["collector"])
+            alarms.restore(loop["alarms"])
+            base, wall = loop["base"], loop["wall_seconds"]
+            print(f"resuming after step {done}")
+        began = time.time() - wall
+        writer = MetricsWriter(workdir, done=done)
+
+        def loop_state() -> dict[str, Any]:
+            return {
+                "seeds": seeds.count,
+                "shuffling": shuffling.count,
+                "problems": problems.state(),
+                "collector": collector.state(),
+                "alarms": alarms.state(),
+                "base": base,
+                "wall_seconds": time.time() - began,
+            }
+
+        if base is None:
+            base = _evaluate(plan, engine, pool, writer, 0)
+
+        for step in range(done, config.steps):
+            before = loop_state()
+            try:
+                stop.check()
+                watch = Stopwatch()
+                groups, tally = collector.collect(
+                    step,
+                    groups=config.batch.prompts_per_step,
+                    params=params,
+                    overlong_buffer=config.reward.overlong_buffer,
+                    overlong_factor=config.reward.overlong_factor,
+                )
+            except Stopped:
+                engine.save(step, before)
+                raise
+            watch.lap("sample")
+            metrics = sampling_metrics(tally)
+            if groups:
+                metrics |= _update(plan, engine, schedule, groups, step, watch)
+            else:
+                print(f"step {step + 1}: too few informative groups, no update")
+            engine.publish(step + 1)
+            watch.lap("publish")
+            metrics |= _speeds(metrics, watch)
+            metrics |= {f"verifier/{k}": v for k, v in pool.counts.items()}
+            left = watch.total * (config.steps - step - 1)
+            print(console_line(step + 1, config.steps, metrics, left), flush=True)
+            for warning in alarms.check(metrics):
+                print(f"WARNING: step {step + 1}: {warning}", flush=True)
+            writer.scalars(step + 1, metrics)
+            writer.samples(step + 1, _examples(plan, tally))
+            last = step + 1 == config.steps
+            if not last and _due(step + 1, config.eval.every_steps):
+                _evaluate(plan, engine, pool, writer, step + 1)
+            if last or _due(step + 1, config.checkpoint.every_steps):
+                engine.save(step + 1, loop_state())
+
+        final = _evaluate(plan, engine, pool, writer, config.steps)
+        engine.export(str(workdir / "hf"), config.export.dtype)
+        writer.close()
+    return {
+        "base": base,
+        "final": final,
+        "steps": config.steps,
+        "updates": engine.updates,
+        "wall_seconds": time.time() - began,
+    }
+
+
+def _update(plan, engine, schedule, groups, step, watch) -> dict[str, float]:
+    """Packs the groups into mini-batches and runs the step's updates on them."""
+    c = plan.config
+    size = c.batch.prompts_per_update
+    mini_batches = [
+        pack(
+            make_segments(
+                groups[start : start + size],
+                version=step,
+                sampler_is_trainer=c.rollout.backend == "jax",
+                advantage=c.objective.advantage,
+                aggregation=c.objective.aggregation,
+                constant=c.rollout.max_response_tokens,
+            ),
+            row_lengths=tuple(c.batch.row_lengths),
+            micro_tokens=c.batch.micro_tokens,
+            row_multiple=build.row_multiple(plan),
+        )
+        for start in range(0, len(groups), size)
+    ]
+    watch.lap("pack")
+    updates = engine.updates
+    hypers = [
+        make_hyper(
+            learning_rate=schedule(updates + i),
+            eps_low=c.objective.eps_low,
+            eps_high=c.objective.eps_high,
+            first=i == 0,
+        )
+        for i in range(len(mini_batches) * c.batch.ppo_epochs)
+    ]
+    stats = engine.update(mini_batches, hypers)
+    watch.lap("update")
+    micro = [batch for batches in mini_batches for batch in batches]
+    return update_metrics(stats) | {
+        "schedule/learning_rate": float(hypers[-1].learning_rate),
+        "schedule/updates": engine.updates,
+        "packing/padding": padding_fraction(micro),
+        "packing/tokens": float(sum((b.segment_ids != 0).sum() for b in micro)),
+    }
+
+
+def _speeds(metrics, watch: Stopwatch) -> dict[str, float]:
+    speeds = {f"seconds/{phase}": s for phase, s in watch.seconds.items()}
+    speeds["seconds/step"] = watch.total
+    for name, tokens, phase in (
+        ("sampling", "sampling/tokens", "sample"),
+        ("update", "packing/tokens", "update"),
+    ):
+        if tokens in metrics and watch.seconds.get(phase):
+            speeds[f"speed/{name}_tokens"] = metrics[tokens] / watch.seconds[phase]
+    return speeds
+
+
+def _evaluate(plan, engine, pool, writer: MetricsWriter, step: int) -> dict[str, Any]:
+    """Held-out accuracy: sampled, and greedy besides. The same seed every time."""
+    e = plan.config.eval
+    if not plan.held_out:
+        return {}
+    began = time.perf_counter()
+    arguments = dict(
+        problems=plan.held_out,
+        prompts=[plan.encode(p).tolist() for p in plan.held_out],
+        sampler=engine,
+        seed=SeedStream(_root(plan.config.seed, _EVALUATING)).next(),
+        decode=plan.decode,
+        judge=make_judge(pool),
+    )
+    shared = dict(
+        max_tokens=plan.config.rollout.max_response_tokens,
+        stop_token_ids=plan.stop_token_ids,
+    )
+    sampled = SamplingParams(
+        n=e.samples, temperature=e.temperature, top_p=e.top_p, **shared
+    )
+    _, summary = evaluate(params=sampled, **arguments)
+    if e.greedy:
+        greedy = SamplingParams(temperature=0.0, **shared)
+        _, of_greedy = evaluate(params=greedy, **arguments)
+        summary["greedy_accuracy"] = of_greedy["accuracy"]
+    scalars = {k: v for k, v in summary.items() if isinstance(v, int | float)}
+    writer.scalars(step, {f"eval/{k}": v for k, v in scalars.items()})
+    print(
+        f"evaluation after step {step}: {_headline(summary)}"
+        f" ({duration(time.perf_counter() - began)})",
+        flush=True,
+    )
+    return summary
+
+
+def _headline(summary: dict[str, Any]) -> str:
+    parts = [f"avg@{summary['samples']} {summary['accuracy']:.1%}"]
+    best = [k for k in summary if k.startswith("pass@") and "_" not in k][-1]
+    parts.append(f"{best} {summary[best]:.1%}")
+    if "greedy_accuracy" in summary:
+        parts.append(f"greedy {summary['greedy_accuracy']:.1%}")
+    return ", ".join(parts) + f" on {summary['problems']} problems"
+
+
+def _examples(plan, tally: Tally) -> list[dict[str, Any]]:
+    rows = []
+    for group in tally.examples[: plan.config.log.samples]:
+        completion = group.completions[0]
+        rows.append(
+            {
+                "id": group.problem.id,
+                "problem": group.problem.problem,
+                "completion": plan.decode(completion.token_ids.tolist()),
+                "gold": group.problem.answers[0],
+                "correct": bool(group.correct[0]),
+                "reward": float(group.rewards[0]),
+                "finish_reason": completion.finish_reason,
+            }
+        )
+    return rows
+
+
+def _due(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def _root(seed: int, stream: int) -> int:
+    return 3 * seed + stream
+
+
+# -- the command ---------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _locked(workdir: pathlib.Path) -> Iterator[None]:
+    """One run at a time in a workdir."""
+    workdir.mkdir(parents=True, exist_ok=True)
+    with (workdir / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(f"{workdir}: another run is writing there") from None
+        yield
+
+
+def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
+    path = workdir / "summary.json"
+    if not path.is_file():
+        return None
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    return summary if summary["steps"] >= steps else None
+
+
+def _report(summary: dict[str, Any], workdir: pathlib.Path) -> None:
+    for name in ("base", "final"):
+        if summary[name]:
+            print(f"{name:>5}: {_headline(summary[name])}")
+    print(
+        f"{summary['steps']} steps, {summary['updates']} updates,"
+        f" {duration(summary['wall_seconds'])}; the model is in {workdir / 'hf'}"
+    )
+
+
+def main(argv: Sequence[str]) -> None:
+    if len(argv) > 1:
+        sys.exit(f"error: unexpected argument {argv[1]!r}")
+    if _CONFIG.value is None or not _WORKDIR.value:
+        sys.exit("error: give --config=configs/NAME.py and --workdir=DIR")
+    config, workdir = _CONFIG.value, pathlib.Path(_WORKDIR.value)
+    try:
+        build.start_devices(config)
+        plan = build.make_plan(config)
+        if _DRY_RUN.value:
+            print(plan.describe(workdir))
+            return
+        with _locked(workdir):
+            if summary := _finished(workdir, config.steps):
+                print(f"{workdir}: finished already")
+                _report(summary, workdir)
+                return
+            (workdir / "config.json").write_text(build.config_json(config) + "\n")
+            summary = train(plan, workdir, StopSignals())
+            partial = workdir / ".summary.partial"
+            partial.write_text(json.dumps(summary, indent=2) + "\n")
+            partial.replace(workdir / "summary.json")
+            _report(summary, workdir)
+    except (ValueError, OSError, Shortfall, Alarm) as error:
+        sys.exit(f"error: {error}")
+    except Stopped as stopped:
+        print(f"{stopped}: saved; the same command resumes", flush=True)
+        sys.exit(128 + stopped.signal)
+
+
+if __name__ == "__main__":
+    app.run(main)
