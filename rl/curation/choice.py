@@ -54,7 +54,7 @@ _ASKS_AFTER = any_of(
     r"|the correct)\b",
 )
 _EDGE = re.compile(
-    r"^(?:[\s$~,;.:&}]|\\q?quad|\\\\|\\[ ,;])+|(?:[\s~,;&]|\\q?quad|\\\\|\\[ ,;])+$"
+    r"^(?:[\s~,;.:&}]|\\q?quad|\\\\|\\[ ,;])+|(?:[\s~,;&]|\\q?quad|\\\\|\\[ ,;])+$"
 )
 _CLOSING = re.compile(
     r"\s*(?:choices|options|answer choices|(?:the )?possible answers|choose (?:the|one)"
@@ -103,7 +103,7 @@ def to_value(problem: str, answer: str) -> tuple[str, str] | None:
     if letter and letter[1] not in choices.options:
         return None
     value = choices.options[letter[1]] if letter else answer
-    value = bare_answer(_EDGE.sub("", value))
+    value = bare_answer(value)
     stem = choices.stem
     if len(choices.tail.split()) > 2 or len(stem) < 20 or _NEEDS_OPTIONS.search(stem):
         return None
@@ -177,7 +177,15 @@ def _take_apart(problem: str, marks: list[tuple[int, int]], alphabet: str) -> Ch
     last, _, tail = texts[-1].strip().partition("\n")
     texts[-1] = last
     options = {
-        letter.upper(): _EDGE.sub("", text)
+        letter.upper(): _trimmed(text)
         for letter, text in zip(alphabet, texts, strict=False)
     }
     return Choices(stem.strip(), options, tail.strip(" \n$}\\"))
+
+
+def _trimmed(option: str) -> str:
+    """An option without the separators around it, or half of a pair of dollars."""
+    option = _EDGE.sub("", option)
+    if option.count("$") % 2:
+        option = _EDGE.sub("", option.strip("$"))
+    return option

@@ -9,13 +9,17 @@ from rl.curation.row import Row
 
 # A TeX command whose backslash and first letter were read as an escape sequence.
 _ESCAPES = {
-    "\a": ("a", "lpha|pprox|ngle|st\\b|rray|rc"),
-    "\b": ("b", "eta|egin|ar\\b|inom|oxed|ullet|oldsymbol|ig|mod|ot|reak"),
-    "\t": ("t", "ext|imes|heta|an|au|o\\b|riangle|frac|herefore|op|ilde|binom"),
-    "\n": ("n", "eq|abla|otin|olimits|ewline|mid|exists"),
-    "\v": ("v", "ec|ert|arphi|arepsilon|dots|ee\\b"),
-    "\f": ("f", "rac|orall|loor|lat"),
-    "\r": ("r", "ight|ho\\b|angle|ceil|floor|m\\b"),
+    "\a": ("a", r"(?:lpha|pprox|ngle|st|rray|rc(?:sin|cos|tan)?)(?![a-z])"),
+    "\b": ("b", r"(?:eta|ar|inom|oxed|ullet|oldsymbol|ig|mod|ot)(?![a-z])|egin\{"),
+    "\t": (
+        "t",
+        r"(?:imes|heta|anh?|au|o|riangle|frac|herefore|op|ilde|binom)(?![a-z])"
+        r"|ext(?:bf|it|rm)?\s*\{",
+    ),
+    "\n": ("n", r"(?:eq|abla|otin|olimits|ewline)(?![a-z])"),
+    "\v": ("v", r"(?:ec|ert|arphi|arepsilon|dots)(?![a-z])"),
+    "\f": ("f", r"(?:rac|orall|loor|lat)(?![a-z])"),
+    "\r": ("r", r"(?:ight(?:arrow)?|ho|angle|ceil|floor|m)(?![a-z])"),
 }
 _ESCAPED = [
     (re.compile(rf"\\?{re.escape(char)}(?={rest})"), rf"\\{first}")

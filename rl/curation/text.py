@@ -8,8 +8,8 @@ _SPACING = re.compile(
     r"|\\[,;:!()\[\]_ ]|[$~]|\\\\"
 )
 _SYNONYMS = (
-    (re.compile(r"\\[dtc]frac\b"), r"\\frac"),
-    (re.compile(r"\\dbinom\b|\\tbinom\b"), r"\\binom"),
+    (re.compile(r"\\[dtc]frac(?![a-z])"), r"\\frac"),
+    (re.compile(r"\\[dt]binom(?![a-z])"), r"\\binom"),
     (re.compile(r"\\(?:leqslant|leq)\b"), r"\\le"),
     (re.compile(r"\\(?:geqslant|geq)\b"), r"\\ge"),
     (re.compile(r"\\[lc]?dots\b|…"), "..."),
