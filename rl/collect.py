@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ class Shortfall(RuntimeError):
 class Tally:
     """What the rounds of one step saw; every group counts, kept or not."""
 
+    seconds: float = 0.0
     rounds: int = 0
     sampled: int = 0
     solve_all: int = 0
@@ -130,6 +132,7 @@ class Collector:
           Shortfall: under "stop", or after too many skips in a row.
         """
         tally = Tally()
+        began = time.perf_counter()
         young = [g for g in self._left if step - g.born <= self._max_age]
         tally.aged_out = len(self._left) - len(young)
         tally.carried = len(young)
@@ -145,6 +148,7 @@ class Collector:
                 tally.add(group)
             self._acceptance = 0.5 * self._acceptance + 0.5 * len(accepted) / n
             kept += accepted
+        tally.seconds = time.perf_counter() - began
         if len(kept) >= groups:
             self._left, self._shortfalls = kept[groups:], 0
             return kept[:groups], tally

@@ -84,14 +84,23 @@ class Engine:
         """Hands the current parameters to the sampler as `version`."""
         self._sampler.publish(self._state.params, version)
 
+    def sampler_metrics(self) -> dict[str, float]:
+        """The sampler's own figures, such as what the last publish cost."""
+        return self._sampler.metrics()
+
     def save(self, step: int, loop: Mapping[str, Any]) -> None:
         """Writes a checkpoint; see `Checkpoints.save` for errors."""
         self._checkpoints.save(step, self._state, loop)
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Goes back to the newest checkpoint; its step and loop state, if any."""
+        """Goes back to the newest checkpoint, if any, and publishes the policy.
+
+        Returns:
+          The checkpoint's step and loop state; None where there is none.
+        """
         step = self._checkpoints.latest()
         if step is None:
+            self.publish(0)
             return None
         abstract = abstract_state(self._state, self._step.shardings)
         self._state, loop = self._checkpoints.restore(step, abstract)

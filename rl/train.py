@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_flags
 
 from rl import build
@@ -31,9 +31,10 @@ from rl.metrics import (
     sampling_metrics,
     update_metrics,
 )
+from rl.overlap import lag_metrics
 from rl.packing import make_segments, pack, padding_fraction
 from rl.verifier import VerifierPool
-from rollout.types import SamplingParams, SeedStream
+from rollout.types import SamplerError, SamplingParams, SeedStream
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Run configuration.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
@@ -81,12 +82,11 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
       Shortfall, Alarm: the run cannot go on; its last checkpoint stays.
     """
     config = plan.config
-    engine = build.make_engine(plan, workdir / "checkpoints", workdir / "assets")
+    engine = build.make_engine(plan, workdir)
     seeds = SeedStream(_root(config.seed, _SAMPLING))
     shuffling = SeedStream(_root(config.seed, _SHUFFLING))
     problems = ProblemStream(plan.train, seed=config.seed)
     schedule = build.make_schedule(config)
-    params = build.sampling_params(plan)
     alarms = build.make_alarms(config)
     pool = VerifierPool(config.reward.workers, config.reward.timeout)
     reward = build.make_reward(config, pool, shuffling)
@@ -98,7 +98,22 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
         problems=problems,
         check_stop=stop.check,
     )
-    with contextlib.closing(engine), contextlib.closing(pool):
+
+    def data_state() -> dict[str, Any]:
+        return {
+            "seeds": seeds.count,
+            "shuffling": shuffling.count,
+            "problems": problems.state(),
+            "collector": collector.state(),
+        }
+
+    rollouts = build.make_rollouts(plan, collector, data_state)
+    # The engine is closed first: that ends what the other two still wait for.
+    with (
+        contextlib.closing(rollouts),
+        contextlib.closing(pool),
+        contextlib.closing(engine),
+    ):
         done, base, wall = 0, None, 0.0
         if restored := engine.restore():
             done, loop = restored
@@ -113,10 +128,7 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
 
         def loop_state() -> dict[str, Any]:
             return {
-                "seeds": seeds.count,
-                "shuffling": shuffling.count,
-                "problems": problems.state(),
-                "collector": collector.state(),
+                **rollouts.state(),
                 "alarms": alarms.state(),
                 "base": base,
                 "wall_seconds": time.time() - began,
@@ -130,13 +142,7 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
             try:
                 stop.check()
                 watch = Stopwatch()
-                groups, tally = collector.collect(
-                    step,
-                    groups=config.batch.prompts_per_step,
-                    params=params,
-                    overlong_buffer=config.reward.overlong_buffer,
-                    overlong_factor=config.reward.overlong_factor,
-                )
+                groups, tally = rollouts.take(step)
             except Stopped:
                 engine.save(step, before)
                 raise
@@ -146,8 +152,11 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
                 metrics |= _update(plan, engine, schedule, groups, step, watch)
             else:
                 print(f"step {step + 1}: too few informative groups, no update")
+            rollouts.settle()
+            watch.lap("sample")
             engine.publish(step + 1)
             watch.lap("publish")
+            metrics |= engine.sampler_metrics()
             metrics |= _speeds(metrics, watch)
             metrics |= {f"verifier/{k}": v for k, v in pool.counts.items()}
             left = watch.total * (config.steps - step - 1)
@@ -209,6 +218,7 @@ def _update(plan, engine, schedule, groups, step, watch) -> dict[str, float]:
     watch.lap("update")
     micro = [batch for batches in mini_batches for batch in batches]
     return update_metrics(stats) | {
+        **lag_metrics(groups, step),
         "schedule/learning_rate": float(hypers[-1].learning_rate),
         "schedule/updates": engine.updates,
         "packing/padding": padding_fraction(micro),
@@ -219,12 +229,12 @@ def _update(plan, engine, schedule, groups, step, watch) -> dict[str, float]:
 def _speeds(metrics, watch: Stopwatch) -> dict[str, float]:
     speeds = {f"seconds/{phase}": s for phase, s in watch.seconds.items()}
     speeds["seconds/step"] = watch.total
-    for name, tokens, phase in (
-        ("sampling", "sampling/tokens", "sample"),
-        ("update", "packing/tokens", "update"),
-    ):
-        if tokens in metrics and watch.seconds.get(phase):
-            speeds[f"speed/{name}_tokens"] = metrics[tokens] / watch.seconds[phase]
+    if metrics.get("sampling/seconds"):
+        rate = metrics.get("sampling/tokens", 0.0) / metrics["sampling/seconds"]
+        speeds["speed/sampling_tokens"] = rate
+    if "packing/tokens" in metrics:
+        rate = metrics["packing/tokens"] / watch.seconds["update"]
+        speeds["speed/update_tokens"] = rate
     return speeds
 
 
@@ -333,6 +343,7 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
+    logging.set_verbosity(logging.WARNING)  # Orbax tells its life story at INFO
     if len(argv) > 1:
         sys.exit(f"error: unexpected argument {argv[1]!r}")
     if _CONFIG.value is None or not _WORKDIR.value:
@@ -355,7 +366,7 @@ def main(argv: Sequence[str]) -> None:
             partial.write_text(json.dumps(summary, indent=2) + "\n")
             partial.replace(workdir / "summary.json")
             _report(summary, workdir)
-    except (ValueError, OSError, Shortfall, Alarm) as error:
+    except (ValueError, OSError, Shortfall, Alarm, SamplerError) as error:
         sys.exit(f"error: {error}")
     except Stopped as stopped:
         print(f"{stopped}: saved; the same command resumes", flush=True)

@@ -103,6 +103,9 @@ class JaxSampler:
     def publish(self, params: Params, version: int) -> None:
         self._params, self.version = params, version
 
+    def metrics(self) -> dict[str, float]:
+        return {}
+
     def close(self) -> None:
         self._params = None
 

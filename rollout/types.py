@@ -69,6 +69,10 @@ class Completion:
 OnFinished = Callable[[int, int, Completion], None]
 
 
+class SamplerError(RuntimeError):
+    """Sampling cannot go on; the message says why in a line that a user can act on."""
+
+
 class Sampler(Protocol):
     """A source of completions under a known version of the policy."""
 
@@ -104,6 +108,10 @@ class Sampler(Protocol):
 
     def publish(self, params, version: int) -> None:
         """Serves `params` (the model's parameter tree) as `version` from here on."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Figures of the last publish and of faults, by metric name."""
         ...
 
     def close(self) -> None:

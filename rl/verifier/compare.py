@@ -8,21 +8,30 @@ because equal trees, and equal words, are equal before any rule is asked.
 import itertools
 
 from rl.verifier import tree
-from rl.verifier.equality import equal, is_zero, linear_root, proportional
+from rl.verifier.answers import Answer
+from rl.verifier.equality import equal, is_zero, proportional
+from rl.verifier.families import same_family, with_one_parameter
 from rl.verifier.normalise import plain_text
-from rl.verifier.regions import as_region, region_of, same_region, wordy
-from rl.verifier.statements import Answer, is_label
+from rl.verifier.regions import as_region, region_of, same_region
+from rl.verifier.relations import (
+    ascending,
+    is_y_of_x,
+    label_of,
+    labelled_values,
+    relates_names,
+    solves,
+    value_of,
+    without_tuple_label,
+    wordy,
+)
 from rl.verifier.tree import Node
 from rl.verifier.units import compatible
 
 _MAX_ITEMS = 200
 _MAX_SIGNS = 64
 _PLUS_MINUS = frozenset({"pm"})
-_FAMILY_LETTERS = frozenset({"k", "n", "m", "l"})
-_REGIONS = frozenset({"interval", "cup", "cap", "minus"})
-_VALUES = frozenset({"set", "interval", "cup", "cap", "minus", "tuple", "matrix"})
 _ORDER = (
-    "choice list assign set cases chain rel tuple interval cup cap minus numbers"
+    "choice list assign set cases mod chain rel tuple interval cup cap minus numbers"
     " matrix det ratio unit percent deg based word"
 ).split()
 _RANK = {kind: rank for rank, kind in enumerate(_ORDER)}
@@ -40,11 +49,11 @@ def same_answer(left: Answer, right: Answer, decimals: bool = False) -> bool:
         return True
     if left.node is None or right.node is None:
         return _same_prose(left.text, right.text)
-    compare = _Comparison(decimals)
     parameters = left.parameters | right.parameters
+    compare = _Comparison(decimals, parameters)
     for a in filter(None, (left.node, left.other)):
         for b in filter(None, (right.node, right.other)):
-            if compare.same(*_with_one_parameter(a, b, parameters)):
+            if compare.same(*with_one_parameter(a, b, parameters)):
                 return True
     return False
 
@@ -58,91 +67,19 @@ def _same_prose(left: str, right: str) -> bool:
     return long and left.casefold() == right.casefold()
 
 
-def _with_one_parameter(
-    left: Node, right: Node, declared: frozenset[str]
-) -> tuple[Node, Node]:
-    """Gives the integer parameter of two families, k pi and n pi, one name."""
-    a, b = tree.symbols(_without_label(left)), tree.symbols(_without_label(right))
-    ours, theirs = a - b, b - a
-    if len(ours) != 1 or len(theirs) != 1:
-        return left, right
-    (old,), (new,) = theirs, ours
-    families = {old, new} <= _FAMILY_LETTERS and all(
-        tree.contains_constant(node, "pi") or tree.contains(node, frozenset({"deg"}))
-        for node in (left, right)
-    )
-    if families or {old, new} & declared:
-        return left, tree.substitute(right, {("sym", old): ("sym", new)})
-    return left, right
-
-
-def _without_label(node: Node) -> Node:
-    if node[0] == "rel" and node[1] in ("=", "in", "approx"):
-        return node[3]
-    if node[0] in ("list", "set"):
-        return (node[0], *map(_without_label, node[1:]))
-    return node
-
-
-def value_of(node: Node) -> Node | None:
-    """What a relation says its left side is: 5 for `x = 5`, `5 = x`, `S = 2+3 = 5`.
-
-    None for an equation proper (x + y = 3) and for a contradiction (5 = 6).
-    """
-    steps = node[1:] if node[0] == "chain" else (node,)
-    if any(step[1] not in ("=", "approx", "in", "equiv") for step in steps):
-        return None
-    if any(step[1] == "equiv" for step in steps):
-        return None
-    first, last = steps[0][2], steps[-1][3]
-    if len(steps) == 1 and (steps[0][1] == "in" or last[0] in _VALUES):
-        return last if last[0] != "numbers" else None
-    if len(steps) == 1 and is_label(last) and not is_label(first):
-        first, last = last, first
-        return last if not tree.symbols(last) & tree.symbols(first) else None
-    parts = [first, *(step[3] for step in steps)]
-    exact = [p for p, step in zip(parts[1:], steps, strict=True) if step[1] == "="]
-    known = [part for part in exact or parts[1:] if not is_label(part)] or [last]
-    if is_label(first):
-        if first[0] == "sym" and tree.symbols(first) & tree.symbols(last):
-            return None
-    elif len(steps) == 1 or tree.symbols(known[0]):
-        if tree.symbols(first) or not tree.is_expression(first):
-            return None
-        known = [first, *known]
-    if all(map(tree.is_expression, known)):
-        if not all(equal(known[0], other) for other in known[1:]):
-            return None
-        return known[-1]
-    return known[-1] if len(known) == 1 else None
-
-
-def _plus_minus_values(node: Node) -> list[Node]:
-    """All that a node with plus-minus signs stands for."""
-    if not tree.contains(node, _PLUS_MINUS):
-        return [node]
-    if node[0] in ("tuple", "list", "set", "matrix"):
-        parts = [
-            _plus_minus_values(part) if isinstance(part, tuple) else [part]
-            for part in node
-        ]
-        combined = itertools.islice(itertools.product(*parts), _MAX_SIGNS)
-        return [tuple(combination) for combination in combined]
-    found = []
-    for sign in (1, -1):
-        signs = {
-            ("pm", 1): tree.number(sign),
-            ("pm", -1): tree.number(-sign),
-        }
-        found.append(tree.substitute(node, signs))
-    return found
-
-
 class _Comparison:
-    """One comparison of two trees; holds only the option."""
+    """One comparison of two trees.
 
-    def __init__(self, decimals: bool):
+    Args:
+      decimals: whether decimals stand for what they round.
+      parameters: names that are declared to be any integer.
+      whole: whether it is about whole answers, not about coordinates.
+    """
+
+    def __init__(self, decimals: bool, parameters: frozenset[str], *, whole=True):
         self._decimals = decimals
+        self._parameters = parameters
+        self._whole = whole
 
     def same(self, a: Node, b: Node) -> bool:
         """Whether two nodes mean the same."""
@@ -152,9 +89,13 @@ class _Comparison:
             plain = frozenset({"pm", "percent", "deg"})
             if not (a[0] in plain or b[0] in plain):
                 if not (tree.contains(a, _PLUS_MINUS) or tree.contains(b, _PLUS_MINUS)):
-                    return equal(a, b, self._decimals)
+                    return equal(a, b, self._decimals) or (
+                        self._whole and same_family(a, b, self._parameters)
+                    )
         if a[0] in ("choice", "word") or b[0] in ("choice", "word"):
             return self._same_words(*_ordered(a, b))
+        if tree.contains(a, _PLUS_MINUS) or tree.contains(b, _PLUS_MINUS):
+            return self._same_items(a, b)
         regions = self._same_regions(a, b)
         if regions is not None:
             return regions
@@ -188,7 +129,7 @@ class _Comparison:
 
     def _same_regions(self, a: Node, b: Node) -> bool | None:
         """None unless one side is surely a region."""
-        if _relates_names(a) and _relates_names(b):
+        if relates_names(a) and relates_names(b):
             return None
         first, second = region_of(a), region_of(b)
         if first is None and second is None:
@@ -212,14 +153,18 @@ class _Comparison:
     # --- several answers
 
     def _same_items(self, a: Node, b: Node) -> bool:
+        a, b = without_tuple_label(a), without_tuple_label(b)
         for one, other in ((a, b), (b, a)):
             if (
-                one[0] == "list"
+                one[0] in ("list", "set")
                 and other[0] == "tuple"
                 and not tree.contains(other, _PLUS_MINUS)
             ):
-                labelled = _labelled_values(one)
-                return labelled is not None and self.same(("tuple", *labelled), other)
+                labelled = labelled_values(one)
+                if labelled is not None:
+                    return self.same(("tuple", *labelled), other)
+                if one[0] == "list":
+                    return False
         first, second = self._items(a), self._items(b)
         if a[0] == "set" or b[0] == "set":
             first, second = self._distinct(first), self._distinct(second)
@@ -280,10 +225,12 @@ class _Comparison:
     def _assign(self, a: Node, b: Node) -> bool:
         if b[0] == "assign":
             return len(a) == len(b) and self._matched(list(a[1:]), list(b[1:]))
-        labelled = _labelled_values(a)
+        labelled = labelled_values(a)
         return labelled is not None and self.same(("tuple", *labelled), b)
 
     def _cases(self, a: Node, b: Node) -> bool:
+        if b[0] == "rel" and (value := value_of(b)) is not None:
+            return self.same(a, value)
         if b[0] != "cases" or len(a) != len(b):
             return False
         return self._matched(list(a[1:]), list(b[1:]))
@@ -298,10 +245,21 @@ class _Comparison:
             return self.same(a, other)
         if b[0] != "chain" or len(a) != len(b):
             return False
-        a, b = _ascending(a), _ascending(b)
+        a, b = ascending(a), ascending(b)
         return all(
             x[1] == y[1] and self.same(x[2], y[2]) and self.same(x[3], y[3])
             for x, y in zip(a[1:], b[1:], strict=True)
+        )
+
+    def _mod(self, a: Node, b: Node) -> bool:
+        if b[0] != "mod" or not self.same(a[2], b[2]):
+            return False
+        (_, _, left, first), (_, _, other, second) = a[1], b[1]
+        if not self.same(left, other):
+            return False
+        steps = tree.divide(tree.add(first, tree.negative(second)), a[2])
+        return self.same(first, second) or (
+            steps[0] == "num" and steps[1].denominator == 1
         )
 
     def _rel(self, a: Node, b: Node) -> bool:
@@ -311,12 +269,12 @@ class _Comparison:
         if value is not None:
             return self.same(value, b)
         if a[1] == "=" and tree.is_expression(b):
-            return _solves(b, a)
+            return solves(b, a)
         return False
 
     def _two_relations(self, a, b, value_a, value_b) -> bool:
         if value_a is not None and value_b is not None:
-            label_a, label_b = _label(a), _label(b)
+            label_a, label_b = label_of(a), label_of(b)
             if label_a == label_b or label_a is None or label_b is None:
                 return self.same(value_a, value_b)
             if label_a[0] == label_b[0] == "call" and len(label_a) == len(label_b):
@@ -324,12 +282,12 @@ class _Comparison:
                 if all(name[0] == "sym" for name in renamed):
                     return self.same(value_a, tree.substitute(value_b, renamed))
                 return False
-            if wordy(label_a) or wordy(label_b) or _is_y_of_x(label_a, label_b):
+            if wordy(label_a) or wordy(label_b) or is_y_of_x(label_a, label_b):
                 return self.same(value_a, value_b)
             if label_a[0] == label_b[0] == "tuple":
                 return False
         if a[1] != b[1]:
-            a, b = _ascending(a), _ascending(b)
+            a, b = ascending(a), ascending(b)
         if a[1] != b[1] or not all(map(tree.is_expression, (*a[2:], *b[2:]))):
             return False
         first = tree.add(a[2], tree.negative(a[3]))
@@ -338,7 +296,7 @@ class _Comparison:
             return self.same(a[2], b[2]) and self.same(a[3], b[3])
         if a[1] in ("=", "!=", "approx", "equiv"):
             return proportional(first, second)
-        a, b = _ascending(a), _ascending(b)
+        a, b = ascending(a), ascending(b)
         first = tree.add(a[2], tree.negative(a[3]))
         second = tree.add(b[2], tree.negative(b[3]))
         return a[1] == b[1] and proportional(first, second, positive=True)
@@ -357,8 +315,12 @@ class _Comparison:
         """Nodes of one kind whose parts are the same, in order."""
         if a[0] != b[0] or len(a) != len(b) or tree.is_expression(a):
             return False
+        # The parameter of a family is one for all coordinates.
+        parts = _Comparison(self._decimals, self._parameters, whole=False)
         return all(
-            self.same(x, y) if isinstance(x, tuple) and isinstance(y, tuple) else x == y
+            parts.same(x, y)
+            if isinstance(x, tuple) and isinstance(y, tuple)
+            else x == y
             for x, y in zip(a[1:], b[1:], strict=True)
         )
 
@@ -412,6 +374,27 @@ class _Comparison:
         return self.same(value, b)
 
 
+def _plus_minus_values(node: Node) -> list[Node]:
+    """All that a node with plus-minus signs stands for."""
+    if not tree.contains(node, _PLUS_MINUS):
+        return [node]
+    if node[0] in ("tuple", "list", "set", "matrix"):
+        parts = [
+            _plus_minus_values(part) if isinstance(part, tuple) else [part]
+            for part in node
+        ]
+        combined = itertools.islice(itertools.product(*parts), _MAX_SIGNS)
+        return [tuple(combination) for combination in combined]
+    found = []
+    for sign in (1, -1):
+        signs = {
+            ("pm", 1): tree.number(sign),
+            ("pm", -1): tree.number(-sign),
+        }
+        found.append(tree.substitute(node, signs))
+    return found
+
+
 def _ordered(a: Node, b: Node) -> tuple[Node, Node]:
     last = len(_ORDER)
     if _RANK.get(b[0], last) < _RANK.get(a[0], last):
@@ -425,63 +408,8 @@ def _is_several(node: Node) -> bool:
     return tree.contains(node, _PLUS_MINUS)
 
 
-def _labelled_values(node: Node) -> list[Node] | None:
-    """Values of "p = 5, q = 2" in the order of the labels."""
-    pairs = []
-    for part in node[1:]:
-        if part[0] != "rel" or part[1] != "=" or part[2][0] != "sym":
-            return None
-        pairs.append((part[2][1], part[3]))
-    if len({name for name, _ in pairs}) != len(pairs):
-        return None
-    return [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
-
-
-def _label(node: Node) -> Node | None:
-    if is_label(node[2]) or node[2][0] == "tuple":
-        return node[2]
-    return node[3] if is_label(node[3]) else None
-
-
-def _is_y_of_x(first: Node, second: Node) -> bool:
-    kinds = {first[0], second[0]}
-    return kinds == {"sym", "call"} and ("sym", "y") in (first, second)
-
-
-def _relates_names(node: Node) -> bool:
-    """a < b is about both names, not a half-line of one."""
-    return node[0] == "rel" and is_label(node[2]) and is_label(node[3])
-
-
-def _ascending(node: Node) -> Node:
-    """A relation or chain with its greater side last."""
-    flipped = {">": "<", ">=": "<="}
-    if node[0] == "rel":
-        if node[1] in flipped:
-            return ("rel", flipped[node[1]], node[3], node[2])
-        return node
-    if node[1][1] in flipped:
-        return ("chain", *(_ascending(step) for step in reversed(node[1:])))
-    return node
-
-
 def _is_time(node: Node) -> bool:
     """10:30: an hour and two digits of minutes that are no reduced ratio."""
     if len(node) != 3 or any(p[0] != "num" or p[1].denominator != 1 for p in node[1:]):
         return False
     return 0 <= node[1][1] <= 24 and 10 <= node[2][1] < 60
-
-
-def _solves(value: Node, equation: Node) -> bool:
-    """Whether an equation that is linear in an unknown gives it this value."""
-    left, right = equation[2], equation[3]
-    if not (tree.is_expression(left) and tree.is_expression(right)):
-        return False
-    difference = tree.add(left, tree.negative(right))
-    for name in sorted(tree.symbols(difference) - tree.symbols(value))[:4]:
-        if tree.symbols(difference) - {name} - tree.symbols(value):
-            continue
-        root = linear_root(difference, name)
-        if root is not None and equal(root, value):
-            return True
-    return False

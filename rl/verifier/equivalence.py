@@ -4,8 +4,8 @@ import functools
 import re
 from fractions import Fraction
 
+from rl.verifier.answers import Answer, parse_answer
 from rl.verifier.compare import same_answer
-from rl.verifier.statements import Answer, parse_answer
 
 _PLAIN = re.compile(
     r"(-?)(?:(\d{1,300})(?:\.(\d{1,300}))?|\\[dt]?frac\{(\d{1,300})\}\{(\d{1,300})\})"

@@ -24,8 +24,9 @@ _UNICODE = {
     "：": ":", "（": "(", "）": ")", "、": ",", "。": ".", "￥": "¥", "∣": "|",
     "→": "\\to ", "∑": "\\sum ", "∫": "\\int ", "∏": "\\prod ", "ⁿ": "^{n}",
     "\u200b": "", "\u200c": "", "\u200d": "", "\ufeff": "", "\u2060": "",
-    "\u2212": "-", "½": "\\frac{1}{2}", "⌊": "\\lfloor ", "⌋": "\\rfloor ",
-    "⌈": "\\lceil ", "⌉": "\\rceil ", "∖": "\\setminus ", "且": " and ", "或": " or ", "⊥": "\\perp ",
+    "½": "\\frac{1}{2}", "⌊": "\\lfloor ", "⌋": "\\rfloor ",
+    "⌈": "\\lceil ", "⌉": "\\rceil ", "∖": "\\setminus ", "⊥": "\\perp ",
+    "且": " and ", "或": " or ",
 }  # fmt: skip
 _GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon",
@@ -35,6 +36,7 @@ _GREEK = {
     "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Σ": "Sigma", "Φ": "Phi",
     "Ψ": "Psi", "Ω": "Omega", "ℓ": "ell", "ħ": "hbar",
 }  # fmt: skip
+_CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩"
 _TABLE = str.maketrans(_UNICODE | {k: f"\\{v} " for k, v in _GREEK.items()})
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
@@ -72,6 +74,8 @@ def _decode_character(char: str) -> str:
     if category == "No" and "FRACTION" in unicodedata.name(char, ""):
         value = Fraction(unicodedata.numeric(char)).limit_denominator(1000)
         return f"\\frac{{{value.numerator}}}{{{value.denominator}}}"
+    if char in _CIRCLED:
+        return f", {_CIRCLED.index(char) + 1}, "
     if category == "Zs":
         return " "
     folded = unicodedata.normalize("NFKC", char)
@@ -105,7 +109,7 @@ def clean(text: str) -> str:
         text = _drop_delimiters(text)
     if "box" in text and (match := _OUTER_BOX.fullmatch(text)):
         text = match[1]
-    text = text.strip(" \t\n`~")
+    text = text.strip(" \t\n`~,")
     while text and text[-1] in ".,;: \n" and not text.endswith(("\\,", "\\;", "..")):
         text = text[:-1]
     if text[-1:] == "}" and text.count("}") > text.count("{"):

@@ -59,7 +59,10 @@ class _Evaluator:
         self._work += 1
         if self._work > _MAX_WORK:
             raise Undefined
-        result = getattr(self, "_" + node[0])(node)
+        evaluate_kind = getattr(self, "_" + node[0], None)
+        if evaluate_kind is None:
+            raise Undefined
+        result = evaluate_kind(node)
         if not context.isfinite(result):
             raise Undefined
         size = abs(result)

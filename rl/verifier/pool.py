@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Literal, Self
 
-from rl.verifier.child import Child
+from rl.verifier.child import START_SECONDS, Child
 from rl.verifier.extract import extract_answer
 
 Status = Literal["ok", "no_answer", "unparsable", "timeout"]
@@ -70,7 +70,10 @@ class VerifierPool:
         self._alive = {Child(judge) for _ in range(2 * workers)}
         try:
             for worker in self._alive:
-                worker.await_ready()
+                if not worker.await_ready():
+                    raise TimeoutError(
+                        f"a verifier worker did not start in {START_SECONDS:.0f} s"
+                    )
                 self._idle.put(worker)
         except BaseException:
             self.close()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from rl.verifier import tree
 from rl.verifier.equality import equal, linear_root
 from rl.verifier.numeric import real_value
-from rl.verifier.statements import is_label
+from rl.verifier.relations import is_label, wordy
 from rl.verifier.tree import Node
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
@@ -85,11 +85,6 @@ def same_region(left: Region, right: Region, decimals: bool) -> bool:
     return True
 
 
-def wordy(label: Node) -> bool:
-    """A label in words ("area"), which may stand for any symbol."""
-    return label[0] == "sym" and len(label[1]) > 1 and label[1].isalpha()
-
-
 def _combined(node: Node) -> Region | None:
     kind, first, second = node
     left, right = as_region(first), as_region(second)
@@ -123,7 +118,28 @@ def _solutions(node: Node) -> Region | None:
             left, relation, right = solved
     if tree.symbols(left) & tree.symbols(right):
         return None
+    if left[0] == "fn":
+        return _magnitudes(left, relation, right)
     return Region(left, _half_line(relation, right))
+
+
+def _magnitudes(left: Node, relation: str, bound: Node) -> Region | None:
+    """|x| < a is about x; |AB| < a is about a length."""
+    if left[1] != "abs" or left[2][0] not in ("sym", "mul"):
+        return None
+    if left[2][0] == "mul" or left[2][1][:1].isupper():
+        return Region(left, _half_line(relation, bound))
+    below = tree.negative(bound)
+    closed = relation.endswith("=")
+    if relation in ("<", "<="):
+        return Region(left[2], (Interval(below, bound, closed, closed),))
+    if relation in (">", ">="):
+        outside = (
+            Interval(_MINUS_INFINITY, below, False, closed),
+            Interval(bound, tree.INFINITY, closed, False),
+        )
+        return Region(left[2], outside)
+    return None
 
 
 def _half_line(relation: str, bound: Node) -> tuple[Interval, ...] | None:

@@ -194,6 +194,9 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
         tokens.append(Token(kind, content, spaced))
         return
     inner = tokenize(content, group_commas=len(content) > 3)[:-1]
+    if content[:1].isdigit() or content[:1] in ("-", "$") and len(content) > 1:
+        tokens.extend(inner)
+        return
     looks_like_unit = len(inner) == 1 and (
         inner[0].kind == "fn" or inner[0].value == "in"
     )
@@ -267,6 +270,8 @@ def _split_word(
         tokens.append(Token("text", run, spaced))
     elif outside and (spaced or not tokens) and run.lower() in _ENGLISH:
         tokens.append(Token("text", run, spaced))
+    elif run.isupper() and tokens and tokens[-1].value in ("angle", "triangle", "|"):
+        tokens.extend(Token("sym", letter, False) for letter in run)
     elif (prefix := _function_prefix(run)) is not None:
         tokens.append(Token("fn", prefix, spaced))
         _split_word(run[len(prefix) :], tokens, False)

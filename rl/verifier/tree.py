@@ -2,13 +2,14 @@
 
 A node is a tuple whose first entry names it:
 
-  ("num", value, ulp)       an exact Fraction; ulp is the unit of the last digit shown
-                            where it was written as a decimal, else None
+  ("num", value, ulp)       an exact Fraction; ulp is the unit of the last digit
+                            shown where it was written as a decimal, else None
   ("sym", name)             a variable, an index and primes being part of its name
   ("const", name)           pi, e, i or inf
   ("pm", sign)              the sign of a plus-minus (+1) or a minus-plus (-1)
   ("add", a, b, ...)        ("mul", a, b, ...)        ("pow", base, exponent)
-  ("fn", name, args...)     a known function      ("call", name, args...)  an unknown one
+  ("fn", name, args...)     a known function
+  ("call", name, args...)   an unknown one
   ("deg", a)                degrees               ("percent", a)           hundredths
   ("big", op, index, lower, upper, body)          op: sum, prod, int, lim
 
@@ -148,6 +149,16 @@ def contains(node: Node, kinds: frozenset[str]) -> bool:
     return False
 
 
+def count(node: Node, kind: str) -> int:
+    """How many nodes of a kind there are."""
+    found, stack = 0, [node]
+    while stack:
+        part = stack.pop()
+        found += part[0] == kind
+        stack.extend(child for child in part if isinstance(child, tuple))
+    return found
+
+
 def contains_constant(node: Node, name: str) -> bool:
     """Whether a constant of this name occurs."""
     wanted, stack = ("const", name), [node]
@@ -171,6 +182,16 @@ def substitute(node: Node, replacements: dict[Node, Node]) -> Node:
     ]
     build = {"add": add, "mul": mul, "pow": power}.get(node[0])
     return build(*parts[1:]) if build else tuple(parts)
+
+
+def depth(node: Node) -> int:
+    """How many nodes lie on the longest way down."""
+    deepest, stack = 0, [(node, 1)]
+    while stack:
+        part, level = stack.pop()
+        deepest = max(deepest, level)
+        stack.extend((child, level + 1) for child in part if isinstance(child, tuple))
+    return deepest
 
 
 def size(node: Node) -> int:

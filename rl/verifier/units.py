@@ -1,7 +1,8 @@
 """Units of measure and counting words that may follow a number.
 
-A missing unit is forgiven, a different one is not. Units of one dimension convert; words
-that are no known unit ("17 dogs") match a missing unit and words they share a stem with.
+A missing unit is forgiven, a different one is not. Units of one dimension convert;
+words that are no known unit ("17 dogs") match a missing unit, and words with which they
+share a stem.
 """
 
 import re
@@ -68,9 +69,12 @@ SCALES = {
 _DENYING = frozenset(
     "not no never isn't wrong incorrect false maybe perhaps probably possibly either"
     " neither nor unless except plus minus times over under less more than least most"
-    " up below above approx unknown cannot can't undefined impossible different remainder"
-    " r mod".split()
+    " up below above approx unknown cannot can't undefined impossible different"
+    " remainder r mod root factorial tenth tenths hundredth hundredths thousandth"
+    " thousandths third thirds quarter quarters fourth fourths fifth fifths sixth"
+    " sixths eighth eighths".split()
 )
+_POWERS = frozenset("square squared cubic cubed sq".split())
 _FILLER = frozenset(
     "of the a an in is are total units unit each all and exactly value values".split()
 )
@@ -123,6 +127,8 @@ def parse_unit(text: str) -> Reading | None:
     scale = Fraction(1)
     for word in words:
         scale *= SCALES.get(word, 1)
+    if _POWERS.intersection(words):
+        return None
     rest = [w for w in words if w.isalpha() and w not in _FILLER and w not in SCALES]
     if not rest:
         return Reading(None, multiplier=scale)

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from rl.verifier import symbolic
+from rl.verifier.answers import parse_answer
 from rl.verifier.compare import same_answer
-from rl.verifier.statements import parse_answer
 
 _MEMORY_BYTES = 1 << 30
 _LOOK_SECONDS = 1.0
@@ -55,7 +55,7 @@ def main(descriptor: int, judge: str) -> None:
     while True:
         try:
             context, items = connection.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
         judge_one = make_judge(context)
         for item in items:

@@ -1,0 +1,240 @@
+"""The vLLM servers of a run: where they go, how weights reach them, how they are held
+to the trainer's own log-probabilities.
+"""
+
+import os
+import pathlib
+import secrets
+import subprocess
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from models import hf
+from models.qwen2 import Params, Qwen2
+from rl.engine import place
+from rl.objective import token_logprobs
+from rl.types import Batch
+from rollout.vllm_sampler import PROBE_TOLERANCE, VllmSampler
+from rollout.vllm_server import ServerSpec, VllmServer, check_devices
+from rollout.weight_sync import PublishedFiles
+from sharding.rules import replicated
+
+_PROBE_LENGTH = 300
+_PROBE_DRAWN = 32
+
+
+def make_vllm_sampler(
+    *,
+    model: Qwen2,
+    folder: pathlib.Path,
+    workdir: pathlib.Path,
+    prompt: Sequence[int],
+    max_model_len: int,
+    head_chunk: int,
+    in_flight: str,
+    python: str,
+    url: str,
+    dtype: str,
+    devices: str,
+    gpu_memory_utilization: float,
+    cpu_kv_cache_gib: int,
+    max_num_seqs: int,
+    enforce_eager: bool,
+    host: str,
+    port: int,
+    weight_dir: str,
+    probe_tolerance: float,
+    start_seconds: float,
+    sync_seconds: float,
+    stall_seconds: float,
+    max_restarts: int,
+) -> VllmSampler:
+    """Starts or attaches to servers for `model`; nothing is served before a publish.
+
+    Args:
+      model: of the trainer, with its mesh.
+      folder: the base model's.
+      workdir: gets the servers' logs.
+      prompt: some prompt of the data, from which the probe is made.
+      max_model_len: longest prompt and completion together.
+      head_chunk: see `rl.step.make_step`.
+      in_flight: see `VllmSampler`.
+      Others: the section `rollout.vllm` of the config, explained in configs/base.py.
+
+    Raises:
+      ValueError: a setting that does not fit; names it.
+      OSError: no room for the weights.
+    """
+    dtype = dtype or str(np.dtype(model.dtype))
+    if dtype not in PROBE_TOLERANCE:
+        raise ValueError(
+            f"config.rollout.vllm.dtype={dtype!r}: must be one of"
+            f" {sorted(PROBE_TOLERANCE)}"
+        )
+    urls = [part.strip() for part in url.split(",") if part.strip()]
+    key = os.environ.get("VLLM_API_KEY", "")
+    weights = pathlib.Path(weight_dir) / f"policy-{os.getpid()}-{secrets.token_hex(4)}"
+    sets = [] if urls else device_sets(devices, gpu_memory_utilization)
+    if not urls and not pathlib.Path(python).is_file():
+        raise ValueError(
+            f"config.rollout.vllm.python={python!r}: no such file; `make vllm` builds"
+            " the environment, or give config.rollout.vllm.url"
+        )
+    specs = [
+        ServerSpec(
+            python=str(pathlib.Path(python).absolute()),
+            model=str(folder.absolute()),
+            dtype=dtype,
+            max_model_len=max_model_len,
+            max_num_seqs=max_num_seqs,
+            devices=gpus,
+            gpu_memory_utilization=gpu_memory_utilization or 0.9,
+            cpu_kv_cache_gib=cpu_kv_cache_gib,
+            host=host,
+            port=port + i if port else 0,
+            api_key=key,
+            enforce_eager=enforce_eager,
+        )
+        for i, gpus in enumerate(sets)
+    ]
+    return VllmSampler(
+        servers=[
+            VllmServer(spec, log_file=workdir / f"vllm-{i}.log")
+            for i, spec in enumerate(specs)
+        ],
+        urls=urls,
+        api_key=key,
+        transport=PublishedFiles(
+            weights,
+            export=lambda params: hf.export_tensors(
+                params, model.config, hf.DTYPES[dtype]
+            ),
+            specs=hf.tensor_specs(model.config, hf.DTYPES[dtype]),
+            dtype=dtype,
+        ),
+        probe=make_probe(model, max_model_len=max_model_len, head_chunk=head_chunk),
+        probe_prompt=probe_prompt(prompt, max_model_len),
+        probe_tolerance=probe_tolerance or PROBE_TOLERANCE[dtype],
+        max_model_len=max_model_len,
+        in_flight=in_flight,
+        # One slot stays free for the probe.
+        concurrency=max_num_seqs - 1,
+        start_seconds=start_seconds,
+        sync_seconds=sync_seconds,
+        stall_seconds=stall_seconds,
+        max_restarts=max_restarts,
+    )
+
+
+def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
+    """The GPUs of each server to start; one empty set means one server on the CPU.
+
+    Args:
+      devices: sets separated by semicolons, "0;1" or "0,1;2,3"; empty takes each GPU
+        of the machine that JAX does not hold.
+      fraction: of a GPU's memory for vLLM; 0 where the user has not said.
+
+    Raises:
+      ValueError: JAX holds every GPU, or shares one without both fractions being set.
+    """
+    machine = _gpus_of_machine()
+    own = _gpus_of_jax()
+    if devices:
+        try:
+            sets = [
+                tuple(int(gpu) for gpu in part.split(","))
+                for part in devices.split(";")
+            ]
+        except ValueError:
+            raise ValueError(
+                f"config.rollout.vllm.devices={devices!r}: expected ids such as"
+                " '0;1' or '0,1;2,3'"
+            ) from None
+    elif machine:
+        sets = [(gpu,) for gpu in machine if gpu not in own]
+        if not sets:
+            raise ValueError(
+                f"JAX holds every GPU of this machine ({machine}): leave some to vLLM"
+                " with CUDA_VISIBLE_DEVICES, or share with config.rollout.vllm.devices"
+            )
+    else:
+        sets = [()]
+    share = os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION")
+    check_devices(
+        sets,
+        own,
+        server_fraction=fraction or None,
+        trainer_fraction=float(share) if share else None,
+    )
+    return sets
+
+
+def _gpus_of_machine() -> list[int]:
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [int(line) for line in listed.stdout.split()]
+
+
+def _gpus_of_jax() -> tuple[int, ...]:
+    """Ids, in the machine's numbering, of the GPUs that this process holds."""
+    held = [d.local_hardware_id for d in jax.local_devices() if d.platform == "gpu"]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    names = [part for part in visible.split(",") if part.strip().isdigit()]
+    return tuple(int(names[i]) if names else i for i in held)
+
+
+def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
+    """A prompt, over and over, until it fills some blocks of a key-value cache."""
+    length = max(1, min(_PROBE_LENGTH, max_model_len - _PROBE_DRAWN))
+    return (list(prompt) * -(-length // len(prompt)))[:length]
+
+
+def make_probe(
+    model: Qwen2, *, max_model_len: int, head_chunk: int
+) -> Callable[[Params, Sequence[Sequence[int]]], list[np.ndarray]]:
+    """The trainer's log-probs of sequences, at temperature 1, by its own forward."""
+    mesh = model.mesh
+    rows = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
+    length = min(_PROBE_LENGTH + _PROBE_DRAWN, max_model_len)
+    multiple = mesh.shape["data"] * mesh.shape["fsdp"]
+
+    def logprobs(params, batch):
+        scored, _ = token_logprobs(
+            model, params, batch, temperature=1.0, mesh=mesh, chunk=head_chunk
+        )
+        return scored
+
+    run = jax.jit(logprobs, out_shardings=replicated(mesh))
+
+    def probe(params, sequences):
+        shape = -(-len(sequences) // multiple) * multiple, length
+        ids, segments = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        for row, sequence in enumerate(sequences):
+            ids[row, : len(sequence)] = sequence
+            segments[row, : len(sequence)] = 1
+        zeros = np.zeros(shape, np.float32)
+        batch = Batch(
+            token_ids=ids,
+            positions=np.broadcast_to(np.arange(length, dtype=np.int32), shape),
+            segment_ids=segments,
+            scored=segments > 0,
+            advantages=zeros,
+            loss_weights=zeros,
+            old_logprobs=zeros,
+            sampler_logprobs=zeros,
+            off_policy=zeros > 0,
+        )
+        found = np.asarray(run(params, place(batch, rows)))
+        return [found[row, : len(s)] for row, s in enumerate(sequences)]
+
+    return probe

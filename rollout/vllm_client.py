@@ -1,0 +1,318 @@
+"""Talks to one vLLM server over HTTP: token ids in, token ids out.
+
+Standard library and NumPy only. Every call has a deadline, and every error says which
+server it was and what that server answered.
+"""
+
+import http.client
+import json
+import socket
+import threading
+import urllib.parse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rollout.types import Completion, SamplerError, SamplingParams
+
+GENERATE = "/inference/v1/generate"
+COMPLETIONS = "/v1/completions"
+_LIFECYCLE = (
+    "/pause",
+    "/resume",
+    "/init_weight_transfer_engine",
+    "/start_weight_update",
+    "/update_weights",
+    "/finish_weight_update",
+)
+
+
+class ServerGone(ConnectionError):
+    """No answer: the process died, hangs, or was never there."""
+
+
+class ServerBusy(RuntimeError):
+    """503: not now; asking again later is right."""
+
+
+class ServerRefused(SamplerError):
+    """The server said no, with an HTTP status other than 503."""
+
+    def __init__(self, message: str, status: int = 400):
+        super().__init__(message)
+        self.status = status
+
+
+class Aborted(RuntimeError):
+    """The server gave up on a request whose tokens are to be asked for again."""
+
+
+class VllmClient:
+    """One server.
+
+    Connections are not kept: one more costs 0.2 ms on loopback, and a kept one that
+    the server has closed meanwhile looks just like a dead server.
+    """
+
+    def __init__(self, url: str, *, api_key: str = ""):
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname:
+            raise ValueError(f"server url {url!r}: expected http://host:port")
+        self.url = url.rstrip("/")
+        self._address = (parts.hostname, parts.port or 80)
+        self._headers = {"Content-Type": "application/json"}
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._open: set[http.client.HTTPConnection] = set()
+        self._lock = threading.Lock()
+        self._model = ""
+        self.reports_versions = True
+
+    def call(
+        self, method: str, path: str, body: Any = None, *, timeout: float | None
+    ) -> Any:
+        """One request; returns the decoded JSON answer (None when it is empty).
+
+        Args:
+          method: "GET" or "POST".
+          path: from the root, query included.
+          body: sent as JSON where given.
+          timeout: seconds of silence allowed; None waits until `cut`.
+
+        Raises:
+          ServerGone, ServerBusy, ServerRefused: see there.
+        """
+        text = self._exchange(method, path, body, timeout)
+        return json.loads(text) if text else None
+
+    def _exchange(
+        self, method: str, path: str, body: Any, timeout: float | None
+    ) -> bytes:
+        connection = http.client.HTTPConnection(*self._address, timeout=timeout)
+        try:
+            with self._lock:
+                self._open.add(connection)
+            payload = None if body is None else json.dumps(body)
+            connection.request(method, path, payload, self._headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            reason = f"{type(error).__name__} {error}".strip()
+            raise ServerGone(f"{self.url}{path}: no answer ({reason})") from None
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+            connection.close()
+        if answer.status == 503:
+            raise ServerBusy(f"{self.url}{path}: 503 {_error_text(text)}")
+        if answer.status != 200:
+            raise ServerRefused(
+                f"{self.url}{path}: {answer.status} {_error_text(text)}", answer.status
+            )
+        return text
+
+    def cut(self) -> None:
+        """Breaks every open connection: their callers get `ServerGone` at once.
+
+        The server ends the generation of a request whose connection is gone.
+        """
+        with self._lock:
+            connections = list(self._open)
+        for connection in connections:
+            # Taken once: the owner may close it meanwhile and set it to None.
+            if (sock := connection.sock) is not None:
+                try:
+                    sock.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    continue
+
+    def served_model(self) -> dict[str, Any]:
+        """The entry of /v1/models: `id`, `max_model_len`."""
+        return self.call("GET", "/v1/models", timeout=10)["data"][0]
+
+    def attach(self, *, max_model_len: int) -> float:
+        """Learns what this server serves, and by which route it is to be asked.
+
+        Args:
+          max_model_len: longest prompt and completion that will be asked for.
+
+        Returns:
+          The log-prob that it reports of a token drawn without a rival, in nats.
+
+        Raises:
+          ServerRefused: it serves less.
+        """
+        model = self.served_model()
+        self._model = model["id"]
+        if model["max_model_len"] < max_model_len:
+            raise ServerRefused(
+                f"{self.url} serves up to {model['max_model_len']} tokens; prompt and"
+                f" completion may take {max_model_len} here (--max-model-len)"
+            )
+        only = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
+        self.reports_versions = True
+        try:
+            drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
+        except ServerRefused as error:
+            if error.status not in (403, 404):
+                raise
+            self.reports_versions = False
+            drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
+        return drawn[0][1]
+
+    def probe(self, *, max_model_len: int, needs_versions: bool) -> None:
+        """Attaches to a server that is to serve a policy in training.
+
+        Args:
+          max_model_len: longest prompt and completion that will be asked for.
+          needs_versions: whether each token's version must be reported.
+
+        Raises:
+          ServerRefused: what is missing, and how the server should be started.
+        """
+        routes = self.call("GET", "/openapi.json", timeout=30)["paths"]
+        logprob = self.attach(max_model_len=max_model_len)
+        if missing := [route for route in _LIFECYCLE if route not in routes]:
+            raise ServerRefused(
+                f"{self.url} lacks {' '.join(missing)}: vLLM 0.32 or newer, started"
+                " with VLLM_SERVER_DEV_MODE=1 (or by `python -m rollout.vllm_server`)"
+            )
+        if needs_versions and not self.reports_versions:
+            raise ServerRefused(
+                f"{self.url} does not offer {GENERATE}, without which no token's"
+                " version is known: start it with --enable-scale-out"
+            )
+        # It had one candidate: its log-prob is 0 unless it was taken of raw logits.
+        if abs(logprob) > 1e-6:
+            raise ServerRefused(
+                f"{self.url} reports log-probs of the raw logits ({logprob:.3f}"
+                " where 0 is due): start it with --logprobs-mode processed_logprobs"
+            )
+
+    def generate(
+        self,
+        prompt: list[int],
+        params: SamplingParams,
+        *,
+        seed: int,
+        version_of: Callable[[str], int],
+        timeout: float | None = None,
+    ) -> Completion:
+        """Draws one completion.
+
+        Args:
+          prompt: token ids.
+          params: `n` is not looked at.
+          seed: of this completion alone.
+          version_of: reads the server's version label.
+          timeout: seconds until `ServerGone`; None waits until `cut`.
+
+        Raises:
+          Aborted: the server dropped the request (an update in abort mode).
+          ServerGone, ServerBusy, ServerRefused: see there.
+        """
+        drawn, choice = self._generate(
+            prompt, params, seed=seed, top_k=0, timeout=timeout
+        )
+        if choice["finish_reason"] not in ("stop", "length"):
+            raise Aborted(f"{self.url}: finish reason {choice['finish_reason']}")
+        token_ids = np.array([token for token, _ in drawn], np.int32)
+        spans = choice.get("weight_versions")
+        if spans is None:
+            versions = np.full(len(drawn), version_of(""), np.int32)
+        else:
+            versions = np.empty(len(drawn), np.int32)
+            for span in spans:
+                stop = span["end"]
+                versions[span["start"] : stop] = version_of(span["version"])
+        return Completion(
+            token_ids,
+            np.array([logprob for _, logprob in drawn], np.float32),
+            choice["finish_reason"],
+            versions,
+        )
+
+    def _generate(self, prompt, params, *, seed, top_k, timeout):
+        # Nothing is left for the server to fill in.
+        sampling = {
+            "n": 1,
+            "max_tokens": params.max_tokens,
+            "min_tokens": 0,
+            "temperature": params.temperature,
+            "top_p": params.top_p,
+            "top_k": top_k,
+            "min_p": 0.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "repetition_penalty": 1.0,
+            "seed": seed,
+            # The ids below are all that ends a completion.
+            "ignore_eos": True,
+            "stop_token_ids": [] if params.ignore_stop else list(params.stop_token_ids),
+            "logprobs": 0,
+        }
+        if self.reports_versions:
+            body = {
+                "model": self._model,
+                "token_ids": [int(token) for token in prompt],
+                "sampling_params": sampling | {"detokenize": False},
+            }
+            choice = self.call("POST", GENERATE, body, timeout=timeout)["choices"][0]
+            logprobs = [entry["logprob"] for entry in choice["logprobs"]["content"]]
+        else:
+            body = sampling | {
+                "model": self._model,
+                "prompt": [int(token) for token in prompt],
+                "return_token_ids": True,
+            }
+            choice = self.call("POST", COMPLETIONS, body, timeout=timeout)["choices"][0]
+            logprobs = choice["logprobs"]["token_logprobs"]
+        return list(zip(choice["token_ids"], logprobs, strict=True)), choice
+
+    def tokens_processed(self, *, timeout: float) -> float:
+        """Tokens read and drawn so far; it stands still when the server hangs."""
+        text = self._exchange("GET", "/metrics", None, timeout).decode()
+        counters = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
+        return sum(
+            float(line.rpartition(" ")[2])
+            for line in text.splitlines()
+            if line.startswith(counters)
+        )
+
+    def update(
+        self, announcement: dict[str, Any], version: str, *, mode: str, timeout: float
+    ) -> None:
+        """Walks the server through one weight update; it serves `version` afterwards.
+
+        Args:
+          announcement: what the transport's `stage` returned.
+          version: label that the server reports for the tokens drawn from here on.
+          mode: "abort" drops what is in flight, "keep" continues it under the new
+            weights.
+          timeout: seconds for each phase.
+
+        Raises:
+          ServerRefused: the phase and the server's own words. The old weights serve on.
+          ServerGone: see there.
+        """
+        post = lambda path, body: self.call("POST", path, body, timeout=timeout)  # noqa: E731
+        # Cached prefixes belong to the old weights.
+        post(f"/pause?mode={mode}&clear_cache=true", None)
+        try:
+            post("/start_weight_update", {})
+            post("/update_weights", {"update_info": announcement})
+            post("/finish_weight_update", {"weight_version": version})
+        finally:
+            post("/resume", None)
+
+
+def _error_text(answer: bytes) -> str:
+    try:
+        error = json.loads(answer)
+    except ValueError:
+        return answer.decode(errors="replace")[:500]
+    for key in ("error", "message", "detail"):
+        if isinstance(error, dict) and key in error:
+            error = error[key]
+    return str(error)[:1000]

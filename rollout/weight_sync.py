@@ -1,0 +1,143 @@
+"""How a policy's weights reach the servers: written once, announced to each.
+
+`WeightTransport` is what the sampler knows: something that stages a version and says
+what to tell a server so that it takes it. `PublishedFiles` is the one implementation:
+a safetensors file in shared memory, or in a folder that remote servers share. A
+device-to-device path (NCCL has a rendezvous without torch) would be another: `hello`
+returns the communicator's id and `stage` the tensors' order, and no caller changes.
+"""
+
+import os
+import pathlib
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from models.safetensors_io import Specs, write_tensors
+from rollout import leash
+from rollout.checksum import checksum
+
+Export = Callable[[Any], Iterable[tuple[str, np.ndarray]]]
+WIRE_DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
+
+
+class WeightTransport(Protocol):
+    """Stages versions of the policy. `backend` names the server's side of it."""
+
+    backend: str
+
+    def hello(self) -> dict[str, Any]:
+        """What a server is told once, before its first update."""
+        ...
+
+    def stage(self, params: Any, version: str) -> dict[str, Any]:
+        """Makes `params` ready as `version`; returns what a server is told to take it.
+
+        It may be told so again, after a restart, until the next version is staged.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class PublishedFiles:
+    """One safetensors file per version, published by a rename; one is kept."""
+
+    backend = "published_file"
+
+    def __init__(
+        self, folder: pathlib.Path, *, export: Export, specs: Specs, dtype: str
+    ):
+        """Checks that a version fits and that the folder can be written.
+
+        Args:
+          folder: of this run alone. Made here, and gone with this process, however
+            that ends: what it holds may be 15 GB of shared memory.
+          export: `(name, host array)` of each tensor of a parameter tree, by Hugging
+            Face name, one at a time.
+          specs: `(shape, dtype)` of what `export` yields.
+          dtype: the serving dtype, which all of `specs` have.
+
+        Raises:
+          OSError: there is no room for a version, or the folder cannot be made.
+        """
+        self._folder = folder
+        self._export = export
+        self._specs = specs
+        self._dtype = WIRE_DTYPES[dtype]
+        self._file = folder / "policy.safetensors"
+        self._beacon = folder / "beacon"
+        self._token = secrets.token_hex(16)
+        self.bytes = sum(
+            int(np.prod(shape)) * np.dtype(kind).itemsize
+            for shape, kind in specs.values()
+        )
+        self._check_space(self._file)
+        folder.mkdir()
+        self._leash, self._lifeline = leash.start(
+            ["sleep", "infinity"], remove=str(folder.absolute())
+        )
+        self._beacon.write_text(self._token)
+
+    def hello(self) -> dict[str, Any]:
+        return {
+            "shapes": {name: list(shape) for name, (shape, _) in self._specs.items()},
+            "dtype": self._dtype,
+            "beacon": str(self._beacon),
+            "token": self._token,
+        }
+
+    def stage(self, params: Any, version: str) -> dict[str, Any]:
+        """Writes the file tensor by tensor. No server may be loading the last one.
+
+        Raises:
+          OSError: the folder is full. Nothing half-written stays there.
+        """
+        # The version that this one replaces gives its place to it: two of a 7B model
+        # are 30 GB of shared memory.
+        part = self._file.with_suffix(".part")
+        if self._file.exists():
+            os.replace(self._file, part)
+        checksums: dict[str, int] = {}
+        try:
+            self._check_space(part)
+            write_tensors(
+                part,
+                self._specs,
+                _summed(self._export(params), checksums),
+                metadata={"format": "pt", "version": version},
+            )
+            os.replace(part, self._file)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        return {"path": str(self._file), "version": version, "checksums": checksums}
+
+    def _check_space(self, reused: pathlib.Path) -> None:
+        free = shutil.disk_usage(self._folder.parent).free
+        held = reused.stat().st_size if reused.exists() else 0
+        if free + held < self.bytes:
+            raise OSError(
+                f"{self._folder} has {free / 1e9:.2f} GB free; one version of the"
+                f" weights takes {self.bytes / 1e9:.2f} GB (set rollout.weight_dir, or"
+                " enlarge the shared memory)"
+            )
+
+    def close(self) -> None:
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+            self._leash.wait()
+
+
+def _summed(
+    tensors: Iterable[tuple[str, np.ndarray]], checksums: dict[str, int]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Passes tensors through, noting each one's checksum while it is in the cache."""
+    for name, array in tensors:
+        array = np.ascontiguousarray(array)
+        checksums[name] = checksum(array)
+        yield name, array

@@ -1,0 +1,352 @@
+"""Servers and trainers that die, hang or lie, each a real process."""
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from rollout import leash
+from rollout.vllm_client import ServerRefused, VllmClient
+from rollout.vllm_sampler import VllmSampler
+from rollout.vllm_server import ServerFailed
+from tests.rollout import policies
+
+pytestmark = pytest.mark.vllm
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    tmp = tmp_path_factory.mktemp("policy")
+    return policies.Policy.load(policies.make_folder(tmp / "model"))
+
+
+@pytest.fixture(scope="module")
+def sampler(policy, tmp_path_factory):
+    # The stall must outlast the start of a server that shares two cores with the test.
+    sampler = policies.make_sampler(
+        policy, tmp_path_factory.mktemp("server"), stall_seconds=6, max_restarts=2
+    )
+    sampler.publish(policy.params, 0)
+    yield sampler
+    sampler.close()
+
+
+@pytest.fixture(autouse=True)
+def no_litter():
+    """No test of this file may leave shared memory behind."""
+    before = set(pathlib.Path("/dev/shm").glob("psm_*"))
+    yield
+    time.sleep(0.2)
+    left = set(pathlib.Path("/dev/shm").glob("psm_*")) - before
+    owned = [path for path in left if not _in_use(path)]
+    assert not owned
+
+
+def _in_use(path):
+    for maps in pathlib.Path("/proc").glob("[0-9]*/maps"):
+        try:
+            if path.name in maps.read_text():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _tree(sampler):
+    """Processes of the server by title."""
+    found = {}
+    for pid in leash.descendants(sampler._fleet.members[0].process.pid):
+        title = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        if b"EngineCore" in title:
+            found["engine"] = pid
+        elif b"api_server" in title:
+            found["api"] = pid
+    return found
+
+
+def _strike(sampler, which, blow):
+    os.kill(_tree(sampler)[which], blow)
+
+
+PROMPTS = policies.prompts(12, seed=6)
+
+
+def _step(sampler, strike=None):
+    """48 completions of unequal length; `strike` falls when 8 of them are finished."""
+    finished = []
+
+    def note(i, j, completion):
+        finished.append((i, j, completion))
+        if len(finished) == 8 and strike is not None:
+            strike()
+
+    params = policies.draw(250, n=4, stop_token_ids=policies.STOP, ignore_stop=False)
+    groups = sampler.sample(PROMPTS, params, seed=11, on_finished=note)
+    return groups, finished
+
+
+@pytest.fixture(scope="module")
+def undisturbed(sampler):
+    return _step(sampler)[0]
+
+
+@pytest.mark.failure(10)
+@pytest.mark.failure(12)
+@pytest.mark.parametrize(
+    ("which", "blow"),
+    [
+        ("api", signal.SIGKILL),
+        ("engine", signal.SIGKILL),
+        ("api", signal.SIGSTOP),
+        ("engine", signal.SIGSTOP),
+    ],
+)
+def test_a_server_lost_in_mid_generation_costs_nothing_but_time(
+    policy, sampler, undisturbed, which, blow
+):
+    sampler.publish(policy.params, 0)
+    before = sampler.metrics()["sampler/restarts"]
+    groups, finished = _step(sampler, lambda: _strike(sampler, which, blow))
+    assert sampler.metrics()["sampler/restarts"] == before + 1
+    # Nothing lost, nothing twice, and the new server serves the current weights.
+    assert sorted((i, j) for i, j, _ in finished) == [
+        (i, j) for i in range(12) for j in range(4)
+    ]
+    for i, j, completion in finished:
+        assert groups[i][j] is completion
+        assert (completion.versions == 0).all()
+    assert policies.gaps(policy, PROMPTS, groups).max() < 1e-4
+    # Those finished before the blow are kept; those asked for again have their own
+    # seeds, and so are the very completions that were lost.
+    for ours, theirs in zip(groups, undisturbed, strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(one.token_ids, other.token_ids)
+
+
+@pytest.mark.failure(10)
+def test_a_server_that_hangs_in_a_sync_is_replaced(policy, sampler):
+    sampler._sync_seconds = 4
+    _strike(sampler, "engine", signal.SIGSTOP)
+    begin = time.monotonic()
+    try:
+        sampler.publish(policy.params, 1)
+    finally:
+        sampler._sync_seconds = 300
+    assert time.monotonic() - begin < 120
+    groups = sampler.sample(PROMPTS, policies.draw(8), seed=0)
+    assert {int(v) for (c,) in groups for v in c.versions} == {1}
+
+
+@pytest.mark.failure(10)
+def test_restarts_are_bounded(policy, tmp_path):
+    sampler = policies.make_sampler(policy, tmp_path, max_restarts=0)
+    try:
+        sampler.publish(policy.params, 0)
+        with pytest.raises(ServerFailed, match="no vLLM server is left after 0 rest"):
+            _step(sampler, lambda: _strike(sampler, "api", signal.SIGKILL))
+    finally:
+        sampler.close()
+
+
+@pytest.mark.failure(31)
+def test_a_full_folder_fails_the_publish_and_the_old_weights_serve_on(policy, tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("may not mount a small tmpfs")
+    try:
+        weights = folder / "weights"
+        sampler = policies.make_sampler(policy, tmp_path, folder=weights)
+        try:
+            sampler.publish(policy.params, 0)
+            # Somebody else takes what is free; the last version's place is not enough.
+            (folder / "other").write_bytes(bytes(shutil.disk_usage(folder).free))
+            with (weights / "policy.safetensors").open("r+b") as file:
+                file.truncate(file.seek(0, 2) - 100_000)
+            with (folder / "more").open("wb") as file:
+                file.write(bytes(shutil.disk_usage(folder).free))
+            with pytest.raises(OSError, match="GB free; one version of the weights"):
+                sampler.publish(policy.changed(1).params, 1)
+            assert [path.name for path in weights.iterdir()] == ["beacon"]
+            groups = sampler.sample(PROMPTS, policies.draw(8), seed=0)
+            assert policies.gaps(policy, PROMPTS, groups).max() < 1e-4
+            assert {int(v) for (c,) in groups for v in c.versions} == {0}
+        finally:
+            sampler.close()
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+TRAINER = """
+    import pathlib, sys, time
+    from tests.rollout import policies
+    from rollout import leash
+    tmp, folder = map(pathlib.Path, sys.argv[1:])
+    policy = policies.Policy.load(folder)
+    weights = tmp / "weights"
+    sampler = policies.make_sampler(policy, tmp, folder=weights)
+    sampler.publish(policy.params, 0)
+    pid = sampler._fleet.members[0].process.pid
+    tree = [pid, *leash.descendants(pid)]
+    print("tree", *tree, flush=True)
+    sampler.sample(policies.prompts(48), policies.draw(300), seed=0)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.failure(11)
+def test_no_process_and_no_file_outlives_a_killed_trainer(policy, tmp_path):
+    trainer = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(TRAINER), tmp_path, policy.folder],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=policies.ROOT,
+    )
+    line = next(line for line in trainer.stdout if line.startswith("tree"))
+    tree = [int(pid) for pid in line.split()[1:]]
+    assert len(tree) >= 3 and (tmp_path / "weights").is_dir()
+    trainer.kill()
+    trainer.wait()
+    deadline = time.monotonic() + 10
+    while alive := [pid for pid in tree if pathlib.Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline, f"still there after 10 s: {alive}"
+        time.sleep(0.1)
+    assert not (tmp_path / "weights").exists()
+
+
+class _Foreign:
+    """A server that somebody else runs."""
+
+    def __init__(self, tmp, folder, *extra, key=""):
+        policies.needs_vllm()
+        self.log = tmp / "foreign.log"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        arguments = f"--model {folder} --dtype float32 --max_model_len 512"
+        arguments += f" --max_num_seqs 64 --enforce_eager --port {port}"
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": os.environ["HOME"],
+            "VLLM_API_KEY": key,
+            "VLLM_CPU_OMP_THREADS_BIND": "auto",
+        }
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [policies.PYTHON, "-m", "rollout.vllm_server"]
+                + [*arguments.split(), *extra],
+                cwd=policies.ROOT,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def end(self):
+        leash.kill_tree(self.process.pid)
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def foreign(policy, tmp_path_factory):
+    server = _Foreign(tmp_path_factory.mktemp("foreign"), policy.folder, key="secret")
+    yield server
+    server.end()
+
+
+def _attach(policy, tmp, server, **changes) -> VllmSampler:
+    settings = dict(servers=[], urls=[server.url], api_key="secret")
+    return policies.make_sampler(policy, tmp, **settings | changes)
+
+
+@pytest.mark.failure(11)
+def test_an_attached_server_outlives_us_and_is_fed_again(policy, tmp_path, foreign):
+    for trained in (policy.changed(1), policy.changed(2)):
+        sampler = _attach(trained, tmp_path, foreign)
+        sampler.publish(trained.params, 7)
+        groups = sampler.sample(PROMPTS, policies.draw(8), seed=0)
+        assert policies.gaps(trained, PROMPTS, groups).max() < 1e-4
+        sampler.close()
+        assert foreign.process.poll() is None
+
+
+def test_every_route_that_changes_weights_asks_for_the_key(foreign, policy, tmp_path):
+    _attach(policy, tmp_path, foreign).publish(policy.params, 0)
+    anyone = VllmClient(foreign.url)
+    for route in ("/pause", "/update_weights", "/collective_rpc", "/resume"):
+        with pytest.raises(ServerRefused, match="401"):
+            anyone.call("POST", route, {}, timeout=10)
+
+
+def test_a_server_of_another_model_is_refused(foreign, tmp_path):
+    folder = policies.make_folder(tmp_path / "other", tied=False)
+    other = policies.Policy.load(folder)
+    sampler = _attach(other, tmp_path, foreign)
+    with pytest.raises(ServerRefused, match=r"wrong model: lm_head.weight is None on"):
+        sampler.publish(other.params, 0)
+    sampler.close()
+
+
+def test_a_server_that_takes_less_than_we_need_is_refused(foreign, policy, tmp_path):
+    sampler = _attach(policy, tmp_path, foreign, max_model_len=1000)
+    with pytest.raises(ServerRefused, match="up to 512 tokens; .* may take 1000"):
+        sampler.publish(policy.params, 0)
+    sampler.close()
+
+
+@pytest.mark.failure(2)
+def test_a_server_of_raw_logprobs_is_refused(policy, tmp_path):
+    server = _Foreign(tmp_path, policy.folder, "--logprobs-mode", "raw_logprobs")
+    try:
+        sampler = _attach(policy, tmp_path, server, api_key="")
+        with pytest.raises(ServerRefused, match="--logprobs-mode processed_logprobs"):
+            sampler.publish(policy.params, 0)
+        sampler.close()
+    finally:
+        server.end()
+
+
+def test_tokens_drawn_across_an_update_know_their_version(policy, tmp_path):
+    sampler = policies.make_sampler(policy, tmp_path, in_flight="keep")
+    try:
+        sampler.publish(policy.params, 0)
+        newer = policy.changed(3)
+        groups = []
+
+        def sample():
+            prompts = PROMPTS[:8]
+            groups.extend(sampler.sample(prompts, policies.draw(300), seed=1))
+
+        thread = threading.Thread(target=sample)
+        thread.start()
+        while sampler._fleet.members[0].client.tokens_processed(timeout=5) < 2500:
+            time.sleep(0.02)
+        sampler.publish(newer.params, 1)
+        thread.join()
+        crossed = 0
+        for prompt, (completion,) in zip(PROMPTS, groups, strict=False):
+            ids = [*prompt, *completion.token_ids.tolist()]
+            old = completion.versions == 0
+            assert (np.diff(completion.versions) >= 0).all()
+            assert set(completion.versions.tolist()) <= {0, 1}
+            crossed += 0 < old.sum() < old.size
+            for version, trained in ((0, policy), (1, newer)):
+                drawn = completion.versions == version
+                own = trained.reference(ids)[len(prompt) :]
+                gap = np.abs(own - completion.sampler_logprobs)[drawn]
+                assert gap.max(initial=0) < 1e-4
+        assert crossed == 8
+    finally:
+        sampler.close()

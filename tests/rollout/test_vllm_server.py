@@ -1,0 +1,257 @@
+"""What is refused or ended without vLLM itself: addresses, devices, trees, files."""
+
+import errno
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rollout import leash, vllm_server
+from rollout.checksum import checksum
+from rollout.vllm_client import ServerGone, VllmClient
+from rollout.vllm_server import ServerFailed, ServerSpec, VllmServer, check_devices
+from rollout.weight_sync import PublishedFiles
+from tests.rollout.policies import ROOT
+
+
+def _spec(**changes):
+    return ServerSpec(python="python", model="model", max_model_len=64, **changes)
+
+
+def test_an_open_address_asks_for_a_key():
+    with pytest.raises(ValueError, match=r"host=0\.0\.0\.0: .* set an API key"):
+        _spec(host="0.0.0.0")
+    spec = _spec(host="0.0.0.0", api_key="secret")
+    arguments = vllm_server.command(spec, port=1, name="policy")
+    assert "rollout.vllm_extension.RequireKey" in arguments
+    # Arguments are readable by every user of the machine, the environment is not.
+    assert "secret" not in arguments
+    assert vllm_server.environment(spec)["VLLM_API_KEY"] == "secret"
+
+
+def test_the_server_sees_its_devices_and_nothing_of_jax(monkeypatch):
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.4")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("PYTHONSTARTUP", "/nowhere")
+    found = vllm_server.environment(_spec(devices=(2, 3)))
+    assert found["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert not [key for key in found if key.startswith(("XLA_", "JAX_"))]
+    assert "PYTHONSTARTUP" not in found
+    arguments = vllm_server.command(_spec(devices=(2, 3)), port=1, name="policy")
+    assert arguments[arguments.index("--tensor-parallel-size") + 1] == "2"
+
+
+def test_shared_gpus_need_both_fractions():
+    shares = dict(server_fraction=None, trainer_fraction=None)
+    check_devices([(4,), (5, 6)], (0, 1), **shares)
+    with pytest.raises(ValueError, match=r"GPUs \[1\] are used by both JAX and vLLM"):
+        check_devices([(1, 2)], (0, 1), **shares)
+    with pytest.raises(ValueError, match=r"GPUs \[1\] are used by both"):
+        check_devices([(1, 2)], (0, 1), server_fraction=0.5, trainer_fraction=None)
+    with pytest.raises(ValueError, match=r"0\.7 for vLLM and 0\.4 for JAX: more than"):
+        check_devices([(0,)], (0,), server_fraction=0.7, trainer_fraction=0.4)
+    check_devices([(0,)], (0,), server_fraction=0.5, trainer_fraction=0.4)
+    with pytest.raises(ValueError, match=r"GPUs \[3\] are given to more than one"):
+        check_devices([(2, 3), (3,)], (), **shares)
+
+
+def test_a_taken_port_is_named_before_anything_starts(tmp_path):
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        server = VllmServer(_spec(port=port), log_file=tmp_path / "log")
+        with pytest.raises(ServerFailed, match=f"port {port} on 127.0.0.1: Address al"):
+            server.start()
+    assert server.pid is None and not (tmp_path / "log").exists()
+
+
+def test_a_start_that_fails_shows_the_end_of_its_log(tmp_path):
+    program = tmp_path / "vllm"
+    program.write_text("#!/bin/sh\necho first; echo no such accelerator; exit 3\n")
+    program.chmod(0o755)
+    spec = ServerSpec(python=str(program), model="m", max_model_len=64)
+    server = VllmServer(spec, log_file=tmp_path / "log")
+    server.start()
+    with pytest.raises(ServerFailed, match=r"exited with 3(.|\n)*no such accelerator"):
+        server.wait_ready(20)
+
+
+def test_a_start_that_takes_too_long_is_ended(tmp_path):
+    program = tmp_path / "vllm"
+    program.write_text("#!/bin/sh\necho loading; sleep 600\n")
+    program.chmod(0o755)
+    spec = ServerSpec(python=str(program), model="m", max_model_len=64)
+    server = VllmServer(spec, log_file=tmp_path / "log")
+    server.start()
+    root = server.pid
+    with pytest.raises(ServerFailed, match=r"not ready after 1 s(.|\n)*loading"):
+        server.wait_ready(1)
+    assert not pathlib.Path(f"/proc/{root}").exists()
+
+
+@pytest.mark.failure(10)
+def test_silence_and_a_cut_end_a_call():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        client = VllmClient(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        begin = time.monotonic()
+        with pytest.raises(ServerGone, match="no answer"):
+            client.call("GET", "/health", timeout=0.5)
+        assert 0.4 < time.monotonic() - begin < 5
+
+
+# A tree like vLLM's: the root's child starts a grandchild in a session of its own, and
+# both ignore the polite signal.
+TREE = """
+    import os, signal, subprocess, sys, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if len(sys.argv) == 2:
+        subprocess.Popen([sys.executable, "-c", open(sys.argv[1]).read(), "x", "y"],
+                         start_new_session=True)
+    time.sleep(600)
+"""
+ASKER = """
+    import pathlib, sys, time
+    from rollout.vllm_server import ServerSpec, VllmServer
+    from rollout.weight_sync import PublishedFiles
+    program, tmp = sys.argv[1], pathlib.Path(sys.argv[2])
+    files = PublishedFiles(tmp / "weights", export=None, specs={}, dtype="float32")
+    spec = ServerSpec(python=program, model="m", max_model_len=64)
+    server = VllmServer(spec, log_file=tmp / "log")
+    server.start()
+    print(server.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.failure(11)
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM])
+def test_the_tree_goes_when_its_asker_goes(tmp_path, blow):
+    script = tmp_path / "tree.py"
+    script.write_text(textwrap.dedent(TREE))
+    program = tmp_path / "vllm"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} {script} {script}\n")
+    program.chmod(0o755)
+    asker = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(ASKER), program, tmp_path],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    root = int(asker.stdout.readline())
+    deadline = time.monotonic() + 10
+    while len(leash.descendants(root)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    tree = [root, *leash.descendants(root)]
+    assert (tmp_path / "weights").is_dir()
+    asker.send_signal(blow)
+    asker.wait()
+    deadline = time.monotonic() + 10
+    while any(pathlib.Path(f"/proc/{pid}").exists() for pid in tree):
+        assert time.monotonic() < deadline, "orphans after 10 s"
+        time.sleep(0.1)
+    assert not (tmp_path / "weights").exists()
+
+
+@given(
+    st.integers(0, 3 * 4096 * 3).flatmap(
+        lambda n: st.tuples(st.just(n), st.integers(0, max(n - 1, 0)))
+    ),
+    st.integers(1, 255),
+)
+def test_any_changed_byte_changes_the_checksum(size_and_place, change):
+    size, place = size_and_place
+    data = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
+    before = checksum(data)
+    assert before == checksum(data.copy())
+    if size:
+        data[place] ^= change
+        assert checksum(data) != before
+
+
+def test_words_that_change_places_change_the_checksum():
+    words = np.random.default_rng(0).integers(0, 2**63, 4096, dtype=np.uint64)
+    for one, other in ((0, 1), (0, 512), (3, 3 + 7 * 512), (5, 2000)):
+        swapped = words.copy()
+        swapped[[one, other]] = words[[other, one]]
+        assert checksum(swapped) != checksum(words)
+
+
+def _files(folder, export, size=1000):
+    specs = {"w": ((size,), np.dtype(np.float32))}
+    return PublishedFiles(folder, export=export, specs=specs, dtype="float32")
+
+
+def test_a_published_file_appears_whole_or_not_at_all(tmp_path):
+    def export(params):
+        yield "w", params
+
+    files = _files(tmp_path / "weights", export)
+    told = files.stage(np.ones(1000, np.float32), "run:1")
+    assert told["version"] == "run:1" and told["checksums"].keys() == {"w"}
+    with pytest.raises(ValueError, match="announced as float32"):
+        files.stage(np.ones(999, np.float32), "run:2")
+    assert not list((tmp_path / "weights").glob("policy*"))
+    files.close()
+    assert not (tmp_path / "weights").exists()
+
+
+@pytest.mark.failure(31)
+def test_space_is_checked_before_a_byte_is_written(tmp_path):
+    too_much = 2 * shutil.disk_usage(tmp_path).total // 4
+    with pytest.raises(OSError, match="GB free; one version of the weights takes"):
+        _files(tmp_path / "weights", export=None, size=too_much)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.failure(31)
+def test_a_disk_that_fills_while_we_write_leaves_nothing_half_written(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("may not mount a small tmpfs")
+    try:
+
+        def export(params):
+            # Somebody else takes the room after it was seen to be there.
+            (folder / "other").write_bytes(bytes(900_000))
+            yield "w", params
+
+        files = _files(folder / "weights", export, size=100_000)
+        with pytest.raises(OSError) as caught:
+            files.stage(np.ones(100_000, np.float32), "run:1")
+        assert caught.value.errno == errno.ENOSPC
+        assert [path.name for path in (folder / "weights").iterdir()] == ["beacon"]
+        files.close()
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_the_client_side_imports_no_torch_and_no_jax():
+    code = (
+        "import sys, rollout.vllm_sampler, rollout.vllm_server;"
+        "print(sorted({'torch', 'vllm', 'jax'} & set(sys.modules)))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        check=True,
+    )
+    assert found.stdout.strip() == "[]"
