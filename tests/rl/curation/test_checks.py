@@ -46,7 +46,7 @@ DROPPED = [
     ("multiple_choice", "Among these statements, the correct ones are ____.", "①③"),
     ("multiple_choice", "Find the curve $r = 1$. Enter the letter of the correct one.",
      r"\text{(C)}"),
-    ("link", "See https://artofproblemsolving.com and find the sum of all digits.", "3"),
+    ("link", "See https://example.org/1 and find the sum of all digits.", "3"),
     ("image", "How many rods are there in this ensemble?\n<image1>", "446"),
     ("image", "What is $x$? ![](https://cdn.mathpix.com/a.png)", "4"),
     ("drawing_code", "Find the area. [asy] draw((0,0)--(1,1)); [/asy]", "1"),

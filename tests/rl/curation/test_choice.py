@@ -54,7 +54,7 @@ def test_to_value(problem, answer, turned):
 @pytest.mark.parametrize(
     "problem",
     [
-        r"Let \(A\), \(B\) and \(C\) be points with $n(A) + n(B) + n(C) = 3$. Find $x$.",
+        r"Let \(A\), \(B\), \(C\) be points with $n(A) + n(B) + n(C) = 3$. Find $x$.",
         "A says: I am first.\nB says: A lies.\nC says: nothing.\nWho is first?",
         "Numbers satisfy: (A) one is odd, (B) one is even, (C) none is 5. How many?",
         "A boat goes from A to B and back. B is far. C is near. What is its speed?",
