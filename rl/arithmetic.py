@@ -53,9 +53,21 @@ def problems(*, split: str, held_out: int, seed: int) -> list[Problem]:
     else:
         sums = [p for a, b in chosen[held_out:] for p in {(a, b), (b, a)}]
     return [
-        Problem(id=f"{a}+{b}", problem=f"{a}+{b}", answers=(str(a + b),), source="sums")
+        Problem(
+            id=f"{a}+{b}",
+            problem=f"{a}+{b}",
+            answers=(str(a + b),),
+            source="sums",
+            level=_level(a, b),
+        )
         for a, b in sorted(sums)
     ]
+
+
+def _level(a: int, b: int) -> int:
+    """1 to 5: one for each two-digit number and each carry."""
+    units, total = a % 10 + b % 10, a + b
+    return 1 + sum((a >= 10, b >= 10, units >= 10, total >= 100))
 
 
 def worked_solution(

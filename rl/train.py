@@ -19,7 +19,6 @@ from ml_collections import config_flags
 from rl import build
 from rl.alarms import Alarm
 from rl.collect import Shortfall, Tally
-from rl.data import ProblemStream
 from rl.engine import make_hyper
 from rl.evaluate import evaluate
 from rl.judging import make_judge
@@ -85,7 +84,7 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
     engine = build.make_engine(plan, workdir)
     seeds = SeedStream(_root(config.seed, _SAMPLING))
     shuffling = SeedStream(_root(config.seed, _SHUFFLING))
-    problems = ProblemStream(plan.train, seed=config.seed)
+    problems = build.make_curriculum(plan)
     schedule = build.make_schedule(config)
     alarms = build.make_alarms(config)
     pool = VerifierPool(config.reward.workers, config.reward.timeout)
@@ -107,7 +106,7 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
             "collector": collector.state(),
         }
 
-    rollouts = build.make_rollouts(plan, collector, data_state)
+    rollouts = build.make_rollouts(plan, collector, problems, data_state)
     # The engine is closed first: that ends what the other two still wait for.
     with (
         contextlib.closing(rollouts),
@@ -149,14 +148,15 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
             watch.lap("sample")
             metrics = sampling_metrics(tally)
             if groups:
-                metrics |= _update(plan, engine, schedule, groups, step, watch)
+                stage = problems.stage_of(step)
+                metrics |= _update(plan, engine, schedule, stage, groups, step, watch)
             else:
                 print(f"step {step + 1}: too few informative groups, no update")
             rollouts.settle()
             watch.lap("sample")
             engine.publish(step + 1)
             watch.lap("publish")
-            metrics |= engine.sampler_metrics()
+            metrics |= engine.sampler_metrics() | problems.metrics(step)
             metrics |= _speeds(metrics, watch)
             metrics |= {f"verifier/{k}": v for k, v in pool.counts.items()}
             left = watch.total * (config.steps - step - 1)
@@ -183,7 +183,7 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
     }
 
 
-def _update(plan, engine, schedule, groups, step, watch) -> dict[str, float]:
+def _update(plan, engine, schedule, stage, groups, step, watch) -> dict[str, float]:
     """Packs the groups into mini-batches and runs the step's updates on them."""
     c = plan.config
     size = c.batch.prompts_per_update
@@ -205,11 +205,12 @@ def _update(plan, engine, schedule, groups, step, watch) -> dict[str, float]:
     ]
     watch.lap("pack")
     updates = engine.updates
+    scale = (stage.learning_rate or c.schedule.learning_rate) / c.schedule.learning_rate
     hypers = [
         make_hyper(
-            learning_rate=schedule(updates + i),
+            learning_rate=scale * schedule(updates + i),
             eps_low=c.objective.eps_low,
-            eps_high=c.objective.eps_high,
+            eps_high=stage.eps_high or c.objective.eps_high,
             first=i == 0,
         )
         for i in range(len(mini_batches) * c.batch.ppo_epochs)
