@@ -7,6 +7,7 @@ def get_config() -> ConfigDict:
     c = ConfigDict()
     c.seed = 0
     c.steps = 200  # steps of the run; one is sample ... publish
+    c.compiled = ""  # folder that keeps compiled programs from start to start
 
     c.model = ConfigDict()
     c.model.path = ""  # Hugging Face folder or hub id of the base model

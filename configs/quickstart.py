@@ -12,6 +12,7 @@ from configs import base
 def get_config() -> ConfigDict:
     c = base.get_config()
     c.steps = 200
+    c.compiled = "runs/compiled"
 
     c.model.maker = "rl.arithmetic:make_base"
     c.model.maker_args = ConfigDict(
