@@ -148,9 +148,13 @@ def _jsonl(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
 
 
 def _parquet(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    import pyarrow
-    import pyarrow.parquet
-
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise SourceError(
+            f"{path}: Parquet needs pyarrow: pip install -r requirements-data.txt"
+        ) from None
     try:
         file = pyarrow.parquet.ParquetFile(path)
         number = 0

@@ -20,9 +20,9 @@ STEPS = 6
 
 SMALL = {
     "steps": STEPS,
-    "model.maker_args.steps": 120,
+    "model.maker_args.steps": 300,
     "model.maker_args.layers": 2,
-    "model.maker_args.hidden_size": 32,
+    "model.maker_args.learning_rate": 6e-3,
     "model.maker_args.held_out": 40,
     "data.train_args.held_out": 40,
     "data.eval_args.held_out": 40,
