@@ -20,7 +20,7 @@ STEPS = 6
 
 SMALL = {
     "steps": STEPS,
-    "model.maker_args.steps": 300,
+    "model.maker_args.steps": 400,
     "model.maker_args.layers": 2,
     "model.maker_args.learning_rate": 6e-3,
     "model.maker_args.held_out": 40,
