@@ -21,7 +21,7 @@ def get_config() -> ConfigDict:
             hidden_size=64,
             layers=3,
             heads=4,
-            steps=450,
+            steps=500,
             batch=64,
             learning_rate=3e-3,
             slips=0.45,
