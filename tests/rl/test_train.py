@@ -20,9 +20,6 @@ STEPS = 6
 
 SMALL = {
     "steps": STEPS,
-    "model.maker_args.steps": 400,
-    "model.maker_args.layers": 2,
-    "model.maker_args.learning_rate": 6e-3,
     "model.maker_args.held_out": 40,
     "data.train_args.held_out": 40,
     "data.eval_args.held_out": 40,
@@ -33,7 +30,7 @@ SMALL = {
     "batch.prompts_per_update": 2,
     "eval.samples": 2,
     "checkpoint.every_steps": 2,
-    "dynamic_sampling.max_rounds": 12,
+    "dynamic_sampling.max_rounds": 40,
     "schedule.learning_rate": 1e-3,
     "mesh.cpu_devices": 2,
 }
