@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -29,6 +29,7 @@ def test_one_right_of_32():
     assert pass_at_k(row, 8)[0] == pytest.approx(8 / 32, abs=1e-15)
 
 
+@settings(deadline=None)
 @given(verdicts, st.data())
 def test_pass_at_k_is_the_share_of_subsets_with_a_right_one(row, data):
     k = data.draw(st.integers(1, len(row)))
@@ -70,6 +71,7 @@ def test_wilson_literal():
     assert wilson_interval(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 700), st.data())
 def test_wilson_solves_its_quadratic(n, data):
     """Its ends are where the score test just rejects: |p - p0| = z sd(p0)."""
