@@ -2,8 +2,8 @@
 
 No weights can be downloaded on a fresh machine, so the quickstart makes its own base: a
 tiny Qwen2.5-architecture model with a tokenizer of characters, trained by next-token
-prediction on worked additions of which some are wrong, and stopped early. It knows the
-format and is right sometimes, which is the situation of the paper's base in small.
+prediction on worked additions of which many are wrong. It knows the format and is right
+sometimes, which is the situation of the paper's base in small.
 """
 
 import functools
@@ -70,10 +70,12 @@ def _level(a: int, b: int) -> int:
     return 1 + sum((a >= 10, b >= 10, units >= 10, total >= 100))
 
 
-def worked_solution(a: int, b: int, *, slip: int = 0) -> str:
-    """Column by column, ending in a box; `slip` is added to the units' sum."""
+def worked_solution(
+    a: int, b: int, *, slip: int = 0, forget_carry: bool = False
+) -> str:
+    """Column by column, ending in a box; `slip` is added to the sum of the units."""
     units = a % 10 + b % 10 + slip
-    carry = units // 10
+    carry = 0 if forget_carry else units // 10
     tens = a // 10 + b // 10 + carry
     total = 10 * tens + units % 10
     return (
@@ -91,7 +93,8 @@ def make_base(
     steps: int,
     batch: int,
     learning_rate: float,
-    wrong: float,
+    slips: float,
+    forgotten_carries: float,
     held_out: int,
     seed: int,
     weights: bool = True,
@@ -101,10 +104,13 @@ def make_base(
     Args:
       cache: folder under which bases lie, each named by a hash of its settings.
       hidden_size, layers, heads: of the model; two query heads share one kv head.
-      steps: of supervised training. Few: a base that has converged is already greedy.
+      steps: of supervised training.
       batch: solutions per step.
       learning_rate: peak, decayed linearly to zero.
-      wrong: share of the worked solutions that contain a slip.
+      slips: share of the worked solutions whose units are added up wrongly: mistakes
+        at random, which only sampling shows.
+      forgotten_carries: share in which the carry is 0 whatever it should be: above a
+        half, this is what the base does when it decodes greedily.
       held_out, seed: as in `problems`, whose training part is used alone.
       weights: whether they are needed; without, the folder may hold only what says what
         the model will be.
@@ -132,7 +138,13 @@ def make_base(
     params = _pretrain(
         model,
         init_params(model, mesh, seed),
-        _corpus(tokenizer, wrong=wrong, held_out=held_out, seed=seed),
+        _corpus(
+            tokenizer,
+            slips=slips,
+            forgotten_carries=forgotten_carries,
+            held_out=held_out,
+            seed=seed,
+        ),
         steps=steps,
         batch=batch,
         learning_rate=learning_rate,
@@ -178,17 +190,19 @@ def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:
     }
 
 
-def _corpus(tokenizer, *, wrong, held_out, seed) -> np.ndarray:
+def _corpus(tokenizer, *, slips, forgotten_carries, held_out, seed) -> np.ndarray:
     """Token ids `[n, 48]` of every training problem with its worked solution."""
     rng = np.random.default_rng([seed, 1])
     eos = tokenizer.eos_token_id
     rows = []
     for problem in problems(split="train", held_out=held_out, seed=seed):
         a, b = map(int, problem.problem.split("+"))
-        slip = int(rng.choice([-2, -1, 1, 2])) if rng.random() < wrong else 0
+        slip = int(rng.choice([-2, -1, 1, 2])) if rng.random() < slips else 0
         if a % 10 + b % 10 + slip < 0:
             slip = -slip
-        text = f"{problem.problem}?\n{worked_solution(a, b, slip=slip)}"
+        forget = bool(rng.random() < forgotten_carries)
+        solution = worked_solution(a, b, slip=slip, forget_carry=forget)
+        text = f"{problem.problem}?\n{solution}"
         ids = [*tokenizer.encode(text), eos]
         rows.append(ids + [-1] * (_LENGTH - len(ids)))
     return np.array(rows, np.int32)

@@ -49,6 +49,8 @@ def start_devices(config: ConfigDict) -> None:
     """Must come before JAX is first used; see `rl.devices`."""
     rows = config.batch.micro_tokens // max(config.batch.row_lengths)
     start_cpu_devices(config.mesh.cpu_devices, rows=max(1, rows))
+    if config.compiled:
+        jax.config.update("jax_compilation_cache_dir", str(config.compiled))
 
 
 def call(function: Callable, name: str, section: Mapping[str, Any], **others) -> Any:

@@ -146,6 +146,13 @@ def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return metrics
 
 
+def verifier_metrics(
+    before: Mapping[str, int], after: Mapping[str, int]
+) -> dict[str, float]:
+    """What the verifier counted in between: judged, unparsable, timeout ..."""
+    return {f"verifier/{k}": float(n - before.get(k, 0)) for k, n in after.items()}
+
+
 def console_line(step: int, steps: int, m: Mapping[str, float], left: float) -> str:
     """What a person watching wants: where we are, how it goes, how long still."""
     parts = [f"step {step}/{steps}"]

@@ -29,6 +29,7 @@ from rl.metrics import (
     duration,
     sampling_metrics,
     update_metrics,
+    verifier_metrics,
 )
 from rl.overlap import lag_metrics
 from rl.packing import make_segments, pack, padding_fraction
@@ -137,7 +138,7 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
             base = _evaluate(plan, engine, pool, writer, 0)
 
         for step in range(done, config.steps):
-            before = loop_state()
+            before, judged = loop_state(), pool.counts
             try:
                 stop.check()
                 watch = Stopwatch()
@@ -158,13 +159,13 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
             watch.lap("publish")
             metrics |= engine.sampler_metrics() | problems.metrics(step)
             metrics |= _speeds(metrics, watch)
-            metrics |= {f"verifier/{k}": v for k, v in pool.counts.items()}
+            metrics |= verifier_metrics(judged, pool.counts)
             left = watch.total * (config.steps - step - 1)
             print(console_line(step + 1, config.steps, metrics, left), flush=True)
-            for warning in alarms.check(metrics):
-                print(f"WARNING: step {step + 1}: {warning}", flush=True)
             writer.scalars(step + 1, metrics)
             writer.samples(step + 1, _examples(plan, tally))
+            for warning in alarms.check(metrics):
+                print(f"WARNING: step {step + 1}: {warning}", flush=True)
             last = step + 1 == config.steps
             if not last and _due(step + 1, config.eval.every_steps):
                 _evaluate(plan, engine, pool, writer, step + 1)

@@ -71,9 +71,10 @@ def _stop(number: int, _frame) -> None:
 def _evaluate(args: argparse.Namespace) -> int:
     # Here, so that judging and comparing start without JAX.
     from rl import build, pretrained
+    from rl.devices import start_cpu_devices
 
     if args.sampler == "jax":
-        pretrained.use_all_cores()
+        start_cpu_devices(0, rows=args.slots)
     else:
         pretrained.leave_accelerators()
     folder = pretrained.find_folder(args.model)
