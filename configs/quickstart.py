@@ -21,7 +21,7 @@ def get_config() -> ConfigDict:
             layers=3,
             heads=4,
             steps=360,
-            batch=256,
+            batch=64,
             learning_rate=3e-3,
             wrong=0.2,
             held_out=512,
@@ -49,7 +49,7 @@ def get_config() -> ConfigDict:
     c.batch.row_lengths = (128,)
     c.batch.micro_tokens = 2048
 
-    c.schedule.learning_rate = 1e-3
+    c.schedule.learning_rate = 3e-4
     c.schedule.warmup_updates = 5
 
     c.eval.samples = 16

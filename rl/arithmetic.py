@@ -9,6 +9,7 @@ format and is right sometimes, which is the situation of the paper's base in sma
 import functools
 import hashlib
 import json
+import math
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -18,12 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import tqdm
+from jax.sharding import NamedSharding, PartitionSpec
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from models.config import Qwen2Config
 from models.hf import save_folder
 from models.qwen2 import Qwen2, head_table, init_params
+from rl.tokenizer import PreTrainedTokenizerFast
 from rl.types import Problem
 from sharding.mesh import make_mesh
 
@@ -110,7 +112,10 @@ def make_base(
     (folder / "config.json").write_text(json.dumps(raw, indent=2) + "\n")
     if not weights:
         return folder
-    mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=jax.local_devices()[:1])
+    # Every host makes its own base, alike.
+    devices = jax.local_devices()
+    count = math.gcd(batch, len(devices))
+    mesh = make_mesh(data=count, fsdp=1, tensor=1, devices=devices[:count])
     model = Qwen2(Qwen2Config.from_hf(raw), mesh=mesh, unroll=layers)
     params = _pretrain(
         model,
@@ -182,6 +187,8 @@ def _pretrain(model, params, corpus, *, steps, batch, learning_rate, seed):
         optax.linear_schedule(learning_rate, 0.0, steps), b2=0.95, weight_decay=0.01
     )
 
+    rows_sharding = NamedSharding(model.mesh, PartitionSpec("data"))
+
     def loss(params, rows):
         tokens = jnp.maximum(rows, 0)
         positions = jnp.broadcast_to(jnp.arange(_LENGTH), rows.shape)
@@ -204,7 +211,9 @@ def _pretrain(model, params, corpus, *, steps, batch, learning_rate, seed):
     progress = tqdm.tqdm(range(steps), desc="base model", unit="step", mininterval=2)
     for _ in progress:
         rows = corpus[rng.choice(len(corpus), batch, replace=False)]
-        params, opt_state, value = step(params, opt_state, jnp.asarray(rows))
+        params, opt_state, value = step(
+            params, opt_state, jax.device_put(rows, rows_sharding)
+        )
     progress.close()
     print(f"base model: next-token loss {float(value):.3f} nats after {steps} steps")
     return params

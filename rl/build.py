@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 import tqdm
 from ml_collections import ConfigDict
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from models import hf
 from models.config import Qwen2Config
@@ -35,6 +34,7 @@ from rl.reward import Reward, custom_reward, shuffled, verifier_reward
 from rl.sidecar import make_vllm_sampler
 from rl.step import make_step
 from rl.templates import check_template, encode_prompt
+from rl.tokenizer import AutoTokenizer, PreTrainedTokenizerBase
 from rl.types import Problem
 from rl.verifier import VerifierPool
 from rollout.jax_sampler import JaxSampler
@@ -56,8 +56,15 @@ def start_devices(config: ConfigDict) -> None:
         rows = max(1, config.batch.micro_tokens // max(config.batch.row_lengths))
         cores = len(os.sched_getaffinity(0))
         count = max(n for n in range(1, min(rows, cores) + 1) if rows % n == 0)
-    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_force_host_platform_device_count" not in flags:
         jax.config.update("jax_num_cpu_devices", count)
+    # Two programs in flight can hold each other's threads at a collective for ever, and
+    # one that merely waits for a busy machine is no deadlock after 40 seconds.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    timeout = "--xla_cpu_collective_call_terminate_timeout_seconds"
+    if timeout not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {timeout}=1200".strip()
 
 
 def call(function: Callable, name: str, section: Mapping[str, Any], **others) -> Any:

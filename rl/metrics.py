@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from tensorboardX import SummaryWriter
 
+from rl.board import Board
 from rl.collect import Tally
 
 
@@ -26,9 +26,7 @@ class MetricsWriter:
             _keep_until(workdir / name, done)
         self._metrics = (workdir / "metrics.jsonl").open("a", encoding="utf-8")
         self._samples = (workdir / "samples.jsonl").open("a", encoding="utf-8")
-        self._board = SummaryWriter(
-            str(workdir / "tensorboard"), purge_step=done + 1 if done else None
-        )
+        self._board = Board(workdir / "tensorboard", done=done)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """One row of metrics.jsonl and one point per name on TensorBoard."""
@@ -37,7 +35,7 @@ class MetricsWriter:
         self._metrics.flush()
         for name, value in values.items():
             if math.isfinite(value):
-                self._board.add_scalar(name, value, step)
+                self._board.scalar(name, value, step)
         self._board.flush()
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -46,7 +44,7 @@ class MetricsWriter:
             line = json.dumps({"step": step, **row}, ensure_ascii=False)
             self._samples.write(line + "\n")
         self._samples.flush()
-        self._board.add_text("samples", _table(rows), step)
+        self._board.text("samples", _table(rows), step)
 
     def close(self) -> None:
         self._metrics.close()

@@ -4,7 +4,7 @@ The template is part of what is measured: Qwen2.5-Math-7B scores 50.6 on MATH-50
 its own template and 69.0 with none (understand-r1-zero, arXiv 2503.20783, table 1).
 """
 
-from transformers import PreTrainedTokenizerBase
+from rl.tokenizer import PreTrainedTokenizerBase
 
 SLOT = "{problem}"
 

@@ -1,0 +1,23 @@
+"""Tokenizers from transformers, without torch.
+
+Where torch is installed, transformers imports it with its first tokenizer: seconds and
+hundreds of megabytes for something that the trainer never uses. It is hidden while
+transformers looks for it, unless this process uses it already.
+"""
+
+import sys
+
+_HIDE = "torch" not in sys.modules
+if _HIDE:
+    sys.modules["torch"] = None
+
+from transformers import (  # noqa: E402
+    AutoTokenizer,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+if _HIDE:
+    del sys.modules["torch"]
+
+__all__ = ["AutoTokenizer", "PreTrainedTokenizerBase", "PreTrainedTokenizerFast"]

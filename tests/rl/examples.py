@@ -1,0 +1,39 @@
+"""Small groups and samplers to test with."""
+
+import numpy as np
+
+from rl.types import Group, Problem
+from rollout.types import Completion
+
+
+def make_problem(i=0, answer="4"):
+    return Problem(id=f"p{i}", problem=f"{i}+?", answers=(answer,))
+
+
+def make_completion(length, *, version=0, seed=0, logprob=None, stop=True):
+    rng = np.random.default_rng([seed, length])
+    logprobs = rng.normal(-1, 0.1, length) if logprob is None else [logprob] * length
+    return Completion(
+        token_ids=rng.integers(1, 90, length).astype(np.int32),
+        sampler_logprobs=np.array(logprobs, np.float32),
+        finish_reason="stop" if stop else "length",
+        versions=np.full(length, version, np.int32),
+    )
+
+
+def make_group(correct, *, lengths=None, rewards=None, prompt=3, seed=0, version=0):
+    lengths = lengths or [4] * len(correct)
+    if rewards is None:
+        rewards = [1.0 if c else -1.0 for c in correct]
+    rng = np.random.default_rng([seed, 99])
+    return Group(
+        problem=make_problem(seed),
+        prompt_ids=rng.integers(1, 90, prompt).astype(np.int32),
+        completions=tuple(
+            make_completion(n, version=version, seed=seed + i)
+            for i, n in enumerate(lengths)
+        ),
+        correct=np.array(correct, bool),
+        rewards=np.array(rewards, np.float32),
+        born=version,
+    )
