@@ -254,9 +254,8 @@ class _Foreign:
             )
 
     def end(self):
-        leash.kill_tree(self.process.pid)
-        self.process.kill()
-        self.process.wait()
+        self.process.terminate()
+        self.process.wait(30)
 
 
 @pytest.fixture(scope="module")
@@ -313,6 +312,25 @@ def test_a_server_of_raw_logprobs_is_refused(policy, tmp_path):
         sampler = _attach(policy, tmp_path, server, api_key="")
         with pytest.raises(ServerRefused, match="--logprobs-mode processed_logprobs"):
             sampler.publish(policy.params, 0)
+        sampler.close()
+    finally:
+        server.end()
+
+
+def test_a_server_without_the_token_route_will_do_but_not_for_async(policy, tmp_path):
+    server = _Foreign(
+        tmp_path, policy.folder, "--no-enable-scale-out", "--no-skip-tokenizer-init"
+    )
+    try:
+        sampler = _attach(policy, tmp_path, server, api_key="")
+        sampler.publish(policy.params, 3)
+        groups = sampler.sample(PROMPTS, policies.draw(8, n=2), seed=0)
+        assert policies.gaps(policy, PROMPTS, groups).max() < 1e-4
+        assert {int(v) for group in groups for c in group for v in c.versions} == {3}
+        sampler.close()
+        sampler = _attach(policy, tmp_path, server, api_key="", in_flight="keep")
+        with pytest.raises(ServerRefused, match="no token's version is known"):
+            sampler.publish(policy.params, 3)
         sampler.close()
     finally:
         server.end()
