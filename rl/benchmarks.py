@@ -1,8 +1,7 @@
 """The evaluation sets: by name and checked, or any JSONL file or hub file of problems.
 
-A row is `{"id", "problem", "answers" or "answer", "source", "level", "meta"}`; only the
-problem and one of the answers are required. `meta.error` is an absolute tolerance,
-`meta.unit` the unit in which the answer is to be read.
+Rows are read by `rl.data.load_problems`. In a row's `meta`, `error` is an absolute
+tolerance, `subject` its field of mathematics.
 """
 
 import dataclasses
@@ -10,8 +9,8 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from rl.data import load_problems
 from rl.types import Problem
 
 
@@ -91,40 +90,16 @@ def load_benchmark(spec: str, data_dir: pathlib.Path | None = None) -> list[Prob
     """
     if spec in BENCHMARKS:
         path = _find(spec, data_dir)
-        problems = read_problems(path)
+        problems = _read(path)
         _check(spec, problems, path)
         return problems
     if spec.startswith("hf://"):
-        return read_problems(_download(spec))
+        return _read(_download(spec))
     if spec.endswith(".jsonl"):
-        return read_problems(pathlib.Path(spec))
+        return _read(pathlib.Path(spec))
     raise ValueError(
         f"benchmark {spec!r}: neither one of {', '.join(BENCHMARKS)} nor a .jsonl file"
     )
-
-
-def read_problems(path: pathlib.Path) -> list[Problem]:
-    """Reads a JSONL file of problems; ids default to the file's stem and the row."""
-    try:
-        # Not splitlines(): U+2028 and its like may stand inside a JSON text.
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}: byte {error.start} is {error.object[error.start]:#04x}, not UTF-8"
-        ) from None
-    problems = [
-        _problem(line, path, number)
-        for number, line in enumerate(lines, start=1)
-        if line.strip()
-    ]
-    if not problems:
-        raise ValueError(f"{path}: holds no problem")
-    seen: set[str] = set()
-    for problem in problems:
-        if problem.id in seen:
-            raise ValueError(f"{path}: id {problem.id!r} occurs twice")
-        seen.add(problem.id)
-    return problems
 
 
 def content_hash(problems: Iterable[Problem]) -> str:
@@ -137,6 +112,10 @@ def content_hash(problems: Iterable[Problem]) -> str:
         row = [problem.problem, list(problem.answers)]
         digest.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
     return digest.hexdigest()
+
+
+def _read(path: pathlib.Path) -> list[Problem]:
+    return load_problems(str(path), key="benchmark")
 
 
 def _find(name: str, data_dir: pathlib.Path | None) -> pathlib.Path:
@@ -164,37 +143,6 @@ def _check(name: str, problems: Sequence[Problem], path: pathlib.Path) -> None:
         )
 
 
-def _problem(line: str, path: pathlib.Path, number: int) -> Problem:
-    def bad(what: str) -> ValueError:
-        return ValueError(f"{path}:{number}: {what}")
-
-    try:
-        row: Any = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise bad(f"not JSON ({error.msg} at column {error.colno})") from None
-    if not isinstance(row, dict):
-        raise bad(f"a row must be an object, not {line[:40]!r}")
-    text = row.get("problem")
-    if not isinstance(text, str) or not text.strip():
-        raise bad(f"problem={text!r} must be a text")
-    answers = row.get("answers") or [row.get("answer")]
-    if not isinstance(answers, list) or not all(
-        isinstance(answer, str) and answer.strip() for answer in answers
-    ):
-        raise bad(f"answers={answers!r} must be texts")
-    level = row.get("level")
-    if level is not None and not isinstance(level, int):
-        raise bad(f"level={level!r} must be an integer or null")
-    return Problem(
-        id=str(row.get("id") or f"{path.stem}-{number:05d}"),
-        problem=text,
-        answers=tuple(answers),
-        source=row.get("source") or path.stem,
-        level=level,
-        meta=row.get("meta") or {},
-    )
-
-
 def _download(spec: str) -> pathlib.Path:
     from huggingface_hub import hf_hub_download
 
@@ -202,6 +150,11 @@ def _download(spec: str) -> pathlib.Path:
     if len(parts) < 3:
         raise ValueError(f"benchmark {spec!r}: expected hf://OWNER/DATASET/PATH.jsonl")
     owner, dataset, name = parts
-    return pathlib.Path(
-        hf_hub_download(f"{owner}/{dataset}", name, repo_type="dataset")
-    )
+    try:
+        file = hf_hub_download(f"{owner}/{dataset}", name, repo_type="dataset")
+    except Exception as error:  # offline, private, misspelt: the hub's many types
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"benchmark {spec!r}: the hub does not give it ({reason})"
+        ) from None
+    return pathlib.Path(file)

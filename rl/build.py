@@ -7,7 +7,6 @@ functions after it build what the loop uses.
 import dataclasses
 import inspect
 import json
-import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,6 +25,7 @@ from rl.alarms import Alarms
 from rl.checkpoint import Checkpoints
 from rl.collect import ON_SHORTFALL, Collector
 from rl.data import ProblemStream, load_function, load_problems
+from rl.devices import start_cpu_devices
 from rl.engine import Engine
 from rl.groups import ADVANTAGES, AGGREGATIONS
 from rl.objective import CORRECTIONS
@@ -45,26 +45,9 @@ _TYPES = {int: int, float: (int, float), str: str, bool: bool}
 
 
 def start_devices(config: ConfigDict) -> None:
-    """Makes virtual devices on CPU, one per core unless the config says otherwise.
-
-    XLA runs a batched dot (attention's scores) on one core of a CPU device, so that
-    several devices with the rows split between them use the cores that one leaves idle.
-    Must come before JAX is first used; means nothing to GPUs and TPUs.
-    """
-    count = config.mesh.cpu_devices
-    if not count:
-        rows = max(1, config.batch.micro_tokens // max(config.batch.row_lengths))
-        cores = len(os.sched_getaffinity(0))
-        count = max(n for n in range(1, min(rows, cores) + 1) if rows % n == 0)
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_force_host_platform_device_count" not in flags:
-        jax.config.update("jax_num_cpu_devices", count)
-    # Two programs in flight can hold each other's threads at a collective for ever, and
-    # one that merely waits for a busy machine is no deadlock after 40 seconds.
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
-    timeout = "--xla_cpu_collective_call_terminate_timeout_seconds"
-    if timeout not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {timeout}=1200".strip()
+    """Must come before JAX is first used; see `rl.devices`."""
+    rows = config.batch.micro_tokens // max(config.batch.row_lengths)
+    start_cpu_devices(config.mesh.cpu_devices, rows=max(1, rows))
 
 
 def call(function: Callable, name: str, section: Mapping[str, Any], **others) -> Any:

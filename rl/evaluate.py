@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rl.statistics import avg_at_k, bootstrap_interval, pass_at_k, wilson_interval
+from rl.statistics import avg_at_k, mean_interval, pass_at_k
 from rl.types import Problem
 from rl.verifier import Verdict
 from rollout.types import Completion, FinishReason, Sampler, SamplingParams
@@ -149,11 +149,11 @@ def score(
 def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     """The figures of one benchmark, rates and scores in [0, 1].
 
-    `accuracy` is avg@k: the mean over problems of the share of right completions, with
-    a 95% interval by Wilson where each problem has one completion, else by bootstrap
-    over problems. `pass@k` is given for the powers of two up to the fewest completions
-    of a problem. `tokens_*` and `truncated` are absent where lengths and finish reasons
-    were not kept.
+    `accuracy` is avg@k: the mean over problems of the share of right completions; it
+    and `pass@k` come with a 95% interval over problems (`mean_interval`). `pass@k` is
+    given for the fewest completions of a problem and the powers of two below it.
+    `tokens_*` and `truncated` are absent where lengths and finish reasons were not
+    kept.
     """
     groups = by_problem(scored)
     if not groups:
@@ -167,12 +167,10 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
         "judge_timeout": _rate(s.verdict.status == "timeout" for s in scored),
         "repeated": _rate(repeats_itself(s.drawn.completion) for s in scored),
     }
-    for k in (2**i for i in range(fewest.bit_length())):
+    for k in sorted({2**i for i in range(fewest.bit_length())} | {fewest}):
         solved = pass_at_k(correct, k)
         summary[f"pass@{k}"] = float(solved.mean())
-        summary[f"pass@{k}_interval"] = (
-            bootstrap_interval(solved) if k > 1 else summary["accuracy_interval"]
-        )
+        summary[f"pass@{k}_interval"] = mean_interval(solved)
     tokens = [s.drawn.tokens for s in scored if s.drawn.tokens is not None]
     if tokens:
         summary["tokens_mean"] = float(np.mean(tokens))
@@ -187,13 +185,9 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
 def accuracy_of(correct: Sequence[Sequence[bool]]) -> dict[str, Any]:
     """avg@k of one row of verdicts per problem, with its 95% interval."""
     scores = avg_at_k(correct)
-    if max(map(len, correct)) == 1:
-        interval = wilson_interval(int(scores.sum()), len(scores))
-    else:
-        interval = bootstrap_interval(scores)
     return {
         "accuracy": float(scores.mean()),
-        "accuracy_interval": interval,
+        "accuracy_interval": mean_interval(scores),
         "problems": len(scores),
     }
 

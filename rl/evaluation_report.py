@@ -7,7 +7,7 @@ import numpy as np
 
 from rl.benchmarks import title
 from rl.evaluate import Scored, accuracy_of, by_problem, summarise
-from rl.statistics import bootstrap_interval, maj_at_k
+from rl.statistics import maj_at_k, mean_interval
 from rl.types import Problem
 
 FIVE = ("aime2024", "amc83", "math500", "minerva272", "olympiadbench675")
@@ -55,7 +55,7 @@ def benchmark_result(
         )
         key = f"maj@{result['samples']}"
         result[key] = float(majority.mean())
-        result[f"{key}_interval"] = bootstrap_interval(majority)
+        result[f"{key}_interval"] = mean_interval(majority)
     of_id = {problem.id: problem for problem in problems}
     result["by_level"] = _breakdown(groups, lambda id: of_id[id].level)
     result["by_subject"] = _breakdown(groups, lambda id: subject(of_id[id]))
@@ -180,7 +180,8 @@ def _conditions(results: Mapping[str, Any]) -> list[str]:
     if conditions is None:
         rows = [["drawing", "not recorded"]]
     else:
-        rows = [[key, f"`{value}`"] for key, value in conditions["drawing"].items()]
+        drawing = conditions["drawing"].items()
+        rows = [[key, f"`{value}`"] for key, value in drawing if value is not None]
     rows.append(["verifier", f"`{results['verifier']}`"])
     return _table(["condition", "value"], rows)
 

@@ -1,6 +1,7 @@
 """One evaluation on disk: its conditions, every completion, and how it resumes.
 
     DIR/conditions.json     what was asked of which model, and how
+    DIR/problems/           of benchmarks that are not among the known ones
     DIR/completions.jsonl   one row per completion, written as each ends
     DIR/verdicts.jsonl      one row per completion: answer found, right or wrong
 
@@ -133,13 +134,28 @@ def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> No
                     "another --out, or delete it"
                 )
         wanted["benchmarks"] = benchmarks
-    _write(folder / "conditions.json", json.dumps(wanted, indent=2) + "\n")
+    replace_file(folder / "conditions.json", json.dumps(wanted, indent=2) + "\n")
 
 
 def read_conditions(folder: pathlib.Path) -> dict[str, Any] | None:
     """The conditions of an evaluation, None where none were recorded."""
     path = folder / "conditions.json"
     return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+
+def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
+    """Where the problems of a benchmark that is not a known one are kept."""
+    return folder / "problems" / f"{name}.jsonl"
+
+
+def write_problems(
+    folder: pathlib.Path, name: str, problems: Sequence[Problem]
+) -> None:
+    """Keeps the problems, so that the folder can be judged wherever it goes."""
+    path = problems_file(folder, name)
+    path.parent.mkdir(exist_ok=True)
+    rows = [json.dumps(dataclasses.asdict(p), ensure_ascii=False) for p in problems]
+    replace_file(path, "".join(row + "\n" for row in rows))
 
 
 def draw_missing(
@@ -162,6 +178,7 @@ def draw_missing(
         (drawn.id, drawn.sample)
         for drawn in read_completions(folder).get(benchmark, ())
     }
+    _end_last_row(folder / "completions.jsonl")
     with open(folder / "completions.jsonl", "a", encoding="utf-8") as out:
 
         def keep(drawn: Drawn) -> None:
@@ -228,16 +245,14 @@ def check_prompts(
 
 
 def read_completions(folder: pathlib.Path) -> dict[str, list[Drawn]]:
-    """Kept completions by benchmark. A row cut short by a kill is cut off the file.
+    """Kept completions by benchmark. A last row cut short by a kill does not count.
 
     Raises:
-      FileNotFoundError: no completions.jsonl (only where the folder is absent too).
       ValueError: naming the row that is malformed or there twice.
     """
     path = folder / "completions.jsonl"
     if not path.exists():
         return {}
-    _drop_unfinished_row(path)
     kept: dict[str, dict[tuple[str, int], Drawn]] = {}
     for number, row in _rows(path):
         try:
@@ -279,7 +294,7 @@ def write_verdicts(
         for s in of_benchmark
     ]
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    _write(folder / "verdicts.jsonl", text)
+    replace_file(folder / "verdicts.jsonl", text)
 
 
 def read_verdicts(folder: pathlib.Path) -> dict[str, dict[str, list[bool]]]:
@@ -307,9 +322,16 @@ def read_verdicts(folder: pathlib.Path) -> dict[str, dict[str, list[bool]]]:
 
 
 def checkpoint_hash(folder: pathlib.Path) -> str:
-    """SHA-256 over the config and all weight files of a Hugging Face folder."""
+    """SHA-256 over the config and all weight files of a Hugging Face folder.
+
+    Raises:
+      FileNotFoundError: it has no weights.
+    """
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights:
+        raise FileNotFoundError(f"{folder}: no .safetensors file in it")
     digest = hashlib.sha256()
-    for path in [folder / "config.json", *sorted(folder.glob("*.safetensors"))]:
+    for path in [folder / "config.json", *weights]:
         with open(path, "rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
@@ -336,24 +358,45 @@ def _chunk_seed(seed: int, benchmark: str, number: int) -> int:
     return int(entropy.generate_state(1)[0] >> 1)
 
 
-def _drop_unfinished_row(path: pathlib.Path) -> None:
+def _end_last_row(path: pathlib.Path) -> None:
+    """Makes a file ready for the next row: completes the last one, or cuts it off."""
+    if not path.exists():
+        return
     with open(path, "rb+") as file:
         data = file.read()
-        end = data.rfind(b"\n") + 1
-        if end < len(data):
-            file.truncate(end)
+        start = data.rfind(b"\n") + 1
+        if start == len(data):
+            return
+        if _is_json(data[start:]):
+            file.write(b"\n")
+        else:
+            file.truncate(start)
 
 
 def _rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with open(path, encoding="utf-8", newline="\n") as file:
+    with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n") and not _is_json(line):
+                return
             try:
-                yield number, json.loads(line)
+                yield number, json.loads(line.decode("utf-8"))
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{path}:{number}: not UTF-8 ({error.reason})"
+                ) from None
             except json.JSONDecodeError as error:
                 raise ValueError(f"{path}:{number}: not JSON ({error.msg})") from None
 
 
-def _write(path: pathlib.Path, text: str) -> None:
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line.decode("utf-8"))
+    except ValueError:
+        return False
+    return True
+
+
+def replace_file(path: pathlib.Path, text: str) -> None:
     """Replaces a file in one step."""
     part = path.with_name(path.name + ".part")
     part.write_text(text, encoding="utf-8")

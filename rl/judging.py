@@ -13,11 +13,15 @@ _DECIMAL = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?")
 
 
 def make_judge(pool: VerifierPool) -> Judge:
-    """A judge that also honours the tolerance a problem states in `meta.error`."""
+    """A judge that also honours what a problem's `meta` says of its answer.
+
+    `unit` is the gold's unit: the verifier forgives a missing unit, so that against a
+    bare gold any unit would pass. `error` is an absolute tolerance.
+    """
 
     def judge(texts: Sequence[str], problems: Sequence[Problem]) -> list[Verdict]:
         verdicts = pool.judge(
-            [(text, p.answers) for text, p in zip(texts, problems, strict=True)]
+            [(text, _golds(p)) for text, p in zip(texts, problems, strict=True)]
         )
         return [
             dataclasses.replace(verdict, correct=True, status="ok")
@@ -72,6 +76,15 @@ def answer_classes(
         id: [None if key is None else class_of[id][key] for key in of_problem]
         for id, of_problem in keys.items()
     }
+
+
+def _golds(problem: Problem) -> tuple[str, ...]:
+    """The accepted answers, in their unit where that is a word."""
+    unit = (problem.meta.get("unit") or "").strip("$")
+    if not unit[:1].isalpha():
+        return problem.answers
+    written = f" {unit}" if "^" in unit else f"\\text{{ {unit}}}"
+    return tuple(answer.strip("$") + written for answer in problem.answers)
 
 
 def _within_tolerance(answer: str | None, problem: Problem) -> bool:

@@ -81,8 +81,7 @@ def bootstrap_interval(
 ) -> Interval:
     """Percentile interval of the mean of `scores [problems]` over resampled problems.
 
-    It has no width where all scores agree: a benchmark in which nothing is solved needs
-    Wilson's interval to say how much that shows.
+    It has no width where all scores agree; see `mean_interval`.
     """
     scores = np.asarray(scores, np.float64)
     rng = np.random.default_rng(seed)
@@ -93,6 +92,18 @@ def bootstrap_interval(
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def mean_interval(scores: np.ndarray) -> Interval:
+    """95% interval of the mean of `scores [problems]`, each in [0, 1].
+
+    Wilson's where every score is 0 or 1, as in greedy evaluation: it stays honest when
+    nothing, or everything, is solved. Else by bootstrap over problems.
+    """
+    scores = np.asarray(scores, np.float64)
+    if np.isin(scores, (0, 1)).all():
+        return wilson_interval(int(scores.sum()), len(scores))
+    return bootstrap_interval(scores)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -5,11 +5,13 @@ hundreds of megabytes for something that the trainer never uses. It is hidden wh
 transformers looks for it, unless this process uses it already.
 """
 
+import os
 import sys
 
 _HIDE = "torch" not in sys.modules
 if _HIDE:
     sys.modules["torch"] = None
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
 from transformers import (  # noqa: E402
     AutoTokenizer,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_flags
 
 from rl import build
@@ -343,6 +343,7 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
+    logging.set_verbosity(logging.WARNING)  # Orbax tells its life story at INFO
     if len(argv) > 1:
         sys.exit(f"error: unexpected argument {argv[1]!r}")
     if _CONFIG.value is None or not _WORKDIR.value:

@@ -131,15 +131,17 @@ class VllmClient:
         """The entry of /v1/models: `id`, `max_model_len`."""
         return self.call("GET", "/v1/models", timeout=10)["data"][0]
 
-    def probe(self, *, max_model_len: int, needs_versions: bool) -> None:
-        """Checks that this server can serve a policy in training.
+    def attach(self, *, max_model_len: int) -> float:
+        """Learns what this server serves, and by which route it is to be asked.
 
         Args:
           max_model_len: longest prompt and completion that will be asked for.
-          needs_versions: whether each token's version must be reported.
+
+        Returns:
+          The log-prob that it reports of a token drawn without a rival, in nats.
 
         Raises:
-          ServerRefused: what is missing, and how the server should be started.
+          ServerRefused: it serves less.
         """
         model = self.served_model()
         self._model = model["id"]
@@ -148,30 +150,43 @@ class VllmClient:
                 f"{self.url} serves up to {model['max_model_len']} tokens; prompt and"
                 f" completion may take {max_model_len} here (--max-model-len)"
             )
+        only = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
+        self.reports_versions = True
+        try:
+            drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
+        except ServerRefused as error:
+            if error.status not in (403, 404):
+                raise
+            self.reports_versions = False
+            drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
+        return drawn[0][1]
+
+    def probe(self, *, max_model_len: int, needs_versions: bool) -> None:
+        """Attaches to a server that is to serve a policy in training.
+
+        Args:
+          max_model_len: longest prompt and completion that will be asked for.
+          needs_versions: whether each token's version must be reported.
+
+        Raises:
+          ServerRefused: what is missing, and how the server should be started.
+        """
         routes = self.call("GET", "/openapi.json", timeout=30)["paths"]
+        logprob = self.attach(max_model_len=max_model_len)
         if missing := [route for route in _LIFECYCLE if route not in routes]:
             raise ServerRefused(
                 f"{self.url} lacks {' '.join(missing)}: vLLM 0.32 or newer, started"
                 " with VLLM_SERVER_DEV_MODE=1 (or by `python -m rollout.vllm_server`)"
             )
-        # With one candidate its own log-prob is 0, unless it was taken of raw logits.
-        only = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
-        self.reports_versions = GENERATE in routes
-        try:
-            drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
-        except ServerRefused as error:
-            if not self.reports_versions or error.status != 403:
-                raise
-            self.reports_versions = False
-            drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
         if needs_versions and not self.reports_versions:
             raise ServerRefused(
                 f"{self.url} does not offer {GENERATE}, without which no token's"
                 " version is known: start it with --enable-scale-out"
             )
-        if abs(drawn[0][1]) > 1e-6:
+        # It had one candidate: its log-prob is 0 unless it was taken of raw logits.
+        if abs(logprob) > 1e-6:
             raise ServerRefused(
-                f"{self.url} reports log-probs of the raw logits ({drawn[0][1]:.3f}"
+                f"{self.url} reports log-probs of the raw logits ({logprob:.3f}"
                 " where 0 is due): start it with --logprobs-mode processed_logprobs"
             )
 

@@ -1,14 +1,6 @@
-"""Sampling by vLLM servers, held in step with the policy that is trained.
+"""Sampling by vLLM servers, held in step with the policy that is trained."""
 
-Work goes out one completion per request, so that a lost server costs what was in
-flight on it and nothing else, and a finished completion can be verified while the
-others are still being drawn.
-"""
-
-import collections
-import queue
 import secrets
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -17,14 +9,9 @@ import numpy as np
 
 from rollout.fleet import Fleet
 from rollout.types import Completion, OnFinished, SamplerError, SamplingParams
-from rollout.vllm_client import (
-    Aborted,
-    ServerBusy,
-    ServerGone,
-    ServerRefused,
-    VllmClient,
-)
-from rollout.vllm_server import ServerFailed, VllmServer
+from rollout.vllm_client import VllmClient
+from rollout.vllm_draw import check_lengths, draw_all
+from rollout.vllm_server import VllmServer
 from rollout.weight_sync import WeightTransport
 
 Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
@@ -33,7 +20,6 @@ Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 # and a float32 forward: 2e-6 and 0.013.
 PROBE_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
 _PROBE_DRAW = SamplingParams(max_tokens=32, stop_token_ids=(), ignore_stop=True)
-_BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 class OutOfStep(SamplerError):
@@ -141,76 +127,16 @@ class VllmSampler:
         """
         if self._announced is None:
             raise RuntimeError("publish a policy before sampling from it")
-        for i, prompt in enumerate(prompts):
-            if not 0 < len(prompt) <= self._max_model_len - params.max_tokens:
-                raise ValueError(
-                    f"prompt {i} has {len(prompt)} tokens; with {params.max_tokens} to"
-                    f" draw, 1 to {self._max_model_len - params.max_tokens} fit"
-                )
-        todo = collections.deque(
-            (i, j) for i in range(len(prompts)) for j in range(params.n)
+        check_lengths(prompts, params, self._max_model_len)
+        return draw_all(
+            self._fleet,
+            prompts,
+            params,
+            seed=seed,
+            version_of=self._version_of,
+            most_faults=self._max_restarts + 2,
+            on_finished=on_finished,
         )
-        results: list[list[Completion]] = [[None] * params.n for _ in prompts]
-        finished: queue.SimpleQueue = queue.SimpleQueue()
-        stopped = threading.Event()
-
-        def work():
-            while not stopped.is_set():
-                try:
-                    i, j = todo.popleft()
-                except IndexError:
-                    return
-                own_seed = _completion_seed(seed, i, j)
-                try:
-                    done = self._draw(prompts[i], params, own_seed, stopped)
-                except Exception as error:
-                    finished.put(error)
-                    return
-                finished.put((i, j, done))
-
-        for _ in range(min(self._fleet.slots, len(todo))):
-            threading.Thread(target=work, daemon=True).start()
-        try:
-            for _ in range(len(prompts) * params.n):
-                item = finished.get()
-                if isinstance(item, Exception):
-                    raise item
-                i, j, completion = item
-                results[i][j] = completion
-                if on_finished is not None:
-                    on_finished(i, j, completion)
-        except BaseException:
-            # Other callers' requests break off too; they ask for theirs again.
-            stopped.set()
-            self._fleet.cut()
-            raise
-        return results
-
-    def _draw(self, prompt, params, seed, stopped) -> Completion:
-        """One completion, from whichever server, asked for again until it is there."""
-        faults = 0
-        while True:
-            with self._fleet.slot() as (member, epoch):
-                try:
-                    return member.client.generate(
-                        prompt, params, seed=seed, version_of=self._version_of
-                    )
-                except (ServerBusy, Aborted):
-                    fault = None
-                except ServerGone as error:
-                    fault = error
-                except ServerRefused as error:
-                    if error.status < 500:
-                        raise
-                    fault = error
-            if stopped.is_set():
-                raise ServerGone("sampling was stopped")
-            if fault is not None:
-                faults += 1
-                if faults > self._max_restarts + 2:
-                    raise ServerFailed(f"asked {faults} times in vain: {fault}")
-                self._fleet.report(member, epoch, fault)
-            time.sleep(_BACKOFF_SECONDS[min(faults, len(_BACKOFF_SECONDS) - 1)])
 
     def _version_of(self, label: str) -> int:
         if not label:
@@ -328,8 +254,3 @@ class VllmSampler:
                 f" {token_ids[0]} was drawn with the same weights and seed"
             )
         self._check_probe(client, answer, own[:same])
-
-
-def _completion_seed(seed: int, prompt: int, sample: int) -> int:
-    words = np.random.SeedSequence([seed, prompt, sample]).generate_state(1)
-    return int(words[0] >> 1)

@@ -8,6 +8,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 _flags = os.environ.get("XLA_FLAGS", "")
 if "xla_force_host_platform_device_count" not in _flags:
     os.environ["XLA_FLAGS"] = f"{_flags} --xla_force_host_platform_device_count=8"
+# XLA's thread pool: devices that wait for each other must leave threads to those that
+# still compute (see rl.devices).
+os.environ.setdefault("NPROC", "16")
 
 import pytest  # noqa: E402
 

@@ -13,6 +13,7 @@ import pathlib
 from rl.verifier.equivalence import canonical_key, is_equivalent, self_check
 from rl.verifier.extract import extract_answer
 from rl.verifier.pool import Verdict, VerifierPool
+from rl.verifier.symbolic import start_helper
 
 __all__ = [
     "VERSION",
@@ -22,6 +23,7 @@ __all__ = [
     "extract_answer",
     "is_equivalent",
     "self_check",
+    "start_helper",
     "verify",
 ]
 

@@ -1,50 +1,79 @@
-"""Equality of two answers."""
+"""The public comparisons of two answers, cheapest test first."""
 
+import functools
 import re
 from fractions import Fraction
 
-_NUMBER = re.compile(r"-?\d{1,400}(?:\.\d{1,400})?")
-_FRACTION = re.compile(r"(-?)\\[dtc]?frac\{?(-?\d{1,400})\}?\{?(\d{1,400})\}?")
-_SLASH = re.compile(r"(-?\d{1,400})/(\d{1,400})")
+from rl.verifier.answers import Answer, parse_answer
+from rl.verifier.compare import same_answer
+
+_PLAIN = re.compile(
+    r"(-?)(?:(\d{1,300})(?:\.(\d{1,300}))?|\\[dt]?frac\{(\d{1,300})\}\{(\d{1,300})\})"
+)
 
 
-def _normalise(text: str) -> str:
-    text = text.strip().strip("$").strip().rstrip(".")
-    for old in ("\\left", "\\right", "\\!", "\\,", "\\%", "^\\circ", "\\$", " "):
-        text = text.replace(old, "")
-    return re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
+def _plain_value(text: str) -> Fraction | None:
+    """The value of an integer, a decimal or a fraction in its usual spelling."""
+    match = _PLAIN.fullmatch(text)
+    if match is None:
+        return None
+    sign, whole, places, top, bottom = match.groups()
+    if whole is not None:
+        value = Fraction(int(whole + (places or "")), 10 ** len(places or ""))
+    elif int(bottom):
+        value = Fraction(int(top), int(bottom))
+    else:
+        return None
+    return -value if sign else value
 
 
-def _value(text: str) -> Fraction | None:
-    if match := _NUMBER.fullmatch(text):
-        return Fraction(match.group())
-    if match := _FRACTION.fullmatch(text):
-        sign, top, bottom = match.groups()
-        if int(bottom):
-            value = Fraction(int(top), int(bottom))
-            return -value if sign else value
-    if match := _SLASH.fullmatch(text):
-        if int(match.group(2)):
-            return Fraction(int(match.group(1)), int(match.group(2)))
-    return None
+_parse_gold = functools.lru_cache(maxsize=2048)(parse_answer)
 
 
-def is_equivalent(predicted: str, gold: str) -> bool:
-    """Whether two answers are the same."""
-    left, right = _normalise(predicted), _normalise(gold)
-    if left == right:
+def is_equivalent(
+    predicted: str, gold: str, *, decimals: bool = False, keep_golds: bool = True
+) -> bool:
+    """Whether two answers are the same; reflexive and symmetric.
+
+    Args:
+      predicted: the answer of a model, as `extract_answer` returns it.
+      gold: the accepted answer.
+      decimals: also accept a decimal that shows at least four significant digits of
+        the exact number on the other side. Off for training.
+      keep_golds: keep parsed golds for the next call.
+    """
+    if predicted == gold:
         return True
-    values = _value(left), _value(right)
-    return None not in values and values[0] == values[1]
+    if not decimals:
+        left = _plain_value(predicted)
+        if left is not None and len(predicted) < 14:
+            right = _plain_value(gold)
+            if right is not None and len(gold) < 14:
+                return left == right
+    parse = _parse_gold if keep_golds else parse_answer
+    return same_answer(parse_answer(predicted), parse(gold), decimals)
 
 
 def self_check(answer: str) -> str | None:
-    """Why an answer cannot serve as a gold, or None where it can."""
-    return None if _normalise(answer) else "is empty"
+    """Why an answer cannot serve as a gold, or None where it can.
+
+    Args:
+      answer: a gold answer.
+
+    Returns:
+      For instance "has an unclosed brace": the answer could only be compared as text.
+    """
+    parsed = parse_answer(answer)
+    if parsed.node is None:
+        return parsed.reason
+    again: Answer = parse_answer(answer)
+    bare = Answer("", again.node, again.other, again.parameters)
+    if not same_answer(parsed, bare):
+        return "does not equal itself"
+    return None
 
 
 def canonical_key(answer: str) -> str:
     """Answers with the same key are equivalent."""
-    text = _normalise(answer)
-    value = _value(text)
-    return text if value is None else f"={value}"
+    value = _plain_value(answer)
+    return parse_answer(answer).text if value is None else f"={value}"

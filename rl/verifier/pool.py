@@ -1,31 +1,22 @@
 """Judging in parallel, with a hard deadline for each item.
 
-Workers are fresh interpreters started by exec: nothing of the parent (JAX's threads,
-device contexts, its `__main__`) is inherited or imported again. A worker that misses an
-item's deadline, or dies, is killed and replaced by one that was started ahead. No
-signal handler and no timer is used, so a pool works from any thread, and from asyncio
-through `asyncio.to_thread(pool.judge, items)`.
+A worker that misses an item's deadline, or dies, is killed and replaced by one that was
+started ahead. No signal handler and no timer is used, so a pool works from any thread,
+and from asyncio through `asyncio.to_thread(pool.judge, items)`.
 """
 
 import collections
 import concurrent.futures
 import dataclasses
-import multiprocessing
-import multiprocessing.connection
-import os
-import pathlib
 import queue
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Literal, Self
 
+from rl.verifier.child import START_SECONDS, Child
 from rl.verifier.extract import extract_answer
 
 Status = Literal["ok", "no_answer", "unparsable", "timeout"]
-_START_SECONDS = 120.0
-_ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,54 +35,6 @@ class Verdict:
     status: Status
 
 
-class _Worker:
-    """One child interpreter and the connection to it."""
-
-    def __init__(self, judge: str):
-        self._connection, theirs = multiprocessing.Pipe()
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(
-                [_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
-            )
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "rl.verifier.worker", str(theirs.fileno()), judge],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            env=environment,
-        )
-        theirs.close()
-        self._ready = False
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def await_ready(self) -> None:
-        if self._ready:
-            return
-        if not self._connection.poll(_START_SECONDS):
-            raise TimeoutError(
-                f"a verifier worker did not start within {_START_SECONDS:.0f} s"
-            )
-        self._connection.recv()
-        self._ready = True
-
-    def send(self, golds: Sequence[str], answers: Sequence[str]) -> None:
-        self._connection.send((tuple(golds), tuple(answers)))
-
-    def receive(self, timeout: float) -> tuple[bool, Status]:
-        """Raises TimeoutError past the deadline, EOFError or OSError at a death."""
-        if not self._connection.poll(timeout):
-            raise TimeoutError
-        return self._connection.recv()
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._connection.close()
-
-
 class VerifierPool:
     """Parallel judging whose size and speed no input can wear down.
 
@@ -108,7 +51,7 @@ class VerifierPool:
     def __init__(
         self,
         workers: int = 2,
-        timeout: float = 2.0,
+        timeout: float = 1.0,
         *,
         judge: str = "rl.verifier.worker:judge_answers",
     ):
@@ -123,11 +66,14 @@ class VerifierPool:
         self._lock = threading.Lock()
         self._closed = False
         # Spares hide the start of a replacement behind the next item's work.
-        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-        self._alive = {_Worker(judge) for _ in range(2 * workers)}
+        self._idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
+        self._alive = {Child(judge) for _ in range(2 * workers)}
         try:
             for worker in self._alive:
-                worker.await_ready()
+                if not worker.await_ready():
+                    raise TimeoutError(
+                        f"a verifier worker did not start in {START_SECONDS:.0f} s"
+                    )
                 self._idle.put(worker)
         except BaseException:
             self.close()
@@ -221,7 +167,7 @@ class VerifierPool:
             worker = self._idle.get()
             try:
                 worker.await_ready()
-                worker.send(golds, waiting)
+                worker.send(golds, tuple(waiting))
                 for answer in waiting:
                     found[answer] = worker.receive(self.timeout)
             except TimeoutError:
@@ -238,9 +184,9 @@ class VerifierPool:
                 self._idle.put(worker)
         return found
 
-    def _replace(self, worker: _Worker) -> _Worker:
+    def _replace(self, worker: Child) -> Child:
         worker.kill()
-        fresh = _Worker(self._judge)
+        fresh = Child(self._judge)
         with self._lock:
             self._counts["replaced"] += 1
             self._alive.discard(worker)

@@ -1,6 +1,7 @@
-"""The child side of a pool: judges what arrives, until the parent is gone.
+"""The child side: judges what arrives, until the parent is gone.
 
-Started as `python -m rl.verifier.worker FD module:function`.
+Started as `python -m rl.verifier.worker FD module:function`. The function is called
+with the context of a request (the accepted golds) and returns what judges one item.
 """
 
 import importlib
@@ -12,43 +13,53 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from rl.verifier.equivalence import is_equivalent
+from rl.verifier import symbolic
+from rl.verifier.answers import parse_answer
+from rl.verifier.compare import same_answer
 
 _MEMORY_BYTES = 1 << 30
+_LOOK_SECONDS = 1.0
 
 
 def judge_answers(golds: Sequence[str]) -> Callable[[str], tuple[bool, str]]:
     """The verdict of the rule-based verifier, with the golds parsed once."""
+    accepted = [parse_answer(gold) for gold in golds]
 
     def judge(answer: str) -> tuple[bool, str]:
-        return any(is_equivalent(answer, gold) for gold in golds), "ok"
+        parsed = parse_answer(answer)
+        status = "unparsable" if parsed.node is None else "ok"
+        if answer in golds:
+            return True, status
+        return any(same_answer(parsed, gold) for gold in accepted), status
 
     return judge
 
 
 def _leave_with_parent(parent: int) -> None:
+    """A parent that was killed cannot end its children: they look for themselves."""
     while os.getppid() == parent:
-        time.sleep(1.0)
+        time.sleep(_LOOK_SECONDS)
     os._exit(1)
 
 
 def main(descriptor: int, judge: str) -> None:
+    """Answers requests on a connection."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    threading.Thread(
-        target=_leave_with_parent, args=(os.getppid(),), daemon=True
-    ).start()
+    parent = os.getppid()
+    threading.Thread(target=_leave_with_parent, args=(parent,), daemon=True).start()
     module, name = judge.split(":")
     make_judge = getattr(importlib.import_module(module), name)
+    symbolic.work_in_this_process()
     connection = multiprocessing.connection.Connection(descriptor)
     connection.send("ready")
     while True:
         try:
-            golds, answers = connection.recv()
-        except EOFError:
+            context, items = connection.recv()
+        except (EOFError, OSError):
             return
-        judge_one = make_judge(golds)
-        for answer in answers:
-            connection.send(judge_one(answer))
+        judge_one = make_judge(context)
+        for item in items:
+            connection.send(judge_one(item))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ import pathlib
 
 import pytest
 
-from rl.benchmarks import BENCHMARKS, benchmark_name, load_benchmark, read_problems
+from rl.benchmarks import BENCHMARKS, benchmark_name, load_benchmark
 
 ROWS = {
     "aime2024": 30,
@@ -71,46 +71,22 @@ def test_specs():
     assert benchmark_name("runs/q/held_out.jsonl") == "held_out"
     with pytest.raises(ValueError, match="benchmark 'math5000': neither one of aime20"):
         load_benchmark("math5000")
+    # The suite runs offline.
+    with pytest.raises(ValueError, match=r"the hub does not give it \("):
+        load_benchmark("hf://nobody/nothing/test.jsonl")
+    with pytest.raises(ValueError, match="expected hf://OWNER/DATASET/PATH.jsonl"):
+        load_benchmark("hf://nobody/test.jsonl")
     with pytest.raises(ValueError, match="--data_dir must say where"):
         load_benchmark("math500")
     with pytest.raises(FileNotFoundError, match="no file .*math500.jsonl"):
         load_benchmark("math500", pathlib.Path("/nonexistent"))
 
 
-GOOD = '{"id": "a", "problem": "1+1?", "answer": "2"}'
-
-
 @pytest.mark.failure(33)
-@pytest.mark.parametrize(
-    "rows, message",
-    [
-        ([GOOD, "{"], r"set.jsonl:2: not JSON \(Expecting property name"),
-        ([GOOD, "[1]"], r"set.jsonl:2: a row must be an object, not '\[1\]'"),
-        (['{"answer": "2"}'], "set.jsonl:1: problem=None must be a text"),
-        (['{"problem": "x?"}'], r"set.jsonl:1: answers=\[None\] must be texts"),
-        (['{"problem": "x?", "answers": [2]}'], r"answers=\[2\] must be texts"),
-        (['{"problem": "x", "answer": "2", "level": "hard"}'], "level='hard' must be"),
-        ([GOOD, GOOD], "id 'a' occurs twice"),
-        ([], "holds no problem"),
-    ],
-)
-def test_malformed_rows_are_one_clear_line(tmp_path, rows, message):
-    path = tmp_path / "set.jsonl"
-    path.write_text("\n".join(rows))
-    with pytest.raises(ValueError, match=message) as caught:
-        read_problems(path)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_line_separator_inside_a_text_ends_no_row(tmp_path):
+def test_a_set_of_ones_own(tmp_path):
     path = tmp_path / "set.jsonl"
     path.write_text('{"problem": "a\u2028b\x85", "answer": "2"}\n', "utf-8")
-    assert [p.problem for p in read_problems(path)] == ["a\u2028b\x85"]
-
-
-@pytest.mark.failure(33)
-def test_not_utf8_names_the_byte(tmp_path):
-    path = tmp_path / "set.jsonl"
-    path.write_bytes(b'{"problem": "caf\xe9", "answer": "2"}')
-    with pytest.raises(ValueError, match="byte 16 is 0xe9, not UTF-8"):
-        read_problems(path)
+    assert [p.problem for p in load_benchmark(str(path))] == ["a\u2028b\x85"]
+    path.write_text('{"problem": "x?", "answers": [2]}\n', "utf-8")
+    with pytest.raises(ValueError, match=r"set.jsonl:1: field 'answers' is \[2\]"):
+        load_benchmark(str(path))

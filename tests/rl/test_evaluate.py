@@ -1,81 +1,38 @@
-"""The core of the evaluation, with a sampler that replays known completions."""
+import json
 
-import numpy as np
 import pytest
 
 from rl.evaluate import Drawn, Scored, draw, evaluate, repeats_itself, summarise
 from rl.types import Problem
 from rl.verifier import Verdict
-from rollout.types import Completion, SamplingParams
-
-
-class Replay:
-    """Gives completion texts as code points, finishing in reverse order."""
-
-    version = 0
-
-    def __init__(self, texts):
-        self.texts = texts
-
-    def sample(self, prompts, params, *, seed, on_finished=None):
-        groups = []
-        for prompt in prompts:
-            key = "".join(map(chr, prompt))
-            groups.append(
-                [_completion(self.texts[key][i % 4]) for i in range(params.n)]
-            )
-        for i in reversed(range(len(prompts))):
-            for j in reversed(range(params.n)):
-                on_finished(i, j, groups[i][j])
-        return groups
-
-
-def _completion(text):
-    ids = np.array([ord(c) for c in text], np.int32)
-    return Completion(
-        token_ids=ids,
-        sampler_logprobs=np.zeros(len(ids), np.float32),
-        finish_reason="length" if text.endswith("...") else "stop",
-        versions=np.zeros(len(ids), np.int32),
-    )
-
-
-def judge(texts, problems):
-    verdicts = []
-    for text, problem in zip(texts, problems, strict=True):
-        _, box, answer = text.partition("=")
-        verdicts.append(
-            Verdict(
-                box != "" and answer in problem.answers, answer if box else None, "ok"
-            )
-        )
-    return verdicts
-
-
-def decode(ids):
-    return "".join(map(chr, ids))
-
+from rollout.types import SamplingParams
+from tests.rl.replay import Replay, decode, encode
 
 PROBLEMS = [
     Problem(id="p0", problem="1+1", answers=("2", "two")),
     Problem(id="p1", problem="2+2", answers=("4",)),
 ]
-SAMPLER = Replay(
-    {
-        "1+1": ["=2", "=two", "=3", "well..."],
-        "2+2": ["=5", "=2", "=7", "="],
-    }
-)
+TEXTS = {
+    "1+1": ["=2", "=two", "=3", "well, hmm"],
+    "2+2": ["=5", "=2", "=7", "="],
+}
+
+
+def judge(texts, problems):
+    verdicts = []
+    for text, problem in zip(texts, problems, strict=True):
+        _, sign, answer = text.partition("=")
+        right = answer in problem.answers
+        verdicts.append(Verdict(right, answer if sign else None, "ok"))
+    return verdicts
 
 
 def run(n):
-    params = SamplingParams(n=n, max_tokens=8, stop_token_ids=(0,))
-    prompts = [[ord(c) for c in p.problem] for p in PROBLEMS]
     return evaluate(
         PROBLEMS,
-        prompts,
-        sampler=SAMPLER,
-        params=params,
+        [encode(p.problem) for p in PROBLEMS],
+        sampler=Replay(lambda prompt, i, j, seed: TEXTS[prompt][j]),
+        params=SamplingParams(n=n, max_tokens=8, stop_token_ids=(0,)),
         seed=0,
         decode=decode,
         judge=judge,
@@ -102,8 +59,20 @@ def test_figures_of_known_completions():
     assert summary["pass@4"] == 0.5
     assert summary["no_answer"] == summary["truncated"] == 1 / 8
     assert summary["problems"] == 2 and summary["completions"] == 8
-    assert summary["tokens_max"] == 7
-    assert summary["tokens_mean"] == (2 + 4 + 2 + 7 + 2 + 2 + 2 + 1) / 8
+    assert summary["tokens_max"] == 8
+    assert summary["tokens_mean"] == (2 + 4 + 2 + 8 + 2 + 2 + 2 + 1) / 8
+
+
+def test_pass_at_k_of_three_samples():
+    _, summary = run(3)
+    assert [key for key in summary if key.startswith("pass@")] == [
+        "pass@1",
+        "pass@1_interval",
+        "pass@2",
+        "pass@2_interval",
+        "pass@3",
+        "pass@3_interval",
+    ]
 
 
 def test_greedy_has_wilsons_interval_and_no_pass_at_2():
@@ -118,8 +87,8 @@ def test_draw_reports_each_completion_once_as_it_ends():
     told = []
     drawn = draw(
         PROBLEMS,
-        [[ord(c) for c in p.problem] for p in PROBLEMS],
-        sampler=SAMPLER,
+        [encode(p.problem) for p in PROBLEMS],
+        sampler=Replay(lambda prompt, i, j, seed: TEXTS[prompt][j]),
         params=SamplingParams(n=2, max_tokens=8, stop_token_ids=(0,)),
         seed=0,
         decode=decode,
@@ -129,14 +98,8 @@ def test_draw_reports_each_completion_once_as_it_ends():
 
 
 def test_kept_texts_without_lengths_claim_none():
-    summary = summarise(
-        [
-            Scored(
-                drawn=Drawn(id="a", sample=0, completion="x"),
-                verdict=Verdict(False, None, "no_answer"),
-            )
-        ]
-    )
+    drawn = Drawn(id="a", sample=0, completion="x")
+    summary = summarise([Scored(drawn=drawn, verdict=Verdict(False, None, "ok"))])
     assert "truncated" not in summary and "tokens_mean" not in summary
     with pytest.raises(ValueError, match="nothing to summarise"):
         summarise([])
@@ -158,8 +121,6 @@ def test_reasoning_loops(text, circles):
 
 
 def test_worked_solutions_do_not_count_as_loops(shared_data):
-    import json
-
     rows = (shared_data / "eval" / "math500.jsonl").read_text("utf-8").splitlines()
     solutions = [json.loads(row)["meta"]["solution"] for row in rows]
     assert len(solutions) == 500 and not any(map(repeats_itself, solutions))

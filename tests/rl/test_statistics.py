@@ -12,6 +12,7 @@ from rl.statistics import (
     bootstrap_interval,
     maj_at_k,
     mcnemar,
+    mean_interval,
     pass_at_k,
     wilson_interval,
 )
@@ -109,4 +110,10 @@ def test_bootstrap_resamples_problems_not_completions():
     low, high = bootstrap_interval(avg_at_k([[True] * 32, [False] * 32]))
     # Resampling the 64 completions would give about (0.38, 0.62).
     assert (low, high) == (0.0, 1.0)
-    assert bootstrap_interval(np.ones(5)) == (1.0, 1.0)
+
+
+def test_nothing_solved_is_not_certainty():
+    # A bootstrap of 30 zeros has the interval (0, 0).
+    assert mean_interval(np.zeros(30)) == pytest.approx((0.0, 0.1135), abs=5e-5)
+    scores = np.array([0.25, 1.0, 0.0, 0.5])
+    assert mean_interval(scores) == bootstrap_interval(scores)

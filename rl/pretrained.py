@@ -1,0 +1,162 @@
+"""A Hugging Face folder that is asked and not trained."""
+
+import json
+import os
+import pathlib
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from models.config import Qwen2Config
+from models.hf import DTYPES, load_params, resolve_folder
+from models.qwen2 import Qwen2
+from rl.data import load_problems
+from rl.sidecar import device_sets
+from rl.types import Problem
+from rollout.jax_sampler import JaxSampler
+from rollout.vllm_fixed import FixedVllmSampler
+from rollout.vllm_server import ServerSpec, VllmServer
+from sharding.mesh import make_mesh
+
+
+def find_folder(model: str | os.PathLike) -> pathlib.Path:
+    """The Hugging Face folder of a model: itself, `hf/` of a workdir, or a hub id's.
+
+    Raises:
+      ValueError: there is none.
+    """
+    path = pathlib.Path(model)
+    if (path / "hf" / "config.json").is_file():
+        return path / "hf"
+    if (path / "checkpoints").is_dir():
+        raise ValueError(
+            f"{path}: this run has exported no model yet; `python -m tools.convert "
+            f"--workdir {path} --out HFDIR` exports a checkpoint"
+        )
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise ValueError(f"{path}: no config.json in it")
+    return resolve_folder(model)
+
+
+def max_positions(folder: pathlib.Path) -> int:
+    """Longest prompt and completion together that the model was made for, in tokens."""
+    return Qwen2Config.from_folder(folder).max_positions
+
+
+def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
+    """A key of `models.hf.DTYPES`; "auto" is what config.json records, or bfloat16.
+
+    Raises:
+      ValueError: for any other name.
+    """
+    dtype = asked
+    if asked == "auto":
+        raw = json.loads((folder / "config.json").read_text("utf-8"))
+        dtype = raw.get("dtype") or raw.get("torch_dtype") or "bfloat16"
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype={dtype!r}: not one of {', '.join(DTYPES)}")
+    return dtype
+
+
+def use_all_cores() -> None:
+    """One CPU device per core, for the products that XLA runs on one core of a device.
+
+    Must come before JAX is first used; means nothing to GPUs and TPUs.
+    """
+    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+
+
+def leave_accelerators() -> None:
+    """Keeps JAX on the CPU, so that vLLM has the GPUs. Before JAX is first used."""
+    jax.config.update("jax_platforms", "cpu")
+
+
+def open_jax_sampler(
+    folder: pathlib.Path, *, dtype: str, slots: int, tensor: int = 1
+) -> JaxSampler:
+    """Loads a folder onto all devices and serves it.
+
+    Args:
+      folder: with config.json and safetensors.
+      dtype: of parameters, activations and cache, a key of `models.hf.DTYPES`.
+      slots: completions decoded together, on all devices.
+      tensor: devices that share one copy of the parameters.
+    """
+    mesh = make_mesh(data=-1, fsdp=1, tensor=tensor)
+    model = Qwen2(
+        Qwen2Config.from_folder(folder),
+        mesh=mesh,
+        dtype=np.dtype(DTYPES[dtype]),
+        param_dtype=np.dtype(DTYPES[dtype]),
+    )
+    return JaxSampler(model, mesh, load_params(folder, model, mesh), slots=slots)
+
+
+def open_vllm_sampler(
+    folder: pathlib.Path,
+    *,
+    dtype: str,
+    max_model_len: int,
+    python: str,
+    urls: Sequence[str],
+    devices: str,
+    log_file: pathlib.Path,
+) -> FixedVllmSampler:
+    """Starts vLLM servers that load a folder, or attaches to running ones.
+
+    Args:
+      folder: with config.json and safetensors.
+      dtype: "float32" or "bfloat16".
+      max_model_len: longest prompt and completion together.
+      python: interpreter of the environment that holds vLLM.
+      urls: running servers; none are started then.
+      devices: see `rl.sidecar.device_sets`.
+      log_file: receives the started servers' output.
+
+    Raises:
+      ValueError: no such interpreter.
+    """
+    key = os.environ.get("VLLM_API_KEY", "")
+    if urls:
+        return FixedVllmSampler(urls=urls, api_key=key, max_model_len=max_model_len)
+    if not pathlib.Path(python).is_file():
+        raise ValueError(
+            f"--vllm_python={python}: no such file; `make vllm` builds the environment"
+        )
+    servers = [
+        VllmServer(
+            ServerSpec(
+                python=str(pathlib.Path(python).absolute()),
+                model=str(folder.absolute()),
+                dtype=dtype,
+                max_model_len=max_model_len,
+                devices=gpus,
+                api_key=key,
+                load_format="auto",
+            ),
+            log_file=log_file,
+        )
+        for gpus in device_sets(devices, 0.0)
+    ]
+    return FixedVllmSampler(servers=servers, max_model_len=max_model_len)
+
+
+def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
+    """The problems that a run evaluates itself on, and the template of its prompts.
+
+    Raises:
+      ValueError: the folder is no run's, or the run holds none out.
+    """
+    path = workdir / "config.json"
+    raw = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    data = raw.get("data")
+    if not data or not data.get("eval"):
+        raise ValueError(
+            f"{workdir}: no run that holds problems out (config.data.eval)"
+        )
+    problems = load_problems(
+        data["eval"], key="config.data.eval", fields=data["fields"], **data["eval_args"]
+    )
+    return problems, data["template"]

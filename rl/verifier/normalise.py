@@ -1,0 +1,153 @@
+"""Cleaning the text of an answer before it is read: one pass per rule, no backtracking.
+
+`clean` keeps the meaning and settles the spelling (unicode to LaTeX, broken escapes,
+math delimiters); `plain_text` goes further and is only for comparing words.
+"""
+
+import re
+import unicodedata
+from fractions import Fraction
+
+MAX_ANSWER = 4_000
+"""Longer answers are compared as text only."""
+
+_UNICODE = {
+    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "×": "\\times ", "·": "\\cdot ",
+    "⋅": "\\cdot ", "∙": "\\cdot ", "÷": "/", "⁄": "/", "∕": "/", "≤": "\\le ",
+    "≥": "\\ge ", "⩽": "\\le ", "⩾": "\\ge ", "≦": "\\le ", "≧": "\\ge ",
+    "≠": "\\ne ", "≈": "\\approx ", "≡": "\\equiv ", "∞": "\\infty ", "∪": "\\cup ",
+    "∩": "\\cap ", "∈": "\\in ", "∅": "\\emptyset ", "π": "\\pi ", "√": "\\sqrt ",
+    "∛": "\\sqrt[3]", "∜": "\\sqrt[4]", "°": "^{\\circ}", "º": "^{\\circ}",
+    "±": "\\pm ", "∓": "\\mp ", "…": "\\ldots ", "⋯": "\\cdots ", "∠": "\\angle ",
+    "△": "\\triangle ", "ℝ": "\\mathbb{R}", "ℤ": "\\mathbb{Z}", "ℕ": "\\mathbb{N}",
+    "′": "'", "’": "'", "‘": "'", "″": "''", "“": '"', "”": '"', "，": ",", "；": ";",
+    "：": ":", "（": "(", "）": ")", "、": ",", "。": ".", "￥": "¥", "∣": "|",
+    "→": "\\to ", "∑": "\\sum ", "∫": "\\int ", "∏": "\\prod ", "ⁿ": "^{n}",
+    "\u200b": "", "\u200c": "", "\u200d": "", "\ufeff": "", "\u2060": "",
+    "½": "\\frac{1}{2}", "⌊": "\\lfloor ", "⌋": "\\rfloor ",
+    "⌈": "\\lceil ", "⌉": "\\rceil ", "∖": "\\setminus ", "⊥": "\\perp ",
+    "且": " and ", "或": " or ",
+}  # fmt: skip
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon",
+    "ζ": "zeta", "η": "eta", "θ": "theta", "ι": "iota", "κ": "kappa", "λ": "lambda",
+    "μ": "mu", "µ": "mu", "ν": "nu", "ξ": "xi", "ρ": "rho", "σ": "sigma", "τ": "tau",
+    "φ": "phi", "ϕ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega", "Γ": "Gamma",
+    "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Σ": "Sigma", "Φ": "Phi",
+    "Ψ": "Psi", "Ω": "Omega", "ℓ": "ell", "ħ": "hbar",
+}  # fmt: skip
+_CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩"
+_TABLE = str.maketrans(_UNICODE | {k: f"\\{v} " for k, v in _GREEK.items()})
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
+_SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+_LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
+
+# Escapes that a careless JSON or Python string has already interpreted: "\frac" read
+# as form feed + "rac".
+_BROKEN_ESCAPE = re.compile(
+    r"\x0c(?=rac)|\x08(?=egin|inom|oxed|ar\b|eta)|\x07(?=lpha|pprox|ngle)"
+    r"|\t(?=ext|imes|heta|an\b|frac|riangle|au\b|o\b)|\r(?=ight|ho\b|angle)|\x0b(?=ec)"
+)
+_ESCAPE_LETTER = {
+    "\x0c": "\\f", "\x08": "\\b", "\x07": "\\a", "\t": "\\t", "\r": "\\r", "\x0b": "\\v"
+}  # fmt: skip
+_DOUBLED = re.compile(r"\\\\(?=[a-zA-Z]{2}|[{}%$,!;()\[\]])")
+_SPACED_THOUSANDS = re.compile(r"([-+]?)(\d{1,3}(?:[ ~]\d{3})+)(\.\d+)?")
+_HALF_DAY = re.compile(r"(?i)(?<=[\d\s{])([ap])\.[ ]?m\b\.?")
+_RUPEES = re.compile(r"\bRs\.?\s{0,3}(?=\d)")
+_OUTER_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(.*)\}", re.DOTALL)
+
+
+def _decode_unicode(text: str) -> str:
+    text = _RAISED.sub(lambda m: f"^{{{m[0].translate(_SUPERSCRIPTS)}}}", text)
+    text = _LOWERED.sub(lambda m: f"_{{{m[0].translate(_SUBSCRIPTS)}}}", text)
+    return "".join(_decode_character(c) if c > "\x7f" else c for c in text)
+
+
+def _decode_character(char: str) -> str:
+    if (mapped := _TABLE.get(ord(char))) is not None:
+        return mapped
+    category = unicodedata.category(char)
+    if category == "Nd":
+        return str(unicodedata.decimal(char))
+    if category == "No" and "FRACTION" in unicodedata.name(char, ""):
+        value = Fraction(unicodedata.numeric(char)).limit_denominator(1000)
+        return f"\\frac{{{value.numerator}}}{{{value.denominator}}}"
+    if char in _CIRCLED:
+        return f", {_CIRCLED.index(char) + 1}, "
+    if category == "Zs":
+        return " "
+    folded = unicodedata.normalize("NFKC", char)
+    return folded.translate(_TABLE) if len(folded) <= 4 else char
+
+
+def clean(text: str) -> str:
+    """Settles the spelling of an answer; the meaning stays.
+
+    Args:
+      text: an answer of at most MAX_ANSWER characters.
+
+    Returns:
+      ASCII LaTeX where the input had a unicode equivalent, without math delimiters,
+      thin spaces, markdown emphasis and a closing full stop.
+    """
+    if not text.isascii():
+        text = _decode_unicode(text)
+    text = text.replace("{,}", "\\,")
+    if "\\" in text or "\t" in text or "\x0c" in text or "\x08" in text:
+        text = _BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
+        if "\\\\" in text and ("\\begin" not in text or "\\\\begin" in text):
+            text = _DOUBLED.sub(r"\\", text)
+        text = text.replace("\\!", "")
+        text = text.replace("\\(", " ").replace("\\)", " ")
+        text = text.replace("\\[", " ").replace("\\]", " ")
+    text = text.strip()
+    while len(text) > 3 and text[:2] == "**" and text[-2:] == "**":
+        text = text[2:-2].strip()
+    if "$" in text:
+        text = _drop_delimiters(text)
+    if "box" in text and (match := _OUTER_BOX.fullmatch(text)):
+        text = match[1]
+    text = text.strip(" \t\n`~,")
+    while text and text[-1] in ".,;: \n" and not text.endswith(("\\,", "\\;", "..")):
+        text = text[:-1]
+    if text[-1:] == "}" and text.count("}") > text.count("{"):
+        text = text[:-1].rstrip()
+    if "." in text:
+        text = _HALF_DAY.sub(r" \1m", _RUPEES.sub("₹", text))
+    if match := _SPACED_THOUSANDS.fullmatch(text):
+        text = text.replace(" ", "").replace("~", "")
+    return text
+
+
+def _drop_delimiters(text: str) -> str:
+    """Removes dollar signs that delimit math; keeps those that are money."""
+    bare = text.replace("\\$", "").count("$")
+    if bare % 2 == 1:
+        # One sign too many: before a digit it is money, else a lost delimiter.
+        start = text.lstrip("-(~ ")
+        if start[:1] == "$" and start[1:2].isdigit():
+            return text.replace("$", "\\$", 1).replace("$", " ").replace("\\ ", "\\$")
+    kept = text.replace("\\$", "\x00").replace("$", " ")
+    return kept.replace("\x00", "\\$").strip()
+
+
+_STYLE = re.compile(
+    r"\\(?:text|textbf|textit|textrm|textsf|texttt|mathrm|mathbf|mathit|mathsf|mbox"
+    r"|operatorname|hbox|emph|bf|rm|left|right|displaystyle|quad|qquad|boxed)"
+    r"(?![a-zA-Z])|\\[,;:!\s]"
+)
+_NOT_WORD = re.compile(r"[\s{}$~*]+")
+_PUNCTUATION = re.compile(r"(?<=\w)[.,;:?]+(?=\s|$)")
+
+
+def squeezed(text: str) -> str:
+    """A cleaned answer with its space settled: equal text means equal answers."""
+    return " ".join(text.split())
+
+
+def plain_text(text: str) -> str:
+    """What is compared where no structure is known: words without their dress."""
+    words = _NOT_WORD.sub(" ", _STYLE.sub(" ", text))
+    return " ".join(_PUNCTUATION.sub("", words).split())

@@ -1,0 +1,291 @@
+"""From text to tokens: LaTeX, plain text and unicode end in one small vocabulary.
+
+A token is (kind, value, spaced): "num" (digits), "sym" (a variable), "const", "fn" (a
+function that takes an argument), "text" (words, in a text command or plain), "cmd" (a
+LaTeX command with arguments), "op" (everything else), "end". `spaced` says whether
+space came before it.
+"""
+
+import re
+from typing import NamedTuple
+
+from rl.verifier.tree import Unparsable
+from rl.verifier.units import SHORT
+
+
+class Token(NamedTuple):
+    kind: str
+    value: str
+    spaced: bool
+
+
+MAX_TOKENS = 1_500
+MAX_DIGITS = 4_000
+
+_NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d{1,6}(?![\d.a-zA-Z]))?|\.\d+"
+_LATEX_THOUSANDS = r"\d{1,3}(?:\\,\d{3})+(?!\d)(?:\.\d+)?"
+_COMMA_THOUSANDS = r"\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?"
+_REST = (
+    r"|(?P<space>(?:\s|~|\\[,;:!\s]|\\q?quad(?![a-zA-Z]))+)"
+    r"|(?P<cmd>\\(?:[a-zA-Z]+|.))|(?P<word>[A-Za-z]+)"
+    r"|(?P<op><=|>=|!=|==|<>|\*\*|->|\.{2,}|.)"
+)
+_INSIDE = re.compile(rf"(?P<num>{_LATEX_THOUSANDS}|{_NUMBER}){_REST}", re.DOTALL)
+_OUTSIDE = re.compile(
+    rf"(?P<num>{_LATEX_THOUSANDS}|{_COMMA_THOUSANDS}|{_NUMBER}){_REST}", re.DOTALL
+)
+
+FUNCTIONS = frozenset(
+    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh"
+    " coth sech csch log ln lg exp sqrt cbrt abs max min gcd lcm floor ceil sgn sign"
+    " det arg".split()
+)
+_ALIASES = {
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "tg": "tan", "ctg": "cot",
+    "cosec": "csc", "Sin": "sin", "Cos": "cos", "Tan": "tan", "arctg": "arctan",
+    "Log": "log", "ceiling": "ceil", "Ln": "ln", "operatornamearcsin": "arcsin",
+}  # fmt: skip
+_CONSTANTS = {"pi": "pi", "infty": "inf", "infinity": "inf", "oo": "inf", "inf": "inf"}
+_GREEK = frozenset(
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa"
+    " lambda mu nu xi rho sigma tau phi varphi chi psi omega Gamma Delta Theta Lambda"
+    " Xi Pi Sigma Upsilon Phi Psi Omega".split()
+)
+_OPERATORS = {
+    "cdot": "*", "times": "*", "ast": "*", "div": "/", "pm": "±", "mp": "∓",
+    "le": "<=", "leq": "<=", "leqslant": "<=", "leqq": "<=", "lt": "<", "ge": ">=",
+    "geq": ">=", "geqslant": ">=", "geqq": ">=", "gt": ">", "ne": "!=", "neq": "!=",
+    "in": "in", "cup": "cup", "bigcup": "cup", "cupdot": "cup", "cap": "cap",
+    "setminus": "minus", "backslash": "minus", "approx": "approx", "simeq": "approx",
+    "doteq": "approx", "equiv": "equiv", "to": "to", "rightarrow": "to",
+    "mapsto": "to", "mid": "|", "vert": "|", "lvert": "|", "rvert": "|",
+    "{": "set{", "}": "set}", "lbrace": "set{", "rbrace": "set}", "%": "%", "$": "$",
+    "circ": "°", "degree": "°", "prime": "'", "ldots": "…", "cdots": "…",
+    "dots": "…", "dotsc": "…", "dotsb": "…", "lfloor": "floor(", "rfloor": "floor)",
+    "lceil": "ceil(", "rceil": "ceil)", "emptyset": "emptyset",
+    "varnothing": "emptyset", "\\": "row", "langle": "(", "rangle": ")", "|": "|",
+    "cr": "row", "newline": "row", "colon": ":", "lor": "or", "vee": "or",
+    "land": "and", "wedge": "and", "#": "#", "&": "&", "_": "_", "Vert": "|",
+    "lbrack": "[", "rbrack": "]", "bmod": "mod", "mod": "mod", "sim": "approx",
+}  # fmt: skip
+_IGNORED = frozenset(
+    "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle limits"
+    " textstyle scriptstyle bm boldsymbol mathbf bf rm it nolimits mathstrut strut"
+    " boxed fbox mathcal mathscr mathfrak middle hfill noindent".split()
+)
+_TEXT = frozenset(
+    "text textbf textit textrm textsf texttt mathrm mathit mathsf mbox hbox emph"
+    " operatorname mathop textnormal rm".split()
+)
+_WITH_ARGUMENTS = frozenset(
+    "frac dfrac tfrac cfrac sqrt binom dbinom tbinom choose overline bar vec hat tilde"
+    " overrightarrow widehat dot ddot underline begin end sum prod int lim mathbb"
+    " pmod".split()
+)
+_ENGLISH = frozenset(
+    "and or is are the no on of at it up we he so if as to by yes for not all any one"
+    " two ten odd even none".split()
+)
+_LETTER_UNITS = frozenset("mgshlLJNWVAKCF")
+_JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
+_ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
+_MATH = re.compile(r"[=<>^_\\]")
+_VOWEL = re.compile("[aeiouyAEIOUY]")
+_PLAIN_OPERATORS = {
+    "·": "*", "**": "^", "==": "=", "<>": "!=", "->": "to", "⋅": "*",
+}  # fmt: skip
+
+
+def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
+    """Splits a cleaned answer into tokens; linear in its length.
+
+    Args:
+      text: what `normalise.clean` returned.
+      group_commas: whether "1,234" outside brackets is one number.
+
+    Raises:
+      Unparsable: beyond MAX_TOKENS tokens or MAX_DIGITS digits in one number, or where
+        a text command is not closed.
+    """
+    tokens: list[Token] = []
+    position, spaced = 0, False
+    # One entry per open bracket: whether a comma in a number groups its digits there.
+    grouping = [group_commas]
+    while position < len(text):
+        if len(tokens) > MAX_TOKENS:
+            raise Unparsable(f"has more than {MAX_TOKENS} tokens")
+        pattern = _OUTSIDE if grouping[-1] else _INSIDE
+        match = pattern.match(text, position)
+        kind, value = match.lastgroup, match[0]
+        position = match.end()
+        if kind == "space":
+            spaced = True
+            continue
+        if kind == "num":
+            if len(value) > MAX_DIGITS:
+                raise Unparsable(f"has a number of more than {MAX_DIGITS} digits")
+            value = value.replace(",", "").replace("\\", "")
+            tokens.append(Token("num", value, spaced))
+        elif kind == "word":
+            _split_word(value, tokens, spaced, outside=len(grouping) == 1)
+        elif kind == "cmd":
+            position = _command(text, position, value[1:], tokens, spaced)
+            if tokens and tokens[-1].value == "set{":
+                grouping.append(False)
+            elif tokens and tokens[-1].value == "set}" and len(grouping) > 1:
+                grouping.pop()
+        else:
+            if value in "([{":
+                is_argument = value == "{" and _takes_argument(tokens)
+                grouping.append(group_commas and is_argument)
+            elif value in ")]}" and len(grouping) > 1:
+                grouping.pop()
+            value = "…" if value[:2] == ".." else _PLAIN_OPERATORS.get(value, value)
+            tokens.append(Token("op", value, spaced))
+        spaced = False
+    tokens.append(Token("end", "", spaced))
+    return tokens
+
+
+def _takes_argument(tokens: list[Token]) -> bool:
+    """Whether a brace that opens here holds a command's argument or an exponent."""
+    return bool(tokens) and (tokens[-1].kind == "cmd" or tokens[-1].value in ("}", "^"))
+
+
+def _command(
+    text: str, position: int, name: str, tokens: list[Token], spaced: bool
+) -> int:
+    """Appends the tokens of one LaTeX command; returns where to go on."""
+    if name in _IGNORED:
+        if name in ("left", "right") and text[position : position + 1] == ".":
+            position += 1
+        return position
+    if name in _TEXT:
+        content, position = _braced(text, position)
+        _text_command(content.strip(), tokens, spaced)
+        return position
+    if name in _OPERATORS:
+        tokens.append(Token("op", _OPERATORS[name], spaced))
+    elif name in FUNCTIONS and name != "sqrt":
+        tokens.append(Token("fn", name, spaced))
+    elif name in _ALIASES:
+        tokens.append(Token("fn", _ALIASES[name], spaced))
+    elif name in _WITH_ARGUMENTS:
+        name = {"dfrac": "frac", "tfrac": "frac", "cfrac": "frac"}.get(name, name)
+        if name in ("begin", "end"):
+            content, position = _braced(text, position)
+            name = f"{name} {content.strip().rstrip('*')}"
+            if "array" in name and text[position : position + 1] == "{":
+                _, position = _braced(text, position)
+        tokens.append(Token("cmd", name, spaced))
+    elif name in _CONSTANTS:
+        tokens.append(Token("const", _CONSTANTS[name], spaced))
+    else:
+        tokens.append(Token("sym", name.removeprefix("var"), spaced))
+    return position
+
+
+def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
+    """Text is math where it has no letters, a unit after a number, else words."""
+    if match := _ONE_LETTER.fullmatch(content):
+        content = match[1]
+        known = content in _LETTER_UNITS and _after_operand(tokens)
+        kind = "text" if known else "const" if content in "ei" else "sym"
+        tokens.append(Token(kind, content, spaced))
+        return
+    inner = tokenize(content, group_commas=len(content) > 3)[:-1]
+    if content[:1].isdigit() or content[:1] in ("-", "$") and len(content) > 1:
+        tokens.extend(inner)
+        return
+    looks_like_unit = len(inner) == 1 and (
+        inner[0].kind == "fn" or inner[0].value == "in"
+    )
+    if looks_like_unit and _after_operand(tokens):
+        inner = [Token("text", content, spaced)]
+    if (
+        len(inner) == 1
+        or not any(token.kind == "text" for token in inner)
+        and (not any(char.isalpha() for char in content) or _MATH.search(content))
+    ):
+        tokens.extend(inner)
+        return
+    start, pieces = 0, []
+    for match in _JOINING.finditer(content):
+        pieces += [content[start : match.start()], match[1].lower()]
+        start = match.end()
+    for index, piece in enumerate([*pieces, content[start:]]):
+        if index % 2:
+            tokens.append(Token("op", piece, True))
+        elif piece := piece.strip(" ,~"):
+            tokens.append(Token("text", piece, spaced))
+
+
+def _after_operand(tokens: list[Token]) -> bool:
+    return bool(tokens) and (tokens[-1].kind == "num" or tokens[-1].value in ")}")
+
+
+def _after_words(tokens: list[Token]) -> bool:
+    return bool(tokens) and tokens[-1].kind == "text"
+
+
+def _braced(text: str, position: int) -> tuple[str, int]:
+    """The content of the braces that open here, or the single next character."""
+    while position < len(text) and text[position] in " \t\n":
+        position += 1
+    if position >= len(text):
+        raise Unparsable("ends inside a command")
+    if text[position] != "{":
+        return text[position], position + 1
+    depth = 0
+    for end in range(position, len(text)):
+        depth += (text[end] == "{") - (text[end] == "}")
+        if depth == 0:
+            return text[position + 1 : end], end + 1
+    raise Unparsable("has an unclosed brace")
+
+
+def _split_word(
+    run: str, tokens: list[Token], spaced: bool, outside: bool = True
+) -> None:
+    """A run of plain letters: a name we know, words, or a product of variables."""
+    name = _ALIASES.get(run, run)
+    after_number = _after_operand(tokens)
+    if name in FUNCTIONS:
+        tokens.append(Token("cmd" if name == "sqrt" else "fn", name, spaced))
+    elif run.lower() in _CONSTANTS and len(run) > 1:
+        tokens.append(Token("const", _CONSTANTS[run.lower()], spaced))
+    elif run in _GREEK or run in ("ell", "hbar"):
+        tokens.append(Token("sym", run.removeprefix("var"), spaced))
+    elif len(run) == 1:
+        kind = "const" if run in "ei" else "sym"
+        tokens.append(Token(kind, run, spaced))
+    elif run == "in" and after_number:
+        tokens.append(Token("text", run, spaced))
+    elif run in ("and", "or", "cup", "union", "mod", "in", "OR", "AND"):
+        value = {"union": "cup"}.get(run, run.lower())
+        tokens.append(Token("op", value, spaced))
+    elif run == "U" and spaced:
+        tokens.append(Token("op", "cup", spaced))
+    elif (after_number or _after_words(tokens)) and run.lower() in SHORT:
+        tokens.append(Token("text", run, spaced))
+    elif outside and (spaced or not tokens) and run.lower() in _ENGLISH:
+        tokens.append(Token("text", run, spaced))
+    elif run.isupper() and tokens and tokens[-1].value in ("angle", "triangle", "|"):
+        tokens.extend(Token("sym", letter, False) for letter in run)
+    elif (prefix := _function_prefix(run)) is not None:
+        tokens.append(Token("fn", prefix, spaced))
+        _split_word(run[len(prefix) :], tokens, False)
+    elif len(run) > 2 and _VOWEL.search(run) or len(run) > 4:
+        tokens.append(Token("text", run, spaced))
+    else:
+        for index, letter in enumerate(run):
+            kind = "const" if letter in "ei" else "sym"
+            tokens.append(Token(kind, letter, spaced and index == 0))
+
+
+def _function_prefix(run: str) -> str | None:
+    """Reads "sinx" and "cosA" as a function of a letter."""
+    for name in ("sin", "cos", "tan", "cot", "sec", "csc", "log", "ln"):
+        if run.startswith(name) and len(run) == len(name) + 1:
+            return name
+    return None

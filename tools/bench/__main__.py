@@ -1,0 +1,39 @@
+"""python -m tools.bench NAME [--json OUT] ...: runs one measurement."""
+
+import argparse
+import importlib
+import json
+import pathlib
+import sys
+
+BENCHES = {
+    "verifier": "the verifier beside Math-Verify: accuracy, speed, the pool",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.bench")
+    commands = parser.add_subparsers(dest="name", required=True)
+    modules = {}
+    for name, summary in BENCHES.items():
+        modules[name] = importlib.import_module(f"tools.bench.{name}")
+        command = commands.add_parser(
+            name, help=summary, description=modules[name].__doc__
+        )
+        command.add_argument("--json", type=pathlib.Path, metavar="OUT")
+        modules[name].add_arguments(command)
+    arguments = parser.parse_args(argv)
+    try:
+        result = modules[arguments.name].run(arguments)
+    except (OSError, ValueError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    text = json.dumps(result, indent=1)
+    print(text)
+    if arguments.json:
+        arguments.json.write_text(text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

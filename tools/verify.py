@@ -1,0 +1,161 @@
+"""Judges a file of answer pairs, or checks that gold answers can be verified.
+
+    python -m tools.verify PAIRS.jsonl [--json OUT]
+    python -m tools.verify --self_check DATA.jsonl ... [--json OUT]
+
+A row of PAIRS has `gold` (or `golds`) and `pred`; with `"mode": "response"` pred is a
+whole reply, else the answer itself. Where rows carry a `label`, agreement is counted.
+With --self_check each file's `answer` fields are parsed and compared with themselves,
+and those that could only be compared as text are listed with a reason.
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+import sys
+import time
+from collections.abc import Iterator
+
+from tqdm import tqdm
+
+from rl.verifier import VERSION, extract_answer, is_equivalent, self_check
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE.jsonl")
+    parser.add_argument(
+        "--self_check", action="store_true", help="check the gold answers of data files"
+    )
+    parser.add_argument(
+        "--decimals",
+        action="store_true",
+        help="accept a decimal of four or more digits for the number that it rounds",
+    )
+    parser.add_argument(
+        "--answer_line",
+        action="store_true",
+        help="without a box, accept what follows the last 'Answer:' of a reply",
+    )
+    parser.add_argument(
+        "--list", type=int, default=20, metavar="N", help="rows shown (default 20)"
+    )
+    parser.add_argument("--json", type=pathlib.Path, metavar="OUT", help="write here")
+    arguments = parser.parse_args(argv)
+    try:
+        if arguments.self_check:
+            result = check_answers(arguments.files)
+        else:
+            result = judge_pairs(
+                arguments.files,
+                decimals=arguments.decimals,
+                answer_line=arguments.answer_line,
+            )
+    except (OSError, ValueError) as error:
+        print(f"verify: {error}", file=sys.stderr)
+        return 2
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, ensure_ascii=False, indent=1))
+    _show(result, arguments.list)
+    return 0
+
+
+def judge_pairs(
+    paths: list[pathlib.Path], *, decimals: bool = False, answer_line: bool = False
+) -> dict:
+    """Verdicts on every pair of the files, and agreement with their labels."""
+    verdicts, agreement = [], collections.Counter()
+    started = time.perf_counter()
+    for where, row in tqdm(list(_rows(paths)), unit="pair", disable=None):
+        golds = row["golds"] if "golds" in row else [row.get("gold")]
+        predicted = row.get("pred")
+        if not isinstance(predicted, str) or not all(isinstance(g, str) for g in golds):
+            raise ValueError(f"{where}: needs the strings 'gold' and 'pred'")
+        answer = predicted
+        if row.get("mode") == "response":
+            answer = extract_answer(predicted, answer_line=answer_line)
+        correct = answer is not None and any(
+            is_equivalent(answer, gold, decimals=decimals) for gold in golds
+        )
+        verdict = {"id": row.get("id"), "correct": correct, "answer": answer}
+        if isinstance(row.get("label"), bool):
+            verdict["label"] = row["label"]
+            verdict |= {"gold": golds, "pred": predicted[-200:]}
+            agreement[row["label"], correct] += 1
+        verdicts.append(verdict)
+    labelled = sum(agreement.values())
+    result = {
+        "verifier": VERSION,
+        "pairs": len(verdicts),
+        "correct": sum(v["correct"] for v in verdicts),
+        "pairs_per_second": len(verdicts) / (time.perf_counter() - started),
+    }
+    if labelled:
+        agreeing = agreement[True, True] + agreement[False, False]
+        result |= {
+            "agreement": agreeing / labelled,
+            "false_positives": agreement[False, True],
+            "false_negatives": agreement[True, False],
+        }
+    return result | {"verdicts": verdicts}
+
+
+def check_answers(paths: list[pathlib.Path]) -> dict:
+    """The answers of data files that cannot serve as golds, each with a reason."""
+    refused, checked, missing = [], 0, 0
+    for where, row in tqdm(list(_rows(paths)), unit="answer", disable=None):
+        answers = row.get("answers") or [row.get("answer")]
+        for answer in answers:
+            if not isinstance(answer, str) or not answer.strip():
+                missing += 1
+                continue
+            checked += 1
+            if (reason := self_check(answer)) is not None:
+                refused.append({"at": where, "answer": answer, "reason": reason})
+    return {
+        "verifier": VERSION,
+        "answers": checked,
+        "missing": missing,
+        "verifiable": 1 - len(refused) / checked if checked else None,
+        "refused": refused,
+    }
+
+
+def _rows(paths: list[pathlib.Path]) -> Iterator[tuple[str, dict]]:
+    for path in paths:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                where = f"{path}:{number}"
+                try:
+                    row = json.loads(line)
+                except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                    raise ValueError(f"{where}: is no JSON ({error})") from error
+                if not isinstance(row, dict):
+                    raise ValueError(f"{where}: is no JSON object")
+                yield where, row
+
+
+def _show(result: dict, limit: int) -> None:
+    for key, value in result.items():
+        if not isinstance(value, list):
+            print(
+                f"{key:18} {value:.4f}"
+                if isinstance(value, float)
+                else f"{key:18} {value}"
+            )
+    for row in result.get("refused", [])[:limit]:
+        print(f"{row['at']}: {row['answer'][:60]!r} {row['reason']}")
+    wrong = [
+        v
+        for v in result.get("verdicts", [])
+        if v.get("label", v["correct"]) != v["correct"]
+    ]
+    for row in wrong[:limit]:
+        print(f"{row['id']}: {row['gold']} | {row['pred']!r}: label {row['label']}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
