@@ -14,7 +14,6 @@ import atheris
 
 with atheris.instrument_imports(include=["rl.verifier"]):
     from rl.verifier import equivalence, extract
-
     from tests.rl.verifier import hostile
 
 SECONDS_PER_ITEM = 1.0
