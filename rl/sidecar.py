@@ -24,6 +24,8 @@ from sharding.rules import replicated
 
 _PROBE_LENGTH = 300
 _PROBE_DRAWN = 32
+# Of vLLM 0.32. Another ends its engine with the first request.
+_CPU_HEAD_WIDTHS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
 
 def make_vllm_sampler(
@@ -82,6 +84,11 @@ def make_vllm_sampler(
         raise ValueError(
             f"config.rollout.vllm.python={python!r}: no such file; `make vllm` builds"
             " the environment, or give config.rollout.vllm.url"
+        )
+    if sets == [()] and model.config.head_dim not in _CPU_HEAD_WIDTHS:
+        raise ValueError(
+            f"the model's head width is {model.config.head_dim}; vLLM's attention on"
+            f" CPUs has kernels for {_CPU_HEAD_WIDTHS}"
         )
     specs = [
         ServerSpec(

@@ -191,6 +191,15 @@ class Fleet:
                 except (ServerGone, ServerBusy) as error:
                     self._restart(member, error)
                     continue
+                except ServerRefused as error:
+                    if not error.internal or self._healthy(member):
+                        raise
+                    if member.process is not None and not member.greeted:
+                        # A server that dies of its first request dies of each.
+                        cause = member.process.last_error()
+                        raise ServerFailed(f"{error}: {cause}") from None
+                    self._restart(member, error)
+                    continue
                 with self._changed:
                     member.up = True
                     member.progress = (-1.0, time.monotonic())

@@ -43,6 +43,11 @@ class ServerRefused(SamplerError):
         super().__init__(message)
         self.status = status
 
+    @property
+    def internal(self) -> bool:
+        """Whether the server failed rather than judged; its engine may be dead."""
+        return self.status >= 500
+
 
 class Aborted(RuntimeError):
     """The server gave up on a request whose tokens are to be asked for again."""

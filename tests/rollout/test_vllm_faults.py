@@ -368,3 +368,16 @@ def test_tokens_drawn_across_an_update_know_their_version(policy, tmp_path):
         assert crossed == 8
     finally:
         sampler.close()
+
+
+def test_an_engine_that_dies_of_its_first_request_says_of_what(tmp_path):
+    # vLLM's attention on CPUs has no kernel for heads of width 16.
+    sizes = policies.TINY | {"hidden_size": 64}
+    folder = policies.make_folder(tmp_path / "model", sizes=sizes)
+    policy = policies.Policy.load(folder)
+    sampler = policies.make_sampler(policy, tmp_path)
+    try:
+        with pytest.raises(ServerFailed, match=r"head_dim=16 .*vllm\.log"):
+            sampler.publish(policy.params, 0)
+    finally:
+        sampler.close()
