@@ -301,15 +301,18 @@ class VllmClient:
           ServerRefused: the phase and the server's own words. The old weights serve on.
           ServerGone: see there.
         """
-        post = lambda path, body: self.call("POST", path, body, timeout=timeout)  # noqa: E731
+
+        def post(path, body=None):
+            self.call("POST", path, body, timeout=timeout)
+
         # Cached prefixes belong to the old weights.
-        post(f"/pause?mode={mode}&clear_cache=true", None)
+        post(f"/pause?mode={mode}&clear_cache=true")
         try:
             post("/start_weight_update", {})
             post("/update_weights", {"update_info": announcement})
             post("/finish_weight_update", {"weight_version": version})
         finally:
-            post("/resume", None)
+            post("/resume")
 
 
 def _error_text(answer: bytes) -> str:

@@ -23,12 +23,18 @@ def bases(tmp_path_factory):
     return tmp_path_factory.mktemp("bases")
 
 
+def parity(text, problem):
+    return float(len(text) % 2)
+
+
 def _start(workdir, bases, **changes):
     policies.needs_vllm()
     settings = {
         "steps": STEPS,
         "model.maker_args.cache": bases,
-        "model.maker_args.steps": 30,
+        "model.maker_args.steps": 2,
+        # A base that knows nothing yet differs in this between completions.
+        "reward.function": "tests.rl.test_train_vllm:parity",
         "data.eval": "",
         "rollout.backend": "vllm",
         "rollout.group_size": 4,
