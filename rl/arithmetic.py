@@ -20,19 +20,21 @@ import numpy as np
 import optax
 import tqdm
 from jax.sharding import NamedSharding, PartitionSpec
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from models.config import Qwen2Config
 from models.hf import save_folder
 from models.qwen2 import Qwen2, head_table, init_params
-from rl.tokenizer import PreTrainedTokenizerFast
+from rl.tokenizer import Qwen2Tokenizer
 from rl.types import Problem
 from sharding.mesh import make_mesh
 
 LIMIT = 100
 _EOS = "<|endoftext|>"
 _BOX = "\\boxed{"
-_SYMBOLS = (_EOS, _BOX, *"0123456789", *"+=,.}? ", "\n")
+# Byte-level BPE, as every Qwen2 tokenizer: \u0120 is a space, \u010a a new line.
+_SYMBOLS = (_EOS, *"0123456789", *"+=,?{}", "\u0120", "\u010a", *"\\boxed")
+_MERGES = (("b", "o"), ("bo", "x"), ("box", "e"), ("boxe", "d"))
+
 # Rows of one training batch all have this length; the longest solution has 36 tokens.
 _LENGTH = 48
 
@@ -120,7 +122,9 @@ def make_base(
     """
     settings = dict(locals())
     del settings["cache"], settings["weights"]
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    # The recipe is this file and its settings.
+    recipe = pathlib.Path(__file__).read_text() + json.dumps(settings, sort_keys=True)
+    digest = hashlib.sha256(recipe.encode()).hexdigest()
     folder = pathlib.Path(cache) / f"arithmetic-{digest[:12]}"
     if (folder / "model.safetensors").exists():
         return folder
@@ -154,17 +158,11 @@ def make_base(
     return folder
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
-    r"""One token per character, but for `\boxed{`."""
-    vocabulary = {symbol: i for i, symbol in enumerate(_SYMBOLS)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_EOS))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(
-        Regex(r"\\boxed\{|[\s\S]"), behavior="isolated"
-    )
-    tokenizer.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=_EOS, pad_token=_EOS
-    )
+def make_tokenizer() -> Qwen2Tokenizer:
+    r"""A token per character, but for the word in `\boxed{`."""
+    symbols = [*_SYMBOLS, *(left + right for left, right in _MERGES)]
+    vocabulary = {symbol: i for i, symbol in enumerate(symbols)}
+    return Qwen2Tokenizer(vocab=vocabulary, merges=list(_MERGES), unk_token=None)
 
 
 def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:
@@ -172,7 +170,7 @@ def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:
     return {
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
-        "vocab_size": 32,
+        "vocab_size": 40,  # padded, as the real ones are
         "hidden_size": hidden_size,
         "intermediate_size": 4 * hidden_size,
         "num_hidden_layers": layers,

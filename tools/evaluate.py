@@ -26,14 +26,7 @@ import tqdm
 from rl.benchmarks import BENCHMARKS, benchmark_name, content_hash, load_benchmark
 from rl.evaluate import Drawn, score
 from rl.evaluation_compare import compare, compare_markdown
-from rl.evaluation_page import page
-from rl.evaluation_report import FIVE, average_of_five, benchmark_result, markdown
-from rl.evaluation_run import (
-    PRESETS,
-    Conditions,
-    check_prompts,
-    checkpoint_hash,
-    draw_missing,
+from rl.evaluation_files import (
     opened,
     problems_file,
     read_completions,
@@ -42,6 +35,15 @@ from rl.evaluation_run import (
     replace_file,
     write_problems,
     write_verdicts,
+)
+from rl.evaluation_page import page
+from rl.evaluation_report import FIVE, average_of_five, benchmark_result, markdown
+from rl.evaluation_run import (
+    PRESETS,
+    Conditions,
+    check_prompts,
+    checkpoint_hash,
+    draw_missing,
 )
 from rl.judging import answer_classes, make_judge
 from rl.templates import encode_prompt

@@ -28,14 +28,8 @@ import tqdm
 from rl.curation.grade import Grade, grade_missing, graded_rows, read_grades
 from rl.curation.row import SourceError
 from rl.curation.sources import make_source, read
-from rl.evaluation_run import (
-    Conditions,
-    check_prompts,
-    checkpoint_hash,
-    opened,
-    record_conditions,
-    replace_file,
-)
+from rl.evaluation_files import opened, record_conditions, replace_file
+from rl.evaluation_run import Conditions, check_prompts, checkpoint_hash
 from rl.judging import make_judge
 from rl.templates import encode_prompt
 from rl.types import Problem
@@ -96,9 +90,10 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
 def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Grade]:
     # Here, so that levels from given rates start without JAX.
     from rl import build, pretrained
+    from rl.devices import start_cpu_devices
 
     if args.sampler == "jax":
-        pretrained.use_all_cores()
+        start_cpu_devices(0, rows=args.slots)
     else:
         pretrained.leave_accelerators()
     if args.config:
