@@ -24,8 +24,8 @@ from configs import base
 # them: this plan is ours. At 128 prompts a step the three stages train on about 7,700,
 # 10,200 and 7,700 groups, so that 30 thousand problems last for most of the run though
 # a part of the groups is filtered out; a level that runs out starts over.
-# 1. Levels 1 to 3, short answers: format and plain skill, cheap completions. Left early
-#    once a quarter of the groups is all right, since those teach nothing any more.
+# 1. Levels 1 to 3, short answers: format and plain skill, cheap completions. Left
+#    early once a quarter of the groups is all right, since those teach nothing more.
 # 2. The middle of the scale with the full length.
 # 3. Levels 4 and 5: more completions per prompt, since a hard problem needs more tries
 #    for one that is right; a wider upper clip, to keep exploring; half the rate.

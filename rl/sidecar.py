@@ -2,14 +2,16 @@
 to the trainer's own log-probabilities.
 """
 
+import collections
 import os
 import pathlib
 import secrets
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
 from models import hf
@@ -17,13 +19,16 @@ from models.qwen2 import Params, Qwen2
 from rl.engine import place
 from rl.objective import token_logprobs
 from rl.types import Batch
-from rollout.vllm_sampler import PROBE_TOLERANCE, VllmSampler
+from rollout.types import Sampler
+from rollout.vllm_sampler import PROBE_TOLERANCE, Probe, VllmSampler
 from rollout.vllm_server import ServerSpec, VllmServer, check_devices
 from rollout.weight_sync import PublishedFiles
 from sharding.rules import replicated
 
 _PROBE_LENGTH = 300
 _PROBE_DRAWN = 32
+# Of vLLM 0.32. Another ends its engine with the first request.
+_CPU_HEAD_WIDTHS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
 
 def make_vllm_sampler(
@@ -51,8 +56,10 @@ def make_vllm_sampler(
     sync_seconds: float,
     stall_seconds: float,
     max_restarts: int,
-) -> VllmSampler:
+) -> Sampler:
     """Starts or attaches to servers for `model`; nothing is served before a publish.
+
+    With several processes the first one talks to the servers.
 
     Args:
       model: of the trainer, with its mesh.
@@ -74,14 +81,31 @@ def make_vllm_sampler(
             f"config.rollout.vllm.dtype={dtype!r}: must be one of"
             f" {sorted(PROBE_TOLERANCE)}"
         )
+
+    def export(params):
+        return hf.export_tensors(params, model.config, hf.DTYPES[dtype])
+
     urls = [part.strip() for part in url.split(",") if part.strip()]
+    sets = [] if urls else device_sets(devices, gpu_memory_utilization)
+    probe = make_probe(
+        model,
+        max_model_len=max_model_len,
+        head_chunk=head_chunk,
+        servers=len(urls) or len(sets),
+    )
+    if jax.process_index():
+        return Follower(export, probe)
     key = os.environ.get("VLLM_API_KEY", "")
     weights = pathlib.Path(weight_dir) / f"policy-{os.getpid()}-{secrets.token_hex(4)}"
-    sets = [] if urls else device_sets(devices, gpu_memory_utilization)
     if not urls and not pathlib.Path(python).is_file():
         raise ValueError(
             f"config.rollout.vllm.python={python!r}: no such file; `make vllm` builds"
             " the environment, or give config.rollout.vllm.url"
+        )
+    if sets == [()] and model.config.head_dim not in _CPU_HEAD_WIDTHS:
+        raise ValueError(
+            f"the model's head width is {model.config.head_dim}; vLLM's attention on"
+            f" CPUs has kernels for {_CPU_HEAD_WIDTHS}"
         )
     specs = [
         ServerSpec(
@@ -109,13 +133,11 @@ def make_vllm_sampler(
         api_key=key,
         transport=PublishedFiles(
             weights,
-            export=lambda params: hf.export_tensors(
-                params, model.config, hf.DTYPES[dtype]
-            ),
+            export=export,
             specs=hf.tensor_specs(model.config, hf.DTYPES[dtype]),
             dtype=dtype,
         ),
-        probe=make_probe(model, max_model_len=max_model_len, head_chunk=head_chunk),
+        probe=probe,
         probe_prompt=probe_prompt(prompt, max_model_len),
         probe_tolerance=probe_tolerance or PROBE_TOLERANCE[dtype],
         max_model_len=max_model_len,
@@ -200,13 +222,24 @@ def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
 
 
 def make_probe(
-    model: Qwen2, *, max_model_len: int, head_chunk: int
-) -> Callable[[Params, Sequence[Sequence[int]]], list[np.ndarray]]:
-    """The trainer's log-probs of sequences, at temperature 1, by its own forward."""
+    model: Qwen2, *, max_model_len: int, head_chunk: int, servers: int
+) -> Probe:
+    """The trainer's log-probs of sequences, at temperature 1, by its own forward.
+
+    With several processes all of them call it, and the first one's sequences count.
+
+    Args:
+      model: of the trainer, with its mesh.
+      max_model_len: longest sequence.
+      head_chunk: see `rl.step.make_step`.
+      servers: most sequences of one call; every process must have the same number.
+    """
     mesh = model.mesh
     rows = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
     length = min(_PROBE_LENGTH + _PROBE_DRAWN, max_model_len)
     multiple = mesh.shape["data"] * mesh.shape["fsdp"]
+    servers = int(multihost_utils.broadcast_one_to_all(np.int32(servers)))
+    shape = -(-servers // multiple) * multiple, length
 
     def logprobs(params, batch):
         scored, _ = token_logprobs(
@@ -217,11 +250,11 @@ def make_probe(
     run = jax.jit(logprobs, out_shardings=replicated(mesh))
 
     def probe(params, sequences):
-        shape = -(-len(sequences) // multiple) * multiple, length
         ids, segments = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         for row, sequence in enumerate(sequences):
             ids[row, : len(sequence)] = sequence
             segments[row, : len(sequence)] = 1
+        ids, segments = multihost_utils.broadcast_one_to_all((ids, segments))
         zeros = np.zeros(shape, np.float32)
         batch = Batch(
             token_ids=ids,
@@ -238,3 +271,29 @@ def make_probe(
         return [found[row, : len(s)] for row, s in enumerate(sequences)]
 
     return probe
+
+
+class Follower:
+    """A process beside the one that talks to the servers.
+
+    A publish gathers every tensor and scores the probe on all devices: it does its part
+    of both, and is asked for nothing else.
+    """
+
+    def __init__(self, export: Callable[[Params], Iterable], probe: Probe):
+        self._export, self._probe = export, probe
+        self.version = -1
+
+    def publish(self, params: Params, version: int) -> None:
+        collections.deque(self._export(params), maxlen=0)
+        self._probe(params, [])
+        self.version = version
+
+    def sample(self, prompts, params, *, seed, on_finished=None):
+        raise RuntimeError("the first process samples")
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None:
+        """Holds nothing."""

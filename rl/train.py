@@ -114,28 +114,30 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
         contextlib.closing(pool),
         contextlib.closing(engine),
     ):
-        done, base, wall = 0, None, 0.0
+        done, base, latest, wall = 0, None, None, 0.0
         if restored := engine.restore():
             done, loop = restored
             seeds.count, shuffling.count = loop["seeds"], loop["shuffling"]
             problems.restore(loop["problems"])
             collector.restore(loop["collector"])
             alarms.restore(loop["alarms"])
-            base, wall = loop["base"], loop["wall_seconds"]
+            base, latest = loop["base"], loop["latest"]
+            wall = loop["wall_seconds"]
             print(f"resuming after step {done}")
         began = time.time() - wall
-        writer = MetricsWriter(workdir, done=done)
+        writer = MetricsWriter(workdir, keep=done if restored else -1)
 
         def loop_state() -> dict[str, Any]:
             return {
                 **rollouts.state(),
                 "alarms": alarms.state(),
                 "base": base,
+                "latest": latest,
                 "wall_seconds": time.time() - began,
             }
 
         if base is None:
-            base = _evaluate(plan, engine, pool, writer, 0)
+            base = latest = _evaluate(plan, engine, pool, writer, 0)
 
         for step in range(done, config.steps):
             before, judged = loop_state(), pool.counts
@@ -167,17 +169,16 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
             for warning in alarms.check(metrics):
                 print(f"WARNING: step {step + 1}: {warning}", flush=True)
             last = step + 1 == config.steps
-            if not last and _due(step + 1, config.eval.every_steps):
-                _evaluate(plan, engine, pool, writer, step + 1)
+            if last or _due(step + 1, config.eval.every_steps):
+                latest = _evaluate(plan, engine, pool, writer, step + 1)
             if last or _due(step + 1, config.checkpoint.every_steps):
                 engine.save(step + 1, loop_state())
 
-        final = _evaluate(plan, engine, pool, writer, config.steps)
         engine.export(str(workdir / "hf"), config.export.dtype)
         writer.close()
     return {
         "base": base,
-        "final": final,
+        "final": latest,
         "steps": config.steps,
         "updates": engine.updates,
         "wall_seconds": time.time() - began,

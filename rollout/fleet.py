@@ -33,7 +33,8 @@ class Member:
       epoch: goes up with each fault, so that an old one is not acted on twice.
       pending: requests that it holds.
       restarts: since the last publish.
-      progress: tokens that it had processed when they last changed, and when.
+      progress: tokens that it had processed when they last changed, and when they, or
+        a request that ended, last showed it alive.
     """
 
     client: VllmClient
@@ -148,6 +149,8 @@ class Fleet:
         finally:
             with self._changed:
                 member.pending -= 1
+                # Its counters may be slow to come when it is busiest.
+                member.progress = member.progress[0], time.monotonic()
                 self._changed.notify()
 
     def _with_room(self) -> list[Member]:
@@ -189,6 +192,15 @@ class Fleet:
                         member.greeted = True
                     result = self._bring_up_to_date(member.client)
                 except (ServerGone, ServerBusy) as error:
+                    self._restart(member, error)
+                    continue
+                except ServerRefused as error:
+                    if not error.internal or self._healthy(member):
+                        raise
+                    if member.process is not None and not member.greeted:
+                        # A server that dies of its first request dies of each.
+                        cause = member.process.last_error()
+                        raise ServerFailed(f"{error}: {cause}") from None
                     self._restart(member, error)
                     continue
                 with self._changed:

@@ -43,6 +43,11 @@ class ServerRefused(SamplerError):
         super().__init__(message)
         self.status = status
 
+    @property
+    def internal(self) -> bool:
+        """Whether the server failed rather than judged; its engine may be dead."""
+        return self.status >= 500
+
 
 class Aborted(RuntimeError):
     """The server gave up on a request whose tokens are to be asked for again."""
@@ -296,15 +301,18 @@ class VllmClient:
           ServerRefused: the phase and the server's own words. The old weights serve on.
           ServerGone: see there.
         """
-        post = lambda path, body: self.call("POST", path, body, timeout=timeout)  # noqa: E731
+
+        def post(path, body=None):
+            self.call("POST", path, body, timeout=timeout)
+
         # Cached prefixes belong to the old weights.
-        post(f"/pause?mode={mode}&clear_cache=true", None)
+        post(f"/pause?mode={mode}&clear_cache=true")
         try:
             post("/start_weight_update", {})
             post("/update_weights", {"update_info": announcement})
             post("/finish_weight_update", {"weight_version": version})
         finally:
-            post("/resume", None)
+            post("/resume")
 
 
 def _error_text(answer: bytes) -> str:

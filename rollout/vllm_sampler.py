@@ -139,9 +139,8 @@ class VllmSampler:
         )
 
     def _version_of(self, label: str) -> int:
-        if not label:
-            return self._version
-        run, _, version = label.rpartition(":")
+        # A server that reports no versions is never updated under a request.
+        run, _, version = (label or self._announced["version"]).rpartition(":")
         if run != self._run:
             raise OutOfStep(
                 f"a server drew tokens with weights {label!r}, which this run did not"

@@ -12,6 +12,7 @@ import dataclasses
 import logging
 import os
 import pathlib
+import re
 import secrets
 import socket
 import subprocess
@@ -270,6 +271,12 @@ class VllmServer:
             file.seek(self._log_start)
             text = file.read().decode(errors="replace")
         return "\n".join(text.splitlines()[-lines:])
+
+    def last_error(self) -> str:
+        """The last exception that the server's log shows, and where the log is."""
+        found = re.findall(r"\b\w*(?:Error|Exception): .+", self.log_tail(1000))
+        told = [text for text in found if "EngineDead" not in text]
+        return f"{told[-1] if told else 'no reason given'} ({self.log_file})"
 
     def stop(self, *, at_once: bool = False) -> None:
         """Ends the whole tree. Safe to call twice.

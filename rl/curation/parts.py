@@ -49,6 +49,8 @@ _SENTENCE_ASKS = re.compile(
     rf"(?:{_COMMANDS})\b",
     re.I,
 )
+# "(1) The smallest number in it is;"
+_LEFT_OPEN = re.compile(r"(?:\b(?:is|are)|=)\s*\$?\s*[;:.,]?\s*$")
 # "Find:", "Calculate the values of the following expressions:"
 _STEM_IS_ASK = re.compile(
     r"(?:^|[.;,]\s*|\b(?:and|then|please|to)\s+)"
@@ -144,6 +146,8 @@ def _are_parts(stem: str, first: str, rest: str) -> bool:
 
 def _segment_asks(segment: str) -> bool:
     if segment.rstrip(" \n;.$").endswith("?") or re.search(_BLANK, segment):
+        return True
+    if _LEFT_OPEN.search(segment):
         return True
     return bool(_OPENS_WITH_ASK.match(segment) or _SENTENCE_ASKS.search(segment))
 

@@ -31,7 +31,6 @@ SMALL = {
     "eval.samples": 2,
     "checkpoint.every_steps": 2,
     "dynamic_sampling.max_rounds": 40,
-    "schedule.learning_rate": 1e-3,
     "mesh.cpu_devices": 2,
 }
 
@@ -181,7 +180,9 @@ def test_tensorboard_opens_the_run(finished):
         assert event.value == pytest.approx(rows[event.step]["reward/mean"], rel=1e-6)
     # float32: the same program scored the tokens, but for rounding.
     assert all(e.value < 1e-5 for e in board.Scalars("policy/old_gap_max"))
-    assert all(e.value < 1e-4 for e in board.Scalars("policy/sampler_gap_max"))
+    for event in board.Scalars("policy/sampler_gap_max"):
+        # Groups left over from the step before were drawn by an older policy.
+        assert event.value < 1e-4 or rows[event.step]["sampling/carried"]
     table = board.Tensors("samples/text_summary" if "samples/text_summary" in
                           board.Tags()["tensors"] else "samples")  # fmt: skip
     text = table[-1].tensor_proto.string_val[0].decode()

@@ -254,9 +254,8 @@ class _Foreign:
             )
 
     def end(self):
-        leash.kill_tree(self.process.pid)
-        self.process.kill()
-        self.process.wait()
+        self.process.terminate()
+        self.process.wait(30)
 
 
 @pytest.fixture(scope="module")
@@ -318,6 +317,25 @@ def test_a_server_of_raw_logprobs_is_refused(policy, tmp_path):
         server.end()
 
 
+def test_a_server_without_the_token_route_will_do_but_not_for_async(policy, tmp_path):
+    server = _Foreign(
+        tmp_path, policy.folder, "--no-enable-scale-out", "--no-skip-tokenizer-init"
+    )
+    try:
+        sampler = _attach(policy, tmp_path, server, api_key="")
+        sampler.publish(policy.params, 3)
+        groups = sampler.sample(PROMPTS, policies.draw(8, n=2), seed=0)
+        assert policies.gaps(policy, PROMPTS, groups).max() < 1e-4
+        assert {int(v) for group in groups for c in group for v in c.versions} == {3}
+        sampler.close()
+        sampler = _attach(policy, tmp_path, server, api_key="", in_flight="keep")
+        with pytest.raises(ServerRefused, match="no token's version is known"):
+            sampler.publish(policy.params, 3)
+        sampler.close()
+    finally:
+        server.end()
+
+
 def test_tokens_drawn_across_an_update_know_their_version(policy, tmp_path):
     sampler = policies.make_sampler(policy, tmp_path, in_flight="keep")
     try:
@@ -348,5 +366,18 @@ def test_tokens_drawn_across_an_update_know_their_version(policy, tmp_path):
                 gap = np.abs(own - completion.sampler_logprobs)[drawn]
                 assert gap.max(initial=0) < 1e-4
         assert crossed == 8
+    finally:
+        sampler.close()
+
+
+def test_an_engine_that_dies_of_its_first_request_says_of_what(tmp_path):
+    # vLLM's attention on CPUs has no kernel for heads of width 16.
+    sizes = policies.TINY | {"hidden_size": 64}
+    folder = policies.make_folder(tmp_path / "model", sizes=sizes)
+    policy = policies.Policy.load(folder)
+    sampler = policies.make_sampler(policy, tmp_path)
+    try:
+        with pytest.raises(ServerFailed, match=r"head_dim=16 .*vllm\.log"):
+            sampler.publish(policy.params, 0)
     finally:
         sampler.close()

@@ -37,6 +37,8 @@ DROPPED = [
     ("multi_part", "Calculate:\n(1) $2+3$;\n(2) $4+5$.", "9"),
     ("multi_part", "Given $f(x)=x^2$.\n(I) Solve $f(x)=1$;\n(II) Find $f(3)$.", "9"),
     ("multi_part", "Given the ellipse $C$.\n1. Find its axis.\n2. Find its foci.", "2"),
+    ("multi_part", "Let $n=2$. Then,\n(1) the smallest such number is;\n(2) the sum of"
+     " all is ____.", "3"),
     ("multi_part", "Let $a=1$. ① Find $2a$. ② Find $3a$.", "3"),
     ("multi_part", "In how many ways can 7 stand in line if:\n(a) A is first;\n(b) B"
      " is last?", "720"),

@@ -1,0 +1,131 @@
+"""The main job with real vLLM servers: every schedule, and a server that dies."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rollout import leash
+from tests.rollout import policies
+
+pytestmark = pytest.mark.vllm
+
+STEPS = 5
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory):
+    return tmp_path_factory.mktemp("bases")
+
+
+def parity(text, problem):
+    return float(len(text) % 2)
+
+
+def _start(workdir, bases, **changes):
+    policies.needs_vllm()
+    settings = {
+        "steps": STEPS,
+        "model.maker_args.cache": bases,
+        "model.maker_args.steps": 2,
+        # A base that knows nothing yet differs in this between completions.
+        "reward.function": "tests.rl.test_train_vllm:parity",
+        "data.eval": "",
+        "rollout.backend": "vllm",
+        "rollout.group_size": 4,
+        "rollout.vllm.python": policies.PYTHON,
+        "rollout.vllm.enforce_eager": True,
+        "dynamic_sampling.filter": False,
+        # One update per step: the policy is its own old policy.
+        "batch.prompts_per_step": 16,
+        "batch.prompts_per_update": 16,
+        "schedule.warmup_updates": 0,
+    } | changes
+    flags = [f"--config.{key}={value}" for key, value in settings.items()]
+    return subprocess.Popen(
+        [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
+        + [f"--workdir={workdir}", *flags],
+        cwd=policies.ROOT,
+        env=os.environ | {"XLA_FLAGS": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _rows(workdir):
+    path = workdir / "metrics.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _finish(run, workdir):
+    output, _ = run.communicate(timeout=900)
+    assert run.returncode == 0, output[-4000:]
+    rows = _rows(workdir)
+    assert [row["step"] for row in rows] == list(range(1, STEPS + 1))
+    return rows
+
+
+@pytest.mark.failure(3)
+@pytest.mark.failure(4)
+@pytest.mark.parametrize(
+    ("schedule", "mean_lags"),
+    [
+        ("sync", [0, 0, 0, 0, 0]),
+        ("one_step_off", [0, 1, 1, 1, 1]),
+        ("async", None),
+    ],
+)
+def test_a_schedule_trains_and_knows_each_tokens_version(
+    tmp_path, bases, schedule, mean_lags
+):
+    run = _start(tmp_path, bases, **{"rollout.schedule": schedule})
+    rows = _finish(run, tmp_path)
+    for row in rows:
+        assert row["sampler/probe_gap_mean"] < 1e-4
+        # The sampler is not the trainer, so every token is weighted.
+        assert row["off_policy/tokens"] == 1
+        assert 0.5 < row["off_policy/effective_sample_size"] <= 1.000001
+        # The first update's ratio is 1 whatever the sampler said.
+        assert row["policy/ratio_mean"] == row["policy/ratio_max"] == 1
+        counted = [v for k, v in row.items() if k.startswith("off_policy/tokens_lag_")]
+        assert sum(counted) > 0
+    assert rows[0]["policy/sampler_gap_max"] < 1e-4
+    lags = [row["off_policy/lag_mean"] for row in rows]
+    if schedule == "sync":
+        assert max(row["policy/sampler_gap_max"] for row in rows) < 1e-4
+    else:
+        # One version apart, log-probs differ by what an update moved them.
+        assert max(row["policy/sampler_gap_max"] for row in rows) > 1e-3
+    if mean_lags is None:
+        assert 0 < max(lags) and max(row["off_policy/lag_max"] for row in rows) <= 2
+    else:
+        assert lags == mean_lags
+
+
+@pytest.mark.failure(11)
+@pytest.mark.failure(12)
+def test_a_run_goes_on_when_its_server_is_killed(tmp_path, bases):
+    run = _start(tmp_path, bases)
+    deadline = time.monotonic() + 600
+    while len(_rows(tmp_path)) < 2:
+        assert run.poll() is None and time.monotonic() < deadline
+        time.sleep(0.2)
+    engines = []
+    for pid in leash.descendants(run.pid):
+        title = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"EngineCore" in title:
+            engines.append(pid)
+    (engine,) = engines
+    os.kill(engine, signal.SIGKILL)
+    rows = _finish(run, tmp_path)
+    assert rows[0]["sampler/restarts"] == 0
+    assert rows[-1]["sampler/restarts"] == 1
+    assert max(row["policy/sampler_gap_max"] for row in rows) < 1e-4
