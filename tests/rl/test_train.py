@@ -299,8 +299,6 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(cache, tmp_path):
     ],
 )  # fmt: skip
 def test_bad_input_is_one_clear_line(cache, tmp_path, changes, message):
-    if "data.train" in changes:
-        changes = {**changes, "data.train_args": "{}"}
     done = run(command(tmp_path / "w", cache, **changes), check=False)
     assert done.returncode == 1, done.stdout
     lines = done.stderr.strip().splitlines()
