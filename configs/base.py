@@ -7,6 +7,7 @@ def get_config() -> ConfigDict:
     c = ConfigDict()
     c.seed = 0
     c.steps = 200  # steps of the run; one is sample ... publish
+    c.compiled = ""  # folder that keeps compiled programs from start to start
 
     c.model = ConfigDict()
     c.model.path = ""  # Hugging Face folder or hub id of the base model
@@ -31,6 +32,13 @@ def get_config() -> ConfigDict:
     c.data.eval_args = ConfigDict()
     c.data.fields = ConfigDict()  # our field name -> the file's, where they differ
     c.data.template = "qwen_math"  # qwen_math | r1 | none | model | text with {problem}
+
+    # Stages, in order; see rl/curriculum.py. Empty: one stage over all problems. A
+    # stage is {"name": text, "levels": {"1": share, ...}, "steps": n, "advance":
+    # {"metric": "accuracy" or "solve_all", "at_least": x, "window": steps}}, and over
+    # the run's own "max_response_tokens", "group_size", "eps_high", "learning_rate".
+    c.curriculum = ConfigDict()
+    c.curriculum.stages = ()
 
     c.rollout = ConfigDict()
     c.rollout.backend = "jax"  # jax: inside the trainer | vllm: servers, below

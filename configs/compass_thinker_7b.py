@@ -2,6 +2,8 @@
 
 Command:   python -m rl.train --config=configs/compass_thinker_7b.py --workdir=DIR
                --config.data.train=problems.jsonl --config.data.eval=math500.jsonl
+           problems.jsonl as `python -m tools.curate` writes it: 30 thousand and more
+           problems with levels 1 to 5 on one scale.
 Hardware:  8 x 80 GB, or a v5p-16 slice.
 Score:     none yet; this configuration has not been run to its end. The paper reports
            AIME2024 40.0, AMC 65.0, MATH-500 82.9, Minerva 36.4, OlympiadBench 43.5.
@@ -17,6 +19,37 @@ With verl's meaning of the first two numbers an iteration has 128 / 32 = 4 updat
 from ml_collections import ConfigDict
 
 from configs import base
+
+# The paper trains in stages of different difficulty and settings, and gives none of
+# them: this plan is ours. At 128 prompts a step the three stages train on about 7,700,
+# 10,200 and 7,700 groups, so that 30 thousand problems last for most of the run though
+# a part of the groups is filtered out; a level that runs out starts over.
+# 1. Levels 1 to 3, short answers: format and plain skill, cheap completions. Left
+#    early once a quarter of the groups is all right, since those teach nothing more.
+# 2. The middle of the scale with the full length.
+# 3. Levels 4 and 5: more completions per prompt, since a hard problem needs more tries
+#    for one that is right; a wider upper clip, to keep exploring; half the rate.
+STAGES = (
+    {
+        "name": "warm-up",
+        "levels": {"1": 0.3, "2": 0.4, "3": 0.3},
+        "steps": 60,
+        "advance": {"metric": "solve_all", "at_least": 0.25, "window": 5},
+        "max_response_tokens": 2048,
+    },
+    {
+        "name": "core",
+        "levels": {"2": 0.15, "3": 0.35, "4": 0.35, "5": 0.15},
+        "steps": 80,
+    },
+    {
+        "name": "hard",
+        "levels": {"3": 0.15, "4": 0.4, "5": 0.45},
+        "group_size": 32,
+        "eps_high": 0.3,
+        "learning_rate": 5e-7,
+    },
+)
 
 
 def get_config() -> ConfigDict:
@@ -43,6 +76,7 @@ def get_config() -> ConfigDict:
     c.data.template = "qwen_math"
     c.schedule.warmup_updates = 10
     c.optimizer.weight_decay = 0.0
+    c.curriculum.stages = STAGES
     c.steps = 200
     c.eval.every_steps = 20
     c.eval.samples = 4

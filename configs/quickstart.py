@@ -12,6 +12,7 @@ from configs import base
 def get_config() -> ConfigDict:
     c = base.get_config()
     c.steps = 200
+    c.compiled = "runs/compiled"
 
     c.model.maker = "rl.arithmetic:make_base"
     c.model.maker_args = ConfigDict(
@@ -20,10 +21,11 @@ def get_config() -> ConfigDict:
             hidden_size=64,
             layers=3,
             heads=2,  # of width 32, the least that vLLM serves on a CPU
-            steps=360,
+            steps=600,
             batch=64,
             learning_rate=3e-3,
-            wrong=0.2,
+            slips=0.25,
+            forgotten_carries=0.65,
             held_out=512,
             seed=0,
         )

@@ -2,8 +2,8 @@
 
 No weights can be downloaded on a fresh machine, so the quickstart makes its own base: a
 tiny Qwen2.5-architecture model with a tokenizer of characters, trained by next-token
-prediction on worked additions of which some are wrong, and stopped early. It knows the
-format and is right sometimes, which is the situation of the paper's base in small.
+prediction on worked additions of which many are wrong. It knows the format and is right
+sometimes, which is the situation of the paper's base in small.
 """
 
 import functools
@@ -20,19 +20,21 @@ import numpy as np
 import optax
 import tqdm
 from jax.sharding import NamedSharding, PartitionSpec
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from models.config import Qwen2Config
 from models.hf import save_folder
 from models.qwen2 import Qwen2, head_table, init_params
-from rl.tokenizer import PreTrainedTokenizerFast
+from rl.tokenizer import Qwen2Tokenizer
 from rl.types import Problem
 from sharding.mesh import make_mesh
 
 LIMIT = 100
 _EOS = "<|endoftext|>"
 _BOX = "\\boxed{"
-_SYMBOLS = (_EOS, _BOX, *"0123456789", *"+=,.}? ", "\n")
+# Byte-level BPE, as every Qwen2 tokenizer: \u0120 is a space, \u010a a new line.
+_SYMBOLS = (_EOS, *"0123456789", *"+=,?{}", "\u0120", "\u010a", *"\\boxed")
+_MERGES = (("b", "o"), ("bo", "x"), ("box", "e"), ("boxe", "d"))
+
 # Rows of one training batch all have this length; the longest solution has 36 tokens.
 _LENGTH = 48
 
@@ -53,15 +55,29 @@ def problems(*, split: str, held_out: int, seed: int) -> list[Problem]:
     else:
         sums = [p for a, b in chosen[held_out:] for p in {(a, b), (b, a)}]
     return [
-        Problem(id=f"{a}+{b}", problem=f"{a}+{b}", answers=(str(a + b),), source="sums")
+        Problem(
+            id=f"{a}+{b}",
+            problem=f"{a}+{b}",
+            answers=(str(a + b),),
+            source="sums",
+            level=_level(a, b),
+        )
         for a, b in sorted(sums)
     ]
 
 
-def worked_solution(a: int, b: int, *, slip: int = 0) -> str:
-    """Column by column, ending in a box; `slip` is added to the units' sum."""
+def _level(a: int, b: int) -> int:
+    """1 to 5: one for each two-digit number and each carry."""
+    units, total = a % 10 + b % 10, a + b
+    return 1 + sum((a >= 10, b >= 10, units >= 10, total >= 100))
+
+
+def worked_solution(
+    a: int, b: int, *, slip: int = 0, forget_carry: bool = False
+) -> str:
+    """Column by column, ending in a box; `slip` is added to the sum of the units."""
     units = a % 10 + b % 10 + slip
-    carry = units // 10
+    carry = 0 if forget_carry else units // 10
     tens = a // 10 + b // 10 + carry
     total = 10 * tens + units % 10
     return (
@@ -79,7 +95,8 @@ def make_base(
     steps: int,
     batch: int,
     learning_rate: float,
-    wrong: float,
+    slips: float,
+    forgotten_carries: float,
     held_out: int,
     seed: int,
     weights: bool = True,
@@ -89,10 +106,13 @@ def make_base(
     Args:
       cache: folder under which bases lie, each named by a hash of its settings.
       hidden_size, layers, heads: of the model; two query heads share one kv head.
-      steps: of supervised training. Few: a base that has converged is already greedy.
+      steps: of supervised training.
       batch: solutions per step.
       learning_rate: peak, decayed linearly to zero.
-      wrong: share of the worked solutions that contain a slip.
+      slips: share of the worked solutions whose units are added up wrongly: mistakes
+        at random, which only sampling shows.
+      forgotten_carries: share in which the carry is 0 whatever it should be: above a
+        half, this is what the base does when it decodes greedily.
       held_out, seed: as in `problems`, whose training part is used alone.
       weights: whether they are needed; without, the folder may hold only what says what
         the model will be.
@@ -102,7 +122,9 @@ def make_base(
     """
     settings = dict(locals())
     del settings["cache"], settings["weights"]
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    # The recipe is this file and its settings.
+    recipe = pathlib.Path(__file__).read_text() + json.dumps(settings, sort_keys=True)
+    digest = hashlib.sha256(recipe.encode()).hexdigest()
     folder = pathlib.Path(cache) / f"arithmetic-{digest[:12]}"
     if (folder / "model.safetensors").exists():
         return folder
@@ -120,7 +142,13 @@ def make_base(
     params = _pretrain(
         model,
         init_params(model, mesh, seed),
-        _corpus(tokenizer, wrong=wrong, held_out=held_out, seed=seed),
+        _corpus(
+            tokenizer,
+            slips=slips,
+            forgotten_carries=forgotten_carries,
+            held_out=held_out,
+            seed=seed,
+        ),
         steps=steps,
         batch=batch,
         learning_rate=learning_rate,
@@ -130,17 +158,11 @@ def make_base(
     return folder
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
-    r"""One token per character, but for `\boxed{`."""
-    vocabulary = {symbol: i for i, symbol in enumerate(_SYMBOLS)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_EOS))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(
-        Regex(r"\\boxed\{|[\s\S]"), behavior="isolated"
-    )
-    tokenizer.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=_EOS, pad_token=_EOS
-    )
+def make_tokenizer() -> Qwen2Tokenizer:
+    r"""A token per character, but for the word in `\boxed{`."""
+    symbols = [*_SYMBOLS, *(left + right for left, right in _MERGES)]
+    vocabulary = {symbol: i for i, symbol in enumerate(symbols)}
+    return Qwen2Tokenizer(vocab=vocabulary, merges=list(_MERGES), unk_token=None)
 
 
 def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:
@@ -148,7 +170,7 @@ def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:
     return {
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
-        "vocab_size": 32,
+        "vocab_size": 40,  # padded, as the real ones are
         "hidden_size": hidden_size,
         "intermediate_size": 4 * hidden_size,
         "num_hidden_layers": layers,
@@ -166,17 +188,19 @@ def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:
     }
 
 
-def _corpus(tokenizer, *, wrong, held_out, seed) -> np.ndarray:
+def _corpus(tokenizer, *, slips, forgotten_carries, held_out, seed) -> np.ndarray:
     """Token ids `[n, 48]` of every training problem with its worked solution."""
     rng = np.random.default_rng([seed, 1])
     eos = tokenizer.eos_token_id
     rows = []
     for problem in problems(split="train", held_out=held_out, seed=seed):
         a, b = map(int, problem.problem.split("+"))
-        slip = int(rng.choice([-2, -1, 1, 2])) if rng.random() < wrong else 0
+        slip = int(rng.choice([-2, -1, 1, 2])) if rng.random() < slips else 0
         if a % 10 + b % 10 + slip < 0:
             slip = -slip
-        text = f"{problem.problem}?\n{worked_solution(a, b, slip=slip)}"
+        forget = bool(rng.random() < forgotten_carries)
+        solution = worked_solution(a, b, slip=slip, forget_carry=forget)
+        text = f"{problem.problem}?\n{solution}"
         ids = [*tokenizer.encode(text), eos]
         rows.append(ids + [-1] * (_LENGTH - len(ids)))
     return np.array(rows, np.int32)

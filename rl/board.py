@@ -14,16 +14,15 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 class Board:
     """Scalars and texts of one run."""
 
-    def __init__(self, folder: pathlib.Path, *, done: int):
+    def __init__(self, folder: pathlib.Path, *, keep: int):
         """
         Args:
           folder: of the event files.
-          done: steps whose points stay; TensorBoard drops later ones of an earlier
-            start of the run.
+          keep: the last step whose points stay; TensorBoard drops later ones that an
+            earlier start of the run left behind.
         """
         self._writer = EventFileWriter(str(folder))
-        if done:
-            self._add(done + 1, session_log=SessionLog(status=SessionLog.START))
+        self._add(keep + 1, session_log=SessionLog(status=SessionLog.START))
 
     def scalar(self, name: str, value: float, step: int) -> None:
         self._add(

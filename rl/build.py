@@ -24,7 +24,8 @@ from rl import optimizer as optimizers
 from rl.alarms import Alarms
 from rl.checkpoint import Checkpoints
 from rl.collect import ON_SHORTFALL, Collector
-from rl.data import ProblemStream, load_function, load_problems
+from rl.curriculum import Curriculum, Stage, make_stages
+from rl.data import load_function, load_problems
 from rl.devices import start_cpu_devices
 from rl.engine import Engine
 from rl.groups import ADVANTAGES, AGGREGATIONS
@@ -48,6 +49,8 @@ def start_devices(config: ConfigDict) -> None:
     """Must come before JAX is first used; see `rl.devices`."""
     rows = config.batch.micro_tokens // max(config.batch.row_lengths)
     start_cpu_devices(config.mesh.cpu_devices, rows=max(1, rows))
+    if config.compiled:
+        jax.config.update("jax_compilation_cache_dir", str(config.compiled))
 
 
 def call(function: Callable, name: str, section: Mapping[str, Any], **others) -> Any:
@@ -91,6 +94,7 @@ class Plan:
       prompts: token ids by problem id, template applied.
       left_out: problems whose prompts are too long.
       mesh_shape: data, fsdp, tensor.
+      stages: of the curriculum; a single one where the config gives none.
     """
 
     config: ConfigDict
@@ -103,6 +107,7 @@ class Plan:
     prompts: Mapping[str, np.ndarray]
     left_out: int
     mesh_shape: tuple[int, int, int]
+    stages: tuple[Stage, ...]
 
     @property
     def updates_per_step(self) -> int:
@@ -194,7 +199,25 @@ def make_plan(config: ConfigDict) -> Plan:
         prompts=prompts,
         left_out=len(train) + len(held_out) - len(kept) - len(held_out_kept),
         mesh_shape=mesh_shape,
+        stages=_stages(config, kept),
     )
+
+
+def _stages(c: ConfigDict, problems: Sequence[Problem]) -> tuple[Stage, ...]:
+    """The curriculum's stages, checked against the problems and the run's sizes."""
+    try:
+        stages = make_stages(c.curriculum.stages)
+        Curriculum(stages, problems, seed=c.seed)
+        for i, stage in enumerate(stages):
+            longest, asked = c.rollout.max_response_tokens, stage.max_response_tokens
+            if asked is not None and asked > longest:
+                raise ValueError(
+                    f"[{i}].max_response_tokens={asked}: exceeds"
+                    f" config.rollout.max_response_tokens={longest}"
+                )
+    except ValueError as error:
+        raise ValueError(f"config.curriculum.stages{error}") from None
+    return stages
 
 
 def _check_choices(c: ConfigDict) -> None:
@@ -420,7 +443,7 @@ def make_collector(
     engine: Engine,
     reward: Reward,
     seeds: SeedStream,
-    problems: ProblemStream,
+    problems: Curriculum,
     check_stop: Callable[[], None],
 ) -> Collector:
     return call(
@@ -437,21 +460,34 @@ def make_collector(
     )
 
 
+def make_curriculum(plan: Plan) -> Curriculum:
+    """The training problems, stage by stage."""
+    return Curriculum(plan.stages, plan.train, seed=plan.config.seed)
+
+
 def make_rollouts(
-    plan: Plan, collector: Collector, snapshot: Callable[[], dict[str, Any]]
+    plan: Plan,
+    collector: Collector,
+    curriculum: Curriculum,
+    snapshot: Callable[[], dict[str, Any]],
 ) -> Rollouts:
     """The batches of the run's steps, drawn when the schedule says."""
     c = plan.config
-    params = sampling_params(plan)
 
     def collect(step):
-        return collector.collect(
+        groups, tally = collector.collect(
             step,
             groups=c.batch.prompts_per_step,
-            params=params,
+            params=sampling_params(plan, curriculum.begin(step)),
             overlong_buffer=c.reward.overlong_buffer,
             overlong_factor=c.reward.overlong_factor,
         )
+        curriculum.observe(
+            accuracy=tally.accuracy,
+            solve_all=tally.solve_all_rate,
+            updates=bool(groups),
+        )
+        return groups, tally
 
     try:
         return Rollouts(
@@ -465,12 +501,12 @@ def make_rollouts(
         raise ValueError(f"config.{error}") from None
 
 
-def sampling_params(plan: Plan) -> SamplingParams:
-    """How completions of a training step are drawn."""
+def sampling_params(plan: Plan, stage: Stage) -> SamplingParams:
+    """How completions of a training step are drawn in a stage."""
     r = plan.config.rollout
     return SamplingParams(
-        n=r.group_size,
-        max_tokens=r.max_response_tokens,
+        n=stage.group_size or r.group_size,
+        max_tokens=stage.max_response_tokens or r.max_response_tokens,
         temperature=r.temperature,
         top_p=r.top_p,
         stop_token_ids=plan.stop_token_ids,

@@ -52,6 +52,16 @@ class Tally:
         if len(self.examples) < 4:
             self.examples.append(group)
 
+    @property
+    def accuracy(self) -> float | None:
+        """Of all completions, kept or not; None where none were sampled."""
+        return float(np.concatenate(self.correct).mean()) if self.correct else None
+
+    @property
+    def solve_all_rate(self) -> float | None:
+        """Share of the sampled groups that are all right; None where there are none."""
+        return self.solve_all / self.sampled if self.sampled else None
+
 
 class Collector:
     """Fills batches with informative groups; what is over waits for the next step.

@@ -128,30 +128,60 @@ class ProblemSource(Protocol):
 
 
 class ProblemStream:
-    """Epochs over a list, each in its own seeded order: all once before any twice."""
+    """Passes over a list, each in its own seeded order: all once before any twice.
 
-    def __init__(self, problems: Sequence[Problem], *, seed: int):
-        self._problems, self._seed = list(problems), seed
-        self._epoch, self._cursor = 0, 0
+    Args:
+      problems: the list.
+      seed: of the orders; a pair of numbers where several streams share one.
+    """
+
+    def __init__(self, problems: Sequence[Problem], *, seed: int | Sequence[int]):
+        self._problems = list(problems)
+        self._seed = [seed] if isinstance(seed, int) else list(seed)
+        self._epoch, self._cursor, self._turns = 0, 0, []
         self._order = self._shuffle()
 
+    @property
+    def epoch(self) -> int:
+        """Passes that are complete."""
+        return self._epoch
+
     def _shuffle(self) -> np.ndarray:
-        generator = np.random.default_rng([self._seed, self._epoch])
+        generator = np.random.default_rng([*self._seed, self._epoch])
         return generator.permutation(len(self._problems))
 
     def draw(self, n: int) -> list[Problem]:
         drawn = []
         for _ in range(n):
             if self._cursor == len(self._order):
-                self._epoch, self._cursor = self._epoch + 1, 0
+                self._epoch, self._cursor, self._turns = self._epoch + 1, 0, []
                 self._order = self._shuffle()
             drawn.append(self._problems[self._order[self._cursor]])
             self._cursor += 1
         return drawn
 
+    def turn(self) -> None:
+        """Begins a full pass here: first what this pass has left, then the rest."""
+        if self._cursor:
+            self._rotate(self._cursor)
+            self._turns.append(self._cursor)
+            self._cursor = 0
+
+    def _rotate(self, cursor: int) -> None:
+        generator = np.random.default_rng([*self._seed, self._epoch, cursor])
+        seen = generator.permutation(self._order[:cursor])
+        self._order = np.concatenate([self._order[cursor:], seen])
+
     def state(self) -> dict[str, Any]:
-        return {"epoch": self._epoch, "cursor": self._cursor}
+        return {
+            "epoch": self._epoch,
+            "cursor": self._cursor,
+            "turns": list(self._turns),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._epoch, self._cursor = state["epoch"], state["cursor"]
+        self._turns = list(state["turns"])
         self._order = self._shuffle()
+        for cursor in self._turns:
+            self._rotate(cursor)

@@ -16,17 +16,18 @@ from rl.collect import Tally
 class MetricsWriter:
     """Writes each step's figures; a resumed run continues as if never interrupted."""
 
-    def __init__(self, workdir: pathlib.Path, *, done: int):
+    def __init__(self, workdir: pathlib.Path, *, keep: int):
         """
         Args:
           workdir: `metrics.jsonl`, `samples.jsonl` and `tensorboard/` live there.
-          done: steps whose figures stay; later ones, of work that was lost, go.
+          keep: the last step whose figures stay; later ones, of work that was lost,
+            go. -1 begins afresh.
         """
         for name in ("metrics.jsonl", "samples.jsonl"):
-            _keep_until(workdir / name, done)
+            _keep_until(workdir / name, keep)
         self._metrics = (workdir / "metrics.jsonl").open("a", encoding="utf-8")
         self._samples = (workdir / "samples.jsonl").open("a", encoding="utf-8")
-        self._board = Board(workdir / "tensorboard", done=done)
+        self._board = Board(workdir / "tensorboard", keep=keep)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """One row of metrics.jsonl and one point per name on TensorBoard."""
@@ -146,6 +147,13 @@ def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return metrics
 
 
+def verifier_metrics(
+    before: Mapping[str, int], after: Mapping[str, int]
+) -> dict[str, float]:
+    """What the verifier counted in between: judged, unparsable, timeout ..."""
+    return {f"verifier/{k}": float(n - before.get(k, 0)) for k, n in after.items()}
+
+
 def console_line(step: int, steps: int, m: Mapping[str, float], left: float) -> str:
     """What a person watching wants: where we are, how it goes, how long still."""
     parts = [f"step {step}/{steps}"]
@@ -192,13 +200,13 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _keep_until(path: pathlib.Path, done: int) -> None:
+def _keep_until(path: pathlib.Path, keep: int) -> None:
     if not path.exists():
         return
     kept = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            if json.loads(line)["step"] <= done:
+            if json.loads(line)["step"] <= keep:
                 kept.append(line + "\n")
         except (ValueError, KeyError):
             break  # a line that a kill cut short is the last

@@ -59,15 +59,6 @@ def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
     return dtype
 
 
-def use_all_cores() -> None:
-    """One CPU device per core, for the products that XLA runs on one core of a device.
-
-    Must come before JAX is first used; means nothing to GPUs and TPUs.
-    """
-    if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
-
-
 def leave_accelerators() -> None:
     """Keeps JAX on the CPU, so that vLLM has the GPUs. Before JAX is first used."""
     jax.config.update("jax_platforms", "cpu")

@@ -128,7 +128,7 @@ def make_step(
 
     def apply(state, carry, hyper):
         grads, value, stats = carry
-        norm = optax.global_norm(grads)
+        norm = optax.tree.norm(grads)
         finite = jnp.isfinite(norm) & jnp.isfinite(value)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = jax.tree.map(
@@ -156,7 +156,7 @@ def make_step(
     accumulate_jit = jax.jit(
         accumulate, out_shardings=carry_shardings, donate_argnums=0
     )
-    apply_jit = jax.jit(apply, out_shardings=(shardings, whole), donate_argnums=(0, 1))
+    apply_jit = jax.jit(apply, out_shardings=(shardings, whole), donate_argnums=0)
 
     def update(state, batches, hyper):
         carry = zeros_jit(state.params, batches[0], hyper)

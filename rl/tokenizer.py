@@ -16,10 +16,10 @@ if _HIDE:
 from transformers import (  # noqa: E402
     AutoTokenizer,
     PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
+    Qwen2Tokenizer,
 )
 
 if _HIDE:
     del sys.modules["torch"]
 
-__all__ = ["AutoTokenizer", "PreTrainedTokenizerBase", "PreTrainedTokenizerFast"]
+__all__ = ["AutoTokenizer", "PreTrainedTokenizerBase", "Qwen2Tokenizer"]

@@ -19,7 +19,6 @@ from ml_collections import config_flags
 from rl import build
 from rl.alarms import Alarm
 from rl.collect import Shortfall, Tally
-from rl.data import ProblemStream
 from rl.engine import make_hyper
 from rl.evaluate import evaluate
 from rl.judging import make_judge
@@ -30,6 +29,7 @@ from rl.metrics import (
     duration,
     sampling_metrics,
     update_metrics,
+    verifier_metrics,
 )
 from rl.overlap import lag_metrics
 from rl.packing import make_segments, pack, padding_fraction
@@ -85,7 +85,7 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
     engine = build.make_engine(plan, workdir)
     seeds = SeedStream(_root(config.seed, _SAMPLING))
     shuffling = SeedStream(_root(config.seed, _SHUFFLING))
-    problems = ProblemStream(plan.train, seed=config.seed)
+    problems = build.make_curriculum(plan)
     schedule = build.make_schedule(config)
     alarms = build.make_alarms(config)
     pool = VerifierPool(config.reward.workers, config.reward.timeout)
@@ -107,38 +107,40 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
             "collector": collector.state(),
         }
 
-    rollouts = build.make_rollouts(plan, collector, data_state)
+    rollouts = build.make_rollouts(plan, collector, problems, data_state)
     # The engine is closed first: that ends what the other two still wait for.
     with (
         contextlib.closing(rollouts),
         contextlib.closing(pool),
         contextlib.closing(engine),
     ):
-        done, base, wall = 0, None, 0.0
+        done, base, latest, wall = 0, None, None, 0.0
         if restored := engine.restore():
             done, loop = restored
             seeds.count, shuffling.count = loop["seeds"], loop["shuffling"]
             problems.restore(loop["problems"])
             collector.restore(loop["collector"])
             alarms.restore(loop["alarms"])
-            base, wall = loop["base"], loop["wall_seconds"]
+            base, latest = loop["base"], loop["latest"]
+            wall = loop["wall_seconds"]
             print(f"resuming after step {done}")
         began = time.time() - wall
-        writer = MetricsWriter(workdir, done=done)
+        writer = MetricsWriter(workdir, keep=done if restored else -1)
 
         def loop_state() -> dict[str, Any]:
             return {
                 **rollouts.state(),
                 "alarms": alarms.state(),
                 "base": base,
+                "latest": latest,
                 "wall_seconds": time.time() - began,
             }
 
         if base is None:
-            base = _evaluate(plan, engine, pool, writer, 0)
+            base = latest = _evaluate(plan, engine, pool, writer, 0)
 
         for step in range(done, config.steps):
-            before = loop_state()
+            before, judged = loop_state(), pool.counts
             try:
                 stop.check()
                 watch = Stopwatch()
@@ -149,41 +151,41 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
             watch.lap("sample")
             metrics = sampling_metrics(tally)
             if groups:
-                metrics |= _update(plan, engine, schedule, groups, step, watch)
+                stage = problems.stage_of(step)
+                metrics |= _update(plan, engine, schedule, stage, groups, step, watch)
             else:
                 print(f"step {step + 1}: too few informative groups, no update")
             rollouts.settle()
             watch.lap("sample")
             engine.publish(step + 1)
             watch.lap("publish")
-            metrics |= engine.sampler_metrics()
+            metrics |= engine.sampler_metrics() | problems.metrics(step)
             metrics |= _speeds(metrics, watch)
-            metrics |= {f"verifier/{k}": v for k, v in pool.counts.items()}
+            metrics |= verifier_metrics(judged, pool.counts)
             left = watch.total * (config.steps - step - 1)
             print(console_line(step + 1, config.steps, metrics, left), flush=True)
-            for warning in alarms.check(metrics):
-                print(f"WARNING: step {step + 1}: {warning}", flush=True)
             writer.scalars(step + 1, metrics)
             writer.samples(step + 1, _examples(plan, tally))
+            for warning in alarms.check(metrics):
+                print(f"WARNING: step {step + 1}: {warning}", flush=True)
             last = step + 1 == config.steps
-            if not last and _due(step + 1, config.eval.every_steps):
-                _evaluate(plan, engine, pool, writer, step + 1)
+            if last or _due(step + 1, config.eval.every_steps):
+                latest = _evaluate(plan, engine, pool, writer, step + 1)
             if last or _due(step + 1, config.checkpoint.every_steps):
                 engine.save(step + 1, loop_state())
 
-        final = _evaluate(plan, engine, pool, writer, config.steps)
         engine.export(str(workdir / "hf"), config.export.dtype)
         writer.close()
     return {
         "base": base,
-        "final": final,
+        "final": latest,
         "steps": config.steps,
         "updates": engine.updates,
         "wall_seconds": time.time() - began,
     }
 
 
-def _update(plan, engine, schedule, groups, step, watch) -> dict[str, float]:
+def _update(plan, engine, schedule, stage, groups, step, watch) -> dict[str, float]:
     """Packs the groups into mini-batches and runs the step's updates on them."""
     c = plan.config
     size = c.batch.prompts_per_update
@@ -205,11 +207,12 @@ def _update(plan, engine, schedule, groups, step, watch) -> dict[str, float]:
     ]
     watch.lap("pack")
     updates = engine.updates
+    scale = (stage.learning_rate or c.schedule.learning_rate) / c.schedule.learning_rate
     hypers = [
         make_hyper(
-            learning_rate=schedule(updates + i),
+            learning_rate=scale * schedule(updates + i),
             eps_low=c.objective.eps_low,
-            eps_high=c.objective.eps_high,
+            eps_high=stage.eps_high or c.objective.eps_high,
             first=i == 0,
         )
         for i in range(len(mini_batches) * c.batch.ppo_epochs)

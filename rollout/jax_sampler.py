@@ -128,9 +128,9 @@ class JaxSampler:
             )
         width = self._round_length(params.max_tokens)
         prefix = self._round_length(longest)
-        batch = self._round_rows(min(self._slots, len(prompts) * params.n))
-        prefill_rows = self._round_rows(max(1, batch // params.n))
+        batch = self._batch(len(prompts) * params.n)
         refill = max(1, batch // _REFILL_PART)
+        prefill_rows = self._round_rows(refill)
         self.compiles.add((batch, prefill_rows, prefix, width))
 
         dynamic = _Dynamic(
@@ -191,11 +191,13 @@ class JaxSampler:
             bucket *= 2
         return min(bucket, max(self._model.config.max_positions, length))
 
+    def _batch(self, completions: int) -> int:
+        """All slots, or an eighth of them for the few completions of a last refill."""
+        few = self._round_rows(max(1, self._slots // _REFILL_PART))
+        return few if completions <= few else self._round_rows(self._slots)
+
     def _round_rows(self, rows: int) -> int:
-        bucket = self._rows
-        while bucket < rows:
-            bucket *= 2
-        return bucket
+        return -(-rows // self._rows) * self._rows
 
     def prefill(self, prompts: Sequence[Sequence[int]], rows: int, size: int):
         """Entries of all but the last token of each prompt, and those last tokens."""

@@ -12,7 +12,13 @@ if "xla_force_host_platform_device_count" not in _flags:
 # still compute (see rl.devices).
 os.environ.setdefault("NPROC", "16")
 
+import jax  # noqa: E402
 import pytest  # noqa: E402
+import torch  # noqa: E402, F401  (before transformers looks for it, see rl.tokenizer)
+
+# Most of the suite's time is compilation, and many tests compile the same programs.
+jax.config.update("jax_compilation_cache_dir", "/tmp/compass-thinker-jax-cache")
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 

@@ -26,14 +26,7 @@ import tqdm
 from rl.benchmarks import BENCHMARKS, benchmark_name, content_hash, load_benchmark
 from rl.evaluate import Drawn, score
 from rl.evaluation_compare import compare, compare_markdown
-from rl.evaluation_page import page
-from rl.evaluation_report import FIVE, average_of_five, benchmark_result, markdown
-from rl.evaluation_run import (
-    PRESETS,
-    Conditions,
-    check_prompts,
-    checkpoint_hash,
-    draw_missing,
+from rl.evaluation_files import (
     opened,
     problems_file,
     read_completions,
@@ -42,6 +35,15 @@ from rl.evaluation_run import (
     replace_file,
     write_problems,
     write_verdicts,
+)
+from rl.evaluation_page import page
+from rl.evaluation_report import FIVE, average_of_five, benchmark_result, markdown
+from rl.evaluation_run import (
+    PRESETS,
+    Conditions,
+    check_prompts,
+    checkpoint_hash,
+    draw_missing,
 )
 from rl.judging import answer_classes, make_judge
 from rl.templates import encode_prompt
@@ -71,9 +73,10 @@ def _stop(number: int, _frame) -> None:
 def _evaluate(args: argparse.Namespace) -> int:
     # Here, so that judging and comparing start without JAX.
     from rl import build, pretrained
+    from rl.devices import start_cpu_devices
 
     if args.sampler == "jax":
-        pretrained.use_all_cores()
+        start_cpu_devices(0, rows=args.slots)
     else:
         pretrained.leave_accelerators()
     folder = pretrained.find_folder(args.model)

@@ -10,7 +10,12 @@ VerifierPool(workers, timeout) many completions at once, each with a hard deadli
 import hashlib
 import pathlib
 
-from rl.verifier.equivalence import canonical_key, is_equivalent, self_check
+from rl.verifier.equivalence import (
+    canonical_key,
+    equivalence_classes,
+    is_equivalent,
+    self_check,
+)
 from rl.verifier.extract import extract_answer
 from rl.verifier.pool import Verdict, VerifierPool
 from rl.verifier.symbolic import start_helper
@@ -20,6 +25,7 @@ __all__ = [
     "Verdict",
     "VerifierPool",
     "canonical_key",
+    "equivalence_classes",
     "extract_answer",
     "is_equivalent",
     "self_check",

@@ -38,6 +38,10 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def await_ready(self, patience: float = START_SECONDS) -> bool:
         """Whether the interpreter has started; no item's deadline includes it.
 

@@ -147,9 +147,15 @@ class CommandParser(OperandParser):
         if lower is None or lower[0] != "rel" or len(lower) != 4:
             raise Unparsable(f"has a \\{name} without an index")
         _, relation, index, start = lower
+        letter = index if index in (tree.IMAGINARY, tree.EULER) else None
+        if letter is not None:
+            # An index may take the name of a constant.
+            index = ("sym", index[1])
         if index[0] != "sym" or relation != ("to" if name == "lim" else "="):
             raise Unparsable(f"has a \\{name} without an index")
         body = numeric(self._product())
+        if letter is not None:
+            body = tree.substitute(body, {letter: index})
         if name == "lim":
             return ("big", "lim", index, numeric(start), tree.ZERO, body)
         if upper is None:

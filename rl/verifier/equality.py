@@ -134,7 +134,10 @@ def _rounds(left: Node, right: Node, decimals: bool) -> bool:
         digits = len(str(abs(decimal[1] / ulp).numerator))
         if digits < (APPROXIMATE_DIGITS if decimals else FULL_PRECISION_DIGITS):
             continue
-        if exact[0] == "num" and (exact[2] is not None or _terminates(exact[1])):
+        if exact[0] == "num" and (
+            exact[2] is not None or (exact[1] / ulp).denominator == 1
+        ):
+            # Another decimal, or a number that so many digits could show exactly.
             continue
         if (value := _exact_value(exact)) is None:
             continue
@@ -145,15 +148,6 @@ def _rounds(left: Node, right: Node, decimals: bool) -> bool:
         if digits > FULL_PRECISION_DIGITS and abs(error) <= 2 * ulp:
             return True
     return False
-
-
-def _terminates(value: Fraction) -> bool:
-    """Whether a fraction has a finite decimal expansion."""
-    rest = value.denominator
-    for prime in (2, 5):
-        while rest % prime == 0:
-            rest //= prime
-    return rest == 1
 
 
 def _exact_value(node: Node) -> Fraction | None:

@@ -2,10 +2,12 @@
 
 import functools
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 
 from rl.verifier.answers import Answer, parse_answer
 from rl.verifier.compare import same_answer
+from rl.verifier.normalise import MAX_ANSWER, clean, squeezed
 
 _PLAIN = re.compile(
     r"(-?)(?:(\d{1,300})(?:\.(\d{1,300}))?|\\[dt]?frac\{(\d{1,300})\}\{(\d{1,300})\})"
@@ -74,6 +76,41 @@ def self_check(answer: str) -> str | None:
 
 
 def canonical_key(answer: str) -> str:
-    """Answers with the same key are equivalent."""
+    """A cheap key: answers with the same key are equivalent, not the reverse."""
     value = _plain_value(answer)
-    return parse_answer(answer).text if value is None else f"={value}"
+    return (
+        squeezed(clean(answer[:MAX_ANSWER])) + answer[MAX_ANSWER:]
+        if (value is None)
+        else f"={value}"
+    )
+
+
+def equivalence_classes(answers: Sequence[str | None]) -> list[int | None]:
+    """Numbers the classes of answers, for a majority vote.
+
+    Args:
+      answers: what several completions answered; None where there is no answer.
+
+    Returns:
+      For each answer the number of its class, counted from 0 in order of appearance;
+      None where there is no answer.
+    """
+    by_key: dict[str, int] = {}
+    representatives: list[str] = []
+    classes: list[int | None] = []
+    for answer in answers:
+        if answer is None:
+            classes.append(None)
+            continue
+        key = canonical_key(answer)
+        if key not in by_key:
+            found = (
+                index
+                for index, other in enumerate(representatives)
+                if is_equivalent(answer, other)
+            )
+            by_key[key] = next(found, len(representatives))
+            if by_key[key] == len(representatives):
+                representatives.append(answer)
+        classes.append(by_key[key])
+    return classes

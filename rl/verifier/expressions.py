@@ -86,7 +86,8 @@ class ExpressionParser(CommandParser):
             if before.kind == "num" and self._peek().value == "/":
                 right = self._mixed_part(self._postfix(), slash=True)
                 return tree.add(left, right)
-            raise Unparsable("has a number after an operand with no operator")
+            if before.kind == "num" or self._peek().value != "^":
+                raise Unparsable("has a number after an operand with no operator")
         is_integer = before.kind == "num" and before.value.isdigit()
         if is_integer and token.value == "frac" and left[0] == "num":
             right = self._postfix()

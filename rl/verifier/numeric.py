@@ -18,6 +18,7 @@ _MAX_TERMS = 400
 _MAX_WORK = 20_000
 _MAX_EXPONENT_BITS = 40_000
 _MAX_FACTORIAL = 10**6
+_MAX_MAGNITUDE = 4_000
 _SAME = mpmath.mpf(10) ** -35
 _FULL = mpmath.mpf(10) ** 34
 _SUMS = frozenset({"add"})
@@ -138,7 +139,7 @@ class _Evaluator:
             raise Undefined
         if not self._complex:
             _check_domain(name, values[0])
-        if abs(context.mag(values[0])) > 4_000:
+        if values[0] and abs(context.mag(values[0])) > _MAX_MAGNITUDE:
             raise Undefined
         result = function(values[0])
         if not self._complex and isinstance(result, context.mpc):

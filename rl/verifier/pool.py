@@ -166,6 +166,8 @@ class VerifierPool:
             waiting = answers[len(found) :]
             worker = self._idle.get()
             try:
+                if not worker.is_alive:
+                    worker = self._replace(worker)
                 worker.await_ready()
                 worker.send(golds, tuple(waiting))
                 for answer in waiting:

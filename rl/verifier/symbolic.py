@@ -42,11 +42,9 @@ def start_helper() -> None:
 
 
 def work_in_this_process() -> None:
-    """For a process that somebody else kills at a deadline: imports sympy aside."""
+    """For a process that somebody else kills at a deadline: imports sympy now."""
+    importlib.import_module("rl.verifier.sympy_judge")
     _Helper.in_this_process = True
-    threading.Thread(
-        target=importlib.import_module, args=("rl.verifier.sympy_judge",), daemon=True
-    ).start()
 
 
 class _Helper:
@@ -60,7 +58,7 @@ class _Helper:
     @classmethod
     def start(cls) -> None:
         while len(cls._children) < 2:
-            cls._children.append(Child("rl.verifier.sympy_judge:judge_expressions"))
+            cls._children.append(Child("rl.verifier.sympy_helper:judge_expressions"))
 
     @classmethod
     def ask(cls, left: Node, right: Node) -> bool | None:
@@ -69,10 +67,10 @@ class _Helper:
             child = cls._children[0]
             # Only the very first start is waited for: an item's time is bounded.
             patience = DEADLINE_SECONDS if cls._started else START_SECONDS
-            if not child.await_ready(patience):
-                return None
-            cls._started = True
             try:
+                if not child.await_ready(patience):
+                    return None
+                cls._started = True
                 child.send(left, (right,))
                 return child.receive(DEADLINE_SECONDS)
             except (TimeoutError, EOFError, OSError):

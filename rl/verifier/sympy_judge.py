@@ -1,21 +1,14 @@
 """What sympy is asked, in a process that may be killed while it thinks."""
 
 import functools
-from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import sympy
 
-from rl.verifier.tree import INFINITY, Node, divide, number, power
+from rl.verifier.tree import Node
 
 _DIGITS = 30
 _SMALL = 1e-18
-
-
-def judge_expressions(left: Node) -> Callable[[Node], bool | None]:
-    """What a helper process runs."""
-    return functools.partial(decide, left)
 
 
 def decide(left: Node, right: Node) -> bool | None:
@@ -31,16 +24,6 @@ def decide(left: Node, right: Node) -> bool | None:
     except Exception:
         # sympy raises whatever its algorithms meet; no verdict is all that follows.
         return None
-
-
-def _warm_up() -> None:
-    """The first sum, limit and integral load much of sympy: not in an item's time."""
-    x, n = ("sym", "x"), ("sym", "n")
-    zero, one = number(0), number(1)
-    half_to_n = power(number(Fraction(1, 2)), n)
-    decide(("big", "sum", n, zero, INFINITY, half_to_n), one)
-    decide(("big", "int", x, zero, one, ("fn", "sin", x)), one)
-    decide(("big", "lim", x, zero, zero, divide(("fn", "sin", x), x)), one)
 
 
 def _to_sympy(node: Node) -> Any:
@@ -86,6 +69,3 @@ def _functions() -> dict[str, Any]:
     plain = "sin cos tan cot sec csc sinh cosh tanh coth sech csch log floor gcd lcm"
     names = {name: name for name in plain.split()} | named
     return {name: getattr(sympy, theirs) for name, theirs in names.items()}
-
-
-_warm_up()

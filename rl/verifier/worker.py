@@ -49,6 +49,7 @@ def main(descriptor: int, judge: str) -> None:
     threading.Thread(target=_leave_with_parent, args=(parent,), daemon=True).start()
     module, name = judge.split(":")
     make_judge = getattr(importlib.import_module(module), name)
+    # Before it is ready: later, the import would be some item's time.
     symbolic.work_in_this_process()
     connection = multiprocessing.connection.Connection(descriptor)
     connection.send("ready")

@@ -19,9 +19,11 @@ from sharding.mesh import make_mesh
 from tests.models.reference import SMALL
 from tests.rl.examples import make_group
 
-CONFIG = Qwen2Config.from_hf({"model_type": "qwen2", **SMALL})
+CONFIG = Qwen2Config.from_hf({"model_type": "qwen2", **SMALL, "num_key_value_heads": 4})
+# Adam turns a gradient that is rounding noise into a full step of random sign; an
+# epsilon above the noise keeps the change a smooth function of the gradient.
 OPTIMIZER = dict(
-    b1=0.9, b2=0.99, eps=1e-8, weight_decay=0.01, max_grad_norm=1.0,
+    b1=0.9, b2=0.99, eps=1e-3, weight_decay=0.01, max_grad_norm=1.0,
     moments_dtype="float32",
 )  # fmt: skip
 OBJECTIVE = dict(dual_clip=None, correction="truncate", correction_cap=2.0)
@@ -79,10 +81,10 @@ def _hyper(first=False, learning_rate=1e-2):
     )
 
 
-def _step(mesh, **model_options):
+def _step(mesh, optimizer=OPTIMIZER, **model_options):
     model = Qwen2(CONFIG, mesh=mesh, **model_options)
     return make_step(
-        model, make_optimizer(**OPTIMIZER), mesh, temperature=0.9, head_chunk=16,
+        model, make_optimizer(**optimizer), mesh, temperature=0.9, head_chunk=16,
         **OBJECTIVE,
     )  # fmt: skip
 
@@ -124,7 +126,7 @@ def _worst(a, b):
     )
 
 
-MESHES = [(8, 1, 1), (1, 8, 1), (1, 2, 2), (2, 2, 2)]
+MESHES = [(8, 1, 1), (1, 8, 1), (1, 2, 4), (2, 2, 2)]
 
 
 @pytest.mark.parametrize("shape", MESHES)
@@ -137,7 +139,7 @@ def test_every_mesh_gives_the_same_loss_gradient_and_change(shape):
     one_loss, one_change, _ = _updated(_mesh(), batches)
     loss, change, _ = _updated(_mesh(*shape), batches)
     assert abs(loss - one_loss) < 1e-5 * abs(one_loss)
-    assert _worst(change, one_change) < 1e-4
+    assert _worst(change, one_change) < 1e-5
 
 
 @pytest.mark.failure(22)
@@ -161,7 +163,7 @@ def test_packing_and_micro_batches_cannot_change_the_gradient():
 
             return jax.tree.map(
                 lambda *parts: np.sum(parts, axis=0),
-                *[jax.device_get(jax.grad(loss)(params, b)) for b in batches],
+                *[jax.device_get(jax.jit(jax.grad(loss))(params, b)) for b in batches],
             )
 
         together = gradient(_batches(groups, row_length=64, micro_rows=32))
@@ -198,7 +200,13 @@ def test_old_logprobs_by_the_scoring_pass_are_the_updates_own():
 
 @pytest.mark.failure(9)
 def test_every_parameter_moves_at_a_learning_rate_of_1e_6():
-    _, change, _ = _updated(_mesh(), _batches(_groups()), _hyper(learning_rate=1e-6))
+    with_adams_own_epsilon = {**OPTIMIZER, "eps": 1e-8}
+    _, change, _ = _updated(
+        _mesh(),
+        _batches(_groups()),
+        _hyper(learning_rate=1e-6),
+        optimizer=with_adams_own_epsilon,
+    )
     # The key bias shifts all scores of a query alike: its gradient is zero but for
     # rotation, so single entries may rest; no tensor may.
     for path, delta in jax.tree_util.tree_leaves_with_path(change):

@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 
+from rollout import leash
 from rollout.types import SamplingParams
 from rollout.vllm_client import ServerRefused
 from rollout.vllm_fixed import FixedVllmSampler
@@ -90,15 +91,16 @@ def test_what_does_not_fit_is_refused(sampler):
 def test_a_killed_server_comes_back_with_its_weights(policy, sampler):
     prompts = policies.prompts(12, seed=3)
     before = sampler.sample(prompts, GREEDY, seed=0)
-    member = sampler._fleet.members[0]
+    process = sampler._fleet.members[0].process
     killed = []
 
     def kill(i, j, completion):
         if not killed:
-            killed.append(member.process.pid)
-            os.kill(member.process.pid, signal.SIGKILL)
+            # Below the leash comes the API server, and below that the engine.
+            killed.append(min(leash.descendants(process.pid)))
+            os.kill(killed[0], signal.SIGKILL)
 
     after = sampler.sample(prompts, GREEDY, seed=0, on_finished=kill)
-    assert killed and member.process.pid not in killed
+    assert killed and killed[0] not in leash.descendants(process.pid)
     for (a,), (b,) in zip(before, after, strict=True):
         np.testing.assert_array_equal(a.token_ids, b.token_ids)

@@ -239,6 +239,34 @@ def test_one_command_from_a_model_to_a_report(model, sums, tmp_path, capsys):
     assert "drawing.template='none', now '{problem} '" in capsys.readouterr().err
 
 
+def test_a_runs_own_held_out_problems(model, tmp_path, capsys):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "hf").symlink_to(model)
+    arguments = {"split": "held_out", "held_out": 20, "seed": 0}
+    data = {"eval": "rl.arithmetic:problems", "eval_args": arguments, "fields": {}}
+    config = {"data": data | {"template": "{problem}=?"}}
+    (run / "config.json").write_text(json.dumps(config))
+    asked = ("--template", "run", "--limit", "3")
+    assert main(command(run, "held_out", tmp_path / "out", *asked)) == 0
+    conditions = json.loads((tmp_path / "out" / "conditions.json").read_text())
+    assert conditions["drawing"]["template"] == "{problem}=?"
+    # The folder holds its problems: it can be judged without the run.
+    out = tmp_path / "out.json"
+    assert main(["--rescore", str(tmp_path / "out"), "--json", str(out)]) == 0
+    figures = json.loads(out.read_text())["benchmarks"]["held_out"]
+    assert (figures["problems"], figures["asked"]) == (3, 3)
+    assert main(command(model, "held_out", tmp_path / "no")) == 2
+    assert "no run that holds problems out" in capsys.readouterr().err
+
+
+@pytest.mark.failure(33)
+def test_a_run_without_an_exported_model_says_so(tmp_path, capsys):
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    assert main(["--model", str(tmp_path / "run"), "--out", str(tmp_path / "o")]) == 2
+    assert "this run has exported no model yet" in capsys.readouterr().err
+
+
 @pytest.mark.vllm
 def test_both_samplers_draw_the_same(model, sums, tmp_path, capsys):
     """Greedy in float32: the same completions token for token, and the same table."""

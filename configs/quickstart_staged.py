@@ -1,0 +1,36 @@
+"""The quickstart in three stages, from easy sums to all of them.
+
+Command:   python -m rl.train --config=configs/quickstart_staged.py --workdir=DIR
+Hardware:  two CPU cores, no GPU, no download.
+
+A sum's level counts its two-digit numbers and its carries. The first stage ends once
+its window of steps is solved well enough; the last draws the levels in about the
+proportions that they have among all sums.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import quickstart
+
+
+def get_config() -> ConfigDict:
+    c = quickstart.get_config()
+    c.curriculum.stages = (
+        {
+            "name": "easy",
+            "levels": {"2": 0.3, "3": 0.7},
+            "steps": 60,
+            "advance": {"metric": "accuracy", "at_least": 0.8, "window": 5},
+        },
+        {
+            "name": "carries",
+            "levels": {"3": 0.2, "4": 0.4, "5": 0.4},
+            "steps": 60,
+            "advance": {"metric": "accuracy", "at_least": 0.8, "window": 5},
+        },
+        {
+            "name": "all",
+            "levels": {"1": 0.01, "2": 0.1, "3": 0.27, "4": 0.38, "5": 0.24},
+        },
+    )
+    return c

@@ -1,0 +1,140 @@
+"""Each check on rows that must go and on look-alikes that must stay."""
+
+import pytest
+
+from rl.curation.row import Row
+from rl.curation.screen import make_screen
+
+OPTIONS = {
+    "multiple_choice": "value",
+    "languages": "english",
+    "max_solve_rate": 1.0,
+    "min_solve_rate": 0.0,
+    "min_chars": 16,
+    "max_chars": 2500,
+    "max_answer_chars": 120,
+}
+screen = make_screen(**OPTIONS)
+
+
+def reasons(problem: str, answer: str = "7", **fields) -> set[str]:
+    row = Row(id="a", problem=problem, answers=(answer,) if answer else (), **fields)
+    return set(screen(row).reasons)
+
+
+DROPPED = [
+    ("no_answer", "What is the sum of the digits of 2024?", ""),
+    ("proof", "Let $a > 1$. Prove that $a^2 > a$ for every such number.", "a"),
+    ("proof", "What is the product? Show that it is 20.", "20"),
+    ("proof", "If $x > 0$, then show that there is a larger number.", "1"),
+    ("open_question", "Give an example of a quadratic function with no root.", "x^2+1"),
+    ("open_question", "Write down one value of $m$ that satisfies $m < 0$.", "-1"),
+    ("open_question", "Describe how to place the vertices of a triangle.", "2"),
+    ("open_question", "Estimate $N$. An estimate of $E$ will earn 20 points.", "33"),
+    ("yes_no", "Is it possible to write 1986 as a sum of six odd squares?", "No"),
+    ("yes_no", "Can three persons overcome 70 km?", r"\text{Yes}"),
+    ("multi_part", "(1) Find $a$ if $a+1=2$.\n(2) Find $b$ if $b+1=3$.", "2"),
+    ("multi_part", "Calculate:\n(1) $2+3$;\n(2) $4+5$.", "9"),
+    ("multi_part", "Given $f(x)=x^2$.\n(I) Solve $f(x)=1$;\n(II) Find $f(3)$.", "9"),
+    ("multi_part", "Given the ellipse $C$.\n1. Find its axis.\n2. Find its foci.", "2"),
+    ("multi_part", "Let $a=1$. ① Find $2a$. ② Find $3a$.", "3"),
+    ("multi_part", "In how many ways can 7 stand in line if:\n(a) A is first;\n(b) B"
+     " is last?", "720"),
+    ("multi_part", "How many outcomes are there under the following conditions?\n(1)"
+     " two boys are chosen;\n(2) no girl is chosen.", "4"),
+    ("multiple_choice", "Which of the following is prime?\n(A) 4\n(B) 5\n(C) 6", "5"),
+    ("multiple_choice", "Among these statements, the correct ones are ____.", "①③"),
+    ("multiple_choice", "Find the curve $r = 1$. Enter the letter of the correct one.",
+     r"\text{(C)}"),
+    ("link", "See https://example.org/1 and find the sum of all digits.", "3"),
+    ("image", "How many rods are there in this ensemble?\n<image1>", "446"),
+    ("image", "What is $x$? ![](https://cdn.mathpix.com/a.png)", "4"),
+    ("drawing_code", "Find the area. [asy] draw((0,0)--(1,1)); [/asy]", "1"),
+    ("html", "<table><tr><td>1</td></tr></table> What is the sum of the cells?", "1"),
+    ("missing_figure", "As shown in the figure, $AB=3$ and $BC=4$. Find $AC$.", "5"),
+    ("missing_figure", "In the diagram, $PQR$ is a line. What is $x$?", "70"),
+    ("missing_figure", "Five squares are arranged as shown. What is the area?", "5"),
+    ("missing_figure", "How many squares are in Figure 2 when $n$ is 5?", "25"),
+    ("missing_table", "The table below shows the sales of a week. Find the mean.", "4"),
+    ("other_language", "In the equation 数学 + 1 = 20, what is the number?", "19"),
+    ("other_language", "Encuentra el valor de la suma de los primeros números que son"
+     " pares y el resto para una serie del tipo dado.", "6"),
+    ("truncated", "Find the sum of all integers $n$ such that the", "6"),
+    ("truncated", r"Determine all functions for which \[f(x", "x"),
+    ("broken_tex", r"Find the range of $a$ with $a > inity$ and $a < 2$.", "2"),
+    ("too_short", "Find $2+2$.", "4"),
+    ("too_long", "Find the sum. " + "word " * 600, "4"),
+    ("no_question", "The distance from the origin to the line is 13.", "13"),
+    ("answer_leak", "Find the coefficient. The answer is $12$, of course.", "12"),
+    ("answer_leak", "For which value is $k = 0.32653061224$ reached?", "0.32653061224"),
+    ("answer_too_long", "Find the number of functions on a set.", "1" * 130),
+    ("free_text_answer", "How must the graph be moved?", "rightwards by 2 units"),
+    ("free_text_answer", "What is the shape of the triangle?", "isosceles right"),
+    ("answer_mismatch", "There are 12 blue cars. What color do you have the most?",
+     "12"),
+]  # fmt: skip
+
+KEPT = [
+    ("Let $f(x) = x$. Find $f(1) + f(2) + \\cdots + f(2021)$.", "2043231"),
+    ("Find the largest integer $n$ satisfying the following conditions:\n(i) $n^2$ is"
+     " the difference of two cubes;\n(ii) $2n + 79$ is a square.", "181"),
+    ("A number has two properties:\n(a) It is a palindrome\n(b) It is even.\nHow many"
+     " such numbers are there below 1000?", "48"),
+    ("Consider the statements:\n(1) p is true\n(2) q is true\nHow many imply r?", "2"),
+    ("If the sets satisfy\n(1) $|A|=|B|=5$;\n(2) $n(A)=3$,\nthen the maximum is ____.",
+     "5"),
+    ("Determine, with proof, the smallest positive integer with this property.", "9"),
+    ("A professor asks a student to prove an implication. How many are there?", "6"),
+    ("It can be shown that $x$ is unique. Compute $x$ if $2x = 6$.", "3"),
+    ("A program outputs TRUE or FALSE. How many programs are there? There are true or"
+     " false questions.", "65536"),
+    ("Explain your reasoning: what is the value of $2^5$?", "32"),
+    ("Jimmy has 5 action figures. How many figures does he have left?", "5"),
+    ("The second line, passing through $B$, is drawn. What is its slope?", "2"),
+    ("An integer is drawn at random. The ratio is given by $m/n$. Find $m+n$.", "5"),
+    ("The matrix $\\begin{array}{cc}1&2\\\\3&4\\end{array}$ is shown. Find its trace.",
+     "5"),
+    ("The value of $|2h-3k|$ is", "0"),
+    ("The area of the triangle formed by the line $x+y=1$ and the axes", "1/2"),
+    ("Given $y = f(x)$ is odd, then $g(-1)=$ .", "-1"),
+    ("Find all values of $x$ for which $x^2 < 2020$, where $x$ is whole.", "2020"),
+    ("On which day does the first of May fall?", r"\text{Wednesday}"),
+    ("Compute the matrix power of the identity.",
+     r"\begin{pmatrix} 1 & 0 \\ 0 & 1 \end{pmatrix}"),
+    ("What is the length of the road on a map?", r"150\, \text{square centimeters}"),
+    ("Let $\\alpha$, β and ∠ABC be angles with sum 3. Find β.", "1"),
+    ("After 1 step, the permutation $b$ comes after $a$. Find the number.", "1007"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "problem", "answer"), DROPPED)
+def test_dropped_for_the_reason_that_names_it(reason, problem, answer):
+    assert reason in reasons(problem, answer)
+
+
+@pytest.mark.parametrize(("problem", "answer"), KEPT)
+def test_look_alikes_stay(problem, answer):
+    assert reasons(problem, answer) == set()
+
+
+def test_every_reason_that_applies_is_named():
+    both = "Prove that $x$ exists. See https://example.org for <image1>."
+    assert {"proof", "link", "image", "no_answer"} <= reasons(both, "")
+
+
+def test_solve_rates_are_a_filter_only_when_asked():
+    graded = make_screen(**OPTIONS | {"min_solve_rate": 0.01, "max_solve_rate": 0.9})
+    row = {"id": "a", "problem": "What is the sum of 2 and 5?", "answers": ("7",)}
+
+    def dropped(rate):
+        return "solve_rate" in graded(Row(**row, solve_rate=rate)).reasons
+
+    assert [dropped(rate) for rate in (None, 0.0, 0.5, 1.0)] == [
+        False, True, False, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["multiple_choice", "languages"])
+def test_a_mode_that_does_not_exist_is_refused(key):
+    with pytest.raises(ValueError, match=f"{key}='maybe'"):
+        make_screen(**OPTIONS | {key: "maybe"})

@@ -1,0 +1,69 @@
+"""The real tokenizer and real data through the same command, with random weights."""
+
+import json
+import shutil
+import sys
+
+import pytest
+
+from tests.models import reference
+from tests.rl.test_train import run
+
+
+@pytest.mark.failure(17)
+def test_random_weights_find_nothing_say_so_and_end(shared_data, tmp_path):
+    base = tmp_path / "base"
+    reference.make(
+        base,
+        vocab_size=151_936,
+        hidden_size=32,
+        intermediate_size=64,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+        rope_theta=1_000_000.0,
+    )
+    for file in (shared_data / "qwen2_tokenizer").glob("tokenizer*.json"):
+        shutil.copy(file, base)
+    held_out = tmp_path / "math8.jsonl"
+    with (shared_data / "eval/math500.jsonl").open() as rows:
+        held_out.write_text("".join(next(rows) for _ in range(8)))
+    settings = {
+        "model.path": base,
+        "model.dtype": "float32",
+        "data.train": shared_data / "train/gsm8k_train.jsonl",
+        "data.eval": held_out,
+        "data.template": "qwen_math",
+        "rollout.group_size": 4,
+        "rollout.max_prompt_tokens": 480,
+        "rollout.max_response_tokens": 16,
+        "rollout.slots": 16,
+        "batch.prompts_per_step": 2,
+        "batch.prompts_per_update": 2,
+        "batch.row_lengths": "(512,)",
+        "batch.micro_tokens": 2048,
+        "dynamic_sampling.max_rounds": 1,
+        "eval.samples": 1,
+        "mesh.cpu_devices": 1,
+        "steps": 3,
+    }
+    workdir = tmp_path / "run"
+    done = run(
+        [
+            sys.executable,
+            "-m",
+            "rl.train",
+            "--config=configs/base.py",
+            f"--workdir={workdir}",
+            *(f"--config.{key}={value}" for key, value in settings.items()),
+        ]
+    )
+    assert done.stdout.count("too few informative groups, no update") == 3
+    summary = json.loads((workdir / "summary.json").read_text())
+    assert summary["steps"] == 3 and summary["updates"] == 0
+    assert summary["final"]["problems"] == 8
+    sample = json.loads((workdir / "samples.jsonl").read_text().splitlines()[0])
+    assert sample["finish_reason"] == "length"
+    assert (workdir / "hf" / "tokenizer.json").read_bytes() == (
+        base / "tokenizer.json"
+    ).read_bytes()

@@ -1,0 +1,93 @@
+"""A staged run: stages change settings, and a restart across a boundary is exact."""
+
+import json
+import subprocess
+
+import pytest
+
+from tests.rl import test_train as runs
+
+STAGES = (
+    {"name": "short", "levels": {"3": 1.0}, "steps": 3, "group_size": 4,
+     "max_response_tokens": 28, "learning_rate": 5e-4},
+    {"name": "all", "levels": {"2": 0.25, "4": 0.5, "5": 0.25}, "eps_high": 0.3},
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("bases")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    path = tmp_path_factory.mktemp("config") / "staged.py"
+    path.write_text(
+        "from configs import quickstart\n"
+        "def get_config():\n"
+        "    c = quickstart.get_config()\n"
+        f"    c.curriculum.stages = {STAGES!r}\n"
+        "    return c\n"
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, cache, config):
+    workdir = tmp_path_factory.mktemp("staged") / "work"
+    return workdir, runs.run(runs.command(workdir, cache, config=config))
+
+
+def steps(workdir):
+    rows = [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
+    return [row for row in rows if "curriculum/stage" in row]
+
+
+@pytest.mark.slow
+def test_stages_follow_one_another_with_their_settings(finished):
+    workdir, done = finished
+    rows = steps(workdir)
+    assert [row["curriculum/stage"] for row in rows] == [1, 1, 1, 2, 2, 2]
+    assert "curriculum: step 4 begins stage 'all'" in done.stdout
+    # a cut at 28 tokens, and half the rate, in the first stage only
+    assert max(row["length/all_max"] for row in rows[:3]) <= 28
+    rates = [row["schedule/learning_rate"] for row in rows]
+    assert rates[3] > 1.9 * rates[2]
+
+
+@pytest.mark.slow
+@pytest.mark.failure(30)
+@pytest.mark.parametrize("after", [2, 3, 4])
+def test_killed_around_the_boundary_it_ends_bit_for_bit_the_same(
+    finished, cache, config, tmp_path, after
+):
+    workdir, _ = finished
+    again = tmp_path / "again"
+    arguments = runs.command(again, cache, config=config)
+    process = subprocess.Popen(
+        arguments, cwd=runs.ROOT, env=runs.environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    for line in process.stdout:
+        if line.startswith(f"step {after}/"):
+            break
+    process.kill()
+    process.wait()
+    done = runs.run(arguments)
+    assert "resuming after step" in done.stdout
+    runs._assert_same_run(workdir, again)
+
+
+def test_a_stage_that_cannot_work_is_one_line(cache, tmp_path, config):
+    for changes, message in (
+        (
+            {"rollout.max_response_tokens": 20},
+            "stages[0].max_response_tokens=28: exceeds",
+        ),
+        ({"data.train_args.held_out": 5050}, "no problem"),
+    ):
+        arguments = runs.command(tmp_path / "w", cache, config=config, **changes)
+        done = runs.run(arguments, check=False)
+        assert done.returncode == 1 and message in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (tmp_path / "w").exists()

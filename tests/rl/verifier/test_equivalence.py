@@ -1,0 +1,153 @@
+"""Labelled pairs of real outputs, conventions, and the laws of an equivalence."""
+
+import itertools
+import json
+import subprocess
+import sys
+
+import pytest
+
+from rl.verifier import (
+    VERSION,
+    canonical_key,
+    equivalence_classes,
+    is_equivalent,
+    self_check,
+    verify,
+)
+from tests.rl.verifier.hostile import FAMILIES
+
+
+@pytest.fixture(scope="module")
+def pairs(shared_data):
+    rows = (shared_data / "verifier_dev.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, rows) if row["mode"] == "answer"]
+
+
+def test_labelled_pairs(pairs):
+    exact = [row for row in pairs if row["kind"] == "exact"]
+    verdicts = [is_equivalent(row["pred"], row["gold"]) for row in exact]
+    wrong = [
+        (row["id"], row["gold"], row["pred"])
+        for row, verdict in zip(exact, verdicts, strict=True)
+        if verdict != row["label"]
+    ]
+    assert len(wrong) <= 0.01 * len(exact), wrong
+    false_positives = [
+        row["id"]
+        for row, verdict in zip(exact, verdicts, strict=True)
+        if verdict and not row["label"]
+    ]
+    assert not false_positives
+
+
+def test_rounded_pairs_count_only_by_option(pairs):
+    rounded = [row for row in pairs if row["kind"] == "approx" and row["label"]]
+    assert not any(is_equivalent(row["pred"], row["gold"]) for row in rounded)
+    accepted = [
+        is_equivalent(row["pred"], row["gold"], decimals=True) for row in rounded
+    ]
+    # 0.458 shows three digits, too few to stand for 27/59; a rounded equation is none.
+    assert sum(accepted) == len(accepted) - 2
+
+
+def test_reflexive_and_symmetric_on_real_answers(pairs):
+    for row in pairs:
+        for answer in (row["pred"], row["gold"]):
+            assert is_equivalent(answer, answer)
+            assert self_check(answer) != "does not equal itself", answer
+        forth = is_equivalent(row["pred"], row["gold"])
+        assert forth == is_equivalent(row["gold"], row["pred"]), row["id"]
+
+
+@pytest.mark.parametrize(
+    ("decimal", "exact", "accepted"),
+    [
+        ("0.3333", "\\frac13", True),
+        ("0.333", "\\frac13", False),
+        ("0.3334", "\\frac13", False),
+        ("16.67", "16.\\overline{6}", True),
+        ("16.66", "16.\\overline{6}", True),
+        ("16.65", "16.\\overline{6}", False),
+        ("1.4142", "\\sqrt2", True),
+        ("1.4143", "\\sqrt2", False),
+        ("3.142", "\\pi", True),
+        ("0.1250", "\\frac18", True),
+        ("0.1251", "\\frac18", False),
+        ("0.210938", "\\frac{27}{128}", True),
+        ("1.000", "0.9999", False),
+        ("5.0000", "5", True),
+        ("106.12", "106", False),
+    ],
+)
+def test_decimals_option(decimal, exact, accepted):
+    assert is_equivalent(decimal, exact, decimals=True) == accepted
+    assert is_equivalent(exact, decimal, decimals=True) == accepted
+
+
+def test_caching_golds_changes_no_verdict():
+    for rows in itertools.islice(FAMILIES.values(), 12, 20):
+        for gold, predicted, label in rows:
+            for keep in (True, False, True):
+                assert is_equivalent(predicted, gold, keep_golds=keep) == label
+
+
+def test_verify_takes_the_box_only():
+    assert verify("thus \\boxed{\\frac{1}{2}}", "0.5")
+    assert not verify("thus \\frac{1}{2}", "0.5")
+    assert not verify("\\boxed{}", "")
+
+
+def test_equal_keys_mean_equivalent_answers():
+    answers = ["0.5", "\\frac{1}{2}", "$0.5$", "x+1", "x + 1", "A", "a", "(1,2)"]
+    for left, right in itertools.combinations(answers, 2):
+        if canonical_key(left) == canonical_key(right):
+            assert is_equivalent(left, right)
+    assert canonical_key("0.50") == canonical_key("\\frac{1}{2}")
+
+
+def test_equivalence_classes_for_a_vote():
+    answers = ["1/2", None, "0.5", "2", "\\frac12", None, "x=2", "3"]
+    assert equivalence_classes(answers) == [0, None, 0, 1, 0, None, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("\\frac{1}{2}", None),
+        ("\\text{east}", None),
+        ("", "is empty"),
+        ("(1,2", "has no bracket that closes '('"),
+        ("7 7", "has a number after an operand with no operator"),
+        ("1" * 5_000, "is longer than 4000 characters"),
+    ],
+)
+def test_self_check_says_why(answer, reason):
+    assert self_check(answer) == reason
+
+
+def test_training_answers_parse(shared_data):
+    """At least 97% of each file; none differs from itself."""
+    for path in sorted((shared_data / "train").glob("*.jsonl")):
+        answers = {json.loads(line).get("answer") for line in path.open()}
+        answers = sorted(a for a in answers if isinstance(a, str) and a.strip())
+        answers = answers[:: max(1, len(answers) // 1_500)]
+        reasons = [self_check(answer) for answer in answers]
+        assert "does not equal itself" not in reasons
+        parsed = sum(reason is None for reason in reasons)
+        assert parsed >= 0.97 * len(answers), (path.name, parsed, len(answers))
+
+
+def test_importing_is_light():
+    """The trainer imports this: sympy comes when it is needed, jax and torch never."""
+    code = (
+        "import sys; from rl.verifier import is_equivalent;"
+        "is_equivalent('2 \\\\sqrt[3]{x}', 'x'); import rl.verifier.worker;"
+        "print([m for m in ('sympy', 'jax', 'torch', 'numpy') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout.strip() == "[]", run.stderr
+
+
+def test_version_is_a_digest_of_the_sources():
+    assert len(VERSION) == 12 and int(VERSION, 16) >= 0

@@ -1,0 +1,89 @@
+"""The command: overrides, one-line errors, nothing half-written."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def curate(*arguments, cwd=ROOT):
+    return subprocess.run(
+        [sys.executable, "-m", "tools.curate", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"SHARED_DATA": os.environ.get("SHARED_DATA", "/nowhere")},
+    )
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "config.py"
+    path.write_text(
+        "from configs import curate\n"
+        "def get_config():\n"
+        "    c = curate.get_config()\n"
+        "    c.evaluation = ()\n"
+        "    c.workers = 1\n"
+        "    return c\n"
+    )
+    return path
+
+
+def test_input_replaces_the_sources(tmp_path, config):
+    rows = [
+        {"id": "a", "problem": "What is the sum of two and five?", "answer": "7"},
+        {"id": "b", "problem": "Prove that two and five make seven.", "answer": "7"},
+    ]
+    for name, r in zip("ab", rows, strict=True):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(r) + "\n")
+    inputs = f"{tmp_path / 'a.jsonl'},{tmp_path / 'b.jsonl'}"
+    result = curate(
+        f"--config={config}", "--input", inputs, "--out", tmp_path / "out",
+        "--json", tmp_path / "summary.json",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "kept 1 of 2 rows" in result.stdout
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["kept_by_source"] == {"a": 1}
+    assert [s["file"] for s in summary["sources"]] == ["a.jsonl", "b.jsonl"]
+
+
+@pytest.mark.failure(33)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config.conflicts=maybe"], "config.conflicts='maybe': must be majority or"),
+        (["--config.near.threshold=1.5"], "config.near.threshold=1.5: must lie in"),
+        (["--config.screen.languages=latin"], "languages='latin': must be"),
+        (["--input", "none.jsonl"], "none.jsonl: no such file"),
+    ],
+)
+def test_a_bad_value_is_one_line_and_writes_nothing(
+    tmp_path, config, arguments, message
+):
+    good = tmp_path / "good.jsonl"
+    good.write_text('{"problem": "What is one more than six?", "answer": "7"}\n')
+    if "--input" not in arguments:
+        arguments = [*arguments, "--input", str(good)]
+    result = curate(f"--config={config}", "--out", tmp_path / "out", *arguments)
+    assert result.returncode == 1
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("curate: ") and message in last
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.failure(33)
+def test_a_bad_row_writes_nothing(tmp_path, config):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"problem": "What is one more than six?"}\n{"question": "x"}\n')
+    result = curate(f"--config={config}", "--out", tmp_path / "out", "--input", path)
+    assert result.returncode == 1
+    assert "rows.jsonl:2: no field 'problem' (it has: question)" in result.stderr
+    assert not (tmp_path / "out").exists()

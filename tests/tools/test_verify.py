@@ -1,0 +1,62 @@
+"""tools.verify: files of pairs, checks of golds, errors that name their row."""
+
+import json
+
+import pytest
+
+from tools import verify
+
+
+def _write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_pairs(tmp_path, capsys):
+    rows = [
+        {"id": "a", "gold": "1/2", "pred": "0.5", "label": True},
+        {"id": "b", "gold": "1/2", "pred": "0.6", "label": True},
+        {"id": "c", "golds": ["3", "4"], "pred": "\\boxed{4.0}", "mode": "response"},
+        {"id": "d", "gold": "3", "pred": "no box", "mode": "response", "label": False},
+    ]
+    out = tmp_path / "out.json"
+    path = _write(tmp_path / "pairs.jsonl", rows)
+    assert verify.main([path, "--json", str(out)]) == 0
+    result = json.loads(out.read_text())
+    assert [v["correct"] for v in result["verdicts"]] == [True, False, True, False]
+    assert result["pairs"] == 4 and result["correct"] == 2
+    assert result["agreement"] == pytest.approx(2 / 3)
+    assert (result["false_negatives"], result["false_positives"]) == (1, 0)
+    assert "b: ['1/2'] | '0.6': label True" in capsys.readouterr().out
+
+
+def test_self_check_lists_what_cannot_be_verified(tmp_path, capsys):
+    rows = [{"answer": "\\frac{1}{2}"}, {"answer": "(1,2"}, {"answer": None}]
+    assert verify.main(["--self_check", _write(tmp_path / "data.jsonl", rows)]) == 0
+    shown = capsys.readouterr().out
+    assert "data.jsonl:2: '(1,2' has no bracket that closes '('" in shown
+    assert "0.5000" in shown
+
+
+@pytest.mark.failure(33)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"gold": "1", "pred": "1"}\nnot json\n', "pairs.jsonl:2: is no JSON"),
+        (b'{"gold": "1"}\n', "pairs.jsonl:1: needs the strings 'gold' and 'pred'"),
+        (b'{"gold": "\xff", "pred": "1"}\n', "pairs.jsonl:1: is no JSON"),
+        (b"[1]\n", "pairs.jsonl:1: is no JSON object"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, capsys, content, message):
+    path = tmp_path / "pairs.jsonl"
+    path.write_bytes(content)
+    out = tmp_path / "out.json"
+    assert verify.main([str(path), "--json", str(out)]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_missing_file_is_named(capsys):
+    assert verify.main(["/nowhere/pairs.jsonl"]) == 2
+    assert "/nowhere/pairs.jsonl" in capsys.readouterr().err

@@ -1,0 +1,308 @@
+"""Grades problems by how often a model solves them, and turns rates into levels.
+
+    python -m tools.grade --model HFDIR --input problems.jsonl --out DIR \\
+        --samples 16 --levels percentile
+    python -m tools.grade --config configs/quickstart.py --out DIR --samples 16
+    python -m tools.grade --input problems.jsonl --levels percentile --out DIR
+
+The last form needs no model: it turns the rates that the rows have into levels. DIR
+gets graded.jsonl (the rows with `solve_rate`, `solve_interval`, `level`), grades.jsonl
+(one line per problem as it is judged: the same command goes on where it was stopped)
+and summary.json.
+"""
+
+import argparse
+import collections
+import contextlib
+import json
+import os
+import pathlib
+import runpy
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import tqdm
+
+from rl.curation.grade import Grade, grade_missing, graded_rows, read_grades
+from rl.curation.row import SourceError
+from rl.curation.sources import make_source, read
+from rl.evaluation_files import opened, record_conditions, replace_file
+from rl.evaluation_run import Conditions, check_prompts, checkpoint_hash
+from rl.judging import make_judge
+from rl.templates import encode_prompt
+from rl.types import Problem
+from rl.verifier import VERSION, VerifierPool
+from rollout.types import SamplerError, SamplingParams
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = _parse(argv)
+    try:
+        rows = _rows(args)
+        grades = _grade(args, rows) if args.model or args.config else {}
+        _write(args, rows, grades)
+    except (SourceError, ValueError, OSError, SamplerError) as error:
+        print(f"grade: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """What is graded, in our own schema."""
+    if args.input:
+        rows = [
+            row.record()
+            for path in args.input
+            for row in read(make_source(path=path))
+            if row.answers
+        ]
+    else:
+        from rl.data import load_problems
+
+        data = runpy.run_path(args.config)["get_config"]().data
+        problems = load_problems(
+            data.train, key="config.data.train", fields=data.fields, **data.train_args
+        )
+        rows = [
+            {
+                "id": p.id,
+                "problem": p.problem,
+                "answer": p.answers[0],
+                "answers": list(p.answers),
+                "source": p.source,
+                "level": p.level,
+                "solve_rate": None,
+                "meta": dict(p.meta),
+            }
+            for p in problems
+        ]
+    rows = rows[: args.limit]
+    if not rows:
+        raise ValueError(f"{args.input or args.config}: no problem with an answer")
+    for row_id, count in collections.Counter(row["id"] for row in rows).items():
+        if count > 1:
+            raise ValueError(f"id {row_id!r} occurs {count} times")
+    return rows
+
+
+def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Grade]:
+    # Here, so that levels from given rates start without JAX.
+    from rl import build, pretrained
+    from rl.devices import start_cpu_devices
+
+    if args.sampler == "jax":
+        start_cpu_devices(0, rows=args.slots)
+    else:
+        pretrained.leave_accelerators()
+    if args.config:
+        config = runpy.run_path(args.config)["get_config"]()
+        folder = build.model_folder(config, weights=True)
+        args.template = args.template or config.data.template
+        args.max_tokens = args.max_tokens or config.rollout.max_response_tokens
+    else:
+        folder = pretrained.find_folder(args.model)
+    positions = pretrained.max_positions(folder)
+    conditions = Conditions(
+        template=args.template or "qwen_math",
+        samples=args.samples,
+        temperature=args.temperature,
+        top_p=args.top_p,
+        max_tokens=args.max_tokens or 3072,
+        context=min(args.context, positions),
+        seed=args.seed,
+        chunk=args.chunk,
+    )
+    dtype = pretrained.resolve_dtype(folder, args.dtype)
+    tokenizer = build.load_tokenizer(folder)
+    stop_ids = build.default_stop_ids(folder, tokenizer)
+    problems = [
+        Problem(
+            id=row["id"],
+            problem=row["problem"],
+            answers=tuple(row["answers"]),
+            meta=row["meta"],
+        )
+        for row in rows
+    ]
+    prompts = [
+        encode_prompt(tokenizer, conditions.template, p.problem) for p in problems
+    ]
+    if check_prompts(problems, prompts, conditions, positions):
+        longest = max(map(len, prompts))
+        raise ValueError(
+            f"max_tokens={conditions.max_tokens} and a prompt of {longest} tokens"
+            f" exceed the context of {conditions.context}"
+        )
+    drawing = {
+        "model": str(folder),
+        "checkpoint": checkpoint_hash(folder),
+        "verifier": VERSION,
+        "problems": len(problems),
+        "dtype": dtype,
+        "sampler": args.sampler,
+        "template": conditions.template,
+        "samples": conditions.samples,
+        "temperature": conditions.temperature,
+        "top_p": conditions.top_p,
+        "max_tokens": conditions.max_tokens,
+        "seed": conditions.seed,
+        "chunk": conditions.chunk,
+    }
+    path = args.out / "grades.jsonl"
+    with opened(args.out):
+        record_conditions(args.out, {"drawing": drawing, "benchmarks": {}})
+        begun = sum(1 for _ in read_grades(path))
+        if begun < len(problems):
+            with (
+                contextlib.closing(
+                    _open_sampler(args, folder, dtype, conditions)
+                ) as sampler,
+                VerifierPool(workers=os.cpu_count() or 1) as pool,
+                tqdm.tqdm(total=len(problems), initial=begun, unit="problem") as bar,
+            ):
+                grade_missing(
+                    path,
+                    problems,
+                    prompts,
+                    sampler=sampler,
+                    params=SamplingParams(
+                        n=conditions.samples,
+                        max_tokens=conditions.max_tokens,
+                        temperature=conditions.temperature,
+                        top_p=conditions.top_p,
+                        stop_token_ids=stop_ids,
+                    ),
+                    seed=conditions.seed,
+                    chunk=conditions.chunk,
+                    decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
+                    judge=make_judge(pool),
+                    on_graded=lambda grade: bar.update(),
+                )
+        wanted = {problem.id for problem in problems}
+        return {g.id: g for g in read_grades(path) if g.id in wanted}
+
+
+def _open_sampler(args, folder, dtype: str, conditions: Conditions):
+    from rl import pretrained
+
+    if args.sampler == "jax":
+        return pretrained.open_jax_sampler(
+            folder, dtype=dtype, slots=args.slots, tensor=args.tensor
+        )
+    return pretrained.open_vllm_sampler(
+        folder,
+        dtype=dtype,
+        max_model_len=conditions.context,
+        python=args.vllm_python,
+        urls=args.url,
+        devices=args.devices,
+        log_file=args.out / "vllm.log",
+    )
+
+
+def _write(
+    args: argparse.Namespace, rows: list[dict[str, Any]], grades: dict[str, Grade]
+) -> None:
+    graded = graded_rows(
+        rows, grades, levels=args.levels, level_source=args.level_source
+    )
+    rates = [row["solve_rate"] for row in graded if row["solve_rate"] is not None]
+    if args.levels == "percentile" and not rates:
+        raise ValueError(
+            f"{args.input}: no row has a solve_rate, and no model is given"
+        )
+    args.out.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in graded]
+    replace_file(args.out / "graded.jsonl", "".join(lines))
+    levels = collections.Counter(str(row["level"]) for row in graded)
+    summary = {
+        "problems": len(graded),
+        "graded": len(grades),
+        "mean_solve_rate": sum(rates) / len(rates) if rates else None,
+        "never_solved": sum(rate == 0 for rate in rates),
+        "always_solved": sum(rate == 1 for rate in rates),
+        "truncated": sum(g.truncated for g in grades.values()),
+        "completions": sum(g.samples for g in grades.values()),
+        "levels": dict(sorted(levels.items())),
+        "level_source": args.level_source if args.levels == "percentile" else None,
+    }
+    text = json.dumps(summary, indent=2) + "\n"
+    replace_file(args.out / "summary.json", text)
+    if args.json:
+        replace_file(args.json, text)
+    print(text, end="")
+
+
+def _list(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.grade",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    path = pathlib.Path
+    parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
+    parser.add_argument(
+        "--config", help="a training config: its base model, problems and template"
+    )
+    parser.add_argument(
+        "--input", type=_list, default=[], help="comma-separated JSONL or Parquet files"
+    )
+    parser.add_argument(
+        "--out", type=path, required=True, help="folder of this grading"
+    )
+    parser.add_argument("--json", type=path, help="also write the summary here")
+    parser.add_argument("--limit", type=int, help="first problems of the input")
+    parser.add_argument(
+        "--levels",
+        choices=("percentile", "keep"),
+        default="keep",
+        help="percentile: fifths of the solve rates, 1 the most solved; ties share one",
+    )
+    parser.add_argument("--level_source", help="name of the new levels' scale")
+    asked = parser.add_argument_group("conditions")
+    asked.add_argument("--samples", type=int, default=16, help="per problem")
+    asked.add_argument("--template", help="none, qwen_math, r1, model, or a text")
+    asked.add_argument("--temperature", type=float, default=1.0)
+    asked.add_argument("--top_p", type=float, default=1.0)
+    asked.add_argument("--max_tokens", type=int, help="of a completion")
+    asked.add_argument("--context", type=int, default=4096, help="with its prompt")
+    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--chunk", type=int, default=2048, help="completions in a call")
+    drawing = parser.add_argument_group("sampler")
+    drawing.add_argument("--sampler", choices=("jax", "vllm"), default="jax")
+    drawing.add_argument("--dtype", default="auto", help="auto: the checkpoint's own")
+    drawing.add_argument(
+        "--slots", type=int, default=256, help="decoded together (jax)"
+    )
+    drawing.add_argument("--tensor", type=int, default=1, help="devices per copy (jax)")
+    drawing.add_argument("--vllm_python", default=".venv-vllm/bin/python")
+    drawing.add_argument("--url", type=_list, default=[], help="running vLLM servers")
+    drawing.add_argument("--devices", default="", help="GPUs as 0,1;2,3 (vllm)")
+    args = parser.parse_args(argv)
+    if args.model and args.config:
+        parser.error("--model and --config: give one of the two")
+    if not (args.input or args.config):
+        parser.error("--input or --config is required")
+    if not (args.model or args.config) and args.levels == "keep":
+        parser.error("nothing to do: give --model, or --levels percentile")
+    of = pathlib.Path(args.model or args.config or args.input[0]).stem
+    args.level_source = args.level_source or f"grade:{of}"
+    return args
+
+
+def _stop(number: int, _frame) -> None:
+    print("grade: stopped; the same command goes on from here", file=sys.stderr)
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    # A preempting scheduler's SIGTERM leaves what Ctrl-C leaves.
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
+    sys.exit(main())
