@@ -345,6 +345,14 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> None:
     )
 
 
+def _parse_flags(argv: Sequence[str]) -> Sequence[str]:
+    """ml_collections answers a misspelt or mistyped key with a traceback."""
+    try:
+        return flags.FLAGS(argv)
+    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
+        sys.exit(f"error: config: {' '.join(str(error).split())}")
+
+
 def main(argv: Sequence[str]) -> None:
     logging.set_verbosity(logging.WARNING)  # Orbax tells its life story at INFO
     if len(argv) > 1:
@@ -377,4 +385,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=_parse_flags)

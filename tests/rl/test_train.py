@@ -308,9 +308,18 @@ def test_bad_input_is_one_clear_line(cache, tmp_path, changes, message):
 
 
 @pytest.mark.failure(33)
-def test_an_unknown_key_is_named(cache, tmp_path):
-    done = run(command(tmp_path / "w", cache, **{"rollout.grup_size": 4}), check=False)
-    assert done.returncode and "rollout.grup_size" in done.stderr
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"rollout.grup_size": 4}, "grup_size"),
+        ({"rollout.group_size": "many"}, "many"),
+    ],
+)
+def test_an_unknown_or_mistyped_key_is_named(cache, tmp_path, changes, message):
+    done = run(command(tmp_path / "w", cache, **changes), check=False)
+    assert done.returncode == 1
+    assert done.stderr.strip().startswith("error: ") and message in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_training_never_imports_torch():
