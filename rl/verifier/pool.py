@@ -162,28 +162,33 @@ class VerifierPool:
     ) -> dict[str, tuple[bool, Status]]:
         found: dict[str, tuple[bool, Status]] = {}
         deaths = collections.Counter()
-        while len(found) < len(answers):
-            waiting = answers[len(found) :]
-            worker = self._idle.get()
-            try:
-                if not worker.is_alive:
+        worker = self._idle.get()
+        try:
+            while len(found) < len(answers):
+                waiting = answers[len(found) :]
+                try:
+                    if not worker.is_alive:
+                        worker = self._replace(worker)
+                    worker.await_ready()
+                    worker.send(golds, tuple(waiting))
+                    for answer in waiting:
+                        found[answer] = worker.receive(self.timeout)
+                except TimeoutError:
+                    found[answers[len(found)]] = (False, "timeout")
                     worker = self._replace(worker)
-                worker.await_ready()
-                worker.send(golds, tuple(waiting))
-                for answer in waiting:
-                    found[answer] = worker.receive(self.timeout)
-            except TimeoutError:
-                found[answers[len(found)]] = (False, "timeout")
-                worker = self._replace(worker)
-            except (EOFError, OSError):
-                # Killed from outside, or by this very answer: tried once more.
-                suspect = answers[len(found)]
-                deaths[suspect] += 1
-                if deaths[suspect] > 1:
-                    found[suspect] = (False, "timeout")
-                worker = self._replace(worker)
-            finally:
-                self._idle.put(worker)
+                    if len(found) < len(answers):
+                        self._idle.put(worker)
+                        worker = self._idle.get()
+                except (EOFError, OSError):
+                    # Killed from outside, or by this very answer: tried once more, by
+                    # a fresh worker, which nobody has killed before it began.
+                    suspect = answers[len(found)]
+                    deaths[suspect] += 1
+                    if deaths[suspect] > 1:
+                        found[suspect] = (False, "timeout")
+                    worker = self._replace(worker)
+        finally:
+            self._idle.put(worker)
         return found
 
     def _replace(self, worker: Child) -> Child:
