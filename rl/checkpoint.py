@@ -9,7 +9,6 @@ import jax
 import orbax.checkpoint as ocp
 
 from models import hf
-from models.config import Qwen2Config
 from models.qwen2 import Params
 from rl.step import TrainState
 
@@ -141,8 +140,3 @@ def load_run_params(
             ),
         )
     return step, restored["params"]
-
-
-def config_of(assets: pathlib.Path) -> Qwen2Config:
-    """The architecture of carried assets."""
-    return Qwen2Config.from_folder(assets)

@@ -71,7 +71,6 @@ class JaxSampler:
 
     Attributes:
       version: of the parameters served.
-      compiles: shape buckets used so far, each compiled once.
     """
 
     def __init__(
@@ -98,7 +97,6 @@ class JaxSampler:
         self._rows = mesh.shape["data"] * mesh.shape["fsdp"]
         self._slots, self._bucket = slots, length_bucket
         self._params, self.version = params, version
-        self.compiles: set[tuple] = set()
 
     def publish(self, params: Params, version: int) -> None:
         self._params, self.version = params, version
@@ -131,7 +129,6 @@ class JaxSampler:
         batch = self._batch(len(prompts) * params.n)
         refill = max(1, batch // _REFILL_PART)
         prefill_rows = self._round_rows(refill)
-        self.compiles.add((batch, prefill_rows, prefix, width))
 
         dynamic = _Dynamic(
             temperature=jnp.float32(params.temperature),
