@@ -17,12 +17,14 @@ def get_config() -> ConfigDict:
     c.model.param_dtype = "float32"  # masters; bfloat16 hardly moves at lr 1e-6
     c.model.remat = "full"  # none | dots | full: what the backward pass recomputes
     c.model.unroll = 1  # layers per scan iteration
+    c.model.attention = "auto"  # xla | pallas (GPU) | splash (TPU) | auto: by platform
     c.model.head_chunk = 1024  # tokens per device that meet the vocabulary at a time
 
     c.mesh = ConfigDict()  # one of the three may be -1: what the others leave
     c.mesh.data = 1
     c.mesh.fsdp = -1
     c.mesh.tensor = 1
+    c.mesh.offload_optimizer = False  # its state rests in the host's memory
     c.mesh.cpu_devices = 0  # virtual devices on CPU; 0: one per core, at most
 
     c.data = ConfigDict()
@@ -101,6 +103,9 @@ def get_config() -> ConfigDict:
     c.batch.prompts_per_update = 32
     c.batch.ppo_epochs = 1
     c.batch.row_lengths = (4096,)  # of packed rows; the first that fits is taken
+    # Completions in one row share the positions of their prompt: pays where prompts are
+    # long beside completions. Needs model.attention=xla.
+    c.batch.share_prompts = False
     c.batch.micro_tokens = 32768  # tokens of one micro-batch, over all devices
 
     c.optimizer = ConfigDict()

@@ -24,7 +24,7 @@ def get_config() -> ConfigDict:
             steps=600,
             batch=64,
             learning_rate=3e-3,
-            slips=0.35,
+            slips=0.30,
             forgotten_carries=0.65,
             held_out=512,
             seed=0,

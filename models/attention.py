@@ -6,8 +6,14 @@ Scores and softmax are in float32 (float64 where the inputs are).
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from models.attention_kernels import pallas_attention, splash_attention
+from models.block_attention import block_attention
 
 _MASKED = -1e30  # finite: a row of nothing but this stays free of NaN
+_BLOCK = 128
 
 
 def _group_heads(q: jax.Array, num_kv_heads: int) -> jax.Array:
@@ -33,23 +39,81 @@ def _causal(segment_ids: jax.Array) -> jax.Array:
     return (same & jnp.tri(length, dtype=bool))[:, None, None]
 
 
-def segment_attention(
-    q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array
+def dense_attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    segment_ids: jax.Array,
+    prefix_ids: jax.Array,
 ) -> jax.Array:
-    """Each position attends to itself and to earlier ones of its own segment.
+    """All positions against all, masked: the least work where rows are short."""
+    scores = _scores(_group_heads(q, k.shape[2]), k)
+    prefix = prefix_ids[:, :, None] == segment_ids[:, None, :]
+    prefix &= prefix_ids[:, :, None] != 0
+    seen = _causal(segment_ids) | prefix[:, None, None]
+    scores = jnp.where(seen, scores, _MASKED)
+    return _mix(jax.nn.softmax(scores, axis=-1), v).reshape(q.shape)
+
+
+def xla_attention(q, k, v, segment_ids, prefix_ids) -> jax.Array:
+    """Runs everywhere; see `dense_attention` and `models.block_attention`."""
+    if q.shape[1] <= _BLOCK:
+        return dense_attention(q, k, v, segment_ids, prefix_ids)
+    return block_attention(q, k, v, segment_ids, prefix_ids, _BLOCK)
+
+
+IMPLEMENTATIONS = {
+    "xla": xla_attention,
+    "pallas": pallas_attention,
+    "splash": splash_attention,
+}
+SHARES_PREFIXES = ("xla",)
+
+
+def default_implementation() -> str:
+    """By platform: Pallas' flash attention on GPUs, splash attention on TPUs."""
+    platform = jax.default_backend()
+    return {"gpu": "pallas", "tpu": "splash"}.get(platform, "xla")
+
+
+def segment_attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    segment_ids: jax.Array,
+    prefix_ids: jax.Array,
+    *,
+    implementation: str,
+    mesh: Mesh | None,
+) -> jax.Array:
+    """Each position attends to its own segment up to itself, and to its prefix.
 
     Args:
       q: `[B, T, N, H]`, rotated.
       k: `[B, T, K, H]`, rotated.
       v: `[B, T, K, H]`.
-      segment_ids: int `[B, T]`; equal ids within a row are contiguous.
+      segment_ids: int32 `[B, T]`, ascending along a row, 0 for padding at its end.
+      prefix_ids: int32 `[B, T]`, an earlier segment of the row that the position sees
+        whole; 0 for none. Read by `SHARES_PREFIXES` alone.
+      implementation: a key of `IMPLEMENTATIONS`.
+      mesh: rows are split over its data and fsdp axes, heads over tensor.
 
     Returns:
       `[B, T, N, H]` in the dtype of `v`.
     """
-    scores = _scores(_group_heads(q, k.shape[2]), k)
-    scores = jnp.where(_causal(segment_ids), scores, _MASKED)
-    return _mix(jax.nn.softmax(scores, axis=-1), v).reshape(q.shape)
+    attend = IMPLEMENTATIONS[implementation]
+    if mesh is None:
+        return attend(q, k, v, segment_ids, prefix_ids)
+    rows = P(("data", "fsdp"))
+    heads = P(("data", "fsdp"), None, "tensor")
+    # Loops whose length is data, and kernels, are for each device to run on its own.
+    return jax.shard_map(
+        attend,
+        mesh=mesh,
+        in_specs=(heads, heads, heads, rows, rows),
+        out_specs=heads,
+        check_vma=False,
+    )(q, k, v, segment_ids, prefix_ids)
 
 
 def cached_attention(

@@ -102,9 +102,12 @@ class Block(nn.Module):
     mesh: Mesh | None
     dtype: Any
     param_dtype: Any
+    attention: str
 
     @nn.compact
-    def __call__(self, x, angles, segment_ids, cached_length, cached_k, cached_v):
+    def __call__(
+        self, x, angles, segment_ids, prefix_ids, cached_length, cached_k, cached_v
+    ):
         """`x [B, T, D]` to `(x [B, T, D], (k, v) each [B, T, K, H] or None)`."""
         c = self.config
 
@@ -124,8 +127,16 @@ class Block(nn.Module):
         q = _rotate(project("q", n, "heads"), angles)
         k = _rotate(project("k", k_, "kv_heads"), angles)
         v = project("v", k_, "kv_heads")
-        if cached_k is None:
-            mixed = attention.segment_attention(q, k, v, segment_ids)
+        if cached_k is None or cached_k.shape[1] == 0:
+            mixed = attention.segment_attention(
+                q,
+                k,
+                v,
+                segment_ids,
+                prefix_ids,
+                implementation=self.attention,
+                mesh=self.mesh,
+            )
         else:
             mixed = attention.cached_attention(
                 q, k, v, segment_ids, cached_k, cached_v, cached_length
@@ -155,6 +166,7 @@ class Qwen2(nn.Module):
       remat: what the backward pass recomputes, a key of `REMAT_POLICIES`.
       unroll: layers per iteration of the scan; more compile longer and, on CPU, run
         faster.
+      attention: a key of `models.attention.IMPLEMENTATIONS`.
     """
 
     config: Qwen2Config
@@ -163,6 +175,7 @@ class Qwen2(nn.Module):
     param_dtype: Any = jnp.float32
     remat: str = "none"
     unroll: int = 1
+    attention: str = "xla"
 
     @nn.compact
     def __call__(
@@ -171,6 +184,8 @@ class Qwen2(nn.Module):
         positions: jax.Array,
         segment_ids: jax.Array,
         cache: KVCache | None = None,
+        *,
+        prefix_ids: jax.Array | None = None,
     ) -> tuple[jax.Array, KVCache | None]:
         """Runs the decoder.
 
@@ -180,6 +195,8 @@ class Qwen2(nn.Module):
           segment_ids: int32 `[B, T]`; positions see only their own segment.
           cache: what every position sees besides its own segment. It may hold no
             position at all (S = 0), which is how a prompt's entries are asked for.
+          prefix_ids: int32 `[B, T]`, an earlier segment of the row that a position
+            sees whole besides its own, 0 for none; left out where no row shares any.
 
         Returns:
           Hidden states `[B, T, D]` after the final norm, and, where `cache` was
@@ -203,20 +220,30 @@ class Qwen2(nn.Module):
             block = nn.remat(
                 Block, policy=REMAT_POLICIES[self.remat], prevent_cse=False
             )
+        if prefix_ids is None:
+            prefix_ids = jnp.zeros_like(segment_ids)
         everywhere, per_layer = nn.broadcast, nn.broadcast if cache is None else 0
         blocks = nn.scan(
             block,
             variable_axes={"params": 0},
             split_rngs={"params": True},
-            in_axes=(everywhere, everywhere, everywhere, per_layer, per_layer),
+            in_axes=(*[everywhere] * 4, per_layer, per_layer),
             length=c.num_layers,
             unroll=min(self.unroll, c.num_layers),
             metadata_params={nn.PARTITION_NAME: "layers"},
-        )(c, self.mesh, self.dtype, self.param_dtype, name="layers")
+        )(
+            c,
+            self.mesh,
+            self.dtype,
+            self.param_dtype,
+            self.attention,
+            name="layers",
+        )
         x, entries = blocks(
             x,
             angles,
             segment_ids,
+            prefix_ids,
             None if cache is None else cache.length,
             None if cache is None else cache.k,
             None if cache is None else cache.v,

@@ -17,7 +17,7 @@ import numpy as np
 import tqdm
 from ml_collections import ConfigDict
 
-from models import hf
+from models import attention, hf
 from models.config import Qwen2Config
 from models.qwen2 import REMAT_POLICIES, Qwen2, abstract_params, param_shardings
 from rl import optimizer as optimizers
@@ -223,6 +223,7 @@ def _stages(c: ConfigDict, problems: Sequence[Problem]) -> tuple[Stage, ...]:
 def _check_choices(c: ConfigDict) -> None:
     choices = {
         "model.remat": REMAT_POLICIES,
+        "model.attention": ("auto", *attention.IMPLEMENTATIONS),
         "model.dtype": hf.DTYPES,
         "model.param_dtype": hf.DTYPES,
         "export.dtype": hf.DTYPES,
@@ -243,6 +244,12 @@ def _check_choices(c: ConfigDict) -> None:
         raise ValueError(
             f"config.rollout.schedule={c.rollout.schedule!r}: the embedded sampler"
             " shares its devices with the update; set rollout.backend='vllm'"
+        )
+    implementation = attention_implementation(c)
+    if c.batch.share_prompts and implementation not in attention.SHARES_PREFIXES:
+        raise ValueError(
+            f"config.batch.share_prompts=True: config.model.attention="
+            f"{implementation!r} knows no shared prompts; set it to 'xla'"
         )
     if bool(c.model.path) == bool(c.model.maker):
         raise ValueError(
@@ -300,6 +307,12 @@ def _check_positions(c: ConfigDict, model: Qwen2Config) -> None:
             f" config.rollout.max_response_tokens={r.max_response_tokens} exceed the"
             f" model's max_position_embeddings={model.max_positions}"
         )
+
+
+def attention_implementation(config: ConfigDict) -> str:
+    """What `config.model.attention` names; "auto" is the platform's own."""
+    name = config.model.attention
+    return attention.default_implementation() if name == "auto" else name
 
 
 def mesh_sizes(config: ConfigDict) -> dict[str, int]:
@@ -379,6 +392,7 @@ def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
         param_dtype=jnp.dtype(c.model.param_dtype),
         remat=c.model.remat,
         unroll=c.model.unroll,
+        attention=attention_implementation(c),
     )
     optimizer = call(optimizers.make_optimizer, "optimizer", c.optimizer)
     sampler = None
@@ -394,11 +408,18 @@ def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
         dual_clip=c.objective.dual_clip or None,
         correction=c.objective.correction,
         correction_cap=c.objective.correction_cap,
+        offload=c.mesh.offload_optimizer,
     )
     state = step.init(hf.load_params(folder, model, mesh))
-    sampler = sampler or JaxSampler(
-        model.clone(remat="none"), mesh, state.params, slots=c.rollout.slots
-    )
+    if sampler is None:
+        sampler = JaxSampler(
+            model.clone(remat="none"),
+            mesh,
+            state.params,
+            slots=c.rollout.slots,
+            prompt_length=c.rollout.max_prompt_tokens,
+        )
+        sampler.warm_up(c.rollout.max_response_tokens)
     return Engine(
         config=plan.model,
         step=step,

@@ -90,7 +90,11 @@ def token_logprobs(
     against each other.
     """
     hidden, _ = model.apply(
-        {"params": params}, batch.token_ids, batch.positions, batch.segment_ids
+        {"params": params},
+        batch.token_ids,
+        batch.positions,
+        batch.segment_ids,
+        prefix_ids=batch.prefix_ids,
     )
     table = constrain(head_table(params).astype(hidden.dtype), ("vocab", None), mesh)
     target_ids = jnp.roll(batch.token_ids, -1, axis=1)

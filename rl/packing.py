@@ -1,6 +1,7 @@
 """Segments of unequal length into rows of equal length, rows into micro-batches."""
 
 import bisect
+import collections
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,7 +30,7 @@ def make_segments(
     """
     segments = []
     weights = token_weights(groups, aggregation=aggregation, constant=constant)
-    for group, group_weights in zip(groups, weights, strict=True):
+    for index, (group, group_weights) in enumerate(zip(groups, weights, strict=True)):
         values = advantages(group.rewards, scale=advantage)
         for completion, value, weight in zip(
             group.completions, values, group_weights, strict=True
@@ -37,6 +38,7 @@ def make_segments(
             other_version = completion.versions != version
             segments.append(
                 Segment(
+                    group=index,
                     token_ids=np.concatenate([group.prompt_ids, completion.token_ids]),
                     prompt_length=len(group.prompt_ids),
                     sampler_logprobs=completion.sampler_logprobs,
@@ -55,10 +57,8 @@ def first_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int
       ValueError: one length alone exceeds the capacity.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    if order and lengths[order[0]] > capacity:
-        raise ValueError(
-            f"a segment of {lengths[order[0]]} tokens exceeds rows of {capacity}"
-        )
+    if order:
+        _check_fits(lengths[order[0]], capacity)
     rows: list[list[int]] = []
     # Rows by free space, so that the fullest row with room is found by bisection; among
     # rows that fit any choice is as good for the bound of 11/9.
@@ -75,12 +75,61 @@ def first_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int
     return rows
 
 
+def first_fit_sharing(
+    segments: Sequence[Segment], capacity: int
+) -> list[list[list[int]]]:
+    """Indices by row and, within a row, by the prompt that they share.
+
+    Groups one after another, the largest first, and in each the longest first: into a
+    row that has the prompt already, where only the completion and one token more need
+    room, else into the fullest row with room for both.
+
+    Raises:
+      ValueError: one segment alone exceeds the capacity.
+    """
+    total = collections.Counter()
+    for segment in segments:
+        total[segment.group] += len(segment.token_ids)
+
+    def key(i):
+        segment = segments[i]
+        return -total[segment.group], segment.group, -len(segment.token_ids)
+
+    rows: list[dict[int, list[int]]] = []
+    room: list[int] = []
+    for index in sorted(range(len(segments)), key=key):
+        segment = segments[index]
+        whole = len(segment.token_ids)
+        _check_fits(whole, capacity)
+        alone = whole - segment.prompt_length + 1
+        fits = [
+            (segment.group not in rows[row], free, row)
+            for row, free in enumerate(room)
+            if free >= (alone if segment.group in rows[row] else whole)
+        ]
+        if fits:
+            new, _, row = min(fits)
+        else:
+            new, row = True, len(rows)
+            rows.append({})
+            room.append(capacity)
+        rows[row].setdefault(segment.group, []).append(index)
+        room[row] -= whole if new else alone
+    return [list(row.values()) for row in rows]
+
+
+def _check_fits(length: int, capacity: int) -> None:
+    if length > capacity:
+        raise ValueError(f"a segment of {length} tokens exceeds rows of {capacity}")
+
+
 def pack(
     segments: Sequence[Segment],
     *,
     row_lengths: Sequence[int],
     micro_tokens: int,
     row_multiple: int,
+    share_prompts: bool,
 ) -> list[Batch]:
     """Packs a mini-batch into micro-batches of one shape.
 
@@ -89,6 +138,7 @@ def pack(
       row_lengths: T, ascending; the first that holds the longest segment is taken.
       micro_tokens: most tokens of one micro-batch, padding included.
       row_multiple: devices that share the rows.
+      share_prompts: whether completions in one row share their prompt's positions.
 
     Returns:
       Micro-batches of NumPy arrays, each `[R, T]` with the same R, a multiple of
@@ -97,7 +147,10 @@ def pack(
     lengths = [len(s.token_ids) for s in segments]
     longest = max(lengths)
     length = next((t for t in row_lengths if t >= longest), row_lengths[-1])
-    rows = first_fit_decreasing(lengths, length)
+    if share_prompts:
+        rows = first_fit_sharing(segments, length)
+    else:
+        rows = [[[i] for i in row] for row in first_fit_decreasing(lengths, length)]
     per_micro = micro_rows(length, micro_tokens, row_multiple)
     return [
         _fill(segments, rows[start : start + per_micro], (per_micro, length))
@@ -124,6 +177,7 @@ def _fill(segments, rows, shape) -> Batch:
         token_ids=zeros(np.int32),
         positions=zeros(np.int32),
         segment_ids=zeros(np.int32),
+        prefix_ids=zeros(np.int32),
         scored=zeros(bool),
         advantages=zeros(np.float32),
         loss_weights=zeros(np.float32),
@@ -131,20 +185,36 @@ def _fill(segments, rows, shape) -> Batch:
         sampler_logprobs=zeros(np.float32),
         off_policy=zeros(bool),
     )
-    for row, members in enumerate(rows):
-        start = 0
-        for number, index in enumerate(members, 1):
-            segment = segments[index]
-            stop = start + len(segment.token_ids)
-            whole = row, slice(start, stop)
-            tail = row, slice(start + segment.prompt_length, stop)
-            batch.token_ids[whole] = segment.token_ids
-            batch.positions[whole] = np.arange(stop - start)
-            batch.segment_ids[whole] = number
-            batch.scored[tail] = True
-            batch.advantages[tail] = segment.advantage
-            batch.loss_weights[tail] = segment.loss_weight
-            batch.sampler_logprobs[tail] = segment.sampler_logprobs
-            batch.off_policy[tail] = segment.off_policy
-            start = stop
+    for row, sharing in enumerate(rows):
+        start, number = 0, 0
+        for members in sharing:
+            shared = 0
+            prefix = 0
+            if len(members) > 1:
+                # The prompt's last token stays with each completion: its hidden state
+                # is what produces the completion's first token.
+                first = segments[members[0]]
+                shared = first.prompt_length - 1
+                prefix = number = number + 1
+                at = row, slice(start, start + shared)
+                batch.token_ids[at] = first.token_ids[:shared]
+                batch.positions[at] = np.arange(shared)
+                batch.segment_ids[at] = prefix
+                start += shared
+            for index in members:
+                segment = segments[index]
+                number += 1
+                stop = start + len(segment.token_ids) - shared
+                own = row, slice(start, stop)
+                tail = row, slice(start + segment.prompt_length - shared, stop)
+                batch.token_ids[own] = segment.token_ids[shared:]
+                batch.positions[own] = np.arange(shared, len(segment.token_ids))
+                batch.segment_ids[own] = number
+                batch.prefix_ids[own] = prefix
+                batch.scored[tail] = True
+                batch.advantages[tail] = segment.advantage
+                batch.loss_weights[tail] = segment.loss_weight
+                batch.sampler_logprobs[tail] = segment.sampler_logprobs
+                batch.off_policy[tail] = segment.off_policy
+                start = stop
     return batch

@@ -260,6 +260,7 @@ def make_probe(
             token_ids=ids,
             positions=np.broadcast_to(np.arange(length, dtype=np.int32), shape),
             segment_ids=segments,
+            prefix_ids=np.zeros(shape, np.int32),
             scored=segments > 0,
             advantages=zeros,
             loss_weights=zeros,

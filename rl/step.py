@@ -63,6 +63,7 @@ def make_step(
     dual_clip: float | None,
     correction: str,
     correction_cap: float,
+    offload: bool = False,
 ) -> Step:
     """Builds the functions of a training step.
 
@@ -73,8 +74,11 @@ def make_step(
       temperature: at which completions are drawn; log-probabilities are taken there.
       head_chunk: tokens per device that meet the vocabulary at a time.
       dual_clip, correction, correction_cap: see `rl.objective`.
+      offload: whether the optimizer's state rests in the host's memory, so that it and
+        the activations never share the device's.
     """
-    shardings = _state_shardings(model, optimizer, mesh)
+    on_device = _state_shardings(model, optimizer, mesh)
+    shardings = _at_rest(on_device) if offload else on_device
     rows = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
     whole = replicated(mesh)
 
@@ -130,7 +134,10 @@ def make_step(
         grads, value, stats = carry
         norm = optax.tree.norm(grads)
         finite = jnp.isfinite(norm) & jnp.isfinite(value)
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+        old = state.opt_state
+        if offload:
+            old = jax.device_put(old, on_device.opt_state)
+        updates, opt_state = optimizer.update(grads, old, state.params)
         params = jax.tree.map(
             lambda p, u: p + (hyper.learning_rate * u).astype(p.dtype),
             state.params,
@@ -139,8 +146,10 @@ def make_step(
         params, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old),
             (params, opt_state),
-            (state.params, state.opt_state),
+            (state.params, old),
         )
+        if offload:
+            opt_state = jax.device_put(opt_state, shardings.opt_state)
         new = TrainState(
             params=params,
             opt_state=opt_state,
@@ -165,6 +174,13 @@ def make_step(
         return apply_jit(state, carry, hyper)
 
     return Step(init_jit, score_jit, update, shardings, rows)
+
+
+def _at_rest(shardings: TrainState) -> TrainState:
+    host = jax.tree.map(
+        lambda s: s.with_memory_kind("pinned_host"), shardings.opt_state
+    )
+    return shardings.replace(opt_state=host)
 
 
 def _state_shardings(model, optimizer, mesh) -> TrainState:

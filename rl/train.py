@@ -19,6 +19,7 @@ from ml_collections import config_flags
 from rl import build
 from rl.alarms import Alarm
 from rl.collect import Shortfall, Tally
+from rl.compiles import Compiles
 from rl.engine import make_hyper
 from rl.evaluate import evaluate
 from rl.judging import make_judge
@@ -82,6 +83,7 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
       Shortfall, Alarm: the run cannot go on; its last checkpoint stays.
     """
     config = plan.config
+    compiles = Compiles()
     engine = build.make_engine(plan, workdir)
     seeds = SeedStream(_root(config.seed, _SAMPLING))
     shuffling = SeedStream(_root(config.seed, _SHUFFLING))
@@ -140,7 +142,7 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
             base = latest = _evaluate(plan, engine, pool, writer, 0)
 
         for step in range(done, config.steps):
-            before, judged = loop_state(), pool.counts
+            before, judged, compiled = loop_state(), pool.counts, compiles.programs
             try:
                 stop.check()
                 watch = Stopwatch()
@@ -162,6 +164,7 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
             metrics |= engine.sampler_metrics() | problems.metrics(step)
             metrics |= _speeds(metrics, watch)
             metrics |= verifier_metrics(judged, pool.counts)
+            metrics["timing/compiled_programs"] = compiles.programs - compiled
             left = watch.total * (config.steps - step - 1)
             print(console_line(step + 1, config.steps, metrics, left), flush=True)
             writer.scalars(step + 1, metrics)
@@ -202,6 +205,7 @@ def _update(plan, engine, schedule, stage, groups, step, watch) -> dict[str, flo
             row_lengths=tuple(c.batch.row_lengths),
             micro_tokens=c.batch.micro_tokens,
             row_multiple=build.row_multiple(plan),
+            share_prompts=c.batch.share_prompts,
         )
         for start in range(0, len(groups), size)
     ]

@@ -70,6 +70,7 @@ class Segment:
     """One prompt with one completion, ready to be packed into a row.
 
     Attributes:
+      group: index of its group in the mini-batch; those of a group share a prompt.
       token_ids: int32 `[n]`, prompt then completion.
       prompt_length: tokens of the prompt, never scored.
       sampler_logprobs: float32 `[n - prompt_length]`.
@@ -80,6 +81,7 @@ class Segment:
         the host, so that neither micro-batches nor packing can change the gradient.
     """
 
+    group: int
     token_ids: np.ndarray
     prompt_length: int
     sampler_logprobs: np.ndarray
@@ -94,8 +96,10 @@ class Batch:
 
     Attributes:
       token_ids: int32; 0 in padding.
-      positions: int32, counted from 0 within each segment.
-      segment_ids: int32, 1, 2, ... within a row; 0 is padding.
+      positions: int32, counted from 0 at the start of each prompt.
+      segment_ids: int32, ascending within a row; 0 is padding.
+      prefix_ids: int32, the segment with the prompt that a completion shares with
+        others of its row; 0 where the prompt is in the completion's own segment.
       scored: bool, the completions' tokens.
       advantages: float32.
       loss_weights: float32; 0 wherever `scored` is false.
@@ -107,6 +111,7 @@ class Batch:
     token_ids: jax.Array
     positions: jax.Array
     segment_ids: jax.Array
+    prefix_ids: jax.Array
     scored: jax.Array
     advantages: jax.Array
     loss_weights: jax.Array

@@ -80,6 +80,7 @@ class JaxSampler:
         params: Params,
         *,
         slots: int,
+        prompt_length: int = 0,
         version: int = 0,
         length_bucket: int = 64,
     ):
@@ -90,12 +91,14 @@ class JaxSampler:
           mesh: slots are split over data and fsdp, heads over tensor.
           params: the parameter tree, on `mesh`.
           slots: most completions decoded together.
+          prompt_length: prompts up to this share one shape.
           version: of `params`.
           length_bucket: lengths are rounded up to this times a power of two.
         """
         self._model, self._mesh = model, mesh
         self._rows = mesh.shape["data"] * mesh.shape["fsdp"]
         self._slots, self._bucket = slots, length_bucket
+        self._prompt_length = prompt_length
         self._params, self.version = params, version
 
     def publish(self, params: Params, version: int) -> None:
@@ -106,6 +109,27 @@ class JaxSampler:
 
     def close(self) -> None:
         self._params = None
+
+    def warm_up(self, max_tokens: int) -> None:
+        """Compiles what calls with `max_tokens` will run, however many completions."""
+        params = SamplingParams(
+            max_tokens=max_tokens, stop_token_ids=(), ignore_stop=True
+        )
+        width = self._round_length(max_tokens)
+        prefix = self._round_length(self._prompt_length)
+        for batch in {self._batch(1), self._batch(self._slots)}:
+            refill = max(1, batch // _REFILL_PART)
+            entries = self.prefill([], self._round_rows(refill), prefix)
+            state = _insert(
+                self._mesh,
+                _empty(self._model, self._mesh, batch, prefix + width, width),
+                (0, [], entries),
+                jax.random.key_data(jax.random.key(0)),
+                *_pad([], [], (0, [], entries), batch, refill),
+            )
+            _decode(
+                self._model, self._mesh, self._params, state, _dynamic(params), batch
+            )
 
     def sample(
         self,
@@ -125,17 +149,12 @@ class JaxSampler:
                 f" exceed the model's {limit} positions"
             )
         width = self._round_length(params.max_tokens)
-        prefix = self._round_length(longest)
+        prefix = self._round_length(max(longest, self._prompt_length))
         batch = self._batch(len(prompts) * params.n)
         refill = max(1, batch // _REFILL_PART)
         prefill_rows = self._round_rows(refill)
 
-        dynamic = _Dynamic(
-            temperature=jnp.float32(params.temperature),
-            top_p=jnp.float32(params.top_p),
-            max_tokens=jnp.int32(params.max_tokens),
-            stop_ids=_stop_ids(params),
-        )
+        dynamic = _dynamic(params)
         root = jax.random.key_data(jax.random.key(seed))
         results: list[list[Completion | None]] = [[None] * params.n for _ in prompts]
         state = _empty(self._model, self._mesh, batch, prefix + width, width)
@@ -247,6 +266,15 @@ def _pad(slots, tasks, block, batch, refill):
         last[i] = prompts[prompt - first][-1]
         path[i] = prompt, sample
     return slot, row, last, path
+
+
+def _dynamic(params: SamplingParams) -> _Dynamic:
+    return _Dynamic(
+        temperature=jnp.float32(params.temperature),
+        top_p=jnp.float32(params.top_p),
+        max_tokens=jnp.int32(params.max_tokens),
+        stop_ids=_stop_ids(params),
+    )
 
 
 def _stop_ids(params: SamplingParams) -> jax.Array:

@@ -42,7 +42,7 @@ def _groups(count=8):
     ]
 
 
-def _batches(groups, *, row_length=32, micro_rows=8, old=-4.0):
+def _batches(groups, *, row_length=32, micro_rows=8, old=-4.0, share_prompts=False):
     segments = make_segments(
         groups,
         version=0,
@@ -56,6 +56,7 @@ def _batches(groups, *, row_length=32, micro_rows=8, old=-4.0):
         row_lengths=(row_length,),
         micro_tokens=row_length * micro_rows,
         row_multiple=micro_rows,
+        share_prompts=share_prompts,
     )
     return [
         b.replace(old_logprobs=np.where(b.scored, old, 0).astype(np.float32))
@@ -81,11 +82,11 @@ def _hyper(first=False, learning_rate=1e-2):
     )
 
 
-def _step(mesh, optimizer=OPTIMIZER, **model_options):
+def _step(mesh, optimizer=OPTIMIZER, offload=False, **model_options):
     model = Qwen2(CONFIG, mesh=mesh, **model_options)
     return make_step(
         model, make_optimizer(**optimizer), mesh, temperature=0.9, head_chunk=16,
-        **OBJECTIVE,
+        offload=offload, **OBJECTIVE,
     )  # fmt: skip
 
 
@@ -171,6 +172,9 @@ def test_packing_and_micro_batches_cannot_change_the_gradient():
             dict(row_length=28, micro_rows=30),  # one segment to a row, nearly
             dict(row_length=64, micro_rows=1),
             dict(row_length=64, micro_rows=4),
+            dict(row_length=64, micro_rows=4, share_prompts=True),
+            dict(row_length=300, micro_rows=2),  # attention goes block by block
+            dict(row_length=300, micro_rows=2, share_prompts=True),
         ):
             assert _worst(gradient(_batches(groups, **options)), together) < 1e-12
 
@@ -287,6 +291,22 @@ def test_the_schedule_counts_updates():
             learning_rate=1.0, warmup_updates=0, decay="step", decay_updates=1,
             final_fraction=0.0,
         )  # fmt: skip
+
+
+def test_a_state_that_rests_on_the_host_is_updated_alike():
+    mesh, batches = _mesh(2, 2, 1), _batches(_groups())
+    states = []
+    for offload in (False, True):
+        step = _step(mesh, offload=offload)
+        state = step.init(_params(mesh))
+        placed = [place(b, step.rows) for b in batches]
+        for _ in range(2):
+            state, _ = step.update(state, placed, _hyper())
+        states.append(state)
+    kinds = [{x.sharding.memory_kind for x in jax.tree.leaves(s)} for s in states]
+    assert kinds == [{"device"}, {"device", "pinned_host"}]
+    for plain, offloaded in zip(*map(jax.tree.leaves, states), strict=True):
+        np.testing.assert_array_equal(np.asarray(plain), np.asarray(offloaded))
 
 
 def test_remat_and_unrolling_change_nothing():

@@ -78,7 +78,7 @@ def _rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-TIMINGS = ("seconds/", "speed/", "sampling/seconds")
+TIMINGS = ("seconds/", "speed/", "timing/", "sampling/seconds")
 
 
 def _metrics(workdir):
@@ -98,6 +98,13 @@ def _assert_same_run(a, b):
         np.testing.assert_array_equal(array, right[name], err_msg=name)
     assert _metrics(a) == _metrics(b)
     assert _rows(a / "samples.jsonl") == _rows(b / "samples.jsonl")
+
+
+def test_nothing_compiles_after_the_first_steps(finished):
+    rows = _rows(finished[0] / "metrics.jsonl")
+    compiled = [r["timing/compiled_programs"] for r in rows if "reward/mean" in r]
+    assert compiled[0] > 0
+    assert compiled[2:] == [0] * (STEPS - 2)
 
 
 def test_a_run_leaves_what_it_promises(finished, cache):

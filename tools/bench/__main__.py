@@ -7,6 +7,7 @@ import pathlib
 import sys
 
 BENCHES = {
+    "update": "the update beside Tunix and TRL: tokens per second, share of peak",
     "verifier": "the verifier beside Math-Verify: accuracy, speed, the pool",
 }
 

@@ -1,0 +1,223 @@
+"""Attention over packed rows whose cost follows the segments, in plain JAX.
+
+Flash attention (arXiv 2205.14135) block by block: a block of queries visits only the
+blocks of keys in which it sees something, so that a row of many short segments costs
+what they cost and not the square of the row. Scores exist one block at a time, in both
+directions.
+
+Axes: B rows, T positions, N query heads, K kv heads, H head width; J blocks of C
+positions in a row, Q = N/K * C queries of a block that share a kv head.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+_MASKED = -1e30  # finite: a query that sees nothing in a block stays free of NaN
+_PADDING = jnp.iinfo(jnp.int32).max
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
+def block_attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    segment_ids: jax.Array,
+    prefix_ids: jax.Array,
+    block: int,
+) -> jax.Array:
+    """Each position attends to its own segment up to itself, and to its prefix.
+
+    Args:
+      q: `[B, T, N, H]`, rotated.
+      k: `[B, T, K, H]`, rotated.
+      v: `[B, T, K, H]`.
+      segment_ids: int32 `[B, T]`, ascending along a row, 0 for padding at its end.
+      prefix_ids: int32 `[B, T]`, an earlier segment of the row that the position sees
+        besides its own; 0 for none.
+      block: C.
+
+    Returns:
+      `[B, T, N, H]` in the dtype of `v`.
+    """
+    return _forward(q, k, v, segment_ids, prefix_ids, block)[0]
+
+
+def _forward(q, k, v, segment_ids, prefix_ids, block):
+    layout = _Layout(q, k, segment_ids, prefix_ids, block)
+    blocks = layout.queries(q * _scale(q)), layout.keys(k), layout.keys(v)
+    out, logsumexp = jax.lax.map(layout.forward_row, (*blocks, *layout.rows))
+    out = layout.restore_queries(out).astype(v.dtype)
+    return out, (q, k, v, segment_ids, prefix_ids, out, logsumexp)
+
+
+def _backward(block, saved, d_out):
+    q, k, v, segment_ids, prefix_ids, out, logsumexp = saved
+    layout = _Layout(q, k, segment_ids, prefix_ids, block)
+    accumulate = jnp.promote_types(q.dtype, jnp.float32)
+    shift = jnp.sum(out.astype(accumulate) * d_out.astype(accumulate), axis=-1)
+    blocks = (
+        layout.queries(q * _scale(q)),
+        layout.keys(k),
+        layout.keys(v),
+        layout.queries(d_out),
+        layout.queries(shift[..., None])[..., 0],
+        logsumexp,
+    )
+    d_q, d_k, d_v = jax.lax.map(layout.backward_row, (*blocks, *layout.rows))
+    return (
+        (layout.restore_queries(d_q) * _scale(q)).astype(q.dtype),
+        layout.restore_keys(d_k).astype(k.dtype),
+        layout.restore_keys(d_v).astype(v.dtype),
+        None,
+        None,
+    )
+
+
+block_attention.defvjp(_forward, _backward)
+
+
+def _scale(q: jax.Array) -> jax.Array:
+    return jnp.asarray(q.shape[-1] ** -0.5, q.dtype)
+
+
+class _Layout:
+    """Rows cut into blocks, and which blocks see which."""
+
+    def __init__(self, q, k, segment_ids, prefix_ids, block):
+        self._length = q.shape[1]
+        self._block = block
+        self._blocks = -(-self._length // block)
+        self._kv_heads = k.shape[2]
+        self._sharing = q.shape[2] // self._kv_heads
+        self._accumulate = jnp.promote_types(q.dtype, jnp.float32)
+        ids, prefixes = self._split(segment_ids), self._split(prefix_ids)
+        self.rows = ids, prefixes, *_visits(ids, prefixes)
+
+    def _split(self, x):
+        """`[B, T, ...] -> [B, J, C, ...]`."""
+        pad = self._blocks * self._block - self._length
+        x = jnp.pad(x, ((0, 0), (0, pad), *[(0, 0)] * (x.ndim - 2)))
+        return x.reshape(x.shape[0], self._blocks, self._block, *x.shape[2:])
+
+    def queries(self, x):
+        """`[B, T, N, H] -> [B, J, K, Q, H]`."""
+        x = self._split(x)
+        x = x.reshape(*x.shape[:3], self._kv_heads, self._sharing, -1)
+        x = x.transpose(0, 1, 3, 4, 2, 5)
+        return x.reshape(*x.shape[:3], -1, x.shape[-1])
+
+    def restore_queries(self, x):
+        """`[B, J, K, Q, H] -> [B, T, N, H]`."""
+        b, j, k, _, h = x.shape
+        x = x.reshape(b, j, k, self._sharing, self._block, h)
+        x = x.transpose(0, 1, 4, 2, 3, 5).reshape(b, j * self._block, -1, h)
+        return x[:, : self._length]
+
+    def keys(self, x):
+        """`[B, T, K, H] -> [B, J, K, C, H]`."""
+        return self._split(x).transpose(0, 1, 3, 2, 4)
+
+    def restore_keys(self, x):
+        """`[B, J, K, C, H] -> [B, T, K, H]`."""
+        x = x.transpose(0, 1, 3, 2, 4)
+        return x.reshape(x.shape[0], -1, *x.shape[3:])[:, : self._length]
+
+    def _scores(self, q, k, i, j, ids, prefixes):
+        """Masked scores `[K, Q, C]` of query block i against key block j."""
+        scores = self._dot("kqh,kch->kqc", q, k)
+        offset = (i - j) * self._block
+        at = jnp.arange(self._block)
+        seen = (ids[i][:, None] == ids[j]) | (prefixes[i][:, None] == ids[j])
+        seen &= offset + at[:, None] >= at
+        seen = jnp.tile(seen, (self._sharing, 1))
+        return jnp.where(seen, scores, _MASKED)
+
+    def _dot(self, equation, a, b):
+        return jnp.einsum(equation, a, b, preferred_element_type=self._accumulate)
+
+    def forward_row(self, row):
+        """Output `[J, K, Q, H]` and log-sum-exp `[J, K, Q]` of one row."""
+        q, k, v, ids, prefixes, order, count = row
+
+        def of_block(i):
+            def visit(n, carry):
+                top, total, mixed = carry
+                j = order[i, n]
+                scores = self._scores(q[i], k[j], i, j, ids, prefixes)
+                new_top = jnp.maximum(top, jnp.max(scores, axis=-1))
+                weights = jnp.exp(scores - new_top[..., None])
+                keep = jnp.exp(top - new_top)
+                total = total * keep + jnp.sum(weights, axis=-1)
+                part = self._dot("kqc,kch->kqh", weights.astype(v.dtype), v[j])
+                return new_top, total, mixed * keep[..., None] + part
+
+            shape = q.shape[1:3]
+            start = (
+                jnp.full(shape, _MASKED, self._accumulate),
+                jnp.zeros(shape, self._accumulate),
+                jnp.zeros(q.shape[1:], self._accumulate),
+            )
+            top, total, mixed = jax.lax.fori_loop(0, count[i], visit, start)
+            return mixed / total[..., None], top + jnp.log(total)
+
+        return jax.lax.map(of_block, jnp.arange(self._blocks))
+
+    def backward_row(self, row):
+        """Gradients `[J, K, Q, H]`, `[J, K, C, H]` twice, of one row."""
+        q, k, v, d_out, shift, logsumexp, ids, prefixes, order, count = row
+
+        def of_block(carry, i):
+            def visit(n, carry):
+                d_q, d_k, d_v = carry
+                j = order[i, n]
+                scores = self._scores(q[i], k[j], i, j, ids, prefixes)
+                weights = jnp.exp(scores - logsumexp[i][..., None])
+                d_weights = self._dot("kqh,kch->kqc", d_out[i], v[j])
+                d_scores = weights * (d_weights - shift[i][..., None])
+                weights = weights.astype(v.dtype)
+                d_scores = d_scores.astype(q.dtype)
+                d_v = d_v.at[j].add(self._dot("kqc,kqh->kch", weights, d_out[i]))
+                d_k = d_k.at[j].add(self._dot("kqc,kqh->kch", d_scores, q[i]))
+                return d_q + self._dot("kqc,kch->kqh", d_scores, k[j]), d_k, d_v
+
+            zero = jnp.zeros(q.shape[1:], self._accumulate)
+            d_q, *carry = jax.lax.fori_loop(0, count[i], visit, (zero, *carry))
+            return tuple(carry), d_q
+
+        zeros = jnp.zeros(k.shape, self._accumulate)
+        blocks = jnp.arange(self._blocks)
+        (d_k, d_v), d_q = jax.lax.scan(of_block, (zeros, zeros), blocks)
+        return d_q, d_k, d_v
+
+
+def _visits(ids: jax.Array, prefixes: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The key blocks that each query block visits.
+
+    Segments ascend along a row, so that a block holds an interval of them, and blocks
+    see each other where intervals meet.
+
+    Args:
+      ids, prefixes: int32 `[B, J, C]`.
+
+    Returns:
+      Key blocks by query block `[B, J, J]`, those to be visited first, and their
+      number `[B, J]`.
+    """
+    real = jnp.where(ids == 0, _PADDING, ids)
+    low, high = jnp.min(real, axis=-1), jnp.max(real, axis=-1)
+    named = jnp.where(prefixes == 0, _PADDING, prefixes)
+    low_prefix, high_prefix = jnp.min(named, axis=-1), jnp.max(prefixes, axis=-1)
+
+    def meets(first, last):
+        return (first[..., None] <= high[:, None]) & (low[:, None] <= last[..., None])
+
+    blocks = jnp.arange(ids.shape[1])
+    diagonal = blocks[:, None] == blocks
+    # A block of padding alone visits itself: something finite, which nobody reads.
+    filled = (low < _PADDING)[..., None]
+    visible = filled & (meets(low, high) | meets(low_prefix, high_prefix))
+    visible = (visible & (blocks[:, None] > blocks)) | diagonal
+    order = jnp.argsort(~visible, axis=-1, stable=True)
+    return order.astype(jnp.int32), jnp.sum(visible, axis=-1, dtype=jnp.int32)

@@ -1,0 +1,154 @@
+"""The update beside Tunix's and TRL's: the same tokens, model shape and machine.
+
+An update is loss, gradient, clipping by norm and AdamW, in fp32, with old
+log-probabilities given; log-probabilities alone are measured besides. Tokens are useful
+ones: padding counts for nobody. Peers run in environments of their own
+(`pip install google-tunix==0.1.7`, `pip install trl==1.16.0`) and are left out where
+there are none. Contenders run one after the other; medians count.
+"""
+
+import argparse
+import dataclasses
+import statistics
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from models.attention import IMPLEMENTATIONS
+from models.config import Qwen2Config
+from models.qwen2 import REMAT_POLICIES, Qwen2, init_params
+from rl.devices import start_cpu_devices
+from rl.engine import make_hyper, place
+from rl.optimizer import make_optimizer
+from rl.packing import pack, padding_fraction
+from rl.step import make_step
+from rl.types import Segment
+from sharding.mesh import make_mesh
+from tools.bench import peers
+from tools.bench.work import Shape, make_tokens, measure, report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    peers.add_shape_arguments(parser)
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--row_length", type=int, default=0, help="0: the longest")
+    parser.add_argument("--micro_tokens", type=int, default=2048)
+    parser.add_argument("--head_chunk", type=int, default=256)
+    parser.add_argument("--unroll", type=int, default=4)
+    parser.add_argument("--remat", choices=sorted(REMAT_POLICIES), default="none")
+    parser.add_argument("--attention", choices=sorted(IMPLEMENTATIONS), default="xla")
+    parser.add_argument("--devices", type=int, default=0, help="on a CPU; 0: cores")
+    parser.add_argument(
+        "--no_sharing",
+        action="store_true",
+        help="give every completion a prompt of its own, as the peers do",
+    )
+    peers.add_peer_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> dict:
+    """Measures; see the module's docstring."""
+    shape = peers.shape_of(arguments)
+    tokens = make_tokens(shape)
+    start_cpu_devices(arguments.devices, rows=64)
+    result = {
+        "shape": dataclasses.asdict(shape),
+        "machine": peers.machine(),
+        "peak_gflop_per_s": matmul_peak() / 1e9,
+        "ours": _measure_ours(arguments, shape, tokens),
+    }
+    for name, python in peers.installed(arguments):
+        result[name] = peers.measure(
+            name, python, ["update", "logprobs"], shape, tokens, arguments.repeat
+        )
+    return peers.with_ratios(result)
+
+
+def matmul_peak(size: int = 2048, repeat: int = 9) -> float:
+    """FLOP/s of one square fp32 matrix product over all devices, rows split."""
+    mesh = make_mesh(data=-1, fsdp=1, tensor=1)
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    a, b = (jnp.ones((size, size), jnp.float32) for _ in range(2))
+    a, b = jax.device_put(a, rows), jax.device_put(b, whole)
+    product = jax.jit(jnp.matmul, out_shardings=rows)
+    seconds = measure(lambda: product(a, b).block_until_ready(), repeat=repeat)
+    return 2 * size**3 / statistics.median(seconds)
+
+
+def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
+    """The work as the trainer's own segments."""
+    scored = int(tokens["lengths"].sum())
+    return [
+        Segment(
+            group=i // shape.group_size,
+            token_ids=np.concatenate([prompt, completion[:length]]),
+            prompt_length=shape.prompt,
+            sampler_logprobs=np.full(length, -6.9, np.float32),
+            off_policy=np.zeros(length, bool),
+            advantage=float(advantage),
+            loss_weight=1 / scored,
+        )
+        for i, (prompt, completion, length, advantage) in enumerate(
+            zip(
+                tokens["prompts"],
+                tokens["completions"],
+                tokens["lengths"],
+                tokens["advantages"],
+                strict=True,
+            )
+        )
+    ]
+
+
+def _measure_ours(arguments, shape: Shape, tokens) -> dict:
+    mesh = make_mesh(data=-1, fsdp=1, tensor=1)
+    model = Qwen2(
+        Qwen2Config.from_hf(shape.hf_config()),
+        mesh=mesh,
+        remat=arguments.remat,
+        unroll=arguments.unroll,
+        attention=arguments.attention,
+    )
+    step = make_step(
+        model,
+        make_optimizer(
+            b1=0.9, b2=0.99, eps=1e-8, weight_decay=0.0, max_grad_norm=1.0,
+            moments_dtype="float32",
+        ),
+        mesh,
+        temperature=1.0,
+        head_chunk=arguments.head_chunk,
+        dual_clip=None,
+        correction="truncate",
+        correction_cap=2.0,
+    )  # fmt: skip
+    batches = pack(
+        make_segments(shape, tokens),
+        row_lengths=(arguments.row_length or shape.prompt + shape.completion,),
+        micro_tokens=arguments.micro_tokens,
+        row_multiple=mesh.shape["data"],
+        share_prompts=not arguments.no_sharing,
+    )
+    placed = [place(batch, step.rows) for batch in batches]
+    hyper = make_hyper(learning_rate=1e-6, eps_low=0.2, eps_high=0.28, first=False)
+    state = step.init(init_params(model, mesh, 0))
+
+    def update():
+        nonlocal state
+        state, stats = step.update(state, placed, hyper)
+        jax.block_until_ready(stats)
+
+    def logprobs():
+        jax.block_until_ready([step.score(state.params, batch) for batch in placed])
+
+    useful = int(tokens["lengths"].sum()) + shape.rows * shape.prompt
+    forward = shape.forward_flops(tokens["lengths"])
+    return {
+        "rows": [batch.token_ids.shape for batch in batches],
+        "padding": padding_fraction(batches),
+        "positions": int(sum((b.segment_ids > 0).sum() for b in batches)),
+        "logprobs": report(measure(logprobs, repeat=arguments.repeat), useful, forward),
+        "update": report(measure(update, repeat=arguments.repeat), useful, 3 * forward),
+    }

@@ -1,0 +1,121 @@
+"""One piece of work for every contender: shape, token ids, advantages, a clock.
+
+Runs in the peers' environments too: needs NumPy and nothing of ours.
+"""
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A tied Qwen2.5 model, fp32, and how many completions of which length it meets.
+
+    Attributes:
+      vocab, layers, hidden, heads, kv_heads, mlp: of the model.
+      groups, group_size: prompts, and completions of each.
+      prompt, completion: tokens; of completions the longest.
+      lengths: "equal", or "lognormal" with p95/median = 4 and the same longest.
+    """
+
+    vocab: int = 1024
+    layers: int = 4
+    hidden: int = 256
+    heads: int = 8
+    kv_heads: int = 4
+    mlp: int = 1024
+    groups: int = 4
+    group_size: int = 8
+    prompt: int = 128
+    completion: int = 128
+    lengths: str = "equal"
+
+    @property
+    def rows(self) -> int:
+        return self.groups * self.group_size
+
+    def hf_config(self) -> dict:
+        return {
+            "model_type": "qwen2",
+            "vocab_size": self.vocab,
+            "hidden_size": self.hidden,
+            "intermediate_size": self.mlp,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "max_position_embeddings": 32768,
+            "rope_theta": 10000.0,
+            "rms_norm_eps": 1e-6,
+            "tie_word_embeddings": True,
+        }
+
+    def forward_flops(self, lengths: np.ndarray) -> float:
+        """Of one forward pass that does only what the loss needs.
+
+        Matrix products, attention's causal half, the head at completion tokens alone.
+
+        Args:
+          lengths: of the completions.
+        """
+        head_dim = self.hidden // self.heads
+        projections = 2 * self.hidden * head_dim * (self.heads + self.kv_heads)
+        per_token = 2 * self.layers * (projections + 3 * self.hidden * self.mlp)
+        total = self.prompt + lengths.astype(np.float64)
+        attention = 2 * self.layers * self.hidden * total**2
+        head = 2 * self.vocab * self.hidden * lengths
+        return float(np.sum(per_token * total + attention + head))
+
+
+def make_tokens(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
+    """The work itself; id 0 is padding and the last id ends a text.
+
+    Returns:
+      `prompts [n, P]`, `completions [n, C]` (padded at the right), `lengths [n]` and
+      `advantages [n]`; the rows of a group share their prompt.
+    """
+    rng = np.random.default_rng(seed)
+    prompts = rng.integers(1, shape.vocab - 1, (shape.groups, shape.prompt))
+    size = (shape.rows, shape.completion)
+    completions = rng.integers(1, shape.vocab - 1, size)
+    lengths = np.full(shape.rows, shape.completion)
+    if shape.lengths == "lognormal":
+        drawn = np.exp(rng.normal(0, np.log(4) / 1.645, shape.rows))
+        lengths = np.maximum(1, np.rint(shape.completion * drawn / drawn.max()))
+        lengths = lengths.astype(int)
+    completions[np.arange(shape.completion) >= lengths[:, None]] = 0
+    return {
+        "prompts": np.repeat(prompts, shape.group_size, axis=0).astype(np.int32),
+        "completions": completions.astype(np.int32),
+        "lengths": lengths.astype(np.int32),
+        "advantages": rng.normal(size=shape.rows).astype(np.float32),
+    }
+
+
+def measure(run: Callable[[], object], *, repeat: int, warm_up: int = 2) -> list[float]:
+    """Seconds of each call, first calls left out."""
+    for _ in range(warm_up):
+        run()
+    seconds = []
+    for _ in range(repeat):
+        began = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - began)
+    return seconds
+
+
+def report(seconds: list[float], tokens: int, flops: float | None = None) -> dict:
+    """Median and best, with tokens per second by the median."""
+    median = statistics.median(seconds)
+    row = {
+        "median_s": median,
+        "best_s": min(seconds),
+        "tokens_per_s": tokens / median,
+        "best_tokens_per_s": tokens / min(seconds),
+    }
+    if flops is not None:
+        row["gflop_per_s"] = flops / median / 1e9
+    return row
