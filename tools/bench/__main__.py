@@ -7,6 +7,8 @@ import pathlib
 import sys
 
 BENCHES = {
+    "pack": "padding and time of packing at the size of a 7B step",
+    "sampler": "the embedded sampler beside Tunix, transformers and vLLM",
     "update": "the update beside Tunix and TRL: tokens per second, share of peak",
     "verifier": "the verifier beside Math-Verify: accuracy, speed, the pool",
 }

@@ -17,7 +17,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
-from work import Shape, measure
+from work import Shape, measure, stop_ids
 
 
 def main() -> None:
@@ -31,11 +31,9 @@ def main() -> None:
         "logprobs": lambda: _logprobs(trainer, batch),
         **_sampling(trainer.model, batch["prompt_ids"], shape),
     }
-    seconds = {}
-    for name in what:
-        seconds[name] = measure(runs[name], repeat=repeat, warm_up=1)
+    timings = {name: measure(runs[name], repeat=repeat, warm_up=1) for name in what}
     with open(out, "w") as file:
-        json.dump({"version": f"trl {trl.__version__}", "seconds": seconds}, file)
+        json.dump({"version": f"trl {trl.__version__}", "timings": timings}, file)
 
 
 def _trainer(shape: Shape) -> trl.GRPOTrainer:
@@ -113,22 +111,30 @@ def _logprobs(trainer, batch) -> None:
 
 
 def _sampling(model, prompts, shape: Shape) -> dict:
+    @torch.no_grad()
     def generate(**options):
         model.eval()
-        with torch.no_grad():
-            model.generate(
-                prompts,
-                attention_mask=torch.ones_like(prompts),
-                max_new_tokens=shape.completion,
-                min_new_tokens=shape.completion,
-                **options,
-            )
+        return model.generate(
+            prompts,
+            attention_mask=torch.ones_like(prompts),
+            max_new_tokens=shape.completion,
+            **options,
+        )[:, shape.prompt :]
+
+    def whole(**options):
+        return generate(min_new_tokens=shape.completion, **options).numel()
+
+    def mixed():
+        ids = generate(**drawn, eos_token_id=stop_ids(shape))
+        # What follows a row's end is padding.
+        return int((ids != 0).sum())
 
     drawn = dict(do_sample=True, temperature=1.0, top_k=0)
     return {
-        "sample": lambda: generate(**drawn),
-        "sample_top_p": lambda: generate(**drawn, top_p=0.95),
-        "greedy": lambda: generate(do_sample=False),
+        "sample": lambda: whole(**drawn),
+        "sample_top_p": lambda: whole(**drawn, top_p=0.95),
+        "greedy": lambda: whole(do_sample=False),
+        "mixed": mixed,
     }
 
 

@@ -5,6 +5,7 @@ The update is Tunix's own jitted train step with its GRPO policy loss under a
 """
 
 import importlib.metadata
+import itertools
 import json
 import sys
 
@@ -19,7 +20,7 @@ from tunix.rl import common, function_registry
 from tunix.rl import trainer as trainers
 from tunix.rl.grpo import dapo_learner, grpo_learner
 from tunix.sft import peft_trainer
-from work import Shape, measure
+from work import Shape, measure, stop_ids
 
 
 def main() -> None:
@@ -32,11 +33,12 @@ def main() -> None:
         "sample": _sample(temperature=1.0, top_p=1.0),
         "sample_top_p": _sample(temperature=1.0, top_p=0.95),
         "greedy": _sample(temperature=0.0),
+        "mixed": _sample(temperature=1.0, top_p=1.0, stopping=True),
     }
-    seconds = {name: measure(runs[name](shape, arrays), repeat=repeat) for name in what}
+    timings = {name: measure(runs[name](shape, arrays), repeat=repeat) for name in what}
     version = f"google-tunix {importlib.metadata.version('google-tunix')}"
     with open(out, "w") as file:
-        json.dump({"version": version, "seconds": seconds}, file)
+        json.dump({"version": version, "timings": timings}, file)
 
 
 def _model(shape: Shape) -> qwen2.Qwen2:
@@ -101,17 +103,25 @@ def _update(shape: Shape, arrays):
         old_per_token_logps=jnp.full(completions.shape, -6.9),
     )
     step, _ = trainer.jit_train_and_eval_step(cache_nnx_graph=True)
-    return lambda: jax.block_until_ready(step(example))
+
+    def update():
+        jax.block_until_ready(step(example))
+
+    return update
 
 
 def _logprobs(shape: Shape, arrays):
     graph, state = nnx.split(_model(shape))
     prompts, completions = map(jnp.asarray, (arrays["prompts"], arrays["completions"]))
-    return lambda: jax.block_until_ready(
-        common.compute_per_token_logps(
-            graph, state, prompts, completions, pad_id=0, eos_id=shape.vocab - 1
+
+    def logprobs():
+        jax.block_until_ready(
+            common.compute_per_token_logps(
+                graph, state, prompts, completions, pad_id=0, eos_id=shape.vocab - 1
+            )
         )
-    )
+
+    return logprobs
 
 
 class _Words:
@@ -136,9 +146,14 @@ class _Words:
         return 0
 
 
-def _sample(**options):
+def _sample(stopping=False, **options):
     def prepare(shape: Shape, arrays):
         end = shape.vocab - 1
+        ends = (
+            {"eos_tokens": stop_ids(shape)}
+            if stopping
+            else {"forbidden_tokens": [end], "eos_tokens": [end]}
+        )
         sampler = samplers.Sampler(
             _model(shape),
             _Words(shape.vocab),
@@ -150,15 +165,20 @@ def _sample(**options):
             ),
         )
         texts = [" ".join(map(str, prompt)) for prompt in arrays["prompts"]]
-        return lambda: sampler(
-            texts,
-            max_generation_steps=shape.completion,
-            max_prompt_length=shape.prompt,
-            seed=1,
-            forbidden_tokens=[end],
-            eos_tokens=[end],
-            **options,
-        )
+        seeds = itertools.count()
+
+        def sample():
+            output = sampler(
+                texts,
+                max_generation_steps=shape.completion,
+                max_prompt_length=shape.prompt,
+                seed=next(seeds),
+                **ends,
+                **options,
+            )
+            return sum(len(tokens) for tokens in output.tokens)
+
+        return sample
 
     return prepare
 

@@ -16,22 +16,24 @@ import numpy as np
 
 from tools.bench.work import Shape, report
 
-PEERS = {"tunix": ".venv-tunix", "trl": ".venv-trl"}
+PEERS = {"tunix": ".venv-tunix", "trl": ".venv-trl", "vllm": ".venv-vllm"}
 _SCRIPTS = pathlib.Path(__file__).parent
 
 
-def add_shape_arguments(parser: argparse.ArgumentParser) -> None:
+def add_shape_arguments(parser: argparse.ArgumentParser, **defaults: int) -> None:
     for field in dataclasses.fields(Shape):
+        default = defaults.get(field.name, field.default)
         if field.name == "lengths":
             parser.add_argument(
                 "--lengths", choices=("equal", "lognormal"), default="equal"
             )
         else:
-            parser.add_argument(f"--{field.name}", type=int, default=field.default)
+            parser.add_argument(f"--{field.name}", type=int, default=default)
 
 
-def add_peer_arguments(parser: argparse.ArgumentParser) -> None:
-    for name, folder in PEERS.items():
+def add_peer_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
+    for name in names:
+        folder = PEERS[name]
         parser.add_argument(
             f"--{name}",
             type=pathlib.Path,
@@ -50,8 +52,8 @@ def shape_of(arguments: argparse.Namespace) -> Shape:
 def installed(arguments: argparse.Namespace) -> Iterator[tuple[str, pathlib.Path]]:
     """Peers that have an environment, unless they are not asked for."""
     for name in PEERS:
-        python = getattr(arguments, name)
-        if not arguments.only_ours and python.is_file():
+        python = getattr(arguments, name, None)
+        if python and python.is_file() and not arguments.only_ours:
             yield name, python
 
 
@@ -63,7 +65,7 @@ def measure(
     tokens: dict[str, np.ndarray],
     repeat: int,
 ) -> dict:
-    """Runs `peer_NAME.py`, which writes seconds by measurement.
+    """Runs `peer_NAME.py`, which writes a timing by measurement.
 
     Raises:
       ValueError: it failed; carries the end of what it printed.
@@ -83,18 +85,17 @@ def measure(
     useful = int(tokens["lengths"].sum()) + shape.rows * shape.prompt
     flops = shape.forward_flops(tokens["lengths"])
     of = {"update": (useful, 3 * flops), "logprobs": (useful, flops)}
-    drawn = shape.rows * shape.completion
     return {
         "version": found["version"],
         **{
-            key: report(seconds, *of.get(key, (drawn,)))
-            for key, seconds in found["seconds"].items()
+            key: report(timing, *of.get(key, ()))
+            for key, timing in found["timings"].items()
         },
     }
 
 
 def with_ratios(result: dict) -> dict:
-    """Adds each figure of ours over the peers', and its share of the matmul peak."""
+    """Adds each figure of ours over the peers', and shares of the matmul peak."""
     ours = result["ours"]
     result["ratios"] = {
         f"{key} / {name}": ours[key]["tokens_per_s"] / result[name][key]["tokens_per_s"]

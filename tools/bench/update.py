@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="give every completion a prompt of its own, as the peers do",
     )
-    peers.add_peer_arguments(parser)
+    peers.add_peer_arguments(parser, "tunix", "trl")
 
 
 def run(arguments: argparse.Namespace) -> dict:
@@ -73,7 +73,11 @@ def matmul_peak(size: int = 2048, repeat: int = 9) -> float:
     a, b = (jnp.ones((size, size), jnp.float32) for _ in range(2))
     a, b = jax.device_put(a, rows), jax.device_put(b, whole)
     product = jax.jit(jnp.matmul, out_shardings=rows)
-    seconds = measure(lambda: product(a, b).block_until_ready(), repeat=repeat)
+
+    def multiply():
+        product(a, b).block_until_ready()
+
+    seconds = measure(multiply, repeat=repeat)["seconds"]
     return 2 * size**3 / statistics.median(seconds)
 
 

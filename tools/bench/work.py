@@ -95,27 +95,43 @@ def make_tokens(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
     }
 
 
-def measure(run: Callable[[], object], *, repeat: int, warm_up: int = 2) -> list[float]:
-    """Seconds of each call, first calls left out."""
+def stop_ids(shape: Shape) -> list[int]:
+    """Ids of which a random model draws one about every 50 tokens."""
+    return list(range(shape.vocab - max(1, shape.vocab // 50), shape.vocab))
+
+
+def measure(
+    run: Callable[[], int | None], *, repeat: int, warm_up: int = 2
+) -> dict[str, list]:
+    """Seconds of each call, and the tokens that it says it made, once warm."""
     for _ in range(warm_up):
         run()
-    seconds = []
+    seconds, tokens = [], []
     for _ in range(repeat):
         began = time.perf_counter()
-        run()
+        tokens.append(run())
         seconds.append(time.perf_counter() - began)
-    return seconds
+    return {"seconds": seconds, "tokens": tokens}
 
 
-def report(seconds: list[float], tokens: int, flops: float | None = None) -> dict:
-    """Median and best, with tokens per second by the median."""
-    median = statistics.median(seconds)
+def report(
+    timing: dict[str, list], tokens: int | None = None, flops: float | None = None
+) -> dict:
+    """Medians over the calls.
+
+    Args:
+      timing: of `measure`.
+      tokens: of one call, where the calls did not say.
+      flops: of one call.
+    """
+    seconds = timing["seconds"]
+    rates = [(n or tokens) / s for n, s in zip(timing["tokens"], seconds, strict=True)]
     row = {
-        "median_s": median,
+        "median_s": statistics.median(seconds),
         "best_s": min(seconds),
-        "tokens_per_s": tokens / median,
-        "best_tokens_per_s": tokens / min(seconds),
+        "tokens_per_s": statistics.median(rates),
+        "best_tokens_per_s": max(rates),
     }
     if flops is not None:
-        row["gflop_per_s"] = flops / median / 1e9
+        row["gflop_per_s"] = flops / row["median_s"] / 1e9
     return row

@@ -1,0 +1,67 @@
+"""vLLM's offline engine on the work of `tools.bench`; run with its interpreter."""
+
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+import vllm
+from work import Shape, measure, stop_ids
+
+
+def main() -> None:
+    work, out, repeat, *what = sys.argv[1:]
+    arrays = np.load(work)
+    shape = Shape(**json.loads(str(arrays["shape"])))
+    with tempfile.TemporaryDirectory() as folder:
+        _save_model(shape, pathlib.Path(folder))
+        engine = vllm.LLM(
+            folder,
+            dtype="float32",
+            skip_tokenizer_init=True,
+            max_model_len=shape.prompt + shape.completion,
+            max_num_seqs=shape.rows,
+            seed=0,
+        )
+        prompts = [{"prompt_token_ids": p.tolist()} for p in arrays["prompts"]]
+
+        def draw(**options):
+            params = vllm.SamplingParams(
+                max_tokens=shape.completion, logprobs=0, detokenize=False, **options
+            )
+            outputs = engine.generate(prompts, params, use_tqdm=False)
+            return sum(len(c.token_ids) for o in outputs for c in o.outputs)
+
+        runs = {
+            "sample": dict(temperature=1.0, ignore_eos=True),
+            "sample_top_p": dict(temperature=1.0, top_p=0.95, ignore_eos=True),
+            "greedy": dict(temperature=0.0, ignore_eos=True),
+            "mixed": dict(temperature=1.0, stop_token_ids=stop_ids(shape)),
+        }
+        timings = {
+            name: measure(
+                lambda options=runs[name]: draw(**options),
+                repeat=int(repeat),
+                warm_up=1,
+            )
+            for name in what
+        }
+    with open(out, "w") as file:
+        version = f"vllm {vllm.__version__}"
+        json.dump({"version": version, "timings": timings}, file)
+
+
+def _save_model(shape: Shape, folder: pathlib.Path) -> None:
+    torch.manual_seed(0)
+    hf = {k: v for k, v in shape.hf_config().items() if k != "model_type"}
+    model = transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**hf))
+    model.save_pretrained(folder)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    main()
