@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any, NoReturn
 
@@ -31,16 +32,11 @@ _SHUTDOWN_SECONDS = 60
 # An error of a collective comes a moment before the news of the death behind it.
 _CAUSE_SECONDS = 5.0
 _KEY = "rl/leader"
-# Variables that speak of several processes, and the least value that does.
-_ENVIRONMENT = {
-    "JAX_COORDINATOR_ADDRESS": None,
-    "SLURM_NTASKS": 2,
-    "OMPI_COMM_WORLD_SIZE": 2,
-    "MEGASCALE_NUM_SLICES": 2,
-    "TPU_WORKER_HOSTNAMES": None,
-    "TPU_PROCESS_ADDRESSES": None,
-    "JOB_COMPLETION_INDEX": None,
-}
+# Variables that speak of several processes: by a count, by a list, by being there.
+_COUNTS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "MEGASCALE_NUM_SLICES")
+_LISTS = ("TPU_WORKER_HOSTNAMES", "TPU_PROCESS_ADDRESSES")
+_MARKS = ("JAX_COORDINATOR_ADDRESS", "JOB_COMPLETION_INDEX")
+_TPU = "libtpu"
 _FLAGS = "--coordinator, --num_processes and --process_id"
 
 Message = tuple[str, tuple, dict[str, Any]]
@@ -94,9 +90,7 @@ class _Linked(Alone):
     def _die(self, reason: str) -> NoReturn:
         with self._dying:  # for ever: the first reason is the one that counts
             self._tell_end(" ".join(reason.split()))
-            # In one piece, and before anything that JAX says of its lost connection.
-            os.write(sys.stderr.fileno(), f"error: {reason}\n".encode())
-            os._exit(1)
+            _end_now(reason)
 
     def _tell_end(self, reason: str) -> None:
         raise NotImplementedError
@@ -220,44 +214,62 @@ def start(
     if num_processes == 1 and process_id in (None, 0):
         return Alone()
     if given == (None, None, None):
-        named = _named_in_environment()
-        if not named and importlib.util.find_spec("libtpu") is None:
-            return Alone()
-        if not _initialize(named, {}):
-            return Alone()
+        source, arguments = _named_in_environment(), {}
+        if not source:
+            if importlib.util.find_spec("libtpu") is None:
+                return Alone()
+            source = _TPU  # whose own metadata name the processes of a pod
     else:
-        _check_flags(*given)
-        _initialize(
-            _FLAGS,
-            {
-                "coordinator_address": coordinator,
-                "num_processes": num_processes,
-                "process_id": process_id,
-                "cluster_detection_method": "deactivate",
-            },
+        source = (
+            f"--coordinator={coordinator} --num_processes={num_processes}"
+            f" --process_id={process_id}"
         )
-    jax.devices()  # the processes exchange what devices they have
-    if jax.process_count() == 1:
-        return Alone()
-    return _accept(told) if jax.process_index() == 0 else _connect(told)
+        _check_flags(source, *given)
+        arguments = {
+            "coordinator_address": coordinator,
+            "num_processes": num_processes,
+            "process_id": process_id,
+            "cluster_detection_method": "deactivate",
+        }
+    # When JAX's own time is over it aborts with a page of text.
+    deadline = threading.Timer(_START_SECONDS, _nobody_came, (source,))
+    deadline.daemon = True
+    deadline.start()
+    try:
+        if not _initialize(source, arguments):
+            return Alone()
+        jax.devices()  # the processes exchange what devices they have
+        if jax.process_count() == 1:
+            return Alone()
+        return _accept(told) if jax.process_index() == 0 else _connect(told)
+    finally:
+        deadline.cancel()
+
+
+def _nobody_came(source: str) -> NoReturn:
+    _end_now(f"{source}: not all processes came within {_START_SECONDS} seconds")
+
+
+def _end_now(reason: str) -> NoReturn:
+    """Ends this process whatever its main thread waits for, with one line."""
+    # In one piece: JAX may be aborting the process in another thread.
+    os.write(sys.stderr.fileno(), f"error: {reason}\n".encode())
+    os._exit(1)
 
 
 def _named_in_environment() -> str:
     """The variable that speaks of several processes, with its value."""
-    for name, least in _ENVIRONMENT.items():
-        value = os.environ.get(name, "")
-        several = value.isdigit() and int(value) >= least if least else value
-        if several:
-            return f"{name}={value}"
-    return ""
+    one = ("", "0", "1")
+    found = [name for name in _COUNTS if os.environ.get(name, "1") not in one]
+    found += [name for name in _LISTS if "," in os.environ.get(name, "")]
+    found += [name for name in _MARKS if name in os.environ]
+    return f"{found[0]}={os.environ[found[0]]}" if found else ""
 
 
-def _check_flags(coordinator, num_processes, process_id) -> None:
+def _check_flags(source, coordinator, num_processes, process_id) -> None:
     if None in (coordinator, num_processes, process_id):
-        raise ValueError(
-            f"--coordinator={coordinator} --num_processes={num_processes}"
-            f" --process_id={process_id}: give all three or none"
-        )
+        given = " ".join(p for p in source.split() if not p.endswith("=None"))
+        raise ValueError(f"{given}: {_FLAGS} go together")
     if num_processes < 1:
         raise ValueError(f"--num_processes={num_processes}: must be at least 1")
     if not 0 <= process_id < num_processes:
@@ -278,13 +290,13 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
     try:
         jax.distributed.initialize(
             **arguments,
-            initialization_timeout=_START_SECONDS,
+            initialization_timeout=2 * _START_SECONDS,
             heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
             shutdown_timeout_seconds=_SHUTDOWN_SECONDS,
         )
     except (ValueError, RuntimeError) as error:  # its own errors and gRPC's
-        if not source:
-            return False
+        if source == _TPU and "coordinator_address" in str(error):
+            return False  # libtpu is installed, and there is no TPU
         reason = " ".join(str(error).split()) or repr(error)
         raise ValueError(
             f"{source}: the processes could not be joined ({reason[:300]});"
@@ -300,14 +312,17 @@ def _accept(told: Errors) -> Leader:
         global_state.client.key_value_set(_KEY, f"{listener.address[1]} {key.hex()}")
         followers = {}
         while len(followers) < count:
-            connection = listener.accept()
+            try:
+                connection = listener.accept()
+            except (AuthenticationError, EOFError, OSError):
+                continue  # a stranger
             _send_small_messages_at_once(connection)
             followers[connection.recv()] = connection
     return Leader(dict(sorted(followers.items())), told)
 
 
 def _connect(told: Errors) -> Follower:
-    text = global_state.client.blocking_key_value_get(_KEY, 1000 * _START_SECONDS)
+    text = global_state.client.blocking_key_value_get(_KEY, 2000 * _START_SECONDS)
     port, key = text.split()
     host = global_state.coordinator_address.rpartition(":")[0]
     connection = Client((host, int(port)), authkey=bytes.fromhex(key))
