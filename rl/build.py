@@ -26,7 +26,7 @@ from rl.checkpoint import Checkpoints
 from rl.collect import ON_SHORTFALL, Collector
 from rl.curriculum import Curriculum, Stage, make_stages
 from rl.data import load_function, load_problems
-from rl.devices import start_cpu_devices
+from rl.devices import join_cpu_devices, start_cpu_devices
 from rl.engine import Engine
 from rl.groups import ADVANTAGES, AGGREGATIONS
 from rl.objective import CORRECTIONS
@@ -396,6 +396,7 @@ def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
     """
     c = plan.config
     mesh = make_mesh(**mesh_sizes(c))
+    join_cpu_devices(mesh)
     folder = model_folder(c, weights=True)
     if jax.process_index() == 0:
         hf.copy_assets(folder, workdir / "assets")

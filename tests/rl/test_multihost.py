@@ -12,6 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from rl import peers
 from tests.rl import test_train as runs
 
 # A base of no worth, rewarded for something else: what is compared are processes.
@@ -166,13 +167,12 @@ def test_two_processes_train_what_one_does_and_end_with_a_killed_follower(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("joined", [by_flags, by_slurm])
-def test_followers_end_with_a_killed_leader_and_any_number_resumes(
-    alone, cache, tmp_path, joined
+def test_a_follower_ends_with_a_killed_leader_and_any_number_resumes(
+    alone, cache, tmp_path
 ):
     workdir = tmp_path / "w"
     arguments = command(workdir, cache, devices=4, **ENDLESS)
-    with two(arguments, joined) as (leader, follower):
+    with two(arguments, by_slurm) as (leader, follower):
         _read_until(leader, "step 3/")
         leader.kill()
         killed = time.monotonic()
@@ -187,7 +187,7 @@ def test_followers_end_with_a_killed_leader_and_any_number_resumes(
     # ... and two from what one has.
     (workdir / "summary.json").unlink()
     longer = {"steps": 6}
-    with two(command(workdir, cache, devices=4, **longer), joined) as processes:
+    with two(command(workdir, cache, devices=4, **longer), by_slurm) as processes:
         outputs = [process.communicate(timeout=300) for process in processes]
         assert [process.returncode for process in processes] == [0, 0], outputs
     assert "resuming after step 4" in outputs[0][0]
@@ -218,19 +218,26 @@ def test_a_stop_signal_to_any_process_saves_and_ends_all(cache, tmp_path, receiv
 @pytest.mark.parametrize(
     "flags,message",
     [
-        (["--num_processes=2"], "--num_processes=2: --coordinator, --num_processes and"),
-        (["--coordinator=h:1", "--num_processes=2", "--process_id=2"],
-         "--process_id=2: must lie in 0 ... 1"),
-        (["--coordinator=h", "--num_processes=2", "--process_id=0"],
-         "--coordinator='h': must be HOST:PORT"),
+        ((None, 2, None), "--num_processes=2: --coordinator, --num_processes and"),
+        (("h:1", 2, 2), "--process_id=2: must lie in 0 ... 1"),
+        (("h:1", 2, -1), "--process_id=-1: must lie in 0 ... 1"),
+        (("h:1", 0, 0), "--num_processes=0: must be at least 1"),
+        (("h", 2, 0), "--coordinator='h': must be HOST:PORT"),
+        ((None, 1, 3), "--num_processes=1 --process_id=3: --coordinator, "),
     ],
-)  # fmt: skip
-def test_flags_that_do_not_fit_are_one_line(cache, tmp_path, flags, message):
-    arguments = [*command(tmp_path / "w", cache, devices=2), *flags]
-    done = runs.run(arguments, check=False)
-    assert done.returncode == 1
-    assert done.stderr.strip().startswith("error: ") and message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+)
+def test_flags_that_do_not_fit_are_one_line(flags, message):
+    with pytest.raises(ValueError) as caught:
+        peers.start(*flags, told=())
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+
+def test_an_environment_that_names_processes_and_no_more_is_an_error(monkeypatch):
+    assert isinstance(peers.start(None, None, None, told=()), peers.Alone)
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "0")
+    with pytest.raises(ValueError, match="JOB_COMPLETION_INDEX=0: .* joined"):
+        peers.start(None, None, None, told=())
+    assert isinstance(peers.start(None, 1, None, told=()), peers.Alone)
 
 
 @pytest.mark.slow
