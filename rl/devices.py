@@ -44,7 +44,7 @@ def join_cpu_devices(mesh: Mesh) -> None:
 
     Gloo connects a group when it first exchanges something. Where one process comes
     there 30 seconds after another, as behind a longer compilation, the first gives up
-    and the second waits for it for ever. Connected groups wait for hours.
+    and the second waits for it for ever. A connected group just waits.
 
     Every process calls it, with the same mesh, before anything else that they do
     together. One process, or another platform, needs nothing.

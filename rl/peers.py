@@ -85,6 +85,7 @@ class _Linked(Alone):
         if not isinstance(error, self._told):
             time.sleep(_CAUSE_SECONDS)
             traceback.print_exception(error)
+        sys.stdout.flush()
         self._die(str(error) or repr(error))
 
     def _die(self, reason: str) -> NoReturn:
