@@ -14,14 +14,13 @@ import pytest
 
 from rl import peers
 from tests.rl import test_train as runs
+from tests.tools.tiny import make_model
 
-# A base of no worth, rewarded for something else: what is compared are processes.
+# A random model, rewarded for nothing: what is compared are processes.
 SETTINGS = {
     "steps": 4,
-    "model.maker_args.hidden_size": 32,
-    "model.maker_args.layers": 2,
-    "model.maker_args.steps": 10,
-    "model.unroll": 2,
+    "model.maker": "",
+    "data.template": "{problem}=?",
     "reward.function": "tests.rl.examples:parity",
     "dynamic_sampling.filter": False,
     "data.eval": "",
@@ -33,12 +32,19 @@ SETTINGS = {
     "mesh.data": 2,
     "mesh.fsdp": -1,
 }
+# By the leader, while the other waits.
+MADE = {
+    "model.path": "",
+    "model.maker": "rl.arithmetic:make_base",
+    "model.maker_args.steps": 10,
+}
 # Far beyond what a test waits for.
 ENDLESS = {"steps": 100_000, "checkpoint.every_steps": 2}
 
 
 def command(workdir, cache, *, devices, **changes):
-    settings = {**SETTINGS, "mesh.cpu_devices": devices, **changes}
+    settings = {**SETTINGS, "model.path": cache / "tiny", **changes}
+    settings["mesh.cpu_devices"] = devices
     return runs.command(workdir, cache, **settings)
 
 
@@ -140,7 +146,9 @@ def _assert_same_checkpoint(a, b, step):
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("bases")
+    folder = tmp_path_factory.mktemp("bases")
+    make_model(folder / "tiny")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +208,7 @@ def test_a_follower_ends_with_a_killed_leader_and_any_number_resumes(
 @pytest.mark.parametrize("receivers", [(0, 1), (1,)])
 def test_a_stop_signal_to_any_process_saves_and_ends_all(cache, tmp_path, receivers):
     workdir = tmp_path / "w"
-    with two(command(workdir, cache, devices=4, **ENDLESS)) as processes:
+    with two(command(workdir, cache, devices=4, **MADE, **ENDLESS)) as processes:
         _read_until(processes[0], "step 3/")
         for i in receivers:
             processes[i].send_signal(signal.SIGTERM)
@@ -210,7 +218,7 @@ def test_a_stop_signal_to_any_process_saves_and_ends_all(cache, tmp_path, receiv
     assert "saved; the same command resumes" in outputs[0][0]
     saved = max(int(p.name) for p in (workdir / "checkpoints").iterdir())
     assert saved >= 3
-    last = {"steps": saved + 1}
+    last = {**MADE, "steps": saved + 1}
     resumed = runs.run(command(workdir, cache, devices=8, **last))
     assert f"resuming after step {saved}" in resumed.stdout
 
