@@ -341,6 +341,8 @@ def save_folder(
 ) -> None:
     """Writes a Hugging Face folder; it appears under its name only when complete.
 
+    With several processes all of them call it, and the first one writes.
+
     Args:
       folder: replaced if it exists.
       params: the parameter tree, sharded or not.
@@ -359,8 +361,10 @@ def save_folder(
     if len(layout) != len(specs):
         layout = _split(specs, max_shard_bytes)
     partial = folder.with_name(f".{folder.name}.partial")
-    leader = jax.process_index() == 0
-    if leader:
+    # A model on one process's own devices is that process's to write.
+    local = all(x.is_fully_addressable for x in jax.tree.leaves(params))
+    writes = local or jax.process_index() == 0
+    if writes:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         copy_assets(assets, partial)
@@ -369,11 +373,11 @@ def save_folder(
     for file in sorted(set(layout.values())):
         subset = {name: specs[name] for name in specs if layout[name] == file}
         stream = export_tensors(params, config, DTYPES[dtype], names=subset)
-        if leader:
+        if writes:
             write_tensors(partial / file, subset, stream, metadata={"format": "pt"})
         else:
             collections.deque(stream, maxlen=0)
-    if leader:
+    if writes:
         if folder.exists():
             shutil.rmtree(folder)
         partial.rename(folder)

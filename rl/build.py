@@ -26,7 +26,7 @@ from rl.checkpoint import Checkpoints
 from rl.collect import ON_SHORTFALL, Collector
 from rl.curriculum import Curriculum, Stage, make_stages
 from rl.data import load_function, load_problems
-from rl.devices import start_cpu_devices
+from rl.devices import join_cpu_devices, start_cpu_devices
 from rl.engine import Engine
 from rl.groups import ADVANTAGES, AGGREGATIONS
 from rl.objective import CORRECTIONS
@@ -149,6 +149,30 @@ class Plan:
 
 def config_json(config: ConfigDict) -> str:
     return json.dumps(config.to_dict(), indent=2, sort_keys=True)
+
+
+def check_same(config: ConfigDict, of_leader: str) -> None:
+    """Holds this process's config to the leader's, given as JSON.
+
+    Raises:
+      ValueError: they differ; names the first key that does.
+    """
+    own, other = _flat(json.loads(config_json(config))), _flat(json.loads(of_leader))
+    for key in sorted(own.keys() | other.keys()):
+        if own.get(key) != other.get(key):
+            raise ValueError(
+                f"config.{key}={own.get(key)!r}: the leader has {other.get(key)!r}"
+            )
+
+
+def _flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    leaves: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            leaves |= _flat(value, f"{above}{key}.")
+        else:
+            leaves[above + key] = value
+    return leaves
 
 
 def make_plan(config: ConfigDict) -> Plan:
@@ -377,14 +401,18 @@ def encode_all(
 def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
     """Parameters on the mesh, the compiled step, the sampler and the checkpoints.
 
+    With several processes all of them call it.
+
     Args:
       plan: the run.
       workdir: `checkpoints/`, `assets/` and the servers' logs live there.
     """
     c = plan.config
     mesh = make_mesh(**mesh_sizes(c))
+    join_cpu_devices(mesh)
     folder = model_folder(c, weights=True)
-    hf.copy_assets(folder, workdir / "assets")
+    if jax.process_index() == 0:
+        hf.copy_assets(folder, workdir / "assets")
     model = Qwen2(
         plan.model,
         mesh=mesh,

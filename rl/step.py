@@ -41,7 +41,10 @@ class Step(NamedTuple):
       init: `params -> TrainState`; the parameters are donated.
       score: `(params, Batch) -> old_logprobs [R, T]`.
       update: `(TrainState, micro-batches, Hyper) -> (TrainState, Stats)`; the state is
-        donated.
+        donated. Its programs are `zeros`, `accumulate` for each micro-batch, `apply`.
+      zeros: `(params, Batch, Hyper) -> carry`, gradients and statistics of nothing.
+      accumulate: `(carry, params, Batch, Hyper) -> carry`; the carry is donated.
+      apply: `(TrainState, carry, Hyper) -> (TrainState, Stats)`; the state is donated.
       shardings: of the `TrainState`.
       rows: sharding of a `Batch`'s arrays.
     """
@@ -49,6 +52,9 @@ class Step(NamedTuple):
     init: Callable[[Params], TrainState]
     score: Callable[[Params, Batch], jax.Array]
     update: Callable[[TrainState, Sequence[Batch], Hyper], tuple[TrainState, Stats]]
+    zeros: Callable[[Params, Batch, Hyper], Any]
+    accumulate: Callable[[Any, Params, Batch, Hyper], Any]
+    apply: Callable[[TrainState, Any, Hyper], tuple[TrainState, Stats]]
     shardings: TrainState
     rows: NamedSharding
 
@@ -173,7 +179,16 @@ def make_step(
             carry = accumulate_jit(carry, state.params, batch, hyper)
         return apply_jit(state, carry, hyper)
 
-    return Step(init_jit, score_jit, update, shardings, rows)
+    return Step(
+        init=init_jit,
+        score=score_jit,
+        update=update,
+        zeros=zeros_jit,
+        accumulate=accumulate_jit,
+        apply=apply_jit,
+        shardings=shardings,
+        rows=rows,
+    )
 
 
 def _at_rest(shardings: TrainState) -> TrainState:

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from absl import app, flags, logging
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
-from rl import build
+from rl import build, multihost, peers
 from rl.alarms import Alarm
 from rl.collect import Shortfall, Tally
 from rl.compiles import Compiles
-from rl.engine import make_hyper
+from rl.engine import Engine, make_hyper
 from rl.evaluate import evaluate
 from rl.judging import make_judge
 from rl.metrics import (
@@ -40,6 +40,13 @@ from rollout.types import SamplerError, SamplingParams, SeedStream
 _CONFIG = config_flags.DEFINE_config_file("config", None, "Run configuration.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Say what would be done, and stop.")
+# Only where the environment does not say it; see docs/several_hosts.md.
+_COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.")
+_NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Processes of the run.")
+_PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process.")
+
+# What these say in a line is all that a user needs.
+_TOLD = (ValueError, OSError, Alarm, SamplerError)
 
 # Streams of seeds that must not meet: one root each.
 _SAMPLING, _SHUFFLING, _EVALUATING = 0, 1, 2
@@ -54,37 +61,50 @@ class Stopped(Exception):
 
 
 class StopSignals:
-    """SIGTERM and Ctrl-C end the run where it can be resumed; a second one at once."""
+    """SIGTERM and Ctrl-C end the run where it can be resumed; a second one at once.
 
-    def __init__(self):
-        self._received: int | None = None
+    One to any process of the run will do.
+    """
+
+    def __init__(self, processes: peers.Peers):
+        self._processes = processes
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._handle)
 
     def _handle(self, number, _frame):
-        self._received = number
         signal.signal(number, signal.SIG_DFL)
+        self._processes.signal(number)
         print(f"{signal.Signals(number).name}: saving, then stopping", flush=True)
 
     def check(self) -> None:
         """Raises Stopped once a signal has come."""
-        if self._received is not None:
-            raise Stopped(self._received)
+        if self._processes.signalled is not None:
+            raise Stopped(self._processes.signalled)
 
 
-def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[str, Any]:
+def train(
+    plan: build.Plan, workdir: pathlib.Path, processes: peers.Peers
+) -> dict[str, Any]:
     """Runs the loop from wherever the workdir's newest checkpoint left it.
+
+    With several processes the leader runs it, and the others `multihost.follow`.
 
     Returns:
       What summary.json holds.
 
     Raises:
       Stopped: by a signal, after saving.
-      Shortfall, Alarm: the run cannot go on; its last checkpoint stays.
+      Alarm: the run cannot go on; its last checkpoint stays.
     """
     config = plan.config
-    compiles = Compiles()
-    engine = build.make_engine(plan, workdir)
+    stop, compiles = StopSignals(processes), Compiles()
+    build.model_folder(config, weights=True)  # before the others look for it
+    engine = multihost.lead(
+        processes,
+        lambda: build.make_engine(plan, workdir),
+        config=build.config_json(config),
+        embedded=config.rollout.backend == "jax",
+    )
     seeds = SeedStream(_root(config.seed, _SAMPLING))
     shuffling = SeedStream(_root(config.seed, _SHUFFLING))
     problems = build.make_curriculum(plan)
@@ -141,6 +161,7 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
         if base is None:
             base = latest = _evaluate(plan, engine, pool, writer, 0)
 
+        ended = ""
         for step in range(done, config.steps):
             before, judged, compiled = loop_state(), pool.counts, compiles.programs
             try:
@@ -150,6 +171,10 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
             except Stopped:
                 engine.save(step, before)
                 raise
+            except Shortfall as shortfall:
+                engine.save(step, before)
+                ended = str(shortfall)
+                break
             watch.lap("sample")
             metrics = sampling_metrics(tally)
             if groups:
@@ -176,13 +201,18 @@ def train(plan: build.Plan, workdir: pathlib.Path, stop: StopSignals) -> dict[st
                 latest = _evaluate(plan, engine, pool, writer, step + 1)
             if last or _due(step + 1, config.checkpoint.every_steps):
                 engine.save(step + 1, loop_state())
+            done = step + 1
 
+        if ended:
+            print(f"ending after step {done}: {ended}", flush=True)
+            latest = _evaluate(plan, engine, pool, writer, done)
         engine.export(str(workdir / "hf"), config.export.dtype)
         writer.close()
     return {
         "base": base,
         "final": latest,
-        "steps": config.steps,
+        "steps": done,
+        "ended": ended,
         "updates": engine.updates,
         "wall_seconds": time.time() - began,
     }
@@ -366,26 +396,52 @@ def main(argv: Sequence[str]) -> None:
     config, workdir = _CONFIG.value, pathlib.Path(_WORKDIR.value)
     try:
         build.start_devices(config)
-        plan = build.make_plan(config)
-        if _DRY_RUN.value:
-            print(plan.describe(workdir))
-            return
-        with _locked(workdir):
-            if summary := _finished(workdir, config.steps):
-                print(f"{workdir}: finished already")
-                _report(summary, workdir)
-                return
-            (workdir / "config.json").write_text(build.config_json(config) + "\n")
-            summary = train(plan, workdir, StopSignals())
-            partial = workdir / ".summary.partial"
-            partial.write_text(json.dumps(summary, indent=2) + "\n")
-            partial.replace(workdir / "summary.json")
-            _report(summary, workdir)
-    except (ValueError, OSError, Shortfall, Alarm, SamplerError) as error:
+        with peers.start(
+            _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value, told=_TOLD
+        ) as processes:
+            if processes.leads:
+                status = _lead(config, workdir, processes)
+            else:
+                status = _follow(config, workdir, processes)
+            processes.end(status)
+    except _TOLD as error:
         sys.exit(f"error: {error}")
-    except Stopped as stopped:
-        print(f"{stopped}: saved; the same command resumes", flush=True)
-        sys.exit(128 + stopped.signal)
+    sys.exit(status)
+
+
+def _lead(config: ConfigDict, workdir: pathlib.Path, processes: peers.Peers) -> int:
+    """The run, by the leader or the only process there is; the exit status."""
+    plan = build.make_plan(config)
+    if _DRY_RUN.value:
+        print(plan.describe(workdir))
+        return 0
+    with _locked(workdir):
+        if summary := _finished(workdir, config.steps):
+            print(f"{workdir}: finished already")
+            _report(summary, workdir)
+            return 0
+        (workdir / "config.json").write_text(build.config_json(config) + "\n")
+        try:
+            summary = train(plan, workdir, processes)
+        except Stopped as stopped:
+            print(f"{stopped}: saved; the same command resumes", flush=True)
+            return 128 + stopped.signal
+        partial = workdir / ".summary.partial"
+        partial.write_text(json.dumps(summary, indent=2) + "\n")
+        partial.replace(workdir / "summary.json")
+        _report(summary, workdir)
+    return 0
+
+
+def _follow(config: ConfigDict, workdir: pathlib.Path, leader: peers.Follower) -> int:
+    """The run, by any other process; the exit status."""
+    StopSignals(leader)
+
+    def make_engine(of_leader: str) -> Engine:
+        build.check_same(config, of_leader)
+        return build.make_engine(build.make_plan(config), workdir)
+
+    return multihost.follow(leader, make_engine)
 
 
 if __name__ == "__main__":

@@ -175,12 +175,10 @@ class JaxSampler:
                 )
             wake = min(refill, len(running)) if waiting else len(running)
             idle = batch - len(running)
-            state = _decode(
+            state, drawn = _decode(
                 self._model, self._mesh, self._params, state, dynamic, wake + idle
             )
-            done, count, ids, logprobs = jax.device_get(
-                (state.done, state.count, state.token_ids, state.logprobs)
-            )
+            done, count, ids, logprobs = jax.device_get(drawn)
             for slot in [slot for slot in running if done[slot]]:
                 prompt, sample = running.pop(slot)
                 free.append(slot)
@@ -363,8 +361,13 @@ def _insert(mesh, state, block, root, *arrays) -> Slots:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
-def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake) -> Slots:
-    """Decodes until at least `wake` slots are done."""
+def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake):
+    """Decodes until at least `wake` slots are done.
+
+    Returns:
+      The state; and its done, count, token_ids and logprobs, whole on every device, so
+      that each of several processes sees all and decides alike.
+    """
     table = head_table(params).astype(model.dtype)
     accumulate = jnp.promote_types(model.dtype, jnp.float32)
 
@@ -424,4 +427,8 @@ def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake) -> Slots
         )
 
     state = jax.lax.while_loop(lambda state: jnp.sum(state.done) < wake, body, state)
-    return jax.lax.with_sharding_constraint(state, _slot_shardings(mesh))
+    drawn = state.done, state.count, state.token_ids, state.logprobs
+    return (
+        jax.lax.with_sharding_constraint(state, _slot_shardings(mesh)),
+        jax.lax.with_sharding_constraint(drawn, replicated(mesh)),
+    )

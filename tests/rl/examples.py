@@ -37,3 +37,13 @@ def make_group(correct, *, lengths=None, rewards=None, prompt=3, seed=0, version
         rewards=np.array(rewards, np.float32),
         born=version,
     )
+
+
+def parity(text, problem):
+    """A reward that differs within a group whatever the policy is worth."""
+    return 1.0 if len(text) % 2 else -1.0
+
+
+def wrong(text, problem):
+    """No completion is ever right."""
+    return -1.0

@@ -47,10 +47,10 @@ def test_the_probe_prompt_fills_blocks_and_leaves_room():
 
 
 PROCESS = """
-    import hashlib, sys
+    import hashlib, sys, time
     import jax
-    from rl.devices import start_cpu_devices
-    index, count, port = map(int, sys.argv[1:4])
+    from rl.devices import join_cpu_devices, start_cpu_devices
+    index, count, port, wait = map(int, sys.argv[1:5])
     jax.config.update("jax_platforms", "cpu")
     start_cpu_devices(4 // count, rows=4)
     if count > 1:
@@ -67,6 +67,9 @@ PROCESS = """
         num_kv_heads=1, head_dim=32, rope_theta=1e4, rms_norm_eps=1e-6,
         tie_word_embeddings=True, max_positions=64)
     mesh = make_mesh(fsdp=4)
+    if index:
+        time.sleep(wait)
+    join_cpu_devices(mesh)
     model = Qwen2(config, mesh=mesh)
     params = init_params(model, mesh, seed=0)
 
@@ -86,14 +89,14 @@ PROCESS = """
 """
 
 
-def _publish(count):
+def _publish(count, wait=0):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(PROCESS)]
-            + [str(index), str(count), str(port)],
+            + [str(index), str(count), str(port), str(wait)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -114,3 +117,9 @@ def _publish(count):
 
 def test_two_processes_publish_and_score_what_one_does():
     assert _publish(2) == _publish(1)
+
+
+@pytest.mark.slow
+def test_a_process_that_comes_late_is_waited_for():
+    # Gloo alone gives up after 30 seconds, in one process, and hangs in the other.
+    assert _publish(2, wait=45) == _publish(1)

@@ -254,6 +254,31 @@ def test_a_stop_signal_saves_and_says_so_and_the_next_start_resumes(
     _assert_same_run(workdir, again)
 
 
+def test_a_run_without_informative_groups_ends_early_and_leaves_its_model(
+    cache, tmp_path
+):
+    workdir = tmp_path / "w"
+    done = run(
+        command(
+            workdir,
+            cache,
+            **{
+                "reward.function": "tests.rl.examples:wrong",
+                "dynamic_sampling.max_rounds": 1,
+                "dynamic_sampling.max_shortfalls": 2,
+            },
+        )
+    )
+    assert "step 1: too few informative groups, no update" in done.stdout
+    assert (
+        "ending after step 1: 0 of 4 informative groups after 1 rounds" in done.stdout
+    )
+    summary = json.loads((workdir / "summary.json").read_text())
+    assert summary["steps"] == 1 and "max_shortfalls" in summary["ended"]
+    assert summary["final"]["accuracy"] == summary["base"]["accuracy"]
+    assert _weights(workdir)
+
+
 @pytest.mark.failure(34)
 def test_a_second_run_in_one_workdir_is_refused(cache, tmp_path):
     first = subprocess.Popen(

@@ -8,6 +8,7 @@ import sys
 
 BENCHES = {
     "pack": "padding and time of packing at the size of a 7B step",
+    "memory": "what an update needs of each device, by XLA's own count",
     "sampler": "the embedded sampler beside Tunix, transformers and vLLM",
     "update": "the update beside Tunix and TRL: tokens per second, share of peak",
     "verifier": "the verifier beside Math-Verify: accuracy, speed, the pool",
