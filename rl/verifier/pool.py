@@ -11,7 +11,7 @@ import dataclasses
 import queue
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from rl.verifier.child import START_SECONDS, Child
 from rl.verifier.extract import extract_answer
@@ -62,7 +62,9 @@ class VerifierPool:
         self.workers = workers
         self.timeout = timeout
         self._judge = judge
-        self._counts = collections.Counter()
+        self._counts = collections.Counter(
+            dict.fromkeys(("judged", "replaced", *get_args(Status)[1:]), 0)
+        )
         self._lock = threading.Lock()
         self._closed = False
         # Spares hide the start of a replacement behind the next item's work.

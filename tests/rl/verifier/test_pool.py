@@ -52,7 +52,13 @@ def test_known_pairs_through_the_production_path(pool):
 def test_counts():
     with VerifierPool(1, timeout=20) as pool:
         pool.judge([("no box", ["1"]), (_boxed("(("), ["1"]), (_boxed("1"), ["1"])])
-        assert pool.counts == {"judged": 3, "no_answer": 1, "unparsable": 1}
+        assert pool.counts == {
+            "judged": 3,
+            "no_answer": 1,
+            "unparsable": 1,
+            "timeout": 0,
+            "replaced": 0,
+        }
 
 
 @pytest.mark.failure(13)
