@@ -53,6 +53,8 @@ _STYLED = re.compile(
     r"\\(?:textbf|mathbf|bf|mathrm|text)\s*\{\s*\(?(-?[\d.,]+)\)?\s*\}"
 )
 _OPENING = ("\\boxed", "\\fbox")
+# "B: 6.25": the letter of an option that is not there any more.
+_OPTION_LETTER = re.compile(r"^\(?[A-H]\)?\s*[:.)]\s+(?!.*\b[A-H]\s*[:.)])(?=\S)", re.S)
 
 
 def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
@@ -142,9 +144,10 @@ def last_boxed(text: str) -> str | None:
 def bare_answer(answer: str) -> str:
     """An answer without display markup, closing punctuation or leading zeros.
 
-    For instance `36` for a boxed and displayed 36, `782` for `$782`, `72` for `072`.
+    For instance `36` for a boxed and displayed 36, `782` for `$782`, `72` for `072`,
+    `4` for `B: 4`.
     """
-    answer = answer.strip()
+    answer = _OPTION_LETTER.sub("", answer.strip())
     for _ in range(3):
         for opening, closing in (
             ("$$", "$$"),

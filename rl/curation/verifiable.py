@@ -3,7 +3,7 @@
 import re
 
 from rl.curation import choice
-from rl.curation.parts import multiple_parts
+from rl.curation.parts import multiple_parts, several_blanks
 from rl.curation.patterns import any_of, found, snippet
 from rl.curation.row import Row
 
@@ -40,11 +40,15 @@ _MANY_ANSWERS = any_of(
     r"\b(?:find|give|write|determine) an? (?:possible )?value (?:of|for) [^.?]{1,40}"
     r"\b(?:that|such|which)\b",
     r"\bnecessarily the (?:smallest|largest)\b",
+    r"\b(?:choos|select|pick)\w* (?:any )?one (?:condition )?(?:of|from|among) (?:the "
+    r"|these )?(?:\w+ ){0,3}conditions?\b",
+    r"\bif multiple conditions are (?:chosen|selected|answered)\b",
     r"\banswers? (?:may|can) vary\b",
     r"\bin your opinion\b|\bwhat do you think\b",
 )
 _GUESSED = any_of(
     r"\byour score will be\b",
+    r"\bestimate \$[A-Za-z]\$",
     r"\bpoints? if your\b",
     r"\bestimate of [^.]{1,20} will (?:earn|receive|be awarded)",
 )
@@ -115,7 +119,7 @@ def yes_no(row: Row) -> str | None:
 
 def multi_part(row: Row) -> str | None:
     """Several questions, of which the answer covers one."""
-    return multiple_parts(row.problem)
+    return multiple_parts(row.problem) or several_blanks(row.problem, row.answers)
 
 
 def multiple_choice(row: Row) -> str | None:

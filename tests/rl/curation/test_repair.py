@@ -73,6 +73,10 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         (r"\textbf{(081)}", "81"),
         (r"\boxed{1}, \boxed{2}", r"\boxed{1}, \boxed{2}"),
         ("1, 2, ...", "1, 2, ..."),
+        (r"B: 6.25 \times 10^{-3}", r"6.25 \times 10^{-3}"),
+        (r"(D) (-\infty, 2]", r"(-\infty, 2]"),
+        ("A: 5, B: 3", "A: 5, B: 3"),
+        ("A:B", "A:B"),
     ],
 )
 def test_bare_answers(answer, bare):
