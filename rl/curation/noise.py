@@ -45,7 +45,8 @@ _FIGURE_ABSENT = any_of(
     # "the figure below", "this diagram shows"
     rf"\b(?:the|this|following|adjoining|accompanying) (?:\w+ )?{_FIGURE}"
     r" (?:(?:shown |given |drawn )?(?:below|above|here)|(?:at|on|to) (?:the )?"
-    r"(?:left|right|top|bottom)|shows|depicts|illustrates|represents|is shown"
+    r"(?:left|right|top|bottom)|shows|indicates|depicts|illustrates|represents"
+    r"|is shown"
     r"|are shown)",
     r"\b(?:figure|fig\.)(?: ?\(?\d| ?\([a-z]\)| (?-i:[A-Z])\b)",
     rf"{_FIGURE} (?:is )?(?:not shown|not to scale|not provided|not drawn|omitted)",

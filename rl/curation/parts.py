@@ -3,14 +3,14 @@
 Labels are not enough: `f(1) + f(2)` is a value, and `(1) a < b; (2) b < c` after
 "satisfying" are conditions of one question. What tells parts apart is who asks: either
 the first labelled segment asks something itself, or the words before it ask for each of
-what follows ("Calculate:", "Find the probability that:"). Two blanks to fill are two
-questions as well, unless the answer fills both.
+what follows ("Calculate:", "Find the probability that:"). Two blanks to fill, or a
+maximum and a minimum to find, are two questions as well, unless the answer has both.
 """
 
 import re
 from collections.abc import Sequence
 
-from rl.curation.patterns import any_of
+from rl.curation.patterns import any_of, found
 
 _LETTERED = (("1", "2"), ("a", "b"), ("i", "ii"), ("I", "II"))
 _CIRCLED = (("①", "②"), ("ⅰ", "ⅱ"))
@@ -41,7 +41,15 @@ _BLANK = r"_{2,}|(?:\\_\s*)+"
 # Not the subscript of `a\_1`.
 _BLANK_TO_FILL = re.compile(r"_{2,}|(?:\\_\s*){2,}")
 _SAYS_SOMETHING = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
-_SEVERAL_VALUES = re.compile(r"[,;，；]|\b(?:and|or)\b")
+_EXTREME = r"(?:max(?:imum)?|min(?:imum)?|(?:larg|small|great|low|high)est|least)"
+_BOTH_ASKED = any_of(
+    rf"\b(?:find|determine|calculate|compute) (?:both )?the {_EXTREME} and (?:the )?"
+    rf"{_EXTREME} (?:possible )?(?:values?|numbers?|fractions?)"
+    r"(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
+    rf"\b{_EXTREME} and (?:the )?{_EXTREME} values? [^.?]* need to be determined",
+    r"\bhow many of each\b",
+)
+_SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\b(?:and|or)\b")
 _ASKS = any_of(rf"(?<![A-Za-z\\])(?:{_ASK_WORDS})\b", r"\?", _BLANK)
 _OPENS_WITH_ASK = re.compile(
     r"^[\s.:$*\\)]*(?:please |then |also |next |directly |now )?"
@@ -129,14 +137,14 @@ def multiple_parts(problem: str) -> str | None:
     return None
 
 
-def several_blanks(problem: str, answers: Sequence[str]) -> str | None:
-    """The second of two blanks that no answer fills, or None."""
+def several_values(problem: str, answers: Sequence[str]) -> str | None:
+    """Where a second value is asked for that no answer gives, or None."""
     if any(map(_SEVERAL_VALUES.search, answers)):
         return None
     for between in _BLANK_TO_FILL.split(problem)[1:-1]:
         if _SAYS_SOMETHING.search(between):
             return between[-60:] + "__"
-    return None
+    return found(_BOTH_ASKED, problem)
 
 
 def _label(problem: str, pattern: str, label: str, start: int) -> re.Match | None:

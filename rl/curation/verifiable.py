@@ -3,7 +3,7 @@
 import re
 
 from rl.curation import choice
-from rl.curation.parts import multiple_parts, several_blanks
+from rl.curation.parts import multiple_parts, several_values
 from rl.curation.patterns import any_of, found, snippet
 from rl.curation.row import Row
 
@@ -79,6 +79,21 @@ _ASKS_EITHER_OR = any_of(
     r"\bjudge (?:whether|if) the [^.]* (?:is|are) (?:correct|true|right)",
     r"\banswer (?:yes|true)\b",
 )
+_VERB = (
+    "(?:did|does|do|is|are|was|were|can|could|will|would|has|have|should)"
+    r"(?!\s+not?\b)\b"
+)
+# The last sentence, when nothing but yes or no answers it.
+_EITHER_OR_QUESTION = re.compile(
+    rf"(?:(?=[A-Z])(?i:{_VERB})|(?:If|Given|When|Assuming)\b[^?]*,\s*(?:then )?{_VERB})"
+    r"[^?]*\?\s*"
+)
+_SENTENCE_BREAK = re.compile(r"(?<=[.?])\s+(?=[A-Z])|\n")
+_ASKS_VALUE = any_of(
+    r"\b(?:what|which|how|who|where|when|why|find|determine|calculate|provide|at)\b",
+    r"_{2,}",
+    "=",
+)
 _LETTER_ASKED = any_of(
     r"\benter the letters?\b",
     r"\bletter of the correct\b",
@@ -112,6 +127,9 @@ def yes_no(row: Row) -> str | None:
     """True or false, yes or no: a coin gets half of them right."""
     if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
         return row.answer
+    last = _SENTENCE_BREAK.split(row.problem.strip())[-1]
+    if _EITHER_OR_QUESTION.fullmatch(last) and not _ASKS_VALUE.search(last[4:]):
+        return last[-60:]
     if any(re.search(r"\d", answer) for answer in row.answers):
         return None
     return found(_ASKS_EITHER_OR, row.problem)
@@ -119,7 +137,7 @@ def yes_no(row: Row) -> str | None:
 
 def multi_part(row: Row) -> str | None:
     """Several questions, of which the answer covers one."""
-    return multiple_parts(row.problem) or several_blanks(row.problem, row.answers)
+    return multiple_parts(row.problem) or several_values(row.problem, row.answers)
 
 
 def multiple_choice(row: Row) -> str | None:

@@ -49,6 +49,11 @@ DROPPED = [
     ("multi_part", "The real parts of $z$ are wanted so that the point (Ⅰ) is on the"
      " axis; (Ⅱ) is on the line. What are they?", "3"),
     ("multi_part", r"The mode is ______ and the median is \_\_\_\_.", "90"),
+    ("multi_part", "Find the maximum and minimum values of $x^2$ on $[1, 2]$.", "4"),
+    ("multi_part", "How many of each coin are needed to pay 45 cents?", "1"),
+    ("yes_no", "Does there exist a cube of three digits that ends in 7?", "343"),
+    ("yes_no", "They need 30. If they won 13, did they get there?", "8"),
+    ("missing_figure", "The diagram indicates the path. Find its area.", "803"),
     ("open_question", "Choose one of the following three conditions and find the side"
      " $a$.", "3"),
     ("open_question", "Let $N$ be the number of such patterns below 9999. Estimate"
@@ -102,6 +107,10 @@ KEPT = [
      " . $(a)$ The foot of the point is in $C$. $(b)$ Its height is 2.", r"\pi"),
     (r"Let $a\_1 = 2$ and $a\_2 = 3$; then $a\_1 + a\_2 =$ ______.", "5"),
     ("The roots of $x^2 = 4$ are ______ and ______.", "-2, 2"),
+    ("Find the maximum and minimum values of $x$, and then their sum.", "5"),
+    ("Find the largest and smallest values of $x$ with $x^2 < 5$.", "-2, 2"),
+    ("If she pays $50 for two, how much, in dollars, does she pay for one?", "25"),
+    ("Can it be done? What is the least number of steps?", "4"),
     ("What is the largest: which of the following numbers is it: 3, 5, 7?", "7"),
     ("How much does she pay for a certain mass of fruit, if 2 kg of it cost $4 and the"
      " mass is 5 kg. Find the price.", "10"),
