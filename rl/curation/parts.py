@@ -3,8 +3,8 @@
 Labels are not enough: `f(1) + f(2)` is a value, and `(1) a < b; (2) b < c` after
 "satisfying" are conditions of one question. What tells parts apart is who asks: either
 the first labelled segment asks something itself, or the words before it ask for each of
-what follows ("Calculate:", "Find the probability that:"). Two blanks to fill, or a
-maximum and a minimum to find, are two questions as well, unless the answer has both.
+what follows ("Calculate:", "Find the probability that:"). Two blanks to fill, or "the
+area and the perimeter" to find, are two questions as well, unless the answer has both.
 """
 
 import re
@@ -41,13 +41,21 @@ _BLANK = r"_{2,}|(?:\\_\s*)+"
 # Not the subscript of `a\_1`.
 _BLANK_TO_FILL = re.compile(r"_{2,}|(?:\\_\s*){2,}")
 _SAYS_SOMETHING = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
-_EXTREME = r"(?:max(?:imum)?|min(?:imum)?|(?:larg|small|great|low|high)est|least)"
+# "Find the area and the perimeter of", but not "find the sum of the length and width".
+_WORD = (
+    r"(?:(?!(?:of|between|by|from|in|on|at|to|for|with|that|such|which|whose|where|sum"
+    r"|product|necessary|justify|explain)\b)[a-z]+ )"
+)
 _BOTH_ASKED = any_of(
-    rf"\b(?:find|determine|calculate|compute) (?:both )?the {_EXTREME} and (?:the )?"
-    rf"{_EXTREME} (?:possible )?(?:values?|numbers?|fractions?)"
-    r"(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
-    rf"\b{_EXTREME} and (?:the )?{_EXTREME} values? [^.?]* need to be determined",
-    r"\bhow many of each\b",
+    r"\b(?:[Ff]ind|[Dd]etermine|[Cc]alculate|[Cc]ompute) (?:both )?(?:the|its|their) "
+    rf"{_WORD}{{1,3}}and (?:(?:the|its|their) )?{_WORD}{{0,3}}"
+    r"(?!sufficient|justify|explain|prove)[a-z]+(?=[\s.,?]|$)"
+    r"(?![^.?]*\b(?:sum|product|difference|ratio|relation\w*|their)\b)",
+    r"\b(?:maximum|minimum) and (?:the )?(?:maximum|minimum) values? [^.?]* need to be"
+    r" determined",
+    r"\b[Hh]ow many of each (?:coin|type)\b",
+    r"\bfor each\b[^.?]* and (?:determine|find|calculate)\b",
+    flags=0,
 )
 _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\b(?:and|or)\b")
 _ASKS = any_of(rf"(?<![A-Za-z\\])(?:{_ASK_WORDS})\b", r"\?", _BLANK)
