@@ -64,6 +64,8 @@ _SHOWN_ABSENT = any_of(
     r"(?:shown|drawn|given|plotted|graphed) (?:below|above|here)",
     r"\b(?:bar|line|pie|circle) (?:graph|chart) (?:shows|below|above|represents)",
     r"\b(?:shown|graphed|pictured) (?:below|above)\b",
+    r"\bthe (?:circles?|squares?|boxes|triangles?|dots) (?:and \w+ )?(?:below|above)"
+    r"(?! (?:the|it|them|a)\b)\b",
     r"\bpictured\b",
 )
 # "On the number line, what is the value at M?" and no number in the text.

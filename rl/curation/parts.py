@@ -54,6 +54,8 @@ _BOTH_ASKED = any_of(
     r"\b(?:maximum|minimum) and (?:the )?(?:maximum|minimum) values? [^.?]* need to be"
     r" determined",
     r"\b[Hh]ow many of each (?:coin|type)\b",
+    r"\b(?:[Ff]ind|[Dd]etermine|[Cc]alculate)\b[^.?]{0,20}\bhow (?:many|much)\b[^.?]*"
+    r"\band how (?:many|much)\b",
     r"\bfor each\b[^.?]* and (?:determine|find|calculate)\b",
     flags=0,
 )

@@ -40,6 +40,8 @@ _MANY_ANSWERS = any_of(
     r"\b(?:find|give|write|determine) an? (?:possible )?value (?:of|for) [^.?]{1,40}"
     r"\b(?:that|such|which)\b",
     r"\bnecessarily the (?:smallest|largest)\b",
+    r"\b(?:add|fill in|supply|give|write) (?:down )?(?:a|one|any|an additional) "
+    r"(?:\w+ )?condition\b",
     r"\b(?:choos|select|pick)\w* (?:any )?one (?:condition )?(?:of|from|among) (?:the "
     r"|these )?(?:\w+ ){0,3}conditions?\b",
     r"\bif multiple conditions are (?:chosen|selected|answered)\b",

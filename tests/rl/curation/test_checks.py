@@ -51,10 +51,13 @@ DROPPED = [
     ("multi_part", r"The mode is ______ and the median is \_\_\_\_.", "90"),
     ("multi_part", "Find the maximum and minimum values of $x^2$ on $[1, 2]$.", "4"),
     ("multi_part", "Calculate both the area and the perimeter of the rhombus.", "8"),
+    ("multi_part", "Find how many bears there are and how many days it takes.", "8"),
     ("multi_part", "How many of each coin are needed to pay 45 cents?", "1"),
     ("yes_no", "Does there exist a cube of three digits that ends in 7?", "343"),
     ("yes_no", "They need 30. If they won 13, did they get there?", "8"),
+    ("missing_figure", "Put 1 to 9 in the circles and squares below. Find $x+y$.", "8"),
     ("missing_figure", "The diagram indicates the path. Find its area.", "803"),
+    ("open_question", "Please fill in a condition that makes $AD$ a height.", "BD=CD"),
     ("open_question", "Choose one of the following three conditions and find the side"
      " $a$.", "3"),
     ("open_question", "Let $N$ be the number of such patterns below 9999. Estimate"
@@ -109,6 +112,7 @@ KEPT = [
     (r"Let $a\_1 = 2$ and $a\_2 = 3$; then $a\_1 + a\_2 =$ ______.", "5"),
     ("The roots of $x^2 = 4$ are ______ and ______.", "-2, 2"),
     ("Find the maximum and minimum values of $x$, and then their sum.", "5"),
+    ("Two circles touch the circles below them. What is their radius?", "2"),
     ("Find the sum of the length and width of this field, if both are 3.", "6"),
     ("Find its period and justify your answer, if the fraction is 1/7.", "6"),
     ("They plant equal numbers of plum and pear. How many of each kind?", "3"),
