@@ -52,6 +52,8 @@ _LEADING_ZEROS = re.compile(r"^0+(?=\d)")
 _STYLED = re.compile(
     r"\\(?:textbf|mathbf|bf|mathrm|text)\s*\{\s*\(?(-?[\d.,]+)\)?\s*\}"
 )
+# "$AB^{}_{}$", which a wiki puts in to force an image.
+_EMPTY_SCRIPT = re.compile(r"[_^]\{\s*\}(?:[_^]\{\s*\})*")
 _OPENING = ("\\boxed", "\\fbox")
 # "B: 6.25": the letter of an option that is not there any more.
 _OPTION_LETTER = re.compile(r"^\(?[A-H]\)?\s*[:.)]\s+(?!.*\b[A-H]\s*[:.)])(?=\S)", re.S)
@@ -109,6 +111,11 @@ def plain_markup(text: str) -> str:
     )
     text = _FORUM.sub("", _STYLE.sub("", text))
     return _ENTITY.sub(lambda m: html.unescape(m[0]).replace("\xa0", " "), text)
+
+
+def no_empty_scripts(text: str) -> str:
+    """Without superscripts and subscripts that hold nothing."""
+    return _EMPTY_SCRIPT.sub("", text)
 
 
 def half_width(text: str) -> str:
@@ -181,4 +188,5 @@ TEXT_REPAIRS = {
     "control_characters": drop_controls,
     "markup": plain_markup,
     "full_width": half_width,
+    "empty_scripts": no_empty_scripts,
 }
