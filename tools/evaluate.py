@@ -25,8 +25,8 @@ import tqdm
 
 from rl.benchmarks import BENCHMARKS, benchmark_name, content_hash, load_benchmark
 from rl.evaluate import Drawn, score
-from rl.evaluation_compare import compare, compare_markdown
-from rl.evaluation_files import (
+from rl.evaluation.compare import compare, compare_markdown
+from rl.evaluation.files import (
     opened,
     problems_file,
     read_completions,
@@ -36,9 +36,9 @@ from rl.evaluation_files import (
     write_problems,
     write_verdicts,
 )
-from rl.evaluation_page import page
-from rl.evaluation_report import FIVE, average_of_five, benchmark_result, markdown
-from rl.evaluation_run import (
+from rl.evaluation.page import page
+from rl.evaluation.report import FIVE, average_of_five, benchmark_result, markdown
+from rl.evaluation.run import (
     PRESETS,
     Conditions,
     check_prompts,
@@ -50,6 +50,7 @@ from rl.templates import encode_prompt
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.types import SamplerError
+from tools.sampler import add_flags, comma_separated, open_sampler, prepare
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,12 +74,8 @@ def _stop(number: int, _frame) -> None:
 def _evaluate(args: argparse.Namespace) -> int:
     # Here, so that judging and comparing start without JAX.
     from rl import build, pretrained
-    from rl.devices import start_cpu_devices
 
-    if args.sampler == "jax":
-        start_cpu_devices(0, rows=args.slots)
-    else:
-        pretrained.leave_accelerators()
+    prepare(args)
     folder = pretrained.find_folder(args.model)
     positions = pretrained.max_positions(folder)
     conditions = _conditions(args, positions)
@@ -124,7 +121,9 @@ def _evaluate(args: argparse.Namespace) -> int:
         begun = sum(len(kept.get(name, ())) for name in problems)
         total = conditions.samples * sum(map(len, problems.values()))
         if begun < total:
-            sampler = _open_sampler(args, folder, dtype, conditions)
+            sampler = open_sampler(
+                args, folder, dtype=dtype, context=conditions.context
+            )
             bar = tqdm.tqdm(total=total, initial=begun, unit="completion")
             with contextlib.closing(sampler), bar:
                 for name in problems:
@@ -143,24 +142,6 @@ def _evaluate(args: argparse.Namespace) -> int:
                         on_kept=lambda drawn: bar.update(),
                     )
         return _judge(args.out, args)
-
-
-def _open_sampler(args, folder, dtype: str, conditions: Conditions):
-    from rl import pretrained
-
-    if args.sampler == "jax":
-        return pretrained.open_jax_sampler(
-            folder, dtype=dtype, slots=args.slots, tensor=args.tensor
-        )
-    return pretrained.open_vllm_sampler(
-        folder,
-        dtype=dtype,
-        max_model_len=conditions.context,
-        python=args.vllm_python,
-        urls=args.url,
-        devices=args.devices,
-        log_file=args.out / "vllm.log",
-    )
 
 
 def _rescore(args: argparse.Namespace) -> int:
@@ -262,10 +243,6 @@ def _write_json(path: pathlib.Path, value: Mapping[str, Any]) -> None:
     replace_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def _list(text: str) -> list[str]:
-    return [part for part in text.split(",") if part]
-
-
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tools.evaluate",
@@ -276,7 +253,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
     parser.add_argument(
         "--benchmarks",
-        type=_list,
+        type=comma_separated,
         default=[],
         help="comma-separated names, .jsonl files, hf://OWNER/DATASET/FILE.jsonl, or "
         "held_out (of a workdir's run); default: the paper's five",
@@ -298,27 +275,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     asked.add_argument("--context", type=int, help="prompt and completion together")
     asked.add_argument("--seed", type=int)
     asked.add_argument("--chunk", type=int, help="completions in one call")
-    drawing = parser.add_argument_group("sampler")
-    drawing.add_argument("--sampler", choices=("jax", "vllm"), default="jax")
-    drawing.add_argument("--dtype", default="auto", help="auto: the checkpoint's own")
-    drawing.add_argument("--slots", type=int, default=64, help="decoded together (jax)")
-    drawing.add_argument(
-        "--tensor", type=int, default=1, help="devices per copy of the weights (jax)"
-    )
-    drawing.add_argument(
-        "--vllm_python",
-        default=".venv-vllm/bin/python",
-        help="of the environment that holds vLLM",
-    )
-    drawing.add_argument(
-        "--url",
-        type=_list,
-        default=[],
-        help="comma-separated servers that already serve this model (vllm)",
-    )
-    drawing.add_argument(
-        "--devices", default="", help="GPUs of the servers to start, as 0,1;2,3 (vllm)"
-    )
+    add_flags(parser, slots=64)
     other = parser.add_argument_group("other modes")
     other.add_argument(
         "--rescore", type=path, metavar="DIR", help="judge the completions of DIR again"

@@ -28,13 +28,14 @@ import tqdm
 from rl.curation.grade import Grade, grade_missing, graded_rows, read_grades
 from rl.curation.row import SourceError
 from rl.curation.sources import make_source, read
-from rl.evaluation_files import opened, record_conditions, replace_file
-from rl.evaluation_run import Conditions, check_prompts, checkpoint_hash
+from rl.evaluation.files import opened, record_conditions, replace_file
+from rl.evaluation.run import Conditions, check_prompts, checkpoint_hash
 from rl.judging import make_judge
 from rl.templates import encode_prompt
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.types import SamplerError, SamplingParams
+from tools.sampler import add_flags, comma_separated, open_sampler, prepare
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,12 +91,8 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
 def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Grade]:
     # Here, so that levels from given rates start without JAX.
     from rl import build, pretrained
-    from rl.devices import start_cpu_devices
 
-    if args.sampler == "jax":
-        start_cpu_devices(0, rows=args.slots)
-    else:
-        pretrained.leave_accelerators()
+    prepare(args)
     if args.config:
         config = runpy.run_path(args.config)["get_config"]()
         folder = build.model_folder(config, weights=True)
@@ -157,7 +154,7 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
         if begun < len(problems):
             with (
                 contextlib.closing(
-                    _open_sampler(args, folder, dtype, conditions)
+                    open_sampler(args, folder, dtype=dtype, context=conditions.context)
                 ) as sampler,
                 VerifierPool(workers=os.cpu_count() or 1) as pool,
                 tqdm.tqdm(total=len(problems), initial=begun, unit="problem") as bar,
@@ -182,24 +179,6 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
                 )
         wanted = {problem.id for problem in problems}
         return {g.id: g for g in read_grades(path) if g.id in wanted}
-
-
-def _open_sampler(args, folder, dtype: str, conditions: Conditions):
-    from rl import pretrained
-
-    if args.sampler == "jax":
-        return pretrained.open_jax_sampler(
-            folder, dtype=dtype, slots=args.slots, tensor=args.tensor
-        )
-    return pretrained.open_vllm_sampler(
-        folder,
-        dtype=dtype,
-        max_model_len=conditions.context,
-        python=args.vllm_python,
-        urls=args.url,
-        devices=args.devices,
-        log_file=args.out / "vllm.log",
-    )
 
 
 def _write(
@@ -235,10 +214,6 @@ def _write(
     print(text, end="")
 
 
-def _list(text: str) -> list[str]:
-    return [part for part in text.split(",") if part]
-
-
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tools.grade",
@@ -251,7 +226,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--config", help="a training config: its base model, problems and template"
     )
     parser.add_argument(
-        "--input", type=_list, default=[], help="comma-separated JSONL or Parquet files"
+        "--input",
+        type=comma_separated,
+        default=[],
+        help="comma-separated JSONL or Parquet files",
     )
     parser.add_argument(
         "--out", type=path, required=True, help="folder of this grading"
@@ -274,16 +252,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     asked.add_argument("--context", type=int, default=4096, help="with its prompt")
     asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--chunk", type=int, default=2048, help="completions in a call")
-    drawing = parser.add_argument_group("sampler")
-    drawing.add_argument("--sampler", choices=("jax", "vllm"), default="jax")
-    drawing.add_argument("--dtype", default="auto", help="auto: the checkpoint's own")
-    drawing.add_argument(
-        "--slots", type=int, default=256, help="decoded together (jax)"
-    )
-    drawing.add_argument("--tensor", type=int, default=1, help="devices per copy (jax)")
-    drawing.add_argument("--vllm_python", default=".venv-vllm/bin/python")
-    drawing.add_argument("--url", type=_list, default=[], help="running vLLM servers")
-    drawing.add_argument("--devices", default="", help="GPUs as 0,1;2,3 (vllm)")
+    add_flags(parser, slots=256)
     args = parser.parse_args(argv)
     if args.model and args.config:
         parser.error("--model and --config: give one of the two")

@@ -18,7 +18,8 @@ _AT_BREAK = (
     rf"(?:{_STYLE}\s*\{{?)?\$?L\$?\s*[).:]\**\}}?(?=[\s$\\\d*(-])\**"
 )
 _AT_LINE = r"(?:^|\n)\s*\(?L\)?(?=\s+\S)"
-_STYLES = (_ANYWHERE, _AT_BREAK, _AT_LINE)
+_BOLD = r"(?:^|\s)[-\s]*\*\*\(?L\)?\*\*\s*[).:]?(?=\s)"
+_STYLES = (_ANYWHERE, _AT_BREAK, _AT_LINE, _BOLD)
 _ALPHABETS = ("ABCDEFGH", "abcdefgh")
 
 _NEEDS_OPTIONS = any_of(

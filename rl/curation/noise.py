@@ -22,7 +22,7 @@ _DRAWING = any_of(
 )
 _HTML = any_of(
     r"</?(?:div|span|table|t[rdh]|tbody|a|ul|ol|li|h[1-6]|pre|code|script|style|iframe"
-    r"|video|audio|button|input|form|hr|su[bp]|math|svg)\b[^<>]*/?>",
+    r"|video|audio|button|input|form|hr|su[bp]|math|svg|details|summary)\b[^<>]*/?>",
     r"&[a-z]{2,8};",
 )
 
@@ -45,7 +45,8 @@ _FIGURE_ABSENT = any_of(
     # "the figure below", "this diagram shows"
     rf"\b(?:the|this|following|adjoining|accompanying) (?:\w+ )?{_FIGURE}"
     r" (?:(?:shown |given |drawn )?(?:below|above|here)|(?:at|on|to) (?:the )?"
-    r"(?:left|right|top|bottom)|shows|depicts|illustrates|represents|is shown"
+    r"(?:left|right|top|bottom)|shows|indicates|depicts|illustrates|represents"
+    r"|is shown"
     r"|are shown)",
     r"\b(?:figure|fig\.)(?: ?\(?\d| ?\([a-z]\)| (?-i:[A-Z])\b)",
     rf"{_FIGURE} (?:is )?(?:not shown|not to scale|not provided|not drawn|omitted)",
@@ -63,7 +64,19 @@ _SHOWN_ABSENT = any_of(
     r"(?:shown|drawn|given|plotted|graphed) (?:below|above|here)",
     r"\b(?:bar|line|pie|circle) (?:graph|chart) (?:shows|below|above|represents)",
     r"\b(?:shown|graphed|pictured) (?:below|above)\b",
+    r"\bthe (?:circles?|squares?|boxes|triangles?|dots) (?:and \w+ )?(?:below|above)"
+    r"(?! (?:the|it|them|a)\b)\b",
     r"\bpictured\b",
+)
+# "On the number line, what is the value at M?" and no number in the text.
+_LINE_ABSENT = re.compile(
+    r"number line[^?]*\bwhat (?:is|are|number)\b[^?]*\b(?:value|number|coordinate)",
+    re.I,
+)
+_OPTIONS = re.compile(
+    r"\bwhich (?:one )?of the following (?:\w+ ){0,3}?(?:is|are|has|have|can|could|must"
+    r"|equals?|represents?|does|do|will|satisf\w+|describes?)\b[^:\n?]*\?\s*$",
+    re.I,
 )
 _IN_TEXT = any_of(
     r"\\begin\{(?:array|tabular|[pbvB]?matrix|align|cases)",
@@ -95,6 +108,7 @@ _BROKEN_TEX = re.compile(
     r"(?<![A-Za-z\\])(?:[fd]?rac\{|inity\b|extpi\b|heta\b|s?qrt\{|egin\{|cdot\b|imes\b"
     r"|ext\{|verline\{|ightarrow|anrac)"
     r"|\\(?:ext|rac|egin)\b|\\extcircled|\\textbackslash"
+    r"|\boperation\s+(?:\"\s*\"|“\s*”)"
 )
 _CUT_OFF = re.compile(
     r"(?<=\s)(?:the|an?|and|or|that|if|where|which|whose|such|let|suppose|with|from|these"
@@ -148,7 +162,14 @@ def missing_figure(row: Row) -> str | None:
     match = _SHOWN_ABSENT.search(row.problem)
     if match and not _IN_TEXT.search(row.problem):
         return snippet(row.problem, match)
+    if not re.search(r"\d", row.problem):
+        return found(_LINE_ABSENT, row.problem)
     return None
+
+
+def missing_options(row: Row) -> str | None:
+    """Asks which of the following, and nothing follows."""
+    return found(_OPTIONS, row.problem)
 
 
 def missing_table(row: Row) -> str | None:
@@ -204,6 +225,7 @@ CHECKS = {
     "html": html,
     "missing_figure": missing_figure,
     "missing_table": missing_table,
+    "missing_options": missing_options,
     "other_language": other_language,
     "truncated": truncated,
     "broken_tex": broken_tex,

@@ -3,15 +3,19 @@
 Labels are not enough: `f(1) + f(2)` is a value, and `(1) a < b; (2) b < c` after
 "satisfying" are conditions of one question. What tells parts apart is who asks: either
 the first labelled segment asks something itself, or the words before it ask for each of
-what follows ("Calculate:", "Find the probability that:").
+what follows ("Calculate:", "Find the probability that:"). Two blanks to fill, or "the
+area and the perimeter" to find, are two questions as well, unless the answer has both.
 """
 
 import re
+from collections.abc import Sequence
 
-from rl.curation.patterns import any_of
+from rl.curation.patterns import any_of, found
 
 _LETTERED = (("1", "2"), ("a", "b"), ("i", "ii"), ("I", "II"))
-_CIRCLED = (("①", "②"), ("Ⅰ", "Ⅱ"), ("ⅰ", "ⅱ"))
+_CIRCLED = (("①", "②"), ("ⅰ", "ⅱ"))
+# School papers number their parts, and nothing else, with these.
+_ROMAN_SIGNS = re.compile("Ⅰ.*(Ⅱ.{0,59})", re.S)
 _BRACKETED = r"\\*\(?\$*\(\s*LABEL\s*\)|(?:^|\n)[ \t]*LABEL\)(?=\s)"
 _NUMBERED = r"(?:^|\n)[ \t]*LABEL[.)](?=\s)"
 _NAMED = r"\b[Pp]art LABEL\b"
@@ -34,6 +38,28 @@ _ASK_WORDS = (
     r"|is|are|does|do|can|guess|translate|try|conjecture|directly|use|point out|predict"
 )
 _BLANK = r"_{2,}|(?:\\_\s*)+"
+# Not the subscript of `a\_1`.
+_BLANK_TO_FILL = re.compile(r"_{2,}|(?:\\_\s*){2,}")
+_SAYS_SOMETHING = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
+# "Find the area and the perimeter of", but not "find the sum of the length and width".
+_WORD = (
+    r"(?:(?!(?:of|between|by|from|in|on|at|to|for|with|that|such|which|whose|where|sum"
+    r"|product|necessary|justify|explain)\b)[a-z]+ )"
+)
+_BOTH_ASKED = any_of(
+    r"\b(?:[Ff]ind|[Dd]etermine|[Cc]alculate|[Cc]ompute) (?:both )?(?:the|its|their) "
+    rf"{_WORD}{{1,3}}and (?:(?:the|its|their) )?{_WORD}{{0,3}}"
+    r"(?!sufficient|justify|explain|prove)[a-z]+(?=[\s.,?]|$)"
+    r"(?![^.?]*\b(?:sum|product|difference|ratio|relation\w*|their)\b)",
+    r"\b(?:maximum|minimum) and (?:the )?(?:maximum|minimum) values? [^.?]* need to be"
+    r" determined",
+    r"\b[Hh]ow many of each (?:coin|type)\b",
+    r"\b(?:[Ff]ind|[Dd]etermine|[Cc]alculate)\b[^.?]{0,20}\bhow (?:many|much)\b[^.?]*"
+    r"\band how (?:many|much)\b",
+    r"\bfor each\b[^.?]* and (?:determine|find|calculate)\b",
+    flags=0,
+)
+_SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\b(?:and|or)\b")
 _ASKS = any_of(rf"(?<![A-Za-z\\])(?:{_ASK_WORDS})\b", r"\?", _BLANK)
 _OPENS_WITH_ASK = re.compile(
     r"^[\s.:$*\\)]*(?:please |then |also |next |directly |now )?"
@@ -60,6 +86,12 @@ _STEM_IS_ASK = re.compile(
     r"the )?following[\w\s]*)?\s*[:：]\s*$",
     re.I,
 )
+# "Choose one of the conditions, and find:"
+_STEM_ENDS_ASKING = re.compile(
+    r"\b(?:find|calculate|compute|evaluate|simplify|solve|determine|seek|answer)"
+    r"\s*[:：]\s*$",
+    re.I,
+)
 _STEM_ASKS_EACH = re.compile(
     r"(?:^|[.;,:\n]|\band\b|\bplease\b|\bthen\b|\brequired to\b)\s*"
     r"(?:please\s+|try to\s+)?(?:calculate|compute|evaluate|simplify|solve|find"
@@ -83,7 +115,7 @@ _CONDITIONS = re.compile(
     r"\b(?:satisf\w*|such that|propert\w*|conditions?|rules?|constraints?|criteri\w*"
     r"|statements?|propositions?|conclusions?|operations?|axioms?|facts?|information"
     r"|procedure|steps|moves?|inequalities|requirements|assumptions|hold|if and only if"
-    r"|defined|called|observations|clues|sequence)\b[^.?]{0,80}$",
+    r"|defined|called|observations|clues|sequence)\b[^.?]{0,80}\.?$",
     re.I,
 )
 _HEADED = re.compile(
@@ -100,6 +132,9 @@ def multiple_parts(problem: str) -> str | None:
     headed = _HEADED.search(problem)
     if headed:
         return headed[0][-40:]
+    signs = _ROMAN_SIGNS.search(problem)
+    if signs:
+        return signs[1]
     for pattern, first, second in _FAMILIES:
         one = _label(problem, pattern, first, 0)
         two = one and _label(problem, pattern, second, one.end())
@@ -110,6 +145,16 @@ def multiple_parts(problem: str) -> str | None:
         ):
             return problem[two.start() : two.start() + 60]
     return None
+
+
+def several_values(problem: str, answers: Sequence[str]) -> str | None:
+    """Where a second value is asked for that no answer gives, or None."""
+    if any(map(_SEVERAL_VALUES.search, answers)):
+        return None
+    for between in _BLANK_TO_FILL.split(problem)[1:-1]:
+        if _SAYS_SOMETHING.search(between):
+            return between[-60:] + "__"
+    return found(_BOTH_ASKED, problem)
 
 
 def _label(problem: str, pattern: str, label: str, start: int) -> re.Match | None:
@@ -128,7 +173,9 @@ def _are_parts(stem: str, first: str, rest: str) -> bool:
     if not stem.strip():
         return True
     stem = stem.rstrip(" \n$\\(-*")
-    tail = re.split(r"(?<=[.!?])\s+|\n", stem)[-1]
+    tail = re.split(r"(?<=[.!?])\s+(?!\.$)|\n", stem)[-1]
+    if _STEM_ENDS_ASKING.search(tail):
+        return True
     if _STEM_IS_ASK.search(tail) and not _CONDITIONS.search(tail):
         return True
     if _segment_asks(first):

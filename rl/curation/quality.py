@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable
 
-from rl.curation.patterns import any_of
+from rl.curation.patterns import any_of, found
 from rl.curation.row import Row
 
 _QUESTION = any_of(
     r"\?",
     r"(?<![\\A-Za-z])(?:find|determine|compute|calculate|what|how|evaluate|solve|simplify"
-    r"|which|express|list|name|factor(?:i[sz]e)?|expand|convert|estimate|write|round"
-    r"|rewrite|when|who|where|state|identify|count|divide|multiply|graph|complete|fill"
+    r"|express|list|name|factor(?:i[sz]e)?|expand|convert|estimate|write|round"
+    r"|rewrite|state|identify|count|divide|multiply|graph|complete|fill"
     r"|reduce|give|prove|show|work out|deduce|obtain|choose|select|arrange|rearrange"
     r"|represent|translate|approximate|rationali[sz]e|perform|subtract|add|derive|specify"
     r"|enter|answer|minimi[sz]e|maximi[sz]e|guess|sum|decompose|transform|change|put|order"
@@ -25,7 +25,8 @@ _QUESTION = any_of(
     # a sentence for the answer to end
     r"(?:\b(?:is|are|was|be|equals?|of|by|to|in|as|has|have|at|from|becomes?|gives?|will"
     r"|must|can|than|with|for|into|through|contains?|total|approximately|about|exactly"
-    r"|equation|number|then|only|necessarily|display|between)|=|:|\.{3}|\\q?quad|\s{3,})\s*[.,$:\\)\]\s]*$",
+    r"|equation|number|then|only|necessarily|display|between|when|always|ratio|length"
+    r"|point)|=|:|\.{3}|\\q?quad|\s{3,})\s*[.,$:\\)\]\s]*$",
     # a bare noun phrase names what is wanted
     r"^\W*the (?:(?!\b(?:is|are|was|were|has|have|equals|intersects?)\b)[^?])*$",
 )
@@ -39,8 +40,21 @@ _LEAK = any_of(
     r"|ambiguous)\b)",
 )
 _ASKS_NAME = re.compile(
-    r"(?:^|[.?!,:]\s+)(?:who|whose|(?:what|which) (?:colou?r|shape"
-    r"|person))\b[^.?]*\?\s*$",
+    r"(?:^|[.?!,:]\s+)(?:who|whose|(?:what|which) (?:colou?r|shape|person"
+    r"|(?:type|kind|sort)s? of)|what is the (?:compound|element|substance|name of)"
+    r"|how (?:were|are) the \w+ (?:divided|arranged|distributed))\b[^.?]*\?\s*$"
+    r"|\bfind the (?:compound|element|substance) (?:in|of|with|that)\b",
+    re.I,
+)
+# A double that was printed: 15 to 17 digits.
+_PRINTED_DOUBLE = re.compile(
+    r"(?<![\d.])(?=(?:\d\.?){15,18}(?![\d.…\\])(?!\s*\.\.))\d+\.\d{9,}"
+)
+# "How much does a certain mass of oranges cost?"
+_LEFT_OPEN = re.compile(
+    r"(?:^|[.?!,]\s+)(?:how (?:many|much|long)|what)\b[^.?]*\ba certain (?:mass|amount"
+    r"|number|edge|length|distance|shape|size|weight|quantity|value|volume)\b[^.?]*"
+    r"\?\s*$",
     re.I,
 )
 _PROSE = re.compile(r"[A-Za-z]{3,}")
@@ -105,6 +119,8 @@ def make_checks(
         "answer_too_long": answer_too_long,
         "free_text_answer": free_text_answer,
         "answer_mismatch": answer_mismatch,
+        "left_open": left_open,
+        "printed_double": printed_double,
     }
 
 
@@ -145,6 +161,16 @@ def free_text_answer(row: Row) -> str | None:
 def answer_mismatch(row: Row) -> str | None:
     """A name is asked for, and the answer is a number."""
     match = _ASKS_NAME.search(row.problem)
-    if match and re.fullmatch(r"-?[\d.,/]+", row.answer):
+    if match and re.fullmatch(r"-?[\d.,/]+(?:\\?%)?", row.answer):
         return " ".join(match[0].split())[:60]
     return None
+
+
+def left_open(row: Row) -> str | None:
+    """The question turns on an amount that is not given."""
+    return found(_LEFT_OPEN, row.problem)
+
+
+def printed_double(row: Row) -> str | None:
+    """A program worked the problem out backwards and printed a rounded number."""
+    return found(_PRINTED_DOUBLE, row.problem)

@@ -52,7 +52,11 @@ _LEADING_ZEROS = re.compile(r"^0+(?=\d)")
 _STYLED = re.compile(
     r"\\(?:textbf|mathbf|bf|mathrm|text)\s*\{\s*\(?(-?[\d.,]+)\)?\s*\}"
 )
+# "$AB^{}_{}$", which a wiki puts in to force an image.
+_EMPTY_SCRIPT = re.compile(r"[_^]\{\s*\}(?:[_^]\{\s*\})*")
 _OPENING = ("\\boxed", "\\fbox")
+# "B: 6.25": the letter of an option that is not there any more.
+_OPTION_LETTER = re.compile(r"^\(?[A-H]\)?\s*[:.)]\s+(?!.*\b[A-H]\s*[:.)])(?=\S)", re.S)
 
 
 def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
@@ -109,6 +113,11 @@ def plain_markup(text: str) -> str:
     return _ENTITY.sub(lambda m: html.unescape(m[0]).replace("\xa0", " "), text)
 
 
+def no_empty_scripts(text: str) -> str:
+    """Without superscripts and subscripts that hold nothing."""
+    return _EMPTY_SCRIPT.sub("", text)
+
+
 def half_width(text: str) -> str:
     """Full-width letters, digits and punctuation in their ASCII form."""
     return text.translate(_FULL_WIDTH)
@@ -142,9 +151,10 @@ def last_boxed(text: str) -> str | None:
 def bare_answer(answer: str) -> str:
     """An answer without display markup, closing punctuation or leading zeros.
 
-    For instance `36` for a boxed and displayed 36, `782` for `$782`, `72` for `072`.
+    For instance `36` for a boxed and displayed 36, `782` for `$782`, `72` for `072`,
+    `4` for `B: 4`.
     """
-    answer = answer.strip()
+    answer = _OPTION_LETTER.sub("", answer.strip())
     for _ in range(3):
         for opening, closing in (
             ("$$", "$$"),
@@ -178,4 +188,5 @@ TEXT_REPAIRS = {
     "control_characters": drop_controls,
     "markup": plain_markup,
     "full_width": half_width,
+    "empty_scripts": no_empty_scripts,
 }

@@ -6,6 +6,8 @@ import hashlib
 import itertools
 import json
 import multiprocessing
+import os
+import threading
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -30,8 +32,17 @@ _index: EvaluationIndex
 
 def _start_worker(options: dict, evaluation: dict, threshold: float, ngram: int):
     global _screen, _index
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     _screen = make_screen(**options)
     _index = EvaluationIndex(evaluation, threshold=threshold, ngram=ngram)
+
+
+def _leave_with_parent() -> None:
+    """A parent that was killed cannot end its children: they wait for its end."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _screen_chunk(rows: list[Row]) -> list[tuple[Entry, dict[str, str]]]:

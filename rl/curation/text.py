@@ -5,7 +5,7 @@ import unicodedata
 
 _SPACING = re.compile(
     r"\\(?:left|right|displaystyle|limits|[bB]igg?[lr]?|q?quad)(?![a-zA-Z])"
-    r"|\\[,;:!()\[\]_ ]|[$~]|\\\\"
+    r"|\\[,;:!()\[\]_ ]|[$~]|\\\\|[_^]\s*\{\s*\}"
 )
 _SYNONYMS = (
     (re.compile(r"\\[dtc]frac(?![a-z])"), r"\\frac"),

@@ -3,7 +3,7 @@
 import re
 
 from rl.curation import choice
-from rl.curation.parts import multiple_parts
+from rl.curation.parts import multiple_parts, several_values
 from rl.curation.patterns import any_of, found, snippet
 from rl.curation.row import Row
 
@@ -40,11 +40,17 @@ _MANY_ANSWERS = any_of(
     r"\b(?:find|give|write|determine) an? (?:possible )?value (?:of|for) [^.?]{1,40}"
     r"\b(?:that|such|which)\b",
     r"\bnecessarily the (?:smallest|largest)\b",
+    r"\b(?:add|fill in|supply|give|write) (?:down )?(?:a|one|any|an additional) "
+    r"(?:\w+ )?condition\b",
+    r"\b(?:choos|select|pick)\w* (?:any )?one (?:condition )?(?:of|from|among) (?:the "
+    r"|these )?(?:\w+ ){0,3}conditions?\b",
+    r"\bif multiple conditions are (?:chosen|selected|answered)\b",
     r"\banswers? (?:may|can) vary\b",
     r"\bin your opinion\b|\bwhat do you think\b",
 )
 _GUESSED = any_of(
     r"\byour score will be\b",
+    r"\bestimate \$[A-Za-z]\$",
     r"\bpoints? if your\b",
     r"\bestimate of [^.]{1,20} will (?:earn|receive|be awarded)",
 )
@@ -74,6 +80,21 @@ _ASKS_EITHER_OR = any_of(
     r"[(\"]t(?:rue)? ?/ ?f(?:alse)?[)\"]",
     r"\bjudge (?:whether|if) the [^.]* (?:is|are) (?:correct|true|right)",
     r"\banswer (?:yes|true)\b",
+)
+_VERB = (
+    "(?:did|does|do|is|are|was|were|can|could|will|would|has|have|should)"
+    r"(?!\s+not?\b)\b"
+)
+# The last sentence, when nothing but yes or no answers it.
+_EITHER_OR_QUESTION = re.compile(
+    rf"(?:(?=[A-Z])(?i:{_VERB})|(?:If|Given|When|Assuming)\b[^?]*,\s*(?:then )?{_VERB})"
+    r"[^?]*\?\s*"
+)
+_SENTENCE_BREAK = re.compile(r"(?<=[.?])\s+(?=[A-Z])|\n")
+_ASKS_VALUE = any_of(
+    r"\b(?:what|which|how|who|where|when|why|find|determine|calculate|provide|at)\b",
+    r"_{2,}",
+    "=",
 )
 _LETTER_ASKED = any_of(
     r"\benter the letters?\b",
@@ -108,6 +129,9 @@ def yes_no(row: Row) -> str | None:
     """True or false, yes or no: a coin gets half of them right."""
     if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
         return row.answer
+    last = _SENTENCE_BREAK.split(row.problem.strip())[-1]
+    if _EITHER_OR_QUESTION.fullmatch(last) and not _ASKS_VALUE.search(last[4:]):
+        return last[-60:]
     if any(re.search(r"\d", answer) for answer in row.answers):
         return None
     return found(_ASKS_EITHER_OR, row.problem)
@@ -115,7 +139,7 @@ def yes_no(row: Row) -> str | None:
 
 def multi_part(row: Row) -> str | None:
     """Several questions, of which the answer covers one."""
-    return multiple_parts(row.problem)
+    return multiple_parts(row.problem) or several_values(row.problem, row.answers)
 
 
 def multiple_choice(row: Row) -> str | None:

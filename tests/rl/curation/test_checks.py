@@ -44,6 +44,24 @@ DROPPED = [
      " is last?", "720"),
     ("multi_part", "How many outcomes are there under the following conditions?\n(1)"
      " two boys are chosen;\n(2) no girl is chosen.", "4"),
+    ("multi_part", "Choose a condition below, and find: (a) the angle $A$; (b) its"
+     " sine.", "3"),
+    ("multi_part", "The real parts of $z$ are wanted so that the point (Ⅰ) is on the"
+     " axis; (Ⅱ) is on the line. What are they?", "3"),
+    ("multi_part", r"The mode is ______ and the median is \_\_\_\_.", "90"),
+    ("multi_part", "Find the maximum and minimum values of $x^2$ on $[1, 2]$.", "4"),
+    ("multi_part", "Calculate both the area and the perimeter of the rhombus.", "8"),
+    ("multi_part", "Find how many bears there are and how many days it takes.", "8"),
+    ("multi_part", "How many of each coin are needed to pay 45 cents?", "1"),
+    ("yes_no", "Does there exist a cube of three digits that ends in 7?", "343"),
+    ("yes_no", "They need 30. If they won 13, did they get there?", "8"),
+    ("missing_figure", "Put 1 to 9 in the circles and squares below. Find $x+y$.", "8"),
+    ("missing_figure", "The diagram indicates the path. Find its area.", "803"),
+    ("open_question", "Please fill in a condition that makes $AD$ a height.", "BD=CD"),
+    ("open_question", "Choose one of the following three conditions and find the side"
+     " $a$.", "3"),
+    ("open_question", "Let $N$ be the number of such patterns below 9999. Estimate"
+     " $N$.", "1984"),
     ("multiple_choice", "Which of the following is prime?\n(A) 4\n(B) 5\n(C) 6", "5"),
     ("multiple_choice", "Among these statements, the correct ones are ____.", "①③"),
     ("multiple_choice", "Find the curve $r = 1$. Enter the letter of the correct one.",
@@ -57,6 +75,9 @@ DROPPED = [
     ("missing_figure", "In the diagram, $PQR$ is a line. What is $x$?", "70"),
     ("missing_figure", "Five squares are arranged as shown. What is the area?", "5"),
     ("missing_figure", "How many squares are in Figure 2 when $n$ is 5?", "25"),
+    ("missing_figure", "On the number line, $M$ halves $LP$. What is the value at $M$?",
+     "1/9"),
+    ("missing_options", "Which of the following numbers is odd and above 5?", "7"),
     ("missing_table", "The table below shows the sales of a week. Find the mean.", "4"),
     ("other_language", "In the equation 数学 + 1 = 20, what is the number?", "19"),
     ("other_language", "Encuentra el valor de la suma de los primeros números que son"
@@ -67,6 +88,7 @@ DROPPED = [
     ("too_short", "Find $2+2$.", "4"),
     ("too_long", "Find the sum. " + "word " * 600, "4"),
     ("no_question", "The distance from the origin to the line is 13.", "13"),
+    ("no_question", "There is a unique $t$ for which $3t$ ends with 6.", "2"),
     ("answer_leak", "Find the coefficient. The answer is $12$, of course.", "12"),
     ("answer_leak", "For which value is $k = 0.32653061224$ reached?", "0.32653061224"),
     ("answer_too_long", "Find the number of functions on a set.", "1" * 130),
@@ -74,9 +96,33 @@ DROPPED = [
     ("free_text_answer", "What is the shape of the triangle?", "isosceles right"),
     ("answer_mismatch", "There are 12 blue cars. What color do you have the most?",
      "12"),
+    ("answer_mismatch", "Five moles of a compound weigh 1170 grams. What is the"
+     " compound?", "234"),
+    ("answer_mismatch", "Find the element in this salt that has a share of 10.11%.",
+     r"10.11\%"),
+    ("left_open", "She paid $6 for 2 kg. How much is a certain mass?", "3"),
+    ("printed_double", "A train takes 6.461538461538462 hours. How fast is it?", "21"),
+    ("html", "What is $M$? <details><summary>Answer</summary>60</details>", "60"),
+    ("broken_tex", 'Define the operation "" such that $ab = a + 2b$. Find $2 3$.', "8"),
 ]  # fmt: skip
 
 KEPT = [
+    ("Find the volume of the solid formed by the points that satisfy condition (a), (b)"
+     " . $(a)$ The foot of the point is in $C$. $(b)$ Its height is 2.", r"\pi"),
+    (r"Let $a\_1 = 2$ and $a\_2 = 3$; then $a\_1 + a\_2 =$ ______.", "5"),
+    ("The roots of $x^2 = 4$ are ______ and ______.", "-2, 2"),
+    ("Find the maximum and minimum values of $x$, and then their sum.", "5"),
+    ("Two circles touch the circles below them. What is their radius?", "2"),
+    ("Find the sum of the length and width of this field, if both are 3.", "6"),
+    ("Find its period and justify your answer, if the fraction is 1/7.", "6"),
+    ("They plant equal numbers of plum and pear. How many of each kind?", "3"),
+    ("Find the largest and smallest values of $x$ with $x^2 < 5$.", "-2, 2"),
+    ("If she pays $50 for two, how much, in dollars, does she pay for one?", "25"),
+    ("Can it be done? What is the least number of steps?", "4"),
+    ("What is the largest: which of the following numbers is it: 3, 5, 7?", "7"),
+    ("How much does she pay for a certain mass of fruit, if 2 kg of it cost $4 and the"
+     " mass is 5 kg. Find the price.", "10"),
+    ("Use $1/7 = 0.142857142857142857...$ to find the third digit of $3/7$.", "8"),
     ("Let $f(x) = x$. Find $f(1) + f(2) + \\cdots + f(2021)$.", "2043231"),
     ("Find the largest integer $n$ satisfying the following conditions:\n(i) $n^2$ is"
      " the difference of two cubes;\n(ii) $2n + 79$ is a square.", "181"),

@@ -35,6 +35,12 @@ from rl.curation.choice import find_choices, is_choice_answer, to_value
             "B",
             ("How much do they have to pay if it costs $10?", "30"),
         ),
+        (
+            "Determine the chance of a round table.\n\n- **A**: $2$\n- **B**: $3$"
+            "\n- **C**: $5$",
+            "3",
+            ("Determine the chance of a round table.", "3"),
+        ),
         # the options are the question
         ("Which of the following is prime?\n(A) 4\n(B) 5\n(C) 6", "B", None),
         # the right option is no value

@@ -27,6 +27,7 @@ THRESHOLDS = {
         (r"In $\triangle A B C$, $\dfrac12$", r"in \(\triangle ABC\), \(\frac12\)", 1),
         (r"$x \leqslant 3$, find $x$.", r"\[ x \le 3 \] Find \(x\)", 1),
         (r"$F\_1$ and $a\, b$", "$F_1$ and $ab$", 1),
+        (r"Let $AB^{}_{}=92_{}$.", r"Let $AB = 92$.", 1),
         ("What is $88 / 4 / 2$?", "What is $88 / (4 / 2)$?", 0),
         ("Find $x - 3$", "Find $x + 3$", 0),
         ("Find 12 and 3", "Find 1 and 23", 0),

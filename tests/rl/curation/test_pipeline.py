@@ -14,6 +14,7 @@ import pytest
 from rl.curation.pipeline import curate
 from rl.curation.plan import Plan
 from rl.curation.sources import make_source
+from rollout.leash import descendants
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 OUTPUTS = ("problems.jsonl", "dropped.jsonl", "report.md", "report.html")
@@ -197,17 +198,22 @@ def command(tmp_path, out):
 @pytest.mark.failure(31)
 def test_killed_in_the_middle_and_started_again_gives_the_same_bytes(tmp_path):
     subprocess.run(command(tmp_path, "whole"), check=True, cwd=ROOT)
-    process = subprocess.Popen(
-        command(tmp_path, "killed"), cwd=ROOT, start_new_session=True
-    )
+    process = subprocess.Popen(command(tmp_path, "killed"), cwd=ROOT)
     store = tmp_path / "killed" / ".work" / "rows.sqlite"
     deadline = time.monotonic() + 120
     while not _screened(store):
         assert process.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
+    workers = descendants(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    # The screening's and the verifier's workers, and Python's own resource tracker.
+    assert len(workers) >= 4
+    deadline = time.monotonic() + 20
+    while left := [pid for pid in workers if _runs(pid)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
     assert not any((tmp_path / "killed" / name).exists() for name in OUTPUTS)
     done = _screened(store)
     assert 0 < done < 1798
@@ -216,6 +222,14 @@ def test_killed_in_the_middle_and_started_again_gives_the_same_bytes(tmp_path):
         whole = (tmp_path / "whole" / name).read_bytes()
         assert (tmp_path / "killed" / name).read_bytes() == whole
     assert not store.parent.exists()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return state.rpartition(")")[2].split()[0] != "Z"
 
 
 def _screened(store: pathlib.Path) -> int:

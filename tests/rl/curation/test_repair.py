@@ -8,6 +8,7 @@ from rl.curation.repair import (
     answer_of_solution,
     bare_answer,
     last_boxed,
+    no_empty_scripts,
     plain_markup,
     repair,
     restore_escapes,
@@ -39,6 +40,11 @@ def test_markup_becomes_text_or_tex():
     assert plain_markup("one<br/>two<p>three</p>") == "one\ntwo\nthree\n"
     assert plain_markup("[b](i)[/b] x &lt; y&nbsp;z") == "(i) x < y z"
     assert plain_markup("x < y and y > z") == "x < y and y > z"
+
+
+def test_empty_scripts_go_and_others_stay():
+    assert no_empty_scripts(r"$AB^{}_{}$ and $x_{ }^2$") == "$AB$ and $x^2$"
+    assert no_empty_scripts(r"$x_{1}^{2}$, $\{\}$") == r"$x_{1}^{2}$, $\{\}$"
 
 
 @pytest.mark.parametrize(
@@ -73,6 +79,10 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         (r"\textbf{(081)}", "81"),
         (r"\boxed{1}, \boxed{2}", r"\boxed{1}, \boxed{2}"),
         ("1, 2, ...", "1, 2, ..."),
+        (r"B: 6.25 \times 10^{-3}", r"6.25 \times 10^{-3}"),
+        (r"(D) (-\infty, 2]", r"(-\infty, 2]"),
+        ("A: 5, B: 3", "A: 5, B: 3"),
+        ("A:B", "A:B"),
     ],
 )
 def test_bare_answers(answer, bare):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rl.evaluate import Decode, Drawn, draw
-from rl.evaluation_files import appended, read_completions
+from rl.evaluation.files import appended, read_completions
 from rl.templates import check_template
 from rl.types import Problem
 from rollout.types import Sampler, SamplingParams

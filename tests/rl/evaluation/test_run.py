@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from rl.evaluation_files import opened, read_completions, record_conditions
-from rl.evaluation_run import PRESETS, Conditions, check_prompts, draw_missing
+from rl.evaluation.files import opened, read_completions, record_conditions
+from rl.evaluation.run import PRESETS, Conditions, check_prompts, draw_missing
 from rl.types import Problem
 from tests.rl.replay import Replay, decode, encode
 

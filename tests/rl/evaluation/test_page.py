@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from rl.evaluate import Drawn, Scored
-from rl.evaluation_page import page
-from rl.evaluation_report import benchmark_result
+from rl.evaluation.page import page
+from rl.evaluation.report import benchmark_result
 from rl.types import Problem
 from rl.verifier import Verdict
 

@@ -1,7 +1,7 @@
 import pytest
 
 from rl.evaluate import Drawn, Scored
-from rl.evaluation_report import (
+from rl.evaluation.report import (
     FIVE,
     PUBLISHED,
     average_of_five,

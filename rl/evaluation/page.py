@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rl.evaluate import Scored, by_problem, repeats_itself
-from rl.evaluation_report import FIVE, PUBLISHED, subject
+from rl.evaluation.report import FIVE, PUBLISHED, subject
 from rl.types import Problem
 
 _TEMPLATE = pathlib.Path(__file__).with_suffix(".html")

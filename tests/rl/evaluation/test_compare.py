@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from rl.evaluation_compare import compare, compare_markdown
+from rl.evaluation.compare import compare, compare_markdown
 
 
 def judged(folder, verdicts, **drawing):

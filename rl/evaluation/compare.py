@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rl.benchmarks import title
-from rl.evaluation_files import differences, read_conditions, read_verdicts
+from rl.evaluation.files import differences, read_conditions, read_verdicts
 from rl.statistics import bootstrap_interval, mcnemar
 
 
