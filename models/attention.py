@@ -131,15 +131,20 @@ def cached_attention(
 
     Args:
       q, k, v, segment_ids: as in `segment_attention`, for the T new positions.
-      cached_k: `[B, S, K, H]`.
-      cached_v: `[B, S, K, H]`.
+      cached_k: `[B, K, S, H]`.
+      cached_v: `[B, K, S, H]`.
       cached_length: int `[B]`, leading entries of the row's cache that are valid.
     """
     grouped = _group_heads(q, k.shape[2])
-    size = cached_k.shape[1]
+    size = cached_k.shape[2]
+    accumulate = jnp.promote_types(q.dtype, jnp.float32)
+    old = jnp.einsum(
+        "btkgh,bksh->bkgts", grouped, cached_k, preferred_element_type=accumulate
+    )
     valid = (jnp.arange(size) < cached_length[:, None])[:, None, None, None]
-    old = jnp.where(valid, _scores(grouped, cached_k), _MASKED)
+    old = jnp.where(valid, old * q.shape[-1] ** -0.5, _MASKED)
     new = jnp.where(_causal(segment_ids), _scores(grouped, k), _MASKED)
     weights = jax.nn.softmax(jnp.concatenate([old, new], axis=-1), axis=-1)
-    mixed = _mix(weights[..., :size], cached_v) + _mix(weights[..., size:], v)
-    return mixed.reshape(q.shape)
+    weights = weights.astype(v.dtype)
+    mixed = jnp.einsum("bkgts,bksh->btkgh", weights[..., :size], cached_v)
+    return (mixed + _mix(weights[..., size:], v)).reshape(q.shape)

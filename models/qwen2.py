@@ -36,8 +36,8 @@ class KVCache:
     """Keys and values of positions already seen.
 
     Attributes:
-      k: `[L, B, S, K, H]`, rotated.
-      v: `[L, B, S, K, H]`.
+      k: `[L, B, K, S, H]`, rotated; the order in which scores are computed.
+      v: `[L, B, K, S, H]`.
       length: int32 `[B]`, leading entries of each row that are valid.
     """
 
@@ -50,8 +50,8 @@ class KVCache:
         shape = (
             config.num_layers,
             batch,
-            size,
             config.num_kv_heads,
+            size,
             config.head_dim,
         )
         return cls(
@@ -135,7 +135,7 @@ class Block(nn.Module):
     def __call__(
         self, x, angles, segment_ids, prefix_ids, cached_length, cached_k, cached_v
     ):
-        """`x [B * T, D]` to `(x, (k, v) each [B, T, K, H] or None)`."""
+        """`x [B * T, D]` to `(x, (k, v) each [B, K, T, H] or None)`."""
         c = self.config
 
         def param(name, init, shape):
@@ -155,7 +155,7 @@ class Block(nn.Module):
         q = _rotate(project("q", n, "heads"), angles)
         k = _rotate(project("k", k_, "kv_heads"), angles)
         v = project("v", k_, "kv_heads")
-        if cached_k is None or cached_k.shape[1] == 0:
+        if cached_k is None or cached_k.shape[2] == 0:
             mixed = attention.segment_attention(
                 q,
                 k,
@@ -180,7 +180,9 @@ class Block(nn.Module):
         down = param("down", _normal(("mlp", "embed")), (f, d))
         x = x + _swiglu(gate, up) @ down
         x = constrain(x, ("batch", None), self.mesh)
-        return x, None if cached_k is None else (k, v)
+        if cached_k is None:
+            return x, None
+        return x, (k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3))
 
 
 class Qwen2(nn.Module):

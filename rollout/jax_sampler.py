@@ -28,6 +28,7 @@ from rollout.types import Completion, OnFinished, SamplingParams
 from sharding.rules import replicated
 
 _ROWS = ("data", "fsdp")
+_CACHE = PartitionSpec(None, _ROWS, "tensor")
 # Slots are refilled when this part of them is free, not one by one: each refill is a
 # round trip to the host.
 _REFILL_PART = 8
@@ -284,7 +285,7 @@ def _stop_ids(params: SamplingParams) -> jax.Array:
 
 def _slot_shardings(mesh: Mesh) -> Slots:
     rows = NamedSharding(mesh, PartitionSpec(_ROWS))
-    cache = NamedSharding(mesh, PartitionSpec(None, _ROWS, None, "tensor"))
+    cache = NamedSharding(mesh, _CACHE)
     return Slots(
         cache=KVCache(k=cache, v=cache, length=rows),
         token=rows,
@@ -321,8 +322,8 @@ def _prefill(model, mesh, params, ids, segments) -> KVCache:
     return jax.lax.with_sharding_constraint(
         entries,
         KVCache(
-            k=NamedSharding(mesh, PartitionSpec(None, None, None, "tensor")),
-            v=NamedSharding(mesh, PartitionSpec(None, None, None, "tensor")),
+            k=NamedSharding(mesh, PartitionSpec(None, None, "tensor")),
+            v=NamedSharding(mesh, PartitionSpec(None, None, "tensor")),
             length=replicated(mesh),
         ),
     )
@@ -330,7 +331,7 @@ def _prefill(model, mesh, params, ids, segments) -> KVCache:
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _insert_jit(mesh, state: Slots, entries: KVCache, root, slot, row, last, path):
-    size = entries.k.shape[2]
+    size = entries.k.shape[3]
 
     def key(pair):
         base = jax.random.wrap_key_data(root)
@@ -342,8 +343,8 @@ def _insert_jit(mesh, state: Slots, entries: KVCache, root, slot, row, last, pat
         return array.at[slot].set(value, mode="drop")
 
     cache = KVCache(
-        k=state.cache.k.at[:, slot, :size].set(entries.k[:, row], mode="drop"),
-        v=state.cache.v.at[:, slot, :size].set(entries.v[:, row], mode="drop"),
+        k=state.cache.k.at[:, slot, :, :size].set(entries.k[:, row], mode="drop"),
+        v=state.cache.v.at[:, slot, :, :size].set(entries.v[:, row], mode="drop"),
         length=put(state.cache.length, entries.length[row]),
     )
     state = state.replace(
@@ -360,6 +361,12 @@ def _insert(mesh, state, block, root, *arrays) -> Slots:
     return _insert_jit(mesh, state, block[2], root, *arrays)
 
 
+def _store(cache: jax.Array, entry: jax.Array, at: jax.Array) -> jax.Array:
+    """Writes `[L, B, K, 1, H]` into `[L, B, K, S, H]` at a position of each row."""
+    rows = jnp.arange(cache.shape[1])
+    return cache.at[:, rows, :, at].set(entry[:, :, :, 0].swapaxes(0, 1), mode="drop")
+
+
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
 def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake):
     """Decodes until at least `wake` slots are done.
@@ -371,24 +378,27 @@ def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake):
     table = head_table(params).astype(model.dtype)
     accumulate = jnp.promote_types(model.dtype, jnp.float32)
 
+    width = state.token_ids.shape[1]
+    # Left to the partitioner, indexing along a row gathers the rows of all devices.
+    rows = PartitionSpec(_ROWS)
+    draw_rows = jax.shard_map(
+        draw,
+        mesh=mesh,
+        in_specs=(rows, rows, PartitionSpec(), PartitionSpec()),
+        out_specs=(rows, rows),
+        check_vma=False,
+    )
+    store = jax.shard_map(
+        _store,
+        mesh=mesh,
+        in_specs=(_CACHE, _CACHE, rows),
+        out_specs=_CACHE,
+        check_vma=False,
+    )
+
     def uniforms(key, count):
         key = jax.random.fold_in(jax.random.wrap_key_data(key), count)
         return jax.random.uniform(key, (2,))
-
-    def store(array, value, at):
-        return jax.vmap(
-            lambda a, v, i: jax.lax.dynamic_update_slice_in_dim(a, v, i, axis=1),
-            in_axes=(1, 1, 0),
-            out_axes=1,
-        )(array, value, at)
-
-    def write(array, value, state):
-        """Entry `count` of each live row; a row that is done keeps what it has."""
-        at = jnp.minimum(state.count, array.shape[1] - 1)
-        value = jnp.where(state.done, array[jnp.arange(len(at)), at], value)
-        return jax.vmap(
-            lambda a, v, i: jax.lax.dynamic_update_index_in_dim(a, v, i, axis=0)
-        )(array, value, at)
 
     def body(state: Slots) -> Slots:
         cache, live = state.cache, ~state.done
@@ -402,12 +412,13 @@ def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake):
         logits = jnp.einsum(
             "bd,vd->bv", hidden[:, 0], table, preferred_element_type=accumulate
         ).astype(jnp.float32)
-        token, logprob = draw(
+        token, logprob = draw_rows(
             logits,
             jax.vmap(uniforms)(state.key, state.count),
             dynamic.temperature,
             dynamic.top_p,
         )
+        here = live[:, None] & (jnp.arange(width) == state.count[:, None])
         count = state.count + live
         ended = jnp.any(token[:, None] == dynamic.stop_ids, axis=-1)
         ended |= count >= dynamic.max_tokens
@@ -422,8 +433,8 @@ def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake):
             key=state.key,
             count=count,
             done=state.done | ended,
-            token_ids=write(state.token_ids, token, state),
-            logprobs=write(state.logprobs, logprob, state),
+            token_ids=jnp.where(here, token[:, None], state.token_ids),
+            logprobs=jnp.where(here, logprob[:, None], state.logprobs),
         )
 
     state = jax.lax.while_loop(lambda state: jnp.sum(state.done) < wake, body, state)

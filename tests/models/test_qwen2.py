@@ -88,8 +88,8 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
 
     cache = KVCache.zeros(c, 2, 32, jnp.float32)
     cache = cache.replace(
-        k=cache.k.at[:, :, :9].set(entries.k),
-        v=cache.v.at[:, :, :9].set(entries.v),
+        k=cache.k.at[:, :, :, :9].set(entries.k),
+        v=cache.v.at[:, :, :, :9].set(entries.v),
         length=entries.length,
     )
     for _ in range(11):
@@ -100,8 +100,8 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
         )
         np.testing.assert_allclose(logits[:, 0], expected[[0, 1], at], atol=1e-4)
         cache = KVCache(
-            k=cache.k.at[:, [0, 1], at].set(new.k[:, :, 0]),
-            v=cache.v.at[:, [0, 1], at].set(new.v[:, :, 0]),
+            k=cache.k.at[:, [0, 1], :, at].set(new.k[:, :, :, 0].swapaxes(0, 1)),
+            v=cache.v.at[:, [0, 1], :, at].set(new.v[:, :, :, 0].swapaxes(0, 1)),
             length=cache.length + 1,
         )
 
