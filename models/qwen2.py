@@ -24,6 +24,8 @@ from sharding.rules import constrain, named_sharding
 
 Params = Any
 
+LAYERS = "layers"
+
 REMAT_POLICIES = {
     "none": None,
     "full": jax.checkpoint_policies.nothing_saveable,
@@ -36,27 +38,22 @@ class KVCache:
     """Keys and values of positions already seen.
 
     Attributes:
-      k: `[L, B, K, S, H]`, rotated; the order in which scores are computed.
-      v: `[L, B, K, S, H]`.
+      k: of each layer `[B, K, S, H]`, rotated; the order in which scores are computed.
+      v: likewise.
       length: int32 `[B]`, leading entries of each row that are valid.
     """
 
-    k: jax.Array
-    v: jax.Array
+    k: tuple[jax.Array, ...]
+    v: tuple[jax.Array, ...]
     length: jax.Array
 
     @classmethod
     def zeros(cls, config: Qwen2Config, batch: int, size: int, dtype) -> "KVCache":
-        shape = (
-            config.num_layers,
-            batch,
-            config.num_kv_heads,
-            size,
-            config.head_dim,
-        )
+        shape = batch, config.num_kv_heads, size, config.head_dim
+        layers = range(config.num_layers)
         return cls(
-            k=jnp.zeros(shape, dtype),
-            v=jnp.zeros(shape, dtype),
+            k=tuple(jnp.zeros(shape, dtype) for _ in layers),
+            v=tuple(jnp.zeros(shape, dtype) for _ in layers),
             length=jnp.zeros(batch, jnp.int32),
         )
 
@@ -186,7 +183,7 @@ class Block(nn.Module):
 
 
 class Qwen2(nn.Module):
-    """The decoder without its head.
+    """The decoder without its head, as it is trained: layers stacked, and scanned.
 
     Attributes:
       config: the architecture.
@@ -213,51 +210,34 @@ class Qwen2(nn.Module):
         token_ids: jax.Array,
         positions: jax.Array,
         segment_ids: jax.Array,
-        cache: KVCache | None = None,
         *,
         prefix_ids: jax.Array | None = None,
-    ) -> tuple[jax.Array, KVCache | None]:
+    ) -> jax.Array:
         """Runs the decoder.
 
         Args:
           token_ids: int32 `[B, T]`.
           positions: int32 `[B, T]`, counted from 0 within each segment.
           segment_ids: int32 `[B, T]`; positions see only their own segment.
-          cache: what every position sees besides its own segment. It may hold no
-            position at all (S = 0), which is how a prompt's entries are asked for.
           prefix_ids: int32 `[B, T]`, an earlier segment of the row that a position
             sees whole besides its own, 0 for none; left out where no row shares any.
 
         Returns:
-          Hidden states `[B, T, D]` after the final norm, and, where `cache` was
-          given, the entries of these T positions (to be stored by the caller).
+          Hidden states `[B, T, D]` after the final norm.
         """
         c = self.config
-        table = self.param(
-            "embedding",
-            _normal(("vocab", "embed")),
-            (c.vocab_size, c.hidden_size),
-            self.param_dtype,
-        )
-        # Gathered over fsdp before the look-up: a gather from a table that is sharded
-        # along both axes is rematerialised whole by the partitioner.
-        table = constrain(table.astype(self.dtype), ("vocab", None), self.mesh)
-        x = constrain(table[token_ids.reshape(-1)], ("batch", None), self.mesh)
-        angles = rotary_angles(positions, c)
-
+        if prefix_ids is None:
+            prefix_ids = jnp.zeros_like(segment_ids)
         block = Block
         if REMAT_POLICIES[self.remat] is not None:
             block = nn.remat(
                 Block, policy=REMAT_POLICIES[self.remat], prevent_cse=False
             )
-        if prefix_ids is None:
-            prefix_ids = jnp.zeros_like(segment_ids)
-        everywhere, per_layer = nn.broadcast, nn.broadcast if cache is None else 0
         blocks = nn.scan(
             block,
             variable_axes={"params": 0},
             split_rngs={"params": True},
-            in_axes=(*[everywhere] * 4, per_layer, per_layer),
+            in_axes=(nn.broadcast,) * 6,
             length=c.num_layers,
             unroll=min(self.unroll, c.num_layers),
             metadata_params={nn.PARTITION_NAME: "layers"},
@@ -267,19 +247,11 @@ class Qwen2(nn.Module):
             self.dtype,
             self.param_dtype,
             self.attention,
-            name="layers",
+            name=LAYERS,
         )
-        x, entries = blocks(
-            x,
-            angles,
-            segment_ids,
-            prefix_ids,
-            None if cache is None else cache.length,
-            None if cache is None else cache.k,
-            None if cache is None else cache.v,
-        )
-        weight = self.param(
-            "final_norm", _ones(("norm",)), (c.hidden_size,), self.param_dtype
+        x = _embed(self, token_ids)
+        x, _ = blocks(
+            x, rotary_angles(positions, c), segment_ids, prefix_ids, None, None, None
         )
         if not c.tie_word_embeddings:
             self.param(
@@ -288,13 +260,103 @@ class Qwen2(nn.Module):
                 (c.vocab_size, c.hidden_size),
                 self.param_dtype,
             )
-        hidden = _rms_norm(x, weight, c.rms_norm_eps)
-        hidden = hidden.reshape(*token_ids.shape, c.hidden_size)
-        if cache is None:
-            return hidden, None
-        k, v = entries
+        return _final_norm(self, x, token_ids)
+
+
+class ServedQwen2(nn.Module):
+    """The same decoder as it is sampled from: layers one by one, against a cache.
+
+    Its parameters are those of `served_params`: a decode step that took its layers'
+    parts out of stacked arrays, or cast them, would pay for that with every token.
+
+    Attributes: as of `Qwen2`.
+    """
+
+    config: Qwen2Config
+    mesh: Mesh | None = None
+    dtype: Any = jnp.float32
+    attention: str = "xla"
+
+    @nn.compact
+    def __call__(
+        self,
+        token_ids: jax.Array,
+        positions: jax.Array,
+        segment_ids: jax.Array,
+        cache: KVCache,
+    ) -> tuple[jax.Array, KVCache]:
+        """Runs the decoder.
+
+        Args:
+          token_ids, positions, segment_ids: as of `Qwen2`.
+          cache: what every position sees besides its own segment. It may hold no
+            position at all (S = 0), which is how a prompt's entries are asked for.
+
+        Returns:
+          Hidden states `[B, T, D]` after the final norm, and the entries of these T
+          positions, to be stored by the caller.
+        """
+        c = self.config
+        x = _embed(self, token_ids)
+        angles = rotary_angles(positions, c)
+        entries = []
+        for layer, (k, v) in enumerate(zip(cache.k, cache.v, strict=True)):
+            x, entry = Block(
+                c,
+                self.mesh,
+                self.dtype,
+                self.dtype,
+                self.attention,
+                name=f"{LAYERS}_{layer}",
+            )(x, angles, segment_ids, jnp.zeros_like(segment_ids), cache.length, k, v)
+            entries.append(entry)
+        k, v = zip(*entries, strict=True)
         length = jnp.sum(segment_ids != 0, axis=1, dtype=jnp.int32)
-        return hidden, KVCache(k=k, v=v, length=length)
+        return _final_norm(self, x, token_ids), KVCache(k=k, v=v, length=length)
+
+    @property
+    def param_dtype(self):
+        return self.dtype
+
+
+def _embed(module: Qwen2 | ServedQwen2, token_ids: jax.Array) -> jax.Array:
+    """`[B, T] -> [B * T, D]`."""
+    c = module.config
+    table = module.param(
+        "embedding",
+        _normal(("vocab", "embed")),
+        (c.vocab_size, c.hidden_size),
+        module.param_dtype,
+    )
+    # Gathered over fsdp before the look-up: a gather from a table that is sharded
+    # along both axes is rematerialised whole by the partitioner.
+    table = constrain(table.astype(module.dtype), ("vocab", None), module.mesh)
+    return constrain(table[token_ids.reshape(-1)], ("batch", None), module.mesh)
+
+
+def _final_norm(module: Qwen2 | ServedQwen2, x, token_ids) -> jax.Array:
+    """`[B * T, D] -> [B, T, D]`."""
+    c = module.config
+    weight = module.param(
+        "final_norm", _ones(("norm",)), (c.hidden_size,), module.param_dtype
+    )
+    return _rms_norm(x, weight, c.rms_norm_eps).reshape(*token_ids.shape, c.hidden_size)
+
+
+def served_params(params: Params, config: Qwen2Config, dtype) -> Params:
+    """The parameters of `ServedQwen2`: in the compute dtype, a tree for each layer.
+
+    Args:
+      params: of `Qwen2`.
+      config: the architecture.
+      dtype: of activations and matrix products.
+    """
+    params = jax.tree.map(lambda x: x.astype(dtype), params)
+    layers = params[LAYERS]
+    return {name: x for name, x in params.items() if name != LAYERS} | {
+        f"{LAYERS}_{i}": jax.tree.map(lambda x, i=i: x[i], layers)
+        for i in range(config.num_layers)
+    }
 
 
 def head_table(params: Params) -> jax.Array:

@@ -216,7 +216,7 @@ def _pretrain(model, params, corpus, *, steps, batch, learning_rate, seed):
     def loss(params, rows):
         tokens = jnp.maximum(rows, 0)
         positions = jnp.broadcast_to(jnp.arange(_LENGTH), rows.shape)
-        hidden, _ = model.apply(
+        hidden = model.apply(
             {"params": params}, tokens, positions, jnp.ones_like(tokens)
         )
         logits = hidden[:, :-1] @ head_table(params).T

@@ -89,7 +89,7 @@ def token_logprobs(
     The single place where hidden states and the tokens that they produce are shifted
     against each other.
     """
-    hidden, _ = model.apply(
+    hidden = model.apply(
         {"params": params},
         batch.token_ids,
         batch.positions,

@@ -15,6 +15,7 @@ Axes: B slots, Q prompts of one prefill, S cached positions, W new tokens at mos
 import collections
 import functools
 from collections.abc import Sequence
+from itertools import repeat
 
 import flax.struct
 import jax
@@ -22,13 +23,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from models.qwen2 import KVCache, Params, Qwen2, head_table
+from models.qwen2 import (
+    KVCache,
+    Params,
+    Qwen2,
+    ServedQwen2,
+    head_table,
+    served_params,
+)
 from rollout.draw import draw
 from rollout.types import Completion, OnFinished, SamplingParams
 from sharding.rules import replicated
 
 _ROWS = ("data", "fsdp")
-_CACHE = PartitionSpec(None, _ROWS, "tensor")
+_CACHE = PartitionSpec(_ROWS, "tensor")
 # Slots are refilled when this part of them is free, not one by one: each refill is a
 # round trip to the host.
 _REFILL_PART = 8
@@ -96,14 +104,18 @@ class JaxSampler:
           version: of `params`.
           length_bucket: lengths are rounded up to this times a power of two.
         """
-        self._model, self._mesh = model, mesh
+        self._model = ServedQwen2(
+            model.config, mesh, dtype=model.dtype, attention=model.attention
+        )
+        self._mesh = mesh
         self._rows = mesh.shape["data"] * mesh.shape["fsdp"]
         self._slots, self._bucket = slots, length_bucket
         self._prompt_length = prompt_length
-        self._params, self.version = params, version
+        self.publish(params, version)
 
     def publish(self, params: Params, version: int) -> None:
-        self._params, self.version = params, version
+        self._params = _serve(params, self._model.config, self._model.dtype)
+        self.version = version
 
     def metrics(self) -> dict[str, float]:
         return {}
@@ -283,22 +295,26 @@ def _stop_ids(params: SamplingParams) -> jax.Array:
     return jnp.asarray([*ids, *[-1] * (size - len(ids))], jnp.int32)
 
 
-def _slot_shardings(mesh: Mesh) -> Slots:
+def _pin(state: Slots, mesh: Mesh) -> Slots:
+    """Slots are split over data and fsdp, the cache's heads over tensor."""
     rows = NamedSharding(mesh, PartitionSpec(_ROWS))
     cache = NamedSharding(mesh, _CACHE)
-    return Slots(
-        cache=KVCache(k=cache, v=cache, length=rows),
-        token=rows,
-        key=rows,
-        count=rows,
-        done=rows,
-        token_ids=rows,
-        logprobs=rows,
+    shardings = jax.tree.map(lambda _: rows, state)
+    shardings = shardings.replace(
+        cache=KVCache(
+            k=(cache,) * len(state.cache.k),
+            v=(cache,) * len(state.cache.v),
+            length=rows,
+        )
     )
+    return jax.lax.with_sharding_constraint(state, shardings)
+
+
+_serve = jax.jit(served_params, static_argnums=(1, 2))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
-def _empty(model: Qwen2, mesh: Mesh, batch: int, size: int, width: int) -> Slots:
+def _empty(model: ServedQwen2, mesh: Mesh, batch: int, size: int, width: int) -> Slots:
     state = Slots(
         cache=KVCache.zeros(model.config, batch, size, model.dtype),
         token=jnp.zeros(batch, jnp.int32),
@@ -308,7 +324,7 @@ def _empty(model: Qwen2, mesh: Mesh, batch: int, size: int, width: int) -> Slots
         token_ids=jnp.zeros((batch, width), jnp.int32),
         logprobs=jnp.zeros((batch, width), jnp.float32),
     )
-    return jax.lax.with_sharding_constraint(state, _slot_shardings(mesh))
+    return _pin(state, mesh)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -319,19 +335,15 @@ def _prefill(model, mesh, params, ids, segments) -> KVCache:
     nothing = KVCache.zeros(model.config, ids.shape[0], 0, model.dtype)
     _, entries = model.apply({"params": params}, ids, positions, segments, nothing)
     # Copied to slots on other devices: whole everywhere, once per block of prompts.
+    heads = (NamedSharding(mesh, PartitionSpec(None, "tensor")),) * len(entries.k)
     return jax.lax.with_sharding_constraint(
-        entries,
-        KVCache(
-            k=NamedSharding(mesh, PartitionSpec(None, None, "tensor")),
-            v=NamedSharding(mesh, PartitionSpec(None, None, "tensor")),
-            length=replicated(mesh),
-        ),
+        entries, KVCache(k=heads, v=heads, length=replicated(mesh))
     )
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _insert_jit(mesh, state: Slots, entries: KVCache, root, slot, row, last, path):
-    size = entries.k.shape[3]
+    size = entries.k[0].shape[2]
 
     def key(pair):
         base = jax.random.wrap_key_data(root)
@@ -342,9 +354,12 @@ def _insert_jit(mesh, state: Slots, entries: KVCache, root, slot, row, last, pat
     def put(array, value):
         return array.at[slot].set(value, mode="drop")
 
+    def put_prefix(cache, entry):
+        return cache.at[slot, :, :size].set(entry[row], mode="drop")
+
     cache = KVCache(
-        k=state.cache.k.at[:, slot, :, :size].set(entries.k[:, row], mode="drop"),
-        v=state.cache.v.at[:, slot, :, :size].set(entries.v[:, row], mode="drop"),
+        k=jax.tree.map(put_prefix, state.cache.k, entries.k),
+        v=jax.tree.map(put_prefix, state.cache.v, entries.v),
         length=put(state.cache.length, entries.length[row]),
     )
     state = state.replace(
@@ -354,7 +369,7 @@ def _insert_jit(mesh, state: Slots, entries: KVCache, root, slot, row, last, pat
         count=put(state.count, 0),
         done=put(state.done, False),
     )
-    return jax.lax.with_sharding_constraint(state, _slot_shardings(mesh))
+    return _pin(state, mesh)
 
 
 def _insert(mesh, state, block, root, *arrays) -> Slots:
@@ -362,9 +377,9 @@ def _insert(mesh, state, block, root, *arrays) -> Slots:
 
 
 def _store(cache: jax.Array, entry: jax.Array, at: jax.Array) -> jax.Array:
-    """Writes `[L, B, K, 1, H]` into `[L, B, K, S, H]` at a position of each row."""
-    rows = jnp.arange(cache.shape[1])
-    return cache.at[:, rows, :, at].set(entry[:, :, :, 0].swapaxes(0, 1), mode="drop")
+    """Writes `[B, K, 1, H]` into `[B, K, S, H]` at a position of each row."""
+    rows = jnp.arange(len(cache))
+    return cache.at[rows, :, at].set(entry[:, :, 0], mode="drop")
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
@@ -402,6 +417,7 @@ def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake):
 
     def body(state: Slots) -> Slots:
         cache, live = state.cache, ~state.done
+        at = cache.length
         hidden, new = model.apply(
             {"params": params},
             state.token[:, None],
@@ -425,8 +441,8 @@ def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake):
         return Slots(
             # A row that is done is written past its end, where nobody reads.
             cache=KVCache(
-                k=store(cache.k, new.k, cache.length),
-                v=store(cache.v, new.v, cache.length),
+                k=tuple(map(store, cache.k, new.k, repeat(at))),
+                v=tuple(map(store, cache.v, new.v, repeat(at))),
                 length=cache.length + live,
             ),
             token=jnp.where(live, token, state.token),
@@ -440,6 +456,6 @@ def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake):
     state = jax.lax.while_loop(lambda state: jnp.sum(state.done) < wake, body, state)
     drawn = state.done, state.count, state.token_ids, state.logprobs
     return (
-        jax.lax.with_sharding_constraint(state, _slot_shardings(mesh)),
+        _pin(state, mesh),
         jax.lax.with_sharding_constraint(drawn, replicated(mesh)),
     )

@@ -8,7 +8,14 @@ import torch
 
 from models.config import Qwen2Config
 from models.hf import load_params
-from models.qwen2 import KVCache, Qwen2, abstract_params, head_table
+from models.qwen2 import (
+    KVCache,
+    Qwen2,
+    ServedQwen2,
+    abstract_params,
+    head_table,
+    served_params,
+)
 from sharding.mesh import make_mesh
 from tests.models import reference
 
@@ -24,8 +31,8 @@ def _load(folder, mesh, **options):
 
 
 def _logits(model, params, *inputs):
-    hidden, entries = model.apply({"params": params}, *inputs)
-    return np.asarray(hidden @ head_table(params).T), entries
+    hidden = model.apply({"params": params}, *inputs)
+    return np.asarray(hidden @ head_table(params).T)
 
 
 def _torch_logits(theirs, token_ids):
@@ -53,12 +60,12 @@ def test_logits_equal_transformers(tmp_path, mesh, changes, unroll, remat):
     ids = jnp.concatenate([a, b, np.zeros((2, 6), int)], axis=1).astype(jnp.int32)
     segments = jnp.array([[1] * 23 + [2] * 41 + [0] * 6] * 2, jnp.int32)
     positions = jnp.array([[*range(23), *range(41), *range(6)]] * 2, jnp.int32)
-    logits, _ = _logits(model, params, ids, positions, segments)
+    logits = _logits(model, params, ids, positions, segments)
 
     np.testing.assert_allclose(logits[:, :23], expected_a, atol=1e-4)
     np.testing.assert_allclose(logits[:, 23:64], expected_b, atol=1e-4)
     # Without segments the second part would see the first: this is what it would give.
-    leaked, _ = _logits(model, params, ids, positions, jnp.ones_like(segments))
+    leaked = _logits(model, params, ids, positions, jnp.ones_like(segments))
     assert np.abs(leaked[:, 23:64] - expected_b).max() > 1e-2
 
 
@@ -67,6 +74,13 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
     theirs = reference.make(tmp_path, **changes)
     model, params = _load(tmp_path, mesh)
     c = model.config
+    served = ServedQwen2(c)
+    params = served_params(params, c, jnp.float32)
+
+    def logits_of(*inputs):
+        hidden, entries = served.apply({"params": params}, *inputs)
+        return np.asarray(hidden @ head_table(params).T), entries
+
     rng = np.random.default_rng(1)
     ids = rng.integers(0, 96, (2, 20)).astype(np.int32)
     expected = _torch_logits(theirs, ids)
@@ -74,34 +88,30 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
 
     segments = np.array([[1] * n + [0] * (9 - n) for n in prompt_lengths], np.int32)
     positions = np.broadcast_to(np.arange(9, dtype=np.int32), (2, 9))
-    logits, entries = _logits(
-        model,
-        params,
-        ids[:, :9],
-        positions,
-        segments,
-        KVCache.zeros(c, 2, 0, jnp.float32),
-    )
+    nothing = KVCache.zeros(c, 2, 0, jnp.float32)
+    logits, entries = logits_of(ids[:, :9], positions, segments, nothing)
     for row, n in enumerate(prompt_lengths):
         np.testing.assert_allclose(logits[row, :n], expected[row, :n], atol=1e-4)
     assert entries.length.tolist() == prompt_lengths
 
     cache = KVCache.zeros(c, 2, 32, jnp.float32)
     cache = cache.replace(
-        k=cache.k.at[:, :, :, :9].set(entries.k),
-        v=cache.v.at[:, :, :, :9].set(entries.v),
+        k=tuple(x.at[:, :, :9].set(e) for x, e in zip(cache.k, entries.k, strict=True)),
+        v=tuple(x.at[:, :, :9].set(e) for x, e in zip(cache.v, entries.v, strict=True)),
         length=entries.length,
     )
     for _ in range(11):
         at = np.asarray(cache.length)
         token = ids[[0, 1], at][:, None]
-        logits, new = _logits(
-            model, params, token, at[:, None], np.ones((2, 1), np.int32), cache
-        )
+        logits, new = logits_of(token, at[:, None], np.ones((2, 1), np.int32), cache)
         np.testing.assert_allclose(logits[:, 0], expected[[0, 1], at], atol=1e-4)
+
+        def store(x, entry, at=at):
+            return x.at[[0, 1], :, at].set(entry[:, :, 0])
+
         cache = KVCache(
-            k=cache.k.at[:, [0, 1], :, at].set(new.k[:, :, :, 0].swapaxes(0, 1)),
-            v=cache.v.at[:, [0, 1], :, at].set(new.v[:, :, :, 0].swapaxes(0, 1)),
+            k=jax.tree.map(store, cache.k, new.k),
+            v=jax.tree.map(store, cache.v, new.v),
             length=cache.length + 1,
         )
 

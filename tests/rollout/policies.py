@@ -142,7 +142,7 @@ class Policy:
 @functools.partial(jax.jit, static_argnums=0)
 def _score(model, params, ids):
     ones = jnp.ones_like(ids)
-    hidden, _ = model.apply({"params": params}, ids, jnp.arange(LENGTH)[None], ones)
+    hidden = model.apply({"params": params}, ids, jnp.arange(LENGTH)[None], ones)
     logits = (hidden[0] @ head_table(params).T.astype(hidden.dtype)).astype(jnp.float32)
     logprobs = jax.nn.log_softmax(logits[:-1])
     return jnp.take_along_axis(logprobs, ids[0, 1:, None], axis=1)[:, 0]

@@ -8,7 +8,7 @@ import torch
 
 from models.config import Qwen2Config
 from models.hf import load_params
-from models.qwen2 import Qwen2, head_table
+from models.qwen2 import KVCache, Qwen2, head_table
 from rollout.jax_sampler import JaxSampler
 from rollout.types import SamplingParams, SeedStream
 from sharding.mesh import make_mesh
@@ -74,16 +74,20 @@ def test_logprobs_are_those_of_the_distribution_drawn_from(folder, temperature, 
     )
     groups = sampler.sample(_prompts(), params, seed=3)
     model, weights = sampler._model, sampler._params
+    nothing = KVCache.zeros(model.config, 1, 0, model.dtype)
+
+    @jax.jit
+    def reference_forward(weights, ids, segments):
+        positions = jnp.arange(ids.shape[1])[None]
+        return model.apply({"params": weights}, ids, positions, segments, nothing)[0]
+
     raw_gap = 0.0
     for prompt, completions in zip(_prompts(), groups, strict=True):
         for completion in completions:
-            ids = np.array([[*prompt, *completion.token_ids]], np.int32)
-            hidden, _ = model.apply(
-                {"params": weights},
-                ids,
-                np.arange(ids.shape[1])[None],
-                np.ones_like(ids),
-            )
+            whole = [*prompt, *completion.token_ids]
+            ids, segments = np.zeros((2, 1, 64), np.int32)
+            ids[0, : len(whole)], segments[0, : len(whole)] = whole, 1
+            hidden = reference_forward(weights, ids, segments)[:, : len(whole)]
             logits = np.asarray(hidden @ head_table(weights).T, np.float64)[0]
             logits = logits[len(prompt) - 1 : -1]
             raw = jax.nn.log_softmax(jnp.asarray(logits))
