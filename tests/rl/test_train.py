@@ -197,16 +197,21 @@ def test_tensorboard_opens_the_run(finished):
 
 
 @pytest.mark.failure(30)
-@pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kills,steps", [(2, STEPS), pytest.param(5, 24, marks=pytest.mark.slow)]
+)
 def test_killed_at_random_moments_it_ends_bit_for_bit_the_same(
-    finished, cache, tmp_path, kills
+    finished, cache, tmp_path, kills, steps
 ):
-    workdir, _ = finished
+    whole, _ = finished
+    if steps != STEPS:
+        whole = tmp_path / "whole"
+        run(command(whole, cache, steps=steps))
     rng = random.Random(kills)
     again = tmp_path / "again"
     for _ in range(kills):
         process = subprocess.Popen(
-            command(again, cache),
+            command(again, cache, steps=steps),
             cwd=ROOT,
             env=environment(),
             stdout=subprocess.PIPE,
@@ -222,9 +227,9 @@ def test_killed_at_random_moments_it_ends_bit_for_bit_the_same(
         time.sleep(rng.random())
         process.kill()
         process.wait()
-    done = run(command(again, cache))
-    assert "resuming after step" in done.stdout or kills < 2
-    _assert_same_run(workdir, again)
+    done = run(command(again, cache, steps=steps))
+    assert "resuming after step" in done.stdout
+    _assert_same_run(whole, again)
 
 
 @pytest.mark.failure(35)
