@@ -53,7 +53,7 @@ def _trainer(shape: Shape) -> trl.GRPOTrainer:
     config = trl.GRPOConfig(
         output_dir=tempfile.mkdtemp(),
         per_device_train_batch_size=shape.rows,
-        num_generations=shape.group_size,
+        num_generations=max(2, shape.group_size),  # it refuses one
         beta=0.0,
         epsilon=0.2,
         epsilon_high=0.28,
