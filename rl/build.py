@@ -441,7 +441,7 @@ def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
     state = step.init(hf.load_params(folder, model, mesh))
     if sampler is None:
         sampler = JaxSampler(
-            model.clone(remat="none"),
+            model,
             mesh,
             state.params,
             slots=c.rollout.slots,

@@ -57,9 +57,7 @@ def run(arguments: argparse.Namespace) -> dict:
 
 def _measure_ours(arguments, shape: Shape, what) -> dict:
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    model = Qwen2(
-        Qwen2Config.from_hf(shape.hf_config()), mesh=mesh, unroll=shape.layers
-    )
+    model = Qwen2(Qwen2Config.from_hf(shape.hf_config()), mesh=mesh)
     sampler = JaxSampler(
         model, mesh, init_params(model, mesh, 0), slots=arguments.slots
     )
