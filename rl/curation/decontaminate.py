@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from rl.curation.text import exact_key, jaccard, shingles, tokens, word_ngrams
+from rl.curation.text import exact_key, jaccard, views, word_ngrams
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,37 +39,40 @@ class EvaluationIndex:
         self.threshold = threshold
         self.ngram = ngram
         self._exact: dict[str, list[str]] = collections.defaultdict(list)
-        self._shingles: dict[str, frozenset[str]] = {}
-        self._holders: dict[str, list[str]] = collections.defaultdict(list)
+        self._views: dict[str, tuple[frozenset[str], ...]] = {}
+        self._holders: dict[tuple[int, str], list[str]] = collections.defaultdict(list)
         self._ngrams: dict[int, list[str]] = collections.defaultdict(list)
         for name, text in problems.items():
             self._exact[exact_key(text)].append(name)
-            self._shingles[name] = shingles(tokens(text))
-            for shingle in sorted(self._shingles[name]):
-                self._holders[shingle].append(name)
+            self._views[name] = views(text)
+            for view, held in enumerate(self._views[name]):
+                for shingle in held:
+                    self._holders[view, shingle].append(name)
             for key in dict.fromkeys(map(_key, word_ngrams(text, ngram))):
                 self._ngrams[key].append(name)
 
     def __len__(self) -> int:
-        return len(self._shingles)
+        return len(self._views)
 
     def overlap(self, text: str) -> Overlap:
         """What `text` shares with the evaluation problems."""
-        mine = shingles(tokens(text))
-        shared = collections.Counter(
-            name for shingle in mine for name in self._holders.get(shingle, ())
-        )
-        near = []
-        for name, count in shared.items():
-            # The union has at least max(|a|, |b|) members, so this bound is safe.
-            if count >= self.threshold * max(len(mine), len(self._shingles[name])):
-                similarity = jaccard(mine, self._shingles[name])
-                if similarity >= self.threshold:
-                    near.append((name, round(similarity, 4)))
+        near: dict[str, float] = collections.defaultdict(float)
+        for view, mine in enumerate(views(text)):
+            shared = collections.Counter(
+                name
+                for shingle in mine
+                for name in self._holders.get((view, shingle), ())
+            )
+            for name, count in shared.items():
+                theirs = self._views[name][view]
+                # The union has at least max(|a|, |b|) members: this bound is safe.
+                if count >= self.threshold * max(len(mine), len(theirs)):
+                    near[name] = max(near[name], jaccard(mine, theirs))
+        found = [(n, round(s, 4)) for n, s in near.items() if s >= self.threshold]
         keys = dict.fromkeys(map(_key, word_ngrams(text, self.ngram)))
         return Overlap(
             exact=tuple(self._exact.get(exact_key(text), ())),
-            near=tuple(sorted(near)),
+            near=tuple(sorted(found)),
             ngrams=tuple(key for key in keys if key in self._ngrams),
         )
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from datasketch import MinHash
 
-from rl.curation.text import jaccard, numbers, shingles, tokens
+from rl.curation.text import jaccard, numbers, shingles, skeleton, views
 
 BANDS, ROWS = 32, 4
 """A pair of Jaccard similarity s meets in a band with probability 1 - (1 - s^4)^32:
@@ -23,7 +23,7 @@ def band_hashes(text: str) -> list[int]:
     Two texts are worth comparing when any of their hashes agree.
     """
     sketch = MinHash(num_perm=BANDS * ROWS, hashfunc=zlib.crc32)
-    sketch.update_batch(s.encode() for s in shingles(tokens(text)))
+    sketch.update_batch(s.encode() for s in shingles(skeleton(text)))
     words = np.asarray(sketch.hashvalues, np.uint64).reshape(BANDS, ROWS)
     mixed = np.arange(BANDS, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for column in words.T:
@@ -33,8 +33,8 @@ def band_hashes(text: str) -> list[int]:
 
 
 def similarity(left: str, right: str) -> float:
-    """Jaccard similarity of the texts' token 3-grams."""
-    return jaccard(shingles(tokens(left)), shingles(tokens(right)))
+    """Jaccard similarity of the texts' 3-grams, in the view where they are nearer."""
+    return max(map(jaccard, views(left), views(right)))
 
 
 def relation(

@@ -176,8 +176,8 @@ def bare_answer(answer: str) -> str:
                 answer = inner.strip()
     if answer.startswith("$") and answer.count("$") == 1:
         answer = answer[1:].strip()
-    if answer.endswith((".", ",", ";")) and not answer.endswith(".."):
-        answer = answer[:-1].strip()
+    if not answer.endswith(".."):
+        answer = answer.rstrip(".,; ")
     styled = _STYLED.fullmatch(answer)
     answer = styled[1] if styled else answer
     return _LEADING_ZEROS.sub("", answer) if answer.isdigit() else answer

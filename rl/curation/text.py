@@ -6,6 +6,7 @@ import unicodedata
 _SPACING = re.compile(
     r"\\(?:left|right|displaystyle|limits|[bB]igg?[lr]?|q?quad)(?![a-zA-Z])"
     r"|\\[,;:!()\[\]_ ]|[$~]|\\\\|[_^]\s*\{\s*\}"
+    r"|\\(?:begin|end)\{(?:array|cases|aligned?)\*?\}(?:\{[lcr| ]*\})?"
 )
 _SYNONYMS = (
     (re.compile(r"\\[dtc]frac(?![a-z])"), r"\\frac"),
@@ -32,6 +33,7 @@ _ANSWER_FORM = re.compile(
     r"|(?:are|is) (?:relatively prime|coprime)|not divisible by the square"
     r"|(?:express|give|enter|write) your answer)\b"
 )
+_MARKS = frozenset(".,;:?\"'*`_()[]\\")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -63,6 +65,23 @@ def shingles(parts: list[str], size: int = 3) -> frozenset[str]:
     """The set of `size` consecutive tokens; one short shingle for shorter texts."""
     count = max(1, len(parts) - size + 1)
     return frozenset(" ".join(parts[i : i + size]) for i in range(count))
+
+
+def skeleton(text: str) -> list[str]:
+    """The tokens that two typesettings of one problem share: no brackets, no marks.
+
+    `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` become the same.
+    """
+    return [t.removeprefix("\\") for t in tokens(text) if t not in _MARKS]
+
+
+def views(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The shingles of a text's tokens, and those of its skeleton.
+
+    Near is what is near in either: brackets hide a copy from the first, and a changed
+    word weighs more in the second.
+    """
+    return shingles(tokens(text)), shingles(skeleton(text))
 
 
 def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
