@@ -26,7 +26,7 @@ from rollout.weight_sync import PublishedFiles
 from sharding.rules import replicated
 
 _PROBE_LENGTH = 300
-_PROBE_DRAWN = 32
+_PROBE_DRAWN = 16
 # Of vLLM 0.32. Another ends its engine with the first request.
 _CPU_HEAD_WIDTHS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 

@@ -19,7 +19,7 @@ Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 # Mean absolute difference of log-probs that rounding explains. Measured between vLLM
 # and a float32 forward: 2e-6 and 0.013.
 PROBE_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
-_PROBE_DRAW = SamplingParams(max_tokens=32, stop_token_ids=(), ignore_stop=True)
+_PROBE_DRAW = SamplingParams(max_tokens=16, stop_token_ids=(), ignore_stop=True)
 
 
 class OutOfStep(SamplerError):
@@ -83,6 +83,7 @@ class VllmSampler:
         self._version = -1
         self._announced: dict[str, Any] | None = None
         self._metrics: dict[str, float] = {}
+        self._served_at = 0.0
         self._fleet = Fleet(
             servers=servers,
             urls=urls,
@@ -164,11 +165,10 @@ class VllmSampler:
         written = time.monotonic()
         answers = self._fleet.update()
         self._version = version
-        synced = time.monotonic()
         gaps = self._prove(params, answers)
         self._metrics = {
             "sampler/write_seconds": written - begin,
-            "sampler/update_seconds": synced - written,
+            "sampler/update_seconds": self._served_at - written,
             "sampler/publish_seconds": time.monotonic() - begin,
             "sampler/probe_gap_mean": float(gaps.mean()),
             "sampler/probe_gap_max": float(gaps.max()),
@@ -191,6 +191,7 @@ class VllmSampler:
             mode=self._in_flight,
             timeout=self._sync_seconds,
         )
+        self._served_at = time.monotonic()
         # By the ordinary path, cached prefix and all: that is what must be right.
         return client.generate(
             self._probe_prompt,
