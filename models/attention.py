@@ -116,35 +116,25 @@ def segment_attention(
     )(q, k, v, segment_ids, prefix_ids)
 
 
-def cached_attention(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    segment_ids: jax.Array,
-    cached_k: jax.Array,
-    cached_v: jax.Array,
-    cached_length: jax.Array,
+def decode_attention(
+    q: jax.Array, k: jax.Array, v: jax.Array, visible: jax.Array
 ) -> jax.Array:
-    """As `segment_attention`, where every position also sees the row's cache.
-
-    The cache is read, never copied: the new entries are scored beside it.
+    """One new position of each row against a cache that holds it too.
 
     Args:
-      q, k, v, segment_ids: as in `segment_attention`, for the T new positions.
-      cached_k: `[B, K, S, H]`.
-      cached_v: `[B, K, S, H]`.
-      cached_length: int `[B]`, leading entries of the row's cache that are valid.
+      q: `[B, N, H]`, rotated.
+      k: `[B, K, H, S]`, rotated: with S last, a CPU takes half the time.
+      v: `[B, K, S, H]`.
+      visible: bool `[B, S]`, the columns that the row's new position sees.
+
+    Returns:
+      `[B, N, H]` in the dtype of `v`.
     """
-    grouped = _group_heads(q, k.shape[2])
-    size = cached_k.shape[2]
+    grouped = _group_heads(q[:, None], k.shape[1])[:, 0]
     accumulate = jnp.promote_types(q.dtype, jnp.float32)
-    old = jnp.einsum(
-        "btkgh,bksh->bkgts", grouped, cached_k, preferred_element_type=accumulate
+    scores = jnp.einsum(
+        "bkgh,bkhs->bkgs", grouped, k, preferred_element_type=accumulate
     )
-    valid = (jnp.arange(size) < cached_length[:, None])[:, None, None, None]
-    old = jnp.where(valid, old * q.shape[-1] ** -0.5, _MASKED)
-    new = jnp.where(_causal(segment_ids), _scores(grouped, k), _MASKED)
-    weights = jax.nn.softmax(jnp.concatenate([old, new], axis=-1), axis=-1)
-    weights = weights.astype(v.dtype)
-    mixed = jnp.einsum("bkgts,bksh->btkgh", weights[..., :size], cached_v)
-    return (mixed + _mix(weights[..., size:], v)).reshape(q.shape)
+    scores = jnp.where(visible[:, None, None], scores * q.shape[-1] ** -0.5, _MASKED)
+    weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
+    return jnp.einsum("bkgs,bksh->bkgh", weights, v).reshape(q.shape)

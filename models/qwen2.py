@@ -23,6 +23,7 @@ from models.config import Qwen2Config
 from sharding.rules import constrain, named_sharding
 
 Params = Any
+Entries = tuple[jax.Array, ...]
 
 LAYERS = "layers"
 
@@ -35,26 +36,68 @@ REMAT_POLICIES = {
 
 @flax.struct.dataclass
 class KVCache:
-    """Keys and values of positions already seen.
+    """Keys and values of positions already seen, of each row the last `length`.
+
+    The columns are a ring that all rows turn together: whatever its length, a row's
+    newest entry is in the column before `clock`, so that a decode step writes one slice
+    of an array and not one place per row.
 
     Attributes:
-      k: of each layer `[B, K, S, H]`, rotated; the order in which scores are computed.
-      v: likewise.
-      length: int32 `[B]`, leading entries of each row that are valid.
+      k: of each layer `[B, K, H, S]`, rotated; the order in which scores are computed.
+      v: of each layer `[B, K, S, H]`.
+      length: int32 `[B]`.
+      clock: int32, the column to be written next.
     """
 
     k: tuple[jax.Array, ...]
     v: tuple[jax.Array, ...]
     length: jax.Array
+    clock: jax.Array
 
     @classmethod
     def zeros(cls, config: Qwen2Config, batch: int, size: int, dtype) -> "KVCache":
-        shape = batch, config.num_kv_heads, size, config.head_dim
+        heads, width = config.num_kv_heads, config.head_dim
         layers = range(config.num_layers)
         return cls(
-            k=tuple(jnp.zeros(shape, dtype) for _ in layers),
-            v=tuple(jnp.zeros(shape, dtype) for _ in layers),
+            k=tuple(jnp.zeros((batch, heads, width, size), dtype) for _ in layers),
+            v=tuple(jnp.zeros((batch, heads, size, width), dtype) for _ in layers),
             length=jnp.zeros(batch, jnp.int32),
+            clock=jnp.int32(0),
+        )
+
+    @property
+    def size(self) -> int:
+        return self.v[0].shape[2]
+
+    def age(self) -> jax.Array:
+        """int32 `[S]`: how many entries of a row are newer than the column's."""
+        return (self.clock - 1 - jnp.arange(self.size)) % self.size
+
+    def filled(self, k: Entries, v: Entries, length, row, slot) -> "KVCache":
+        """The cache with prompts put into some of its rows.
+
+        Args:
+          k, v: of each layer `[Q, K, H, T]` and `[Q, K, T, H]`, as `ServedQwen2`
+            returns them for Q prompts.
+          length: int32 `[Q]`, how many of the T are the prompt.
+          row: int32 `[R]`, the prompt that goes into each slot.
+          slot: int32 `[R]`; a slot that does not exist is left out.
+        """
+        length = length[row]
+        at = jnp.clip(length[:, None] - 1 - self.age(), 0, v[0].shape[2] - 1)
+
+        def turn_k(cache, entry):
+            turned = jnp.take_along_axis(entry[row], at[:, None, None], axis=3)
+            return cache.at[slot].set(turned, mode="drop")
+
+        def turn_v(cache, entry):
+            turned = jnp.take_along_axis(entry[row], at[:, None, :, None], axis=2)
+            return cache.at[slot].set(turned, mode="drop")
+
+        return self.replace(
+            k=jax.tree.map(turn_k, self.k, k),
+            v=jax.tree.map(turn_v, self.v, v),
+            length=self.length.at[slot].set(length, mode="drop"),
         )
 
 
@@ -127,12 +170,16 @@ class Block(nn.Module):
     dtype: Any
     param_dtype: Any
     attention: str
+    serves: bool = False
 
     @nn.compact
-    def __call__(
-        self, x, angles, segment_ids, prefix_ids, cached_length, cached_k, cached_v
-    ):
-        """`x [B * T, D]` to `(x, (k, v) each [B, K, T, H] or None)`."""
+    def __call__(self, x, angles, segment_ids, prefix_ids, cached):
+        """`x [B * T, D]` to x and, where it serves, the layer's entries.
+
+        `cached` is None; or, where T is 1, the layer's `(k, v, visible, clock)` of a
+        `KVCache`, which is then returned with the new entries in it. `visible` is bool
+        `[B, S]`.
+        """
         c = self.config
 
         def param(name, init, shape):
@@ -152,7 +199,7 @@ class Block(nn.Module):
         q = _rotate(project("q", n, "heads"), angles)
         k = _rotate(project("k", k_, "kv_heads"), angles)
         v = project("v", k_, "kv_heads")
-        if cached_k is None or cached_k.shape[2] == 0:
+        if cached is None:
             mixed = attention.segment_attention(
                 q,
                 k,
@@ -162,10 +209,18 @@ class Block(nn.Module):
                 implementation=self.attention,
                 mesh=self.mesh,
             )
+            entries = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
         else:
-            mixed = attention.cached_attention(
-                q, k, v, segment_ids, cached_k, cached_v, cached_length
+            old_k, old_v, visible, clock = cached
+            entries = (
+                jax.lax.dynamic_update_slice_in_dim(
+                    old_k, k.transpose(0, 2, 3, 1), clock, 3
+                ),
+                jax.lax.dynamic_update_slice_in_dim(
+                    old_v, v.transpose(0, 2, 1, 3), clock, 2
+                ),
             )
+            mixed = attention.decode_attention(q[:, 0], *entries, visible)
         out = param("o", _normal(("heads", "head_dim", "embed")), (n, h, d))
         x = x + mixed.reshape(-1, n * h) @ out.reshape(n * h, d)
         x = constrain(x, ("batch", None), self.mesh)
@@ -177,9 +232,7 @@ class Block(nn.Module):
         down = param("down", _normal(("mlp", "embed")), (f, d))
         x = x + _swiglu(gate, up) @ down
         x = constrain(x, ("batch", None), self.mesh)
-        if cached_k is None:
-            return x, None
-        return x, (k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3))
+        return x, entries if self.serves else None
 
 
 class Qwen2(nn.Module):
@@ -237,7 +290,7 @@ class Qwen2(nn.Module):
             block,
             variable_axes={"params": 0},
             split_rngs={"params": True},
-            in_axes=(nn.broadcast,) * 6,
+            in_axes=(nn.broadcast,) * 4,
             length=c.num_layers,
             unroll=min(self.unroll, c.num_layers),
             metadata_params={nn.PARTITION_NAME: "layers"},
@@ -250,9 +303,7 @@ class Qwen2(nn.Module):
             name=LAYERS,
         )
         x = _embed(self, token_ids)
-        x, _ = blocks(
-            x, rotary_angles(positions, c), segment_ids, prefix_ids, None, None, None
-        )
+        x, _ = blocks(x, rotary_angles(positions, c), segment_ids, prefix_ids, None)
         if not c.tie_word_embeddings:
             self.param(
                 "head",
@@ -283,36 +334,44 @@ class ServedQwen2(nn.Module):
         token_ids: jax.Array,
         positions: jax.Array,
         segment_ids: jax.Array,
-        cache: KVCache,
-    ) -> tuple[jax.Array, KVCache]:
+        cache: KVCache | None = None,
+    ) -> tuple[jax.Array, Entries, Entries]:
         """Runs the decoder.
 
         Args:
           token_ids, positions, segment_ids: as of `Qwen2`.
-          cache: what every position sees besides its own segment. It may hold no
-            position at all (S = 0), which is how a prompt's entries are asked for.
+          cache: what each row's only position (T = 1) sees besides itself.
 
         Returns:
-          Hidden states `[B, T, D]` after the final norm, and the entries of these T
-          positions, to be stored by the caller.
+          Hidden states `[B, T, D]` after the final norm, and of each layer k and v:
+          those of the cache with the new position written at its clock, or without a
+          cache `[B, K, H, T]` and `[B, K, T, H]`.
         """
         c = self.config
         x = _embed(self, token_ids)
         angles = rotary_angles(positions, c)
+        no_prefix = jnp.zeros_like(segment_ids)
+        cached = [None] * c.num_layers
+        if cache is not None:
+            visible = (cache.age() + 1) % cache.size <= cache.length[:, None]
+            cached = [
+                (k, v, visible, cache.clock)
+                for k, v in zip(cache.k, cache.v, strict=True)
+            ]
         entries = []
-        for layer, (k, v) in enumerate(zip(cache.k, cache.v, strict=True)):
+        for layer, of_layer in enumerate(cached):
             x, entry = Block(
                 c,
                 self.mesh,
                 self.dtype,
                 self.dtype,
                 self.attention,
+                serves=True,
                 name=f"{LAYERS}_{layer}",
-            )(x, angles, segment_ids, jnp.zeros_like(segment_ids), cache.length, k, v)
+            )(x, angles, segment_ids, no_prefix, of_layer)
             entries.append(entry)
         k, v = zip(*entries, strict=True)
-        length = jnp.sum(segment_ids != 0, axis=1, dtype=jnp.int32)
-        return _final_norm(self, x, token_ids), KVCache(k=k, v=v, length=length)
+        return _final_norm(self, x, token_ids), k, v
 
     @property
     def param_dtype(self):

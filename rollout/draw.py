@@ -35,10 +35,14 @@ def draw(
     top = jnp.max(scaled, axis=-1, keepdims=True)
     weights = jnp.exp(scaled - top)
     kept = jax.lax.cond(greedy | (top_p >= 1), lambda w, _: w, _nucleus, weights, top_p)
-    best = jnp.argmax(logits, axis=-1)
     token = _inverse_cdf(kept, uniforms)
     # Rounding at the very end of a CDF may name an entry of no weight.
-    token = jnp.where(greedy | (_at(kept, token) <= 0), best, token)
+    best_instead = greedy | (_at(kept, token) <= 0)
+    token = jax.lax.cond(
+        jnp.any(best_instead),
+        lambda: jnp.where(best_instead, jnp.argmax(logits, axis=-1), token),
+        lambda: token,
+    )
     logprob = _at(scaled - top, token) - jnp.log(jnp.sum(kept, axis=-1))
     return token.astype(jnp.int32), logprob
 

@@ -15,7 +15,7 @@ Axes: B slots, Q prompts of one prefill, S cached positions, W new tokens at mos
 import collections
 import functools
 from collections.abc import Sequence
-from itertools import repeat
+from typing import NamedTuple
 
 import flax.struct
 import jax
@@ -24,6 +24,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from models.qwen2 import (
+    Entries,
     KVCache,
     Params,
     Qwen2,
@@ -40,6 +41,9 @@ _CACHE = PartitionSpec(_ROWS, "tensor")
 # Slots are refilled when this part of them is free, not one by one: each refill is a
 # round trip to the host.
 _REFILL_PART = 8
+# Decode batches: all slots, or these parts of them where fewer completions are left to
+# draw. One compile each.
+_PARTS = (8, 4, 2, 1)
 
 
 @flax.struct.dataclass
@@ -130,15 +134,14 @@ class JaxSampler:
         )
         width = self._round_length(max_tokens)
         prefix = self._round_length(self._prompt_length)
-        for batch in {self._batch(1), self._batch(self._slots)}:
+        for batch in self._batches():
             refill = max(1, batch // _REFILL_PART)
-            entries = self.prefill([], self._round_rows(refill), prefix)
+            block = _Block(0, [], *self.prefill([], self._round_rows(refill), prefix))
             state = _insert(
                 self._mesh,
                 _empty(self._model, self._mesh, batch, prefix + width, width),
-                (0, [], entries),
                 jax.random.key_data(jax.random.key(0)),
-                *_pad([], [], (0, [], entries), batch, refill),
+                *_padded([], [], block, batch, refill),
             )
             _decode(
                 self._model, self._mesh, self._params, state, _dynamic(params), batch
@@ -182,9 +185,8 @@ class JaxSampler:
                 state = _insert(
                     self._mesh,
                     state,
-                    block,
                     root,
-                    *_pad(slots, tasks, block, batch, refill),
+                    *_padded(slots, tasks, block, batch, refill),
                 )
             wake = min(refill, len(running)) if waiting else len(running)
             idle = batch - len(running)
@@ -218,22 +220,37 @@ class JaxSampler:
             bucket *= 2
         return min(bucket, max(self._model.config.max_positions, length))
 
+    def _batches(self) -> list[int]:
+        """The sizes of the decode batch, ascending."""
+        return sorted({self._round_rows(max(1, self._slots // n)) for n in _PARTS})
+
     def _batch(self, completions: int) -> int:
-        """All slots, or an eighth of them for the few completions of a last refill."""
-        few = self._round_rows(max(1, self._slots // _REFILL_PART))
-        return few if completions <= few else self._round_rows(self._slots)
+        """The smallest that takes them all, or all slots."""
+        sizes = self._batches()
+        return next((size for size in sizes if size >= completions), sizes[-1])
 
     def _round_rows(self, rows: int) -> int:
         return -(-rows // self._rows) * self._rows
 
     def prefill(self, prompts: Sequence[Sequence[int]], rows: int, size: int):
-        """Entries of all but the last token of each prompt, and those last tokens."""
+        """k and v of all but the last token of each prompt, and how many those are."""
         ids = np.zeros((rows, size), np.int32)
         segments = np.zeros((rows, size), np.int32)
         for row, prompt in enumerate(prompts):
             ids[row, : len(prompt)] = prompt
             segments[row, : len(prompt) - 1] = 1
-        return _prefill(self._model, self._mesh, self._params, ids, segments)
+        k, v = _prefill(self._model, self._mesh, self._params, ids, segments)
+        return k, v, segments.sum(axis=1, dtype=np.int32)
+
+
+class _Block(NamedTuple):
+    """Prompts that were prefilled together."""
+
+    first: int
+    prompts: Sequence[Sequence[int]]
+    k: Entries
+    v: Entries
+    lengths: np.ndarray
 
 
 class _Waiting:
@@ -245,7 +262,7 @@ class _Waiting:
         self._tasks = collections.deque(
             (p, s) for p in range(len(prompts)) for s in range(n)
         )
-        self._first, self._block = 0, None
+        self._block: _Block | None = None
         self._end = 0
 
     def __bool__(self) -> bool:
@@ -254,29 +271,28 @@ class _Waiting:
     def take(self, most: int):
         """Up to `most` tasks whose prompts share one prefilled block."""
         if self._tasks[0][0] >= self._end:
-            self._first = self._end
-            self._end = min(self._first + self._rows, len(self._prompts))
-            chunk = self._prompts[self._first : self._end]
+            first = self._end
+            self._end = min(first + self._rows, len(self._prompts))
+            chunk = self._prompts[first : self._end]
             entries = self._sampler.prefill(chunk, self._rows, self._size)
-            self._block = (self._first, chunk, entries)
+            self._block = _Block(first, chunk, *entries)
         tasks = []
         while self._tasks and self._tasks[0][0] < self._end and len(tasks) < most:
             tasks.append(self._tasks.popleft())
         return tasks, self._block
 
 
-def _pad(slots, tasks, block, batch, refill):
+def _padded(slots, tasks, block: _Block, batch: int, refill: int):
     """Arrays of one insertion; unused entries name a slot that does not exist."""
-    first, prompts, _ = block
     slot = np.full(refill, batch, np.int32)
     row = np.zeros(refill, np.int32)
     last = np.zeros(refill, np.int32)
     path = np.zeros((refill, 2), np.uint32)
     for i, (s, (prompt, sample)) in enumerate(zip(slots, tasks, strict=True)):
-        slot[i], row[i] = s, prompt - first
-        last[i] = prompts[prompt - first][-1]
+        slot[i], row[i] = s, prompt - block.first
+        last[i] = block.prompts[prompt - block.first][-1]
         path[i] = prompt, sample
-    return slot, row, last, path
+    return block.k, block.v, block.lengths, slot, row, last, path
 
 
 def _dynamic(params: SamplingParams) -> _Dynamic:
@@ -305,6 +321,7 @@ def _pin(state: Slots, mesh: Mesh) -> Slots:
             k=(cache,) * len(state.cache.k),
             v=(cache,) * len(state.cache.v),
             length=rows,
+            clock=replicated(mesh),
         )
     )
     return jax.lax.with_sharding_constraint(state, shardings)
@@ -328,23 +345,18 @@ def _empty(model: ServedQwen2, mesh: Mesh, batch: int, size: int, width: int) ->
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _prefill(model, mesh, params, ids, segments) -> KVCache:
+def _prefill(model, mesh, params, ids, segments) -> tuple[Entries, Entries]:
     rows = NamedSharding(mesh, PartitionSpec(_ROWS))
     ids, segments = jax.lax.with_sharding_constraint((ids, segments), rows)
     positions = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
-    nothing = KVCache.zeros(model.config, ids.shape[0], 0, model.dtype)
-    _, entries = model.apply({"params": params}, ids, positions, segments, nothing)
+    _, k, v = model.apply({"params": params}, ids, positions, segments)
     # Copied to slots on other devices: whole everywhere, once per block of prompts.
-    heads = (NamedSharding(mesh, PartitionSpec(None, "tensor")),) * len(entries.k)
-    return jax.lax.with_sharding_constraint(
-        entries, KVCache(k=heads, v=heads, length=replicated(mesh))
-    )
+    heads = NamedSharding(mesh, PartitionSpec(None, "tensor"))
+    return jax.lax.with_sharding_constraint((k, v), heads)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _insert_jit(mesh, state: Slots, entries: KVCache, root, slot, row, last, path):
-    size = entries.k[0].shape[2]
-
+def _insert(mesh, state: Slots, root, k, v, lengths, slot, row, last, path) -> Slots:
     def key(pair):
         base = jax.random.wrap_key_data(root)
         return jax.random.key_data(
@@ -354,32 +366,14 @@ def _insert_jit(mesh, state: Slots, entries: KVCache, root, slot, row, last, pat
     def put(array, value):
         return array.at[slot].set(value, mode="drop")
 
-    def put_prefix(cache, entry):
-        return cache.at[slot, :, :size].set(entry[row], mode="drop")
-
-    cache = KVCache(
-        k=jax.tree.map(put_prefix, state.cache.k, entries.k),
-        v=jax.tree.map(put_prefix, state.cache.v, entries.v),
-        length=put(state.cache.length, entries.length[row]),
-    )
     state = state.replace(
-        cache=cache,
+        cache=state.cache.filled(k, v, lengths, row, slot),
         token=put(state.token, last),
         key=put(state.key, jax.vmap(key)(path)),
         count=put(state.count, 0),
         done=put(state.done, False),
     )
     return _pin(state, mesh)
-
-
-def _insert(mesh, state, block, root, *arrays) -> Slots:
-    return _insert_jit(mesh, state, block[2], root, *arrays)
-
-
-def _store(cache: jax.Array, entry: jax.Array, at: jax.Array) -> jax.Array:
-    """Writes `[B, K, 1, H]` into `[B, K, S, H]` at a position of each row."""
-    rows = jnp.arange(len(cache))
-    return cache.at[rows, :, at].set(entry[:, :, 0], mode="drop")
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
@@ -403,13 +397,6 @@ def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake):
         out_specs=(rows, rows),
         check_vma=False,
     )
-    store = jax.shard_map(
-        _store,
-        mesh=mesh,
-        in_specs=(_CACHE, _CACHE, rows),
-        out_specs=_CACHE,
-        check_vma=False,
-    )
 
     def uniforms(key, count):
         key = jax.random.fold_in(jax.random.wrap_key_data(key), count)
@@ -417,8 +404,7 @@ def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake):
 
     def body(state: Slots) -> Slots:
         cache, live = state.cache, ~state.done
-        at = cache.length
-        hidden, new = model.apply(
+        hidden, k, v = model.apply(
             {"params": params},
             state.token[:, None],
             cache.length[:, None],
@@ -439,11 +425,12 @@ def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake):
         ended = jnp.any(token[:, None] == dynamic.stop_ids, axis=-1)
         ended |= count >= dynamic.max_tokens
         return Slots(
-            # A row that is done is written past its end, where nobody reads.
+            # A row that is done is written as well, and read by nobody.
             cache=KVCache(
-                k=tuple(map(store, cache.k, new.k, repeat(at))),
-                v=tuple(map(store, cache.v, new.v, repeat(at))),
+                k=k,
+                v=v,
                 length=cache.length + live,
+                clock=(cache.clock + 1) % cache.size,
             ),
             token=jnp.where(live, token, state.token),
             key=state.key,

@@ -78,8 +78,8 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
     params = served_params(params, c, jnp.float32)
 
     def logits_of(*inputs):
-        hidden, entries = served.apply({"params": params}, *inputs)
-        return np.asarray(hidden @ head_table(params).T), entries
+        hidden, k, v = served.apply({"params": params}, *inputs)
+        return np.asarray(hidden @ head_table(params).T), k, v
 
     rng = np.random.default_rng(1)
     ids = rng.integers(0, 96, (2, 20)).astype(np.int32)
@@ -88,31 +88,24 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
 
     segments = np.array([[1] * n + [0] * (9 - n) for n in prompt_lengths], np.int32)
     positions = np.broadcast_to(np.arange(9, dtype=np.int32), (2, 9))
-    nothing = KVCache.zeros(c, 2, 0, jnp.float32)
-    logits, entries = logits_of(ids[:, :9], positions, segments, nothing)
+    logits, k, v = logits_of(ids[:, :9], positions, segments)
     for row, n in enumerate(prompt_lengths):
         np.testing.assert_allclose(logits[row, :n], expected[row, :n], atol=1e-4)
-    assert entries.length.tolist() == prompt_lengths
 
-    cache = KVCache.zeros(c, 2, 32, jnp.float32)
-    cache = cache.replace(
-        k=tuple(x.at[:, :, :9].set(e) for x, e in zip(cache.k, entries.k, strict=True)),
-        v=tuple(x.at[:, :, :9].set(e) for x, e in zip(cache.v, entries.v, strict=True)),
-        length=entries.length,
-    )
+    # The ring has room for the longest row and not for more, and turns past its end.
+    cache = KVCache.zeros(c, 3, 20, jnp.float32).replace(clock=jnp.int32(15))
+    row, slot = np.array([1, 0, 0], np.int32), np.array([0, 2, 7], np.int32)
+    cache = cache.filled(k, v, np.array(prompt_lengths, np.int32), row, slot)
+    assert cache.length.tolist() == [5, 0, 9]
+    order = np.array([1, 1, 0])
     for _ in range(11):
         at = np.asarray(cache.length)
-        token = ids[[0, 1], at][:, None]
-        logits, new = logits_of(token, at[:, None], np.ones((2, 1), np.int32), cache)
-        np.testing.assert_allclose(logits[:, 0], expected[[0, 1], at], atol=1e-4)
-
-        def store(x, entry, at=at):
-            return x.at[[0, 1], :, at].set(entry[:, :, 0])
-
+        token = ids[order, at][:, None]
+        ones = np.ones((3, 1), np.int32)
+        logits, k, v = logits_of(token, at[:, None], ones, cache)
+        np.testing.assert_allclose(logits[:, 0], expected[order, at], atol=1e-4)
         cache = KVCache(
-            k=jax.tree.map(store, cache.k, new.k),
-            v=jax.tree.map(store, cache.v, new.v),
-            length=cache.length + 1,
+            k=k, v=v, length=cache.length + 1, clock=(cache.clock + 1) % cache.size
         )
 
 

@@ -31,9 +31,9 @@ def policy(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sampler(policy, tmp_path_factory):
-    # The stall must outlast the start of a server that shares two cores with the test.
+    # The stall must outlast whatever else two cores are busy with.
     sampler = policies.make_sampler(
-        policy, tmp_path_factory.mktemp("server"), stall_seconds=6, max_restarts=2
+        policy, tmp_path_factory.mktemp("server"), stall_seconds=20, max_restarts=2
     )
     sampler.publish(policy.params, 0)
     yield sampler
@@ -134,7 +134,7 @@ def test_a_server_lost_in_mid_generation_costs_nothing_but_time(
 
 @pytest.mark.failure(10)
 def test_a_server_that_hangs_in_a_sync_is_replaced(policy, sampler):
-    sampler._sync_seconds = 4
+    sampler._sync_seconds = 15
     _strike(sampler, "engine", signal.SIGSTOP)
     begin = time.monotonic()
     try:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.rollout import policies
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
 PROMPTS = policies.prompts(64, low=32, high=33, vocab=16384)
 SAMPLES, TOKENS = 8, 64
