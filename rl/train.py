@@ -34,6 +34,14 @@ from rl.metrics import (
 )
 from rl.overlap import lag_metrics
 from rl.packing import make_segments, pack, padding_fraction
+from rl.plan import (
+    Plan,
+    check_same,
+    config_json,
+    make_plan,
+    model_folder,
+    start_devices,
+)
 from rl.verifier import VerifierPool
 from rollout.types import SamplerError, SamplingParams, SeedStream
 
@@ -82,9 +90,7 @@ class StopSignals:
             raise Stopped(self._processes.signalled)
 
 
-def train(
-    plan: build.Plan, workdir: pathlib.Path, processes: peers.Peers
-) -> dict[str, Any]:
+def train(plan: Plan, workdir: pathlib.Path, processes: peers.Peers) -> dict[str, Any]:
     """Runs the loop from wherever the workdir's newest checkpoint left it.
 
     With several processes the leader runs it, and the others `multihost.follow`.
@@ -98,11 +104,11 @@ def train(
     """
     config = plan.config
     stop, compiles = StopSignals(processes), Compiles()
-    build.model_folder(config, weights=True)  # before the others look for it
+    model_folder(config, weights=True)  # before the others look for it
     engine = multihost.lead(
         processes,
         lambda: build.make_engine(plan, workdir),
-        config=build.config_json(config),
+        config=config_json(config),
         embedded=config.rollout.backend == "jax",
     )
     seeds = SeedStream(_root(config.seed, _SAMPLING))
@@ -395,7 +401,7 @@ def main(argv: Sequence[str]) -> None:
         sys.exit("error: give --config=configs/NAME.py and --workdir=DIR")
     config, workdir = _CONFIG.value, pathlib.Path(_WORKDIR.value)
     try:
-        build.start_devices(config)
+        start_devices(config)
         with peers.start(
             _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value, told=_TOLD
         ) as processes:
@@ -411,7 +417,7 @@ def main(argv: Sequence[str]) -> None:
 
 def _lead(config: ConfigDict, workdir: pathlib.Path, processes: peers.Peers) -> int:
     """The run, by the leader or the only process there is; the exit status."""
-    plan = build.make_plan(config)
+    plan = make_plan(config)
     if _DRY_RUN.value:
         print(plan.describe(workdir))
         return 0
@@ -420,7 +426,7 @@ def _lead(config: ConfigDict, workdir: pathlib.Path, processes: peers.Peers) -> 
             print(f"{workdir}: finished already")
             _report(summary, workdir)
             return 0
-        (workdir / "config.json").write_text(build.config_json(config) + "\n")
+        (workdir / "config.json").write_text(config_json(config) + "\n")
         try:
             summary = train(plan, workdir, processes)
         except Stopped as stopped:
@@ -438,8 +444,8 @@ def _follow(config: ConfigDict, workdir: pathlib.Path, leader: peers.Follower) -
     StopSignals(leader)
 
     def make_engine(of_leader: str) -> Engine:
-        build.check_same(config, of_leader)
-        return build.make_engine(build.make_plan(config), workdir)
+        check_same(config, of_leader)
+        return build.make_engine(make_plan(config), workdir)
 
     return multihost.follow(leader, make_engine)
 

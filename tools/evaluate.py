@@ -73,15 +73,15 @@ def _stop(number: int, _frame) -> None:
 
 def _evaluate(args: argparse.Namespace) -> int:
     # Here, so that judging and comparing start without JAX.
-    from rl import build, pretrained
+    from rl import plan, pretrained
 
     prepare(args)
     folder = pretrained.find_folder(args.model)
     positions = pretrained.max_positions(folder)
     conditions = _conditions(args, positions)
     dtype = pretrained.resolve_dtype(folder, args.dtype)
-    tokenizer = build.load_tokenizer(folder)
-    stop_ids = build.default_stop_ids(folder, tokenizer)
+    tokenizer = plan.load_tokenizer(folder)
+    stop_ids = plan.default_stop_ids(folder, tokenizer)
     problems = {
         benchmark_name(spec): (
             pretrained.held_out(pathlib.Path(args.model))[0]

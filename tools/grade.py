@@ -90,12 +90,12 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Grade]:
     # Here, so that levels from given rates start without JAX.
-    from rl import build, pretrained
+    from rl import plan, pretrained
 
     prepare(args)
     if args.config:
         config = runpy.run_path(args.config)["get_config"]()
-        folder = build.model_folder(config, weights=True)
+        folder = plan.model_folder(config, weights=True)
         args.template = args.template or config.data.template
         args.max_tokens = args.max_tokens or config.rollout.max_response_tokens
     else:
@@ -112,8 +112,8 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
         chunk=args.chunk,
     )
     dtype = pretrained.resolve_dtype(folder, args.dtype)
-    tokenizer = build.load_tokenizer(folder)
-    stop_ids = build.default_stop_ids(folder, tokenizer)
+    tokenizer = plan.load_tokenizer(folder)
+    stop_ids = plan.default_stop_ids(folder, tokenizer)
     problems = [
         Problem(
             id=row["id"],
