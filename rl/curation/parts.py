@@ -14,6 +14,9 @@ from rl.curation.patterns import any_of, found
 
 _LETTERED = (("1", "2"), ("a", "b"), ("i", "ii"), ("I", "II"))
 _CIRCLED = (("①", "②"), ("ⅰ", "ⅱ"))
+_TWO_LABELS = re.compile(
+    "|".join(rf"\({one}\).*\({two}\)" for one, two in _LETTERED), re.S
+)
 # School papers number their parts, and nothing else, with these.
 _ROMAN_SIGNS = re.compile("Ⅰ.*(Ⅱ.{0,59})", re.S)
 _BRACKETED = r"\\*\(?\$*\(\s*LABEL\s*\)|(?:^|\n)[ \t]*LABEL\)(?=\s)"
@@ -145,6 +148,12 @@ def multiple_parts(problem: str) -> str | None:
         ):
             return problem[two.start() : two.start() + 60]
     return None
+
+
+def two_labels(problem: str) -> str | None:
+    """Where a (1) and a later (2) stand, whatever they label, or None."""
+    match = _TWO_LABELS.search(problem)
+    return match and match[0][:60]
 
 
 def several_values(problem: str, answers: Sequence[str]) -> str | None:

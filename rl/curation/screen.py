@@ -57,6 +57,7 @@ class Screen:
 def make_screen(
     *,
     multiple_choice: str,
+    labels: str,
     languages: str,
     max_solve_rate: float,
     min_solve_rate: float,
@@ -69,6 +70,8 @@ def make_screen(
     Args:
       multiple_choice: "value" turns a question into its value where it can, "drop"
         drops them all.
+      labels: "drop" drops whatever bears two labels such as (1) and (2), "judge" only
+        what asks several questions by `rl.curation.parts`, which misses some.
       languages: "english" drops other languages, "any" keeps them.
       max_solve_rate: rows solved more often are dropped; 1 keeps all.
       min_solve_rate: rows with a solve rate below it are dropped; 0 keeps all, any
@@ -81,6 +84,8 @@ def make_screen(
         raise ValueError(
             f"multiple_choice={multiple_choice!r}: must be 'value' or 'drop'"
         )
+    if labels not in ("drop", "judge"):
+        raise ValueError(f"labels={labels!r}: must be 'drop' or 'judge'")
     if languages not in ("english", "any"):
         raise ValueError(f"languages={languages!r}: must be 'english' or 'any'")
 
@@ -91,12 +96,15 @@ def make_screen(
             return None
         return f"solve rate {rate:g}"
 
+    verifiable_checks = dict(verifiable.CHECKS)
+    if labels == "judge":
+        del verifiable_checks["multi_part_labels"]
     noise_checks = dict(noise.CHECKS)
     if languages == "any":
         del noise_checks["other_language"]
     return Screen(
         steps={
-            "verifiable": verifiable.CHECKS,
+            "verifiable": verifiable_checks,
             "noise": noise_checks,
             "quality": quality.make_checks(
                 min_chars=min_chars,

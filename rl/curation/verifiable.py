@@ -3,7 +3,7 @@
 import re
 
 from rl.curation import choice
-from rl.curation.parts import multiple_parts, several_values
+from rl.curation.parts import multiple_parts, several_values, two_labels
 from rl.curation.patterns import any_of, found, snippet
 from rl.curation.row import Row
 
@@ -142,6 +142,11 @@ def multi_part(row: Row) -> str | None:
     return multiple_parts(row.problem) or several_values(row.problem, row.answers)
 
 
+def multi_part_labels(row: Row) -> str | None:
+    """A (1) and a (2), be they parts, conditions or `f(1) + f(2)`: not told apart."""
+    return two_labels(row.problem)
+
+
 def multiple_choice(row: Row) -> str | None:
     """Options remain: nothing but the letter, or the list itself, tells the answer."""
     if any(choice.is_choice_answer(answer) for answer in row.answers):
@@ -160,4 +165,5 @@ CHECKS = {
     "yes_no": yes_no,
     "multi_part": multi_part,
     "multiple_choice": multiple_choice,
+    "multi_part_labels": multi_part_labels,
 }

@@ -7,6 +7,7 @@ from rl.curation.screen import make_screen
 
 OPTIONS = {
     "multiple_choice": "value",
+    "labels": "judge",
     "languages": "english",
     "max_solve_rate": 1.0,
     "min_solve_rate": 0.0,
@@ -182,7 +183,24 @@ def test_solve_rates_are_a_filter_only_when_asked():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", ["multiple_choice", "languages"])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "For $f(x) = x^2$, what is $f(1) + f(2)$?",
+        "Find the least $n$ such that (i) $n$ is odd; (ii) $n > 5$.",
+        "Six people sign up for three events. How many ways are there?\n"
+        "(1) Each joins one.\n(2) Each event has one.",
+    ],
+)
+def test_labels_cost_a_row_unless_they_are_judged(problem):
+    row = Row(id="a", problem=problem, answers=("7",))
+    strict = make_screen(**OPTIONS | {"labels": "drop"})
+    assert set(strict(row).reasons) - set(screen(row).reasons) == {"multi_part_labels"}
+    one = Row(id="a", problem="What is $f(1)$ if $f(x) = x + 6$?", answers=("7",))
+    assert not strict(one).reasons
+
+
+@pytest.mark.parametrize("key", ["multiple_choice", "labels", "languages"])
 def test_a_mode_that_does_not_exist_is_refused(key):
     with pytest.raises(ValueError, match=f"{key}='maybe'"):
         make_screen(**OPTIONS | {key: "maybe"})

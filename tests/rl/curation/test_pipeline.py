@@ -27,6 +27,7 @@ BASE = Plan(
     evaluation=EVALUATION,
     screen={
         "multiple_choice": "value",
+        "labels": "judge",
         "languages": "english",
         "min_solve_rate": 0.0,
         "max_solve_rate": 1.0,
