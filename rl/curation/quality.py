@@ -58,6 +58,7 @@ _LEFT_OPEN = re.compile(
     re.I,
 )
 _PROSE = re.compile(r"[A-Za-z]{3,}")
+_PROPOSITION = re.compile(r"\W*if\b.*\bthen\b", re.I | re.S)
 _COMMAND = re.compile(
     r"\\(?:begin|end)\s*\{[^}]*\}(?:\{[lcr|]*\})?"
     r"|\\(?:text|textbf|mathrm|mathbf|mbox|textrm|operatorname)\s*\{|\\[A-Za-z]+"
@@ -147,6 +148,8 @@ def answer_leak(row: Row) -> str | None:
 def free_text_answer(row: Row) -> str | None:
     """Prose that no rule can compare: several words, or one beside numbers."""
     for answer in row.answers:
+        if _PROPOSITION.match(answer):
+            return answer[:60]
         prose = [
             word
             for word in _PROSE.findall(_COMMAND.sub(" ", answer))

@@ -143,13 +143,18 @@ def parse_row(
 
 def _answers(listed: Any, single: str, where: str) -> tuple[str, ...]:
     if listed is None:
-        return (single.strip(),) if single.strip() else ()
+        return (_trim(single),) if single.strip() else ()
     if not isinstance(listed, list) or not all(isinstance(a, str) for a in listed):
         raise SourceError(
             f"{where}: 'answers' must be a list of text, got {_brief(listed)}"
         )
-    kept = dict.fromkeys(a.strip() for a in [single, *listed] if a.strip())
+    kept = dict.fromkeys(_trim(a) for a in [single, *listed] if a.strip())
     return tuple(kept)
+
+
+def _trim(answer: str) -> str:
+    """Without spaces around it; a TAB or a line feed there may be a `\\t` or `\\n`."""
+    return answer.strip(" ")
 
 
 def _level(value: Any, where: str) -> int | None:

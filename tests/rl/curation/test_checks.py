@@ -95,6 +95,7 @@ DROPPED = [
     ("answer_too_long", "Find the number of functions on a set.", "1" * 130),
     ("free_text_answer", "How must the graph be moved?", "rightwards by 2 units"),
     ("free_text_answer", "What is the shape of the triangle?", "isosceles right"),
+    ("free_text_answer", "What is the contrapositive?", r"If $a < 1$, then $b < 1$"),
     ("answer_mismatch", "There are 12 blue cars. What color do you have the most?",
      "12"),
     ("answer_mismatch", "Five moles of a compound weigh 1170 grams. What is the"

@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 
+from rl.curation.repair import repair
 from rl.curation.row import SourceError
 from rl.curation.sources import inspect, make_source, read
 
@@ -97,6 +98,13 @@ def test_fields_are_mapped_and_a_missing_one_is_named(tmp_path):
     assert (read_row.id, read_row.source) == ("other-0", "other")
     with pytest.raises(SourceError, match=r"no field 'gold' \(it has: difficulty"):
         list(read(make_source(path=str(path), fields=fields | {"answer": "gold"})))
+
+
+def test_an_escape_at_the_start_of_an_answer_reaches_its_repair(tmp_path):
+    path = write(tmp_path / "rows.jsonl", GOOD | {"answer": "\tan x = 1 "})
+    (row,) = read(make_source(path=str(path)))
+    # stripped of its TAB on the way, it would stay "an x = 1"
+    assert repair(row)[0].answers == (r"\tan x = 1",)
 
 
 def test_parquet_reads_like_jsonl(tmp_path):
