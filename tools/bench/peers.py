@@ -67,8 +67,9 @@ def measure(
 ) -> dict:
     """Runs `peer_NAME.py`, which writes a timing by measurement.
 
-    Raises:
-      ValueError: it failed; carries the end of what it printed.
+    Returns:
+      Its version and a report by measurement; or `failed`, the end of what it printed:
+      one peer's failure costs no other figure.
     """
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder) / "work.npz"
@@ -80,7 +81,8 @@ def measure(
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode:
             tail = " ".join((done.stderr or done.stdout).split())[-400:]
-            raise ValueError(f"{python}: {name} failed: {tail}")
+            print(f"bench: {name} failed: {tail}", file=sys.stderr, flush=True)
+            return {"failed": tail}
         found = json.loads(out.read_text())
     useful = int(tokens["lengths"].sum()) + shape.rows * shape.prompt
     flops = shape.forward_flops(tokens["lengths"])
