@@ -20,13 +20,12 @@ from rl.engine import place
 from rl.objective import token_logprobs
 from rl.types import Batch
 from rollout.types import Sampler
-from rollout.vllm_sampler import PROBE_TOLERANCE, Probe, VllmSampler
+from rollout.vllm_sampler import PROBE_DRAW, PROBE_TOLERANCE, Probe, VllmSampler
 from rollout.vllm_server import ServerSpec, VllmServer, check_devices
 from rollout.weight_sync import PublishedFiles
 from sharding.rules import replicated
 
 _PROBE_LENGTH = 300
-_PROBE_DRAWN = 16
 # Of vLLM 0.32. Another ends its engine with the first request.
 _CPU_HEAD_WIDTHS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
@@ -217,7 +216,7 @@ def _gpus_of_jax() -> tuple[int, ...]:
 
 def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
     """A prompt, over and over, until it fills some blocks of a key-value cache."""
-    length = max(1, min(_PROBE_LENGTH, max_model_len - _PROBE_DRAWN))
+    length = max(1, min(_PROBE_LENGTH, max_model_len - PROBE_DRAW.max_tokens))
     return (list(prompt) * -(-length // len(prompt)))[:length]
 
 
@@ -236,7 +235,7 @@ def make_probe(
     """
     mesh = model.mesh
     rows = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
-    length = min(_PROBE_LENGTH + _PROBE_DRAWN, max_model_len)
+    length = min(_PROBE_LENGTH + PROBE_DRAW.max_tokens, max_model_len)
     multiple = mesh.shape["data"] * mesh.shape["fsdp"]
     servers = int(multihost_utils.broadcast_one_to_all(np.int32(servers)))
     shape = -(-servers // multiple) * multiple, length

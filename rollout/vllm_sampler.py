@@ -19,7 +19,7 @@ Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 # Mean absolute difference of log-probs that rounding explains. Measured between vLLM
 # and a float32 forward: 2e-6 and 0.013.
 PROBE_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
-_PROBE_DRAW = SamplingParams(max_tokens=16, stop_token_ids=(), ignore_stop=True)
+PROBE_DRAW = SamplingParams(max_tokens=16, stop_token_ids=(), ignore_stop=True)
 
 
 class OutOfStep(SamplerError):
@@ -195,7 +195,7 @@ class VllmSampler:
         # By the ordinary path, cached prefix and all: that is what must be right.
         return client.generate(
             self._probe_prompt,
-            _PROBE_DRAW,
+            PROBE_DRAW,
             seed=0,
             version_of=self._version_of,
             timeout=self._sync_seconds,
@@ -207,7 +207,7 @@ class VllmSampler:
         """Compares every server with the trainer; see `publish` for errors."""
         sequences = [[*self._probe_prompt, *a.token_ids.tolist()] for _, a in answers]
         scored = self._probe(params, sequences)
-        own = [np.asarray(logprobs)[-_PROBE_DRAW.max_tokens :] for logprobs in scored]
+        own = [np.asarray(logprobs)[-PROBE_DRAW.max_tokens :] for logprobs in scored]
         gaps = [
             self._check_probe(client, answer, logprobs)
             for (client, answer), logprobs in zip(answers, own, strict=True)

@@ -43,7 +43,7 @@ def test_one_gpu_for_both_needs_both_fractions(monkeypatch):
 
 def test_the_probe_prompt_fills_blocks_and_leaves_room():
     assert len(sidecar.probe_prompt([1, 2, 3], 4096)) == 300
-    assert sidecar.probe_prompt([1, 2, 3], 40) == [1, 2, 3, 1, 2, 3, 1, 2]
+    assert sidecar.probe_prompt([1, 2, 3], 24) == [1, 2, 3, 1, 2, 3, 1, 2]
 
 
 PROCESS = """
