@@ -130,11 +130,12 @@ def decode_attention(
     Returns:
       `[B, N, H]` in the dtype of `v`.
     """
-    grouped = _group_heads(q[:, None], k.shape[1])[:, 0]
+    batch, heads, width = q.shape
+    grouped = q.reshape(batch, k.shape[1], heads // k.shape[1], width)
     accumulate = jnp.promote_types(q.dtype, jnp.float32)
     scores = jnp.einsum(
         "bkgh,bkhs->bkgs", grouped, k, preferred_element_type=accumulate
     )
-    scores = jnp.where(visible[:, None, None], scores * q.shape[-1] ** -0.5, _MASKED)
+    scores = jnp.where(visible[:, None, None], scores * width**-0.5, _MASKED)
     weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
     return jnp.einsum("bkgs,bksh->bkgh", weights, v).reshape(q.shape)

@@ -23,9 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from models.cache import Entries, KVCache
 from models.qwen2 import (
-    Entries,
-    KVCache,
     Params,
     Qwen2,
     ServedQwen2,

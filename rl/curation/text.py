@@ -72,7 +72,11 @@ def skeleton(text: str) -> list[str]:
 
     `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` become the same.
     """
-    return [t.removeprefix("\\") for t in tokens(text) if t not in _MARKS]
+    return _bare(tokens(text))
+
+
+def _bare(parts: list[str]) -> list[str]:
+    return [t.removeprefix("\\") for t in parts if t not in _MARKS]
 
 
 def views(text: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -81,7 +85,8 @@ def views(text: str) -> tuple[frozenset[str], frozenset[str]]:
     Near is what is near in either: brackets hide a copy from the first, and a changed
     word weighs more in the second.
     """
-    return shingles(tokens(text)), shingles(skeleton(text))
+    parts = tokens(text)
+    return shingles(parts), shingles(_bare(parts))
 
 
 def jaccard(left: frozenset[str], right: frozenset[str]) -> float:

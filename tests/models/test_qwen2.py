@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from models.cache import KVCache
 from models.config import Qwen2Config
 from models.hf import load_params
 from models.qwen2 import (
-    KVCache,
     Qwen2,
     ServedQwen2,
     abstract_params,
