@@ -95,6 +95,7 @@ def test_a_sync_costs_little_more_than_a_copy(large, tmp_path_factory, record_pr
     }
     print(json.dumps(figures, indent=1))
     record_property("sync", figures)
+    assert seconds <= 0.35
     assert seconds <= 2.5 * copy
     for count, taken in by_size.items():
         assert abs(taken - (fixed + slope * count)) <= 0.25 * taken, figures
