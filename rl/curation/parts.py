@@ -49,14 +49,21 @@ _WORD = (
     r"(?:(?!(?:of|between|by|from|in|on|at|to|for|with|that|such|which|whose|where|sum"
     r"|product|necessary|justify|explain)\b)[a-z]+ )"
 )
+_MATH = r"(?:\$[^$]+\$|\\+\([^$]*?\\+\))"
 _BOTH_ASKED = any_of(
-    r"\b(?:[Ff]ind|[Dd]etermine|[Cc]alculate|[Cc]ompute) (?:both )?(?:the|its|their) "
+    r"\b(?:[Ff]ind|[Dd]etermine|[Cc]alculate|[Cc]ompute) (?:the values? of )?"
+    rf"{_MATH},? and {_MATH}[.?\s]*$",
+    r"\b(?:[Ff]ind|[Dd]etermine|[Cc]alculate|[Cc]ompute|[Ee]stimate) (?:both )?"
+    r"(?:the|its|their) "
     rf"{_WORD}{{1,3}}and (?:(?:the|its|their) )?{_WORD}{{0,3}}"
     r"(?!sufficient|justify|explain|prove)[a-z]+(?=[\s.,?]|$)"
     r"(?![^.?]*\b(?:sum|product|difference|ratio|relation\w*|their)\b)",
     r"\b(?:maximum|minimum) and (?:the )?(?:maximum|minimum) values? [^.?]* need to be"
     r" determined",
     r"\b[Hh]ow many of each (?:coin|type)\b",
+    r"\b[Hh]ow (?:many|much|long)\b[^.?]*\beach of them\b[^.?]*"
+    r"\b(?:alone|separately|individually|by (?:him|her|it)self)\b",
+    r"\b[Ww](?:hich|hat) digits\b[^.?]*\bplaces? of\b[^.?]* and\b",
     r"\b(?:[Ff]ind|[Dd]etermine|[Cc]alculate)\b[^.?]{0,20}\bhow (?:many|much)\b[^.?]*"
     r"\band how (?:many|much)\b",
     r"\bfor each\b[^.?]* and (?:determine|find|calculate)\b",

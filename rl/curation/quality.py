@@ -52,9 +52,10 @@ _PRINTED_DOUBLE = re.compile(
 )
 # "How much does a certain mass of oranges cost?"
 _LEFT_OPEN = re.compile(
-    r"(?:^|[.?!,]\s+)(?:how (?:many|much|long)|what)\b[^.?]*\ba certain (?:mass|amount"
-    r"|number|edge|length|distance|shape|size|weight|quantity|value|volume)\b[^.?]*"
-    r"\?\s*$",
+    r"(?:^|[.?!,]\s+)(?:then )?(?:how (?:many|much|long)|what)\b[^.?]*\ba certain "
+    r"(?:mass|amount|number|edge|length|distance|shape|size|weight|quantity|value"
+    r"|volume)\b[^.?]*\?\s*$"
+    r"|[-+=|]\s*some expression\b",
     re.I,
 )
 _PROSE = re.compile(r"[A-Za-z]{3,}")

@@ -54,6 +54,10 @@ DROPPED = [
     ("multi_part", "Calculate both the area and the perimeter of the rhombus.", "8"),
     ("multi_part", "Find how many bears there are and how many days it takes.", "8"),
     ("multi_part", "How many of each coin are needed to pay 45 cents?", "1"),
+    ("multi_part", "Estimate the average height and variance of all 300.", "42"),
+    ("multi_part", "If $S_2 = 4$, find the values of $a_1$ and $S_5$.", "121"),
+    ("multi_part", "How many hours will it take each of them, working alone?", "10"),
+    ("multi_part", "Which digits come in place of @ and # if 8 divides 84@#?", "0"),
     ("yes_no", "Does there exist a cube of three digits that ends in 7?", "343"),
     ("yes_no", "They need 30. If they won 13, did they get there?", "8"),
     ("missing_figure", "Put 1 to 9 in the circles and squares below. Find $x+y$.", "8"),
@@ -103,6 +107,10 @@ DROPPED = [
     ("answer_mismatch", "Find the element in this salt that has a share of 10.11%.",
      r"10.11\%"),
     ("left_open", "She paid $6 for 2 kg. How much is a certain mass?", "3"),
+    ("left_open", "A folds 600 in 3 hours, then how long would it take B to fold a"
+     " certain number of them?", "14"),
+    ("left_open", "What is the least value of |x - 4| + | some expression | if it is"
+     " 12?", "1"),
     ("printed_double", "A train takes 6.461538461538462 hours. How fast is it?", "21"),
     ("html", "What is $M$? <details><summary>Answer</summary>60</details>", "60"),
     ("broken_tex", 'Define the operation "" such that $ab = a + 2b$. Find $2 3$.', "8"),
@@ -124,6 +132,10 @@ KEPT = [
     ("What is the largest: which of the following numbers is it: 3, 5, 7?", "7"),
     ("How much does she pay for a certain mass of fruit, if 2 kg of it cost $4 and the"
      " mass is 5 kg. Find the price.", "10"),
+    ("It turns some expressions into squares. How many of them are there?", "3"),
+    ("Find the area between $y = x$ and $y = x^2$.", "1/6"),
+    ("Find $a$ and $b$ with $a + b = 3$ and $a - b = 1$.", "2, 1"),
+    ("How long will it take each of them to walk 6 km at 3 km an hour?", "2"),
     ("Use $1/7 = 0.142857142857142857...$ to find the third digit of $3/7$.", "8"),
     ("Let $f(x) = x$. Find $f(1) + f(2) + \\cdots + f(2021)$.", "2043231"),
     ("Find the largest integer $n$ satisfying the following conditions:\n(i) $n^2$ is"
