@@ -9,7 +9,7 @@ to the second line whenever the verifier has changed.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -180,6 +180,16 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     if all(s.drawn.finish_reason is not None for s in scored):
         summary["truncated"] = _rate(s.drawn.finish_reason == "length" for s in scored)
     return summary
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """What a line says of a `summarise`d evaluation, greedy accuracy besides if any."""
+    parts = [f"avg@{summary['samples']} {summary['accuracy']:.1%}"]
+    best = [k for k in summary if k.startswith("pass@") and "_" not in k][-1]
+    parts.append(f"{best} {summary[best]:.1%}")
+    if "greedy_accuracy" in summary:
+        parts.append(f"greedy {summary['greedy_accuracy']:.1%}")
+    return ", ".join(parts) + f" on {summary['problems']} problems"
 
 
 def accuracy_of(correct: Sequence[Sequence[bool]]) -> dict[str, Any]:
