@@ -13,69 +13,24 @@ Axes: B slots, Q prompts of one prefill, S cached positions, W new tokens at mos
 """
 
 import collections
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import flax.struct
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
-from models.cache import Entries, KVCache
-from models.qwen2 import (
-    Params,
-    Qwen2,
-    ServedQwen2,
-    head_table,
-    served_params,
-)
-from rollout.draw import draw
+from models.cache import Entries
+from models.qwen2 import Params, Qwen2, ServedQwen2
+from rollout import decoding
 from rollout.types import Completion, OnFinished, SamplingParams
-from sharding.rules import replicated
 
-_ROWS = ("data", "fsdp")
-_CACHE = PartitionSpec(_ROWS, "tensor")
 # Slots are refilled when this part of them is free, not one by one: each refill is a
 # round trip to the host.
 _REFILL_PART = 8
 # Decode batches: all slots, or these parts of them where fewer completions are left to
 # draw. One compile each.
 _PARTS = (8, 4, 2, 1)
-
-
-@flax.struct.dataclass
-class Slots:
-    """The decode state of B slots.
-
-    Attributes:
-      cache: keys and values of all tokens but the last.
-      token: int32 `[B]`, the last token, not yet in the cache.
-      key: uint32 `[B, 2]`, the completion's own random key.
-      count: int32 `[B]`, tokens drawn so far.
-      done: bool `[B]`, ended or never begun.
-      token_ids: int32 `[B, W]`.
-      logprobs: float32 `[B, W]`.
-    """
-
-    cache: KVCache
-    token: jax.Array
-    key: jax.Array
-    count: jax.Array
-    done: jax.Array
-    token_ids: jax.Array
-    logprobs: jax.Array
-
-
-@flax.struct.dataclass
-class _Dynamic:
-    """Sampling parameters as arrays: changing them compiles nothing."""
-
-    temperature: jax.Array
-    top_p: jax.Array
-    max_tokens: jax.Array
-    stop_ids: jax.Array
 
 
 class JaxSampler:
@@ -117,7 +72,7 @@ class JaxSampler:
         self.publish(params, version)
 
     def publish(self, params: Params, version: int) -> None:
-        self._params = _serve(params, self._model.config, self._model.dtype)
+        self._params = decoding.serve(params, self._model.config, self._model.dtype)
         self.version = version
 
     def metrics(self) -> dict[str, float]:
@@ -133,17 +88,18 @@ class JaxSampler:
         )
         width = self._round_length(max_tokens)
         prefix = self._round_length(self._prompt_length)
+        dynamic = decoding.dynamic_params(params)
         for batch in self._batches():
             refill = max(1, batch // _REFILL_PART)
             block = _Block(0, [], *self.prefill([], self._round_rows(refill), prefix))
-            state = _insert(
+            state = decoding.insert(
                 self._mesh,
-                _empty(self._model, self._mesh, batch, prefix + width, width),
+                decoding.empty(self._model, self._mesh, batch, prefix + width, width),
                 jax.random.key_data(jax.random.key(0)),
                 *_padded([], [], block, batch, refill),
             )
-            _decode(
-                self._model, self._mesh, self._params, state, _dynamic(params), batch
+            decoding.decode(
+                self._model, self._mesh, self._params, state, dynamic, batch
             )
 
     def sample(
@@ -169,10 +125,10 @@ class JaxSampler:
         refill = max(1, batch // _REFILL_PART)
         prefill_rows = self._round_rows(refill)
 
-        dynamic = _dynamic(params)
+        dynamic = decoding.dynamic_params(params)
         root = jax.random.key_data(jax.random.key(seed))
         results: list[list[Completion | None]] = [[None] * params.n for _ in prompts]
-        state = _empty(self._model, self._mesh, batch, prefix + width, width)
+        state = decoding.empty(self._model, self._mesh, batch, prefix + width, width)
         waiting = _Waiting(self, prompts, params.n, prefill_rows, prefix)
         running: dict[int, tuple[int, int]] = {}
         free = list(range(batch))
@@ -181,7 +137,7 @@ class JaxSampler:
                 tasks, block = waiting.take(min(len(free), refill))
                 slots = [free.pop(0) for _ in tasks]
                 running.update(zip(slots, tasks, strict=True))
-                state = _insert(
+                state = decoding.insert(
                     self._mesh,
                     state,
                     root,
@@ -189,7 +145,7 @@ class JaxSampler:
                 )
             wake = min(refill, len(running)) if waiting else len(running)
             idle = batch - len(running)
-            state, drawn = _decode(
+            state, drawn = decoding.decode(
                 self._model, self._mesh, self._params, state, dynamic, wake + idle
             )
             done, count, ids, logprobs = jax.device_get(drawn)
@@ -238,7 +194,7 @@ class JaxSampler:
         for row, prompt in enumerate(prompts):
             ids[row, : len(prompt)] = prompt
             segments[row, : len(prompt) - 1] = 1
-        k, v = _prefill(self._model, self._mesh, self._params, ids, segments)
+        k, v = decoding.prefill(self._model, self._mesh, self._params, ids, segments)
         return k, v, segments.sum(axis=1, dtype=np.int32)
 
 
@@ -292,156 +248,3 @@ def _padded(slots, tasks, block: _Block, batch: int, refill: int):
         last[i] = block.prompts[prompt - block.first][-1]
         path[i] = prompt, sample
     return block.k, block.v, block.lengths, slot, row, last, path
-
-
-def _dynamic(params: SamplingParams) -> _Dynamic:
-    return _Dynamic(
-        temperature=jnp.float32(params.temperature),
-        top_p=jnp.float32(params.top_p),
-        max_tokens=jnp.int32(params.max_tokens),
-        stop_ids=_stop_ids(params),
-    )
-
-
-def _stop_ids(params: SamplingParams) -> jax.Array:
-    """`[8]`, padded with an id that no token has, so that their number is no shape."""
-    ids = () if params.ignore_stop else params.stop_token_ids
-    size = max(8, len(ids))
-    return jnp.asarray([*ids, *[-1] * (size - len(ids))], jnp.int32)
-
-
-def _pin(state: Slots, mesh: Mesh) -> Slots:
-    """Slots are split over data and fsdp, the cache's heads over tensor."""
-    rows = NamedSharding(mesh, PartitionSpec(_ROWS))
-    cache = NamedSharding(mesh, _CACHE)
-    shardings = jax.tree.map(lambda _: rows, state)
-    shardings = shardings.replace(
-        cache=KVCache(
-            k=(cache,) * len(state.cache.k),
-            v=(cache,) * len(state.cache.v),
-            length=rows,
-            clock=replicated(mesh),
-        )
-    )
-    return jax.lax.with_sharding_constraint(state, shardings)
-
-
-_serve = jax.jit(served_params, static_argnums=(1, 2))
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
-def _empty(model: ServedQwen2, mesh: Mesh, batch: int, size: int, width: int) -> Slots:
-    state = Slots(
-        cache=KVCache.zeros(model.config, batch, size, model.dtype),
-        token=jnp.zeros(batch, jnp.int32),
-        key=jnp.zeros((batch, 2), jnp.uint32),
-        count=jnp.zeros(batch, jnp.int32),
-        done=jnp.ones(batch, bool),
-        token_ids=jnp.zeros((batch, width), jnp.int32),
-        logprobs=jnp.zeros((batch, width), jnp.float32),
-    )
-    return _pin(state, mesh)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _prefill(model, mesh, params, ids, segments) -> tuple[Entries, Entries]:
-    rows = NamedSharding(mesh, PartitionSpec(_ROWS))
-    ids, segments = jax.lax.with_sharding_constraint((ids, segments), rows)
-    positions = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
-    _, k, v = model.apply({"params": params}, ids, positions, segments)
-    # Copied to slots on other devices: whole everywhere, once per block of prompts.
-    heads = NamedSharding(mesh, PartitionSpec(None, "tensor"))
-    return jax.lax.with_sharding_constraint((k, v), heads)
-
-
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _insert(mesh, state: Slots, root, k, v, lengths, slot, row, last, path) -> Slots:
-    def key(pair):
-        base = jax.random.wrap_key_data(root)
-        return jax.random.key_data(
-            jax.random.fold_in(jax.random.fold_in(base, pair[0]), pair[1])
-        )
-
-    def put(array, value):
-        return array.at[slot].set(value, mode="drop")
-
-    state = state.replace(
-        cache=state.cache.filled(k, v, lengths, row, slot),
-        token=put(state.token, last),
-        key=put(state.key, jax.vmap(key)(path)),
-        count=put(state.count, 0),
-        done=put(state.done, False),
-    )
-    return _pin(state, mesh)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
-def _decode(model, mesh, params, state: Slots, dynamic: _Dynamic, wake):
-    """Decodes until at least `wake` slots are done.
-
-    Returns:
-      The state; and its done, count, token_ids and logprobs, whole on every device, so
-      that each of several processes sees all and decides alike.
-    """
-    table = head_table(params).astype(model.dtype)
-    accumulate = jnp.promote_types(model.dtype, jnp.float32)
-
-    width = state.token_ids.shape[1]
-    # Left to the partitioner, indexing along a row gathers the rows of all devices.
-    rows = PartitionSpec(_ROWS)
-    draw_rows = jax.shard_map(
-        draw,
-        mesh=mesh,
-        in_specs=(rows, rows, PartitionSpec(), PartitionSpec()),
-        out_specs=(rows, rows),
-        check_vma=False,
-    )
-
-    def uniforms(key, count):
-        key = jax.random.fold_in(jax.random.wrap_key_data(key), count)
-        return jax.random.uniform(key, (2,))
-
-    def body(state: Slots) -> Slots:
-        cache, live = state.cache, ~state.done
-        hidden, k, v = model.apply(
-            {"params": params},
-            state.token[:, None],
-            cache.length[:, None],
-            jnp.ones_like(state.token)[:, None],
-            cache,
-        )
-        logits = jnp.einsum(
-            "bd,vd->bv", hidden[:, 0], table, preferred_element_type=accumulate
-        ).astype(jnp.float32)
-        token, logprob = draw_rows(
-            logits,
-            jax.vmap(uniforms)(state.key, state.count),
-            dynamic.temperature,
-            dynamic.top_p,
-        )
-        here = live[:, None] & (jnp.arange(width) == state.count[:, None])
-        count = state.count + live
-        ended = jnp.any(token[:, None] == dynamic.stop_ids, axis=-1)
-        ended |= count >= dynamic.max_tokens
-        return Slots(
-            # A row that is done is written as well, and read by nobody.
-            cache=KVCache(
-                k=k,
-                v=v,
-                length=cache.length + live,
-                clock=(cache.clock + 1) % cache.size,
-            ),
-            token=jnp.where(live, token, state.token),
-            key=state.key,
-            count=count,
-            done=state.done | ended,
-            token_ids=jnp.where(here, token[:, None], state.token_ids),
-            logprobs=jnp.where(here, logprob[:, None], state.logprobs),
-        )
-
-    state = jax.lax.while_loop(lambda state: jnp.sum(state.done) < wake, body, state)
-    drawn = state.done, state.count, state.token_ids, state.logprobs
-    return (
-        _pin(state, mesh),
-        jax.lax.with_sharding_constraint(drawn, replicated(mesh)),
-    )

@@ -1,0 +1,242 @@
+"""The sampler's programs: prefill, insert into slots, decode.
+
+What a slot needs is in `Slots`; what may change from call to call without a compile is
+in `Dynamic`.
+
+Axes: B slots, Q prompts of one prefill, S cached positions, W new tokens at most.
+"""
+
+import functools
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from models.cache import Entries, KVCache
+from models.qwen2 import ServedQwen2, head_table, served_params
+from rollout.draw import draw
+from rollout.types import SamplingParams
+from sharding.rules import replicated
+
+_ROWS = ("data", "fsdp")
+_CACHE = PartitionSpec(_ROWS, "tensor")
+
+
+@flax.struct.dataclass
+class Slots:
+    """The decode state of B slots.
+
+    Attributes:
+      cache: keys and values of all tokens but the last.
+      token: int32 `[B]`, the last token, not yet in the cache.
+      key: uint32 `[B, 2]`, the completion's own random key.
+      count: int32 `[B]`, tokens drawn so far.
+      done: bool `[B]`, ended or never begun.
+      token_ids: int32 `[B, W]`.
+      logprobs: float32 `[B, W]`.
+    """
+
+    cache: KVCache
+    token: jax.Array
+    key: jax.Array
+    count: jax.Array
+    done: jax.Array
+    token_ids: jax.Array
+    logprobs: jax.Array
+
+
+@flax.struct.dataclass
+class Dynamic:
+    """Sampling parameters as arrays: changing them compiles nothing."""
+
+    temperature: jax.Array
+    top_p: jax.Array
+    max_tokens: jax.Array
+    stop_ids: jax.Array
+
+
+def dynamic_params(params: SamplingParams) -> Dynamic:
+    """`n` and `ignore_stop` are the host's business, and not in it."""
+    return Dynamic(
+        temperature=jnp.float32(params.temperature),
+        top_p=jnp.float32(params.top_p),
+        max_tokens=jnp.int32(params.max_tokens),
+        stop_ids=_stop_ids(params),
+    )
+
+
+def _stop_ids(params: SamplingParams) -> jax.Array:
+    """`[8]`, padded with an id that no token has, so that their number is no shape."""
+    ids = () if params.ignore_stop else params.stop_token_ids
+    size = max(8, len(ids))
+    return jnp.asarray([*ids, *[-1] * (size - len(ids))], jnp.int32)
+
+
+def _pin(state: Slots, mesh: Mesh) -> Slots:
+    """Slots are split over data and fsdp, the cache's heads over tensor."""
+    rows = NamedSharding(mesh, PartitionSpec(_ROWS))
+    cache = NamedSharding(mesh, _CACHE)
+    shardings = jax.tree.map(lambda _: rows, state)
+    shardings = shardings.replace(
+        cache=KVCache(
+            k=(cache,) * len(state.cache.k),
+            v=(cache,) * len(state.cache.v),
+            length=rows,
+            clock=replicated(mesh),
+        )
+    )
+    return jax.lax.with_sharding_constraint(state, shardings)
+
+
+# One program, whatever is published when.
+serve = jax.jit(served_params, static_argnums=(1, 2))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+def empty(model: ServedQwen2, mesh: Mesh, batch: int, size: int, width: int) -> Slots:
+    """B = `batch` slots in which nothing runs; S = `size`, W = `width`."""
+    state = Slots(
+        cache=KVCache.zeros(model.config, batch, size, model.dtype),
+        token=jnp.zeros(batch, jnp.int32),
+        key=jnp.zeros((batch, 2), jnp.uint32),
+        count=jnp.zeros(batch, jnp.int32),
+        done=jnp.ones(batch, bool),
+        token_ids=jnp.zeros((batch, width), jnp.int32),
+        logprobs=jnp.zeros((batch, width), jnp.float32),
+    )
+    return _pin(state, mesh)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def prefill(model, mesh, params, ids, segments) -> tuple[Entries, Entries]:
+    """Reads prompts.
+
+    Args:
+      model, mesh, params: a `ServedQwen2`, its mesh and its parameters.
+      ids: int32 `[Q, T]`.
+      segments: int32 `[Q, T]`, 1 where a token goes into the cache.
+
+    Returns:
+      Of each layer k `[Q, K, H, T]` and v `[Q, K, T, H]`.
+    """
+    rows = NamedSharding(mesh, PartitionSpec(_ROWS))
+    ids, segments = jax.lax.with_sharding_constraint((ids, segments), rows)
+    positions = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
+    _, k, v = model.apply({"params": params}, ids, positions, segments)
+    # Copied to slots on other devices: whole everywhere, once per block of prompts.
+    heads = NamedSharding(mesh, PartitionSpec(None, "tensor"))
+    return jax.lax.with_sharding_constraint((k, v), heads)
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+def insert(mesh, state: Slots, root, k, v, lengths, slot, row, last, path) -> Slots:
+    """Begins completions.
+
+    Args:
+      mesh: of the state.
+      state: donated.
+      root: uint32 `[2]`, the call's random key.
+      k, v: as `prefill` returns them for Q prompts.
+      lengths: int32 `[Q]`, cached tokens of each.
+      slot: int32 `[R]`, where each completion goes; B or more: nowhere.
+      row: int32 `[R]`, its prompt among the Q.
+      last: int32 `[R]`, that prompt's last token.
+      path: uint32 `[R, 2]`, numbers of the prompt and of the completion in the call.
+    """
+
+    def key(pair):
+        base = jax.random.wrap_key_data(root)
+        return jax.random.key_data(
+            jax.random.fold_in(jax.random.fold_in(base, pair[0]), pair[1])
+        )
+
+    def put(array, value):
+        return array.at[slot].set(value, mode="drop")
+
+    state = state.replace(
+        cache=state.cache.filled(k, v, lengths, row, slot),
+        token=put(state.token, last),
+        key=put(state.key, jax.vmap(key)(path)),
+        count=put(state.count, 0),
+        done=put(state.done, False),
+    )
+    return _pin(state, mesh)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
+def decode(model, mesh, params, state: Slots, dynamic: Dynamic, wake):
+    """Decodes until at least `wake` slots are done.
+
+    Args:
+      model, mesh, params: a `ServedQwen2`, its mesh and its parameters.
+      state: donated.
+      dynamic: how tokens are drawn and when a completion ends.
+      wake: int32.
+
+    Returns:
+      The state; and its done, count, token_ids and logprobs, whole on every device, so
+      that each of several processes sees all and decides alike.
+    """
+    table = head_table(params).astype(model.dtype)
+    accumulate = jnp.promote_types(model.dtype, jnp.float32)
+
+    width = state.token_ids.shape[1]
+    # Left to the partitioner, indexing along a row gathers the rows of all devices.
+    rows = PartitionSpec(_ROWS)
+    draw_rows = jax.shard_map(
+        draw,
+        mesh=mesh,
+        in_specs=(rows, rows, PartitionSpec(), PartitionSpec()),
+        out_specs=(rows, rows),
+        check_vma=False,
+    )
+
+    def uniforms(key, count):
+        key = jax.random.fold_in(jax.random.wrap_key_data(key), count)
+        return jax.random.uniform(key, (2,))
+
+    def body(state: Slots) -> Slots:
+        cache, live = state.cache, ~state.done
+        hidden, k, v = model.apply(
+            {"params": params},
+            state.token[:, None],
+            cache.length[:, None],
+            jnp.ones_like(state.token)[:, None],
+            cache,
+        )
+        logits = jnp.einsum(
+            "bd,vd->bv", hidden[:, 0], table, preferred_element_type=accumulate
+        ).astype(jnp.float32)
+        token, logprob = draw_rows(
+            logits,
+            jax.vmap(uniforms)(state.key, state.count),
+            dynamic.temperature,
+            dynamic.top_p,
+        )
+        here = live[:, None] & (jnp.arange(width) == state.count[:, None])
+        count = state.count + live
+        ended = jnp.any(token[:, None] == dynamic.stop_ids, axis=-1)
+        ended |= count >= dynamic.max_tokens
+        return Slots(
+            # A row that is done is written as well, and read by nobody.
+            cache=KVCache(
+                k=k,
+                v=v,
+                length=cache.length + live,
+                clock=(cache.clock + 1) % cache.size,
+            ),
+            token=jnp.where(live, token, state.token),
+            key=state.key,
+            count=count,
+            done=state.done | ended,
+            token_ids=jnp.where(here, token[:, None], state.token_ids),
+            logprobs=jnp.where(here, logprob[:, None], state.logprobs),
+        )
+
+    state = jax.lax.while_loop(lambda state: jnp.sum(state.done) < wake, body, state)
+    drawn = state.done, state.count, state.token_ids, state.logprobs
+    return (
+        _pin(state, mesh),
+        jax.lax.with_sharding_constraint(drawn, replicated(mesh)),
+    )
