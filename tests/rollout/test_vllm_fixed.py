@@ -28,7 +28,10 @@ def policy(tmp_path_factory):
 def sampler(policy, tmp_path_factory):
     tmp = tmp_path_factory.mktemp("server")
     server = policies.make_server(policy, tmp, load_format="auto")
-    sampler = FixedVllmSampler(servers=[server], max_model_len=policies.LENGTH)
+    # Few at a time: whoever kills the server finds it at work.
+    sampler = FixedVllmSampler(
+        servers=[server], max_model_len=policies.LENGTH, concurrency=4
+    )
     yield sampler
     sampler.close()
 
