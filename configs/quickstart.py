@@ -51,7 +51,8 @@ def get_config() -> ConfigDict:
     c.batch.row_lengths = (128,)
     c.batch.micro_tokens = 2048
 
-    c.schedule.learning_rate = 3e-4
+    # 3e-4 learns no faster, and more slowly from samples that are one version old.
+    c.schedule.learning_rate = 1e-4
     c.schedule.warmup_updates = 5
 
     c.eval.samples = 16
