@@ -3,7 +3,8 @@
 What a slot needs is in `Slots`; what may change from call to call without a compile is
 in `Dynamic`.
 
-Axes: B slots, Q prompts of one prefill, S cached positions, W new tokens at most.
+Axes: B slots, Q prompts of one prefill, R completions of one insertion, T positions of
+a prompt, S cached positions, W new tokens at most, K kv heads, H head width.
 """
 
 import functools
@@ -48,7 +49,13 @@ class Slots:
 
 @flax.struct.dataclass
 class Dynamic:
-    """Sampling parameters as arrays: changing them compiles nothing."""
+    """Sampling parameters as arrays: changing them compiles nothing.
+
+    Attributes:
+      temperature, top_p: float32 scalars; see `rollout.draw.draw`.
+      max_tokens: int32 scalar.
+      stop_ids: int32 `[8]`, padded with -1; longer only where there are more.
+    """
 
     temperature: jax.Array
     top_p: jax.Array
@@ -57,7 +64,7 @@ class Dynamic:
 
 
 def dynamic_params(params: SamplingParams) -> Dynamic:
-    """`n` and `ignore_stop` are the host's business, and not in it."""
+    """All of `params` but `n`, which is the host's business."""
     return Dynamic(
         temperature=jnp.float32(params.temperature),
         top_p=jnp.float32(params.top_p),
@@ -67,7 +74,7 @@ def dynamic_params(params: SamplingParams) -> Dynamic:
 
 
 def _stop_ids(params: SamplingParams) -> jax.Array:
-    """`[8]`, padded with an id that no token has, so that their number is no shape."""
+    """Padded with an id that no token has, so that their number is no shape."""
     ids = () if params.ignore_stop else params.stop_token_ids
     size = max(8, len(ids))
     return jnp.asarray([*ids, *[-1] * (size - len(ids))], jnp.int32)

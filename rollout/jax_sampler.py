@@ -8,8 +8,6 @@ from a few buckets, so that compiles are few.
 A completion's randomness depends on the call's seed, its prompt's index, its own index
 and the token's, never on its slot: the same seed gives the same completions on any
 mesh and in any company.
-
-Axes: B slots, Q prompts of one prefill, S cached positions, W new tokens at most.
 """
 
 import collections
@@ -188,7 +186,10 @@ class JaxSampler:
         return -(-rows // self._rows) * self._rows
 
     def prefill(self, prompts: Sequence[Sequence[int]], rows: int, size: int):
-        """k and v of all but the last token of each prompt, and how many those are."""
+        """k and v of all but the last token of each prompt, and how many those are.
+
+        Shapes as of `decoding.prefill`, with Q = `rows` and T = `size`; int32 `[Q]`.
+        """
         ids = np.zeros((rows, size), np.int32)
         segments = np.zeros((rows, size), np.int32)
         for row, prompt in enumerate(prompts):

@@ -49,7 +49,7 @@ _WORD = (
     r"(?:(?!(?:of|between|by|from|in|on|at|to|for|with|that|such|which|whose|where|sum"
     r"|product|necessary|justify|explain)\b)[a-z]+ )"
 )
-_MATH = r"(?:\$[^$]+\$|\\+\([^$]*?\\+\))"
+_MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
 _BOTH_ASKED = any_of(
     r"\b(?:[Ff]ind|[Dd]etermine|[Cc]alculate|[Cc]ompute) (?:the values? of )?"
     rf"{_MATH},? and {_MATH}[.?\s]*$",
@@ -61,7 +61,8 @@ _BOTH_ASKED = any_of(
     r"\b(?:maximum|minimum) and (?:the )?(?:maximum|minimum) values? [^.?]* need to be"
     r" determined",
     r"\b[Hh]ow many of each (?:coin|type)\b",
-    r"\b[Hh]ow (?:many|much|long)\b[^.?]*\beach of them\b[^.?]*"
+    r"\b[Hh]ow (?:many|much|long)\b(?:(?!\b(?:if|when|together)\b)[^.?])*"
+    r"\beach of them\b(?:(?!\b(?:if|when)\b)[^.?])*"
     r"\b(?:alone|separately|individually|by (?:him|her|it)self)\b",
     r"\b[Ww](?:hich|hat) digits\b[^.?]*\bplaces? of\b[^.?]* and\b",
     r"\b(?:[Ff]ind|[Dd]etermine|[Cc]alculate)\b[^.?]{0,20}\bhow (?:many|much)\b[^.?]*"

@@ -52,7 +52,8 @@ _PRINTED_DOUBLE = re.compile(
 )
 # "How much does a certain mass of oranges cost?"
 _LEFT_OPEN = re.compile(
-    r"(?:^|[.?!,]\s+)(?:then )?(?:how (?:many|much|long)|what)\b[^.?]*\ba certain "
+    r"(?:^|[.?!,]\s+)(?:then )?(?:how (?:many|much|long)|what)\b"
+    r"(?:(?!\bif\b)[^.?])*\ba certain "
     r"(?:mass|amount|number|edge|length|distance|shape|size|weight|quantity|value"
     r"|volume)\b[^.?]*\?\s*$"
     r"|[-+=|]\s*some expression\b",

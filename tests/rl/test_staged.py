@@ -9,7 +9,7 @@ from tests.rl import test_train as runs
 
 STAGES = (
     {"name": "short", "levels": {"3": 1.0}, "steps": 3, "group_size": 4,
-     "max_response_tokens": 28, "learning_rate": 5e-4},
+     "max_response_tokens": 28, "learning_rate": 5e-5},
     {"name": "all", "levels": {"2": 0.25, "4": 0.5, "5": 0.25}, "eps_high": 0.3},
 )  # fmt: skip
 

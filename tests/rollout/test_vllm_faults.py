@@ -153,7 +153,7 @@ def test_a_server_that_hangs_in_a_sync_is_replaced(policy, sampler):
 
 @pytest.mark.failure(10)
 def test_restarts_are_bounded(policy, tmp_path):
-    sampler = policies.make_sampler(policy, tmp_path, max_restarts=0)
+    sampler = policies.make_sampler(policy, tmp_path, max_restarts=0, concurrency=12)
     try:
         sampler.publish(policy.params, 0)
         with pytest.raises(ServerFailed, match="no vLLM server is left after 0 rest"):
@@ -358,6 +358,7 @@ def test_tokens_drawn_across_an_update_know_their_version(policy, tmp_path):
         thread = threading.Thread(target=sample)
         thread.start()
         while client.tokens_processed(timeout=5) < before + prompt_tokens + 100:
+            assert thread.is_alive()
             time.sleep(0.02)
         sampler.publish(newer.params, 1)
         thread.join()

@@ -105,5 +105,6 @@ def test_a_killed_server_comes_back_with_its_weights(policy, sampler):
 
     after = sampler.sample(prompts, GREEDY, seed=0, on_finished=kill)
     assert killed and killed[0] not in leash.descendants(process.pid)
+    assert sampler._fleet.restarts == 1
     for (a,), (b,) in zip(before, after, strict=True):
         np.testing.assert_array_equal(a.token_ids, b.token_ids)

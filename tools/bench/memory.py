@@ -3,7 +3,7 @@
 The step's programs are compiled ahead of time from shapes alone, for as many virtual
 CPU devices as the mesh asks for, or with --tpu for a slice that need not be there
 (`pip install 'jax[tpu]'`; e.g. v5e:4x4, v5p:2x2x2). XLA on a CPU widens bfloat16
-products, so that its temporary memory is an upper bound.
+products, and schedules for itself: its temporary memory is a guide, not a bound.
 """
 
 import argparse
