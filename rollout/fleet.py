@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from rollout.crew import Crew
 from rollout.vllm_client import ServerBusy, ServerGone, ServerRefused, VllmClient
 from rollout.vllm_server import ServerFailed, VllmServer
 
@@ -89,6 +90,7 @@ class Fleet:
         self._fatal: Exception | None = None
         self._last_error: Exception | None = None
         self.closed = False
+        self.crew = Crew()
         self.restarts = 0
         self.members = [Member(VllmClient(url, api_key=api_key), None) for url in urls]
         try:
@@ -178,6 +180,7 @@ class Fleet:
             self.closed = True
             self._changed.notify_all()
         self.cut()
+        self.crew.close()
         self._on_each(lambda member: member.process and member.process.stop())
 
     # -- mending ---------------------------------------------------------------------

@@ -102,8 +102,7 @@ def draw_all(
                 return
             finished.put((i, j, done))
 
-    for _ in range(min(fleet.slots, len(todo))):
-        threading.Thread(target=work, daemon=True).start()
+    fleet.crew.run(work, min(fleet.slots, len(todo)))
     try:
         for _ in range(len(prompts) * params.n):
             item = finished.get()
