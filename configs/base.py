@@ -138,7 +138,7 @@ def get_config() -> ConfigDict:
     c.export.dtype = "bfloat16"  # of the Hugging Face folder at the end
 
     c.log = ConfigDict()
-    c.log.samples = 4  # completions per step in samples.jsonl and TensorBoard
+    c.log.samples = 4  # completions per step in samples.jsonl, TensorBoard; 0 to 4
 
     c.alarms = ConfigDict()
     c.alarms.truncated = 0.9

@@ -1,7 +1,7 @@
 """The objective: KL-free, clip-higher GRPO, token by token.
 
 A loss is a pure function of arrays. How tokens are averaged is no choice made here:
-each token's weight comes from the host (`rl.groups.loss_weights`), and the loss of a
+each token's weight comes from the host (`rl.groups.token_weights`), and the loss of a
 mini-batch is one weighted sum, however it is cut into micro-batches and rows.
 
 Source: Compass-Thinker-7B (arXiv 2508.08909) section 3; DAPO (arXiv 2503.14476) eq. 8

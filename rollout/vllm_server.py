@@ -105,8 +105,8 @@ def check_devices(
     if server_fraction is None or trainer_fraction is None:
         raise ValueError(
             f"GPUs {shared} are used by both JAX and vLLM; give them disjoint sets"
-            " (CUDA_VISIBLE_DEVICES and rollout.devices), or set both"
-            " rollout.gpu_memory_utilization and XLA_PYTHON_CLIENT_MEM_FRACTION"
+            " (CUDA_VISIBLE_DEVICES and rollout.vllm.devices), or set both"
+            " rollout.vllm.gpu_memory_utilization and XLA_PYTHON_CLIENT_MEM_FRACTION"
         )
     if server_fraction + trainer_fraction > 1:
         raise ValueError(

@@ -122,8 +122,8 @@ class PublishedFiles:
         if free + held < self.bytes:
             raise OSError(
                 f"{self._folder} has {free / 1e9:.2f} GB free; one version of the"
-                f" weights takes {self.bytes / 1e9:.2f} GB (set rollout.weight_dir, or"
-                " enlarge the shared memory)"
+                f" weights takes {self.bytes / 1e9:.2f} GB (set"
+                " rollout.vllm.weight_dir, or enlarge the shared memory)"
             )
 
     def close(self) -> None:
