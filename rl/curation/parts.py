@@ -50,11 +50,10 @@ _WORD = (
     r"|product|necessary|justify|explain)\b)[a-z]+ )"
 )
 _MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
+_FIND = r"[Ff]ind|[Dd]etermine|[Cc]alculate|[Cc]ompute"
 _BOTH_ASKED = any_of(
-    r"\b(?:[Ff]ind|[Dd]etermine|[Cc]alculate|[Cc]ompute) (?:the values? of )?"
-    rf"{_MATH},? and {_MATH}[.?\s]*$",
-    r"\b(?:[Ff]ind|[Dd]etermine|[Cc]alculate|[Cc]ompute|[Ee]stimate) (?:both )?"
-    r"(?:the|its|their) "
+    rf"\b(?:{_FIND}) (?:the values? of )?{_MATH},? and {_MATH}[.?\s]*$",
+    rf"\b(?:{_FIND}|[Ee]stimate) (?:both )?(?:the|its|their) "
     rf"{_WORD}{{1,3}}and (?:(?:the|its|their) )?{_WORD}{{0,3}}"
     r"(?!sufficient|justify|explain|prove)[a-z]+(?=[\s.,?]|$)"
     r"(?![^.?]*\b(?:sum|product|difference|ratio|relation\w*|their)\b)",
