@@ -31,7 +31,7 @@ class Slots:
     Attributes:
       cache: keys and values of all tokens but the last.
       token: int32 `[B]`, the last token, not yet in the cache.
-      key: uint32 `[B, 2]`, the completion's own random key.
+      uniforms: float32 `[B, W, 2]`, what each of its tokens is drawn with.
       count: int32 `[B]`, tokens drawn so far.
       done: bool `[B]`, ended or never begun.
       token_ids: int32 `[B, W]`.
@@ -40,7 +40,7 @@ class Slots:
 
     cache: KVCache
     token: jax.Array
-    key: jax.Array
+    uniforms: jax.Array
     count: jax.Array
     done: jax.Array
     token_ids: jax.Array
@@ -106,7 +106,7 @@ def empty(model: ServedQwen2, mesh: Mesh, batch: int, size: int, width: int) -> 
     state = Slots(
         cache=KVCache.zeros(model.config, batch, size, model.dtype),
         token=jnp.zeros(batch, jnp.int32),
-        key=jnp.zeros((batch, 2), jnp.uint32),
+        uniforms=jnp.zeros((batch, width, 2), jnp.float32),
         count=jnp.zeros(batch, jnp.int32),
         done=jnp.ones(batch, bool),
         token_ids=jnp.zeros((batch, width), jnp.int32),
@@ -152,11 +152,14 @@ def insert(mesh, state: Slots, root, k, v, lengths, slot, row, last, path) -> Sl
       path: uint32 `[R, 2]`, numbers of the prompt and of the completion in the call.
     """
 
-    def key(pair):
+    # Here and not token by token: a hash costs as much for one token as for hundreds.
+    def uniforms(pair):
         base = jax.random.wrap_key_data(root)
-        return jax.random.key_data(
-            jax.random.fold_in(jax.random.fold_in(base, pair[0]), pair[1])
+        own = jax.random.fold_in(jax.random.fold_in(base, pair[0]), pair[1])
+        keys = jax.vmap(lambda count: jax.random.fold_in(own, count))(
+            jnp.arange(state.token_ids.shape[1])
         )
+        return jax.vmap(lambda key: jax.random.uniform(key, (2,)))(keys)
 
     def put(array, value):
         return array.at[slot].set(value, mode="drop")
@@ -164,7 +167,7 @@ def insert(mesh, state: Slots, root, k, v, lengths, slot, row, last, path) -> Sl
     state = state.replace(
         cache=state.cache.filled(k, v, lengths, row, slot),
         token=put(state.token, last),
-        key=put(state.key, jax.vmap(key)(path)),
+        uniforms=put(state.uniforms, jax.vmap(uniforms)(path)),
         count=put(state.count, 0),
         done=put(state.done, False),
     )
@@ -192,16 +195,14 @@ def decode(model, mesh, params, state: Slots, dynamic: Dynamic, wake):
     # Left to the partitioner, indexing along a row gathers the rows of all devices.
     rows = PartitionSpec(_ROWS)
     draw_rows = jax.shard_map(
-        draw,
+        lambda logits, uniforms, count, *how: draw(
+            logits, uniforms[jnp.arange(count.size), count], *how
+        ),
         mesh=mesh,
-        in_specs=(rows, rows, PartitionSpec(), PartitionSpec()),
+        in_specs=(rows, rows, rows, PartitionSpec(), PartitionSpec()),
         out_specs=(rows, rows),
         check_vma=False,
     )
-
-    def uniforms(key, count):
-        key = jax.random.fold_in(jax.random.wrap_key_data(key), count)
-        return jax.random.uniform(key, (2,))
 
     def body(state: Slots) -> Slots:
         cache, live = state.cache, ~state.done
@@ -217,7 +218,8 @@ def decode(model, mesh, params, state: Slots, dynamic: Dynamic, wake):
         ).astype(jnp.float32)
         token, logprob = draw_rows(
             logits,
-            jax.vmap(uniforms)(state.key, state.count),
+            state.uniforms,
+            state.count,
             dynamic.temperature,
             dynamic.top_p,
         )
@@ -234,7 +236,7 @@ def decode(model, mesh, params, state: Slots, dynamic: Dynamic, wake):
                 clock=(cache.clock + 1) % cache.size,
             ),
             token=jnp.where(live, token, state.token),
-            key=state.key,
+            uniforms=state.uniforms,
             count=count,
             done=state.done | ended,
             token_ids=jnp.where(here, token[:, None], state.token_ids),

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 _BLOCK = 128
-_BITS = 31  # a positive float32 orders as its bits do
 
 
 def draw(
@@ -34,7 +33,14 @@ def draw(
     scaled = logits / jnp.where(greedy, 1.0, temperature)
     top = jnp.max(scaled, axis=-1, keepdims=True)
     weights = jnp.exp(scaled - top)
-    kept = jax.lax.cond(greedy | (top_p >= 1), lambda w, _: w, _nucleus, weights, top_p)
+    edge = jax.lax.cond(
+        greedy | (top_p >= 1),
+        lambda weights, _: jnp.zeros_like(weights[:, 0]),
+        _nucleus_edge,
+        weights,
+        top_p,
+    )
+    kept = jnp.where(weights >= edge[:, None], weights, 0)
     token = _inverse_cdf(kept, uniforms)
     # Rounding at the very end of a CDF may name an entry of no weight.
     best_instead = greedy | (_at(kept, token) <= 0)
@@ -68,24 +74,42 @@ def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
     return jnp.minimum(index, weights.shape[-1] - 1)
 
 
-def _nucleus(weights: jax.Array, top_p: jax.Array) -> jax.Array:
-    """Zeroes what lies outside the nucleus.
+def _nucleus_edge(weights: jax.Array, top_p: jax.Array) -> jax.Array:
+    """`[B]`, a threshold that exactly the nucleus reaches.
 
-    Bisects, over the bit patterns of float32, for the largest threshold above which
-    the mass still reaches `top_p`.
+    Bisects the bit patterns of float32, which are ordered as the positive values are,
+    for the largest weight above which the mass still reaches `top_p`, until that weight
+    is alone between the bounds: two would weigh twice the lower bound. Half of one is
+    left to rounding.
     """
-    goal = top_p * jnp.sum(weights, axis=-1)
+    total = jnp.sum(weights, axis=-1)
+    goal = top_p * total
 
-    def halve(_, bounds):
-        low, high = bounds
+    def undecided(bounds):
+        low, high, reached, short = bounds
+        return jnp.any((low < high) & (reached - short >= 1.5 * _value(low)))
+
+    def halve(bounds):
+        low, high, reached, short = bounds
         middle = low + (high - low + 1) // 2
-        threshold = jax.lax.bitcast_convert_type(middle, jnp.float32)
-        mass = jnp.sum(jnp.where(weights >= threshold[:, None], weights, 0), axis=-1)
-        reached = mass >= goal
-        return jnp.where(reached, middle, low), jnp.where(reached, high, middle - 1)
+        mass = jnp.sum(
+            jnp.where(weights >= _value(middle)[:, None], weights, 0), axis=-1
+        )
+        up = mass >= goal
+        return (
+            jnp.where(up, middle, low),
+            jnp.where(up, high, middle - 1),
+            jnp.where(up, mass, reached),
+            jnp.where(up, short, mass),
+        )
 
-    one = jax.lax.bitcast_convert_type(jnp.float32(1), jnp.int32)
-    low = jnp.zeros(weights.shape[0], jnp.int32)
-    low, _ = jax.lax.fori_loop(0, _BITS, halve, (low, jnp.full_like(low, one)))
-    threshold = jax.lax.bitcast_convert_type(low, jnp.float32)
-    return jnp.where(weights >= threshold[:, None], weights, 0)
+    # Whatever is smaller adds up to less than half of what may be left out.
+    floor = (1 - top_p) * total / (2 * weights.shape[-1])
+    low = jax.lax.bitcast_convert_type(floor, jnp.int32)
+    high = jax.lax.bitcast_convert_type(jnp.ones_like(floor), jnp.int32)
+    bounds = low, high, total, jnp.zeros_like(total)
+    return _value(jax.lax.while_loop(undecided, halve, bounds)[0])
+
+
+def _value(bits: jax.Array) -> jax.Array:
+    return jax.lax.bitcast_convert_type(bits, jnp.float32)

@@ -22,6 +22,7 @@ from models.cache import Entries
 from models.qwen2 import Params, Qwen2, ServedQwen2
 from rollout import decoding
 from rollout.types import Completion, OnFinished, SamplingParams
+from sharding.replicas import share_replicas
 
 # Slots are refilled when this part of them is free, not one by one: each refill is a
 # round trip to the host.
@@ -70,7 +71,8 @@ class JaxSampler:
         self.publish(params, version)
 
     def publish(self, params: Params, version: int) -> None:
-        self._params = decoding.serve(params, self._model.config, self._model.dtype)
+        served = decoding.serve(params, self._model.config, self._model.dtype)
+        self._params = share_replicas(served)
         self.version = version
 
     def metrics(self) -> dict[str, float]:

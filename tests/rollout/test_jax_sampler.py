@@ -182,6 +182,27 @@ def test_draws_follow_the_distribution():
         assert chi2 < bins.sum() + 5 * np.sqrt(2 * bins.sum())
 
 
+@pytest.mark.parametrize(
+    ("scale", "top_p"), [(0.02, 0.01), (1.0, 0.5), (1.0, 0.95), (5.0, 0.999)]
+)
+def test_the_nucleus_of_a_large_vocabulary_is_neither_larger_nor_smaller(scale, top_p):
+    """Its mass, from the log-probability of what was drawn; one entry more at scale
+    0.02 would add 1 part in 311. Whole logits at scale 5: ties."""
+    from rollout.draw import draw
+
+    logits = np.random.default_rng(0).normal(size=(16, 32_768)) * scale
+    logits = (np.round(logits) if scale == 5 else logits).astype(np.float32)
+    uniforms = np.random.default_rng(1).random((16, 2), np.float32)
+    tokens, logprobs = jax.jit(draw)(logits, uniforms, 1.0, top_p)
+    weights = np.exp(np.float64(logits) - logits.max(axis=-1, keepdims=True))
+    for row, token, logprob in zip(weights, tokens, logprobs, strict=True):
+        ordered = np.sort(row)[::-1]
+        reached = np.cumsum(ordered) >= top_p * row.sum()
+        nucleus = row[row >= ordered[np.argmax(reached)]].sum()
+        assert row[token] >= ordered[np.argmax(reached)]
+        assert row[token] / np.exp(np.float64(logprob)) == pytest.approx(nucleus, 1e-4)
+
+
 def test_too_long_a_request_is_refused_with_both_numbers(folder):
     path, _ = folder
     params = SamplingParams(max_tokens=120, stop_token_ids=STOP)

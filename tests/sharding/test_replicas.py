@@ -1,0 +1,28 @@
+"""Shards that are alike are one buffer, and nothing else changes."""
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from sharding.mesh import make_mesh
+from sharding.replicas import share_replicas
+
+
+@pytest.mark.parametrize(
+    ("spec", "buffers"), [(P(), 1), (P("fsdp"), 4), (P("fsdp", "tensor"), 8)]
+)
+def test_equal_shards_are_one_buffer(spec, buffers):
+    mesh = make_mesh(data=1, fsdp=4, tensor=2)
+    values = np.arange(64.0, dtype=np.float32).reshape(8, 8)
+    made = jax.jit(lambda x: x + 0, out_shardings=NamedSharding(mesh, spec))(values)
+
+    def addresses(array):
+        shards = array.addressable_shards
+        return {shard.data.unsafe_buffer_pointer() for shard in shards}
+
+    shared = share_replicas({"w": made})["w"]
+    assert (len(addresses(made)), len(addresses(shared))) == (8, buffers)
+    assert shared.sharding == made.sharding
+    np.testing.assert_array_equal(jax.jit(lambda x: 2 * x)(shared), 2 * values)
