@@ -1,4 +1,4 @@
-"""The sampler's programs: prefill, insert into slots, decode.
+"""The sampler's programs: prefill, insert into slots, decode, narrow.
 
 What a slot needs is in `Slots`; what may change from call to call without a compile is
 in `Dynamic`.
@@ -80,19 +80,20 @@ def _stop_ids(params: SamplingParams) -> jax.Array:
     return jnp.asarray([*ids, *[-1] * (size - len(ids))], jnp.int32)
 
 
-def _pin(state: Slots, mesh: Mesh) -> Slots:
+def _specs(state: Slots) -> Slots:
     """Slots are split over data and fsdp, the cache's heads over tensor."""
-    rows = NamedSharding(mesh, PartitionSpec(_ROWS))
-    cache = NamedSharding(mesh, _CACHE)
-    shardings = jax.tree.map(lambda _: rows, state)
-    shardings = shardings.replace(
-        cache=KVCache(
-            k=(cache,) * len(state.cache.k),
-            v=(cache,) * len(state.cache.v),
-            length=rows,
-            clock=replicated(mesh),
+    specs = jax.tree.map(lambda _: PartitionSpec(_ROWS), state)
+    return specs.replace(
+        cache=specs.cache.replace(
+            k=(_CACHE,) * len(state.cache.k),
+            v=(_CACHE,) * len(state.cache.v),
+            clock=PartitionSpec(),
         )
     )
+
+
+def _pin(state: Slots, mesh: Mesh) -> Slots:
+    shardings = jax.tree.map(lambda spec: NamedSharding(mesh, spec), _specs(state))
     return jax.lax.with_sharding_constraint(state, shardings)
 
 
@@ -249,3 +250,36 @@ def decode(model, mesh, params, state: Slots, dynamic: Dynamic, wake):
         _pin(state, mesh),
         jax.lax.with_sharding_constraint(drawn, replicated(mesh)),
     )
+
+
+def narrow(mesh, state: Slots, keep) -> Slots:
+    """Fewer slots.
+
+    Array by array: the old cache and the new never exist beside each other.
+
+    Args:
+      mesh: of the state.
+      state: deleted.
+      keep: int32, a number of slots for each group of the mesh's data and fsdp: which
+        of its own slots it keeps, counted within the group.
+    """
+
+    def part(array, spec):
+        if not spec:  # the clock
+            return array
+        kept = _rows_of(mesh, spec, array, keep)
+        array.delete()
+        return kept
+
+    return jax.tree.map(part, state, _specs(state))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _rows_of(mesh, spec, array, keep):
+    return jax.shard_map(
+        lambda array, keep: array[keep],
+        mesh=mesh,
+        in_specs=(spec, PartitionSpec(_ROWS)),
+        out_specs=spec,
+        check_vma=False,
+    )(array, keep)

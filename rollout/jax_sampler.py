@@ -98,9 +98,10 @@ class JaxSampler:
                 jax.random.key_data(jax.random.key(0)),
                 *_padded([], [], block, batch, refill),
             )
-            decoding.decode(
+            state, _ = decoding.decode(
                 self._model, self._mesh, self._params, state, dynamic, batch
             )
+            self._narrow(state, {}, batch)
 
     def sample(
         self,
@@ -133,6 +134,8 @@ class JaxSampler:
         running: dict[int, tuple[int, int]] = {}
         free = list(range(batch))
         while running or waiting:
+            if not waiting:
+                state, running, batch = self._narrow(state, running, batch)
             while free and waiting:
                 tasks, block = waiting.take(min(len(free), refill))
                 slots = [free.pop(0) for _ in tasks]
@@ -143,10 +146,11 @@ class JaxSampler:
                     root,
                     *_padded(slots, tasks, block, batch, refill),
                 )
-            wake = min(refill, len(running)) if waiting else len(running)
-            idle = batch - len(running)
+            live = len(running)
+            stay = live - refill if waiting else self._narrower(batch)
+            wake = batch - max(0, min(stay, live - 1))
             state, drawn = decoding.decode(
-                self._model, self._mesh, self._params, state, dynamic, wake + idle
+                self._model, self._mesh, self._params, state, dynamic, wake
             )
             done, count, ids, logprobs = jax.device_get(drawn)
             for slot in [slot for slot in running if done[slot]]:
@@ -183,6 +187,27 @@ class JaxSampler:
         """The smallest that takes them all, or all slots."""
         sizes = self._batches()
         return next((size for size in sizes if size >= completions), sizes[-1])
+
+    def _narrower(self, batch: int) -> int:
+        """The next smaller size of the decode batch, or 0."""
+        return max((size for size in self._batches() if size < batch), default=0)
+
+    def _narrow(self, state, running, batch: int):
+        """Moves what runs into fewer slots while it fits there.
+
+        A step costs by the slot, whether a completion runs in it or not, and the
+        longest completions of a call run for long after most have ended.
+        """
+        while size := self._narrower(batch):
+            keep = _keep(running, batch // self._rows, size // self._rows, self._rows)
+            if keep is None:
+                break
+            state = decoding.narrow(self._mesh, state, keep)
+            whole = np.arange(self._rows).repeat(size // self._rows)
+            moved = enumerate(whole * (batch // self._rows) + keep)
+            running = {new: running[old] for new, old in moved if old in running}
+            batch = size
+        return state, running, batch
 
     def _round_rows(self, rows: int) -> int:
         return -(-rows // self._rows) * self._rows
@@ -238,6 +263,22 @@ class _Waiting:
         while self._tasks and self._tasks[0][0] < self._end and len(tasks) < most:
             tasks.append(self._tasks.popleft())
         return tasks, self._block
+
+
+def _keep(running, slots: int, fewer: int, groups: int) -> np.ndarray | None:
+    """Which slots each group of devices keeps: those that run, then any.
+
+    Returns:
+      int32 `[groups * fewer]`, numbers within the group; None where more than `fewer`
+      run in one.
+    """
+    kept = []
+    for group in range(groups):
+        idle_last = [group * slots + slot not in running for slot in range(slots)]
+        if idle_last.count(False) > fewer:
+            return None
+        kept.extend(np.argsort(idle_last, kind="stable")[:fewer])
+    return np.asarray(kept, np.int32)
 
 
 def _padded(slots, tasks, block: _Block, batch: int, refill: int):

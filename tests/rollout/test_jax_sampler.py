@@ -9,6 +9,8 @@ import torch
 from models.config import Qwen2Config
 from models.hf import load_params
 from models.qwen2 import Qwen2, head_table
+from rl.compiles import Compiles
+from rollout import decoding
 from rollout.jax_sampler import JaxSampler
 from rollout.types import SamplingParams, SeedStream
 from sharding.mesh import make_mesh
@@ -116,6 +118,37 @@ def test_the_same_seed_gives_the_same_completions_on_any_mesh(folder, shape):
             np.testing.assert_allclose(
                 x.sampler_logprobs, y.sampler_logprobs, atol=1e-4
             )
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 1), (1, 2, 2)])
+def test_the_decode_batch_narrows_as_completions_end(folder, shape, monkeypatch):
+    """Nothing is left to begin: slots that are done must not cost to the last."""
+    path, _ = folder
+    sampler = _sampler(path, shape, slots=16)
+    sampler.warm_up(64)
+    compiles, steps = Compiles(), {}
+    decode = decoding.decode
+
+    def counted(model, mesh, params, state, *rest):
+        before, size = np.asarray(state.count), state.count.size
+        state, drawn = decode(model, mesh, params, state, *rest)
+        steps[size] = steps.get(size, 0) + int((np.asarray(drawn[1]) - before).max())
+        return state, drawn
+
+    monkeypatch.setattr(decoding, "decode", counted)
+    params = SamplingParams(n=4, max_tokens=64, stop_token_ids=tuple(range(88, 96)))
+    groups = sampler.sample(_prompts(4), params, seed=3)
+    lengths = [len(c.token_ids) for group in groups for c in group]
+    assert compiles.programs == 0
+    assert list(steps) == [16, 8, 4, 2]
+    assert sum(steps.values()) == max(lengths)
+    # 16 slots to the last would do this many rows of work.
+    assert sum(size * n for size, n in steps.items()) < 0.6 * 16 * max(lengths)
+    monkeypatch.undo()
+    alone = _sampler(path, slots=1).sample(_prompts(4), params, seed=3)
+    assert [[c.token_ids.tolist() for c in group] for group in groups] == [
+        [c.token_ids.tolist() for c in group] for group in alone
+    ]
 
 
 def test_calls_of_one_seed_stream_do_not_repeat_each_other(folder):
