@@ -46,11 +46,17 @@ def draw(
     best_instead = greedy | (_at(kept, token) <= 0)
     token = jax.lax.cond(
         jnp.any(best_instead),
-        lambda: jnp.where(best_instead, jnp.argmax(logits, axis=-1), token),
+        lambda: jnp.where(best_instead, _first_best(scaled, top), token),
         lambda: token,
     )
     logprob = _at(scaled - top, token) - jnp.log(jnp.sum(kept, axis=-1))
     return token.astype(jnp.int32), logprob
+
+
+def _first_best(scores: jax.Array, best: jax.Array) -> jax.Array:
+    """The argmax, which XLA on a CPU finds one entry at a time."""
+    entries = jnp.arange(scores.shape[-1])
+    return jnp.min(jnp.where(scores == best, entries, scores.shape[-1] - 1), axis=-1)
 
 
 def _at(array, index):
