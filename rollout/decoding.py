@@ -31,7 +31,7 @@ class Slots:
     Attributes:
       cache: keys and values of all tokens but the last.
       token: int32 `[B]`, the last token, not yet in the cache.
-      uniforms: float32 `[B, W, 2]`, what each of its tokens is drawn with.
+      uniforms: float32 `[B, W, 2]`, what each of its tokens will be drawn with.
       count: int32 `[B]`, tokens drawn so far.
       done: bool `[B]`, ended or never begun.
       token_ids: int32 `[B, W]`.
@@ -197,7 +197,7 @@ def decode(model, mesh, params, state: Slots, dynamic: Dynamic, wake):
     rows = PartitionSpec(_ROWS)
     draw_rows = jax.shard_map(
         lambda logits, uniforms, count, *how: draw(
-            logits, uniforms[jnp.arange(count.size), count], *how
+            logits, uniforms.at[jnp.arange(count.size), count].get(mode="clip"), *how
         ),
         mesh=mesh,
         in_specs=(rows, rows, rows, PartitionSpec(), PartitionSpec()),
@@ -253,19 +253,19 @@ def decode(model, mesh, params, state: Slots, dynamic: Dynamic, wake):
 
 
 def narrow(mesh, state: Slots, keep) -> Slots:
-    """Fewer slots.
+    """The same completions in fewer slots.
 
     Array by array: the old cache and the new never exist beside each other.
 
     Args:
       mesh: of the state.
-      state: deleted.
-      keep: int32, a number of slots for each group of the mesh's data and fsdp: which
-        of its own slots it keeps, counted within the group.
+      state: not to be used again.
+      keep: int32 `[fewer]`, the slots to keep, equally many for each group of the
+        mesh's data and fsdp, group after group; numbered within their group.
     """
 
     def part(array, spec):
-        if not spec:  # the clock
+        if not spec:  # of no slot
             return array
         kept = _rows_of(mesh, spec, array, keep)
         array.delete()

@@ -54,7 +54,10 @@ def draw(
 
 
 def _first_best(scores: jax.Array, best: jax.Array) -> jax.Array:
-    """The argmax, which XLA on a CPU finds one entry at a time."""
+    """The argmax by comparison, or the last entry where nothing compares (NaN).
+
+    XLA's own argmax looks at one entry at a time on a CPU.
+    """
     entries = jnp.arange(scores.shape[-1])
     return jnp.min(jnp.where(scores == best, entries, scores.shape[-1] - 1), axis=-1)
 
@@ -84,9 +87,9 @@ def _nucleus_edge(weights: jax.Array, top_p: jax.Array) -> jax.Array:
     """`[B]`, a threshold that exactly the nucleus reaches.
 
     Bisects the bit patterns of float32, which are ordered as the positive values are,
-    for the largest weight above which the mass still reaches `top_p`, until that weight
-    is alone between the bounds: two would weigh twice the lower bound. Half of one is
-    left to rounding.
+    for the largest weight at and above which the mass still reaches `top_p`, until that
+    weight is alone between the bounds: two would weigh twice the lower bound. Half of
+    one is left to rounding; weights below some 1e-7 of the whole are lost in it.
     """
     total = jnp.sum(weights, axis=-1)
     goal = top_p * total

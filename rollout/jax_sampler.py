@@ -1,9 +1,9 @@
 """The embedded sampler: jitted prefill and decode on the trainer's own mesh.
 
-A fixed number of slots decodes together. Each prompt is prefilled once and its keys
-and values are copied to the slot of each of its completions; a slot whose completion
-has ended takes the next one, so that a long answer holds back nobody. Shapes come
-from a few buckets, so that compiles are few.
+A number of slots decodes together. Each prompt is prefilled once and its keys and
+values are copied to the slot of each of its completions; a slot whose completion has
+ended takes the next one, so that a long answer holds back nobody, and when there is no
+next one the slots grow fewer. Shapes come from a few buckets, so that compiles are few.
 
 A completion's randomness depends on the call's seed, its prompt's index, its own index
 and the token's, never on its slot: the same seed gives the same completions on any
@@ -28,7 +28,7 @@ from sharding.replicas import share_replicas
 # round trip to the host.
 _REFILL_PART = 8
 # Decode batches: all slots, or these parts of them where fewer completions are left to
-# draw. One compile each.
+# draw. One compile each, and small ones from each size to the next.
 _PARTS = (8, 4, 2, 1)
 
 
@@ -132,7 +132,8 @@ class JaxSampler:
         state = decoding.empty(self._model, self._mesh, batch, prefix + width, width)
         waiting = _Waiting(self, prompts, params.n, prefill_rows, prefix)
         running: dict[int, tuple[int, int]] = {}
-        free = list(range(batch))
+        # Each group of devices in turn, so that all of them narrow alike.
+        free = sorted(range(batch), key=lambda slot: slot % (batch // self._rows))
         while running or waiting:
             if not waiting:
                 state, running, batch = self._narrow(state, running, batch)
@@ -146,9 +147,9 @@ class JaxSampler:
                     root,
                     *_padded(slots, tasks, block, batch, refill),
                 )
-            live = len(running)
-            stay = live - refill if waiting else self._narrower(batch)
-            wake = batch - max(0, min(stay, live - 1))
+            ends = refill if waiting else self._ends_to_narrow(running, batch)
+            idle = batch - len(running)
+            wake = idle + min(ends, len(running))
             state, drawn = decoding.decode(
                 self._model, self._mesh, self._params, state, dynamic, wake
             )
@@ -192,20 +193,35 @@ class JaxSampler:
         """The next smaller size of the decode batch, or 0."""
         return max((size for size in self._batches() if size < batch), default=0)
 
+    def _ends_to_narrow(self, running, batch: int) -> int:
+        """How many completions must end at least before the rest fits that size."""
+        slots, fewer = batch // self._rows, self._narrower(batch) // self._rows
+        groups = collections.Counter(slot // slots for slot in running)
+        return sum(max(0, live - fewer) for live in groups.values())
+
     def _narrow(self, state, running, batch: int):
         """Moves what runs into fewer slots while it fits there.
 
         A step costs by the slot, whether a completion runs in it or not, and the
         longest completions of a call run for long after most have ended.
         """
-        while size := self._narrower(batch):
-            keep = _keep(running, batch // self._rows, size // self._rows, self._rows)
-            if keep is None:
-                break
+        while (size := self._narrower(batch)) and not self._ends_to_narrow(
+            running, batch
+        ):
+            slots, fewer = batch // self._rows, size // self._rows
+            stay = [
+                slot
+                for group in range(self._rows)
+                for slot in sorted(
+                    range(group * slots, (group + 1) * slots),
+                    key=lambda slot: slot not in running,
+                )[:fewer]
+            ]
+            keep = np.asarray(stay, np.int32) % slots
             state = decoding.narrow(self._mesh, state, keep)
-            whole = np.arange(self._rows).repeat(size // self._rows)
-            moved = enumerate(whole * (batch // self._rows) + keep)
-            running = {new: running[old] for new, old in moved if old in running}
+            running = {
+                new: running[old] for new, old in enumerate(stay) if old in running
+            }
             batch = size
         return state, running, batch
 
@@ -263,22 +279,6 @@ class _Waiting:
         while self._tasks and self._tasks[0][0] < self._end and len(tasks) < most:
             tasks.append(self._tasks.popleft())
         return tasks, self._block
-
-
-def _keep(running, slots: int, fewer: int, groups: int) -> np.ndarray | None:
-    """Which slots each group of devices keeps: those that run, then any.
-
-    Returns:
-      int32 `[groups * fewer]`, numbers within the group; None where more than `fewer`
-      run in one.
-    """
-    kept = []
-    for group in range(groups):
-        idle_last = [group * slots + slot not in running for slot in range(slots)]
-        if idle_last.count(False) > fewer:
-            return None
-        kept.extend(np.argsort(idle_last, kind="stable")[:fewer])
-    return np.asarray(kept, np.int32)
 
 
 def _padded(slots, tasks, block: _Block, batch: int, refill: int):

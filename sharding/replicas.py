@@ -12,10 +12,14 @@ def share_replicas(tree: Any) -> Any:
     JAX gives each virtual CPU device a copy of its own. Matrix products of few rows
     read weights as fast as these come out of the cache that the cores share, and with
     a copy for each core they no longer fit there: a decode step's products take half
-    as long again. Other platforms' arrays are returned as they are.
+    as long again. Other platforms' arrays, and those with no equal shards, are returned
+    as they are.
 
     Args:
-      tree: of `jax.Array`; none of them may be donated afterwards.
+      tree: of `jax.Array`. Their memory stays in use as long as the result does.
+
+    Returns:
+      Arrays that must not be donated: several devices read the same bytes.
     """
     return jax.tree.map(_share, tree)
 
@@ -23,11 +27,21 @@ def share_replicas(tree: Any) -> Any:
 def _share(array: jax.Array) -> jax.Array:
     if next(iter(array.sharding.device_set)).platform != "cpu":
         return array
-    first: dict[tuple, np.ndarray] = {}
-    shards = []
-    for shard in array.addressable_shards:
-        place = tuple((part.start, part.stop) for part in shard.index)
-        # A view, which `device_put` takes over where it is without copying it.
-        buffer = first.setdefault(place, np.asarray(shard.data))
-        shards.append(jax.device_put(buffer, shard.device))
-    return jax.make_array_from_single_device_arrays(array.shape, array.sharding, shards)
+    shards = array.addressable_shards
+    places = [
+        tuple((part.start, part.stop) for part in shard.index) for shard in shards
+    ]
+    if len(set(places)) == len(places):
+        return array
+    # Views, which `device_put` takes over where they are without copying them.
+    buffers: dict[tuple, np.ndarray] = {}
+    for place, shard in zip(places, shards, strict=True):
+        buffers.setdefault(place, np.asarray(shard.data))
+    return jax.make_array_from_single_device_arrays(
+        array.shape,
+        array.sharding,
+        [
+            jax.device_put(buffers[place], shard.device)
+            for place, shard in zip(places, shards, strict=True)
+        ],
+    )
