@@ -209,18 +209,16 @@ class JaxSampler:
             running, batch
         ):
             slots, fewer = batch // self._rows, size // self._rows
-            stay = [
-                slot
-                for group in range(self._rows)
-                for slot in sorted(
-                    range(group * slots, (group + 1) * slots),
-                    key=lambda slot: slot not in running,
-                )[:fewer]
-            ]
-            keep = np.asarray(stay, np.int32) % slots
+            running_first = sorted(
+                range(batch), key=lambda slot: (slot // slots, slot not in running)
+            )
+            stay = np.reshape(running_first, (self._rows, slots))[:, :fewer].ravel()
+            keep = (stay % slots).astype(np.int32)
             state = decoding.narrow(self._mesh, state, keep)
             running = {
-                new: running[old] for new, old in enumerate(stay) if old in running
+                new: running[old]
+                for new, old in enumerate(stay.tolist())
+                if old in running
             }
             batch = size
         return state, running, batch
