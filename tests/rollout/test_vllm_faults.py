@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -346,38 +347,44 @@ def test_tokens_drawn_across_an_update_know_their_version(policy, tmp_path):
     try:
         sampler.publish(policy.params, 0)
         newer = policy.changed(3)
-        groups = []
-
-        def sample():
-            prompts = PROMPTS[:8]
-            most = policies.LENGTH - max(map(len, prompts))
-            groups.extend(sampler.sample(prompts, policies.draw(most), seed=1))
-
-        client = sampler._fleet.members[0].client
-        prompt_tokens = sum(map(len, PROMPTS[:8]))
-        before = client.tokens_processed(timeout=5)
-        thread = threading.Thread(target=sample)
-        thread.start()
-        while client.tokens_processed(timeout=5) < before + prompt_tokens + 100:
-            assert thread.is_alive()
-            time.sleep(0.02)
-        sampler.publish(newer.params, 1)
-        thread.join()
-        crossed = 0
-        for prompt, (completion,) in zip(PROMPTS, groups, strict=False):
+        landed = threading.Event()
+        # However long the update takes, a draw is in flight when it lands: they are of
+        # unlike length, so that not both are between two calls.
+        with ThreadPoolExecutor() as pool:
+            draws = [
+                pool.submit(_draw_until, landed, sampler, PROMPTS[:4], most)
+                for most in (150, 211)
+            ]
+            try:
+                client = sampler._fleet.members[0].client
+                while client.tokens_processed(timeout=5) < 3000:
+                    assert not any(draw.done() for draw in draws)
+                    time.sleep(0.02)
+                sampler.publish(newer.params, 1)
+            finally:
+                landed.set()
+            drawn = [pair for draw in draws for pair in draw.result()]
+        across = [pair for pair in drawn if len(set(pair[1].versions.tolist())) == 2]
+        assert len(across) >= 4
+        for prompt, completion in across:
             ids = [*prompt, *completion.token_ids.tolist()]
-            old = completion.versions == 0
+            assert set(completion.versions.tolist()) == {0, 1}
             assert (np.diff(completion.versions) >= 0).all()
-            assert set(completion.versions.tolist()) <= {0, 1}
-            crossed += 0 < old.sum() < old.size
             for version, trained in ((0, policy), (1, newer)):
-                drawn = completion.versions == version
                 own = trained.reference(ids)[len(prompt) :]
-                gap = np.abs(own - completion.sampler_logprobs)[drawn]
-                assert gap.max(initial=0) < 1e-4
-        assert crossed == 8
+                gap = np.abs(own - completion.sampler_logprobs)
+                assert gap[completion.versions == version].max() < 1e-4
     finally:
         sampler.close()
+
+
+def _draw_until(landed, sampler, prompts, most):
+    """Draws again and again until an update has landed: prompts and completions."""
+    drawn = []
+    while not landed.is_set():
+        groups = sampler.sample(prompts, policies.draw(most), seed=len(drawn))
+        drawn.extend(zip(prompts, (c for (c,) in groups), strict=True))
+    return drawn
 
 
 def test_an_engine_that_dies_of_its_first_request_says_of_what(tmp_path):
