@@ -344,36 +344,32 @@ def test_a_server_without_the_token_route_will_do_but_not_for_async(policy, tmp_
 
 def test_tokens_drawn_across_an_update_know_their_version(policy, tmp_path):
     sampler = policies.make_sampler(policy, tmp_path, in_flight="keep")
+    trained = [policy, policy.changed(3)]
     try:
         sampler.publish(policy.params, 0)
-        newer = policy.changed(3)
         landed = threading.Event()
-        # However long the update takes, a draw is in flight when it lands: they are of
-        # unlike length, so that not both are between two calls.
+        # An update may by chance land between two draws; not six of them do.
         with ThreadPoolExecutor() as pool:
             draws = [
                 pool.submit(_draw_until, landed, sampler, PROMPTS[:4], most)
-                for most in (150, 211)
+                for most in (250, 311)
             ]
             try:
-                client = sampler._fleet.members[0].client
-                while client.tokens_processed(timeout=5) < 3000:
-                    assert not any(draw.done() for draw in draws)
-                    time.sleep(0.02)
-                sampler.publish(newer.params, 1)
+                for version in range(1, 7):
+                    time.sleep(0.5)
+                    sampler.publish(trained[version % 2].params, version)
             finally:
                 landed.set()
             drawn = [pair for draw in draws for pair in draw.result()]
-        across = [pair for pair in drawn if len(set(pair[1].versions.tolist())) == 2]
+        across = [pair for pair in drawn if len(set(pair[1].versions.tolist())) > 1]
         assert len(across) >= 4
         for prompt, completion in across:
             ids = [*prompt, *completion.token_ids.tolist()]
-            assert set(completion.versions.tolist()) == {0, 1}
             assert (np.diff(completion.versions) >= 0).all()
-            for version, trained in ((0, policy), (1, newer)):
-                own = trained.reference(ids)[len(prompt) :]
+            for odd in (0, 1):
+                own = trained[odd].reference(ids)[len(prompt) :]
                 gap = np.abs(own - completion.sampler_logprobs)
-                assert gap[completion.versions == version].max() < 1e-4
+                assert gap[completion.versions % 2 == odd].max(initial=0) < 1e-4
     finally:
         sampler.close()
 
