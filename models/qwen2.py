@@ -20,6 +20,7 @@ from jax.sharding import Mesh
 from models import attention
 from models.cache import Entries, KVCache
 from models.config import Qwen2Config
+from models.embedding import look_up
 from sharding.rules import constrain, named_sharding
 
 Params = Any
@@ -319,10 +320,8 @@ def _embed(module: Qwen2 | ServedQwen2, token_ids: jax.Array) -> jax.Array:
         (c.vocab_size, c.hidden_size),
         module.param_dtype,
     )
-    # Gathered over fsdp before the look-up: a gather from a table that is sharded
-    # along both axes is rematerialised whole by the partitioner.
-    table = constrain(table.astype(module.dtype), ("vocab", None), module.mesh)
-    return constrain(table[token_ids.reshape(-1)], ("batch", None), module.mesh)
+    x = look_up(table, token_ids.reshape(-1), module.mesh, module.dtype)
+    return constrain(x, ("batch", None), module.mesh)
 
 
 def _final_norm(module: Qwen2 | ServedQwen2, x, token_ids) -> jax.Array:

@@ -1,13 +1,15 @@
 """The head: log-probability and entropy of tokens from hidden states.
 
-Neither direction ever holds a `[tokens, vocabulary]` array. Scored positions are
-brought together first, so that prompts and padding never meet the vocabulary, and are
-then taken `chunk` at a time in a loop whose length is data: its cost follows the number
-of scored tokens while its shapes do not. Each chunk meets the vocabulary a block at a
-time, so that no temporary array grows with the vocabulary either.
+Neither direction ever holds a `[tokens, vocabulary]` array, nor a device the whole
+table. Scored positions are brought together first, so that prompts and padding never
+meet the vocabulary. The vocabulary is then taken a block at a time, gathered over fsdp
+while the block before it is at work, and against each block the scored tokens `chunk`
+at a time, in a loop whose length is data: its cost follows the number of scored tokens
+while its shapes do not.
 
 Axes: R rows, T positions, D model width, V vocabulary, C tokens of a chunk, W words of
-a block. Rows are split over the mesh's data and fsdp axes, the vocabulary over tensor.
+a block, N scored tokens, padded to whole chunks. Rows are split over the mesh's data
+and fsdp axes, the table over tensor (V) and fsdp (D).
 """
 
 import functools
@@ -19,7 +21,9 @@ from jax.sharding import PartitionSpec as P
 
 _ROWS = ("data", "fsdp")
 _VOCAB = "tensor"
-_BLOCK = 8192  # W; with chunks of 1,024 tokens a block of logits takes 32 MiB
+_WIDTH = "fsdp"
+_TABLE = P(_VOCAB, _WIDTH)
+_BLOCK = 4096  # W; with chunks of 1,024 tokens a block of logits takes 16 MiB
 _MASKED = -1e30
 
 
@@ -37,7 +41,7 @@ def score_tokens(
 
     Args:
       hidden: `[R, T, D]` in the compute dtype.
-      table: `[V, D]` in the compute dtype.
+      table: `[V, D]`, cast to the compute dtype block by block.
       target_ids: int32 `[R, T]`, the token that each hidden state produces.
       mask: bool `[R, T]`; elsewhere both results are 0.
       temperature: scalar by which logits are divided.
@@ -55,7 +59,7 @@ def _forward(hidden, table, target_ids, mask, temperature, mesh, chunk):
     logprobs, entropy, logsumexp = jax.shard_map(
         functools.partial(_forward_shard, chunk=chunk),
         mesh=mesh,
-        in_specs=(P(_ROWS), P(_VOCAB), P(_ROWS), P(_ROWS), P()),
+        in_specs=(P(_ROWS), _TABLE, P(_ROWS), P(_ROWS), P()),
         out_specs=(P(_ROWS), P(_ROWS), P(_ROWS)),
         check_vma=False,
     )(hidden, table, target_ids, mask, temperature)
@@ -68,8 +72,8 @@ def _backward(mesh, chunk, saved, gradients):
     d_hidden, d_table = jax.shard_map(
         functools.partial(_backward_shard, chunk=chunk),
         mesh=mesh,
-        in_specs=(P(_ROWS), P(_VOCAB), P(_ROWS), P(_ROWS), P(), P(_ROWS), P(_ROWS)),
-        out_specs=(P(_ROWS), P(_VOCAB)),
+        in_specs=(P(_ROWS), _TABLE, P(_ROWS), P(_ROWS), P(), P(_ROWS), P(_ROWS)),
+        out_specs=(P(_ROWS), _TABLE),
         check_vma=False,
     )(hidden, table, target_ids, mask, temperature, logsumexp, gradients[0])
     return d_hidden, d_table, None, None, None
@@ -92,120 +96,161 @@ def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
     return order, (count + chunk - 1) // chunk
 
 
-def _logits(hidden, table, temperature):
+def _own_words(target_ids: jax.Array, vocab: int) -> jax.Array:
+    """Flat target ids, counted from the first of this device's `vocab` words."""
+    return target_ids.reshape(-1) - jax.lax.axis_index(_VOCAB) * vocab
+
+
+def _logits(hidden, words, temperature):
     accumulate = jnp.promote_types(hidden.dtype, jnp.float32)
     product = jax.lax.dot_general(
-        hidden, table, (((1,), (1,)), ((), ())), preferred_element_type=accumulate
+        hidden, words, (((1,), (1,)), ((), ())), preferred_element_type=accumulate
     )
     return product / temperature.astype(accumulate)
 
 
-def _over_vocabulary(visit, carry, vocab):
-    """`visit(carry, start, size, fresh)` for each block; `fresh [W]` is False for words
-    that an earlier block held, where the last block reaches back to be whole."""
+def _gathered(part: jax.Array) -> jax.Array:
+    """This device's columns to all columns."""
+    if jax.lax.axis_size(_WIDTH) == 1:
+        # XLA on a CPU would still transpose the table for it, and transpose it back.
+        return part
+    return jax.lax.all_gather(part, _WIDTH, axis=1, tiled=True)
+
+
+def _scattered(whole: jax.Array) -> jax.Array:
+    """All columns to this device's, summed over devices; as `_gathered`, backwards."""
+    if jax.lax.axis_size(_WIDTH) == 1:
+        return whole
+    return jax.lax.psum_scatter(whole, _WIDTH, scatter_dimension=1, tiled=True)
+
+
+def _over_vocabulary(visit, carry, table, dtype):
+    """`visit(carry, start, words)` for each block of this device's vocabulary.
+
+    The block begins at word `start`; `words [W, D]` are whole along D and in `dtype`.
+    """
+    vocab = table.shape[0]
     size = min(_BLOCK, vocab)
-    if size == vocab:
-        return visit(carry, 0, size, jnp.ones(size, bool))
+    blocks, rest = divmod(vocab, size)
 
-    def body(i, carry):
-        start = jnp.minimum(i * size, vocab - size)
-        return visit(carry, start, size, start + jnp.arange(size) >= i * size)
+    def fetch(start, size):
+        words = jax.lax.dynamic_slice_in_dim(table, start, size).astype(dtype)
+        return _gathered(words)
 
-    return jax.lax.fori_loop(0, -(-vocab // size), body, carry)
+    def body(i, fetched):
+        words, carry = fetched
+        ahead = fetch((i + 1) * size, size)
+        return ahead, visit(carry, i * size, words)
+
+    words, carry = jax.lax.fori_loop(0, blocks - 1, body, (fetch(0, size), carry))
+    carry = visit(carry, (blocks - 1) * size, words)
+    if rest:
+        carry = visit(carry, blocks * size, fetch(blocks * size, rest))
+    return carry
 
 
 def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk):
-    rows, width = mask.shape, hidden.shape[-1]
-    vocab = table.shape[0]
-    hidden, targets = hidden.reshape(-1, width), target_ids.reshape(-1)
-    targets = targets - jax.lax.axis_index(_VOCAB) * vocab
+    targets = _own_words(target_ids, table.shape[0])
     chunk = min(chunk, targets.size)
     order, chunks = _scored_first(mask, chunk)
-    dtype = jnp.promote_types(hidden.dtype, jnp.float32)
+    hidden = hidden.reshape(-1, hidden.shape[-1]).at[order].get(mode="clip")
+    targets = targets.at[order].get(mode="clip")
 
-    def body(i, results):
-        at = jax.lax.dynamic_slice_in_dim(order, i * chunk, chunk)
-        part, target = (x.at[at].get(mode="clip") for x in (hidden, targets))
+    def visit(carry, start, words):
+        def body(i, carry):
+            def part(array):
+                return jax.lax.dynamic_slice_in_dim(array, i * chunk, chunk)
 
-        def visit(carry, start, size, fresh):
-            top, total, weighted, taken = carry
-            words = jax.lax.dynamic_slice_in_dim(table, start, size)
-            logits = _logits(part, words, temperature)
-            hit = (start + jnp.arange(size) == target[:, None]) & fresh
-            taken += jnp.sum(jnp.where(hit, logits, 0), axis=-1)
-            logits = jnp.where(fresh, logits, _MASKED)
+            top, total, weighted, taken = map(part, carry)
+            logits = _logits(part(hidden), words, temperature)
+            word = part(targets) - start
+            here = (word >= 0) & (word < len(words))
+            word = jnp.where(here, word, 0)[:, None]
+            found = jnp.take_along_axis(logits, word, axis=1)[:, 0]
+            taken += jnp.where(here, found, 0)
             new_top = jnp.maximum(top, jnp.max(logits, axis=-1))
             weights = jnp.exp(logits - new_top[:, None])
             keep = jnp.exp(top - new_top)
             total = total * keep + jnp.sum(weights, axis=-1)
             weighted = weighted * keep + jnp.sum(weights * logits, axis=-1)
-            return new_top, total, weighted, taken
+            return tuple(
+                jax.lax.dynamic_update_slice_in_dim(array, value, i * chunk, 0)
+                for array, value in zip(
+                    carry, (new_top, total, weighted, taken), strict=True
+                )
+            )
 
-        zero = jnp.zeros(chunk, dtype)
-        start = jnp.full(chunk, _MASKED, dtype), zero, zero, zero
-        local, total, weighted, taken = _over_vocabulary(visit, start, vocab)
-        top = jax.lax.pmax(local, _VOCAB)
-        keep = jnp.exp(local - top)
-        total, weighted, taken = jax.lax.psum(
-            (total * keep, weighted * keep, taken), _VOCAB
-        )
-        logsumexp = top + jnp.log(total)
-        found = taken - logsumexp, logsumexp - weighted / total, logsumexp
-        return tuple(
-            array.at[at].set(value, mode="drop")
-            for array, value in zip(results, found, strict=True)
-        )
+        return jax.lax.fori_loop(0, chunks, body, carry)
 
-    zeros = jnp.zeros(targets.size, dtype)
-    results = jax.lax.fori_loop(0, chunks, body, (zeros, zeros, zeros))
-    return tuple(array.reshape(rows) for array in results)
+    zeros = jnp.zeros(order.size, jnp.promote_types(hidden.dtype, jnp.float32))
+    # A total of 1 is forgotten with the first block, and has a logarithm elsewhere.
+    carry = zeros + _MASKED, zeros + 1, zeros, zeros
+    local, total, weighted, taken = _over_vocabulary(visit, carry, table, hidden.dtype)
+    top = jax.lax.pmax(local, _VOCAB)
+    keep = jnp.exp(local - top)
+    total, weighted, taken = jax.lax.psum(
+        (total * keep, weighted * keep, taken), _VOCAB
+    )
+    logsumexp = top + jnp.log(total)
+    return tuple(
+        jnp.zeros(mask.size, zeros.dtype)
+        .at[order]
+        .set(found, mode="drop")
+        .reshape(mask.shape)
+        for found in (taken - logsumexp, logsumexp - weighted / total, logsumexp)
+    )
 
 
 def _backward_shard(
     hidden, table, target_ids, mask, temperature, logsumexp, gradient, *, chunk
 ):
     shape, width = hidden.shape, hidden.shape[-1]
-    vocab = table.shape[0]
-    hidden, targets = hidden.reshape(-1, width), target_ids.reshape(-1)
-    targets = targets - jax.lax.axis_index(_VOCAB) * vocab
+    targets = _own_words(target_ids, table.shape[0])
     chunk = min(chunk, targets.size)
     order, chunks = _scored_first(mask, chunk)
+    hidden = hidden.reshape(-1, width).at[order].get(mode="clip")
+    targets = targets.at[order].get(mode="clip")
+    logsumexp = logsumexp.reshape(-1).at[order].get(mode="clip")
+    # Past the end of the scored tokens the gradient reads 0.
+    scale = gradient.reshape(-1).at[order].get(mode="fill", fill_value=0) / temperature
     accumulate = jnp.promote_types(hidden.dtype, jnp.float32)
-    logsumexp, gradient = logsumexp.reshape(-1), gradient.reshape(-1)
 
     def dot(a, b, contract):
         return jax.lax.dot_general(
             a, b, ((contract, (0,)), ((), ())), preferred_element_type=accumulate
         )
 
-    def body(i, carry):
+    def visit(carry, start, words):
         d_hidden, d_table = carry
-        at = jax.lax.dynamic_slice_in_dim(order, i * chunk, chunk)
-        part, target, total = (
-            x.at[at].get(mode="clip") for x in (hidden, targets, logsumexp)
+
+        def body(i, carry):
+            def part(array):
+                return jax.lax.dynamic_slice_in_dim(array, i * chunk, chunk)
+
+            d_hidden, d_words = carry
+            tokens = part(hidden)
+            logits = _logits(tokens, words, temperature)
+            probabilities = jnp.exp(logits - part(logsumexp)[:, None])
+            hit = start + jnp.arange(len(words)) == part(targets)[:, None]
+            d_logits = (hit - probabilities) * part(scale)[:, None]
+            d_logits = d_logits.astype(words.dtype)
+            d_tokens = part(d_hidden) + dot(d_logits, words, (1,))
+            d_hidden = jax.lax.dynamic_update_slice_in_dim(
+                d_hidden, d_tokens, i * chunk, 0
+            )
+            return d_hidden, d_words + dot(d_logits, tokens, (0,))
+
+        d_words = jnp.zeros(words.shape, accumulate)
+        d_hidden, d_words = jax.lax.fori_loop(0, chunks, body, (d_hidden, d_words))
+        return d_hidden, jax.lax.dynamic_update_slice_in_dim(
+            d_table, _scattered(d_words), start, 0
         )
-        # Past the end of the scored tokens the gradient reads 0.
-        scale = gradient.at[at].get(mode="fill", fill_value=0) / temperature
 
-        def visit(carry, start, size, fresh):
-            d_part, d_table = carry
-            words = jax.lax.dynamic_slice_in_dim(table, start, size)
-            probabilities = jnp.exp(_logits(part, words, temperature) - total[:, None])
-            hit = start + jnp.arange(size) == target[:, None]
-            d_logits = jnp.where(fresh, hit - probabilities, 0) * scale[:, None]
-            d_logits = d_logits.astype(table.dtype)
-            block = jax.lax.dynamic_slice_in_dim(d_table, start, size)
-            block += dot(d_logits, part, (0,))
-            d_table = jax.lax.dynamic_update_slice_in_dim(d_table, block, start, 0)
-            return d_part + dot(d_logits, words, (1,)), d_table
-
-        start = jnp.zeros(part.shape, accumulate), d_table
-        d_part, d_table = _over_vocabulary(visit, start, vocab)
-        return d_hidden.at[at].set(d_part.astype(d_hidden.dtype), mode="drop"), d_table
-
-    d_hidden, d_table = jax.lax.fori_loop(
-        0, chunks, body, (jnp.zeros_like(hidden), jnp.zeros(table.shape, accumulate))
+    carry = jnp.zeros(hidden.shape, accumulate), jnp.zeros(table.shape, accumulate)
+    d_hidden, d_table = _over_vocabulary(visit, carry, table, hidden.dtype)
+    d_hidden = jax.lax.psum(d_hidden.astype(hidden.dtype), _VOCAB)
+    d_hidden = (
+        jnp.zeros((mask.size, width), hidden.dtype).at[order].set(d_hidden, mode="drop")
     )
-    d_hidden = jax.lax.psum(d_hidden, _VOCAB).reshape(shape)
-    # One reduction after the loop; left to the partitioner it would be one per chunk.
-    return d_hidden, jax.lax.psum(d_table, _ROWS).astype(table.dtype)
+    d_table = jax.lax.psum(d_table, "data").astype(table.dtype)
+    return d_hidden.reshape(shape), d_table

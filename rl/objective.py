@@ -18,7 +18,6 @@ from jax.sharding import Mesh
 from models.qwen2 import Params, Qwen2, head_table
 from rl.head import score_tokens
 from rl.types import Batch, Hyper
-from sharding.rules import constrain
 
 _MAX_LOG_RATIO = 20.0
 
@@ -96,12 +95,11 @@ def token_logprobs(
         batch.segment_ids,
         prefix_ids=batch.prefix_ids,
     )
-    table = constrain(head_table(params).astype(hidden.dtype), ("vocab", None), mesh)
     target_ids = jnp.roll(batch.token_ids, -1, axis=1)
     wanted = jnp.roll(batch.scored, -1, axis=1).at[:, -1].set(False)
     scale = jnp.asarray(temperature, jnp.promote_types(hidden.dtype, jnp.float32))
     logprobs, entropy = score_tokens(
-        hidden, table, target_ids, wanted, scale, mesh, chunk
+        hidden, head_table(params), target_ids, wanted, scale, mesh, chunk
     )
     return jnp.roll(logprobs, 1, axis=1), jnp.roll(entropy, 1, axis=1)
 

@@ -82,8 +82,8 @@ def _hyper(first=False, learning_rate=1e-2):
     )
 
 
-def _step(mesh, optimizer=OPTIMIZER, offload=False, **model_options):
-    model = Qwen2(CONFIG, mesh=mesh, **model_options)
+def _step(mesh, optimizer=OPTIMIZER, offload=False, config=CONFIG, **model_options):
+    model = Qwen2(config, mesh=mesh, **model_options)
     return make_step(
         model, make_optimizer(**optimizer), mesh, temperature=0.9, head_chunk=16,
         offload=offload, **OBJECTIVE,
@@ -315,6 +315,19 @@ def test_remat_and_unrolling_change_nothing():
     for options in (dict(remat="full"), dict(remat="dots", unroll=2)):
         _, change, _ = _updated(_mesh(), batches, **options)
         assert _worst(change, expected) < 1e-4
+
+
+def test_no_device_ever_holds_a_whole_table_of_words():
+    """Nor its gradient: gathered whole, the two tables would take four times this."""
+    mesh, rows = _mesh(fsdp=8), _batches(_groups())[0]
+    config = dataclasses.replace(CONFIG, vocab_size=152064, tie_word_embeddings=False)
+    step = _step(mesh, config=config)
+    model = Qwen2(config, mesh=mesh)
+    params, batch = init_params(model, mesh, 0), place(rows, step.rows)
+    carry = step.zeros(params, batch, _hyper())
+    compiled = step.accumulate.lower(carry, params, batch, _hyper()).compile()
+    table = config.vocab_size * config.hidden_size * 4
+    assert compiled.memory_analysis().temp_size_in_bytes < table
 
 
 def test_carriers_are_immutable():
