@@ -64,7 +64,8 @@ class Shape:
         head_dim = self.hidden // self.heads
         projections = 2 * self.hidden * head_dim * (self.heads + self.kv_heads)
         per_token = 2 * self.layers * (projections + 3 * self.hidden * self.mlp)
-        total = self.prompt + lengths.astype(np.float64)
+        lengths = lengths.astype(np.float64)
+        total = self.prompt + lengths
         attention = 2 * self.layers * self.hidden * total**2
         head = 2 * self.vocab * self.hidden * lengths
         return float(np.sum(per_token * total + attention + head))
