@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-_ROWS = ("data", "fsdp")
-_VOCAB = "tensor"
-_WIDTH = "fsdp"
+from sharding.rules import RULES
+
+_ROWS, _VOCAB, _WIDTH = RULES["batch"], RULES["vocab"], RULES["embed"]
 
 
 def look_up(
@@ -28,7 +28,7 @@ def look_up(
 
     Args:
       table: `[V, D]`.
-      token_ids: int32 `[N]`.
+      token_ids: int32 `[N]`, from 0 to V - 1.
       mesh: None, or one that leaves the table whole, looks up in place.
       dtype: of the result, and of what travels.
     """

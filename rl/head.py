@@ -1,11 +1,11 @@
 """The head: log-probability and entropy of tokens from hidden states.
 
-Neither direction ever holds a `[tokens, vocabulary]` array, nor a device the whole
-table. Scored positions are brought together first, so that prompts and padding never
-meet the vocabulary. The vocabulary is then taken a block at a time, gathered over fsdp
-while the block before it is at work, and against each block the scored tokens `chunk`
-at a time, in a loop whose length is data: its cost follows the number of scored tokens
-while its shapes do not.
+Neither direction ever holds a `[tokens, vocabulary]` array, nor any device the whole of
+a table that the mesh splits. Scored positions are brought together first, so that
+prompts and padding never meet the vocabulary. The vocabulary is then taken a block at a
+time, gathered over fsdp while the block before it is at work, and against each block
+the scored tokens `chunk` at a time, in a loop whose length is data: its cost follows
+the number of scored tokens while its shapes do not.
 
 Axes: R rows, T positions, D model width, V vocabulary, C tokens of a chunk, W words of
 a block, N scored tokens, padded to whole chunks. Rows are split over the mesh's data
@@ -19,9 +19,9 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-_ROWS = ("data", "fsdp")
-_VOCAB = "tensor"
-_WIDTH = "fsdp"
+from sharding.rules import RULES
+
+_ROWS, _VOCAB, _WIDTH = RULES["batch"], RULES["vocab"], RULES["embed"]
 _TABLE = P(_VOCAB, _WIDTH)
 _BLOCK = 4096  # W; with chunks of 1,024 tokens a block of logits takes 16 MiB
 _MASKED = -1e30
@@ -45,7 +45,7 @@ def score_tokens(
       target_ids: int32 `[R, T]`, the token that each hidden state produces.
       mask: bool `[R, T]`; elsewhere both results are 0.
       temperature: scalar by which logits are divided.
-      mesh: on which rows and vocabulary are split.
+      mesh: on which rows and the table are split.
       chunk: C, tokens per device taken at a time.
 
     Returns:
@@ -142,7 +142,9 @@ def _over_vocabulary(visit, carry, table, dtype):
         ahead = fetch((i + 1) * size, size)
         return ahead, visit(carry, i * size, words)
 
-    words, carry = jax.lax.fori_loop(0, blocks - 1, body, (fetch(0, size), carry))
+    words = fetch(0, size)
+    if blocks > 1:
+        words, carry = jax.lax.fori_loop(0, blocks - 1, body, (words, carry))
     carry = visit(carry, (blocks - 1) * size, words)
     if rest:
         carry = visit(carry, blocks * size, fetch(blocks * size, rest))
@@ -210,8 +212,8 @@ def _backward_shard(
     order, chunks = _scored_first(mask, chunk)
     hidden = hidden.reshape(-1, width).at[order].get(mode="clip")
     targets = targets.at[order].get(mode="clip")
-    logsumexp = logsumexp.reshape(-1).at[order].get(mode="clip")
-    # Past the end of the scored tokens the gradient reads 0.
+    # Past the end of the scored tokens every probability is 0, and its gradient too.
+    logsumexp = logsumexp.reshape(-1).at[order].get(mode="fill", fill_value=jnp.inf)
     scale = gradient.reshape(-1).at[order].get(mode="fill", fill_value=0) / temperature
     accumulate = jnp.promote_types(hidden.dtype, jnp.float32)
 

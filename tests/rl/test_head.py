@@ -41,7 +41,9 @@ def _with_gradients(score, hidden, table, targets, mask, weights):
 
 
 @pytest.mark.parametrize("block", [8192, 7, 10])
-@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 1), (1, 2, 2), (1, 1, 4)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (2, 1, 1), (1, 2, 2), (1, 1, 4), (2, 2, 1)]
+)
 def test_any_chunk_block_and_mesh_give_the_plain_result(monkeypatch, shape, block):
     monkeypatch.setattr(head, "_BLOCK", block)
     with jax.enable_x64(True):
@@ -60,6 +62,19 @@ def test_any_chunk_block_and_mesh_give_the_plain_result(monkeypatch, shape, bloc
             )
             for a, b in zip(found, expected, strict=True):
                 np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_hidden_states_outside_the_scored_tokens_do_no_harm():
+    """The last position fills the last chunk up: e^1000 there, times 0, is NaN."""
+    hidden, table, targets, mask, weights = _inputs(np.float32)
+    hidden[-1, -1], mask[-1, -1] = 1e3 * np.sign(table[0]), False
+    mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=jax.devices()[:1])
+    assert mask.sum() % 16
+    found = _with_gradients(
+        lambda *x: head.score_tokens(*x, jnp.float32(TEMPERATURE), mesh, 16),
+        hidden, table, targets, mask, weights,
+    )  # fmt: skip
+    assert all(np.isfinite(x).all() for x in found)
 
 
 @pytest.mark.failure(32)

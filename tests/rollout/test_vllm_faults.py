@@ -347,11 +347,11 @@ def test_tokens_drawn_across_an_update_know_their_version(policy, tmp_path):
     trained = [policy, policy.changed(3)]
     try:
         sampler.publish(policy.params, 0)
-        landed = threading.Event()
+        over = threading.Event()
         # An update may by chance land between two draws; not six of them do.
         with ThreadPoolExecutor() as pool:
             draws = [
-                pool.submit(_draw_until, landed, sampler, PROMPTS[:4], most)
+                pool.submit(_draw_until, over, sampler, PROMPTS[:4], most)
                 for most in (250, 311)
             ]
             try:
@@ -359,7 +359,7 @@ def test_tokens_drawn_across_an_update_know_their_version(policy, tmp_path):
                     time.sleep(0.5)
                     sampler.publish(trained[version % 2].params, version)
             finally:
-                landed.set()
+                over.set()
             drawn = [pair for draw in draws for pair in draw.result()]
         across = [pair for pair in drawn if len(set(pair[1].versions.tolist())) > 1]
         assert len(across) >= 4
@@ -374,11 +374,11 @@ def test_tokens_drawn_across_an_update_know_their_version(policy, tmp_path):
         sampler.close()
 
 
-def _draw_until(landed, sampler, prompts, most):
-    """Draws again and again until an update has landed: prompts and completions."""
+def _draw_until(over, sampler, prompts, most):
+    """Draws again and again until it is over: prompts and completions."""
     drawn = []
-    while not landed.is_set():
-        groups = sampler.sample(prompts, policies.draw(most), seed=len(drawn))
+    while not over.is_set():
+        groups = sampler.sample(prompts, policies.draw(most), seed=most + len(drawn))
         drawn.extend(zip(prompts, (c for (c,) in groups), strict=True))
     return drawn
 

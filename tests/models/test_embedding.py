@@ -1,0 +1,38 @@
+"""The look-up in a split table is the plain one, and so is its gradient."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from models.embedding import look_up
+from sharding.mesh import make_mesh
+
+VOCAB, WIDTH, TOKENS = 24, 8, 16
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1), (1, 4, 1), (1, 1, 4), (2, 2, 2)])
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.bfloat16])
+def test_every_mesh_looks_up_the_same_rows_and_sums_the_same_gradient(shape, dtype):
+    with jax.enable_x64(True):
+        rng = np.random.default_rng(0)
+        table = jnp.asarray(rng.normal(size=(VOCAB, WIDTH)))
+        ids = jnp.asarray(rng.integers(0, VOCAB, TOKENS).astype(np.int32))
+        # Halves add up exactly in either dtype.
+        weights = jnp.asarray(rng.integers(-8, 8, (TOKENS, WIDTH)) / 2)
+
+        def loss(table, mesh):
+            rows = look_up(table, ids, mesh, dtype)
+            return jnp.sum(rows * weights.astype(dtype), dtype=jnp.float64), rows
+
+        mesh = make_mesh(
+            **dict(zip(("data", "fsdp", "tensor"), shape, strict=True)),
+            devices=jax.devices()[: int(np.prod(shape))],
+        )
+        run = jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=1)
+        (_, rows), gradient = run(table, mesh)
+        assert rows.dtype == dtype
+        np.testing.assert_array_equal(rows, table[ids].astype(dtype))
+        expected = np.zeros((VOCAB, WIDTH))
+        np.add.at(expected, np.asarray(ids), np.asarray(weights))
+        np.testing.assert_array_equal(gradient, expected)
