@@ -2,31 +2,43 @@
 
     python -m tools.verify PAIRS.jsonl [--json OUT]
     python -m tools.verify --self_check DATA.jsonl ... [--json OUT]
+    python -m tools.verify --pred ANSWER --gold GOLD [--problem TEXT] [--json OUT]
 
 A row of PAIRS has `gold` (or `golds`) and `pred`; with `"mode": "response"` pred is a
 whole reply, else the answer itself. Where rows carry a `label`, agreement is counted.
 With --self_check each file's `answer` fields are parsed and compared with themselves,
-and those that could only be compared as text are listed with a reason.
+and those that could only be compared as text are listed with a reason. With --pred and
+--gold one verdict is explained: how both were read, which rule decided, and why.
 """
 
 import argparse
 import collections
-import json
 import pathlib
 import sys
 import time
-from collections.abc import Iterator
 
 from tqdm import tqdm
 
-from rl.verifier import VERSION, extract_answer, is_equivalent, self_check
+from configs.reading import user_path
+from rl.files import read_rows, replace_json
+from rl.verifier import (
+    VERSION,
+    Examiner,
+    extract_answer,
+    is_equivalent,
+    self_check,
+)
+from rl.verifier.answers import parse_answer
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE.jsonl")
+    parser.add_argument("files", nargs="*", type=user_path, metavar="FILE.jsonl")
+    parser.add_argument("--pred", metavar="ANSWER", help="an answer, as in a box")
+    parser.add_argument("--gold", metavar="GOLD", help="what it is compared with")
+    parser.add_argument("--problem", metavar="TEXT", help="which may not be copied")
     parser.add_argument(
         "--self_check", action="store_true", help="check the gold answers of data files"
     )
@@ -43,10 +55,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--list", type=int, default=20, metavar="N", help="rows shown (default 20)"
     )
-    parser.add_argument("--json", type=pathlib.Path, metavar="OUT", help="write here")
+    parser.add_argument("--json", type=user_path, metavar="OUT", help="write here")
     arguments = parser.parse_args(argv)
+    explained = arguments.pred is not None and arguments.gold is not None
+    if explained == bool(arguments.files):
+        parser.error("give files, or --pred and --gold")
     try:
-        if arguments.self_check:
+        if explained:
+            result = explain(arguments.pred, arguments.gold, arguments.problem)
+        elif arguments.self_check:
             result = check_answers(arguments.files)
         else:
             result = judge_pairs(
@@ -58,9 +75,28 @@ def main(argv: list[str] | None = None) -> int:
         print(f"verify: {error}", file=sys.stderr)
         return 2
     if arguments.json:
-        arguments.json.write_text(json.dumps(result, ensure_ascii=False, indent=1))
+        replace_json(arguments.json, result)
     _show(result, arguments.list)
     return 0
+
+
+def explain(answer: str, gold: str, problem: str | None = None) -> dict:
+    """One verdict in full: what was read, what decided, and why."""
+    verdict = Examiner([gold], problem).judge(answer)
+    return {
+        "verifier": VERSION,
+        "answer read as": _reading(answer),
+        "gold read as": _reading(gold),
+        "equivalent": is_equivalent(answer, gold),
+        "correct": verdict.correct,
+        "rule": verdict.rule,
+        "reason": verdict.reason,
+    }
+
+
+def _reading(answer: str) -> str:
+    parsed = parse_answer(answer)
+    return f"text only: {parsed.reason}" if parsed.node is None else str(parsed.written)
 
 
 def judge_pairs(
@@ -69,7 +105,7 @@ def judge_pairs(
     """Verdicts on every pair of the files, and agreement with their labels."""
     verdicts, agreement = [], collections.Counter()
     started = time.perf_counter()
-    for where, row in tqdm(list(_rows(paths)), unit="pair", disable=None):
+    for where, row in tqdm(_rows(paths), unit="pair", disable=None):
         golds = row["golds"] if "golds" in row else [row.get("gold")]
         predicted = row.get("pred")
         if not isinstance(predicted, str) or not all(isinstance(g, str) for g in golds):
@@ -106,7 +142,7 @@ def judge_pairs(
 def check_answers(paths: list[pathlib.Path]) -> dict:
     """The answers of data files that cannot serve as golds, each with a reason."""
     refused, checked, missing = [], 0, 0
-    for where, row in tqdm(list(_rows(paths)), unit="answer", disable=None):
+    for where, row in tqdm(_rows(paths), unit="answer", disable=None):
         answers = row.get("answers") or [row.get("answer")]
         for answer in answers:
             if not isinstance(answer, str) or not answer.strip():
@@ -124,18 +160,8 @@ def check_answers(paths: list[pathlib.Path]) -> dict:
     }
 
 
-def _rows(paths: list[pathlib.Path]) -> Iterator[tuple[str, dict]]:
-    for path in paths:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                where = f"{path}:{number}"
-                try:
-                    row = json.loads(line)
-                except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                    raise ValueError(f"{where}: is no JSON ({error})") from error
-                if not isinstance(row, dict):
-                    raise ValueError(f"{where}: is no JSON object")
-                yield where, row
+def _rows(paths: list[pathlib.Path]) -> list[tuple[str, dict]]:
+    return [pair for path in paths for pair in read_rows(path)]
 
 
 def _show(result: dict, limit: int) -> None:

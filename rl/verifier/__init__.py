@@ -1,15 +1,21 @@
-"""A rule-based verifier of mathematical answers: bounded, exact where it can be.
+"""A rule-based verifier of mathematical answers: sound, bounded, deterministic.
+
+Enters: a completion and its gold answer. Leaves: a verdict that is a function of them
+alone. Begin in `contract`; needs python-flint and neither jax nor numpy.
 
 ```
-verify(completion, gold)       the last box of a reply against a gold answer
-is_equivalent(predicted, gold) two answers against each other
-VerifierPool(workers, timeout) many completions at once, each with a hard deadline
+judge(completion, gold, problem)  a verdict, with the rule that decided
+verify(completion, gold, problem) whether that verdict is "correct"
+is_equivalent(predicted, gold)    two answers against each other
+VerifierPool(workers, timeout)    many completions at once, in processes of their own
 ```
 """
 
 import hashlib
 import pathlib
+from collections.abc import Sequence
 
+from rl.verifier.contract import Examiner, Rule, Verdict, judge
 from rl.verifier.equivalence import (
     canonical_key,
     equivalence_classes,
@@ -17,19 +23,20 @@ from rl.verifier.equivalence import (
     self_check,
 )
 from rl.verifier.extract import extract_answer
-from rl.verifier.pool import Verdict, VerifierPool
-from rl.verifier.symbolic import start_helper
+from rl.verifier.pool import VerifierPool
 
 __all__ = [
     "VERSION",
+    "Examiner",
+    "Rule",
     "Verdict",
     "VerifierPool",
     "canonical_key",
     "equivalence_classes",
     "extract_answer",
     "is_equivalent",
+    "judge",
     "self_check",
-    "start_helper",
     "verify",
 ]
 
@@ -45,7 +52,8 @@ VERSION = _digest_of_sources()
 """Changes whenever a verdict could: recorded beside every score."""
 
 
-def verify(completion: str, gold: str) -> bool:
-    """Whether the final answer of a completion equals the gold answer."""
-    answer = extract_answer(completion)
-    return answer is not None and is_equivalent(answer, gold)
+def verify(
+    completion: str, gold: str | Sequence[str], problem: str | None = None
+) -> bool:
+    """Whether a completion ends in a right and finished answer; see `judge`."""
+    return judge(completion, gold, problem).correct is True

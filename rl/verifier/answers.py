@@ -1,41 +1,53 @@
-"""From text to an answer: what stands around and between expressions.
-
-Beside expressions an answer may be one of these nodes (children are nodes again):
-
-  ("list", a, b, ...)    answers in any order        ("set", a, ...)   a set in braces
-  ("tuple", a, b, ...)   ordered; of two, perhaps an open interval
-  ("interval", low, high, low_closed, high_closed)
-  ("cup", a, b)  ("cap", a, b)  ("minus", a, b)   ("numbers", "Z")
-  ("rel", "=" or "<" ..., a, b)                    ("chain", rel, rel, ...)
-  ("unit", a, unit, scale)                         ("ratio", a, b, ...)
-  ("matrix", width, a, ...)                        ("det", width, a, ...)
-  ("based", digits, base)                          ("cases", row, ...)  ("row", a, ...)
-  ("assign", rel, rel, ...)   one of several joint solutions "p = 5, q = 2"
-  ("mod", rel, modulus)                            a congruence
-  ("word", text)                                   ("choice", letter, a)
-"""
+"""From text to an answer: its tree, its words, and what else it may be read as."""
 
 import dataclasses
 import re
 
-from rl.verifier import tree
-from rl.verifier.cursor import MAX_DEPTH
-from rl.verifier.normalise import MAX_ANSWER, clean, squeezed
-from rl.verifier.statements import AnswerParser
+from rl.verifier.grammar import MAX_DEPTH, Parser
+from rl.verifier.nodes import (
+    Based,
+    Choice,
+    Date,
+    Interval,
+    Node,
+    Quantity,
+    Tuple,
+    Unparsable,
+    Word,
+    depth,
+    fold,
+)
+from rl.verifier.spelling import MAX_ANSWER, clean, squeezed
 from rl.verifier.tokens import tokenize
-from rl.verifier.tree import Node, Unparsable
 from rl.verifier.units import parse_unit
 
 # "5 m" is five metres or five times m; a letter set apart may be either.
 _NUMBER_AND_UNIT = re.compile(
     r"(-?\d{1,9}(?:,\d{3})*(?:\.\d{1,9})?) ([a-zA-Z][a-zA-Z/^0-9 ]{0,30})"
 )
-_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}/\d{1,2}/\d{2,4}")
 _CHOICE = re.compile(
     r"(?:\\(?:text|textbf|mathrm|mathbf)\s*\{)?\s*\(?([A-Z])(?:\)\s*\}?|[.:]\s)"
     r"[.:]?(?:\\[\s,;]|~|\\q?quad|\s)*\}?(.+)",
     re.DOTALL,
 )
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_MONTH = (
+    r"(?P<month>january|february|march|april|may|june|july|august|september|october"
+    r"|november|december|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec)\.?"
+)
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year>\d{4})"
+_DATES = [
+    re.compile(rf"{_MONTH} (?:the )?{_DAY}(?:,? {_YEAR})?", re.IGNORECASE),
+    re.compile(rf"(?:the )?{_DAY}(?: of)? {_MONTH}(?:,? {_YEAR})?", re.IGNORECASE),
+    re.compile(rf"{_YEAR}-(?P<number>\d{{1,2}})-(?P<day>\d{{1,2}})"),
+    re.compile(r"(?P<number>\d{1,2})/(?P<day>\d{1,2})/(?P<year>\d{4}|\d{2})"),
+]
+# Digits above nine: 2A with the index 16.
+_LETTERED = re.compile(
+    r"(?:\\(?:text|mathrm)\s*\{)?((?=\d*[A-Z])[\dA-Z]{1,40})\}?_\{?(1[1-9]|2\d|3[0-6])\}?"
+)
+_TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{([^{}\\]*)\}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,14 +56,16 @@ class Answer:
 
     Attributes:
       text: its words without dress, for comparison where no structure is known.
-      node: what it means, or None where the grammar does not know it.
-      other: a second reading, where the text allows one ("1,234"), or None.
+      written: its tree as written, or None where the grammar does not know it.
+      node: the same with its numbers computed: what it means.
+      other: a second meaning, where the text allows one ("1,234"), or None.
       parameters: names that it declares to be any integer.
-      reason: why node is None.
+      reason: why there is no tree.
     """
 
     text: str
-    node: Node | None
+    written: Node | None = None
+    node: Node | None = None
     other: Node | None = None
     parameters: frozenset[str] = frozenset()
     reason: str = ""
@@ -68,57 +82,77 @@ def parse_answer(raw: str) -> Answer:
     """
     raw = raw.strip()
     if len(raw) > MAX_ANSWER:
-        reason = f"is longer than {MAX_ANSWER} characters"
-        return Answer(raw, None, reason=reason)
+        return Answer(raw, reason=f"is longer than {MAX_ANSWER} characters")
     text = clean(raw)
     words = squeezed(text)
     if not words:
-        return Answer(words, None, reason="is empty")
+        return Answer(words, reason="is empty")
     try:
-        parser = _read(text, group_commas=True)
-        node = parser.result
-        if tree.depth(node) > MAX_DEPTH:
+        written, parameters = _read(text, group_commas=True)
+        if depth(written) > MAX_DEPTH:
             raise Unparsable(f"is nested deeper than {MAX_DEPTH}")
+        node = fold(written)
     except (Unparsable, RecursionError, ValueError, OverflowError) as error:
         reason = str(error) if isinstance(error, Unparsable) else type(error).__name__
-        return Answer(words, None, reason=reason)
-    other = None
-    if match := _NUMBER_AND_UNIT.fullmatch(text):
-        reading = parse_unit(match[2])
-        if reading is not None and isinstance(reading.unit, str):
-            value = _read(match[1], group_commas=True).result
-            other = ("unit", value, reading.unit, reading.scale)
-    elif (
-        "," in text
-        and ",0" not in text
-        and node[0] not in ("word", "tuple", "interval")
-    ):
-        other = _second_reading(text, node)
-    return Answer(words, node, other, frozenset(parser.parameters))
+        return Answer(words, reason=reason)
+    other = _second_meaning(text, node)
+    return Answer(words, written, node, other, frozenset(parameters))
 
 
-def _second_reading(text: str, node: Node) -> Node | None:
-    """The list that "1,234" may also be."""
+def _second_meaning(text: str, node: Node) -> Node | None:
+    """A unit for "5 m", and the list that "1,234" may also be."""
     try:
-        other = _read(text, group_commas=False).result
+        if match := _NUMBER_AND_UNIT.fullmatch(text):
+            reading = parse_unit(match[2])
+            if reading is None or not isinstance(reading.unit, str):
+                return None
+            value = fold(_read(match[1], group_commas=True)[0])
+            return Quantity(value, reading.unit, reading.scale)
+        if "," in text and ",0" not in text:
+            if not isinstance(node, Word | Tuple | Interval):
+                other = fold(_read(text, group_commas=False)[0])
+                return other if other != node else None
     except (Unparsable, RecursionError, ValueError, OverflowError):
-        return None
-    return other if other != node else None
+        pass
+    return None
 
 
-def _read(text: str, group_commas: bool) -> "AnswerParser":
+def _read(text: str, group_commas: bool) -> tuple[Node, set[str]]:
+    letter = None
     if match := _CHOICE.fullmatch(text):
-        letter, rest = match.groups()
-        rest = rest.strip()
+        rest = match[2].strip()
         if rest.endswith("}") and rest.count("}") > rest.count("{"):
             rest = rest[:-1].strip()
         if rest and rest[0] not in "+-*/^=<>_,'!)}]\\" or rest.startswith("\\frac"):
-            parser = AnswerParser(tokenize(rest, group_commas=group_commas))
-            parser.result = ("choice", letter, parser.answer())
-            return parser
-    parser = AnswerParser(tokenize(text, group_commas=group_commas))
-    if _DATE.fullmatch(text):
-        parser.result = ("word", text)
-    else:
-        parser.result = parser.answer()
-    return parser
+            letter, text = match[1], rest
+    if (date := _date(text)) is not None:
+        return date, set()
+    if match := _LETTERED.fullmatch(text):
+        digits, base = match[1].upper(), int(match[2])
+        if all(int(digit, 36) < base for digit in digits):
+            return Based(digits, base), set()
+    parser = Parser(tokenize(text, group_commas=group_commas))
+    node = parser.answer()
+    return node if letter is None else Choice(letter, node), parser.parameters
+
+
+def _date(text: str) -> Date | None:
+    if not text[:1].isalnum() and text[:1] != "\\":
+        return None
+    plain = squeezed(_TEXT_COMMAND.sub(r" \1 ", text)).replace(" ,", ",")
+    if not plain[:1].isdigit() and plain[:3].lower() not in _MONTHS:
+        if plain[:4].lower() != "the ":
+            return None
+    for pattern in _DATES:
+        if match := pattern.fullmatch(plain):
+            parts = match.groupdict()
+            name = parts.get("month")
+            month = (
+                _MONTHS.index(name[:3].lower()) + 1 if name else int(parts["number"])
+            )
+            year = int(parts["year"]) if parts.get("year") else None
+            if year is not None and year < 100:
+                year += 2000
+            if 1 <= month <= 12 and 1 <= int(parts["day"]) <= 31:
+                return Date(year, month, int(parts["day"]))
+    return None

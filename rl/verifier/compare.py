@@ -6,51 +6,110 @@ because equal trees, and equal words, are equal before any rule is asked.
 """
 
 import itertools
+from collections import Counter
 
-from rl.verifier import tree
 from rl.verifier.answers import Answer
-from rl.verifier.equality import equal, is_zero, proportional
+from rl.verifier.budget import Open
+from rl.verifier.equality import Prover
 from rl.verifier.families import same_family, with_one_parameter
-from rl.verifier.normalise import plain_text
-from rl.verifier.regions import as_region, region_of, same_region
+from rl.verifier.nodes import (
+    UNNAMED,
+    ZERO,
+    Assignment,
+    Based,
+    Braces,
+    Call,
+    Cases,
+    Chain,
+    Choice,
+    Clock,
+    Congruence,
+    Const,
+    Date,
+    Degrees,
+    Expression,
+    Interval,
+    Matrix,
+    Mul,
+    Node,
+    Num,
+    Numbers,
+    Percent,
+    Pow,
+    Quantity,
+    Ratio,
+    Rel,
+    SetOp,
+    Several,
+    Sign,
+    Sym,
+    Tuple,
+    Word,
+    add,
+    contains,
+    divide,
+    is_integer,
+    mul,
+    negative,
+    number,
+    substitute,
+    symbols,
+    time_of_day,
+    walk,
+)
+from rl.verifier.regions import Regions
 from rl.verifier.relations import (
     ascending,
     is_y_of_x,
     label_of,
     labelled_values,
     relates_names,
-    solves,
     value_of,
     without_tuple_label,
     wordy,
 )
-from rl.verifier.tree import Node
-from rl.verifier.units import compatible
+from rl.verifier.spelling import plain_text
+from rl.verifier.units import parse_unit
 
 _MAX_ITEMS = 200
 _MAX_SIGNS = 64
-_PLUS_MINUS = frozenset({"pm"})
-_ORDER = (
-    "choice list assign set cases mod chain rel tuple interval cup cap minus numbers"
-    " matrix det ratio unit percent deg based word"
-).split()
-_RANK = {kind: rank for rank, kind in enumerate(_ORDER)}
+_UNIT_VECTORS = [
+    {letter, f"hat {letter}", f"vec {letter}", f"overrightarrow {letter}"}
+    for letter in "ijk"
+]
+_MARKED = (Percent, Degrees)
+_RADIANS = "rad^1"
+_KINDS = (
+    Choice, Several, Assignment, Braces, Cases, Congruence, Chain, Rel, Tuple, Interval,
+    SetOp, Numbers, Matrix, Clock, Date, Ratio, Quantity, Percent, Degrees, Based, Word,
+)  # fmt: skip
+_RANK = {kind: rank for rank, kind in enumerate(_KINDS)}
 
 
-def same_answer(left: Answer, right: Answer, decimals: bool = False) -> bool:
+def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
     """Whether two parsed answers are equivalent.
 
     Args:
       left: one answer.
       right: the other one.
-      decimals: also accept decimals for the exact numbers that they round.
+      prover: shows equality within a budget.
+
+    Raises:
+      Open: when the budget, or the stack, is spent.
     """
+    try:
+        return _same(left, right, prover)
+    except RecursionError:
+        raise Open from None
+
+
+def _same(left: Answer, right: Answer, prover: Prover) -> bool:
     if left.text == right.text:
         return True
     if left.node is None or right.node is None:
         return _same_prose(left.text, right.text)
     parameters = left.parameters | right.parameters
-    compare = _Comparison(decimals, parameters)
+    compare = _Comparison(prover, parameters)
     for a in filter(None, (left.node, left.other)):
         for b in filter(None, (right.node, right.other)):
             if compare.same(*with_one_parameter(a, b, parameters)):
@@ -71,58 +130,86 @@ class _Comparison:
     """One comparison of two trees.
 
     Args:
-      decimals: whether decimals stand for what they round.
+      prover: shows that expressions are equal.
       parameters: names that are declared to be any integer.
       whole: whether it is about whole answers, not about coordinates.
     """
 
-    def __init__(self, decimals: bool, parameters: frozenset[str], *, whole=True):
-        self._decimals = decimals
+    def __init__(self, prover: Prover, parameters: frozenset[str], *, whole=True):
+        self._prover = prover
         self._parameters = parameters
         self._whole = whole
+        self._regions = Regions(prover)
 
     def same(self, a: Node, b: Node) -> bool:
         """Whether two nodes mean the same."""
+        self._prover.charge(3)
         if a == b:
             return True
-        if tree.is_expression(a) and tree.is_expression(b):
-            plain = frozenset({"pm", "percent", "deg"})
-            if not (a[0] in plain or b[0] in plain):
-                if not (tree.contains(a, _PLUS_MINUS) or tree.contains(b, _PLUS_MINUS)):
-                    return equal(a, b, self._decimals) or (
-                        self._whole and same_family(a, b, self._parameters)
-                    )
-        if a[0] in ("choice", "word") or b[0] in ("choice", "word"):
+        signs = contains(a, Sign) or contains(b, Sign)
+        if isinstance(a, Expression) and isinstance(b, Expression) and not signs:
+            if not isinstance(a, _MARKED) and not isinstance(b, _MARKED):
+                return self._prover.equal(a, b) or (
+                    self._whole and same_family(a, b, self._parameters, self._prover)
+                )
+        if isinstance(a, Choice | Word) or isinstance(b, Choice | Word):
             return self._same_words(*_ordered(a, b))
-        if tree.contains(a, _PLUS_MINUS) or tree.contains(b, _PLUS_MINUS):
+        if signs:
             return self._same_items(a, b)
-        regions = self._same_regions(a, b)
-        if regions is not None:
+        if (regions := self._same_regions(a, b)) is not None:
             return regions
-        if _is_several(a) or _is_several(b):
+        if isinstance(a, Several | Braces) or isinstance(b, Several | Braces):
             return self._same_items(a, b)
         a, b = _ordered(a, b)
-        method = getattr(self, "_" + a[0], None)
-        return method(a, b) if method else self._same_parts(a, b)
+        match a:
+            case Assignment():
+                return self._same_assignments(a, b)
+            case Cases():
+                return self._same_cases(a, b)
+            case Congruence():
+                return self._same_congruences(a, b)
+            case Chain():
+                return self._same_chains(a, b)
+            case Rel():
+                return self._same_relations(a, b)
+            case Tuple():
+                return self._same_tuples(a, b)
+            case Clock():
+                return self._same_clocks(a, b)
+            case Date():
+                return self._same_dates(a, b)
+            case Ratio():
+                return self._same_ratios(a, b)
+            case Quantity():
+                return self._same_quantities(a, b)
+            case Percent(value):
+                return self._same_marked(value, divide(value, number(100)), b)
+            case Degrees(value):
+                return self._same_marked(value, a, b)
+            case Based() if isinstance(b, Expression):
+                return self.same(Num(a.value), b)
+            case Interval() | SetOp() | Matrix():
+                return self._same_parts(a, b)
+        return False
 
     # --- words
 
     def _same_words(self, a: Node, b: Node) -> bool:
-        if a[0] == "choice":
-            if b[0] == "choice":
-                return a[1] == b[1] and self.same(a[2], b[2])
-            if b == ("sym", a[1]) or b == ("word", a[1].casefold()):
+        if isinstance(a, Choice):
+            if isinstance(b, Choice):
+                return a.letter == b.letter and self.same(a.answer, b.answer)
+            if b in (Sym(a.letter), Word(a.letter.casefold())):
                 return True
-            return self.same(a[2], b)
-        if b[0] == "word":
+            return self.same(a.answer, b)
+        if isinstance(b, Word):
             a, b = b, a
-        if b[0] == "word" or not tree.is_expression(b):
+        if not isinstance(b, Expression):
             return False
-        letters = a[1]
-        if b[0] == "sym":
-            return b[1].casefold() == letters and len(letters) > 1
+        letters = a.text
+        if isinstance(b, Sym):
+            return b.name.casefold() == letters and len(letters) > 1
         if letters.isalpha() and len(letters) <= 4:
-            return equal(tree.mul(*(("sym", c) for c in letters)), b)
+            return self._prover.equal(mul(*map(Sym, letters)), b)
         return False
 
     # --- sets of reals
@@ -131,42 +218,34 @@ class _Comparison:
         """None unless one side is surely a region."""
         if relates_names(a) and relates_names(b):
             return None
-        first, second = region_of(a), region_of(b)
+        first, second = self._regions.read(a), self._regions.read(b)
         if first is None and second is None:
             return None
-        if first is None:
-            first = (
-                as_region(a) or as_region(value_of(a) or a)
-                if (a[0] in ("rel", "chain"))
-                else as_region(a)
-            )
-        if second is None:
-            second = (
-                as_region(b) or as_region(value_of(b) or b)
-                if (b[0] in ("rel", "chain"))
-                else as_region(b)
-            )
+        first, second = first or self._as_region(a), second or self._as_region(b)
         if first is None or second is None:
             return None
-        return same_region(first, second, self._decimals)
+        return self._regions.same(first, second)
+
+    def _as_region(self, node: Node):
+        found = self._regions.read_as_region(node)
+        if found is None and isinstance(node, Rel | Chain):
+            value = value_of(node, self._prover)
+            found = value and self._regions.read_as_region(value)
+        return found
 
     # --- several answers
 
     def _same_items(self, a: Node, b: Node) -> bool:
         a, b = without_tuple_label(a), without_tuple_label(b)
         for one, other in ((a, b), (b, a)):
-            if (
-                one[0] in ("list", "set")
-                and other[0] == "tuple"
-                and not tree.contains(other, _PLUS_MINUS)
-            ):
-                labelled = labelled_values(one)
-                if labelled is not None:
-                    return self.same(("tuple", *labelled), other)
-                if one[0] == "list":
-                    return False
+            if isinstance(one, Several | Braces) and isinstance(other, Tuple):
+                if not contains(other, Sign):
+                    if (labelled := labelled_values(one)) is not None:
+                        return self.same(Tuple(tuple(labelled)), other)
+                    if isinstance(one, Several):
+                        return False
         first, second = self._items(a), self._items(b)
-        if a[0] == "set" or b[0] == "set":
+        if isinstance(a, Braces) or isinstance(b, Braces):
             first, second = self._distinct(first), self._distinct(second)
         if len(first) != len(second) or len(first) > _MAX_ITEMS:
             return False
@@ -175,40 +254,39 @@ class _Comparison:
         return self._matched(first, second)
 
     def _items(self, node: Node) -> list[Node]:
-        if node[0] in ("rel", "chain"):
-            value = value_of(node)
+        if isinstance(node, Rel | Chain):
+            value = value_of(node, self._prover)
             if value is not None and _is_several(value):
                 node = value
-        if node[0] in ("list", "set"):
-            found = []
-            for part in node[1:]:
-                if part[0] == "list" and node[0] == "list":
-                    found.extend(self._items(part))
-                else:
-                    found.extend(self._distinct(_plus_minus_values(part)))
-            return found
-        return self._distinct(_plus_minus_values(node))
+        if not isinstance(node, Several | Braces):
+            return self._distinct(_plus_minus_values(node))
+        found = []
+        for part in node.items[: _MAX_ITEMS + 1]:
+            if isinstance(part, Several) and isinstance(node, Several):
+                found.extend(self._items(part))
+            else:
+                found.extend(self._distinct(_plus_minus_values(part)))
+        return found
 
     def _distinct(self, nodes: list[Node]) -> list[Node]:
         found: list[Node] = []
-        for node in nodes[:_MAX_ITEMS]:
+        for node in dict.fromkeys(nodes):
+            if len(found) > _MAX_ITEMS:
+                break
             if not any(self.same(node, other) for other in found):
                 found.append(node)
         return found
 
-    def _matched(self, first: list[Node], second: list[Node]) -> bool:
+    def _matched(self, first, second) -> bool:
         """Whether the items pair off, whatever their order."""
-        rest = list(second)
-        unmatched = []
-        for item in first:
-            if item in rest:
-                rest.remove(item)
-            else:
-                unmatched.append(item)
-        pairs = [
-            [j for j, other in enumerate(rest) if self.same(item, other)]
-            for item in unmatched
-        ]
+        common = Counter(first) & Counter(second)
+        ours = list((Counter(first) - common).elements())
+        theirs = list((Counter(second) - common).elements())
+        pairs = []
+        for item in ours:
+            pairs.append([j for j, o in enumerate(theirs) if self.same(item, o)])
+            if not pairs[-1]:
+                return False
         owner: dict[int, int] = {}
 
         def assign(i: int, seen: set[int]) -> bool:
@@ -220,196 +298,275 @@ class _Comparison:
                         return True
             return False
 
-        return all(assign(i, set()) for i in range(len(unmatched)))
+        return all(assign(i, set()) for i in range(len(ours)))
 
-    def _assign(self, a: Node, b: Node) -> bool:
-        if b[0] == "assign":
-            return len(a) == len(b) and self._matched(list(a[1:]), list(b[1:]))
+    def _same_assignments(self, a: Assignment, b: Node) -> bool:
+        if isinstance(b, Assignment):
+            same_length = len(a.relations) == len(b.relations)
+            return same_length and self._matched(a.relations, b.relations)
         labelled = labelled_values(a)
-        return labelled is not None and self.same(("tuple", *labelled), b)
+        return labelled is not None and self.same(Tuple(tuple(labelled)), b)
 
-    def _cases(self, a: Node, b: Node) -> bool:
-        if b[0] == "rel" and (value := value_of(b)) is not None:
-            return self.same(a, value)
-        if b[0] != "cases" or len(a) != len(b):
+    def _same_cases(self, a: Cases, b: Node) -> bool:
+        if isinstance(b, Rel):
+            value = value_of(b, self._prover)
+            return value is not None and self.same(a, value)
+        if not isinstance(b, Cases) or len(a.rows) != len(b.rows):
             return False
-        return self._matched(list(a[1:]), list(b[1:]))
+        return self._matched(a.rows, b.rows)
 
     # --- relations
 
-    def _chain(self, a: Node, b: Node) -> bool:
-        value = value_of(a)
+    def _same_congruences(self, a: Congruence, b: Node) -> bool:
+        if not isinstance(b, Congruence):
+            return self._in_class(a, b)
+        if not self.same(a.modulus, b.modulus):
+            return False
+        first, second = a.relation, b.relation
+        if UNNAMED not in (first.left, second.left):
+            if not self.same(first.left, second.left):
+                return False
+        steps = divide(add(first.right, negative(second.right)), a.modulus)
+        return self.same(first.right, second.right) or is_integer(steps)
+
+    def _in_class(self, a: Congruence, b: Node) -> bool:
+        """The class of a remainder written out: x = 7k + 3."""
+        if isinstance(b, Rel):
+            b = value_of(b, self._prover)
+        residue, modulus = a.relation.right, a.modulus
+        if not isinstance(b, Expression) or len(names := symbols(b)) != 1:
+            return False
+        (name,) = names
+        if self._prover.linear_root(b, name) is None:
+            return False
+        start, then = (substitute(b, {Sym(name): number(k)}) for k in (0, 1))
+        step = add(then, negative(start))
+        if not any(self.same(step, m) for m in (modulus, negative(modulus))):
+            return False
+        return is_integer(divide(add(start, negative(residue)), modulus))
+
+    def _same_chains(self, a: Chain, b: Node) -> bool:
+        value = value_of(a, self._prover)
         if value is not None:
             return self.same(value, b)
-        if b[0] == "rel" and (other := value_of(b)) is not None:
-            return self.same(a, other)
-        if b[0] != "chain" or len(a) != len(b):
+        if isinstance(b, Rel):
+            other = value_of(b, self._prover)
+            return other is not None and self.same(a, other)
+        if not isinstance(b, Chain) or len(a.steps) != len(b.steps):
             return False
-        a, b = ascending(a), ascending(b)
         return all(
-            x[1] == y[1] and self.same(x[2], y[2]) and self.same(x[3], y[3])
-            for x, y in zip(a[1:], b[1:], strict=True)
+            x.op == y.op and self.same(x.left, y.left) and self.same(x.right, y.right)
+            for x, y in zip(ascending(a).steps, ascending(b).steps, strict=True)
         )
 
-    def _mod(self, a: Node, b: Node) -> bool:
-        if b[0] != "mod" or not self.same(a[2], b[2]):
-            return False
-        (_, _, left, first), (_, _, other, second) = a[1], b[1]
-        if not self.same(left, other):
-            return False
-        steps = tree.divide(tree.add(first, tree.negative(second)), a[2])
-        return self.same(first, second) or (
-            steps[0] == "num" and steps[1].denominator == 1
-        )
-
-    def _rel(self, a: Node, b: Node) -> bool:
-        value = value_of(a)
-        if b[0] == "rel":
-            return self._two_relations(a, b, value, value_of(b))
+    def _same_relations(self, a: Rel, b: Node) -> bool:
+        value = value_of(a, self._prover)
+        if isinstance(b, Rel):
+            return self._two_relations(a, b, value, value_of(b, self._prover))
         if value is not None:
             return self.same(value, b)
-        if a[1] == "=" and tree.is_expression(b):
-            return solves(b, a)
-        return False
+        return a.op == "=" and isinstance(b, Expression) and self._solves(b, a)
 
-    def _two_relations(self, a, b, value_a, value_b) -> bool:
+    def _solves(self, formula: Node, equation: Rel) -> bool:
+        """Whether an equation gives one of its names this formula of the others."""
+        difference = add(equation.left, negative(equation.right))
+        # A constant is no answer to an equation that is still to be solved.
+        ours, theirs = symbols(formula), symbols(difference)
+        if not ours or len(theirs - ours) != 1:
+            return False
+        (name,) = theirs - ours
+        root = self._prover.linear_root(difference, name)
+        return root is not None and self._prover.equal(root, formula)
+
+    def _two_relations(
+        self, a: Rel, b: Rel, value_a: Node | None, value_b: Node | None
+    ) -> bool:
         if value_a is not None and value_b is not None:
             label_a, label_b = label_of(a), label_of(b)
             if label_a == label_b or label_a is None or label_b is None:
                 return self.same(value_a, value_b)
-            if label_a[0] == label_b[0] == "call" and len(label_a) == len(label_b):
-                renamed = dict(zip(label_b[2:], label_a[2:], strict=True))
-                if all(name[0] == "sym" for name in renamed):
-                    return self.same(value_a, tree.substitute(value_b, renamed))
-                return False
+            if isinstance(label_a, Call) and isinstance(label_b, Call):
+                ours, theirs = label_a.arguments, label_b.arguments
+                if len(ours) != len(theirs):
+                    return False
+                renamed = dict(zip(theirs, ours, strict=True))
+                if not all(isinstance(name, Sym) for name in renamed):
+                    return False
+                return self.same(value_a, substitute(value_b, renamed))
             if wordy(label_a) or wordy(label_b) or is_y_of_x(label_a, label_b):
                 return self.same(value_a, value_b)
-            if label_a[0] == label_b[0] == "tuple":
+            if isinstance(label_a, Tuple) and isinstance(label_b, Tuple):
                 return False
-        if a[1] != b[1]:
-            a, b = ascending(a), ascending(b)
-        if a[1] != b[1] or not all(map(tree.is_expression, (*a[2:], *b[2:]))):
-            return False
-        first = tree.add(a[2], tree.negative(a[3]))
-        second = tree.add(b[2], tree.negative(b[3]))
-        if not (tree.symbols(first) and tree.symbols(second)):
-            return self.same(a[2], b[2]) and self.same(a[3], b[3])
-        if a[1] in ("=", "!=", "approx", "equiv"):
-            return proportional(first, second)
         a, b = ascending(a), ascending(b)
-        first = tree.add(a[2], tree.negative(a[3]))
-        second = tree.add(b[2], tree.negative(b[3]))
-        return a[1] == b[1] and proportional(first, second, positive=True)
+        sides = (a.left, a.right, b.left, b.right)
+        if a.op != b.op or not all(isinstance(side, Expression) for side in sides):
+            return False
+        first = add(a.left, negative(a.right))
+        second = add(b.left, negative(b.right))
+        if not (symbols(first) and symbols(second)):
+            return self.same(a.left, b.left) and self.same(a.right, b.right)
+        directed = a.op not in ("=", "!=", "approx", "equiv")
+        return self._prover.proportional(first, second, positive=directed)
 
     # --- several coordinates
 
-    def _tuple(self, a: Node, b: Node) -> bool:
-        if b[0] == "matrix":
-            cells = b[2:]
-            if b[1] not in (1, len(cells)):
+    def _same_tuples(self, a: Tuple, b: Node) -> bool:
+        if isinstance(b, Matrix):
+            if b.determinant or b.width not in (1, len(b.cells)):
                 return False
-            return self._same_parts(a, ("tuple", *cells))
+            b = Tuple(b.cells)
+        if isinstance(b, Expression):
+            return self._same_vectors(a, b)
         return self._same_parts(a, b)
+
+    def _same_vectors(self, a: Tuple, b: Expression) -> bool:
+        """(1, 2) and i + 2j, in the unit vectors of the axes."""
+        axes = [
+            {part for part in walk(b) if isinstance(part, Sym | Const)}
+            & {kind(name) for kind in (Sym, Const) for name in names}
+            for names in _UNIT_VECTORS
+        ]
+        zero = dict.fromkeys(set().union(*axes), ZERO)
+        if not zero or not self._prover.is_zero(substitute(b, zero)):
+            return False
+        coordinates = [
+            substitute(b, zero | dict.fromkeys(axis, number(1))) for axis in axes
+        ]
+        size = len(a.items)
+        rest = all(map(self._prover.is_zero, coordinates[size:]))
+        return rest and self._same_parts(a, Tuple(tuple(coordinates[:size])))
 
     def _same_parts(self, a: Node, b: Node) -> bool:
         """Nodes of one kind whose parts are the same, in order."""
-        if a[0] != b[0] or len(a) != len(b) or tree.is_expression(a):
+        if type(a) is not type(b):
             return False
         # The parameter of a family is one for all coordinates.
-        parts = _Comparison(self._decimals, self._parameters, whole=False)
-        return all(
-            parts.same(x, y)
-            if isinstance(x, tuple) and isinstance(y, tuple)
-            else x == y
-            for x, y in zip(a[1:], b[1:], strict=True)
-        )
+        parts = _Comparison(self._prover, self._parameters, whole=False)
+        for name in a.__slots__:
+            x, y = getattr(a, name), getattr(b, name)
+            if isinstance(x, tuple):
+                if len(x) != len(y) or not all(map(parts.same, x, y)):
+                    return False
+            elif not (parts.same(x, y) if isinstance(x, Node) else x == y):
+                return False
+        return True
 
     # --- measured and marked numbers
 
-    def _ratio(self, a: Node, b: Node) -> bool:
-        if b[0] == "ratio":
-            if len(a) != len(b):
+    def _same_clocks(self, a: Clock, b: Node) -> bool:
+        match b:
+            case Clock():
+                # A missing half is forgiven where neither side counts to 24.
+                unsaid = None in (a.half, b.half) and not (a.of_day or b.of_day)
+                return a.minutes == b.minutes and (unsaid or a.half == b.half)
+            case Ratio((Num(hours), Num(minutes))) if _is_time(b):
+                return self.same(a, time_of_day(int(hours), int(minutes)))
+        return False
+
+    def _same_dates(self, a: Date, b: Node) -> bool:
+        if not isinstance(b, Date) or (a.month, a.day) != (b.month, b.day):
+            return False
+        return None in (a.year, b.year) or a.year == b.year
+
+    def _same_ratios(self, a: Ratio, b: Node) -> bool:
+        if isinstance(b, Ratio):
+            if len(a.parts) != len(b.parts):
                 return False
-            if _is_time(a) and _is_time(b):
+            if _is_time(a) or _is_time(b):
                 return self._same_parts(a, b)
             return all(
-                equal(tree.mul(a[1], y), tree.mul(b[1], x))
-                for x, y in zip(a[2:], b[2:], strict=True)
-            ) and not (is_zero(a[1]) or is_zero(b[1]))
-        if b[0] == "unit":
-            return self.same(a, b[1])
-        return len(a) == 3 and self.same(tree.divide(a[1], a[2]), b)
+                self._prover.equal(mul(a.parts[0], y), mul(b.parts[0], x))
+                for x, y in zip(a.parts[1:], b.parts[1:], strict=True)
+            ) and not any(self._prover.is_zero(r.parts[0]) for r in (a, b))
+        if isinstance(b, Quantity):
+            words = isinstance(b.unit, frozenset)
+            return words and self.same(a, b.value)
+        return len(a.parts) == 2 and self.same(divide(*a.parts), b)
 
-    def _unit(self, a: Node, b: Node) -> bool:
-        if b[0] != "unit":
-            return self.same(a[1], b)
-        if not compatible(a[2], b[2]):
+    def _same_quantities(self, a: Quantity, b: Node) -> bool:
+        if isinstance(b, Degrees) and a.unit == _RADIANS:
+            return self._prover.equal(a.value, b)
+        if isinstance(b, Percent | Degrees | Ratio | Clock):
+            # Degrees of an angle, percent of growth; but 5 apples are not 5 percent.
+            return isinstance(a.unit, frozenset) and self.same(a.value, b)
+        if not isinstance(b, Quantity):
+            b = _in_letters(b) or b
+        if not isinstance(b, Quantity):
+            return self.same(a.value, b)
+        if isinstance(a.unit, frozenset) or isinstance(b.unit, frozenset):
+            words = isinstance(a.unit, frozenset) and isinstance(b.unit, frozenset)
+            return words and bool(a.unit & b.unit) and self.same(a.value, b.value)
+        if a.unit != b.unit:
             return False
-        if a[3] == b[3] or isinstance(a[2], frozenset):
-            return self.same(a[1], b[1])
-        if not (tree.is_expression(a[1]) and tree.is_expression(b[1])):
+        if a.scale == b.scale:
+            return self.same(a.value, b.value)
+        if not isinstance(a.value, Expression) or not isinstance(b.value, Expression):
             return False
-        first = tree.mul(a[1], tree.number(a[3]))
-        return self.same(first, tree.mul(b[1], tree.number(b[3])))
+        ours, theirs = mul(a.value, Num(a.scale)), mul(b.value, Num(b.scale))
+        return self.same(ours, theirs)
 
-    def _percent(self, a: Node, b: Node) -> bool:
-        if b[0] == "percent":
-            return self.same(a[1], b[1])
-        if not tree.is_expression(b):
+    def _same_marked(self, bare: Node, value: Node, b: Node) -> bool:
+        """A number with a sign for percent or degrees, which may be left out."""
+        if isinstance(b, _MARKED):
+            same_mark = isinstance(value, Degrees) == isinstance(b, Degrees)
+            return same_mark and self.same(bare, b.value)
+        if not isinstance(b, Expression):
             return False
-        hundredth = tree.divide(a[1], tree.number(100))
-        return self.same(a[1], b) or self.same(hundredth, b)
+        return self.same(bare, b) or self._prover.equal(value, b)
 
-    def _deg(self, a: Node, b: Node) -> bool:
-        if b[0] == "deg":
-            return self.same(a[1], b[1])
-        if not tree.is_expression(b):
-            return False
-        return self.same(a[1], b) or equal(a, b, self._decimals)
 
-    def _based(self, a: Node, b: Node) -> bool:
-        if not tree.is_expression(b):
-            return False
-        value = tree.number(int(a[1], a[2]))
-        return self.same(value, b)
+def _in_letters(node: Node) -> Quantity | None:
+    """9.8 m/s^2 where the letters of the unit were read as variables."""
+    if not isinstance(node, Mul):
+        return None
+    words, numbers = [], []
+    for factor in node.factors:
+        match factor:
+            case Sym(name):
+                words.append(name)
+            case Pow(Sym(name), Num(exponent)):
+                words += [
+                    name,
+                    "^",
+                    *(["-"] if exponent < 0 else []),
+                    f"{abs(exponent)}",
+                ]
+            case _:
+                numbers.append(factor)
+    reading = parse_unit(" ".join(words)) if words else None
+    if reading is None or not isinstance(reading.unit, str):
+        return None
+    return Quantity(mul(*numbers), reading.unit, reading.scale)
 
 
 def _plus_minus_values(node: Node) -> list[Node]:
     """All that a node with plus-minus signs stands for."""
-    if not tree.contains(node, _PLUS_MINUS):
+    if not contains(node, Sign):
         return [node]
-    if node[0] in ("tuple", "list", "set", "matrix"):
-        parts = [
-            _plus_minus_values(part) if isinstance(part, tuple) else [part]
-            for part in node
-        ]
+    if isinstance(node, Tuple | Several | Braces):
+        parts = map(_plus_minus_values, node.items)
         combined = itertools.islice(itertools.product(*parts), _MAX_SIGNS)
-        return [tuple(combination) for combination in combined]
-    found = []
-    for sign in (1, -1):
-        signs = {
-            ("pm", 1): tree.number(sign),
-            ("pm", -1): tree.number(-sign),
-        }
-        found.append(tree.substitute(node, signs))
-    return found
+        return [type(node)(combination) for combination in combined]
+    return [
+        substitute(node, {Sign(1): number(sign), Sign(-1): number(-sign)})
+        for sign in (1, -1)
+    ]
 
 
 def _ordered(a: Node, b: Node) -> tuple[Node, Node]:
-    last = len(_ORDER)
-    if _RANK.get(b[0], last) < _RANK.get(a[0], last):
+    last = len(_KINDS)
+    if _RANK.get(type(b), last) < _RANK.get(type(a), last):
         return b, a
     return a, b
 
 
 def _is_several(node: Node) -> bool:
-    if node[0] in ("list", "set"):
-        return True
-    return tree.contains(node, _PLUS_MINUS)
+    return isinstance(node, Several | Braces) or contains(node, Sign)
 
 
-def _is_time(node: Node) -> bool:
+def _is_time(node: Ratio) -> bool:
     """10:30: an hour and two digits of minutes that are no reduced ratio."""
-    if len(node) != 3 or any(p[0] != "num" or p[1].denominator != 1 for p in node[1:]):
+    if len(node.parts) != 2 or not all(map(is_integer, node.parts)):
         return False
-    return 0 <= node[1][1] <= 24 and 10 <= node[2][1] < 60
+    hours, minutes = (part.value for part in node.parts)
+    return 0 <= hours <= 24 and 10 <= minutes < 60

@@ -1,167 +1,237 @@
-"""Equality of two expressions: exact first, then by numbers, then by sympy."""
+"""Equality of two expressions: shown by exact algebra, by enclosures, or unknown."""
 
+from decimal import Decimal
 from fractions import Fraction
+from typing import Literal
 
-from rl.verifier import modular, numeric, symbolic, tree
-from rl.verifier.tree import Node
+from rl.verifier.balls import Balls, Undefined, Unresolved, coordinate
+from rl.verifier.budget import Budget
+from rl.verifier.field import Field, Inexact, P
+from rl.verifier.nodes import (
+    INFINITY,
+    MINUS_INFINITY,
+    ZERO,
+    Expression,
+    Node,
+    Num,
+    Sym,
+    add,
+    divide,
+    mul,
+    negative,
+    number,
+    substitute,
+    symbols,
+)
 
-FULL_PRECISION_DIGITS = 14
+Way = Literal["text", "number", "algebra", "enclosure"]
+WAYS: tuple[Way, ...] = ("text", "number", "algebra", "enclosure")
+"""How two answers were shown equal, from the plainest to the most involved."""
+
+PRINTED_DIGITS = 14
 """A decimal of so many significant digits is a printed float: it stands for the exact
-number that it agrees with."""
+number that it is the nearest decimal to."""
 APPROXIMATE_DIGITS = 4
-_MAX_TERMS = 60
-_INFINITE = frozenset({tree.INFINITY, tree.negative(tree.INFINITY)})
+_INFINITE = (INFINITY, MINUS_INFINITY)
+_POINTS = (0, 1, 2, 3, 4)
 
 
-def equal(left: Node, right: Node, decimals: bool = False) -> bool:
-    """Whether two expressions are equal wherever both are defined.
+class Prover:
+    """Shows that expressions are equal, and remembers how.
 
     Args:
-      left: an expression without plus-minus.
-      right: another one.
       decimals: also accept a decimal of at least four significant digits for the exact
         number that it rounds, or cuts off.
+      budget: steps that may be taken; by default what one verdict has.
+
+    Attributes:
+      way: the most involved way by which anything was shown equal so far.
+      is_open: whether something was neither shown equal nor shown different.
     """
-    if left == right:
-        return True
-    if left[0] == "num" and right[0] == "num":
-        return left[1] == right[1] or _rounds(left, right, decimals)
-    if left in _INFINITE or right in _INFINITE:
-        return False
-    left, right = _expand_sums(left), _expand_sums(right)
-    verdict = _same_image(left, right)
-    if verdict is None:
-        verdict = numeric.agree(left, right)
-    if verdict is None:
-        verdict = symbolic.agree(left, right)
-    return bool(verdict) or _rounds(left, right, decimals)
 
+    def __init__(self, decimals: bool = False, budget: Budget | None = None):
+        self.decimals = decimals
+        self.way: Way = "number"
+        self.is_open = False
+        self._budget = budget or Budget()
+        self.balls = Balls(self._budget)
+        self._images: dict[tuple[int, int], tuple[Node, int | None]] = {}
 
-def _same_image(left: Node, right: Node) -> bool | None:
-    try:
-        return modular.evaluate(left) == modular.evaluate(right)
-    except (modular.Inexact, ZeroDivisionError):
-        return None
+    def charge(self, steps: int) -> None:
+        """Takes steps for work that is done elsewhere; see `Budget.charge`."""
+        self._budget.charge(steps)
 
+    def equal(self, left: Node, right: Node) -> bool:
+        """Whether two folded expressions are equal wherever both are defined.
 
-def proportional(left: Node, right: Node, *, positive: bool = False) -> bool:
-    """Whether one expression is a constant, not zero, times the other.
-
-    Args:
-      left: an expression that depends on a variable.
-      right: another one.
-      positive: whether the constant must be positive.
-    """
-    verdict = _proportional_images(left, right) if not positive else None
-    return (
-        verdict if verdict is not None else _proportional_values(left, right, positive)
-    )
-
-
-def _proportional_images(left: Node, right: Node) -> bool | None:
-    try:
-        a = [modular.evaluate(left, salt) for salt in (0, 1, 2)]
-        b = [modular.evaluate(right, salt) for salt in (0, 1, 2)]
-    except (modular.Inexact, ZeroDivisionError):
-        return None
-    if not any(a) or not any(b):
-        return not any(a) and not any(b)
-    return all((a[0] * b[k] - a[k] * b[0]) % modular.P == 0 for k in (1, 2))
-
-
-def _proportional_values(left: Node, right: Node, positive: bool) -> bool:
-    ratios = []
-    for point in range(5):
-        try:
-            a, scale_a = numeric.evaluate(left, point)
-            b, scale_b = numeric.evaluate(right, point)
-        except numeric.Undefined:
-            continue
-        if abs(a) <= 1e-30 * scale_a or abs(b) <= 1e-30 * scale_b:
+        Raises:
+          Open: when the budget is spent.
+        """
+        self.charge(1)
+        if left == right:
+            return True
+        if type(left) is Num and type(right) is Num:
+            return left.value == right.value or self._rounds(left, right)
+        if left in _INFINITE or right in _INFINITE:
             return False
-        ratios.append(a / b)
-    if len(ratios) < 2 or positive and ratios[0] < 0:
-        return False
-    return all(abs(ratio - ratios[0]) < 1e-30 * abs(ratio) for ratio in ratios)
+        a, b = self._image(left), self._image(right)
+        if a is not None and b is not None:
+            if a == b:
+                return self._shown("algebra")
+        else:
+            agreed = self.balls.agree(left, right)
+            if agreed:
+                return self._shown("enclosure")
+            if agreed is None:
+                self.is_open = True
+        return self._rounds(left, right)
 
+    def is_zero(self, node: Node) -> bool:
+        return self.equal(node, ZERO)
 
-def is_zero(node: Node) -> bool:
-    return equal(node, tree.ZERO)
-
-
-def linear_root(node: Node, name: str) -> Node | None:
-    """Where an expression that is linear in a variable vanishes; None if it is not."""
-    variable = ("sym", name)
-    at = [
-        tree.substitute(node, {variable: tree.number(value)}) for value in (0, 1, 2, 5)
-    ]
-    slope = tree.add(at[1], tree.negative(at[0]))
-    for value, step in ((at[2], 2), (at[3], 5)):
-        expected = tree.add(at[0], tree.mul(tree.number(step), slope))
-        if not equal(value, expected):
+    def sign(self, left: Node, right: Node) -> int | None:
+        """Of left - right for two real constants, infinities included; else None."""
+        if left == right:
+            return 0
+        ranks = [(n == INFINITY) - (n == MINUS_INFINITY) for n in (left, right)]
+        if any(ranks):
+            return (ranks[0] > ranks[1]) - (ranks[0] < ranks[1])
+        if symbols(left) or symbols(right):
             return None
-    if is_zero(slope):
-        return None
-    return tree.negative(tree.divide(at[0], slope))
+        if type(left) is Num and type(right) is Num:
+            return (left.value > right.value) - (left.value < right.value)
+        sign = self.balls.sign(left, right)
+        if sign is None:
+            self.is_open = True
+        return sign
 
+    def proportional(self, left: Node, right: Node, *, positive: bool = False) -> bool:
+        """Whether one expression is a constant, not zero, times the other.
 
-def _expand_sums(node: Node) -> Node:
-    """Writes out short sums and products with constant bounds."""
-    if not tree.contains(node, frozenset({"big"})):
-        return node
-    if node[0] == "big" and node[1] in ("sum", "prod"):
-        _, name, index, lower, upper, body = node
-        if lower[0] == upper[0] == "num" and lower[1].denominator == 1:
-            if 0 <= upper[1] - lower[1] <= _MAX_TERMS and tree.size(body) < 100:
-                steps = range(int(lower[1]), int(upper[1]) + 1)
-                terms = [
-                    _expand_sums(tree.substitute(body, {index: tree.number(step)}))
-                    for step in steps
-                ]
-                return tree.add(*terms) if name == "sum" else tree.mul(*terms)
-        return node
-    parts = [_expand_sums(part) if isinstance(part, tuple) else part for part in node]
-    build = {"add": tree.add, "mul": tree.mul, "pow": tree.power}.get(node[0])
-    return build(*parts[1:]) if build else tuple(parts)
+        Args:
+          left: an expression that depends on a variable.
+          right: another one.
+          positive: whether the constant must be positive.
+        """
+        a = [self._image(left, salt) for salt in (0, 1, 2)]
+        b = [self._image(right, salt) for salt in (0, 1, 2)]
+        if None not in a and None not in b:
+            if not any(a) or not any(b):
+                return not any(a) and not any(b)
+            if any((a[0] * b[k] - a[k] * b[0]) % P for k in (1, 2)):
+                return False
+            self._shown("algebra")
+            return not positive or self._same_sign(left, right)
+        return self._proportional_values(left, right, positive)
 
+    def _same_sign(self, left: Node, right: Node) -> bool:
+        for point in _POINTS:
+            try:
+                product = self.balls.value(mul(left, right), 128, point)
+            except (Undefined, Unresolved):
+                continue
+            if product > 0 or product < 0:
+                return bool(product > 0)
+        return False
 
-def _rounds(left: Node, right: Node, decimals: bool) -> bool:
-    """Whether one side is the other one, as a decimal, to the digits that it shows."""
-    for decimal, exact in ((left, right), (right, left)):
-        if decimal[0] != "num" or decimal[2] is None:
-            continue
-        ulp = decimal[2]
-        digits = len(str(abs(decimal[1] / ulp).numerator))
-        if digits < (APPROXIMATE_DIGITS if decimals else FULL_PRECISION_DIGITS):
-            continue
-        if exact[0] == "num" and (
-            exact[2] is not None or (exact[1] / ulp).denominator == 1
-        ):
-            # Another decimal, or a number that so many digits could show exactly.
-            continue
-        if (value := _exact_value(exact)) is None:
-            continue
-        error = value - decimal[1]
-        cut_off = 0 <= error * (1 if decimal[1] > 0 else -1) < ulp
-        if abs(error) <= ulp / 2 or cut_off:
-            return True
-        if digits > FULL_PRECISION_DIGITS and abs(error) <= 2 * ulp:
-            return True
-    return False
+    def _proportional_values(self, left: Node, right: Node, positive: bool) -> bool:
+        """left(x) right(y) = left(y) right(x) at pairs of points."""
+        points = []
+        for point in _POINTS:
+            at = {
+                Sym(name): Num(coordinate(name, point))
+                for name in symbols(left) | symbols(right)
+            }
+            a, b = substitute(left, at), substitute(right, at)
+            signs = self.sign(a, ZERO), self.sign(b, ZERO)
+            if None in signs:
+                continue
+            if 0 in signs:
+                return False
+            if positive and signs[0] != signs[1]:
+                return False
+            points.append((a, b))
+            if len(points) > 1:
+                (a0, b0), (a1, b1) = points[0], points[-1]
+                if not self.equal(mul(a0, b1), mul(a1, b0)):
+                    return False
+            if len(points) == 3:
+                return True
+        return False
 
+    def linear_root(self, node: Node, name: str) -> Node | None:
+        """Where an expression linear in a variable vanishes; None if it is not so."""
+        variable = Sym(name)
+        at = [substitute(node, {variable: number(value)}) for value in (0, 1, 2, 5)]
+        slope = add(at[1], negative(at[0]))
+        for value, step in ((at[2], 2), (at[3], 5)):
+            if not self.equal(value, add(at[0], mul(number(step), slope))):
+                return None
+        if self.is_zero(slope):
+            return None
+        return negative(divide(at[0], slope))
 
-def _exact_value(node: Node) -> Fraction | None:
-    """A real constant as a fraction, good to 45 digits."""
-    if node[0] == "num":
-        return node[1]
-    if tree.symbols(node):
-        return None
-    try:
-        value, _ = numeric.evaluate(node)
-    except numeric.Undefined:
-        return None
-    if isinstance(value, numeric.context.mpc) or abs(numeric.context.mag(value)) > 999:
-        return None
-    sign, mantissa, exponent, _ = value._mpf_
-    size = Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
-    return -size if sign else size
+    def _shown(self, way: Way) -> bool:
+        if WAYS.index(way) > WAYS.index(self.way):
+            self.way = way
+        return True
+
+    def _image(self, node: Node, salt: int = 0) -> int | None:
+        """The image in the field, None where there is none; computed once."""
+        key = (id(node), salt)
+        if key not in self._images:
+            try:
+                image = Field(self._budget, salt).image(node)
+            except (Inexact, ZeroDivisionError):
+                image = None
+            self._images[key] = node, image
+        return self._images[key][1]
+
+    def _rounds(self, left: Node, right: Node) -> bool:
+        """Whether one side is the other one, as a decimal, to the digits it shows."""
+        return any(
+            self.shows(decimal, exact, APPROXIMATE_DIGITS)
+            if self.decimals
+            else self._prints(decimal, exact)
+            for decimal, exact in ((left, right), (right, left))
+            if type(decimal) is Num and decimal.ulp is not None
+        )
+
+    def _prints(self, decimal: Num, exact: Node) -> bool:
+        """Whether a decimal is what a machine prints for an exact number."""
+        digits = len(str(abs(decimal.value / decimal.ulp).numerator))
+        if digits < PRINTED_DIGITS or (value := self._other(decimal, exact)) is None:
+            return False
+        if abs(value - decimal.value) * 2 <= decimal.ulp:
+            return self._shown("enclosure")
+        try:
+            printed = Decimal(repr(float(value)))
+        except OverflowError:
+            return False
+        last_place = Fraction(Decimal(1).scaleb(printed.as_tuple().exponent))
+        return (decimal.value, decimal.ulp) == (Fraction(printed), last_place)
+
+    def shows(self, decimal: Num, exact: Node, least: int) -> bool:
+        """Whether a decimal is an exact number rounded, or cut off.
+
+        Args:
+          decimal: a number with the unit of its last place.
+          exact: a real constant.
+          least: significant digits that the decimal must show.
+        """
+        digits = len(str(abs(decimal.value / decimal.ulp).numerator))
+        if digits < least or (value := self._other(decimal, exact)) is None:
+            return False
+        error = value - decimal.value
+        toward_zero = error if decimal.value > 0 else -error
+        rounded = abs(error) * 2 <= decimal.ulp or 0 <= toward_zero < decimal.ulp
+        return rounded and self._shown("enclosure")
+
+    def _other(self, decimal: Num, exact: Node) -> Fraction | None:
+        """The value beside a decimal, unless so many digits could show it exactly."""
+        if type(exact) is Num:
+            fits = (exact.value / decimal.ulp).denominator == 1
+            return None if exact.ulp is not None or fits else exact.value
+        if not isinstance(exact, Expression) or symbols(exact):
+            return None
+        return self.balls.fraction(exact)

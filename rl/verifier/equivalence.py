@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from rl.verifier.answers import Answer, parse_answer
+from rl.verifier.budget import Open
 from rl.verifier.compare import same_answer
-from rl.verifier.normalise import MAX_ANSWER, clean, squeezed
+from rl.verifier.equality import Prover
+from rl.verifier.spelling import MAX_ANSWER, clean, squeezed
 
 _PLAIN = re.compile(
     r"(-?)(?:(\d{1,300})(?:\.(\d{1,300}))?|\\[dt]?frac\{(\d{1,300})\}\{(\d{1,300})\})"
@@ -35,7 +37,10 @@ _parse_gold = functools.lru_cache(maxsize=2048)(parse_answer)
 def is_equivalent(
     predicted: str, gold: str, *, decimals: bool = False, keep_golds: bool = True
 ) -> bool:
-    """Whether two answers are the same; reflexive and symmetric.
+    """Whether two answers are shown to be the same; reflexive and symmetric.
+
+    A function of its arguments alone, in bounded time: what cannot be shown within a
+    fixed number of steps is not equivalent.
 
     Args:
       predicted: the answer of a model, as `extract_answer` returns it.
@@ -53,7 +58,14 @@ def is_equivalent(
             if right is not None and len(gold) < 14:
                 return left == right
     parse = _parse_gold if keep_golds else parse_answer
-    return same_answer(parse_answer(predicted), parse(gold), decimals)
+    return _same(parse_answer(predicted), parse(gold), decimals)
+
+
+def _same(left: Answer, right: Answer, decimals: bool = False) -> bool:
+    try:
+        return same_answer(left, right, Prover(decimals))
+    except Open:
+        return False
 
 
 def self_check(answer: str) -> str | None:
@@ -68,21 +80,17 @@ def self_check(answer: str) -> str | None:
     parsed = parse_answer(answer)
     if parsed.node is None:
         return parsed.reason
-    again: Answer = parse_answer(answer)
-    bare = Answer("", again.node, again.other, again.parameters)
-    if not same_answer(parsed, bare):
-        return "does not equal itself"
-    return None
+    again = parse_answer(answer)
+    bare = Answer("", again.written, again.node, again.other, again.parameters)
+    return None if _same(parsed, bare) else "does not equal itself"
 
 
 def canonical_key(answer: str) -> str:
     """A cheap key: answers with the same key are equivalent, not the reverse."""
     value = _plain_value(answer)
-    return (
-        squeezed(clean(answer[:MAX_ANSWER])) + answer[MAX_ANSWER:]
-        if (value is None)
-        else f"={value}"
-    )
+    if value is not None:
+        return f"={value}"
+    return squeezed(clean(answer[:MAX_ANSWER])) + answer[MAX_ANSWER:]
 
 
 def equivalence_classes(answers: Sequence[str | None]) -> list[int | None]:

@@ -1,38 +1,20 @@
-"""Judging in parallel, with a hard deadline for each item.
+"""Judging in parallel, with a hard deadline for each answer.
 
-A worker that misses an item's deadline, or dies, is killed and replaced by one that was
-started ahead. No signal handler and no timer is used, so a pool works from any thread,
-and from asyncio through `asyncio.to_thread(pool.judge, items)`.
+A verdict is bounded by steps, so that a deadline is a last resort; see `workers`.
 """
 
 import collections
-import concurrent.futures
-import dataclasses
-import queue
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Literal, Self, get_args
+from typing import Self, get_args
 
-from rl.verifier.child import START_SECONDS, Child
+from rl.verifier.contract import Examiner, Rule, Verdict
 from rl.verifier.extract import extract_answer
+from rl.verifier.workers import Lost, Workers
 
-Status = Literal["ok", "no_answer", "unparsable", "timeout"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the verifier says of one completion.
-
-    Attributes:
-      correct: the answer equals an accepted one.
-      answer: the extracted answer, None where there is none.
-      status: "ok"; "no_answer" (no box, or an empty one); "unparsable" (compared as
-        text only); "timeout" (no verdict by the deadline: counted as wrong).
-    """
-
-    correct: bool
-    answer: str | None
-    status: Status
+Item = tuple[str, Sequence[str], str | None]
+"""A completion, its accepted golds and the problem's text."""
+_Group = tuple[tuple[str, ...], str | None]
 
 
 class VerifierPool:
@@ -40,9 +22,9 @@ class VerifierPool:
 
     Args:
       workers: items judged at the same time.
-      timeout: seconds that one item may take before it is counted as wrong.
-      judge: "module:function" that the workers run, called with the accepted golds
-        of a group; it returns a function from an answer to (correct, status).
+      timeout: seconds that one item may take before its worker is replaced.
+      judge: "module:function" that the workers run, called with the accepted golds and
+        the problem of a group; it returns a function from an answer to a `Verdict`.
 
     Raises:
       ValueError: for fewer than one worker or a timeout that is not positive.
@@ -51,38 +33,20 @@ class VerifierPool:
     def __init__(
         self,
         workers: int = 2,
-        timeout: float = 1.0,
+        timeout: float = 5.0,
         *,
-        judge: str = "rl.verifier.worker:judge_answers",
+        judge: str = "rl.verifier.worker:examine",
     ):
-        if workers < 1:
-            raise ValueError(f"workers must be at least 1, not {workers}")
-        if not timeout > 0:
-            raise ValueError(f"timeout must be positive seconds, not {timeout}")
-        self.workers = workers
-        self.timeout = timeout
-        self._judge = judge
+        self._workers = Workers(workers, timeout, judge)
         self._counts = collections.Counter(
-            dict.fromkeys(("judged", "replaced", *get_args(Status)[1:]), 0)
+            dict.fromkeys(("judged", *get_args(Rule)), 0)
         )
         self._lock = threading.Lock()
-        self._closed = False
-        # Spares hide the start of a replacement behind the next item's work.
-        self._idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
-        self._alive = {Child(judge) for _ in range(2 * workers)}
-        try:
-            for worker in self._alive:
-                if not worker.await_ready():
-                    raise TimeoutError(
-                        f"a verifier worker did not start in {START_SECONDS:.0f} s"
-                    )
-                self._idle.put(worker)
-        except BaseException:
-            self.close()
-            raise
-        self._threads = concurrent.futures.ThreadPoolExecutor(
-            workers, thread_name_prefix="verifier"
-        )
+
+    @property
+    def workers(self) -> int:
+        """Items judged at the same time."""
+        return self._workers.workers
 
     def __enter__(self) -> Self:
         return self
@@ -92,24 +56,23 @@ class VerifierPool:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Items so far: judged, no_answer, unparsable, timeout; and worker deaths."""
+        """Items so far: judged, and by each rule; and workers replaced."""
         with self._lock:
-            return dict(self._counts)
+            return {"replaced": self._workers.replaced, **self._counts}
 
     @property
     def pids(self) -> list[int]:
         """Process ids of the living workers, spares included."""
-        with self._lock:
-            return sorted(worker.pid for worker in self._alive)
+        return self._workers.pids
 
-    def judge(self, items: Sequence[tuple[str, Sequence[str]]]) -> list[Verdict]:
+    def judge(self, items: Sequence[Item]) -> list[Verdict]:
         """Judges completions against their accepted golds; any match counts.
 
-        Items with the same golds are judged together: the golds are parsed once, and
-        equal answers are compared once.
+        Items with the same golds and problem are judged together: those are read once,
+        and equal answers are compared once.
 
         Args:
-          items: pairs of a completion and its accepted gold answers.
+          items: triples of a completion, its accepted golds and its problem's text.
 
         Returns:
           One verdict per item, in order.
@@ -118,86 +81,41 @@ class VerifierPool:
           TypeError: where an item's golds are a bare string.
           RuntimeError: after close().
         """
-        if self._closed:
-            raise RuntimeError("the verifier pool is closed")
-        answers = []
-        groups: dict[tuple[str, ...], dict[str, None]] = {}
-        for completion, golds in items:
+        asked: list[tuple[_Group, str | None]] = []
+        groups: dict[_Group, dict[str, None]] = {}
+        for completion, golds, problem in items:
             if isinstance(golds, str):
                 raise TypeError(
                     f"golds must be a sequence of strings, not {golds[:60]!r}"
                 )
-            answer = extract_answer(completion)
-            answers.append(answer)
+            asked.append(((tuple(golds), problem), extract_answer(completion)))
+            group, answer = asked[-1]
             if answer is not None:
-                groups.setdefault(tuple(golds), {})[answer] = None
-        futures = {
-            golds: self._threads.submit(self._judge_group, golds, list(unique))
-            for golds, unique in groups.items()
+                groups.setdefault(group, {})[answer] = None
+        answers = [list(unique) for unique in groups.values()]
+        results = self._workers.map(list(zip(groups, answers, strict=True)))
+        found = {
+            group: {a: _verdict(a, result) for a, result in zip(*pair, strict=True)}
+            for group, *pair in zip(groups, answers, results, strict=True)
         }
-        found = {golds: future.result() for golds, future in futures.items()}
         verdicts = [
-            Verdict(False, None, "no_answer")
-            if answer is None
-            else Verdict(
-                found[tuple(golds)][answer][0], answer, found[tuple(golds)][answer][1]
-            )
-            for answer, (_, golds) in zip(answers, items, strict=True)
+            _NO_ANSWER if answer is None else found[group][answer]
+            for group, answer in asked
         ]
         with self._lock:
             self._counts["judged"] += len(verdicts)
-            self._counts.update(v.status for v in verdicts if v.status != "ok")
+            self._counts.update(verdict.rule for verdict in verdicts)
         return verdicts
 
     def close(self) -> None:
         """Ends all workers; a second call does nothing."""
-        self._closed = True
-        if hasattr(self, "_threads"):
-            self._threads.shutdown(cancel_futures=True)
-        with self._lock:
-            alive, self._alive = self._alive, set()
-        for worker in alive:
-            worker.kill()
+        self._workers.close()
 
-    def _judge_group(
-        self, golds: tuple[str, ...], answers: list[str]
-    ) -> dict[str, tuple[bool, Status]]:
-        found: dict[str, tuple[bool, Status]] = {}
-        deaths = collections.Counter()
-        worker = self._idle.get()
-        try:
-            while len(found) < len(answers):
-                waiting = answers[len(found) :]
-                try:
-                    if not worker.is_alive:
-                        worker = self._replace(worker)
-                    worker.await_ready()
-                    worker.send(golds, tuple(waiting))
-                    for answer in waiting:
-                        found[answer] = worker.receive(self.timeout)
-                except TimeoutError:
-                    found[answers[len(found)]] = (False, "timeout")
-                    worker = self._replace(worker)
-                    if len(found) < len(answers):
-                        self._idle.put(worker)
-                        worker = self._idle.get()
-                except (EOFError, OSError):
-                    # Killed from outside, or by this very answer: tried once more, by
-                    # a fresh worker, which nobody has killed before it began.
-                    suspect = answers[len(found)]
-                    deaths[suspect] += 1
-                    if deaths[suspect] > 1:
-                        found[suspect] = (False, "timeout")
-                    worker = self._replace(worker)
-        finally:
-            self._idle.put(worker)
-        return found
 
-    def _replace(self, worker: Child) -> Child:
-        worker.kill()
-        fresh = Child(self._judge)
-        with self._lock:
-            self._counts["replaced"] += 1
-            self._alive.discard(worker)
-            self._alive.add(fresh)
-        return fresh
+def _verdict(answer: str, result: Verdict | Lost) -> Verdict:
+    if isinstance(result, Lost):
+        return Verdict(None, answer, "lost", result.reason)
+    return result
+
+
+_NO_ANSWER = Examiner(()).judge(None)

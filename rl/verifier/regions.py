@@ -1,307 +1,340 @@
 """Sets of real numbers: intervals, their unions, and the inequalities they solve."""
 
 import functools
-import math
 from typing import NamedTuple
 
-from rl.verifier import tree
-from rl.verifier.equality import equal, linear_root
-from rl.verifier.numeric import real_value
+from rl.verifier.equality import Prover
+from rl.verifier.nodes import (
+    INFINITY,
+    MINUS_INFINITY,
+    ONE,
+    ZERO,
+    Braces,
+    Chain,
+    Expression,
+    Fn,
+    Interval,
+    Mul,
+    Node,
+    Rel,
+    SetOp,
+    Several,
+    Sym,
+    Tuple,
+    add,
+    negative,
+    substitute,
+    symbols,
+)
 from rl.verifier.relations import is_label, wordy
-from rl.verifier.tree import Node
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
-_MINUS_INFINITY = tree.negative(tree.INFINITY)
-_CLOSE = 1e-12
 _MAX_INTERVALS = 40
-
-
-class Interval(NamedTuple):
-    low: Node
-    high: Node
-    low_closed: bool
-    high_closed: bool
+Intervals = tuple[Interval, ...]
 
 
 class Region(NamedTuple):
     """What a label ranges over; the label is None where none is named."""
 
     label: Node | None
-    intervals: tuple[Interval, ...]
+    intervals: Intervals
 
 
-def region_of(node: Node) -> Region | None:
-    """The set of reals that a node describes, or None where it describes none.
+class Incomparable(Exception):
+    """The order of two ends is not known."""
 
-    A tuple of two and a finite set count as regions only inside of others: see
-    `as_region`.
+
+class Regions:
+    """Reads and compares sets of reals.
+
+    Args:
+      prover: tells which of two ends is greater.
     """
-    match node[0]:
-        case "interval":
-            low, high = node[1], node[2]
-            if not (tree.is_expression(low) and tree.is_expression(high)):
-                return None
-            low_closed = node[3] and low != _MINUS_INFINITY
-            high_closed = node[4] and high != tree.INFINITY
-            return Region(None, (Interval(low, high, low_closed, high_closed),))
-        case "cup" | "cap" | "minus":
-            return _combined(node)
-        case "rel":
-            return _solutions(node)
-        case "chain":
-            return _between(node)
-        case "list" | "set":
-            return _of_several(node)
-    return None
 
+    def __init__(self, prover: Prover):
+        self._prover = prover
 
-def as_region(node: Node) -> Region | None:
-    """Like region_of, where the context says that a region is meant."""
-    if node[0] == "tuple" and len(node) == 3:
-        return region_of(("interval", *node[1:], False, False))
-    if node[0] == "set" and all(map(tree.is_expression, node[1:])):
-        return Region(None, tuple(Interval(p, p, True, True) for p in node[1:]))
-    return region_of(node)
+    def read(self, node: Node) -> Region | None:
+        """The set of reals that a node describes, or None where it describes none.
 
+        A tuple of two and a finite set count as regions only inside of others: see
+        `read_as_region`.
+        """
+        match node:
+            case Interval(Expression(), Expression()):
+                return Region(None, (node,))
+            case SetOp():
+                return self._combined(node)
+            case Rel():
+                return self._solutions(node)
+            case Chain():
+                return _between(node)
+            case Several() | Braces():
+                return self._of_several(node)
+        return None
 
-def same_region(left: Region, right: Region, decimals: bool) -> bool:
-    """Whether two regions are one, whatever the order of their parts."""
-    if left.label is not None and right.label is not None:
-        if left.label != right.label and not (wordy(left.label) or wordy(right.label)):
+    def read_as_region(self, node: Node) -> Region | None:
+        """Like read, where the context says that a region is meant."""
+        match node:
+            case Tuple((Expression() as low, Expression() as high)):
+                return Region(None, (Interval(low, high, False, False),))
+            case Braces(items) if all(isinstance(p, Expression) for p in items):
+                return Region(None, tuple(Interval(p, p, True, True) for p in items))
+        return self.read(node)
+
+    def same(self, left: Region, right: Region) -> bool:
+        """Whether two regions are one, whatever the order of their parts."""
+        if left.label is not None and right.label is not None:
+            if left.label != right.label:
+                if not (wordy(left.label) or wordy(right.label)):
+                    return False
+        a, b = self._settled(left.intervals), self._settled(right.intervals)
+        if len(a) != len(b):
             return False
-    a, b = _merged(left.intervals), _merged(right.intervals)
-    if len(a) != len(b):
-        return False
-    rest = list(b)
-    for part in a:
-        for index, other in enumerate(rest):
-            if part[2:] == other[2:] and all(
-                equal(x, y, decimals) for x, y in zip(part[:2], other[:2], strict=True)
-            ):
-                del rest[index]
-                break
-        else:
-            return False
-    return True
+        rest = list(b)
+        for part in a:
+            for index, other in enumerate(rest):
+                if self._same_interval(part, other):
+                    del rest[index]
+                    break
+            else:
+                return False
+        return True
+
+    def _same_interval(self, a: Interval, b: Interval) -> bool:
+        return (
+            (a.low_closed, a.high_closed) == (b.low_closed, b.high_closed)
+            and self._prover.equal(a.low, b.low)
+            and self._prover.equal(a.high, b.high)
+        )
+
+    def _settled(self, intervals: Intervals) -> Intervals:
+        """Merged where the order of all ends is known, else as is."""
+        try:
+            return self._merged(intervals)
+        except Incomparable:
+            return intervals
+
+    def _combined(self, node: SetOp) -> Region | None:
+        left, right = self.read_as_region(node.left), self.read_as_region(node.right)
+        if left is None or right is None:
+            return None
+        if node.op == "cup":
+            intervals = self._settled(left.intervals + right.intervals)
+            return Region(left.label or right.label, intervals)
+        try:
+            others = right.intervals
+            if node.op == "minus":
+                others = self._complement(others)
+            intervals = self._intersection(left.intervals, others)
+        except Incomparable:
+            return None
+        return Region(left.label or right.label, intervals)
+
+    def _solutions(self, node: Rel) -> Region | None:
+        relation, left, right = node.op, node.left, node.right
+        if relation == "in":
+            found = self.read_as_region(right)
+            label = left if is_label(left) else None
+            return found and Region(label, found.intervals)
+        if relation == "notin":
+            return self._outside(left, right)
+        if relation not in _FLIPPED:
+            return None
+        if not (isinstance(left, Expression) and isinstance(right, Expression)):
+            return None
+        if not is_label(left):
+            if is_label(right):
+                left, right, relation = right, left, _FLIPPED[relation]
+            else:
+                solved = self._solved(left, right, relation)
+                if solved is None:
+                    return None
+                left, relation, right = solved
+        if symbols(left) & symbols(right):
+            return None
+        if isinstance(left, Fn):
+            return _magnitudes(left, relation, right)
+        return Region(left, _half_line(relation, right))
+
+    def _outside(self, label: Node, node: Node) -> Region | None:
+        inside = self.read_as_region(node)
+        if inside is None or not is_label(label):
+            return None
+        try:
+            return Region(label, self._complement(inside.intervals))
+        except Incomparable:
+            return None
+
+    def _solved(
+        self, left: Node, right: Node, relation: str
+    ) -> tuple[Node, str, Node] | None:
+        """A linear inequality of one variable, solved for it."""
+        difference = add(left, negative(right))
+        names = symbols(difference)
+        if len(names) != 1:
+            return None
+        (name,) = names
+        root = self._prover.linear_root(difference, name)
+        if root is None:
+            return None
+        above = substitute(difference, {Sym(name): add(root, ONE)})
+        slope = self._prover.sign(above, ZERO)
+        if not slope:
+            return None
+        return Sym(name), relation if slope > 0 else _FLIPPED[relation], root
+
+    def _of_several(self, node: Several | Braces) -> Region | None:
+        """Inequalities side by side, or sets.
+
+        "or" unites them. Else inequalities that have points in common are conditions
+        that hold together, and sets and inequalities without are alternatives.
+        """
+        regions = [self.read(part) for part in node.items]
+        if len(regions) < 2 or any(region is None for region in regions):
+            return None
+        label = next((r.label for r in regions if r.label is not None), None)
+        together = label is not None and getattr(node, "joined", "and") != "or"
+        joined = regions[0].intervals
+        for region in regions[1:]:
+            common: Intervals = ()
+            if together:
+                try:
+                    common = self._intersection(joined, region.intervals)
+                except Incomparable:
+                    return None
+            joined = common or self._settled(joined + region.intervals)
+        return Region(label, joined)
+
+    # --- the algebra of intervals
+
+    def _order(self, left: Node, right: Node) -> int:
+        self._prover.charge(2)
+        sign = self._prover.sign(left, right)
+        if sign is None:
+            raise Incomparable
+        return sign
+
+    def _is_empty(self, interval: Interval) -> bool:
+        order = self._order(interval.low, interval.high)
+        if order == 0:
+            return not (interval.low_closed and interval.high_closed)
+        return order > 0
+
+    def _merged(self, intervals: Intervals) -> Intervals:
+        """Sorted, with overlapping and touching parts joined."""
+        if len(intervals) > _MAX_INTERVALS:
+            raise Incomparable
+
+        def earlier(a: Interval, b: Interval) -> int:
+            return (
+                self._order(a.low, b.low)
+                or b.low_closed - a.low_closed
+                or self._order(a.high, b.high)
+            )
+
+        parts = [part for part in intervals if not self._is_empty(part)]
+        merged: list[Interval] = []
+        for part in sorted(parts, key=functools.cmp_to_key(earlier)):
+            if merged:
+                gap = self._order(part.low, merged[-1].high)
+                touching = merged[-1].high_closed or part.low_closed
+                if gap < 0 or gap == 0 and touching:
+                    merged[-1] = self._hull(merged[-1], part)
+                    continue
+            merged.append(part)
+        return tuple(merged)
+
+    def _hull(self, first: Interval, second: Interval) -> Interval:
+        """Of two that overlap, the one that begins first given first."""
+        order = self._order(first.high, second.high)
+        high, closed = first.high, first.high_closed
+        if order == 0:
+            closed = closed or second.high_closed
+        elif order < 0:
+            high, closed = second.high, second.high_closed
+        return Interval(first.low, high, first.low_closed, closed)
+
+    def _complement(self, intervals: Intervals) -> Intervals:
+        rest: Intervals = (Interval(MINUS_INFINITY, INFINITY, False, False),)
+        for part in intervals:
+            outside = (
+                Interval(MINUS_INFINITY, part.low, False, not part.low_closed),
+                Interval(part.high, INFINITY, not part.high_closed, False),
+            )
+            rest = self._intersection(rest, outside)
+        return rest
+
+    def _intersection(self, left: Intervals, right: Intervals) -> Intervals:
+        if len(left) * len(right) > _MAX_INTERVALS**2:
+            raise Incomparable
+        found = []
+        for a in left:
+            for b in right:
+                low_order = self._order(a.low, b.low)
+                low = a if low_order > 0 else b
+                low_closed = low.low_closed
+                if low_order == 0:
+                    low_closed = a.low_closed and b.low_closed
+                high_order = self._order(a.high, b.high)
+                high = a if high_order < 0 else b
+                high_closed = high.high_closed
+                if high_order == 0:
+                    high_closed = a.high_closed and b.high_closed
+                part = Interval(low.low, high.high, low_closed, high_closed)
+                if not self._is_empty(part):
+                    found.append(part)
+        return self._merged(tuple(found))
 
 
-def _combined(node: Node) -> Region | None:
-    kind, first, second = node
-    left, right = as_region(first), as_region(second)
-    if left is None or right is None:
-        return None
-    if kind == "minus":
-        right = Region(right.label, _complement(right.intervals))
-    if kind == "cup":
-        intervals = _merged(left.intervals + right.intervals)
-    else:
-        intervals = _intersection(left.intervals, right.intervals)
-    return None if intervals is None else Region(left.label or right.label, intervals)
-
-
-def _solutions(node: Node) -> Region | None:
-    _, relation, left, right = node
-    if relation == "in":
-        found = as_region(right)
-        return found and Region(left if is_label(left) else None, found.intervals)
-    if relation not in _FLIPPED:
-        return None
-    if not (tree.is_expression(left) and tree.is_expression(right)):
-        return None
-    if not is_label(left):
-        if is_label(right):
-            left, right, relation = right, left, _FLIPPED[relation]
-        else:
-            solved = _solved(left, right, relation)
-            if solved is None:
-                return None
-            left, relation, right = solved
-    if tree.symbols(left) & tree.symbols(right):
-        return None
-    if left[0] == "fn":
-        return _magnitudes(left, relation, right)
-    return Region(left, _half_line(relation, right))
-
-
-def _magnitudes(left: Node, relation: str, bound: Node) -> Region | None:
+def _magnitudes(left: Fn, relation: str, bound: Node) -> Region | None:
     """|x| < a is about x; |AB| < a is about a length."""
-    if left[1] != "abs" or left[2][0] not in ("sym", "mul"):
+    (inside,) = left.arguments[:1]
+    if left.name != "abs" or not isinstance(inside, Sym | Mul):
         return None
-    if left[2][0] == "mul" or left[2][1][:1].isupper():
+    if isinstance(inside, Mul) or inside.name[:1].isupper():
         return Region(left, _half_line(relation, bound))
-    below = tree.negative(bound)
+    below = negative(bound)
     closed = relation.endswith("=")
     if relation in ("<", "<="):
-        return Region(left[2], (Interval(below, bound, closed, closed),))
+        return Region(inside, (Interval(below, bound, closed, closed),))
     if relation in (">", ">="):
         outside = (
-            Interval(_MINUS_INFINITY, below, False, closed),
-            Interval(bound, tree.INFINITY, closed, False),
+            Interval(MINUS_INFINITY, below, False, closed),
+            Interval(bound, INFINITY, closed, False),
         )
-        return Region(left[2], outside)
+        return Region(inside, outside)
     return None
 
 
-def _half_line(relation: str, bound: Node) -> tuple[Interval, ...] | None:
-    below = Interval(_MINUS_INFINITY, bound, False, relation == "<=")
-    above = Interval(bound, tree.INFINITY, relation == ">=", False)
+def _half_line(relation: str, bound: Node) -> Intervals:
+    below = Interval(MINUS_INFINITY, bound, False, relation == "<=")
+    above = Interval(bound, INFINITY, relation == ">=", False)
     if relation == "!=":
         return (below, above)
     return (below,) if relation in ("<", "<=") else (above,)
 
 
-def _solved(left: Node, right: Node, relation: str) -> tuple[Node, str, Node] | None:
-    """A linear inequality of one variable, solved for it."""
-    difference = tree.add(left, tree.negative(right))
-    names = tree.symbols(difference)
-    if len(names) != 1:
-        return None
-    (name,) = names
-    root = linear_root(difference, name)
-    if root is None:
-        return None
-    variable = ("sym", name)
-    step = tree.add(root, tree.ONE)
-    slope = real_value(tree.substitute(difference, {variable: step}))
-    if slope is None:
-        return None
-    return variable, relation if slope > 0 else _FLIPPED[relation], root
-
-
-def _between(node: Node) -> Region | None:
+def _between(node: Chain) -> Region | None:
     """a < x < b, in either direction."""
-    if len(node) != 3:
+    if len(node.steps) != 2:
         return None
-    first, second = node[1], node[2]
-    relations = first[1], second[1]
-    if first[3][0] not in tree.EXPRESSIONS or not is_label(first[3]):
+    first, second = node.steps
+    middle = first.right
+    if not (isinstance(middle, Expression) and is_label(middle)):
         return None
-    if relations[0] in (">", ">=") and relations[1] in (">", ">="):
-        low, high = second[3], first[2]
-        closed = relations[1] == ">=", relations[0] == ">="
-    elif relations[0] in ("<", "<=") and relations[1] in ("<", "<="):
-        low, high = first[2], second[3]
-        closed = relations[0] == "<=", relations[1] == "<="
+    if first.op in (">", ">=") and second.op in (">", ">="):
+        low, high = second.right, first.left
+        closed = second.op == ">=", first.op == ">="
+    elif first.op in ("<", "<=") and second.op in ("<", "<="):
+        low, high = first.left, second.right
+        closed = first.op == "<=", second.op == "<="
     else:
         return None
-    if not (tree.is_expression(low) and tree.is_expression(high)):
+    if not (isinstance(low, Expression) and isinstance(high, Expression)):
         return None
-    if is_label(low) and is_label(high) and tree.symbols(low) != frozenset():
+    if is_label(low) and is_label(high) and symbols(low):
         return None
-    interval = region_of(("interval", low, high, *closed))
-    return interval and Region(first[3], interval.intervals)
-
-
-def _of_several(node: Node) -> Region | None:
-    """Inequalities side by side: apart they are alternatives, else conditions."""
-    regions = [region_of(part) for part in node[1:]]
-    if len(regions) < 2 or any(region is None for region in regions):
-        return None
-    label = next((r.label for r in regions if r.label is not None), None)
-    joined: tuple[Interval, ...] | None = regions[0].intervals
-    for region in regions[1:]:
-        common = _intersection(joined, region.intervals)
-        if common is None:
-            joined = joined + region.intervals
-        elif common and any(r.label is not None for r in regions):
-            joined = common
-        else:
-            joined = _merged(joined + region.intervals)
-    return Region(label, joined)
-
-
-def _ends(interval: Interval) -> tuple[float, float] | None:
-    low, high = real_value(interval.low), real_value(interval.high)
-    return None if low is None or high is None else (low, high)
-
-
-def _merged(intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
-    """Sorted, with overlapping and touching parts joined; as is where symbolic."""
-    if len(intervals) > _MAX_INTERVALS:
-        return intervals
-    keyed = [(_ends(interval), interval) for interval in intervals]
-    if any(ends is None for ends, _ in keyed):
-        return intervals
-    keyed = [(e, i) for e, i in keyed if not _is_empty(e, i)]
-    keyed.sort(key=lambda pair: (pair[0][0], not pair[1].low_closed, pair[0][1]))
-    merged: list[tuple[tuple[float, float], Interval]] = []
-    for ends, interval in keyed:
-        if merged:
-            (low, high), last = merged[-1]
-            gap = ends[0] - high
-            touching = _is_close(ends[0], high) and (
-                last.high_closed or interval.low_closed
-            )
-            if touching or gap < 0 and not _is_close(ends[0], high):
-                merged[-1] = _hull((low, high), last, ends, interval)
-                continue
-        merged.append((ends, interval))
-    return tuple(interval for _, interval in merged)
-
-
-def _hull(ends, interval, other_ends, other):
-    high, top, closed = ends[1], interval.high, interval.high_closed
-    if _is_close(high, other_ends[1]):
-        closed = closed or other.high_closed
-    elif other_ends[1] > high:
-        high, top, closed = other_ends[1], other.high, other.high_closed
-    joined = Interval(interval.low, top, interval.low_closed, closed)
-    return (ends[0], high), joined
-
-
-def _is_close(a: float, b: float) -> bool:
-    if math.isinf(a) or math.isinf(b):
-        return a == b
-    return abs(a - b) <= _CLOSE * max(abs(a), abs(b), 1.0)
-
-
-def _is_empty(ends: tuple[float, float], interval: Interval) -> bool:
-    if _is_close(*ends):
-        return not (interval.low_closed and interval.high_closed)
-    return ends[0] > ends[1]
-
-
-def _complement(intervals: tuple[Interval, ...]) -> tuple[Interval, ...]:
-    everything = (Interval(_MINUS_INFINITY, tree.INFINITY, False, False),)
-    parts = []
-    for low, high, low_closed, high_closed in intervals:
-        outside = (
-            Interval(_MINUS_INFINITY, low, False, not low_closed),
-            Interval(high, tree.INFINITY, not high_closed, False),
-        )
-        parts.append(outside)
-    return functools.reduce(
-        lambda a, b: _intersection(a, b) if a is not None else None, parts, everything
-    )
-
-
-def _intersection(left, right) -> tuple[Interval, ...] | None:
-    """Common points, or None where an end has no value."""
-    if left is None or right is None or len(left) * len(right) > _MAX_INTERVALS**2:
-        return None
-    found = []
-    for a in left:
-        for b in right:
-            ends_a, ends_b = _ends(a), _ends(b)
-            if ends_a is None or ends_b is None:
-                return None
-            low, low_closed = _inner(
-                (ends_a[0], a.low, a.low_closed), (ends_b[0], b.low, b.low_closed), 1
-            )
-            high, high_closed = _inner(
-                (ends_a[1], a.high, a.high_closed),
-                (ends_b[1], b.high, b.high_closed),
-                -1,
-            )
-            part = Interval(low, high, low_closed, high_closed)
-            if not _is_empty(_ends(part), part):
-                found.append(part)
-    return _merged(tuple(found))
-
-
-def _inner(first, second, direction: int) -> tuple[Node, bool]:
-    """The more restrictive of two ends; direction +1 for low ends, -1 for high."""
-    if _is_close(first[0], second[0]):
-        return first[1], first[2] and second[2]
-    chosen = first if (first[0] - second[0]) * direction > 0 else second
-    return chosen[1], chosen[2]
+    low_closed = closed[0] and low != MINUS_INFINITY
+    high_closed = closed[1] and high != INFINITY
+    return Region(middle, (Interval(low, high, low_closed, high_closed),))

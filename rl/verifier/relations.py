@@ -1,26 +1,55 @@
 """What relations say: the names on their left and the values on their right."""
 
-from rl.verifier import tree
-from rl.verifier.equality import equal, linear_root
-from rl.verifier.tree import Node
+from fractions import Fraction
+from typing import Protocol
+
+from rl.verifier.nodes import (
+    Assignment,
+    Big,
+    Braces,
+    Call,
+    Cases,
+    Chain,
+    Expression,
+    Fn,
+    Interval,
+    Matrix,
+    Mul,
+    Node,
+    Num,
+    Numbers,
+    Rel,
+    SetOp,
+    Several,
+    Sym,
+    Tuple,
+    symbols,
+)
 
 _LABEL_PREFIXES = frozenset({"Delta", "angle", "triangle"})
-_VALUES = frozenset(
-    {"set", "interval", "cup", "cap", "minus", "tuple", "matrix", "cases"}
-)
+_VALUES = (Braces, Interval, SetOp, Tuple, Matrix, Cases)
+_SHOWN_DIGITS = 1
+
+
+class Equality(Protocol):
+    """What `equality.Prover` offers here."""
+
+    def equal(self, left: Node, right: Node) -> bool: ...
+
+    def shows(self, decimal: Num, exact: Node, least: int) -> bool: ...
 
 
 def is_label(node: Node) -> bool:
-    """Whether a node names a quantity: x, f(x), |AB|, cos A, Delta p; not x + y."""
-    match node[0]:
-        case "sym":
+    """Whether a node names a quantity: x, f(x), |AB|, cos A, an integral; not x + y."""
+    match node:
+        case Sym() | Big():
             return True
-        case "call":
-            return True
-        case "fn":
-            return is_label(node[2]) if len(node) == 3 else False
-        case "mul":
-            names = [p[1] if p[0] == "sym" else "" for p in node[1:]]
+        case Call(name):
+            return name != "…"
+        case Fn(_, (argument,)):
+            return is_label(argument)
+        case Mul(factors):
+            names = [p.name if isinstance(p, Sym) else "" for p in factors]
             if names[0] in _LABEL_PREFIXES:
                 names = names[1:]
                 return len(names) == 1 or all(name[:1].isupper() for name in names)
@@ -30,105 +59,136 @@ def is_label(node: Node) -> bool:
 
 def wordy(label: Node) -> bool:
     """A label in words ("area"), which may stand for any symbol."""
-    return label[0] == "sym" and len(label[1]) > 1 and label[1].isalpha()
+    return isinstance(label, Sym) and len(label.name) > 1 and label.name.isalpha()
 
 
-def value_of(node: Node) -> Node | None:
+def steps_of(node: Rel | Chain) -> tuple[Rel, ...]:
+    return node.steps if isinstance(node, Chain) else (node,)
+
+
+def value_of(node: Rel | Chain, prover: Equality) -> Node | None:
     """What a relation says its left side is: 5 for `x = 5`, `5 = x`, `S = 2+3 = 5`.
 
-    None for an equation proper (x + y = 3) and for a contradiction (5 = 6).
+    None for an equation proper (x + y = 3) and for a contradiction (5 = 6). A decimal
+    beside an exact number must be that number rounded.
     """
-    steps = node[1:] if node[0] == "chain" else (node,)
-    if any(step[1] not in ("=", "approx", "in", "equiv") for step in steps):
+    steps = tuple(map(_with_places, steps_of(node)))
+    if any(step.op not in ("=", "approx", "in") for step in steps):
         return None
-    if any(step[1] == "equiv" for step in steps):
+    first, last = steps[0].left, steps[-1].right
+    if any(map(_is_distance, (first, last))):
         return None
-    first, last = steps[0][2], steps[-1][3]
-    if len(steps) == 1 and (steps[0][1] == "in" or last[0] in _VALUES):
-        return last if last[0] != "numbers" else None
+    if len(steps) == 1 and (steps[0].op == "in" or isinstance(last, _VALUES)):
+        return None if isinstance(last, Numbers) else last
     if len(steps) == 1 and is_label(last) and not is_label(first):
         first, last = last, first
-        return last if not tree.symbols(last) & tree.symbols(first) else None
-    parts = [first, *(step[3] for step in steps)]
-    exact = [p for p, step in zip(parts[1:], steps, strict=True) if step[1] == "="]
-    known = [part for part in exact or parts[1:] if not is_label(part)] or [last]
-    if not tree.symbols(known[-1]):
-        known = [part for part in known if not tree.symbols(part)]
+        return last if not symbols(last) & symbols(first) else None
+    known = [step.right for step in steps if not is_label(step.right)] or [last]
     if is_label(first):
-        if first[0] == "sym" and tree.symbols(first) & tree.symbols(last):
+        if isinstance(first, Sym) and symbols(first) & symbols(last):
             return None
-    elif len(steps) == 1 or tree.symbols(known[0]):
-        if tree.symbols(first) or not tree.is_expression(first):
-            return None
+    elif len(steps) == 1 or symbols(known[0]):
+        if symbols(first) or not isinstance(first, Expression):
+            return _with_tail(steps)
         known = [first, *known]
-    if all(map(tree.is_expression, known)):
-        if not all(equal(known[0], other) for other in known[1:]):
-            return None
-        return known[-1]
-    return known[-1] if len(known) == 1 else None
-
-
-def labelled_values(node: Node) -> list[Node] | None:
-    """Values of "p = 5, q = 2" in the order of the labels."""
-    pairs = []
-    for part in node[1:]:
-        if part[0] != "rel" or part[1] != "=" or part[2][0] != "sym":
-            return None
-        pairs.append((part[2][1], part[3]))
-    if len({name for name, _ in pairs}) != len(pairs):
+    if not symbols(known[-1]):
+        known = [part for part in known if not symbols(part)]
+    if all(isinstance(part, Expression) for part in known):
+        exact = [part for part in known if not is_decimal(part)]
+        kept = exact[-1] if exact else min(known, key=lambda part: part.ulp)
+        if all(_consistent(kept, part, prover) for part in known):
+            return kept
         return None
-    return [value for _, value in sorted(pairs, key=lambda pair: pair[0])]
+    return known[-1] if len(known) == 1 else _with_tail(steps)
+
+
+def _is_distance(node: Node) -> bool:
+    """|x|, of a number: |x| = 3 is still to be solved, while |AB| is a length."""
+    match node:
+        case Fn("abs", (Sym(name),)):
+            return not name[:1].isupper()
+    return False
+
+
+def _with_places(step: Rel) -> Rel:
+    """An approximation by a whole number is to the nearest; dots end a decimal."""
+    match step:
+        case Rel("approx", left, Num(value, None)) if value.denominator == 1:
+            return Rel("approx", left, Num(value, Fraction(1)))
+        case Rel(op, left, Call("…", (Num() as decimal,))):
+            return Rel(op, left, decimal)
+    return step
+
+
+def _with_tail(steps: tuple[Rel, ...]) -> Node | None:
+    """What stands before "approx": the exact form of an answer given in both."""
+    if len(steps) == 1 and steps[0].op == "approx" and isinstance(steps[0].right, Num):
+        return steps[0].left
+    return None
+
+
+def _consistent(kept: Node, part: Node, prover: Equality) -> bool:
+    """Whether two forms of one value say the same."""
+    if part is kept or prover.equal(kept, part):
+        return True
+    if is_decimal(kept):
+        kept = Num(kept.value)
+    return is_decimal(part) and prover.shows(part, kept, _SHOWN_DIGITS)
+
+
+def is_decimal(node: Node) -> bool:
+    """Whether a number was written with places behind a point."""
+    return isinstance(node, Num) and node.ulp is not None
+
+
+def labelled_values(node: Several | Braces | Assignment) -> list[Node] | None:
+    """Values of "p = 5, q = 2" in the order of the labels."""
+    pairs = {}
+    parts = node.relations if isinstance(node, Assignment) else node.items
+    for part in parts:
+        if not isinstance(part, Rel) or part.op != "=":
+            return None
+        if not isinstance(part.left, Sym) or part.left.name in pairs:
+            return None
+        pairs[part.left.name] = part.right
+    return [pairs[name] for name in sorted(pairs)]
 
 
 def without_tuple_label(node: Node) -> Node:
     """(1, 2) for `(x, y) = (1, 2)`."""
-    if node[0] == "rel" and node[2][0] == node[3][0] == "tuple":
-        return node[3]
+    if isinstance(node, Rel) and isinstance(node.left, Tuple):
+        if isinstance(node.right, Tuple):
+            return node.right
     return node
 
 
-def label_of(node: Node) -> Node | None:
-    if is_label(node[2]) or node[2][0] == "tuple":
-        return node[2]
-    return node[3] if is_label(node[3]) else None
+def label_of(node: Rel) -> Node | None:
+    if is_label(node.left) or isinstance(node.left, Tuple):
+        return node.left
+    return node.right if is_label(node.right) else None
 
 
 def is_y_of_x(first: Node, second: Node) -> bool:
-    kinds = {first[0], second[0]}
-    return kinds == {"sym", "call"} and ("sym", "y") in (first, second)
+    """y and f(x) are two names of one thing."""
+    kinds = {type(first), type(second)}
+    return kinds == {Sym, Call} and Sym("y") in (first, second)
 
 
 def relates_names(node: Node) -> bool:
     """a < b + c is about all its names, not a half-line of one."""
     return (
-        node[0] == "rel"
-        and node[1] != "in"
-        and bool(tree.symbols(node[2]) and tree.symbols(node[3]))
+        isinstance(node, Rel)
+        and node.op != "in"
+        and bool(symbols(node.left) and symbols(node.right))
     )
 
 
 def ascending(node: Node) -> Node:
     """A relation or chain with its greater side last."""
     flipped = {">": "<", ">=": "<="}
-    if node[0] == "rel":
-        if node[1] in flipped:
-            return ("rel", flipped[node[1]], node[3], node[2])
-        return node
-    if node[1][1] in flipped:
-        return ("chain", *(ascending(step) for step in reversed(node[1:])))
+    match node:
+        case Rel(op, left, right) if op in flipped:
+            return Rel(flipped[op], right, left)
+        case Chain(steps) if steps[0].op in flipped:
+            return Chain(tuple(ascending(step) for step in reversed(steps)))
     return node
-
-
-def solves(value: Node, equation: Node) -> bool:
-    """Whether an equation that is linear in an unknown gives it this value."""
-    left, right = equation[2], equation[3]
-    if not (tree.is_expression(left) and tree.is_expression(right)):
-        return False
-    difference = tree.add(left, tree.negative(right))
-    for name in sorted(tree.symbols(difference) - tree.symbols(value))[:4]:
-        if tree.symbols(difference) - {name} - tree.symbols(value):
-            continue
-        root = linear_root(difference, name)
-        if root is not None and equal(root, value):
-            return True
-    return False

@@ -9,8 +9,9 @@ space came before it.
 import re
 from typing import NamedTuple
 
-from rl.verifier.tree import Unparsable
-from rl.verifier.units import SHORT
+from rl.verifier.nodes import Unparsable
+from rl.verifier.spelling import PRESENTATION, closing_brace
+from rl.verifier.units import LETTERS, SHORT
 
 
 class Token(NamedTuple):
@@ -38,7 +39,7 @@ _OUTSIDE = re.compile(
 FUNCTIONS = frozenset(
     "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh"
     " coth sech csch log ln lg exp sqrt cbrt abs max min gcd lcm floor ceil sgn sign"
-    " det arg".split()
+    " det arg cis".split()
 )
 _ALIASES = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "tg": "tan", "ctg": "cot",
@@ -67,29 +68,26 @@ _OPERATORS = {
     "cr": "row", "newline": "row", "colon": ":", "lor": "or", "vee": "or",
     "land": "and", "wedge": "and", "#": "#", "&": "&", "_": "_", "Vert": "|",
     "lbrack": "[", "rbrack": "]", "bmod": "mod", "mod": "mod", "sim": "approx",
+    "thickapprox": "approx", "thicksim": "approx", "cong": "approx", "notin": "notin",
+    "longrightarrow": "to", "over": "over", "rVert": "|", "lVert": "|", "implies": "to",
 }  # fmt: skip
-_IGNORED = frozenset(
-    "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle limits"
-    " textstyle scriptstyle bm boldsymbol mathbf bf rm it nolimits mathstrut strut"
-    " boxed fbox mathcal mathscr mathfrak middle hfill noindent".split()
-)
 _TEXT = frozenset(
     "text textbf textit textrm textsf texttt mathrm mathit mathsf mbox hbox emph"
     " operatorname mathop textnormal rm".split()
 )
 _WITH_ARGUMENTS = frozenset(
     "frac dfrac tfrac cfrac sqrt binom dbinom tbinom choose overline bar vec hat tilde"
-    " overrightarrow widehat dot ddot underline begin end sum prod int lim mathbb"
+    " overrightarrow widehat dot ddot begin end sum prod int lim mathbb"
     " pmod".split()
 )
 _ENGLISH = frozenset(
     "and or is are the no on of at it up we he so if as to by yes for not all any one"
     " two ten odd even none".split()
 )
-_LETTER_UNITS = frozenset("mgshlLJNWVAKCF")
+_UNIT_OR_NOT = frozenset(["min", "sec", "in", "cup"])
 _JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
 _ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
-_MATH = re.compile(r"[=<>^_\\]")
+_MATH = re.compile(r"[=<>^_\\]|(?<=[\w)]) [-+*/] (?=[\w(])")
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _PLAIN_OPERATORS = {
     "·": "*", "**": "^", "==": "=", "<>": "!=", "->": "to", "⋅": "*",
@@ -100,7 +98,7 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
     """Splits a cleaned answer into tokens; linear in its length.
 
     Args:
-      text: what `normalise.clean` returned.
+      text: what `spelling.clean` returned.
       group_commas: whether "1,234" outside brackets is one number.
 
     Raises:
@@ -156,13 +154,15 @@ def _command(
     text: str, position: int, name: str, tokens: list[Token], spaced: bool
 ) -> int:
     """Appends the tokens of one LaTeX command; returns where to go on."""
-    if name in _IGNORED:
+    if (arguments := PRESENTATION.get(name)) is not None:
         if name in ("left", "right") and text[position : position + 1] == ".":
             position += 1
+        for _ in range(arguments):
+            _, position = _braced(text, position)
         return position
     if name in _TEXT:
         content, position = _braced(text, position)
-        _text_command(content.strip(), tokens, spaced)
+        _text_command(content.strip(" ~\t\n"), tokens, spaced)
         return position
     if name in _OPERATORS:
         tokens.append(Token("op", _OPERATORS[name], spaced))
@@ -189,7 +189,7 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     """Text is math where it has no letters, a unit after a number, else words."""
     if match := _ONE_LETTER.fullmatch(content):
         content = match[1]
-        known = content in _LETTER_UNITS and _after_operand(tokens)
+        known = content in LETTERS and _after_operand(tokens)
         kind = "text" if known else "const" if content in "ei" else "sym"
         tokens.append(Token(kind, content, spaced))
         return
@@ -197,10 +197,14 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     if content[:1].isdigit() or content[:1] in ("-", "$") and len(content) > 1:
         tokens.extend(inner)
         return
-    looks_like_unit = len(inner) == 1 and (
-        inner[0].kind == "fn" or inner[0].value == "in"
-    )
-    if looks_like_unit and _after_operand(tokens):
+    if content in ("to", "TO") and _after_operand(tokens):
+        tokens.append(Token("op", ":", True))
+        return
+    if (
+        len(inner) == 1
+        and content.rstrip("s") in _UNIT_OR_NOT
+        and _after_operand(tokens)
+    ):
         inner = [Token("text", content, spaced)]
     if (
         len(inner) == 1
@@ -236,12 +240,10 @@ def _braced(text: str, position: int) -> tuple[str, int]:
         raise Unparsable("ends inside a command")
     if text[position] != "{":
         return text[position], position + 1
-    depth = 0
-    for end in range(position, len(text)):
-        depth += (text[end] == "{") - (text[end] == "}")
-        if depth == 0:
-            return text[position + 1 : end], end + 1
-    raise Unparsable("has an unclosed brace")
+    end = closing_brace(text, position)
+    if end is None:
+        raise Unparsable("has an unclosed brace")
+    return text[position + 1 : end], end + 1
 
 
 def _split_word(
@@ -259,8 +261,12 @@ def _split_word(
     elif len(run) == 1:
         kind = "const" if run in "ei" else "sym"
         tokens.append(Token(kind, run, spaced))
-    elif run == "in" and after_number:
+    elif run in ("in", "cup") and after_number:
         tokens.append(Token("text", run, spaced))
+    elif run.lower() in ("approximately", "approx"):
+        tokens.append(Token("op", "approx", spaced))
+    elif run == "to" and after_number and spaced:
+        tokens.append(Token("op", ":", spaced))
     elif run in ("and", "or", "cup", "union", "mod", "in", "OR", "AND"):
         value = {"union": "cup"}.get(run, run.lower())
         tokens.append(Token("op", value, spaced))

@@ -12,56 +12,76 @@ from typing import NamedTuple
 Unit = str | frozenset[str]
 """Known: its dimensions, like "length^1 time^-1". Unknown: the set of its words."""
 
-_LENGTH = {
-    "m meter metre": 1, "cm centimeter centimetre": Fraction(1, 100),
-    "mm millimeter millimetre": Fraction(1, 1000), "km kilometer kilometre": 1000,
-    "nm nanometer": Fraction(1, 10**9), "in inch inches": Fraction(254, 10000),
-    "ft foot feet": Fraction(3048, 10000), "yd yard": Fraction(9144, 10000),
-    "mi mile": Fraction(1609344, 1000), "dm decimeter": Fraction(1, 10),
+# Dimensions in metres, seconds and grams: words, then their size.
+_MEASURES: dict[str, dict[str, int | str]] = {
+    "length^1": {
+        "m meter metre": 1, "cm centimeter centimetre": "1/100",
+        "mm millimeter millimetre": "1/1000", "km kilometer kilometre": 1000,
+        "um micrometer micron": "1e-6", "nm nanometer": "1e-9", "angstrom": "1e-10",
+        "dm decimeter": "1/10", "in inch inches": "0.0254", "ft foot feet": "0.3048",
+        "yd yard": "0.9144", "mi mile": "1609.344",
+    },
+    "time^1": {
+        "s sec second": 1, "ms millisecond": "1/1000", "us microsecond": "1e-6",
+        "ns nanosecond": "1e-9", "min minute": 60, "h hr hour": 3600, "day": 86400,
+        "week wk": 604800,
+    },
+    "mass^1": {
+        "g gram": 1, "kg kilogram": 1000, "mg milligram": "1/1000",
+        "lb lbs pound": "453.59237", "oz ounce": "28.349523125", "ton tonne": 10**6,
+    },
+    "length^3": {
+        "L l liter litre": "1/1000", "ml milliliter millilitre cc": "1e-6",
+        "gal gallon": "0.003785411784", "quart qt": "0.000946352946",
+    },
+    "length^2": {"acre": "4046.8564224", "hectare ha": 10000},
+    "length^1 time^-1": {"mph": "0.44704", "kph kmh": "5/18"},
+    "length^1 mass^1 time^-2": {"N newton": 1000},
+    "length^2 mass^1 time^-2": {
+        "J joule": 1000, "kJ kilojoule": 10**6, "eV": "1.602176634e-16",
+        "erg": "1e-4",
+        "cal calorie": 4184, "kcal kilocalorie": 4184000,
+    },
+    "length^2 mass^1 time^-3": {"W watt": 1000, "kW kilowatt": 10**6},
+    "length^-1 mass^1 time^-2": {"Pa pascal": 1000, "kPa kilopascal": 10**6},
+    "time^-1": {"Hz hertz": 1, "kHz": 1000, "MHz": 10**6},
+    "money^1": {
+        "$ dollar buck usd": 1, "cent ¢": "1/100", "nickel": "1/20", "dime": "1/10",
+    },
+    "month^1": {"month mo": 1, "year yr": 12, "decade": 120, "century": 1200},
+    "byte^1": {"byte": 1, "kb kilobyte": 10**3, "mb megabyte": 10**6, "gb": 10**9},
 }  # fmt: skip
-_TIME = {
-    "s sec second": 1, "ms millisecond": Fraction(1, 1000), "min minute": 60,
-    "h hr hour": 3600, "day": 86400, "week wk": 604800,
-}  # fmt: skip
-_MASS = {
-    "g gram": 1, "kg kilogram": 1000, "mg milligram": Fraction(1, 1000),
-    "lb pound": Fraction(45359237, 100000), "oz ounce": Fraction(45359237, 1600000),
-    "ton tonne": 10**6,
-}  # fmt: skip
-_VOLUME = {"l liter litre": 1, "ml milliliter": Fraction(1, 1000)}
-_OTHER = {
-    "dollar": "$ dollar buck usd", "euro": "€ euro eur", "pound sterling": "£ gbp",
-    "yen": "¥ yen", "rupee": "₹ rupee rs", "yuan": "yuan rmb", "am": "am", "pm": "pm",
-    "month": "month", "year": "year yr", "newton": "n newton", "joule": "j joule",
-    "watt": "w watt", "volt": "v volt", "ampere": "a ampere amp", "ohm": "ohm",
-    "hertz": "hz hertz", "kelvin": "k kelvin", "celsius": "c celsius",
-    "fahrenheit": "f fahrenheit", "pascal": "pa pascal", "mole": "mol mole",
-    "radian": "rad radian", "unit": "unit", "mph": "mph", "gallon": "gal gallon",
-    "acre": "acre", "angstrom": "angstrom",
-}  # fmt: skip
+_APART = (
+    "€ euro eur|£ gbp|¥ yen|₹ rupee rs|yuan rmb|am|pm|V volt|A ampere amp|ohm|K kelvin"
+    "|C celsius|F fahrenheit|mole mol|radian rad|unit"
+)
 
 
-def _table() -> dict[str, tuple[str, Fraction]]:
-    table: dict[str, tuple[str, Fraction]] = {}
-    scaled = {"length": _LENGTH, "time": _TIME, "mass": _MASS, "volume": _VOLUME}
-    for dimension, names in scaled.items():
-        for words, scale in names.items():
+def _table() -> dict[str, tuple[dict[str, int], Fraction]]:
+    table: dict[str, tuple[dict[str, int], Fraction]] = {}
+    for dimensions, measures in _MEASURES.items():
+        exponents = {}
+        for part in dimensions.split():
+            name, _, exponent = part.partition("^")
+            exponents[name] = int(exponent)
+        for words, scale in measures.items():
             for word in words.split():
-                table[word] = (dimension, Fraction(scale))
-    for dimension, words in _OTHER.items():
+                table[word] = (exponents, Fraction(scale))
+    for words in _APART.split("|"):
         for word in words.split():
-            table[word] = (dimension, Fraction(1))
-    table["cent"] = table["¢"] = ("dollar", Fraction(1, 100))
+            table[word] = ({words.split()[-1]: 1}, Fraction(1))
     return table
 
 
 _UNITS = _table()
+LETTERS = frozenset(word for word in _UNITS if len(word) == 1 and word.isalpha())
+"""One letter is a unit in its own case only: 2 N are newtons, 2 n is a product."""
 SHORT = frozenset(
-    "cm mm km dm ft yd mi min hr kg lb oz sq ml mph hz mol rad pm am usd"
-    " pct cents cent dollars dollar yen euros euro meters metres sec".split()
+    "cm mm km dm ft yd mi min hr kg lb lbs oz sq ml mph kph hz mol rad pm am usd ms"
+    " pct cents cent dollars dollar yen euros euro meters metres sec kw kj pa".split()
 )
 """Plain letter runs that are read as a unit after a number."""
-SCALES = {
+_SCALES = {
     "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9,
     "trillion": 10**12, "dozen": 12, "half": Fraction(1, 2), "halves": Fraction(1, 2),
 }  # fmt: skip
@@ -72,16 +92,20 @@ _DENYING = frozenset(
     " up below above approx unknown cannot can't undefined impossible different"
     " remainder r mod root factorial tenth tenths hundredth hundredths thousandth"
     " thousandths third thirds quarter quarters fourth fourths fifth fifths sixth"
-    " sixths eighth eighths".split()
+    " sixths eighth eighths but about around nearly almost".split()
 )
-_POWERS = frozenset("square squared cubic cubed sq".split())
+_POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
 _FILLER = frozenset(
-    "of the a an in is are total units unit each all and exactly value values".split()
+    "times of the a an in is are total units unit each all and exactly value"
+    " values".split()
 )
-_WORD = re.compile(r"[a-z$€£¥₹¢°']+|\d+|[/^*-]")
+_WORD = re.compile(r"[A-Za-z$€£¥₹¢°']+|\d+|[/^*-]")
+_PLURALS = {"feet": "foot", "inches": "inch", "children": "child", "people": "person"}
 
 
 def _stem(word: str) -> str:
+    if word in _PLURALS:
+        return _PLURALS[word]
     for ending in ("ies", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 2:
             base = word[: -len(ending)] + ("y" if ending == "ies" else "")
@@ -90,8 +114,11 @@ def _stem(word: str) -> str:
     return word
 
 
-def _lookup(word: str) -> tuple[str, Fraction] | None:
-    return _UNITS.get(word) or _UNITS.get(_stem(word))
+def _lookup(word: str) -> tuple[dict[str, int], Fraction] | None:
+    lower = word.lower()
+    if len(word) == 1 and word.isalpha():
+        return _UNITS.get(word)
+    return _UNITS.get(word) or _UNITS.get(lower) or _UNITS.get(_stem(lower))
 
 
 class Reading(NamedTuple):
@@ -117,46 +144,56 @@ def parse_unit(text: str) -> Reading | None:
     Returns:
       The reading, or None where the words change what the number means.
     """
-    text = text.lower().replace("a.m.", "am").replace("p.m.", "pm")
-    text = text.replace("a.m", "am").replace("p.m", "pm")
+    text = re.sub(r"(?i)\b([ap])\.m\b\.?", r"\1m", text)
     words = _WORD.findall(text.replace("sq.", "square").replace("cu.", "cubic"))
-    if any(word in _DENYING for word in words):
+    lower = [word.lower() for word in words]
+    if any(word in _DENYING for word in lower) and lower != ["times"]:
         return None
     if (known := _known(words)) is not None:
         return known
-    scale = Fraction(1)
-    for word in words:
-        scale *= SCALES.get(word, 1)
-    if _POWERS.intersection(words):
+    multiplier = Fraction(1)
+    for word in lower:
+        multiplier *= _SCALES.get(word, 1)
+    if _POWERS.keys() & set(lower):
         return None
-    rest = [w for w in words if w.isalpha() and w not in _FILLER and w not in SCALES]
+    rest = [
+        word
+        for word, small in zip(words, lower, strict=True)
+        if word.isalpha() and small not in _FILLER and small not in _SCALES
+    ]
     if not rest:
-        return Reading(None, multiplier=scale)
-    if scale != 1 and (known := _known(rest)) is not None:
-        return known._replace(multiplier=scale)
+        return Reading(None, multiplier=multiplier)
+    if multiplier != 1 and (known := _known(rest)) is not None:
+        return known._replace(multiplier=multiplier)
     if any(word.isdigit() for word in words):
         return None
-    return Reading(frozenset(_stem(word) for word in rest), multiplier=scale)
+    stems = frozenset(_stem(word.lower()) for word in rest)
+    return Reading(stems, multiplier=multiplier)
 
 
 def _known(words: list[str]) -> Reading | None:
     exponents: dict[str, int] = {}
     scale = Fraction(1)
-    sign, pending, last = 1, 1, None
+    sign, pending = 1, 1
+    last: tuple[dict[str, int], Fraction, int] | None = None
+
+    def include(unit: dict[str, int], size: Fraction, times: int) -> Fraction:
+        for name, exponent in unit.items():
+            exponents[name] = exponents.get(name, 0) + exponent * times
+        return scale * size**times
+
     position = 0
     while position < len(words):
         word = words[position]
         position += 1
-        if word in ("square", "sq", "squared", "cubic", "cubed"):
-            power = 2 if word.startswith("sq") else 3
-            if word.endswith("d"):
-                if last is None:
-                    return None
-                exponents[last[0]] += last[2] * (power - 1)
-                scale *= last[1] ** (last[2] * (power - 1))
+        if (raised := _POWERS.get(word.lower())) is not None:
+            if not word.lower().endswith("d"):
+                pending = raised
+            elif last is None:
+                return None
             else:
-                pending = power
-        elif word in ("/", "per"):
+                scale = include(last[0], last[1], last[2] * (raised - 1))
+        elif word in ("/", "per", "an", "a"):
             sign = -1
         elif word == "^" or word.isdigit():
             negative = word == "^" and words[position : position + 1] == ["-"]
@@ -165,29 +202,18 @@ def _known(words: list[str]) -> Reading | None:
             position += word == "^"
             if last is None or digits not in ("1", "2", "3"):
                 return None
-            change = last[2] * ((-1 if negative else 1) * int(digits) - 1)
-            exponents[last[0]] += change
-            scale *= last[1] ** change
+            times = last[2] * ((-1 if negative else 1) * int(digits) - 1)
+            scale = include(last[0], last[1], times)
         elif word == "*":
             continue
         elif (entry := _lookup(word)) is not None:
-            if entry[0] == "unit" and not exponents:
+            if "unit" in entry[0] and not exponents:
                 # "square units", "units": no unit is named at all.
                 return Reading(None) if position == len(words) else None
-            last = (entry[0], entry[1], sign * pending)
-            exponents[last[0]] = exponents.get(last[0], 0) + last[2]
-            scale *= last[1] ** last[2]
+            last = (*entry, sign * pending)
+            scale = include(*last)
             pending = 1
         else:
             return None
     dimensions = " ".join(f"{d}^{e}" for d, e in sorted(exponents.items()) if e)
     return Reading(dimensions, scale) if dimensions else None
-
-
-def compatible(left: Unit | None, right: Unit | None) -> bool:
-    """Whether two numbers with these units may be compared at all."""
-    if left is None or right is None:
-        return True
-    if isinstance(left, frozenset) and isinstance(right, frozenset):
-        return bool(left & right)
-    return left == right

@@ -1,67 +1,68 @@
-"""The child side: judges what arrives, until the parent is gone.
+"""The child side: works on what arrives, until the parent is gone.
 
-Started as `python -m rl.verifier.worker FD module:function`. The function is called
-with the context of a request (the accepted golds) and returns what judges one item.
+Started as `python -m rl.verifier.worker FD PARENT`, it is told the rest over the
+connection: where to look for modules, and the "module:function" to run. That is called
+with the context of a request and returns what makes a result of one item.
 """
 
+import contextlib
+import ctypes
 import importlib
 import multiprocessing.connection
 import os
 import resource
+import signal
 import sys
-import threading
-import time
 from collections.abc import Callable, Sequence
 
-from rl.verifier import symbolic
-from rl.verifier.answers import parse_answer
-from rl.verifier.compare import same_answer
+from rl.verifier.contract import Examiner, Verdict
+from rl.verifier.equivalence import self_check
 
 _MEMORY_BYTES = 1 << 30
-_LOOK_SECONDS = 1.0
+_PR_SET_PDEATHSIG = 1
 
 
-def judge_answers(golds: Sequence[str]) -> Callable[[str], tuple[bool, str]]:
-    """The verdict of the rule-based verifier, with the golds parsed once."""
-    accepted = [parse_answer(gold) for gold in golds]
-
-    def judge(answer: str) -> tuple[bool, str]:
-        parsed = parse_answer(answer)
-        status = "unparsable" if parsed.node is None else "ok"
-        if answer in golds:
-            return True, status
-        return any(same_answer(parsed, gold) for gold in accepted), status
-
-    return judge
+def examine(golds: Sequence[str], problem: str | None) -> Callable[[str], Verdict]:
+    """The verdict of the rule-based verifier, with golds and problem read once."""
+    return Examiner(golds, problem).judge
 
 
-def _leave_with_parent(parent: int) -> None:
-    """A parent that was killed cannot end its children: they look for themselves."""
-    while os.getppid() == parent:
-        time.sleep(_LOOK_SECONDS)
-    os._exit(1)
+def read_golds() -> Callable[[str], str | None]:
+    """Why an answer cannot serve as a gold, or None where it can."""
+    return self_check
 
 
-def main(descriptor: int, judge: str) -> None:
+def _die_with_parent(parent: int) -> None:
+    """The kernel ends this process with its parent, even where it hangs in C."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main(descriptor: int, parent: int) -> None:
     """Answers requests on a connection."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    parent = os.getppid()
-    threading.Thread(target=_leave_with_parent, args=(parent,), daemon=True).start()
-    module, name = judge.split(":")
-    make_judge = getattr(importlib.import_module(module), name)
-    # Before it is ready: later, the import would be some item's time.
-    symbolic.work_in_this_process()
+    _die_with_parent(parent)
     connection = multiprocessing.connection.Connection(descriptor)
+    sys.path[:], function, preload, confined = connection.recv()
+    if confined:
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    for name in preload:
+        # Whatever is wrong with it is said where it is used.
+        with contextlib.suppress(BaseException):
+            importlib.import_module(name)
+    module, name = function.split(":")
+    make_work = getattr(importlib.import_module(module), name)
     connection.send("ready")
     while True:
         try:
             context, items = connection.recv()
         except (EOFError, OSError):
             return
-        judge_one = make_judge(context)
+        connection.send("taken")
+        work = make_work(*context)
         for item in items:
-            connection.send(judge_one(item))
+            connection.send(work(item))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), int(sys.argv[2]))

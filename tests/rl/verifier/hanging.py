@@ -1,15 +1,17 @@
 """Judges for pool tests: some answers hang truly, kill the worker or eat memory."""
 
 import os
+import pathlib
 import re
 import time
 
-from rl.verifier.worker import judge_answers
+from rl.verifier import Verdict
+from rl.verifier.worker import examine
 
 
-def judge(golds):
+def judge(golds, problem):
     """The real judge, but for answers that name a misdeed."""
-    honest = judge_answers(golds)
+    honest = examine(golds, problem)
 
     def judge_one(answer):
         if answer == "hang in python":
@@ -22,8 +24,15 @@ def judge(golds):
             time.sleep(3600)
         if answer == "die":
             os._exit(9)
+        if answer.startswith("die once "):
+            marker = pathlib.Path(answer.removeprefix("die once "))
+            if not marker.exists():
+                marker.touch()
+                os._exit(9)
+        if answer == "who":
+            return Verdict(True, answer, "text", str(os.getpid()))
         if answer == "eat memory":
-            return bool(bytearray(8 << 30)), "ok"
+            return Verdict(bool(bytearray(8 << 30)), answer, "number")
         return honest(answer)
 
     return judge_one

@@ -79,7 +79,8 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
         ("7", "7 7 7 7 7 7 7", False),
     ],
     "infinite sums": [
-        ("2", "\\sum_{n=0}^{\\infty} \\frac{1}{2^n}", True),
+        # True, and beyond what enclosures show here: unknown is not equal.
+        ("2", "\\sum_{n=0}^{\\infty} \\frac{1}{2^n}", False),
         ("3", "\\sum_{n=0}^{\\infty} \\frac{1}{2^n}", False),
         ("1", "\\sum_{n=1}^{\\infty} n^{n^n}", False),
         ("1", "\\sum_{n=1}^{10^{12}} \\sin(n^n)", False),
@@ -93,11 +94,40 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
     "integrals and limits": [
         ("\\frac13", "\\int_0^1 x^2 dx", True),
         ("\\frac12", "\\int_0^1 x^2 dx", False),
-        ("1", "\\lim_{x \\to 0} \\frac{\\sin x}{x}", True),
+        # True as well, and unknown here.
+        ("1", "\\lim_{x \\to 0} \\frac{\\sin x}{x}", False),
         ("0", "\\lim_{x \\to 0} \\frac{\\sin x}{x}", False),
         ("0", "\\int_0^1 \\sin(x^{x^{x^x}}) e^{\\tan x} dx", False),
         ("0", "\\int \\int \\int", False),
         ("0", "\\lim_{n \\to \\infty} n^{n^n}", False),
+    ],
+    "costly evaluation": [
+        (
+            "7",
+            "".join(f"\\sum_{{{x}=1}}^{{60}}" for x in "abcd") + "\\sin(abcd)",
+            False,
+        ),
+        ("7", "\\sum_{a=1}^{5000} \\prod_{b=1}^{5000} \\frac{a}{b}", False),
+        (
+            "\\{1, 2\\}",
+            "\\{" + ",".join(f"\\sin {n}" for n in range(189)) + "\\}",
+            False,
+        ),
+        ("7", "+".join(f"\\sin(10^{{{n}}})" for n in range(1, 150)), False),
+        ("7", "\\int_0^1 \\sin(\\frac{1}{x}) dx", False),
+        ("7", "\\int_0^{10^9} \\cos(x^5) dx", False),
+        ("7", "\\binom{999999}{500000} + \\ln(999983!)", False),
+        ("7", "7^{3^{20}} \\bmod 10^{40}", False),
+        ("7", "\\gcd(3000!, 7^{7000})", False),
+        ("7", "e^{e^{e^{e^{e^{e}}}}} - e^{e^{e^{e^{e^{e}}}}} + 7", False),
+        ("x", "(((x^{99}+1)^{99}+1)^{99}+1)^{99}", False),
+        ("1, 2", ", ".join(f"\\pm\\sqrt{{x+{n}}}" for n in range(90)), False),
+        (
+            "(0,1)",
+            "\\cup".join(f"(\\sin {n}, \\sin {n} + 1)" for n in range(90)),
+            False,
+        ),
+        ("1", "\\frac{1}{1+" * 70 + "1" + "}" * 70, False),
     ],
     "injection": [
         ("0", "__import__('os').system('touch /tmp/verifier_was_here')", False),

@@ -1,21 +1,17 @@
 """The hostile corpus: verdicts right, bounded in time and memory, no side effects."""
 
+import json
 import pathlib
-import resource
+import subprocess
+import sys
 import time
 
 import pytest
 
-from rl.verifier import is_equivalent, start_helper, verify
+from rl.verifier import is_equivalent, verify
 from tests.rl.verifier.hostile import FAMILIES, REPLIES
 
 _CANARY = pathlib.Path("/tmp/verifier_was_here")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def sympy_started_ahead():
-    start_helper()
-    assert is_equivalent("\\int_0^1 x dx", "\\frac12")
 
 
 def test_there_are_thirty_families():
@@ -50,10 +46,37 @@ def test_reply(row):
     assert time.process_time() - started < 0.5
 
 
-def test_memory_stays_small():
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    for rows in FAMILIES.values():
-        for gold, predicted, _ in rows:
-            is_equivalent(predicted, gold)
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - peak_mib
-    assert grown < 200
+_DIRECT = """
+import json, sys, time
+from rl.verifier import Examiner, is_equivalent, verify
+from tests.rl.verifier.hostile import FAMILIES, REPLIES
+slow = []
+def timed(call, *arguments):
+    started = time.process_time()
+    call(*arguments)
+    seconds = time.process_time() - started
+    if seconds > 1:
+        slow.append([seconds, str(arguments)[:200]])
+for rows in FAMILIES.values():
+    for gold, predicted, _ in rows:
+        timed(is_equivalent, predicted, gold)
+        timed(lambda a, g: Examiner([g], "Find $x^2 + 1$.").judge(a), predicted, gold)
+for gold, reply, _ in REPLIES:
+    timed(verify, reply, gold)
+# Of this program alone: ru_maxrss begins with what the forking parent had.
+status = open("/proc/self/status").read()
+peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
+print(json.dumps({"slow": slow, "peak_mib": peak}))
+"""
+
+
+@pytest.mark.failure(13)
+def test_direct_calls_are_bounded_as_the_pools_are():
+    """No pool around them: 1 s of CPU each, 512 MiB for all of them in one process."""
+    run = subprocess.run(
+        [sys.executable, "-c", _DIRECT], capture_output=True, text=True, timeout=300
+    )
+    found = json.loads(run.stdout or "null")
+    assert found is not None, run.stderr[-2_000:]
+    assert found["slow"] == []
+    assert found["peak_mib"] < 512

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import threading
 import time
+from typing import get_args
 
 import pytest
 
-from rl.verifier import Verdict, VerifierPool
+from rl.verifier import Rule, Verdict, VerifierPool, judge
+from tests.rl.verifier.hostile import FAMILIES
 
 _HANGING = "tests.rl.verifier.hanging:judge"
 _FILLER = "Let us check each case: $\\frac{1}{2} + \\frac{1}{3}$ and so on. "
@@ -30,90 +32,118 @@ def pool():
 @pytest.mark.failure(15)
 def test_known_pairs_through_the_production_path(pool):
     items = [
-        (_boxed("\\frac{1}{2}"), ("0.5",)),
-        (_boxed("\\sin^2 x + \\cos^2 x"), ("1",)),
-        (_boxed("\\int_0^1 x^2 dx"), ("\\frac13",)),
-        (_boxed("3"), ("4", "3.0")),
-        (_boxed("3"), ("4", "5")),
-        ("no box", ("4",)),
-        (_boxed("1 + (("), ("4",)),
+        (_boxed("\\frac{1}{2}"), ("0.5",), None),
+        (_boxed("(x+1)^2"), ("x^2+2x+1",), None),
+        (_boxed("\\sin^2 x + \\cos^2 x"), ("1",), None),
+        (_boxed("3"), ("4", "3.0"), None),
+        (_boxed("3"), ("4", "5"), None),
+        # Equal to the gold, and nobody evaluated it.
+        (_boxed("\\int_0^1 x^2 dx"), ("\\frac13",), None),
+        (_boxed("7 \\cdot 6"), ("42",), "What is $6 \\cdot 7$?"),
+        (_boxed("7 \\cdot 6"), ("42",), "What is $6 + 36$?"),
+        ("no box", ("4",), None),
+        (_boxed("1 + (("), ("4",), None),
+        (_boxed("1"), ("\\frac{1}{",), None),
     ]
-    assert pool.judge(items) == [
-        Verdict(True, "\\frac{1}{2}", "ok"),
-        Verdict(True, "\\sin^2 x + \\cos^2 x", "ok"),
-        Verdict(True, "\\int_0^1 x^2 dx", "ok"),
-        Verdict(True, "3", "ok"),
-        Verdict(False, "3", "ok"),
-        Verdict(False, None, "no_answer"),
-        Verdict(False, "1 + ((", "unparsable"),
+    assert [(v.correct, v.answer, v.rule) for v in pool.judge(items)] == [
+        (True, "\\frac{1}{2}", "number"),
+        (True, "(x+1)^2", "algebra"),
+        (True, "\\sin^2 x + \\cos^2 x", "enclosure"),
+        (True, "3", "number"),
+        (False, "3", "different"),
+        (False, "\\int_0^1 x^2 dx", "unfinished"),
+        (False, "7 \\cdot 6", "echo"),
+        (True, "7 \\cdot 6", "number"),
+        (False, None, "no_answer"),
+        (False, "1 + ((", "unreadable"),
+        (None, "1", "bad_gold"),
     ]
+
+
+def test_a_pool_says_what_a_direct_call_says(pool):
+    """The verdict in full, its reason included."""
+    problem = "Solve $x^2 = 9$ over the positive numbers."
+    answers = ["3", "x = 3", "x^2 = 9", "4", "((", "\\sqrt{9}", "\\sqrt[3]{27}"]
+    items = [(_boxed(answer), ("3",), problem) for answer in answers]
+    assert pool.judge(items) == [judge(*item) for item in items]
 
 
 def test_counts():
     with VerifierPool(1, timeout=20) as pool:
-        pool.judge([("no box", ["1"]), (_boxed("(("), ["1"]), (_boxed("1"), ["1"])])
-        assert pool.counts == {
-            "judged": 3,
+        texts = ["no box", _boxed("(("), _boxed("1"), _boxed("1.0")]
+        pool.judge([(text, ["1"], None) for text in texts])
+        counts = pool.counts
+        # Every rule has a count from the start: a metric does not come and go.
+        assert {"judged", "replaced", *get_args(Rule)} <= set(counts)
+        assert {name: n for name, n in counts.items() if n} == {
+            "judged": 4,
             "no_answer": 1,
-            "unparsable": 1,
-            "timeout": 0,
-            "replaced": 0,
+            "unreadable": 1,
+            "text": 1,
+            "number": 1,
         }
 
 
 @pytest.mark.failure(13)
 @pytest.mark.failure(14)
-def test_every_hang_is_cut_and_the_pool_keeps_size_and_speed():
-    hangs = ["hang in python", "sleep"] * 6
+def test_every_hang_is_cut_and_the_pool_keeps_its_size():
+    hangs = ["hang in python", "sleep"] * 3
     with VerifierPool(2, timeout=1, judge=_HANGING) as pool:
         size = len(pool.pids)
-        honest = [(_boxed(f"{n}/7"), (f"\\frac{{{n}}}{{7}}",)) for n in range(100)]
+        honest = [
+            (_boxed(f"{n}/7"), (f"\\frac{{{n}}}{{7}}",), None) for n in range(100)
+        ]
         assert all(verdict.correct for verdict in pool.judge(honest))
-        started = time.perf_counter()
         verdicts = pool.judge(
-            [(_boxed(text), (f"{n}",)) for n, text in enumerate(hangs)]
+            [(_boxed(text), (f"{n}",), None) for n, text in enumerate(hangs)]
         )
-        seconds = time.perf_counter() - started
-        assert {verdict.status for verdict in verdicts} == {"timeout"}
-        assert pool.counts["timeout"] == pool.counts["replaced"] == len(hangs)
-        # Two at a time: 12 x 1 s / 2, and what the starts of replacements add.
-        assert seconds < 60
+        assert {(v.correct, v.rule) for v in verdicts} == {(None, "lost")}
+        assert {v.reason for v in verdicts} == {"took too long"}
+        assert pool.counts["lost"] == len(hangs)
+        # Each is tried twice.
+        assert pool.counts["replaced"] == 2 * len(hangs)
         assert len(pool.pids) == size
         assert all(verdict.correct for verdict in pool.judge(honest))
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.failure(14)
 def test_a_hundred_hangs():
     hangs = ["hang in python", "hang in c", "sleep", "die"] * 25
-    honest = [(_boxed(f"{n}/7"), (f"\\frac{{{n}}}{{7}}",)) for n in range(2_000)]
+    asked = [(_boxed("who"), (f"{n}",), None) for n in range(2_000)]
     with VerifierPool(2, timeout=0.5, judge=_HANGING) as pool:
         size = len(pool.pids)
-        pool.judge(honest)
-        started = time.perf_counter()
-        pool.judge(honest)
-        before = time.perf_counter() - started
-        pool.judge([(_boxed(text), (f"{n}",)) for n, text in enumerate(hangs)])
-        assert pool.counts["timeout"] == 100
-        after = []
-        for _ in range(5):
-            started = time.perf_counter()
-            assert all(verdict.correct for verdict in pool.judge(honest))
-            after.append(time.perf_counter() - started)
+        pool.judge([(_boxed(text), (f"{n}",), None) for n, text in enumerate(hangs)])
+        assert pool.counts["lost"] == 100
+        # All are at work again: a worker that is lost would leave its part to the rest.
         assert len(pool.pids) == size
-        assert min(after) < 1.5 * before + 0.1
+        answered = {int(verdict.reason) for verdict in pool.judge(asked)}
+        assert sorted(answered) == pool.pids
 
 
 def test_a_hang_costs_only_its_own_verdict():
     with VerifierPool(1, timeout=1, judge=_HANGING) as pool:
         answers = ["1", "hang in python", "2", "hang in c", "1.0"]
-        verdicts = pool.judge([(_boxed(answer), ("1",)) for answer in answers])
-        assert [verdict.status for verdict in verdicts] == [
-            "ok", "timeout", "ok", "timeout", "ok"
-        ]  # fmt: skip
-        assert [verdict.correct for verdict in verdicts] == [
-            True, False, False, False, True
-        ]  # fmt: skip
+        verdicts = pool.judge([(_boxed(answer), ("1",), None) for answer in answers])
+        assert [(verdict.correct, verdict.rule) for verdict in verdicts] == [
+            (True, "text"),
+            (None, "lost"),
+            (False, "different"),
+            (None, "lost"),
+            (True, "number"),
+        ]
+
+
+@pytest.mark.failure(41)
+def test_an_item_lost_once_is_tried_again(tmp_path):
+    """A worker stopped for the machine's sake must not cost a verdict."""
+    with VerifierPool(1, timeout=20, judge=_HANGING) as pool:
+        marker = tmp_path / "was here"
+        (verdict,) = pool.judge([(_boxed(f"die once {marker}"), ("1",), None)])
+        assert marker.exists()
+        assert (verdict.correct, verdict.rule) == (False, "unreadable")
+        assert pool.counts["replaced"] == 1 and pool.counts["lost"] == 0
 
 
 def test_workers_killed_from_outside_are_replaced():
@@ -121,29 +151,31 @@ def test_workers_killed_from_outside_are_replaced():
         size = len(pool.pids)
         for pid in pool.pids:
             os.kill(pid, signal.SIGKILL)
-        items = [(_boxed(f"{n}.0"), (f"{n}",)) for n in range(8)]
-        assert [verdict.status for verdict in pool.judge(items)] == ["ok"] * 8
+        items = [(_boxed(f"{n}.0"), (f"{n}",), None) for n in range(8)]
+        assert [verdict.rule for verdict in pool.judge(items)] == ["number"] * 8
         assert len(pool.pids) == size
 
 
 def test_an_answer_that_kills_its_worker_is_given_up_after_two():
     with VerifierPool(1, timeout=20, judge=_HANGING) as pool:
-        verdicts = pool.judge([(_boxed("die"), ("1",)), (_boxed("1.0"), ("1",))])
-        assert [v.status for v in verdicts] == ["timeout", "ok"]
+        items = [(_boxed("die"), ("1",), None), (_boxed("1.0"), ("1",), None)]
+        verdicts = pool.judge(items)
+        assert verdicts[0] == Verdict(None, "die", "lost", "ended its worker")
+        assert verdicts[1].correct is True
         assert pool.counts["replaced"] == 2
 
 
 def test_memory_is_capped():
     with VerifierPool(1, timeout=20, judge=_HANGING) as pool:
-        (verdict,) = pool.judge([(_boxed("eat memory"), ("1",))])
-        assert not verdict.correct
+        (verdict,) = pool.judge([(_boxed("eat memory"), ("1",), None)])
+        assert (verdict.correct, verdict.rule) == (None, "lost")
 
 
 def test_from_a_thread_and_from_several_at_once(pool):
     found = {}
 
     def judge(n):
-        verdicts = pool.judge([(_boxed(f"{n}/3"), (f"\\frac{{{n}}}{{3}}",))])
+        verdicts = pool.judge([(_boxed(f"{n}/3"), (f"\\frac{{{n}}}{{3}}",), None)])
         found[n] = verdicts[0].correct
 
     threads = [threading.Thread(target=judge, args=(n,)) for n in range(1, 9)]
@@ -157,8 +189,9 @@ def test_from_a_thread_and_from_several_at_once(pool):
 def test_inside_asyncio(pool):
     async def judge():
         # The second call blocks the loop, as a careless caller would.
-        first = await asyncio.to_thread(pool.judge, [(_boxed("1/2"), ("0.5",))])
-        return first + pool.judge([(_boxed("1/4"), ("0.25",))])
+        item = (_boxed("1/2"), ("0.5",), None)
+        first = await asyncio.to_thread(pool.judge, [item])
+        return first + pool.judge([(_boxed("1/4"), ("0.25",), None)])
 
     assert [verdict.correct for verdict in asyncio.run(judge())] == [True, True]
 
@@ -169,7 +202,7 @@ def test_after_jax_has_started():
     jax = pytest.importorskip("jax")
     jax.numpy.ones(3).sum().block_until_ready()
     with VerifierPool(1, timeout=20) as pool:
-        (verdict,) = pool.judge([(_boxed("1/2"), ("0.5",))])
+        (verdict,) = pool.judge([(_boxed("1/2"), ("0.5",), None)])
         assert verdict.correct
         (command,) = {
             open(f"/proc/{pid}/cmdline").read().split("\0")[2] for pid in pool.pids
@@ -184,7 +217,7 @@ def test_the_parents_main_module_is_not_imported_again(tmp_path):
         "print('started')\n"
         "from rl.verifier import VerifierPool\n"
         "with VerifierPool(1) as pool:\n"
-        "    print(pool.judge([('\\\\boxed{2}', ['2.0'])])[0].correct)\n"
+        "    print(pool.judge([('\\\\boxed{2}', ['2.0'], None)])[0].correct)\n"
     )
     run = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, timeout=120,
@@ -193,18 +226,29 @@ def test_the_parents_main_module_is_not_imported_again(tmp_path):
     assert run.stdout.split() == ["started", "True"]
 
 
-def test_workers_leave_when_the_parent_is_killed():
+_PARENT = """
+import threading, time
+from rl.verifier import VerifierPool
+pool = VerifierPool(1, timeout=600, judge="tests.rl.verifier.hanging:judge")
+item = ("\\\\boxed{ANSWER}", ["1"], None)
+threading.Thread(target=pool.judge, args=([item],), daemon=True).start()
+time.sleep(1)
+print(*pool.pids, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.failure(55)
+@pytest.mark.parametrize("answer", ["2", "hang in python", "hang in c"])
+def test_workers_leave_when_the_parent_is_killed(answer):
+    """One that is stuck in C reads no closed connection and sees no signal handler."""
     parent = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import time; from rl.verifier import VerifierPool; p = VerifierPool(1);"
-            "print(*p.pids, flush=True); time.sleep(600)",
-        ],
+        [sys.executable, "-c", _PARENT.replace("ANSWER", answer)],
         stdout=subprocess.PIPE,
         text=True,
     )
     pids = list(map(int, parent.stdout.readline().split()))
+    assert pids and all(map(_is_running, pids))
     parent.kill()
     parent.wait()
     deadline = time.monotonic() + 20
@@ -221,12 +265,39 @@ def _is_running(pid: int) -> bool:
         return False
 
 
-def test_no_signals_are_used():
+def test_a_worker_inherits_no_key_no_descriptor_and_leaves_signals_to_its_parent(
+    monkeypatch,
+):
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    with open(os.devnull) as ours, VerifierPool(1) as pool:
+        os.set_inheritable(ours.fileno(), True)
+        pool.judge([(_boxed("1"), ("1",), None)])
+        for pid in pool.pids:
+            with open(f"/proc/{pid}/environ") as file:
+                names = {entry.partition("=")[0] for entry in file.read().split("\0")}
+            assert "PATH" in names and "SOME_API_KEY" not in names
+            # Its three streams and the connection to its parent.
+            assert len(os.listdir(f"/proc/{pid}/fd")) == 4
+            with open(f"/proc/{pid}/status") as file:
+                fields = dict(line.split(":\t", 1) for line in file)
+            blocked = int(fields["SigBlk"], 16)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                assert blocked & 1 << (number - 1)
+                os.kill(pid, number)
+        assert pool.judge([(_boxed("2"), ("2",), None)])[0].correct
+        assert pool.counts["replaced"] == 0
+
+
+def test_no_handler_and_no_timer_is_used():
+    """A pool works from any thread, and in a program with handlers of its own."""
     source = os.path.join(os.path.dirname(__file__), "../../../rl/verifier")
     for name in os.listdir(source):
         if name.endswith(".py"):
             with open(os.path.join(source, name)) as file:
-                assert "signal." not in file.read(), name
+                text = file.read()
+            for word in ("setitimer", "signal.alarm", "SIGALRM"):
+                assert word not in text, name
+            assert "signal.signal" not in text, name
 
 
 def test_bad_arguments_are_named(pool):
@@ -235,7 +306,7 @@ def test_bad_arguments_are_named(pool):
     with pytest.raises(ValueError, match="positive seconds, not 0"):
         VerifierPool(1, timeout=0)
     with pytest.raises(TypeError, match="not '42'"):
-        pool.judge([(_boxed("42"), "42")])
+        pool.judge([(_boxed("42"), "42", None)])
 
 
 def test_a_closed_pool_says_so():
@@ -248,20 +319,17 @@ def test_a_closed_pool_says_so():
         pool.judge([])
 
 
-@pytest.mark.timeout(120)
-def test_a_real_batch_is_judged_in_seconds(pool):
+def test_a_real_batch_is_judged_whole(pool):
     hostile = ["9^{9^{9^9}}", "(" * 4_000, "1+" * 3_000 + "1", "{" * 900, "x" * 15_000]
+    hostile += [predicted for _, predicted, _ in FAMILIES["costly evaluation"]]
     items = []
     for index in range(2_048):
         answer = f"\\sqrt{{{index // 16}}} + \\frac{{{index % 3}}}{{7}}"
-        if index % 100 == 99:
-            answer = hostile[index % 5]
+        if index % 20 == 19:
+            answer = hostile[index // 20 % len(hostile)]
         gold = f"\\frac17 + \\sqrt{{{index // 16}}}"
-        items.append((_FILLER * 200 + f"\\boxed{{{answer}}}", (gold,)))
-    started = time.perf_counter()
+        items.append((_FILLER * 200 + f"\\boxed{{{answer}}}", (gold,), _FILLER))
     verdicts = pool.judge(items)
-    seconds = time.perf_counter() - started
-    assert sum(verdict.status == "timeout" for verdict in verdicts) == 0
-    right = [index % 3 == 1 and index % 100 != 99 for index in range(2_048)]
+    assert all(verdict.correct is not None for verdict in verdicts)
+    right = [index % 3 == 1 and index % 20 != 19 for index in range(2_048)]
     assert [verdict.correct for verdict in verdicts] == right
-    assert seconds < 5

@@ -26,7 +26,8 @@ _UNICODE = {
     "\u200b": "", "\u200c": "", "\u200d": "", "\ufeff": "", "\u2060": "",
     "½": "\\frac{1}{2}", "⌊": "\\lfloor ", "⌋": "\\rfloor ",
     "⌈": "\\lceil ", "⌉": "\\rceil ", "∖": "\\setminus ", "⊥": "\\perp ",
-    "且": " and ", "或": " or ",
+    "且": " and ", "或": " or ", "和": " and ", "与": " and ", "及": " and ",
+    "～": "~", "％": "%", "＝": "=", "＋": "+", "｜": "|",
 }  # fmt: skip
 _GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon",
@@ -55,8 +56,49 @@ _ESCAPE_LETTER = {
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z]{2}|[{}%$,!;()\[\]])")
 _SPACED_THOUSANDS = re.compile(r"([-+]?)(\d{1,3}(?:[ ~]\d{3})+)(\.\d+)?")
 _HALF_DAY = re.compile(r"(?i)(?<=[\d\s{])([ap])\.[ ]?m\b\.?")
+_CHINESE_INTRODUCTION = re.compile("^(?:最终|最后)?(?:答案|结果|解)(?:是|为)?[:\\s]*")
 _RUPEES = re.compile(r"\bRs\.?\s{0,3}(?=\d)")
-_OUTER_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{(.*)\}", re.DOTALL)
+_GROUPED = re.compile(r"(?<=\d),(?:\\!)?(?=\d{3})")
+_MAX_LAYERS = 16
+
+_LOOKS = (
+    "displaystyle textstyle scriptstyle scriptscriptstyle tiny scriptsize footnotesize"
+    " small normalsize large Large LARGE huge Huge bm boldsymbol bf rm it sf tt mathbf"
+    " mathit mathsf mathtt mathcal mathscr mathfrak mathnormal pmb underline underbrace"
+    " overbrace left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr"
+    " Biggl Biggr limits nolimits mathstrut strut boxed fbox framebox centering"
+    " noindent hfill hfil smash mathclap uline bold mathrel mathbin mathord ensuremath"
+    " protect"
+    " cal em relax unboldmath boldmath allowbreak nobreak"
+)
+_LOOKS_WITH_ARGUMENT = (
+    "color textcolor colorbox hspace vspace mspace label tag phantom hphantom vphantom"
+    " kern style class cssId href"
+)
+PRESENTATION: dict[str, int] = (
+    dict.fromkeys(_LOOKS.split(), 0)
+    | dict.fromkeys(_LOOKS_WITH_ARGUMENT.split(), 1)
+    | {"fcolorbox": 2}
+)
+"""Commands that change only how an answer looks, and how many of their braced arguments
+are about the look: those go with them."""
+_PAIRS = (
+    ("**", "**"),
+    ('"', '"'),
+    ("$$", "$$"),
+    ("$", "$"),
+    ("\\(", "\\)"),
+    ("\\[", "\\]"),
+)
+_COMMAND = re.compile(r"\\([a-zA-Z]+)\*?\s*")
+_SPACE = r"\\[,;:!> ]|\\(?:quad|qquad|hfill|hfil|par|newline)(?![a-zA-Z])"
+_HEAD = re.compile(
+    rf"(?:{_SPACE}|\{{\}}|\\(?:therefore|because)(?![a-zA-Z])|[\s~`,∴])+"
+)
+_TAIL = re.compile(
+    rf"(?:\\\\|{_SPACE}|\\(?:checkmark|blacksquare|square|Box|qed)(?![a-zA-Z])"
+    r"|\\text\{[.,;]\}|\\$|\{\}|(?<!\.)\.|[\s,;:~`✓✔])+$"
+)
 
 
 def _decode_unicode(text: str) -> str:
@@ -90,34 +132,91 @@ def clean(text: str) -> str:
 
     Returns:
       ASCII LaTeX where the input had a unicode equivalent, without math delimiters,
-      thin spaces, markdown emphasis and a closing full stop.
+      thin spaces, markdown emphasis, commands for its look and a closing full stop.
     """
     if not text.isascii():
         text = _decode_unicode(text)
+        text = _CHINESE_INTRODUCTION.sub("", text)
     text = text.replace("{,}", "\\,")
     if "\\" in text or "\t" in text or "\x0c" in text or "\x08" in text:
         text = _BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
         if "\\\\" in text and ("\\begin" not in text or "\\\\begin" in text):
             text = _DOUBLED.sub(r"\\", text)
         text = text.replace("\\!", "")
+    text = _undressed(text)
+    if "\\(" in text or "\\[" in text:
         text = text.replace("\\(", " ").replace("\\)", " ")
         text = text.replace("\\[", " ").replace("\\]", " ")
-    text = text.strip()
-    while len(text) > 3 and text[:2] == "**" and text[-2:] == "**":
-        text = text[2:-2].strip()
     if "$" in text:
-        text = _drop_delimiters(text)
-    if "box" in text and (match := _OUTER_BOX.fullmatch(text)):
-        text = match[1]
-    text = text.strip(" \t\n`~,")
-    while text and text[-1] in ".,;: \n" and not text.endswith(("\\,", "\\;", "..")):
-        text = text[:-1]
+        text = _undressed(_drop_delimiters(text))
     if text[-1:] == "}" and text.count("}") > text.count("{"):
         text = text[:-1].rstrip()
+    if "clock" in text:
+        text = text.replace("o'clock", "oclock")
     if "." in text:
         text = _HALF_DAY.sub(r" \1m", _RUPEES.sub("₹", text))
-    if match := _SPACED_THOUSANDS.fullmatch(text):
+    if _SPACED_THOUSANDS.fullmatch(text):
         text = text.replace(" ", "").replace("~", "")
+    return text
+
+
+def closing_brace(text: str, position: int) -> int | None:
+    """Where the brace that opens at a position closes, or None."""
+    depth, at = 0, position
+    while at < len(text):
+        char = text[at]
+        if char == "\\":
+            at += 1
+        else:
+            depth += (char == "{") - (char == "}")
+            if depth == 0:
+                return at
+        at += 1
+    return None
+
+
+def _undressed(text: str) -> str:
+    """Removes, layer by layer, what stands around the whole and says nothing."""
+    for _ in range(_MAX_LAYERS):
+        if "\\" not in text and text[:1].isalnum() and text[-1].isalnum():
+            break
+        before = text
+        if space := _HEAD.match(text):
+            text = text[space.end() :]
+        if (tail := _TAIL.search(text, max(0, len(text) - 200))) is not None:
+            text = text[: tail.start()]
+        for opening, closing in _PAIRS:
+            inner = text[len(opening) : -len(closing)]
+            if text.startswith(opening) and text.endswith(closing) and inner:
+                if opening not in inner and closing not in inner:
+                    text = inner
+        text = _without_look(text)
+        if text == before:
+            break
+    return text
+
+
+def _without_look(text: str) -> str:
+    """Removes one command for the look, or a pair of braces, around the whole."""
+    at, dressed = 0, False
+    if command := _COMMAND.match(text):
+        skipped = PRESENTATION.get(command[1])
+        if skipped is None or command[1] in ("left", "right", "middle"):
+            return text
+        at, dressed = command.end(), True
+        for _ in range(skipped):
+            end = closing_brace(text, at) if text[at : at + 1] == "{" else None
+            if end is None:
+                return text
+            at = end + 1
+        if text[at : at + 1] != "{":
+            return text[at:]
+    if text[at : at + 1] == "{" and text[-1] == "}":
+        inner = text[at + 1 : -1]
+        if closing_brace(text, at) == len(text) - 1 and (
+            dressed or "," not in _GROUPED.sub("", inner)
+        ):
+            return inner
     return text
 
 

@@ -1,0 +1,610 @@
+"""Enclosures: where exact algebra does not reach, balls that surely hold the value.
+
+Every value is an interval of Arb's ball arithmetic, so that no rounding is ever lost
+sight of: two balls that do not meet are two numbers, whatever happened on the way.
+Expressions with variables are evaluated at fixed pseudo-random points. Over the reals
+as far as possible: odd roots of negatives are real, and a point at which something is
+undefined says nothing. Expressions with i are evaluated over the complex numbers.
+
+F. Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic,
+IEEE Transactions on Computers 66(8), 2017.
+"""
+
+import contextlib
+import functools
+import hashlib
+import math
+import threading
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+from flint import acb, arb, ctx, fmpq, fmpz
+
+from rl.verifier.budget import Budget
+from rl.verifier.nodes import (
+    Add,
+    Big,
+    Call,
+    Const,
+    Degrees,
+    Fn,
+    Mul,
+    Node,
+    Num,
+    Percent,
+    Pow,
+    Sym,
+    symbols,
+    walk,
+)
+
+FIRST_BITS = 128
+FULL_BITS = 2048
+"""Balls that still meet at this precision, beyond what the smallest part of either side
+contributes, count as one number: at least 300 digits agree behind the last that any
+part could change."""
+_NARROW_BITS = 1024
+_MAX_BITS = 40_000
+_INTEGRAL_BITS, _NARROW_INTEGRAL_BITS = 256, 128
+_INTEGRAL_EVALUATIONS = 600
+_MAX_TERMS = 2_000
+_MAX_FACTORIAL = 10**6
+_MAX_EXACT_FACTORIAL = 1_000
+_MAX_ROOT = 100
+_REAL_POINTS = (0, 1, 2, 3, 4)
+_INTEGER_POINTS = tuple(range(5, 17))
+_INTERVALS = {0: (15, 85), 1: (-250, 250), 2: (110, 290), 3: (-90, -10), 4: (20, 500)}
+_STEPS_OF_GAMMA = 60
+
+_lock = threading.RLock()
+
+
+@contextlib.contextmanager
+def _precision(bits: int) -> Iterator[None]:
+    """Arb's precision is one setting for all threads: one at a time may hold it."""
+    with _lock:
+        before, ctx.prec = ctx.prec, bits
+        try:
+            yield
+        finally:
+            ctx.prec = before
+
+
+Value = arb | acb
+
+
+class Undefined(Exception):
+    """There is surely no value at this point."""
+
+
+class Unresolved(Exception):
+    """The ball is too wide to tell; a higher precision may do."""
+
+
+class Balls:
+    """Enclosures of expressions, each computed once.
+
+    Args:
+      budget: what the evaluations may take.
+    """
+
+    def __init__(self, budget: Budget):
+        self._budget = budget
+        # The node itself is kept: its id stays its own.
+        self._known: dict[tuple, tuple[Node, Value | Exception]] = {}
+        self._reach: dict[tuple, int] = {}
+
+    def value(
+        self, node: Node, bits: int, point: int = 0, imaginary: bool = False
+    ) -> Value:
+        """An enclosure of an expression.
+
+        Args:
+          node: an expression without plus-minus.
+          bits: working precision.
+          point: which values the variables take.
+          imaginary: evaluate over the complex numbers.
+
+        Raises:
+          Undefined: where there is no value at this point.
+          Unresolved: where the precision does not tell.
+          Open: when the budget is spent.
+        """
+        key = (id(node), bits, point, imaginary)
+        if key not in self._known:
+            with _precision(bits):
+                evaluator = _Evaluator(self._budget, bits, point, imaginary)
+                try:
+                    found: Value | Exception = evaluator.value(node)
+                except (Undefined, Unresolved) as error:
+                    found = error.with_traceback(None)
+                except (ValueError, ZeroDivisionError, OverflowError, TypeError):
+                    found = Unresolved()
+                self._reach[key] = evaluator.reach
+            self._known[key] = node, found
+        found = self._known[key][1]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def difference(self, left: Node, right: Node, bits: int, *where) -> Value:
+        """An enclosure of left - right; see `value`."""
+        a, b = self.value(left, bits, *where), self.value(right, bits, *where)
+        self._budget.charge(2)
+        with _precision(bits):
+            return a - b
+
+    def agree(self, left: Node, right: Node) -> bool | None:
+        """Whether two expressions have the same values wherever both have one.
+
+        Returns:
+          False at the first point that tells them apart, True where they agree at
+          several points to hundreds of digits, None where that cannot be said.
+        """
+        imaginary = _has_i(left) or _has_i(right)
+        if not (symbols(left) or symbols(right)):
+            agreed = self._agree_at(left, right, (0,), 1, imaginary)
+            if agreed is None and not imaginary:
+                agreed = self._agree_at(left, right, (0,), 1, True)
+            return agreed
+        agreed = self._agree_at(left, right, _REAL_POINTS, 2, imaginary)
+        if agreed is None:
+            agreed = self._agree_at(left, right, _INTEGER_POINTS, 4, imaginary)
+        if agreed is None and not imaginary:
+            agreed = self._agree_at(left, right, (0, 1, 2), 2, True)
+        return agreed
+
+    def _agree_at(
+        self, left: Node, right: Node, points, needed: int, imaginary: bool
+    ) -> bool | None:
+        meeting = []
+        for point in points:
+            try:
+                difference = self.difference(left, right, FIRST_BITS, point, imaginary)
+            except Undefined:
+                continue
+            except Unresolved:
+                meeting.append(point)
+                continue
+            if not difference.contains(0):
+                return False
+            meeting.append(point)
+        shown = 0
+        for point in meeting:
+            full, narrow = self._resolution(left, right, point, imaginary)
+            if full > _MAX_BITS:
+                continue
+            try:
+                difference = self.difference(left, right, full, point, imaginary)
+            except (Undefined, Unresolved):
+                continue
+            if not difference.contains(0):
+                return False
+            a = self.value(left, full, point, imaginary)
+            b = self.value(right, full, point, imaginary)
+            with _precision(full):
+                size = max(a.abs_lower(), b.abs_lower())
+                if not _is_narrow(difference, size, narrow):
+                    continue
+            shown += 1
+            if shown >= needed:
+                return True
+        return None
+
+    def _resolution(self, left: Node, right: Node, *where) -> tuple[int, int]:
+        """The bits that tell the two apart if anything does, and those that must agree.
+
+        What a part contributes may be small beside the whole: 10^-400 in 1 + 10^-400,
+        the last digit of a long number, 1 - tanh 1000.
+        """
+        if _has_integral(left) or _has_integral(right):
+            return _INTEGRAL_BITS, _NARROW_INTEGRAL_BITS
+        reach = 0
+        for node in (left, right):
+            reach = max(reach, self._reach.get((id(node), FIRST_BITS, *where), 0))
+        return FULL_BITS + reach, _NARROW_BITS + reach
+
+    def sign(self, node: Node, other: Node) -> int | None:
+        """Of the difference of two real constants; None where it is not known."""
+        for full in (False, True):
+            bits = self._resolution(node, other, 0, False)[0] if full else FIRST_BITS
+            if bits > _MAX_BITS:
+                return None
+            try:
+                difference = self.difference(node, other, bits, 0, False)
+            except (Undefined, Unresolved):
+                continue
+            if difference > 0:
+                return 1
+            if difference < 0:
+                return -1
+        return 0 if self.agree(node, other) else None
+
+    def nearest_integer(self, node: Node) -> int | None:
+        """The integer nearest to a real constant."""
+        try:
+            value = self.value(node, FIRST_BITS)
+        except (Undefined, Unresolved):
+            return None
+        with _precision(FIRST_BITS):
+            whole = (value.mid() + arb(0.5)).floor().unique_fmpz()
+        return None if whole is None else int(whole)
+
+    def fraction(self, node: Node) -> Fraction | None:
+        """A real constant as a fraction, good to 30 digits."""
+        try:
+            value = self.value(node, FIRST_BITS)
+        except (Undefined, Unresolved):
+            return None
+        if value.rel_accuracy_bits() < 100:
+            return None
+        mantissa, exponent = value.mid().man_exp()
+        if abs(int(exponent)) > 2_000:
+            return None
+        return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def _has_i(node: Node) -> bool:
+    return any(type(part) is Const and part.name == "i" for part in walk(node))
+
+
+def _has_integral(node: Node) -> bool:
+    return any(type(part) is Big and part.kind == "int" for part in walk(node))
+
+
+def _is_narrow(difference: Value, size: arb, bits: int) -> bool:
+    """Whether a difference that may be zero is less than so many bits of the size."""
+    scale = size if size > 0 else arb(1)
+    return bool(difference.abs_upper() * arb(2) ** bits < scale)
+
+
+def _magnitude(value: Value) -> int | None:
+    """The binary exponent; None where the value may be zero."""
+    if value.contains(0):
+        return None
+    mantissa, exponent = value.abs_upper().man_exp()
+    return int(exponent) + int(mantissa).bit_length()
+
+
+@functools.lru_cache(maxsize=4096)
+def coordinate(name: str, point: int) -> Fraction:
+    """A fixed pseudo-random value of a variable at a point."""
+    digest = hashlib.blake2b(f"{point} {name}".encode("utf-8", "replace")).digest()
+    share = Fraction(int.from_bytes(digest[:8], "big"), 2**64)
+    if point in _INTEGER_POINTS:
+        return Fraction(2 + (7 * point + digest[0]) % 29)
+    low, high = _INTERVALS[point]
+    return (low + share * (high - low)) / 128
+
+
+class _Evaluator:
+    """One evaluation: a point, a precision, and the indices of sums around."""
+
+    def __init__(self, budget: Budget, bits: int, point: int, imaginary: bool):
+        self._budget = budget
+        self._steps = 1 + bits // 128
+        self._bits = bits
+        self._point = point
+        self._imaginary = imaginary
+        self._analytic = False
+        self._bound: dict[str, Value] = {}
+        self.reach = 0
+        """Bits by which the smallest contribution met so far lies below the whole."""
+
+    def value(self, node: Node) -> Value:
+        self._budget.charge(2)
+        result = self._value(node)
+        if not result.is_finite():
+            raise Unresolved
+        return result
+
+    def _value(self, node: Node) -> Value:
+        match node:
+            case Num(value):
+                self._note(value.numerator.bit_length())
+                self._note(value.denominator.bit_length())
+                return self._number(value)
+            case Sym(name):
+                if name in self._bound:
+                    return self._bound[name]
+                return self._number(coordinate(name, self._point))
+            case Const("pi"):
+                return arb.pi()
+            case Const("e"):
+                return arb.const_e()
+            case Const("i") if self._imaginary:
+                return acb(0, 1)
+            case Add(terms):
+                values = [self.value(term) for term in terms]
+                self._note_sum(values)
+                total = values[0]
+                for value in values[1:]:
+                    total = total + value
+                return total
+            case Mul(factors):
+                total = self.value(factors[0])
+                for factor in factors[1:]:
+                    total = total * self.value(factor)
+                return total
+            case Pow(base, exponent):
+                return self._power(base, exponent)
+            case Fn(name, arguments):
+                return self._function(name, [self.value(part) for part in arguments])
+            case Call(name, arguments):
+                return self._unknown(name, [self.value(part) for part in arguments])
+            case Degrees(value):
+                return self.value(value) * arb.pi() / 180
+            case Percent(value):
+                return self.value(value) / 100
+            case Big("sum" | "prod"):
+                return self._series(node)
+            case Big("int"):
+                return self._integral(node)
+        raise Undefined
+
+    def _note(self, bits: int) -> None:
+        self.reach = max(self.reach, bits)
+
+    def _note_sum(self, values: list[Value]) -> None:
+        sizes = [m for m in map(_magnitude, values) if m is not None]
+        if sizes:
+            self._note(max(sizes) - min(sizes))
+
+    def _note_flat(self, name: str, value: Value) -> None:
+        """Where a function is nearly constant, its argument hardly shows."""
+        size = _magnitude(value)
+        if size is None:
+            return
+        if name in _FLAT_AT_ZERO and size < 0:
+            self._note(-2 * size)
+        elif name in ("arctan", "arccot", "arcsec", "arccsc"):
+            self._note(2 * abs(size))
+        elif name in ("tanh", "coth") and size > 0:
+            self._note(3 << min(size, 20))
+
+    def _number(self, value: Fraction) -> arb:
+        if value.denominator == 1:
+            return arb(fmpz(value.numerator))
+        return arb(fmpq(value.numerator, value.denominator))
+
+    def _unknown(self, name: str, values: list[Value]) -> Value:
+        """f(x), for an f of which nothing is known: some function without relations."""
+        total: Value = arb(0)
+        for place, value in enumerate(values):
+            factor = self._number(coordinate(f"{name} {place}", 4))
+            total = total + factor * value * (place + 1)
+        self._budget.charge(2 * self._steps)
+        return (total + self._number(coordinate(name, 2))).sin().exp()
+
+    def _power(self, base_node: Node, exponent_node: Node) -> Value:
+        base = self.value(base_node)
+        if type(exponent_node) is Num:
+            exponent = exponent_node.value
+        else:
+            power = self.value(exponent_node)
+            whole = _integer(power)
+            if whole is None:
+                return self._real_power(base, power)
+            exponent = Fraction(int(whole))
+        self._budget.charge(self._steps)
+        n, root = exponent.numerator, exponent.denominator
+        if n <= 0 and base.contains(0) and not (n == 0 and root == 1):
+            raise Undefined if base == 0 else Unresolved
+        if root == 1:
+            return base ** fmpz(n)
+        if self._imaginary:
+            if base == 0:
+                return arb(0)
+            return self._principal(base, acb(self._number(exponent)))
+        if root > _MAX_ROOT:
+            return self._real_power(base, self._number(exponent))
+        if base >= 0:
+            return base.root(root) ** fmpz(n)
+        if base < 0:
+            if root % 2 == 0:
+                raise Undefined
+            size = (-base).root(root) ** fmpz(n)
+            return -size if n % 2 else size
+        raise Unresolved
+
+    def _real_power(self, base: Value, power: Value) -> Value:
+        self._budget.charge(2 * self._steps)
+        self._note_flat("exp", power)
+        if self._imaginary:
+            return self._principal(base, power)
+        if base > 0:
+            result = base**power
+            if result.contains(0):
+                # No power is zero: this one is only too small to be told from it.
+                raise Unresolved
+            return result
+        if base == 0 and power > 0:
+            return arb(0)
+        raise Undefined if base <= 0 else Unresolved
+
+    def _principal(self, base: Value, power: Value) -> Value:
+        base = acb(base)
+        self._check_cut(base)
+        result = base ** acb(power)
+        if result.contains(0) and not base.contains(0):
+            raise Unresolved
+        return result
+
+    def _check_cut(self, value: acb) -> None:
+        """An integrand must be analytic on the ball: no branch cut runs through it."""
+        if self._analytic and value.imag.contains(0) and not value.real > 0:
+            raise Unresolved
+
+    def _function(self, name: str, values: list[Value]) -> Value:
+        self._budget.charge(self._steps)
+        if name in _OF_INTEGERS:
+            return self._of_integers(name, values)
+        if name == "mod":
+            return values[0] - values[1] * self._rounded("floor", values[0] / values[1])
+        if name in ("floor", "ceil"):
+            return self._rounded(name, values[0])
+        if name in ("max", "min"):
+            reals = [self._real(value) for value in values]
+            return functools.reduce(arb.max if name == "max" else arb.min, reals)
+        (value,) = values
+        if name == "abs" and not self._analytic:
+            return abs(value)
+        if name == "arg" and self._imaginary and not self._analytic:
+            return acb(value).arg()
+        if name == "sgn":
+            return self._sign(value)
+        if name not in _ELEMENTARY:
+            raise Undefined
+        self._note_flat(name, value)
+        if self._imaginary:
+            value = acb(value)
+            if name in ("log", "arcsin", "arccos", "arctan"):
+                self._check_cut(value if name == "log" else 1 - value * value)
+            return _ELEMENTARY[name](value)
+        if name == "log" and not value > 0:
+            raise Undefined if value <= 0 else Unresolved
+        if name in ("arcsin", "arccos") and abs(value) > 1:
+            raise Undefined
+        if name in ("arcsec", "arccsc") and abs(value) < 1:
+            raise Undefined
+        return _ELEMENTARY[name](value)
+
+    def _sign(self, value: Value) -> arb:
+        value = self._real(value)
+        if value > 0 or value < 0:
+            return arb(1 if value > 0 else -1)
+        if value == 0:
+            return arb(0)
+        raise Unresolved
+
+    def _real(self, value: Value) -> arb:
+        if isinstance(value, acb):
+            if self._analytic or not value.imag == 0:
+                raise Unresolved
+            return value.real
+        return value
+
+    def _rounded(self, name: str, value: Value) -> arb:
+        value = self._real(value)
+        if (whole := _integer(value)) is not None:
+            return arb(whole)
+        rounded = value.floor() if name == "floor" else value.ceil()
+        if rounded.unique_fmpz() is None:
+            raise Unresolved
+        return rounded
+
+    def _of_integers(self, name: str, values: list[Value]) -> arb:
+        whole = []
+        for value in values:
+            found = _integer(self._real(value))
+            if found is None:
+                raise Undefined
+            whole.append(int(found))
+        if name in ("gcd", "lcm"):
+            found = fmpz(whole[0])
+            for other in whole[1:]:
+                found = getattr(found, name)(fmpz(other))
+            return arb(abs(found))
+        if not all(0 <= number <= _MAX_FACTORIAL for number in whole):
+            raise Undefined
+        if name == "binom":
+            top, bottom = whole
+            if bottom > top:
+                return arb(0)
+            return self._factorial(top) / (
+                self._factorial(bottom) * self._factorial(top - bottom)
+            )
+        if name == "fact":
+            return self._factorial(whole[0])
+        # n!! = 2^(n/2) (n/2)! for even n, n! / (n-1)!! for odd n.
+        half = whole[0] // 2
+        even = arb(2) ** half * self._factorial(half)
+        return even if whole[0] % 2 == 0 else self._factorial(whole[0]) / even
+
+    def _factorial(self, number: int) -> arb:
+        if number <= _MAX_EXACT_FACTORIAL:
+            self._budget.charge(1 + number // 10)
+            return arb(fmpz(math.factorial(number)))
+        self._budget.charge(_STEPS_OF_GAMMA * self._steps)
+        return arb(number + 1).gamma()
+
+    def _series(self, node: Big) -> Value:
+        low = _integer(self._real(self.value(node.lower)))
+        high = _integer(self._real(self.value(node.upper)))
+        if low is None or high is None or int(high) - int(low) > _MAX_TERMS:
+            raise Undefined
+        name = node.index.name
+        outer = self._bound.get(name)
+        total: Value = arb(0 if node.kind == "sum" else 1)
+        for step in range(int(low), int(high) + 1):
+            self._bound[name] = arb(step)
+            term = self.value(node.body)
+            if node.kind == "sum":
+                self._note_sum([total, term])
+            total = total + term if node.kind == "sum" else total * term
+        self._bind(name, outer)
+        return total
+
+    def _bind(self, name: str, value: Value | None) -> None:
+        if value is None:
+            self._bound.pop(name, None)
+        else:
+            self._bound[name] = value
+
+    def _integral(self, node: Big) -> Value:
+        """Arb's rigorous integration; the integrand must be analytic."""
+        if self._analytic or self._bits > _INTEGRAL_BITS:
+            raise Unresolved
+        low, high = acb(self.value(node.lower)), acb(self.value(node.upper))
+        name, outer = node.index.name, self._bound.get(node.index.name)
+        real = not self._imaginary
+        spent: list[Exception] = []
+
+        def integrand(point: acb, analytic: bool) -> acb:
+            self._bound[name] = point
+            self._analytic, self._imaginary = True, True
+            try:
+                return acb(self._value(node.body))
+            except (Undefined, Unresolved):
+                return acb("nan")
+            except Exception as error:
+                spent.append(error)
+                return acb("nan")
+            finally:
+                self._analytic, self._imaginary = False, not real
+                self._bind(name, outer)
+
+        found = acb.integral(
+            integrand, low, high, eval_limit=_INTEGRAL_EVALUATIONS, depth_limit=64
+        )
+        if spent:
+            raise spent[0]
+        return found.real if real else found
+
+
+def _integer(value: Value) -> fmpz | None:
+    """The integer that a value is: exactly, or to half of the digits."""
+    if isinstance(value, acb):
+        if not value.imag == 0:
+            return None
+        value = value.real
+    whole = value.unique_fmpz()
+    if whole is None or value == whole:
+        return whole
+    if _is_narrow(value - whole, arb(1), ctx.prec // 2):
+        return whole
+    return None
+
+
+_FLAT_AT_ZERO = frozenset({"exp", "cos", "sec", "cosh", "sech"})
+_OF_INTEGERS = frozenset({"gcd", "lcm", "fact", "fact2", "binom"})
+_ELEMENTARY: dict[str, Callable[[Value], Value]] = {
+    "sin": lambda x: x.sin(), "cos": lambda x: x.cos(), "tan": lambda x: x.tan(),
+    "cot": lambda x: x.cot(), "sec": lambda x: x.sec(), "csc": lambda x: x.csc(),
+    "sinh": lambda x: x.sinh(), "cosh": lambda x: x.cosh(), "tanh": lambda x: x.tanh(),
+    "coth": lambda x: x.coth(), "sech": lambda x: x.sech(), "csch": lambda x: x.csch(),
+    "arcsin": lambda x: x.asin(), "arccos": lambda x: x.acos(),
+    "arctan": lambda x: x.atan(), "arccot": lambda x: (1 / x).atan(),
+    "arcsec": lambda x: (1 / x).acos(), "arccsc": lambda x: (1 / x).asin(),
+    "log": lambda x: x.log(),
+}  # fmt: skip

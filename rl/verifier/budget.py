@@ -1,0 +1,25 @@
+"""How much work one verdict may take, counted in steps and never in seconds."""
+
+STEPS = 40_000
+"""About as many microseconds; a verdict of an ordinary answer takes hundreds."""
+
+
+class Open(Exception):
+    """The steps are spent: whether the answer is right stays open."""
+
+
+class Budget:
+    """Steps that are left; the same work takes the same steps on every machine."""
+
+    def __init__(self, steps: int = STEPS):
+        self._left = steps
+
+    def charge(self, steps: int) -> None:
+        """Takes steps.
+
+        Raises:
+          Open: when there are none left.
+        """
+        self._left -= steps
+        if self._left < 0:
+            raise Open

@@ -1,0 +1,397 @@
+"""What a reward asks of an answer, besides being equal: that it is finished.
+
+An answer is the end of somebody's work. A relation that is still to be solved, a sum,
+an integral or a limit that nobody evaluated, or an expression copied from the problem
+may well be equal to the gold and shows nothing: it is refused, unless the gold itself
+is of that kind.
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from rl.verifier.answers import Answer, parse_answer
+from rl.verifier.budget import Budget, Open
+from rl.verifier.compare import same_answer
+from rl.verifier.equality import Prover, Way
+from rl.verifier.extract import extract_answer
+from rl.verifier.nodes import (
+    MINUS_ONE,
+    ONE,
+    ZERO,
+    Add,
+    Big,
+    Braces,
+    Call,
+    Chain,
+    Choice,
+    Clock,
+    Congruence,
+    Const,
+    Date,
+    Degrees,
+    Expression,
+    Fn,
+    Interval,
+    Mul,
+    Node,
+    Num,
+    Numbers,
+    Percent,
+    Pow,
+    Quantity,
+    Ratio,
+    Rel,
+    SetOp,
+    Several,
+    Sym,
+    Tuple,
+    Word,
+    children,
+    contains,
+    fold,
+    rebuilt,
+    symbols,
+    walk,
+)
+from rl.verifier.relations import is_decimal, is_label, steps_of
+from rl.verifier.units import Reading, parse_unit
+
+Rule = Literal[
+    Way,
+    "no_answer", "unreadable", "different", "open", "unfinished", "echo",
+    "tolerance", "bad_gold", "lost",
+]  # fmt: skip
+"""What decided: the way in which the answer was shown equal to the gold (text, number,
+algebra, enclosure); or why it was not credited (no_answer, unreadable, different, open:
+not shown within the budget, unfinished, echo: copied from the problem); or why there is
+no verdict (bad_gold: no accepted answer can be read, lost: the pool's worker died or
+was stopped twice). An evaluation adds `tolerance`: as near as the problem allows."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the verifier says of one completion.
+
+    Attributes:
+      correct: whether its answer is finished and equal to an accepted one; None where
+        there is no verdict, so that nobody may learn from it.
+      answer: the extracted answer, None where there is none.
+      rule: what decided; see `Rule`. "reward" where it was a function of the user's.
+      reason: the same for a reader, in a few words.
+    """
+
+    correct: bool | None
+    answer: str | None
+    rule: Rule | Literal["reward"]
+    reason: str = ""
+
+
+class Examiner:
+    """Judges answers to one problem; its golds and its text are read once.
+
+    Args:
+      golds: accepted answers; any match counts.
+      problem: the problem's text, or None: then nothing counts as copied, and no unit
+        is asked for.
+    """
+
+    def __init__(self, golds: Sequence[str], problem: str | None = None):
+        self._problem = problem or ""
+        self._golds = [(gold, parse_answer(gold)) for gold in golds]
+
+    def judge(self, answer: str | None) -> Verdict:
+        """The verdict on an extracted answer; the same for the same arguments."""
+        if answer is None:
+            return Verdict(False, None, "no_answer", "has no box, or an empty one")
+        parsed = parse_answer(answer)
+        budget = Budget()
+        is_open = False
+        for text, gold in self._golds:
+            if answer == text or parsed.text == gold.text:
+                return Verdict(True, answer, "text", "is written as the gold is")
+            prover = Prover(budget=budget)
+            wanted = gold
+            if _names_a_unit(parsed):
+                wanted = _in_unit(gold, self._asked)
+            try:
+                equal = same_answer(parsed, wanted, prover)
+            except Open:
+                is_open = True
+                continue
+            except Exception as fault:
+                # Ours, whatever it is: nothing is shown, and nobody is credited.
+                what = f"stopped at a fault of the verifier: {fault!r}"
+                return Verdict(False, answer, "open", what)
+            if equal:
+                in_words = parsed.node is None or isinstance(parsed.node, Word)
+                way = "text" if in_words else prover.way
+                return self._finished(answer, parsed, gold, way)
+            is_open = is_open or prover.is_open
+        if all(gold.node is None and _is_math(gold) for _, gold in self._golds):
+            reason = (
+                f"the gold {self._golds[0][1].reason}" if self._golds else "no gold"
+            )
+            return Verdict(None, answer, "bad_gold", reason)
+        if parsed.node is None:
+            return Verdict(False, answer, "unreadable", parsed.reason)
+        if is_open:
+            return Verdict(False, answer, "open", "could not be shown equal in time")
+        return Verdict(False, answer, "different", "is not what any gold is")
+
+    def _finished(self, answer: str, parsed: Answer, gold: Answer, way: Way) -> Verdict:
+        if parsed.written is not None and gold.written is not None:
+            if (left := _unfinished(parsed.written, gold.written)) is not None:
+                return Verdict(False, answer, "unfinished", left)
+            shape = _shape(gold.written)
+            if _shape(parsed.written) != shape:
+                if self._is_copied(parsed.written, shape):
+                    return Verdict(False, answer, "echo", "stands in the problem")
+        return Verdict(True, answer, way, _REASONS[way])
+
+    def _is_copied(self, answer: Node, gold: Node) -> bool:
+        """Whether an answer is a formula of the problem, or nothing but such ones."""
+        for shape in (_shape(answer), _shape(fold(answer))):
+            if not _is_plain(shape) and shape in self._formulas:
+                return True
+        match answer:
+            case Rel() | Chain():
+                stated = [
+                    side
+                    for side in _sides(answer)
+                    if not is_label(side) and not is_decimal(side)
+                ]
+                copies = [
+                    _shape(side) != gold and self._is_copied(side, gold)
+                    for side in stated
+                ]
+                return bool(copies) and all(copies)
+            case Braces((item,)) | Fn("abs", (item,)):
+                return self._is_copied(item, gold)
+        return False
+
+    @functools.cached_property
+    def _asked(self) -> Reading | None:
+        return _asked_unit(self._problem)
+
+    @functools.cached_property
+    def _formulas(self) -> frozenset[Node]:
+        return frozenset(formulas_of(self._problem))
+
+
+_REASONS: dict[Way, str] = {
+    "text": "says the same in words",
+    "number": "has the parts of the gold, number by number",
+    "algebra": "equals the gold by exact algebra",
+    "enclosure": "equals the gold to hundreds of digits",
+}
+
+
+def judge(
+    completion: str, gold: str | Sequence[str], problem: str | None = None
+) -> Verdict:
+    r"""Whether a completion ends in a right and finished answer.
+
+    Args:
+      completion: the text of a reply; its last `\boxed{...}` is the answer.
+      gold: the accepted answer, or several of which any may match.
+      problem: the problem's text. With it, an expression copied from the problem is no
+        answer, and neither is a quantity in another unit than it asks for.
+    """
+    golds = (gold,) if isinstance(gold, str) else tuple(gold)
+    return Examiner(golds, problem).judge(extract_answer(completion))
+
+
+def _is_math(gold: Answer) -> bool:
+    """Whether a gold that has no tree should have one: it is more than words."""
+    return any(char in gold.text for char in "\\^_=<>{}") or not gold.text
+
+
+def _unfinished(answer: Node, gold: Node) -> str | None:
+    """What is still to be done, of a kind that is done in the gold."""
+    for kind, name in _BIG_NAMES.items():
+        if _leaves(answer, kind) and not _has_big(gold, kind):
+            return f"leaves a {name} to be evaluated"
+    if not contains(gold, Rel | Congruence | Interval | SetOp) or _solved(gold):
+        if any(not _is_solved(part) for part in _relations(answer)):
+            return "leaves a relation to be solved"
+    return None
+
+
+_BIG_NAMES = {"sum": "sum", "prod": "product", "int": "integral", "lim": "limit"}
+
+
+def _has_big(node: Node, kind: str) -> bool:
+    return any(isinstance(part, Big) and part.kind == kind for part in walk(node))
+
+
+def _leaves(answer: Node, kind: str) -> bool:
+    """Whether an answer says its value by such an expression only."""
+    if isinstance(answer, Rel | Chain):
+        return all(
+            _has_big(s, kind) for s in _sides(answer) if not isinstance(s, Sym | Call)
+        )
+    return _has_big(answer, kind)
+
+
+def _relations(node: Node) -> Iterator[Rel | Chain]:
+    """The relations that an answer states, not those inside its expressions."""
+    if isinstance(node, Rel | Chain):
+        yield node
+    elif isinstance(node, Several | Braces | Tuple | SetOp):
+        for part in children(node):
+            yield from _relations(part)
+
+
+def _solved(gold: Node) -> bool:
+    """Whether all that a gold relates is a name to a constant."""
+    return all(
+        _is_solved(part) and any(not symbols(side) for side in _sides(part))
+        for part in _relations(gold)
+    )
+
+
+def _sides(node: Rel | Chain) -> list[Node]:
+    steps = steps_of(node)
+    return [steps[0].left, *(step.right for step in steps)]
+
+
+def _is_solved(node: Rel | Chain) -> bool:
+    """x = 5, 2 < x < 3, x in A; also two names, and the exact beside the rounded."""
+    sides = _sides(node)
+    if any(step.op == "equiv" for step in steps_of(node)):
+        return True
+    named = [side for side in sides if is_label(side) or isinstance(side, Tuple)]
+    if named:
+        inner = frozenset().union(*map(symbols, named))
+        rest = [side for side in sides if side not in named]
+        return not any(symbols(side) & inner for side in rest) or len(named) > 1
+    return not any(map(symbols, sides))
+
+
+# --- units that the problem asks for
+
+_ASKED = re.compile(
+    r"(?i)\b(?:in|how many|number of)\s+((?:square |cubic )?[a-z]{2,}(?: per [a-z]+)?)"
+)
+
+
+def _asked_unit(problem: str) -> Reading | None:
+    """The unit in which a problem wants its answer, where it names just one."""
+    found = set()
+    for match in _ASKED.finditer(problem):
+        words = match[1].lower()
+        for text in (words, words.rsplit(" per ", 1)[0]):
+            reading = parse_unit(text)
+            if reading is not None and isinstance(reading.unit, str):
+                found.add(reading)
+                break
+    return found.pop() if len(found) == 1 else None
+
+
+def _names_a_unit(answer: Answer) -> bool:
+    """Whether an answer says a known unit, perhaps behind a label or in letters."""
+    readings = filter(None, (answer.node, answer.other))
+    return any(
+        isinstance(part, Quantity) and isinstance(part.unit, str)
+        for reading in readings
+        for part in walk(reading)
+    )
+
+
+def _in_unit(gold: Answer, unit: Reading | None) -> Answer:
+    """A bare number, in the unit that was asked for: another unit is then wrong."""
+    if unit is None or not isinstance(gold.node, Expression):
+        return gold
+    if isinstance(gold.node, Percent | Degrees) or symbols(gold.node):
+        return gold
+    return dataclasses.replace(gold, node=Quantity(gold.node, unit.unit, unit.scale))
+
+
+# --- copies
+
+
+def formulas_of(problem: str) -> Iterator[Node]:
+    """The shapes of all formulas of a problem, and of what they relate or list."""
+    pieces = [next(filter(None, match)) for match in _FORMULA.findall(problem)]
+    if not pieces:
+        pieces = [match[0] for match in _BARE_FORMULA.finditer(problem)]
+    for piece in pieces:
+        parsed = parse_answer(piece)
+        if parsed.written is None:
+            continue
+        stack = [parsed.written]
+        while stack:
+            node = stack.pop()
+            yield _shape(node)
+            yield _shape(fold(node))
+            if isinstance(node, Rel | Chain | Several | Choice | Quantity):
+                stack.extend(children(node))
+
+
+_FORMULA = re.compile(
+    r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]"
+    r"|\\begin\{(?:align|equation|gather)\*?\}(.+?)\\end\{",
+    re.DOTALL,
+)
+# In text without TeX: runs of numbers, letters and operators.
+_BARE_FORMULA = re.compile(
+    r"[\d.(]*(?:\d|\b[a-z]\b|\))(?:\s*[-+*/^=<>!]\s*[\d.(]*(?:\d|\b[a-z]\b|[)!]))+"
+)
+
+
+def _shape(node: Node) -> Node:
+    """A tree as written, but for order, zeros, ones, units and which side is left."""
+    node = rebuilt(node, _shape)
+    match node:
+        case Add(terms):
+            flat = []
+            for term in terms:
+                flat += term.terms if isinstance(term, Add) else (term,)
+            return _collected(Add, [t for t in flat if t != ZERO], ZERO)
+        case Mul(factors):
+            flat = []
+            for factor in factors:
+                flat += factor.factors if isinstance(factor, Mul) else (factor,)
+            negative = flat.count(MINUS_ONE) % 2
+            rest = [f for f in flat if f != ONE and f != MINUS_ONE]
+            if negative and len(rest) == 1 and isinstance(rest[0], Add):
+                return _shape(Add(tuple(Mul((MINUS_ONE, t)) for t in rest[0].terms)))
+            if negative and rest and isinstance(rest[0], Num):
+                return _collected(Mul, [Num(-rest[0].value), *rest[1:]], ONE)
+            return _collected(Mul, [MINUS_ONE] * negative + rest, ONE)
+        case Pow(base, exponent) if exponent == ONE:
+            return base
+        case Pow(Pow(base, inner), outer) if inner == outer == MINUS_ONE:
+            return base
+        case Rel(op, left, right) if op in ("=", "!=", "approx", "equiv"):
+            return Rel(op, *sorted((left, right), key=repr))
+        case Rel(">" | ">=" as op, left, right):
+            return Rel({">": "<", ">=": "<="}[op], right, left)
+        case Chain(steps) if all(s.op in (">", ">=", "<", "<=") for s in steps):
+            return Chain(tuple(sorted(steps, key=repr)))
+        case Several(items) | Braces(items):
+            return type(node)(tuple(sorted(items, key=repr)))
+        case Degrees(value) | Percent(value) | Quantity(value):
+            return value
+    return node
+
+
+def _collected(kind: type, parts: list[Node], empty: Node) -> Node:
+    if len(parts) < 2:
+        return parts[0] if parts else empty
+    return kind(tuple(sorted(parts, key=repr)))
+
+
+def _is_plain(shape: Node) -> bool:
+    """A value as one writes it: nothing in it is left to be worked out."""
+    match shape:
+        case Num() | Sym() | Const() | Word() | Clock() | Date() | Numbers():
+            return True
+        case Mul(factors) if len(factors) == 2 and MINUS_ONE in factors:
+            return all(map(_is_plain, factors))
+        case Ratio(parts) | Call(_, parts):
+            return all(map(_is_plain, parts))
+    return False

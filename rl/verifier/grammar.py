@@ -1,0 +1,1311 @@
+"""The grammar of answers: one recursive descent from tokens to the tree as written.
+
+From loose to tight: an answer is statements joined by commas and words; a statement is
+quantities joined by relation signs; a quantity is an expression and the words that
+measure it; an expression is sums, products, signs, powers and operands. Brackets hold
+statements again.
+"""
+
+import re
+from fractions import Fraction
+
+from rl.verifier.nodes import (
+    EULER,
+    IMAGINARY,
+    INFINITY,
+    MINUS_INFINITY,
+    MINUS_ONE,
+    ONE,
+    REALS,
+    UNNAMED,
+    ZERO,
+    Add,
+    Assignment,
+    Based,
+    Big,
+    Braces,
+    Call,
+    Cases,
+    Chain,
+    Clock,
+    Congruence,
+    Const,
+    Degrees,
+    Expression,
+    Fn,
+    Interval,
+    Matrix,
+    Mul,
+    Node,
+    Num,
+    Numbers,
+    Percent,
+    Pow,
+    Quantity,
+    Ratio,
+    Rel,
+    Repeating,
+    SetOp,
+    Several,
+    Sign,
+    Sym,
+    Tuple,
+    Unparsable,
+    Word,
+    add,
+    contains,
+    divide,
+    fold,
+    is_integer,
+    number,
+    substitute,
+    symbols,
+    time_of_day,
+)
+from rl.verifier.relations import is_label
+from rl.verifier.spelling import plain_text
+from rl.verifier.tokens import Token
+from rl.verifier.units import parse_unit
+
+MAX_DEPTH = 80
+_MAX_POSTFIXES = 12
+_MAX_EXPONENT = 4_000
+CURRENCY = frozenset("$€£¥₹")
+_FUNCTION_LETTERS = frozenset("fghFGH")
+_PERIODIC_TAIL = re.compile(r"(\d{1,12}?)\1+$")
+_INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
+_MATRICES = frozenset(
+    "pmatrix bmatrix matrix array vmatrix smallmatrix Bmatrix Vmatrix".split()
+)
+_STARTS = frozenset(["(", "[", "{", "set{", "|", "floor(", "ceil(", "…"])
+_CLOSINGS = {
+    "(": ")]", "[": ")]", "]": "[]", "|": "|", "set{": "set}", "floor(": "floor)",
+    "ceil(": "ceil)",
+}  # fmt: skip
+_DOTS = Sym("…")
+_RELATIONS = frozenset("= < > <= >= != approx in notin equiv to".split())
+_SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"}
+_STRONG = frozenset([";", "or", "and", "row"])
+_CONDITION = re.compile(r"(?:for|where|with)\b")
+_ALL_BUT = re.compile(r"all reals?(?: numbers?)? (?:except|but|other than)(?: for)?")
+_WHEN = re.compile(r"(?:for|if|when|where|as|otherwise|else)\b")
+_PERCENT_WORDS = frozenset("percent pct percentage percents".split())
+_ORDINALS = frozenset("th st nd rd".split())
+_HALF_DAYS = {
+    "am": "am", "pm": "pm", "a m": "am", "p m": "pm", "in the morning": "am",
+    "in the afternoon": "pm", "in the evening": "pm", "at night": "pm", "oclock": None,
+}  # fmt: skip
+_INTRODUCING = frozenset(
+    "the final answer is are equals equal to exactly so thus hence therefore value we"
+    " get have it solution solutions only".split()
+)
+_COUNTING = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen"
+    " fourteen fifteen sixteen seventeen eighteen nineteen twenty".split()
+)
+_PHRASES: dict[str, Node] = {word: number(n) for n, word in enumerate(_COUNTING)} | {
+    **dict.fromkeys(["all real numbers", "all reals", "all real"], REALS),
+    **dict.fromkeys(
+        ["no solution", "no solutions", "empty set", "no real solutions"]
+        + ["no real solution", "the empty set"],
+        Braces(()),
+    ),
+    "noon": Clock(0, "pm"),
+    "midnight": Clock(0, "am"),
+}
+_IN_WORDS = frozenset([*_SEPARATORS, *"- ' ( ) . / { } in ? \" !".split()])
+
+
+def quotient(top: Node, bottom: Node) -> Node:
+    """A quotient as written; dy/dx is a derivative and not y/x."""
+    for mark in (Sym("d"), Sym("partial")):
+        if isinstance(bottom, Mul) and len(bottom.factors) == 2:
+            if bottom.factors[0] == mark:
+                above = top.factors if isinstance(top, Mul) else (top,)
+                if mark in above:
+                    rest = tuple(part for part in above if part != mark)
+                    return Call("derivative", (Mul(rest), bottom.factors[1]))
+    return Mul((top, Pow(bottom, MINUS_ONE)))
+
+
+def _numeric(node: Node) -> Node:
+    if isinstance(node, Expression):
+        return node
+    raise Unparsable(f"calculates with a {type(node).__name__.lower()}")
+
+
+def _signed(sign: Node, node: Node) -> Node:
+    if sign is ONE:
+        return node
+    if sign is MINUS_ONE:
+        match node:
+            case Based(digits, base):
+                return Based("-" + digits, base)
+            case Repeating(value, Num(shown, ulp)):
+                return Repeating(-value, Num(-shown, ulp))
+            case Call("…", (Num(shown, ulp),)):
+                return Call("…", (Num(-shown, ulp),))
+    return Mul((sign, _numeric(node)))
+
+
+def _only(items: list[Node]) -> Node:
+    if len(items) != 1:
+        raise Unparsable("has several items where one is due")
+    return items[0]
+
+
+class Parser:
+    """Reads one answer.
+
+    Args:
+      tokens: what `tokenize` returned.
+
+    Attributes:
+      parameters: names that the answer declares to be any integer.
+    """
+
+    def __init__(self, tokens: list[Token]):
+        self._tokens = tokens
+        self._at = 0
+        self._depth = 0
+        self._bar_closes = False
+        self._reversed = False
+        self._currency: str | None = None
+        self.parameters: set[str] = set()
+
+    # --- the cursor
+
+    @property
+    def _next(self) -> Token:
+        return self._tokens[self._at]
+
+    def _peek(self, ahead: int = 1) -> Token:
+        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
+
+    def _is(self, value: str) -> bool:
+        token = self._tokens[self._at]
+        return token.value == value and token.kind == "op"
+
+    def _is_any(self, values) -> bool:
+        token = self._tokens[self._at]
+        return token.kind == "op" and token.value in values
+
+    def _accept(self, value: str) -> bool:
+        if self._is(value):
+            self._at += 1
+            return True
+        return False
+
+    def _expect(self, value: str) -> None:
+        if not self._accept(value):
+            found = self._next.value or "the end"
+            raise Unparsable(f"has {found[:20]!r} where {value!r} is due")
+
+    def _enter(self) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise Unparsable(f"is nested deeper than {MAX_DEPTH}")
+
+    # --- whole answers
+
+    def answer(self) -> Node:
+        """The whole text."""
+        self._skip_introduction()
+        if (phrase := self._only_words()) is not None:
+            return phrase
+        if self._is_any(("=", "approx", "equiv")):
+            self._at += 1
+        if (rest := self._all_but()) is not None:
+            return rest
+        groups: list[list[Node]] = [[]]
+        joined = ","
+        while True:
+            node = self._statement()
+            if not self._is_condition(node):
+                groups[-1].append(node)
+            if self._is("(") and self._drops_condition():
+                continue
+            if self._next.kind == "end" or self._ends_in_condition():
+                break
+            strong, word = self._separator()
+            if self._next.kind == "end":
+                break
+            if word != ",":
+                joined = word
+            if strong:
+                groups.append([])
+        return _joined([group for group in groups if group], joined)
+
+    def _all_but(self) -> Node | None:
+        """ "All real numbers except 0 and 2"."""
+        end = self._at
+        while self._tokens[end].kind == "text":
+            end += 1
+        words = " ".join(t.value.lower() for t in self._tokens[self._at : end])
+        if not _ALL_BUT.fullmatch(words):
+            return None
+        self._at = end
+        without = Braces(tuple(self._items()))
+        if self._next.kind != "end":
+            raise Unparsable(f"has {self._next.value[:20]!r} out of place")
+        return SetOp("minus", REALS, without)
+
+    def _drops_condition(self) -> bool:
+        """Consumes "(x > 0)" after an answer; stays before another tuple."""
+        start = self._at
+        node = self._operand()
+        if isinstance(node, Rel | Chain):
+            self._is_condition(node)
+            return self._next.kind != "end"
+        self._at = start
+        return isinstance(node, Tuple | Interval)
+
+    def _at_separator(self) -> bool:
+        return self._is_any(_SEPARATORS)
+
+    def _separator(self) -> tuple[bool, str]:
+        """Consumes separators: whether one was stronger than a comma, and the word."""
+        if not self._at_separator():
+            raise Unparsable(f"has {self._next.value[:20]!r} out of place")
+        strong, word = False, ","
+        while self._at_separator():
+            strong |= self._next.value in _STRONG
+            if _SEPARATORS[self._next.value] != ",":
+                word = self._next.value
+            self._at += 1
+        return strong, word
+
+    def _only_words(self) -> Node | None:
+        tokens = self._tokens[self._at : -1]
+        if not any(token.kind == "text" for token in tokens):
+            return None
+        for token in tokens:
+            if token.kind not in ("text", "sym", "const", "op"):
+                return None
+            if token.kind == "op" and token.value not in _IN_WORDS:
+                return None
+            if token.kind in ("sym", "const") and not token.spaced:
+                if len(tokens) > 1 and token is not tokens[0]:
+                    return None
+        pieces: list[list[str]] = [[]]
+        joined = ","
+        for token in tokens:
+            if token.kind == "op" and token.value in _SEPARATORS:
+                pieces.append([])
+                if _SEPARATORS[token.value] != ",":
+                    joined = token.value
+            elif token.value not in ("{", "}"):
+                pieces[-1].append(token.value)
+        names = [" ".join(piece) for piece in pieces if piece]
+        if len(names) > 1 and all(len(piece) <= 2 for piece in pieces):
+            return Several(tuple(map(_word, names)), joined)
+        return _word(" ".join(t.value for t in tokens if t.value not in ("{", "}")))
+
+    def _skip_introduction(self) -> None:
+        start = self._at
+        while self._next.kind == "text" and all(
+            word in _INTRODUCING
+            for word in self._next.value.lower().rstrip(":").split()
+        ):
+            self._at += 1
+            self._accept(":")
+        if self._next.kind == "end" or self._at_separator():
+            self._at = start
+
+    def _items(self) -> list[Node]:
+        """Statements up to a closing bracket, separated by commas or joining words."""
+        found = [self._statement()]
+        while self._at_separator() and self._next.value != "&":
+            self._at += 1
+            if self._at_separator():
+                continue
+            if self._is_any((")", "}", "]", "set}")):
+                break
+            found.append(self._statement())
+        return found
+
+    # --- statements
+
+    def _statement(self) -> Node:
+        """Quantities joined by relation signs."""
+        self._skip_label_words()
+        parts, relations = [self._quantity()], []
+        while self._is_any(_RELATIONS):
+            relations.append(self._next.value)
+            self._at += 1
+            if relations[-1] in "<>" and self._accept("="):
+                relations[-1] += "="
+            parts.append(self._quantity())
+        if self._is("(") and self._peek().value == "approx":
+            # "1/3 (\approx 0.333)"
+            self._at += 2
+            relations.append("approx")
+            parts.append(self._quantity())
+            self._expect(")")
+        if not relations:
+            if (
+                self._next.value == "pmod"
+                or self._is("(")
+                and self._peek().value == "mod"
+            ):
+                return self._congruence(Rel("equiv", UNNAMED, parts[0]))
+            return parts[0]
+        steps = tuple(map(Rel, relations, parts[:-1], parts[1:]))
+        if relations == ["equiv"] and (congruence := self._congruence(steps[0])):
+            return congruence
+        return steps[0] if len(steps) == 1 else Chain(steps)
+
+    def _congruence(self, step: Rel) -> Node | None:
+        """With what follows: `\\pmod 5`, `(mod 5)` or `\\bmod 5`."""
+        modulus: Node | None = None
+        if isinstance(step.right, Fn) and step.right.name == "mod":
+            value, modulus = step.right.arguments
+            step = Rel("equiv", step.left, value)
+        elif self._next.value == "pmod":
+            self._at += 1
+            modulus = self._argument()
+        elif self._is("(") and self._peek().value == "mod":
+            self._at += 2
+            modulus = self._expression()
+            self._expect(")")
+        if modulus is None:
+            return None
+        if not all(isinstance(p, Expression) for p in (step.left, step.right, modulus)):
+            raise Unparsable("has a congruence of what are no numbers")
+        return Congruence(step, modulus)
+
+    def _skip_label_words(self) -> None:
+        """Before "Area = 5" or "for n = 1": one name, or nothing."""
+        if self._next.kind != "text":
+            return
+        value = self._next.value.strip()
+        if _WHEN.match(value.lower()) and self._peek().kind != "end":
+            if not _WHEN.sub("", value.lower()).strip():
+                self._at += 1
+                return
+        end = self._at
+        while self._tokens[end].kind == "text":
+            end += 1
+        words = [token.value for token in self._tokens[self._at : end]]
+        follower = self._tokens[end]
+        equals = Token("op", "=", False)
+        if follower.kind == "op" and follower.value in (":", "="):
+            name = Token("sym", " ".join(words).casefold(), False)
+            self._tokens[self._at : end + 1] = [name, equals]
+        elif words[-1].rstrip().endswith((":", "=")) and len(words) == 1:
+            name = Token("sym", words[-1].rstrip(" :=").casefold(), False)
+            self._tokens[self._at : end] = [name, equals]
+
+    def _ends_in_condition(self) -> bool:
+        """ "... for some integer t" declares t and ends the answer."""
+        if self._next.kind != "text":
+            return False
+        rest = self._tokens[self._at :]
+        sentence = " ".join(token.value.lower() for token in rest)
+        if not _CONDITION.match(sentence) or "not" in sentence.split():
+            return False
+        if any(
+            token.value == "=" and after.kind == "num"
+            for token, after in zip(rest, rest[1:], strict=False)
+        ):
+            # "3 with x = 4" is a second value, not a condition.
+            return False
+        for token in rest:
+            if token.kind == "sym":
+                self.parameters.add(token.value)
+            elif token.kind == "text":
+                self.parameters.update(w for w in token.value.split() if len(w) == 1)
+        return True
+
+    def _is_condition(self, node: Node) -> bool:
+        """`k \\in \\mathbb{Z}` after an answer declares k."""
+        if isinstance(node, Rel) and node.op == "in":
+            if isinstance(node.right, Numbers):
+                self.parameters.update(symbols(node.left))
+                return True
+        return False
+
+    # --- quantities
+
+    def _quantity(self) -> Node:
+        outer, self._currency = self._currency, None
+        first = self._next
+        node = self._expression()
+        if self._is(":") and not self._bar_closes:
+            node = self._ratio(node, first)
+        node = self._measured(node)
+        while isinstance(node, Quantity) and self._next.kind == "num":
+            # "2 hours 30 minutes"
+            node = _compound([node, self._measured(self._number())])
+            if node is None:
+                raise Unparsable("has two quantities in a row")
+        self._currency = outer
+        return node
+
+    def _ratio(self, first: Node, token: Token) -> Node:
+        """3 : 5 : 7, or a time 3:05; but "C: 5" is a label and its value."""
+        if isinstance(first, Sym) and first.name.isupper() and len(first.name) == 1:
+            if self._peek().kind != "sym":
+                self._at += 1
+                return Rel("=", first, self._quantity())
+        minutes = self._peek().value
+        if token.kind == "num" and len(minutes) == 2 and minutes < "10":
+            if minutes.isdigit() and not self._peek(2).value == ":":
+                self._at += 2
+                if is_integer(first) and (
+                    clock := time_of_day(int(first.value), int(minutes))
+                ):
+                    return clock
+                self._at -= 2
+        parts = [first]
+        while self._accept(":"):
+            parts.append(self._expression())
+        if not all(isinstance(part, Expression) for part in parts):
+            raise Unparsable("has a ratio of what are no numbers")
+        return Ratio(tuple(parts))
+
+    def _measured(self, node: Node) -> Node:
+        if (based := self._in_base()) is not None:
+            return based
+        words = self._unit_text()
+        if self._currency is not None:
+            if not isinstance(node, Expression):
+                raise Unparsable("has a currency sign before what is no number")
+            if words and words.lower() not in _PERCENT_WORDS:
+                words = " ".join(w for w in words.split() if w != "per")
+                extra = parse_unit(words)
+                if extra is None:
+                    raise Unparsable(f"has a number beside {words[:40]!r}")
+                if extra.multiplier != 1:
+                    node = Mul((node, Num(extra.multiplier)))
+            words = self._currency
+        if not words or words.lower() in _ORDINALS:
+            return node
+        first, _, rest = words.lower().partition(" ")
+        if first in _PERCENT_WORDS and isinstance(node, Expression):
+            return Percent(node)
+        if words.lower() in _HALF_DAYS:
+            clock = _with_half(node, _HALF_DAYS[words.lower()])
+            if clock is not None:
+                return clock
+        if not isinstance(node, Expression | Ratio | Based):
+            if isinstance(node, Tuple | Interval | Braces | SetOp):
+                if parse_unit(words) is not None:
+                    return node
+            raise Unparsable(f"has a value beside {words[:40]!r}")
+        if first.startswith("degree"):
+            if rest in ("", "angle"):
+                return Degrees(node)
+            words = words.partition(" ")[2]
+        reading = parse_unit(words)
+        if reading is None:
+            raise Unparsable(f"has a value beside {words[:40]!r}")
+        if reading.multiplier != 1:
+            node = Mul((_numeric(node), Num(reading.multiplier)))
+        if reading.unit is None:
+            return node
+        return Quantity(node, reading.unit, reading.scale)
+
+    def _in_base(self) -> Node | None:
+        """ "1010 base 2": a number whose base is said behind it."""
+        before, words = self._tokens[self._at - 1], self._next.value.lower()
+        if before.kind != "num" or self._next.kind != "text":
+            return None
+        words = words.removeprefix("in").strip(" (~")
+        if not words.startswith("base"):
+            return None
+        self._at += 1
+        if words == "base" and self._next.kind in ("num", "text"):
+            words += self._next.value
+            self._at += 1
+        return _based(before.value, words)
+
+    def _unit_text(self) -> str:
+        """The words, and their exponents, that follow a number."""
+        words: list[str] = []
+        while True:
+            token, after = self._next, self._peek()
+            if token.kind == "text":
+                value = token.value.strip(" .~")
+                lower = value.lower()
+                if _CONDITION.match(lower) and not lower.startswith("for each"):
+                    break
+                words.append(value)
+                self._at += 1
+            elif not words and token.kind == "op" and token.value in CURRENCY:
+                words.append(token.value)
+                self._at += 1
+            elif words and token.value == "^":
+                self._at += 1
+                exponent = fold(self._argument())
+                if not isinstance(exponent, Num):
+                    raise Unparsable("has a unit with an exponent that is no number")
+                words.append(f"^ {exponent.value}")
+            elif token.value == "/" and token.kind == "op" and after.kind == "text":
+                words.append("/")
+                self._at += 1
+            elif words and token.value in ("/", "*") and after.kind in ("sym", "text"):
+                words += [token.value, after.value]
+                self._at += 2
+            elif words and token.kind == "op" and token.value in (".", "-", "'"):
+                self._at += 1
+            elif words and token.kind == "sym" and token.spaced:
+                words.append(token.value)
+                self._at += 1
+            elif not words and token.kind == "sym" and token.value in ("C", "F"):
+                words.append(token.value)
+                self._at += 1
+            else:
+                break
+        return " ".join(words)
+
+    # --- expressions
+
+    def _expression(self) -> Node:
+        """An expression, or sets joined by set operations."""
+        self._enter()
+        left = self._sum()
+        while self._is_any(("cup", "cap", "minus")):
+            kind = self._next.value
+            self._at += 1
+            left = SetOp(kind, left, self._sum())
+        if self._accept("over"):
+            left = quotient(_numeric(left), _numeric(self._sum()))
+        self._depth -= 1
+        return left
+
+    def _sum(self) -> Node:
+        terms = [self._product()]
+        while self._is_any("+-±∓"):
+            if self._next.value in "+-" and self._peek().value in (",", ")", "", "}"):
+                raise Unparsable("ends in a sign")
+            sign = self._sign()
+            if sign is MINUS_ONE and isinstance(terms[0], Interval | Numbers | Braces):
+                return SetOp("minus", terms[0], self._product())
+            terms.append(_signed(sign, self._product()))
+        if len(terms) == 1:
+            return terms[0]
+        terms = tuple(map(_numeric, terms))
+        # What dots leave out depends on every term that is written.
+        return Call("…", terms) if _DOTS in terms else Add(terms)
+
+    def _sign(self) -> Node:
+        value = self._next.value
+        self._at += 1
+        return {"±": Sign(1), "∓": Sign(-1), "-": MINUS_ONE}.get(value, ONE)
+
+    def _product(self) -> Node:
+        factors = [self._unary()]
+
+        def product() -> Node:
+            if len(factors) > 1:
+                factors[:] = [Mul(tuple(map(_numeric, factors)))]
+            return factors[0]
+
+        while True:
+            token = self._next
+            if token.kind == "op" and token.value == "*":
+                self._at += 1
+                factors.append(self._unary())
+            elif token.kind == "op" and token.value == "/":
+                if self._peek().kind == "text":
+                    return product()
+                self._at += 1
+                top = _numeric(product())
+                factors[:] = [quotient(top, _numeric(self._unary()))]
+            elif token.kind == "op" and token.value == "mod":
+                self._at += 1
+                value = _numeric(product())
+                factors[:] = [Fn("mod", (value, _numeric(self._unary())))]
+            elif self._starts_operand(token) and not isinstance(
+                factors[-1], Tuple | Interval
+            ):
+                start = self._at
+                if token.value != "(":
+                    factors[-1] = self._juxtaposed(factors[-1], token)
+                elif self._peek().value in ("mod", "approx"):
+                    return product()
+                elif isinstance(right := self._postfix(), Rel | Chain):
+                    # A condition in brackets, which is the caller's to judge.
+                    self._at = start
+                    return product()
+                else:
+                    factors.append(right)
+            else:
+                return product()
+
+    def _juxtaposed(self, left: Node, token: Token) -> Node:
+        """Implicit multiplication, and whole numbers beside a proper fraction."""
+        before = self._tokens[self._at - 1]
+        mixed = False
+        if token.kind == "num" and before.kind in ("num", "sym"):
+            mixed = before.kind == "num" and self._peek().value == "/"
+            if not mixed and (before.kind == "num" or self._peek().value != "^"):
+                raise Unparsable("has a number after an operand with no operator")
+        elif token.value == "frac":
+            mixed = before.kind == "num" and before.value.isdigit()
+        right = self._operand()
+        if mixed and token.kind == "num":
+            self._expect("/")
+            right = quotient(right, self._operand())
+        if mixed and _is_proper(right):
+            if isinstance(left, Num):
+                return self._marked(Add((left, right)))
+            if isinstance(left, Mul) and isinstance(left.factors[-1], Num):
+                if left.factors[:-1] == (MINUS_ONE,):
+                    whole = self._marked(Add((left.factors[-1], right)))
+                    return Mul((MINUS_ONE, _numeric(whole)))
+        if mixed and token.kind == "num":
+            raise Unparsable("has two numbers in a row")
+        right = self._marked(right)
+        left = _numeric(left)
+        above = left.factors if isinstance(left, Mul) else (left,)
+        return Mul((*above, _numeric(right)))
+
+    def _starts_operand(self, token: Token) -> bool:
+        if token.kind in ("num", "sym", "const", "fn"):
+            return True
+        if token.kind == "cmd":
+            return not token.value.startswith("end ") and token.value != "pmod"
+        if token.kind == "op" and token.value == "|":
+            return not self._bar_closes
+        if token.kind == "op" and token.value == "[":
+            return not self._reversed
+        return token.kind == "op" and token.value in _STARTS
+
+    def _unary(self) -> Node:
+        if self._is_any("+-±∓"):
+            self._enter()
+            sign = self._sign()
+            node = _signed(sign, self._unary())
+            self._depth -= 1
+            return node
+        return self._postfix()
+
+    def _postfix(self) -> Node:
+        """An operand with its powers, indices and marks."""
+        return self._marked(self._operand())
+
+    def _marked(self, node: Node) -> Node:
+        for _ in range(_MAX_POSTFIXES):
+            if self._next.kind != "op":
+                break
+            value = self._next.value
+            if value == "^":
+                node = self._raised(node)
+            elif value == "!":
+                self._at += 1
+                name = "fact2" if self._accept("!") else "fact"
+                node = Fn(name, (_numeric(node),))
+            elif value == "%":
+                self._at += 1
+                node = Percent(_numeric(node))
+            elif value == "°":
+                self._at += 1
+                node = self._degrees(node)
+            elif value == "_" and isinstance(node, Num):
+                bracketed = self._tokens[self._at - 1].value == ")"
+                digits = self._tokens[self._at - 1 - bracketed].value
+                self._at += 1
+                node = _based(digits, self._index())
+            elif value == "_" and isinstance(node, Expression):
+                self._at += 1
+                node = Call("_" + self._index(), (node,))
+            else:
+                break
+        return node
+
+    def _raised(self, base: Node) -> Node:
+        """After an operand: a power, or what is only written like one."""
+        self._at += 1
+        braced = self._is("{")
+        inner = self._peek() if braced else self._next
+        if inner.kind == "op" and inner.value in ("°", "'"):
+            self._at += 1 + braced
+            while braced and self._accept("'"):
+                pass
+            if braced:
+                self._expect("}")
+            return Call("'", (base,)) if inner.value == "'" else self._degrees(base)
+        if inner.kind == "text":
+            if inner.value.strip().lower() not in _ORDINALS:
+                raise Unparsable("has words as an exponent")
+            self._at += 1 + braced
+            if braced:
+                self._expect("}")
+            return base
+        exponent = self._argument()
+        if self._is("^"):
+            self._enter()
+            exponent = self._raised(exponent)
+            self._depth -= 1
+        return Pow(_numeric(base), _numeric(exponent))
+
+    def _degrees(self, node: Node) -> Node:
+        """Degrees, with minutes and seconds where they follow."""
+        if self._next.kind == "sym" and self._next.value in ("C", "F"):
+            return node
+        total = _numeric(node)
+        for mark, share in (("'", 60), ('"', 3600)):
+            if self._next.kind == "num" and self._peek().value == mark:
+                part = self._number()
+                self._at += 1
+                if mark == '"' or not self._accept("'"):
+                    total = add(total, divide(part, number(share)))
+        self._accept('"')
+        return Degrees(total)
+
+    # --- operands
+
+    def _argument(self) -> Node:
+        """What a command or a caret takes: a group, one digit-run, one operand."""
+        if self._is("{"):
+            return self._group()
+        if self._is_any("+-"):
+            return _signed(self._sign(), self._argument())
+        self._enter()
+        node = self._operand()
+        self._depth -= 1
+        return node
+
+    def _digit_argument(self) -> Node:
+        """As LaTeX reads `\\frac12`: an unbraced number gives up one digit."""
+        token = self._next
+        if token.kind == "num" and len(token.value) > 1 and token.value.isdigit():
+            self._tokens[self._at] = Token("num", token.value[1:], False)
+            return number(int(token.value[0]))
+        return self._argument()
+
+    def _group(self) -> Node:
+        """Braces: grouping, or a set where commas stand inside."""
+        self._expect("{")
+        outer, self._bar_closes = self._bar_closes, True
+        items = self._items()
+        if self._accept("|"):
+            items = self._conditions()
+        self._bar_closes = outer
+        self._expect("}")
+        return items[0] if len(items) == 1 else Braces(tuple(items))
+
+    def _operand(self) -> Node:
+        token = self._next
+        match token.kind:
+            case "num":
+                return self._number()
+            case "sym":
+                return self._symbol()
+            case "const":
+                self._at += 1
+                return Const(token.value)
+            case "text":
+                self._at += 1
+                return Sym(token.value.casefold())
+            case "fn":
+                return self._function()
+            case "cmd":
+                return self._command()
+            case "op":
+                return self._bracketed()
+        raise Unparsable("ends where an operand is due")
+
+    def _number(self) -> Node:
+        text = self._next.value
+        self._at += 1
+        bars = ("overline", "bar", "dot")
+        if self._next.kind == "cmd" and self._next.value in bars:
+            if "." in text and not self._next.spaced:
+                return self._repeating(text)
+        if self._is(".") and self._peek().value in bars:
+            self._at += 1
+            return self._repeating(text + ".")
+        if self._is("…") and "." in text and not self._next.spaced:
+            self._at += 1
+            places = text.split(".")[1]
+            match = _PERIODIC_TAIL.search(places)
+            # 0.577... shows no period yet.
+            if match and (len(match[0]) > 2 or match[0] == places):
+                start = text[: len(text) - len(match[0])]
+                return Repeating(_periodic(start, match[1]), _decimal(text))
+            return Call("…", (_decimal(text),))
+        return _decimal(text)
+
+    def _repeating(self, text: str) -> Node:
+        block = ""
+        while self._next.kind == "cmd" and self._next.value in (
+            ("overline", "bar", "dot")
+        ):
+            self._at += 1
+            braced = self._accept("{")
+            if self._next.kind != "num" or not self._next.value.isdigit():
+                raise Unparsable("has a bar over what is no digit")
+            block += self._next.value
+            self._at += 1
+            if braced:
+                self._expect("}")
+        if self._next.kind == "num":
+            raise Unparsable("has digits behind digits without end")
+        return Repeating(_periodic(text, block))
+
+    def _symbol(self) -> Node:
+        name = self._next.value
+        self._at += 1
+        if name in ("C", "A") and self._next.value in ("_", "^"):
+            if (count := self._choices(name)) is not None:
+                return count
+        return self._named(name)
+
+    def _choices(self, name: str) -> Node | None:
+        """C_n^k and A_n^k, the numbers of choices and of arrangements."""
+        start, parts = self._at, {}
+        for _ in range(2):
+            mark = self._next.value
+            if self._next.kind != "op" or mark not in ("_", "^") or mark in parts:
+                break
+            if self._peek().kind == "text" or self._peek(2).kind == "text":
+                break
+            self._at += 1
+            parts[mark] = self._argument()
+        if len(parts) < 2 or not all(isinstance(p, Expression) for p in parts.values()):
+            self._at = start
+            return None
+        top, bottom = parts["_"], parts["^"]
+        if name == "C":
+            return Fn("binom", (top, bottom))
+        rest = Add((top, Mul((MINUS_ONE, bottom))))
+        return quotient(Fn("fact", (top,)), Fn("fact", (rest,)))
+
+    def _named(self, name: str) -> Node:
+        """A name with its index and primes, or a call of it."""
+        while True:
+            if self._is("_"):
+                self._at += 1
+                name += "_" + self._index()
+            elif self._is("'"):
+                self._at += 1
+                name += "'"
+            elif self._is("^") and self._prime_ahead():
+                name += "'"
+            elif (
+                self._next.kind == "num"
+                and not self._next.spaced
+                and (self._next.value.isdigit() and "_" not in name)
+            ):
+                name += "_" + self._next.value
+                self._at += 1
+            else:
+                break
+        if self._is("(") and self._is_call(name):
+            return self._call(name)
+        return Sym(name)
+
+    def _prime_ahead(self) -> bool:
+        """Consumes `^{\\prime}` and `^*`, which belong to the name."""
+        inner = self._peek()
+        if inner.value in ("'", "*") and inner.kind == "op":
+            self._at += 2
+            return True
+        if inner.value == "{" and self._peek(2).value in ("'", "*"):
+            if self._peek(3).value == "}":
+                self._at += 4
+                return True
+        return False
+
+    def _index(self) -> str:
+        """The text of a subscript, without its braces."""
+        if self._next.kind == "end":
+            raise Unparsable("ends where an index is due")
+        if not self._is("{"):
+            value = self._next.value
+            self._at += 1
+            return value
+        parts, level = [], 0
+        while True:
+            token = self._next
+            if token.kind == "end":
+                raise Unparsable("has an unclosed subscript")
+            self._at += 1
+            level += (token.value == "{") - (token.value == "}")
+            if level == 0:
+                return "".join(parts).strip()
+            if token.value not in ("{", "}"):
+                parts.append(token.value.strip())
+
+    def _is_call(self, name: str) -> bool:
+        """f(...) always; x(t) and I(0), where multiplying would make no sense."""
+        if name[0] in _FUNCTION_LETTERS:
+            return True
+        if self._peek().kind in ("num", "sym") and self._peek(2).value in (")", ","):
+            return True
+        return False
+
+    def _call(self, name: str) -> Node:
+        arguments = tuple(map(_numeric, self._enclosed("(", ")")))
+        if name == "C" and len(arguments) == 2:
+            return Fn("binom", arguments)
+        return Call(name, arguments)
+
+    def _enclosed(self, opening: str, closing: str) -> list[Node]:
+        """Items between two brackets; a bar inside opens again."""
+        self._expect(opening)
+        outer, self._bar_closes = self._bar_closes, False
+        items = self._items()
+        self._bar_closes = outer
+        self._expect(closing)
+        return items
+
+    def _bracketed(self) -> Node:
+        opening = self._next.value
+        if opening in CURRENCY:
+            self._at += 1
+            self._currency = opening
+            return self._postfix()
+        if opening == "…":
+            self._at += 1
+            return _DOTS
+        if opening == "emptyset":
+            self._at += 1
+            return Braces(())
+        if opening == "{":
+            return self._group()
+        if opening not in _CLOSINGS:
+            raise Unparsable(f"has {opening[:20]!r} where an operand is due")
+        self._enter()
+        self._at += 1
+        outer, self._bar_closes = self._bar_closes, opening in ("|", "set{")
+        # ]1, 3[ is an open interval too.
+        around, self._reversed = self._reversed, opening == "]"
+        items = [] if self._is("set}") else self._items()
+        self._reversed = around
+        if opening == "(" and len(items) > 1 and self._said_or(self._at):
+            items = [Several(tuple(items), "or")]
+        if opening == "set{" and (self._accept("|") or self._accept(":")):
+            items = self._conditions()
+        closing, due = self._next, _CLOSINGS[opening]
+        matches = closing.value in due if opening in "([]" else closing.value == due
+        if closing.kind != "op" or not matches:
+            raise Unparsable(f"has no bracket that closes {opening!r}")
+        self._at += 1
+        self._bar_closes = outer
+        self._depth -= 1
+        return _bracket_node(opening, closing.value, items)
+
+    def _said_or(self, end: int) -> bool:
+        """Whether "or" stands between the items that end here: 63 or 12."""
+        start = end
+        while self._tokens[start].value != "(" and start:
+            start -= 1
+        return any(t.kind == "op" and t.value == "or" for t in self._tokens[start:end])
+
+    def _conditions(self) -> list[Node]:
+        """The right side of `{x | ...}`: the set is the one it describes."""
+        self._bar_closes = False
+        return self._items()
+
+    # --- functions and commands
+
+    def _function(self) -> Node:
+        self._enter()
+        name = self._next.value
+        self._at += 1
+        base = exponent = None
+        while self._is_any(("^", "_")):
+            if self._accept("_"):
+                base = self._argument()
+            else:
+                self._at += 1
+                exponent = self._argument()
+        if name in _INVERSE and exponent is not None and fold(exponent) == MINUS_ONE:
+            name, exponent = _INVERSE[name], None
+        node = _apply(name, base, self._function_arguments())
+        self._depth -= 1
+        return node if exponent is None else Pow(node, _numeric(exponent))
+
+    def _function_arguments(self) -> list[Node]:
+        if self._is("(") or self._is("{"):
+            closing = ")" if self._next.value == "(" else "}"
+            return list(map(_numeric, self._enclosed(self._next.value, closing)))
+        if self._is("set{"):
+            return list(map(_numeric, self._bracketed().items))
+        if self._next.kind == "fn":
+            return [self._function()]
+        if self._is("-"):
+            self._at += 1
+            return [Mul((MINUS_ONE, _numeric(self._postfix())))]
+        node = _numeric(self._postfix())
+        while self._next.kind in ("num", "sym", "const") or (
+            self._next.kind == "cmd" and self._next.value in ("frac", "sqrt")
+        ):
+            node = self._juxtaposed(node, self._next)
+        if self._is("/") and contains(node, Const) and self._peek().kind == "num":
+            self._at += 1
+            node = quotient(node, self._number())
+        return [node]
+
+    def _command(self) -> Node:
+        self._enter()
+        name = self._next.value
+        self._at += 1
+        if name == "frac":
+            top = _numeric(self._digit_argument())
+            node = quotient(top, _numeric(self._digit_argument()))
+        elif name in ("binom", "dbinom", "tbinom"):
+            top = _numeric(self._digit_argument())
+            node = Fn("binom", (top, _numeric(self._digit_argument())))
+        elif name == "sqrt":
+            node = self._root()
+        elif name in ("overline", "bar", "vec", "hat", "tilde", "overrightarrow"):
+            node = self._named(f"{name} {_name_of(self._argument())}")
+        elif name in ("widehat", "dot", "ddot"):
+            node = self._named(f"{name} {_name_of(self._argument())}")
+        elif name == "mathbb":
+            node = self._number_set()
+        elif name.startswith("begin "):
+            node = self._environment(name[6:])
+        elif name in ("sum", "prod", "int", "lim"):
+            node = self._big(name)
+        else:
+            raise Unparsable(f"has \\{name[:20]} out of place")
+        self._depth -= 1
+        return node
+
+    def _root(self) -> Node:
+        degree = number(2)
+        if self._accept("["):
+            degree = _numeric(self._expression())
+            self._expect("]")
+        return Pow(_numeric(self._argument()), Pow(degree, MINUS_ONE))
+
+    def _number_set(self) -> Node:
+        letter = self._index()
+        if self._is("^"):
+            self._at += 1
+            letter += self._index()
+        return REALS if letter == "R" else Numbers(letter)
+
+    def _environment(self, name: str) -> Node:
+        outer, self._bar_closes = self._bar_closes, False
+        rows: list[list[Node]] = [[]]
+        while not (self._next.kind == "cmd" and self._next.value == f"end {name}"):
+            if self._next.kind == "end":
+                raise Unparsable(f"has an unclosed {name[:20]}")
+            if self._accept("row"):
+                rows.append([])
+            elif not self._accept("&") and not self._accept(","):
+                rows[-1].append(self._statement())
+        self._at += 1
+        rows = [row for row in rows if row]
+        self._bar_closes = outer
+        if name in _MATRICES and rows:
+            width = len(rows[0])
+            if any(len(row) != width for row in rows):
+                raise Unparsable("has matrix rows of different lengths")
+            cells = tuple(cell for row in rows for cell in row)
+            return Matrix(width, cells, name == "vmatrix")
+        if all(len(row) == 1 for row in rows):
+            return Braces(tuple(row[0] for row in rows))
+        return Cases(tuple(Tuple(tuple(row)) for row in rows))
+
+    def _big(self, name: str) -> Node:
+        lower = upper = None
+        while self._is_any(("_", "^")):
+            if self._accept("_"):
+                lower = self._argument()
+            else:
+                self._at += 1
+                upper = _numeric(self._argument())
+        if name == "int":
+            return self._integral(lower, upper)
+        relation = "to" if name == "lim" else "="
+        if not isinstance(lower, Rel) or lower.op != relation:
+            raise Unparsable(f"has a \\{name} without an index")
+        index, start = lower.left, _numeric(lower.right)
+        # An index may take the name of a constant.
+        letter = index if index in (IMAGINARY, EULER) else None
+        if letter is not None:
+            index = Sym(index.name)
+        if not isinstance(index, Sym):
+            raise Unparsable(f"has a \\{name} without an index")
+        body = _numeric(self._product())
+        if letter is not None:
+            body = substitute(body, {letter: index})
+        if name == "lim":
+            return Big("lim", index, start, ZERO, body)
+        if upper is None:
+            raise Unparsable(f"has a \\{name} without an upper bound")
+        return Big(name, index, start, upper, body)
+
+    def _integral(self, lower: Node | None, upper: Node | None) -> Node:
+        if lower is None or upper is None:
+            raise Unparsable("has an integral without bounds")
+        for end in range(self._at, len(self._tokens) - 1):
+            mark, variable = self._tokens[end : end + 2]
+            if mark.value == "d" and mark.kind == variable.kind == "sym":
+                break
+        else:
+            raise Unparsable("has an integral without a variable")
+        inner = Parser([*self._tokens[self._at : end], Token("end", "", False)])
+        inner._depth = self._depth
+        body = inner._expression() if end > self._at else ONE
+        if inner._next.kind != "end":
+            raise Unparsable("has an integral that does not end")
+        self._at = end + 2
+        return Big("int", Sym(variable.value), _numeric(lower), upper, _numeric(body))
+
+
+def _word(text: str) -> Node:
+    text = plain_text(text)
+    if len(text) == 1 and text.isalpha():
+        return Sym(text)
+    return _PHRASES.get(text.casefold()) or Word(text.casefold())
+
+
+def _joined(groups: list[list[Node]], word: str) -> Node:
+    """One node for all groups; joint solutions stay together."""
+    if not groups:
+        raise Unparsable("says nothing but conditions")
+    joint = [len(group) > 1 and all(map(_assigns, group)) for group in groups]
+    if len(groups) > 1 and all(joint):
+        return Several(tuple(Assignment(tuple(group)) for group in groups), word)
+    nodes = tuple(node for group in groups for node in group)
+    if len(nodes) == 1:
+        return nodes[0]
+    return _compound(nodes) or Several(nodes, word)
+
+
+def _compound(nodes) -> Quantity | None:
+    """5 feet and 3 inches: one quantity in falling units of one dimension."""
+    if not all(isinstance(n, Quantity) and isinstance(n.unit, str) for n in nodes):
+        return None
+    scales = [node.scale for node in nodes]
+    if len({node.unit for node in nodes}) > 1 or len(set(scales)) < len(scales):
+        return None
+    if scales != sorted(scales, reverse=True):
+        return None
+    terms = tuple(Mul((_numeric(n.value), Num(n.scale / scales[-1]))) for n in nodes)
+    return Quantity(Add(terms), nodes[-1].unit, scales[-1])
+
+
+def _assigns(node: Node) -> bool:
+    return isinstance(node, Rel) and node.op == "=" and is_label(node.left)
+
+
+def _is_proper(node: Node) -> bool:
+    """Whether a written quotient is a fraction of whole numbers between 0 and 1."""
+    if not isinstance(node, Mul) or len(node.factors) != 2:
+        return False
+    top, bottom = node.factors
+    return (
+        is_integer(top)
+        and isinstance(bottom, Pow)
+        and is_integer(bottom.base)
+        and 0 < top.value < bottom.base.value
+    )
+
+
+def _with_half(node: Node, half: str | None) -> Clock | None:
+    """A time with "a.m." or "p.m." or "o'clock" behind it."""
+    if isinstance(node, Clock):
+        return Clock(node.minutes, half or node.half)
+    parts = node.parts if isinstance(node, Ratio) else (node, ZERO)
+    if len(parts) != 2 or not all(map(is_integer, parts)):
+        return None
+    return time_of_day(int(parts[0].value), int(parts[1].value), half)
+
+
+def _based(digits: str, index: str) -> Node:
+    """A number in a base: 101 with the index 2, two, or "base 2"."""
+    word = index.lower().replace("base", "").strip(" ()~")
+    base = _COUNTING.index(word) if word in _COUNTING else word
+    whole, _, places = digits.partition(".")
+    if not str(base).isdigit() or not (whole + places).isdigit():
+        raise Unparsable("has a number with an index that is no base")
+    if not 2 <= int(base) <= 36 or max(map(int, whole + places)) >= int(base):
+        raise Unparsable(f"is no number in base {str(base)[:10]}")
+    places = "." + places.rstrip("0") if places.strip("0") else ""
+    return Based((whole.lstrip("0") or "0") + places, int(base))
+
+
+def _name_of(node: Node) -> str:
+    if isinstance(node, Sym | Const):
+        return node.name
+    if isinstance(node, Mul):
+        if all(isinstance(part, Sym | Const) for part in node.factors):
+            return "".join(part.name for part in node.factors)
+    if isinstance(node, Num):
+        return str(node.value)
+    raise Unparsable("has a mark over what is no name")
+
+
+def _apply(name: str, base: Node | None, arguments: list[Node]) -> Node:
+    if name in ("max", "min", "gcd", "lcm"):
+        return Fn(name, tuple(arguments))
+    argument = _only(arguments)
+    if name == "exp":
+        return Pow(EULER, argument)
+    if name == "cis":
+        sine = Mul((IMAGINARY, Fn("sin", (argument,))))
+        return Add((Fn("cos", (argument,)), sine))
+    if name in ("log", "ln", "lg"):
+        logarithm = Fn("log", (argument,))
+        if name == "lg":
+            base = number(10)
+        if base is None or base == EULER:
+            return logarithm
+        return quotient(logarithm, Fn("log", (_numeric(base),)))
+    if name in ("sqrt", "cbrt"):
+        return Pow(argument, Num(Fraction(1, 2 if name == "sqrt" else 3)))
+    return Fn("sgn" if name == "sign" else name, (argument,))
+
+
+def _decimal(text: str) -> Num:
+    mantissa, _, exponent = text.lower().partition("e")
+    if exponent and abs(int(exponent)) > _MAX_EXPONENT:
+        raise Unparsable(f"has an exponent beyond {_MAX_EXPONENT}")
+    places = len(mantissa.partition(".")[2])
+    ulp = Fraction(1, 10**places) * Fraction(10) ** int(exponent or 0)
+    return Num(Fraction(text), ulp if places else None)
+
+
+def _periodic(text: str, block: str) -> Fraction:
+    whole, _, places = text.partition(".")
+    scale = 10 ** len(places)
+    period = 10 ** len(block) - 1
+    value = Fraction(int((whole or "0") + places), scale)
+    return value + Fraction(int(block), period * scale)
+
+
+def _bracket_node(opening: str, closing: str, items: list[Node]) -> Node:
+    if opening == "|":
+        return _absolute(_only(items))
+    if opening in ("floor(", "ceil("):
+        return Fn(opening[:-1], (_numeric(_only(items)),))
+    if opening == "set{":
+        return Braces(tuple(items))
+    if not items:
+        raise Unparsable("has empty brackets")
+    round_brackets = opening == "(" and closing == ")"
+    if len(items) == 2 and (
+        fold(items[0]) == MINUS_INFINITY or fold(items[1]) == INFINITY
+    ):
+        round_brackets = False
+    if len(items) == 1:
+        if (opening == "(") == (closing == ")"):
+            return items[0]
+    elif len(items) == 2 and not round_brackets:
+        low, high = items
+        return Interval(
+            low,
+            high,
+            opening == "[" and fold(low) != MINUS_INFINITY,
+            closing == "]" and fold(high) != INFINITY,
+        )
+    elif round_brackets or opening == "[" and closing == "]":
+        return Tuple(tuple(items))
+    raise Unparsable("has brackets that do not match")
+
+
+def _absolute(inside: Node) -> Node:
+    """|x|, or the determinant of a matrix between bars."""
+    if isinstance(inside, Matrix):
+        return Matrix(inside.width, inside.cells, True)
+    return Fn("abs", (_numeric(inside),))

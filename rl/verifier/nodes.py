@@ -1,0 +1,482 @@
+"""What an answer means: typed nodes, and the folding of exact numbers.
+
+The parser builds the tree as it is written: `2 + 3` is a sum of two numbers. `fold`
+makes 5 of it. Equality is asked of folded trees, and whether an answer is a copy of
+something is asked of written ones.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
+
+MAX_BITS = 20_000
+"""Numbers with more bits than this are never computed, only compared as powers."""
+_MAX_ULP_SHIFT = 400
+
+
+class Unparsable(ValueError):
+    """The text is no answer that the grammar knows, or it exceeds a cap."""
+
+
+class Node:
+    """A part of an answer; nodes are hashable and compare by structure."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """For a reader: Add(2, Mul(3, x))."""
+        match self:
+            case Num(value):
+                return str(value)
+            case Sym(name) | Const(name):
+                return name
+        parts = (getattr(self, name) for name in self.__slots__)
+        shown = (", ".join(map(str, p)) if type(p) is tuple else str(p) for p in parts)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Expression(Node):
+    """A node that stands for a number, known or not."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Num(Expression):
+    """An exact number; ulp is the unit of the last place of a decimal as written."""
+
+    value: Fraction
+    ulp: Fraction | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeating(Expression):
+    """A decimal without end: 0.1 with a bar over its 6, or 0.333..., and what it shows.
+
+    Dots may also cut a decimal off, as in sqrt(96) = 9.7979...
+    """
+
+    value: Fraction
+    shown: Num | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sym(Expression):
+    """A variable; an index and primes are part of its name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Const(Expression):
+    """pi, e, i or inf."""
+
+    name: Literal["pi", "e", "i", "inf"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sign(Expression):
+    """Plus-minus (+1) or minus-plus (-1): a factor of either sign."""
+
+    upper: int
+
+
+@dataclass(frozen=True, slots=True)
+class Add(Expression):
+    terms: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mul(Expression):
+    factors: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pow(Expression):
+    base: Node
+    exponent: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Fn(Expression):
+    """A function that we know, such as sin, log, fact, floor or gcd."""
+
+    name: str
+    arguments: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expression):
+    """A function that only the answer's author knows: f(x), or a decorated name."""
+
+    name: str
+    arguments: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Degrees(Expression):
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Percent(Expression):
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Big(Expression):
+    """A sum, product, integral or limit; a limit has no upper bound but zero."""
+
+    kind: Literal["sum", "prod", "int", "lim"]
+    index: Node
+    lower: Node
+    upper: Node
+    body: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Several(Node):
+    """Answers in any order, and the strongest word or mark that joins them."""
+
+    items: tuple[Node, ...]
+    joined: Literal[",", "and", "or"] = field(default=",", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Braces(Node):
+    """A finite set."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple(Node):
+    """Coordinates; of two, perhaps an open interval."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval(Node):
+    low: Node
+    high: Node
+    low_closed: bool
+    high_closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetOp(Node):
+    op: Literal["cup", "cap", "minus"]
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers(Node):
+    """A set of numbers with a letter of its own, such as Z."""
+
+    letter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rel(Node):
+    """An equation, an inequality, a membership, an approximation."""
+
+    op: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Chain(Node):
+    """Relations that share their inner sides: a < x < b."""
+
+    steps: tuple[Rel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment(Node):
+    """One of several joint solutions: "p = 5, q = 2"."""
+
+    relations: tuple[Rel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Congruence(Node):
+    relation: Rel
+    modulus: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity(Node):
+    """A number and its unit: known by its dimensions, or a set of words."""
+
+    value: Node
+    unit: str | frozenset[str]
+    scale: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio(Node):
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock(Node):
+    """A time of day: minutes past noon or midnight, and past which, None unsaid.
+
+    of_day: whether hours were counted to 24, which says the half by itself.
+    """
+
+    minutes: int
+    half: Literal["am", "pm"] | None
+    of_day: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Date(Node):
+    year: int | None
+    month: int
+    day: int
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix(Node):
+    width: int
+    cells: tuple[Node, ...]
+    determinant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Based(Node):
+    """Digits in a base, as written."""
+
+    digits: str
+    base: int
+
+    @property
+    def value(self) -> Fraction:
+        """The number that it is."""
+        whole, _, places = self.digits.partition(".")
+        return Fraction(int(whole + places, self.base), self.base ** len(places))
+
+
+@dataclass(frozen=True, slots=True)
+class Cases(Node):
+    """Rows of a definition by cases, each a Tuple."""
+
+    rows: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Word(Node):
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Node):
+    """A letter of a multiple choice and what it stands for: "(C) 12"."""
+
+    letter: str
+    answer: Node
+
+
+def time_of_day(hours: int, minutes: int, half: str | None = None) -> Clock | None:
+    """A time; from 13 o'clock on, and before 1, the hour tells the half of the day."""
+    if not (0 <= hours <= 24 and 0 <= minutes <= 59):
+        return None
+    of_day = half is None and not 1 <= hours <= 12
+    if of_day:
+        half = "pm" if 12 < hours < 24 else "am"
+    return Clock(hours % 12 * 60 + minutes, half, of_day)
+
+
+def number(value: int | Fraction, ulp: Fraction | None = None) -> Num:
+    return Num(Fraction(value), ulp)
+
+
+ZERO, ONE, MINUS_ONE, TWO = map(number, (0, 1, -1, 2))
+PI, EULER, IMAGINARY, INFINITY = map(Const, ("pi", "e", "i", "inf"))
+MINUS_INFINITY = Mul((MINUS_ONE, INFINITY))
+UNNAMED = Sym("")
+"""What a bare "3 mod 7" is about."""
+REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The parts of a node that are nodes themselves, in order."""
+    for name in node.__slots__:
+        part = getattr(node, name)
+        if isinstance(part, Node):
+            yield part
+        elif type(part) is tuple:
+            yield from part
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all that is inside it."""
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        yield part
+        stack.extend(children(part))
+
+
+def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with each of its children changed; itself where nothing changes."""
+    values, same = [], True
+    for name in node.__slots__:
+        part = getattr(node, name)
+        if isinstance(part, Node):
+            new = change(part)
+            same = same and new is part
+        elif type(part) is tuple:
+            new = tuple([change(item) for item in part])
+            same = same and all(a is b for a, b in zip(new, part, strict=True))
+        else:
+            new = part
+        values.append(new)
+    return node if same else type(node)(*values)
+
+
+def symbols(node: Node) -> frozenset[str]:
+    """Names of the variables, those that an inner sum binds left out."""
+    found: set[str] = set()
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Sym):
+            found.add(part.name)
+        elif isinstance(part, Big):
+            inner = symbols(part.body) - symbols(part.index)
+            found |= inner | symbols(part.lower) | symbols(part.upper)
+        else:
+            stack.extend(children(part))
+    return frozenset(found)
+
+
+def contains(node: Node, kinds: type | tuple[type, ...]) -> bool:
+    """Whether a node of one of these kinds occurs."""
+    return any(isinstance(part, kinds) for part in walk(node))
+
+
+def depth(node: Node) -> int:
+    """How many nodes lie on the longest way down."""
+    deepest, stack = 0, [(node, 1)]
+    while stack:
+        part, level = stack.pop()
+        deepest = max(deepest, level)
+        stack.extend((child, level + 1) for child in children(part))
+    return deepest
+
+
+def _bits(value: Fraction) -> int:
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
+
+
+def add(*terms: Node) -> Node:
+    """The sum, flat, with its numbers added up."""
+    total, rest = Fraction(0), []
+    for term in terms:
+        for part in term.terms if type(term) is Add else (term,):
+            if type(part) is Num and _bits(total) + _bits(part.value) < MAX_BITS:
+                total += part.value
+            else:
+                rest.append(part)
+    if not rest:
+        return Num(total)
+    if total:
+        rest.append(Num(total))
+    return rest[0] if len(rest) == 1 else Add(tuple(rest))
+
+
+def mul(*factors: Node) -> Node:
+    """The product, flat, with its numbers multiplied."""
+    product, rest = Fraction(1), []
+    for factor in factors:
+        for part in factor.factors if type(factor) is Mul else (factor,):
+            if type(part) is Num and _bits(product) + _bits(part.value) < MAX_BITS:
+                product *= part.value
+            else:
+                rest.append(part)
+    if not rest:
+        return Num(product, _scaled_ulp(factors))
+    if product != 1:
+        rest.insert(0, Num(product))
+    return rest[0] if len(rest) == 1 else Mul(tuple(rest))
+
+
+def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
+    """A decimal times a sign or a power of ten shows the same digits."""
+    decimals = [f for f in factors if isinstance(f, Num) and f.ulp is not None]
+    if len(decimals) != 1 or len(factors) != 2:
+        return None
+    scale = abs((factors[1] if factors[0] is decimals[0] else factors[0]).value)
+    if not scale or min(scale.numerator, scale.denominator) != 1:
+        return None
+    digits = str(max(scale.numerator, scale.denominator))
+    if digits.strip("0") != "1" or len(digits) > _MAX_ULP_SHIFT:
+        return None
+    return decimals[0].ulp * scale
+
+
+def negative(node: Node) -> Node:
+    return mul(MINUS_ONE, node)
+
+
+def is_integer(node: Node) -> bool:
+    return type(node) is Num and node.value.denominator == 1
+
+
+def power(base: Node, exponent: Node) -> Node:
+    """The power, computed where both are numbers and the result is small."""
+    if exponent == ONE:
+        return base
+    if is_integer(exponent):
+        n = int(exponent.value)
+        if type(base) is Num:
+            if (n > 0 or base.value) and _bits(base.value) * abs(n) < MAX_BITS:
+                return Num(base.value**n)
+        elif type(base) is Pow and is_integer(base.exponent):
+            return power(base.base, mul(base.exponent, exponent))
+    return Pow(base, exponent)
+
+
+def divide(top: Node, bottom: Node) -> Node:
+    return mul(top, power(bottom, MINUS_ONE))
+
+
+_FOLDED: dict[type, Callable[[Node], Node]] = {
+    Add: lambda node: add(*node.terms),
+    Mul: lambda node: mul(*node.factors),
+    Pow: lambda node: power(node.base, node.exponent),
+    Repeating: lambda node: Num(node.value),
+}
+_LEAVES = (Num, Sym, Const, Sign, Word)
+
+
+def fold(node: Node) -> Node:
+    """The same meaning with sums, products and powers of numbers computed."""
+    if type(node) in _LEAVES:
+        return node
+    if type(node) is Rel and type(node.right) is Repeating:
+        if node.right.shown is not None and type(node.left) not in (Sym, Call):
+            node = Rel(node.op, node.left, node.right.shown)
+    node = rebuilt(node, fold)
+    build = _FOLDED.get(type(node))
+    return build(node) if build else node
+
+
+def substitute(node: Node, replacements: dict[Node, Node]) -> Node:
+    """Replaces symbols and signs, folding again on the way up."""
+    if type(node) in _LEAVES:
+        return replacements.get(node, node) if type(node) is not Num else node
+    if type(node) is Big and node.index in replacements:
+        # Inside, the name is the index's own.
+        replacements = {k: v for k, v in replacements.items() if k != node.index}
+    changed = rebuilt(node, lambda part: substitute(part, replacements))
+    if changed is node:
+        return node
+    build = _FOLDED.get(type(changed))
+    return build(changed) if build else changed

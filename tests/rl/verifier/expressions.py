@@ -1,0 +1,281 @@
+"""Random closed expressions whose values are known from elsewhere.
+
+Each is its TeX and a function that computes it by python-flint at the precision that
+is set: nothing of the verifier is asked.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from flint import arb, ctx, fmpz
+
+TRUE_BITS = 8192
+
+
+class Expression(NamedTuple):
+    """What a policy may box, and the ball that surely holds its value."""
+
+    tex: str
+    compute: Callable[[], arb]
+
+    @property
+    def value(self) -> arb:
+        before, ctx.prec = ctx.prec, TRUE_BITS
+        try:
+            return self.compute()
+        finally:
+            ctx.prec = before
+
+
+def surely_differ(left: Expression, right: Expression) -> bool:
+    before, ctx.prec = ctx.prec, TRUE_BITS
+    try:
+        return not (left.value - right.value).contains(0)
+    finally:
+        ctx.prec = before
+
+
+def integer(value: int) -> Expression:
+    return Expression(str(value), lambda: arb(fmpz(value)))
+
+
+def _large(r: random.Random) -> tuple[str, int]:
+    """An integer of 10 to 400 digits, as one writes it."""
+    kind = r.randrange(4)
+    if kind == 0:
+        base, exponent = r.randint(2, 30), r.randint(20, 250)
+        return f"{base}^{{{exponent}}}", base**exponent
+    if kind == 1:
+        n = r.randint(15, 150)
+        return f"{n}!", int(fmpz.fac_ui(n))
+    if kind == 2:
+        a, b, c = r.randint(2, 4), r.randint(2, 4), r.randint(2, 4)
+        return f"{a}^{{{b}^{{{c}}}}}", a ** (b**c)
+    exponent, rest = r.randint(12, 90), r.randint(-9, 9) or 1
+    return f"10^{{{exponent}}}{rest:+d}", 10**exponent + rest
+
+
+def _of_a_large(r: random.Random) -> Expression:
+    tex, n = _large(r)
+    name = r.choice(["sin", "cos", "tan", "ln", "arctan", "log", "root", "cot"])
+    if name == "log":
+        base = r.randint(2, 12)
+        return Expression(
+            f"\\log_{{{base}}}({tex})", lambda: arb(fmpz(n)).log() / arb(base).log()
+        )
+    if name == "root":
+        degree = r.randint(2, 7)
+        return Expression(
+            f"\\sqrt[{degree}]{{{tex}}}", lambda: arb(fmpz(n)).root(degree)
+        )
+    method = {"ln": "log", "arctan": "atan"}.get(name, name)
+    return Expression(f"\\{name}({tex})", lambda: getattr(arb(fmpz(n)), method)())
+
+
+def _cancelling(r: random.Random) -> Expression:
+    n, k = r.randint(10**3, 10**12), r.randint(1, 9)
+    if r.random() < 0.5:
+        return Expression(
+            f"\\sqrt{{{n}^2 + {k}}} - {n}",
+            lambda: (arb(n) ** 2 + k).sqrt() - n,
+        )
+    return Expression(
+        f"\\ln({n + k}) - \\ln({n})", lambda: arb(n + k).log() - arb(n).log()
+    )
+
+
+def _nested(r: random.Random) -> Expression:
+    numbers = [r.randint(2, 40) for _ in range(r.randint(2, 4))]
+    tex = f"\\sqrt{{{numbers[-1]}}}"
+    for n in reversed(numbers[:-1]):
+        tex = f"\\sqrt{{{n} + {tex}}}"
+
+    def compute():
+        value = arb(numbers[-1]).sqrt()
+        for n in reversed(numbers[:-1]):
+            value = (n + value).sqrt()
+        return value
+
+    return Expression(tex, compute)
+
+
+def _counted(r: random.Random) -> Expression:
+    kind = r.randrange(3)
+    if kind == 0:
+        n = r.randint(8, 60)
+        k = r.randint(2, n - 2)
+        return Expression(
+            f"\\binom{{{n}}}{{{k}}}",
+            lambda: arb(fmpz.bin_uiui(n, k)),
+        )
+    if kind == 1:
+        n, m = r.randint(5, 40), r.randint(3, 40)
+        return Expression(
+            f"\\frac{{{n}!}}{{{m}!}}",
+            lambda: arb(fmpz.fac_ui(n)) / arb(fmpz.fac_ui(m)),
+        )
+    base, exponent, modulus = (
+        r.randint(2, 99),
+        r.randint(9, 10**6),
+        r.randint(300, 9999),
+    )
+    value = pow(base, exponent, modulus)
+    return Expression(f"({base}^{{{exponent}}} \\bmod {modulus})", lambda: arb(value))
+
+
+def _angle(r: random.Random) -> Expression:
+    a, b = r.randint(1, 400), r.randint(7, 97)
+    name = r.choice(["sin", "cos", "tan", "exp", "arctan"])
+    if name == "exp":
+        return Expression(f"e^{{\\frac{{{a}}}{{{b}}}}}", lambda: (arb(a) / b).exp())
+    method = {"arctan": "atan"}.get(name, name)
+    return Expression(
+        f"\\{name}(\\frac{{{a}}}{{{b}}})", lambda: getattr(arb(a) / b, method)()
+    )
+
+
+_KINDS = (_of_a_large, _of_a_large, _cancelling, _nested, _counted, _angle)
+
+
+def expression(r: random.Random, depth: int = 2) -> Expression:
+    """A closed real expression with a finite value that is not zero."""
+    if depth == 0 or r.random() < 0.35:
+        return r.choice(_KINDS)(r)
+    left, right = expression(r, depth - 1), expression(r, depth - 1)
+    kind = r.randrange(5)
+    if kind == 0:
+        found = Expression(
+            f"{left.tex} + {right.tex}", lambda: left.compute() + right.compute()
+        )
+    elif kind == 1:
+        found = Expression(
+            f"({left.tex}) - ({right.tex})", lambda: left.compute() - right.compute()
+        )
+    elif kind == 2:
+        found = Expression(
+            f"({left.tex}) \\cdot ({right.tex})",
+            lambda: left.compute() * right.compute(),
+        )
+    elif kind == 3:
+        found = Expression(
+            f"\\frac{{{left.tex}}}{{{right.tex}}}",
+            lambda: left.compute() / right.compute(),
+        )
+    else:
+        found = Expression(
+            f"\\ln(1 + ({left.tex})^2)", lambda: (1 + left.compute() ** 2).log()
+        )
+    value = found.value
+    if value.is_finite() and not value.contains(0):
+        return found
+    return expression(r, depth)
+
+
+def near_misses(e: Expression, r: random.Random) -> Iterator[Expression]:
+    """Close to an expression in value, and surely not of its value."""
+    k = r.randint(3, 200)
+    yield Expression(f"{e.tex} + 10^{{-{k}}}", lambda: e.compute() + arb(10) ** -k)
+    yield Expression(
+        f"({e.tex})(1 + 10^{{-6}})", lambda: e.compute() * (1 + arb(10) ** -6)
+    )
+    yield Expression(
+        f"({e.tex}) \\cdot 1.000001", lambda: e.compute() * arb("1.000001")
+    )
+    yield Expression(
+        f"{e.tex} + \\sin(10^{{-{k % 40 + 5}}})",
+        lambda: e.compute() + (arb(10) ** -(k % 40 + 5)).sin(),
+    )
+    yield Expression(f"-({e.tex})", lambda: -e.compute())
+    if 10**-3 < abs(e.value) < 10**9:
+        for digits in (15, 20, 30):
+            other = _last_digit_changed(e, digits, r.choice((-1, 1)))
+            # Seventeen digits may be off by one and still be what a machine prints.
+            if other.tex != repr(float(e.value.mid())):
+                yield other
+
+
+def _floor(value: arb) -> int:
+    return int(value.floor().unique_fmpz())
+
+
+def _last_digit_changed(e: Expression, digits: int, step: int) -> Expression:
+    before, ctx.prec = ctx.prec, TRUE_BITS
+    try:
+        # The middle is a number, whatever its ball holds: the floor of a ball around an
+        # integer is no single one.
+        value = e.value.mid()
+        whole = len(str(_floor(abs(value))))
+        places = max(digits - whole, 2)
+        scaled = _floor((value * arb(10) ** places).mid() + arb(0.5))
+    finally:
+        ctx.prec = before
+    changed = scaled + step
+    text = str(abs(changed)).rjust(places + 1, "0")
+    sign = "-" if changed < 0 else ""
+    return Expression(
+        f"{sign}{text[:-places]}.{text[-places:]}",
+        lambda: arb(fmpz(changed)) / arb(10) ** places,
+    )
+
+
+def identity(r: random.Random) -> tuple[Expression, Expression]:
+    """Two spellings of one value."""
+    a, b, n = r.randint(2, 30), r.randint(2, 30), r.randint(2, 120)
+    e = expression(r, 1)
+    kind = r.randrange(14)
+    if kind == 0:
+        left = Expression(f"\\log_{{{a}}}({a}^{{{n}}})", lambda: arb(n))
+        return left, integer(n)
+    if kind == 1:
+        left = f"\\sin^2({e.tex}) + \\cos^2({e.tex})"
+        return Expression(left, lambda: arb(1)), integer(1)
+    if kind == 2:
+        k = r.randint(2, 6)
+        left = Expression(f"\\sqrt[{k}]{{{a**k}^{{{n}}}}}", lambda: arb(a) ** n)
+        return left, Expression(f"{a}^{{{n}}}", lambda: arb(a) ** n)
+    if kind == 3:
+        return Expression(f"({e.tex} + {a}) - {a}", e.compute), e
+    if kind == 4:
+        tex = f"\\frac{{{a}({e.tex})}}{{\\sqrt{{{a * a}}}}}"
+        return Expression(tex, e.compute), e
+    if kind == 5:
+        tex = f"\\sin({a} + {2 * b}\\pi)"
+        return Expression(tex, lambda: arb(a).sin()), Expression(
+            f"\\sin {a}", lambda: arb(a).sin()
+        )
+    if kind == 6:
+        tex = f"\\ln({a}) + \\ln({b})"
+        return Expression(tex, lambda: arb(a).log() + arb(b).log()), Expression(
+            f"\\ln({a * b})", lambda: arb(a * b).log()
+        )
+    if kind == 7:
+        k = r.randint(1, n)
+        tex = f"\\frac{{{n}!}}{{{k}! \\cdot {n - k}!}}"
+        value = fmpz.bin_uiui(n, k)
+        return Expression(f"\\binom{{{n}}}{{{k}}}", lambda: arb(value)), Expression(
+            tex, lambda: arb(value)
+        )
+    if kind == 8:
+        power, modulus = r.randint(10, 10**9), r.randint(50, 10**6)
+        value = pow(a, power, modulus)
+        tex = f"{a}^{{{power}}} \\bmod {modulus}"
+        return Expression(tex, lambda: arb(value)), integer(value)
+    if kind == 9:
+        tex = f"\\sqrt{{{a + b} + 2\\sqrt{{{a * b}}}}}"
+        return Expression(tex, lambda: arb(a).sqrt() + arb(b).sqrt()), Expression(
+            f"\\sqrt{{{a}}} + \\sqrt{{{b}}}", lambda: arb(a).sqrt() + arb(b).sqrt()
+        )
+    if kind == 10:
+        tex = f"\\sum_{{k=1}}^{{{n}}} \\frac{{1}}{{k(k+1)}}"
+        return Expression(tex, lambda: arb(n) / (n + 1)), Expression(
+            f"\\frac{{{n}}}{{{n + 1}}}", lambda: arb(n) / (n + 1)
+        )
+    if kind == 11:
+        return Expression(
+            f"e^{{\\ln(1 + ({e.tex})^2)}}", lambda: 1 + e.compute() ** 2
+        ), (Expression(f"({e.tex})^2 + 1", lambda: 1 + e.compute() ** 2))
+    if kind == 12:
+        tex = f"\\log_{{{a}}} {b} \\cdot \\log_{{{b}}} {a}"
+        return Expression(tex, lambda: arb(1)), integer(1)
+    return Expression(f"\\frac{{1}}{{\\frac{{1}}{{{e.tex}}}}}", e.compute), e

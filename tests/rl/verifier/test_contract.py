@@ -1,0 +1,295 @@
+"""What a reward asks besides equality: finished, not copied, in the asked unit."""
+
+import json
+
+import pytest
+
+from rl.verifier import Examiner, Verdict, is_equivalent, judge, verify
+from tests.rl.verifier.hostile import FAMILIES, REPLIES
+
+_EQUATION = "Solve the equation $2x + 3 = 13$."
+_VALUE = "What is the value of $2^3 + 3 \\cdot 5 - \\frac{7}{7}$?"
+_SQUARES = "Let $f(x) = x^2 - 6x + 5$. Find the minimum of $(x-3)^2 - 4$."
+
+
+def _rule(answer, gold, problem=None):
+    verdict = judge(f"Thus \\boxed{{{answer}}}.", gold, problem)
+    assert (verdict.correct is True) == verify(f"\\boxed{{{answer}}}", gold, problem)
+    return verdict.correct, verdict.rule
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "rule"),
+    [
+        ("\\frac{1}{2}", "\\frac{1}{2}", "text"),
+        ("\\dfrac{1}{2}", "\\frac12", "number"),
+        ("0.5", "\\frac{1}{2}", "number"),
+        ("EAST", "\\text{east}", "text"),
+        ("(x+1)^2", "x^2+2x+1", "algebra"),
+        ("\\frac{\\sqrt{2}}{2}", "\\frac{1}{\\sqrt{2}}", "algebra"),
+        ("\\sin 2t", "2 \\sin t \\cos t", "enclosure"),
+        ("\\log_2 8", "3", "enclosure"),
+    ],
+)
+def test_the_way_in_which_it_was_shown_is_named(answer, gold, rule):
+    assert _rule(answer, gold) == (True, rule)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "correct", "rule"),
+    [
+        ("", "5", False, "no_answer"),
+        ("((", "5", False, "unreadable"),
+        ("4", "5", False, "different"),
+        ("9^{9^{9^{9}}} - 9^{9^{9^{9}}} + 5", "5", False, "open"),
+        ("5", "\\frac{1}{", None, "bad_gold"),
+        ("5", "", None, "bad_gold"),
+    ],
+)
+def test_why_it_was_not_credited_is_named(answer, gold, correct, rule):
+    assert _rule(answer, gold) == (correct, rule)
+
+
+def test_a_verdict_says_it_in_words():
+    assert judge("\\boxed{2x+3=13}", "x=5", _EQUATION) == Verdict(
+        False, "2x+3=13", "unfinished", "leaves a relation to be solved"
+    )
+    assert judge("so 5", "5") == Verdict(
+        False, None, "no_answer", "has no box, or an empty one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("\\sum_{k=1}^{10} k", "55"),
+        ("\\prod_{k=1}^{6} k", "720"),
+        ("\\int_0^1 x^2 dx", "\\frac13"),
+        ("2 \\int_0^1 x^2 dx + 0", "\\frac23"),
+        ("x = \\sum_{k=1}^{10} k", "55"),
+        ("2x + 3 = 13", "5"),
+        ("2x + 3 = 13", "x = 5"),
+        ("13 = 2x + 3", "x = 5"),
+        ("2x > 10", "x > 5"),
+        ("-x < -5", "x > 5"),
+        ("x - 5 = 0", "x = 5"),
+        ("x^2 - 4 = 0", "\\{-2, 2\\}"),
+    ],
+)
+def test_what_is_left_to_be_done_is_no_answer(answer, gold):
+    correct, rule = _rule(answer, gold)
+    assert correct is False and rule in ("unfinished", "different")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("x = 5", "5"),
+        ("5 = x", "5"),
+        ("x = 2 + 3 = 5", "5"),
+        ("S = 55", "55"),
+        ("\\text{Area} = 12", "12"),
+        ("f(t) = t^2", "f(x) = x^2"),
+        ("x \\in (0, 1)", "0 < x < 1"),
+        ("x \\le 3", "(-\\infty, 3]"),
+        ("x = 1, y = 2", "(1, 2)"),
+        ("\\int_0^1 x^2 dx = \\frac13", "\\frac13"),
+        ("\\sum_{k=1}^{10} k = 55", "55"),
+        ("x = \\frac13 \\approx 0.333", "\\frac13"),
+    ],
+)
+def test_a_label_is_no_work_that_is_left(answer, gold):
+    assert _rule(answer, gold)[0] is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("x^2 + y^2 - 1 = 0", "x^2 + y^2 = 1"),
+        ("y - 2x = 1", "y = 2x + 1"),
+        ("2x + 3y = 6", "4x + 6y = 12"),
+        ("\\sum_{k=1}^{n} k^2", "\\sum_{j=1}^{n} j^2"),
+        ("a + b \\le c", "c \\ge a + b"),
+        ("x \\equiv 3 \\pmod 7", "3 \\pmod 7"),
+    ],
+)
+def test_it_is_accepted_where_the_gold_is_of_that_kind(answer, gold):
+    assert _rule(answer, gold)[0] is True
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "2^3 + 3 \\cdot 5 - \\frac{7}{7}",
+        "2^{3}+3\\cdot 5-\\dfrac77",
+        "3 \\cdot 5 + 2^3 - \\frac{7}{7}",
+        "2^3 + 5 \\cdot 3 - \\frac{7}{7}",
+        "2^3 + 3 \\cdot 5 - \\frac{7}{7} + 0",
+        "1 \\cdot (2^3 + 3 \\cdot 5 - \\frac{7}{7})",
+        "\\left( 2^3 + 3 \\times 5 - \\tfrac{7}{7} \\right)",
+        "\\color{red}{2^3 + 3 \\cdot 5 - \\frac{7}{7}}",
+        "\\text{The answer is } 2^3 + 3 \\cdot 5 - \\frac{7}{7}",
+        "-(-2^3 - 3 \\cdot 5 + \\frac{7}{7})",
+    ],
+)
+def test_an_expression_of_the_problem_is_no_answer_however_it_is_spelled(answer):
+    assert _rule(answer, "22", _VALUE) == (False, "echo")
+    # Without the problem nothing is known to be copied: it is equal.
+    assert _rule(answer, "22")[0] is True
+
+
+def test_steps_from_the_problem_to_the_answer_are_no_copies():
+    assert _rule("22", "22", _VALUE) == (True, "text")
+    assert _rule("8 + 15 - 1", "22", _VALUE)[0] is True
+    assert _rule("23 - 1", "22", _VALUE)[0] is True
+
+
+def test_a_plain_value_of_the_problem_may_be_the_answer():
+    problem = "Of $7$, $x$, $-3$, $\\pi$, $50\\%$ and $45^\\circ$, which one is it?"
+    for answer, gold in [
+        ("7.0", "7"),
+        ("x ", "\\mathrm{x}"),
+        ("-3", "- 3.0"),
+        ("\\pi", "\\Pi"),
+        ("50\\%", "50"),
+        ("45^\\circ", "45"),
+    ]:
+        if is_equivalent(answer, gold):
+            assert _rule(answer, gold, problem)[0] is True, answer
+
+
+def test_a_formula_that_is_the_gold_is_no_copy():
+    """The problem may state its own answer, as in "show", or "which of these"."""
+    assert _rule("(x-3)^2 - 4", "(x-3)^2-4", _SQUARES)[0] is True
+    assert _rule("-4 + (x-3)^2", "(x-3)^2-4", _SQUARES)[0] is True
+    assert _rule("x^2 - 6x + 5", "(x-3)^2-4", _SQUARES) == (False, "echo")
+
+
+def test_the_sides_of_a_problems_relation_are_copies_too():
+    problem = "Show that $a = \\frac{10^6 - 1}{9}$ is odd and find $a$."
+    assert _rule("\\frac{10^6-1}{9}", "111111", problem) == (False, "echo")
+    assert _rule("111111", "111111", problem)[0] is True
+
+
+def test_a_problem_without_tex_has_formulas_too():
+    problem = "What is 17 * 24 + 9?"
+    assert _rule("17 \\cdot 24 + 9", "417", problem) == (False, "echo")
+    assert _rule("408 + 9", "417", problem)[0] is True
+
+
+@pytest.mark.parametrize(
+    ("problem", "answer", "correct"),
+    [
+        ("How many minutes does it take?", "90 \\text{ minutes}", True),
+        ("How many minutes does it take?", "90 \\text{ hours}", False),
+        ("How many minutes does it take?", "1.5 \\text{ hours}", True),
+        ("How many minutes does it take?", "90", True),
+        ("What is its length in centimeters?", "90 \\text{ m}", False),
+        ("What is its length in centimeters?", "0.9 \\text{ m}", True),
+        ("What is its speed in miles per hour?", "90 \\text{ mph}", True),
+        ("What is its speed in miles per hour?", "90 \\text{ km/h}", False),
+        # Nothing is asked for, or two things are: the unit is forgiven.
+        ("How long is it?", "90 \\text{ m}", True),
+        ("Its length in meters, or in feet?", "90 \\text{ m}", True),
+    ],
+)
+def test_a_gold_without_a_unit_has_the_one_that_the_problem_asks_for(
+    problem, answer, correct
+):
+    assert (_rule(answer, "90", problem)[0] is True) == correct
+
+
+def test_any_gold_counts_and_one_that_can_be_read_is_enough():
+    assert judge("\\boxed{4}", ("3", "4")).correct is True
+    assert judge("\\boxed{5}", ("3", "4")).rule == "different"
+    assert judge("\\boxed{4}", ("\\frac{1}{", "4")).correct is True
+    assert judge("\\boxed{5}", ("\\frac{1}{", "4")).correct is False
+    assert judge("\\boxed{5}", ()).correct is None
+    # Words are no fault of a gold.
+    assert judge("\\boxed{5}", "the one on the left, of course").correct is False
+
+
+def test_a_gold_that_cannot_be_read_may_still_be_written():
+    assert judge("\\boxed{#### 42}", "#### 42") == Verdict(
+        True, "#### 42", "text", "is written as the gold is"
+    )
+
+
+def test_a_fault_of_the_verifier_credits_nobody_and_says_what_it_was(monkeypatch):
+    def fails(*_):
+        raise KeyError("oops")
+
+    monkeypatch.setattr("rl.verifier.contract.same_answer", fails)
+    verdict = judge("\\boxed{4}", "5")
+    assert (verdict.correct, verdict.rule) == (False, "open")
+    assert "KeyError('oops')" in verdict.reason
+
+
+def test_golds_and_problem_are_read_once_and_verdicts_do_not_depend_on_the_order():
+    answers = ["22", "2^3 + 3 \\cdot 5 - \\frac{7}{7}", "((", None, "21", "22.0"]
+    examiner = Examiner(["22"], _VALUE)
+    first = [examiner.judge(answer) for answer in answers]
+    again = [examiner.judge(answer) for answer in reversed(answers)]
+    alone = [Examiner(["22"], _VALUE).judge(answer) for answer in answers]
+    assert first == again[::-1] == alone
+
+
+@pytest.mark.failure(41)
+def test_nothing_that_a_policy_writes_leads_to_no_verdict():
+    """Else a policy could choose not to be judged wherever it would fail."""
+    rows = [row for family in FAMILIES.values() for row in family]
+    golds = ["1", "x = 5", "\\text{east}", "(0, 1]", "\\frac{\\pi}{6}"]
+    for index, (_, predicted, _) in enumerate(rows):
+        verdict = judge(f"\\boxed{{{predicted}}}", golds[index % 5], _VALUE)
+        assert verdict.correct is not None, predicted[:80]
+    for _, reply, _ in REPLIES:
+        assert judge(reply, "5", _VALUE).correct is not None, reply[:80]
+
+
+def test_golds_of_the_evaluation_sets_are_readable(shared_data):
+    """All but a handful that are prose around formulas."""
+    unread = []
+    for path in sorted((shared_data / "eval").glob("*.jsonl")):
+        for line in path.open(encoding="utf-8"):
+            row = json.loads(line)
+            golds = row.get("answers") or [row["answer"]]
+            verdict = judge("\\boxed{-7.125}", golds, row["problem"])
+            assert verdict.correct is not True, (path.name, golds)
+            if verdict.correct is None:
+                assert verdict.rule == "bad_gold"
+                unread.append(row["id"])
+    assert len(unread) <= 8, unread
+
+
+@pytest.mark.parametrize(
+    "dressed",
+    [
+        "x = F", "\\text{Area} = F", "f(x) = F", "F = F", "F \\approx 90.0", "\\{F\\}",
+        "|F|", "\\frac{F}{1}", "2 \\cdot F / 2",
+    ],
+)  # fmt: skip
+def test_a_copy_is_one_behind_a_label_or_in_other_dress(dressed):
+    formula = "\\frac{10!}{8!}"
+    problem = f"What is ${formula}$?"
+    answer = dressed.replace("F", formula)
+    assert judge(f"\\boxed{{{answer}}}", "90", problem).rule == "echo"
+    # What is worked out behind it is an answer.
+    assert verify(f"\\boxed{{{formula} = 90}}", "90", problem)
+    assert verify("\\boxed{x = 90}", "90", problem)
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted"),
+    [
+        ("3", "|x| = 3"),
+        ("3", "3 \\text{ with } x = 4"),
+        ("1", "0.\\overline{9}1"),
+        ("N = n", "The model with an RSS of 168"),
+        ("n = k + 4", "\\frac{\\tan A}{\\tan B} = 4"),
+        ("21\\%", "21 \\text{ m}^2"),
+        ("20:00", "8:00"),
+    ],
+)
+def test_what_only_looks_like_the_gold(gold, predicted):
+    assert not is_equivalent(predicted, gold)
+    assert not is_equivalent(gold, predicted)

@@ -1,0 +1,233 @@
+"""Dress says nothing: every gold, in every wrapper, is what it was."""
+
+import json
+import random
+import re
+from fractions import Fraction
+
+import pytest
+
+from rl.verifier import is_equivalent
+from tests.rl.verifier.pairs import wrong
+
+_AROUND = {
+    "thin spaces": ("\\,", "\\,"),
+    "negative space": ("\\!", "\\!"),
+    "wide spaces": ("\\quad ", "\\qquad"),
+    "control spaces": ("\\ ", "\\ "),
+    "medium and thick": ("\\:", "\\;"),
+    "tildes": ("~", "~"),
+    "blanks and lines": (" \n ", "\n"),
+    "horizontal space": ("\\hspace{1em}", ""),
+    "dollars": ("$", "$"),
+    "two dollars": ("$$", "$$"),
+    "round delimiters": ("\\(", "\\)"),
+    "square delimiters": ("\\[ ", " \\]"),
+    "display style": ("\\displaystyle ", ""),
+    "display style in braces": ("\\displaystyle{", "}"),
+    "text style": ("{\\textstyle ", "}"),
+    "large": ("\\large ", ""),
+    "huge in braces": ("{\\Huge ", "}"),
+    "small with braces": ("\\small{", "}"),
+    "normal size": ("\\normalsize ", ""),
+    "colour with braces": ("\\color{red}{", "}"),
+    "colour as a switch": ("{\\color{blue} ", "}"),
+    "text colour": ("\\textcolor{red}{", "}"),
+    "box with a colour": ("\\colorbox{yellow}{", "}"),
+    "underline": ("\\underline{", "}"),
+    "underline twice": ("\\underline{\\underline{", "}}"),
+    "bold": ("\\mathbf{", "}"),
+    "bold symbols": ("\\boldsymbol{", "}"),
+    "bm": ("\\bm{", "}"),
+    "ensured math": ("\\ensuremath{", "}"),
+    "braces": ("{", "}"),
+    "a box in the box": ("\\boxed{", "}"),
+    "a frame": ("\\fbox{", "}"),
+    "empty group": ("{}", "{}"),
+    "phantom": ("\\phantom{x}", ""),
+    "strut": ("\\mathstrut ", ""),
+    "check mark": ("", " \\checkmark"),
+    "check mark of unicode": ("", " ✓"),
+    "full stop": ("", "."),
+    "full stop as text": ("", "\\text{.}"),
+    "Chinese full stop": ("", "。"),
+    "end of the proof": ("", " \\blacksquare"),
+    "line break": ("", "\\\\"),
+    "therefore": ("\\therefore ", ""),
+    "bold of markdown": ("**", "**"),
+    "words before": ("\\text{The answer is } ", ""),
+    "a word before": ("\\text{Answer: }", ""),
+}
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_FRACTION = re.compile(r"(-?)\\[dt]?frac\{(\d+)\}\{(\d+)\}")
+
+
+def _places(value: Fraction, places: int = 3) -> str:
+    return f"{float(round(value, places)):.{places}f}"
+
+
+def _value(gold: str) -> Fraction | None:
+    match = _FRACTION.fullmatch(gold)
+    if match is None or not int(match[3]):
+        return None
+    value = Fraction(int(match[2]), int(match[3])) * (-1 if match[1] else 1)
+    return value if abs(value) > Fraction(1, 20) else None
+
+
+def _of_numbers(form):
+    return lambda gold: form(gold) if _NUMBER.fullmatch(gold) else None
+
+
+def _of_fractions(form):
+    def wrapped(gold):
+        value = _value(gold)
+        return None if value is None else form(gold, value)
+
+    return wrapped
+
+
+def _replaced(old, new):
+    return lambda gold: gold.replace(old, new) if old in gold else None
+
+
+_FORMS = {
+    "text": _of_numbers(lambda g: f"\\text{{{g}}}"),
+    "bold text": _of_numbers(lambda g: f"\\textbf{{{g}}}"),
+    "roman": _of_numbers(lambda g: f"\\mathrm{{{g}}}"),
+    "named": _of_numbers(lambda g: f"x = {g}"),
+    "named in words": _of_numbers(lambda g: f"\\text{{Area}} = {g}"),
+    "plus sign": _of_numbers(lambda g: None if g[0] == "-" else f"+{g}"),
+    "decimals of zero": _of_numbers(lambda g: None if "." in g else f"{g}.00"),
+    "thousands": _of_numbers(
+        lambda g: f"{int(g):,}" if "." not in g and len(g) > 4 else None
+    ),
+    "thousands of TeX": _of_numbers(
+        lambda g: (
+            f"{int(g):,}".replace(",", "{,}") if "." not in g and len(g) > 4 else None
+        )
+    ),
+    "full width": _of_numbers(
+        lambda g: g.translate({ord(c): ord(c) + 0xFEE0 for c in "0123456789"})
+    ),
+    "units": _of_numbers(lambda g: g + " \\text{ units}"),
+    "plain fraction": _of_fractions(lambda g, v: f"{v.numerator}/{v.denominator}"),
+    "brackets that grow": _of_fractions(lambda g, v: f"\\left( {g} \\right)"),
+    "approximately": _of_fractions(lambda g, v: f"{g} \\approx {_places(v)}"),
+    "approximately in brackets": _of_fractions(
+        lambda g, v: f"{g} \\; (\\approx {_places(v)})"
+    ),
+    "unicode approximately": _of_fractions(lambda g, v: f"{g} ≈ {_places(v)}"),
+    "display fractions": _replaced("\\frac", "\\dfrac"),
+    "small fractions": _replaced("\\frac", "\\tfrac"),
+    "brackets sized": lambda g: (
+        re.sub(r"(?<![\w\\])\(", r"\\bigl(", g) if g.startswith("(") else None
+    ),
+}
+
+
+def _in_math(gold: str) -> str | None:
+    if gold.startswith("$") and gold.endswith("$") and len(gold) > 1:
+        gold = gold.strip("$").strip()
+    return None if "$" in gold.replace("\\$", "") else gold
+
+
+@pytest.fixture(scope="module")
+def golds(shared_data):
+    """Every gold of the six sets, each once, and 300 of training rows."""
+    found = set()
+    for path in sorted((shared_data / "eval").glob("*.jsonl")):
+        if path.stem != "svamp1000":
+            for line in path.open(encoding="utf-8"):
+                found.update(json.loads(line)["answers"])
+    lines = (shared_data / "train" / "deepscaler_levels.jsonl").open(encoding="utf-8")
+    rows = sorted({str(json.loads(line)["answer"]) for line in lines} - {"", "None"})
+    found.update(random.Random(0).sample(rows, 300))
+    found = {gold for gold in map(_in_math, found) if gold and len(gold) < 400}
+    # As plain as the wrappers of numbers ask for, and all that is more than a number.
+    numbers = sorted(gold for gold in found if re.fullmatch(r"-?\d+", gold))
+    return numbers[::4] + sorted(found - set(numbers))
+
+
+def test_there_are_more_than_forty():
+    assert len(_AROUND) + len(_FORMS) >= 60
+
+
+@pytest.mark.parametrize("name", [*_AROUND, *_FORMS])
+def test_wrapper(golds, name):
+    """At least 99% of the golds that it applies to; each gold alone equals itself."""
+    if name in _AROUND:
+        before, after = _AROUND[name]
+        wrapped = {gold: before + gold + after for gold in golds}
+    else:
+        wrapped = {gold: _FORMS[name](gold) for gold in golds}
+        wrapped = {gold: text for gold, text in wrapped.items() if text is not None}
+    assert len(wrapped) >= 15
+    missed = [
+        (gold, text) for gold, text in wrapped.items() if not is_equivalent(text, gold)
+    ]
+    assert len(missed) <= 0.01 * len(wrapped), missed[:10]
+
+
+def test_a_decimal_tail_that_agrees_says_nothing_new():
+    rows = [
+        ("\\frac13", "\\frac13 \\approx 0.333"),
+        ("\\frac13", "\\frac13 \\approx 0.33"),
+        ("\\frac23", "\\frac23 \\approx 0.667"),
+        ("\\frac23", "\\frac23 = 0.666\\ldots"),
+        ("\\frac{\\pi}{4}", "\\frac{\\pi}{4} \\approx 0.785"),
+        ("\\sqrt{96}", "\\sqrt{96} = 4\\sqrt6 \\approx 9.798"),
+        ("\\sqrt{2}", "\\sqrt{2} ≈ 1.41"),
+        ("\\ln 2", "\\ln 2 \\; (\\approx 0.693)"),
+        ("\\frac12", "\\frac12 = 0.5"),
+        ("\\frac12", "0.5 = \\frac12"),
+        ("\\frac12", "x = \\frac12 = 0.5 = 50\\%"),
+        ("100\\sqrt{2}", "100\\sqrt2 \\approx 141"),
+    ]
+    assert wrong(rows, equal=True) == []
+
+
+def test_a_decimal_tail_that_disagrees_is_another_answer():
+    """Else one box would hold two answers."""
+    rows = [
+        ("\\frac13", "\\frac13 \\approx 0.334"),
+        ("\\frac13", "\\frac13 \\approx 0.35"),
+        ("\\frac13", "\\frac13 = 0.34"),
+        ("\\frac13", "\\frac23 \\approx 0.333"),
+        ("\\frac{\\pi}{4}", "\\frac{\\pi}{4} \\approx 0.786"),
+        ("\\sqrt{96}", "\\sqrt{96} = 4\\sqrt5 \\approx 9.798"),
+        ("\\frac12", "\\frac12 = 0.6"),
+        ("\\frac12", "\\frac12 = 2"),
+        ("5", "5 \\approx 6"),
+        ("5", "5 = 6"),
+        ("100\\sqrt{2}", "100\\sqrt2 \\approx 142"),
+        ("0.333", "\\frac13 \\approx 0.333"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_chinese_punctuation_and_words():
+    rows = [
+        ("(1, 2)", "（1，2）"),
+        ("1, 2", "1、2"),
+        ("1, 2", "1；2"),
+        ("x = 5", "x＝5"),
+        ("50\\%", "50％"),
+        ("3:4", "3：4"),
+        ("x > 1 \\text{ or } x < 0", "x>1 或 x<0"),
+        ("12", "１２。"),
+    ]
+    assert wrong(rows, equal=True) == []
+
+
+def test_dress_that_means_something_is_none():
+    rows = [
+        ("5", "\\overline{5}"),
+        ("5", "\\sqrt{5}"),
+        ("5", "|5| + 1"),
+        ("5", "\\not 5"),
+        ("12", "1\\,2\\,"),
+        ("0.5", "0.\\overline{5}"),
+        ("5", "\\text{not } 5"),
+        ("x", "\\bar{x}"),
+    ]
+    assert wrong(rows, equal=False) == []

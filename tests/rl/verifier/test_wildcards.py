@@ -1,0 +1,113 @@
+"""Random closed expressions accept nothing that they are not, and what they are.
+
+The plain run takes some 20 s. Longer, and with another seed:
+
+    export VERIFIER_FUZZ_MINUTES=20 VERIFIER_FUZZ_SEED=7
+    pytest tests/rl/verifier/test_wildcards.py
+"""
+
+import os
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+from flint import arb
+
+from rl.verifier import is_equivalent
+from tests.rl.verifier.expressions import (
+    Expression,
+    expression,
+    identity,
+    integer,
+    near_misses,
+    surely_differ,
+)
+
+_MINUTES = float(os.environ.get("VERIFIER_FUZZ_MINUTES", 0))
+_SEED = int(os.environ.get("VERIFIER_FUZZ_SEED", 0))
+
+
+def _golds() -> list[Expression]:
+    found = [integer(n) for n in range(-20, 121)]
+    for top, bottom in [(1, 2), (1, 3), (2, 3), (3, 4), (7, 5), (-5, 6), (27, 128)]:
+        tex = f"\\frac{{{top}}}{{{bottom}}}"
+        found.append(Expression(tex, lambda t=top, b=bottom: arb(t) / b))
+    for n in (2, 3, 5, 6, 7, 10, 15):
+        found.append(Expression(f"\\sqrt{{{n}}}", lambda n=n: arb(n).sqrt()))
+        found.append(Expression(f"2\\sqrt{{{n}}}", lambda n=n: 2 * arb(n).sqrt()))
+        found.append(Expression(f"\\frac{{\\pi}}{{{n}}}", lambda n=n: arb.pi() / n))
+        found.append(Expression(f"\\ln {n}", lambda n=n: arb(n).log()))
+    for tenths in (1, 5, 12, 25, 36, 99, 144, 1585):
+        text = f"{tenths / 10:.1f}"
+        found.append(Expression(text, lambda t=tenths: arb(t) / 10))
+    for k in (3, 6, 9, 20, 50, 100):
+        found.append(Expression(f"10^{{{k}}}", lambda k=k: arb(10) ** k))
+    found.append(Expression("e", lambda: arb.const_e()))
+    found.append(Expression("\\pi", lambda: arb.pi()))
+    # These are no numbers: no closed expression is one of them.
+    for tex in (
+        "x",
+        "3x + 1",
+        "x^2",
+        "\\frac{x}{2}",
+        "(1, 2)",
+        "[0, 1]",
+        "2, 3",
+        "x > 2",
+    ):
+        found.append(Expression(tex, lambda: arb("nan")))
+    return found
+
+
+_GOLDS = _golds()
+
+
+def _cases(count: int, salt: int) -> Iterator[random.Random]:
+    """So many seeded sources, or as many as the minutes allow."""
+    until, index = time.monotonic() + 60 * _MINUTES / 3, 0
+    while index < count or time.monotonic() < until:
+        yield random.Random(f"{_SEED} {salt} {index}")
+        index += 1
+
+
+def test_there_are_two_hundred_golds():
+    assert len(_GOLDS) >= 200 and len({gold.tex for gold in _GOLDS}) == len(_GOLDS)
+
+
+@pytest.mark.failure(42)
+def test_no_gold_is_accepted_that_the_value_is_not():
+    accepted = []
+    for r in _cases(110, 1):
+        e = expression(r)
+        for gold in _GOLDS:
+            if is_equivalent(e.tex, gold.tex):
+                if gold.value.is_finite() and not surely_differ(e, gold):
+                    continue
+                accepted.append((e.tex, gold.tex))
+    assert accepted == []
+
+
+@pytest.mark.failure(42)
+def test_no_near_miss_is_accepted():
+    accepted, tried = [], 0
+    for r in _cases(250, 2):
+        e = expression(r)
+        for other in near_misses(e, r):
+            if surely_differ(e, other):
+                tried += 1
+                if is_equivalent(other.tex, e.tex):
+                    accepted.append((e.tex, other.tex))
+    assert tried > 1_000
+    assert accepted == []
+
+
+def test_identities_are_accepted():
+    missed, tried = [], 0
+    for r in _cases(400, 3):
+        left, right = identity(r)
+        assert not surely_differ(left, right), (left.tex, right.tex)
+        tried += 1
+        if not is_equivalent(left.tex, right.tex):
+            missed.append((left.tex, right.tex))
+    assert len(missed) <= 0.05 * tried, (len(missed), tried, missed[:12])
