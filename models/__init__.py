@@ -1,0 +1,6 @@
+"""Qwen2.5 in Flax, and its weights in and out of Hugging Face folders.
+
+Enters: token ids and segments, or a folder of safetensors, or a GGUF file.
+Leaves: hidden states (never logits), or such a folder again.
+Begin at `qwen2`; names and shapes of weights are the table of `hf`.
+"""

@@ -4,13 +4,20 @@ Axes: B rows, T positions, S cached positions, N query heads, K kv heads, H head
 Scores and softmax are in float32 (float64 where the inputs are).
 """
 
+import functools
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jax.sharding import PartitionSpec as P
+from jaxtyping import Float, Int
 
-from models.attention_kernels import pallas_attention, splash_attention
+from models.attention_kernels import mosaic_attention, triton_attention
 from models.block_attention import block_attention
+from models.cache import Seen
+from models.decode_kernel import decode_kernel
+from sharding.mesh import platform
+from sharding.rules import spec
 
 _MASKED = -1e30  # finite: a row of nothing but this stays free of NaN
 _BLOCK = 128
@@ -55,95 +62,191 @@ def dense_attention(
     return _mix(jax.nn.softmax(scores, axis=-1), v).reshape(q.shape)
 
 
-def xla_attention(q, k, v, segment_ids, prefix_ids) -> jax.Array:
+def xla_attention(
+    q, k, v, segment_ids, prefix_ids, interpret: bool = False
+) -> jax.Array:
     """Runs everywhere; see `dense_attention` and `models.block_attention`."""
+    del interpret
     if q.shape[1] <= _BLOCK:
         return dense_attention(q, k, v, segment_ids, prefix_ids)
     return block_attention(q, k, v, segment_ids, prefix_ids, _BLOCK)
 
 
+Implementation = Literal["xla", "triton", "mosaic"]
 IMPLEMENTATIONS = {
     "xla": xla_attention,
-    "pallas": pallas_attention,
-    "splash": splash_attention,
+    "triton": triton_attention,
+    "mosaic": mosaic_attention,
 }
-SHARES_PREFIXES = ("xla",)
 
 
-def default_implementation() -> str:
-    """By platform: Pallas' flash attention on GPUs, splash attention on TPUs."""
-    platform = jax.default_backend()
-    return {"gpu": "pallas", "tpu": "splash"}.get(platform, "xla")
+def default_implementation(mesh: Mesh | None) -> Implementation:
+    """By the mesh's platform: the kernels of GPUs or of TPUs, where they run."""
+    return {"gpu": "triton", "tpu": "mosaic"}.get(platform(mesh), "xla")
 
 
 def segment_attention(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    segment_ids: jax.Array,
-    prefix_ids: jax.Array,
+    q: Float[jax.Array, "B T N H"],
+    k: Float[jax.Array, "B T K H"],
+    v: Float[jax.Array, "B T K H"],
+    segment_ids: Int[jax.Array, "B T"],
+    prefix_ids: Int[jax.Array, "B T"],
     *,
-    implementation: str,
+    implementation: Implementation,
     mesh: Mesh | None,
-) -> jax.Array:
+) -> Float[jax.Array, "B T N H"]:
     """Each position attends to its own segment up to itself, and to its prefix.
 
     Args:
-      q: `[B, T, N, H]`, rotated.
-      k: `[B, T, K, H]`, rotated.
-      v: `[B, T, K, H]`.
-      segment_ids: int32 `[B, T]`, ascending along a row, 0 for padding at its end.
-      prefix_ids: int32 `[B, T]`, an earlier segment of the row that the position sees
-        whole; 0 for none. Read by `SHARES_PREFIXES` alone.
+      q, k: rotated.
+      v: the values.
+      segment_ids: ascending along a row, 0 for padding at its end.
+      prefix_ids: an earlier segment of the row that the position sees
+        whole; 0 for none.
       implementation: a key of `IMPLEMENTATIONS`.
-      mesh: rows are split over its data and fsdp axes, heads over tensor.
+      mesh: rows and heads are split over it. Where its devices are CPUs, kernels are
+        interpreted: what is compiled here for elsewhere must hold the kernel itself.
 
     Returns:
-      `[B, T, N, H]` in the dtype of `v`.
+      In the dtype of `v`.
     """
-    attend = IMPLEMENTATIONS[implementation]
+    attend = functools.partial(
+        IMPLEMENTATIONS[implementation], interpret=platform(mesh) == "cpu"
+    )
     if mesh is None:
         return attend(q, k, v, segment_ids, prefix_ids)
-    rows = P(("data", "fsdp"))
-    heads = P(("data", "fsdp"), None, "tensor")
+    rows = spec("batch")
+    heads, kv_heads = spec("batch", None, "heads"), spec("batch", None, "kv_heads")
     # Loops whose length is data, and kernels, are for each device to run on its own.
     return jax.shard_map(
         attend,
         mesh=mesh,
-        in_specs=(heads, heads, heads, rows, rows),
+        in_specs=(heads, kv_heads, kv_heads, rows, rows),
         out_specs=heads,
         check_vma=False,
     )(q, k, v, segment_ids, prefix_ids)
 
 
 def decode_attention(
-    q: jax.Array, k: jax.Array, v: jax.Array, visible: jax.Array
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    layer: jax.Array,
+    seen: Seen,
+    *,
+    implementation: Implementation,
+    block: int,
+    mesh: Mesh | None,
 ) -> jax.Array:
     """One new position of each row against a cache that holds it too.
 
+    Columns are read a block at a time, from the newest back as far as any row sees, and
+    no other block is touched. Each device does so with its own rows and heads.
+
     Args:
       q: `[B, N, H]`, rotated.
-      k: `[B, K, H, S]`, rotated: with S last, a CPU takes half the time.
-      v: `[B, K, S, H]`.
-      visible: bool `[B, S]`, the columns that the row's new position sees.
+      k: `[L, B, K, H, S]`, or `[B, K, H, S]` of one layer, rotated: with S last, a CPU
+        takes half the time.
+      v: likewise with S before H.
+      layer: int32, which of the L.
+      seen: of the cache.
+      implementation: "triton" is a kernel, in which each row goes back no further than
+        it sees itself; any other is XLA's.
+      block: columns, a divisor of S; S reads all at once.
+      mesh: rows and heads are split over it.
 
     Returns:
       `[B, N, H]` in the dtype of `v`.
     """
+    attend = functools.partial(_decode_attention, block=block)
+    # The kernel takes widths of powers of two, as all of Qwen2.5 are.
+    if implementation == "triton" and not q.shape[-1] & (q.shape[-1] - 1):
+        interpret = platform(mesh) == "cpu"
+        attend = functools.partial(_decode_by_kernel, block=block, interpret=interpret)
+    if mesh is None:
+        return attend(q, k, v, layer, seen)
+    heads, entries = (
+        spec("batch", "heads"),
+        spec(*[None] * (k.ndim - 4), "batch", "kv_heads"),
+    )
+    rows, whole = spec("batch"), spec()
+    return jax.shard_map(
+        attend,
+        mesh=mesh,
+        in_specs=(heads, entries, entries, whole, Seen(rows, rows, whole, whole)),
+        out_specs=heads,
+        check_vma=False,
+    )(q, k, v, layer, seen)
+
+
+def _decode_by_kernel(q, k, v, layer, seen, *, block, interpret):
+    k, v = (
+        x if x.ndim == 4 else jax.lax.dynamic_index_in_dim(x, layer, keepdims=False)
+        for x in (k, v)
+    )
     batch, heads, width = q.shape
-    grouped = q.reshape(batch, k.shape[1], heads // k.shape[1], width)
-    accumulate = jnp.promote_types(q.dtype, jnp.float32)
-    scores = jnp.einsum(
-        "bkgh,bkhs->bkgs", grouped, k, preferred_element_type=accumulate
-    )
-    scores = jnp.where(visible[:, None, None], scores * width**-0.5, _MASKED)
-    weights = jnp.exp(scores - jnp.max(scores, axis=-1, keepdims=True))
-    # Divided by their sum when S is gone: a pass less over the scores.
-    mixed = jnp.einsum(
-        "bkgs,bksh->bkgh",
-        weights.astype(v.dtype),
+    mixed = decode_kernel(
+        q.reshape(batch, k.shape[1], heads // k.shape[1], width),
+        k,
         v,
-        preferred_element_type=accumulate,
+        seen.length,
+        seen.newest,
+        block=block,
+        interpret=interpret,
     )
-    mixed /= jnp.sum(weights, axis=-1)[..., None]
     return mixed.astype(v.dtype).reshape(q.shape)
+
+
+def _decode_attention(q, k, v, layer, seen, *, block):
+    batch, heads, width = q.shape
+    size = v.shape[-2]
+    grouped = q.reshape(batch, k.shape[-3], heads // k.shape[-3], width)
+    accumulate = jnp.promote_types(q.dtype, jnp.float32)
+
+    def part(start):
+        """Unscaled weights of a block, their largest exponent, and what they mix."""
+
+        def columns(entries, axis):
+            starts, sizes = [0] * entries.ndim, list(entries.shape)
+            starts[axis], sizes[axis] = start, block
+            if entries.ndim == 4:
+                return jax.lax.dynamic_slice(entries, starts, sizes)
+            starts[0], sizes[0] = layer, 1
+            return jax.lax.dynamic_slice(entries, starts, sizes)[0]
+
+        visible = jax.lax.dynamic_slice_in_dim(seen.visible, start, block, 1)
+        scores = jnp.einsum(
+            "bkgh,bkhs->bkgs",
+            grouped,
+            columns(k, -1),
+            preferred_element_type=accumulate,
+        )
+        scores = jnp.where(visible[:, None, None], scores * width**-0.5, _MASKED)
+        top = jnp.max(scores, axis=-1, keepdims=True)
+        weights = jnp.exp(scores - top)
+        mixed = jnp.einsum(
+            "bkgs,bksh->bkgh",
+            weights.astype(v.dtype),
+            columns(v, -2),
+            preferred_element_type=accumulate,
+        )
+        return top, jnp.sum(weights, axis=-1, keepdims=True), mixed
+
+    def visit(n, carry):
+        number = (seen.newest // block - n) % (size // block)
+        top, total, mixed = carry
+        new_top, new_total, new_mixed = part(number * block)
+        highest = jnp.maximum(top, new_top)
+        old, new = jnp.exp(top - highest), jnp.exp(new_top - highest)
+        return highest, total * old + new_total * new, mixed * old + new_mixed * new
+
+    if block == size:
+        _, total, mixed = part(0)
+    else:
+        # The newest column may be the first of its block, the oldest anywhere in its.
+        behind = seen.count - 1 - seen.newest % block
+        blocks = jnp.minimum(1 + -(-behind // block), size // block)
+        carry = jax.lax.fori_loop(1, blocks, visit, part(seen.newest // block * block))
+        _, total, mixed = carry
+    # Divided by their sum when S is gone: a pass less over the scores.
+    return (mixed / total).astype(v.dtype).reshape(q.shape)

@@ -93,7 +93,8 @@ class _Layout:
         self._sharing = q.shape[2] // self._kv_heads
         self._accumulate = jnp.promote_types(q.dtype, jnp.float32)
         ids, prefixes = self._split(segment_ids), self._split(prefix_ids)
-        self.rows = ids, prefixes, *_visits(ids, prefixes)
+        flat = (x.reshape(len(x), -1) for x in (ids, prefixes))
+        self.rows = ids, prefixes, *visits(*flat, block, block)[0]
 
     def _split(self, x):
         """`[B, T, ...] -> [B, J, C, ...]`."""
@@ -192,32 +193,48 @@ class _Layout:
         return d_q, d_k, d_v
 
 
-def _visits(ids: jax.Array, prefixes: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The key blocks that each query block visits.
+def visits(
+    segment_ids: jax.Array, prefix_ids: jax.Array, q_block: int, k_block: int
+) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
+    """Which blocks of keys each block of queries visits, and the other way round.
 
     Segments ascend along a row, so that a block holds an interval of them, and blocks
     see each other where intervals meet.
 
     Args:
-      ids, prefixes: int32 `[B, J, C]`.
+      segment_ids, prefix_ids: int32 `[B, T]`.
+      q_block, k_block: positions of a block, divisors of T.
 
     Returns:
-      Key blocks by query block `[B, J, J]`, those to be visited first, and their
-      number `[B, J]`.
+      For the I blocks of queries the blocks of keys `[B, I, J]`, those to be visited
+      first, and their number `[B, I]`; for the J blocks of keys those of queries.
     """
-    real = jnp.where(ids == 0, _PADDING, ids)
-    low, high = jnp.min(real, axis=-1), jnp.max(real, axis=-1)
-    named = jnp.where(prefixes == 0, _PADDING, prefixes)
-    low_prefix, high_prefix = jnp.min(named, axis=-1), jnp.max(prefixes, axis=-1)
+
+    def cut(x, block):
+        return x.reshape(len(x), -1, block)
+
+    def interval(x):
+        real = jnp.where(x == 0, _PADDING, x)
+        return jnp.min(real, axis=-1), jnp.max(x, axis=-1)
+
+    low, high = interval(cut(segment_ids, q_block))
+    low_prefix, high_prefix = interval(cut(prefix_ids, q_block))
+    low_key, high_key = interval(cut(segment_ids, k_block))
 
     def meets(first, last):
-        return (first[..., None] <= high[:, None]) & (low[:, None] <= last[..., None])
+        first, last = first[..., None], last[..., None]
+        return (first <= high_key[:, None]) & (low_key[:, None] <= last)
 
-    blocks = jnp.arange(ids.shape[1])
-    diagonal = blocks[:, None] == blocks
+    q_start = jnp.arange(low.shape[1])[:, None] * q_block
+    k_start = jnp.arange(low_key.shape[1]) * k_block
+    before = k_start < q_start + q_block
     # A block of padding alone visits itself: something finite, which nobody reads.
-    filled = (low < _PADDING)[..., None]
-    visible = filled & (meets(low, high) | meets(low_prefix, high_prefix))
-    visible = (visible & (blocks[:, None] > blocks)) | diagonal
+    own = before & (q_start < k_start + k_block)
+    visible = meets(low, high) | meets(low_prefix, high_prefix)
+    visible = (visible & before) | own
+    return _listed(visible), _listed(visible.swapaxes(1, 2))
+
+
+def _listed(visible):
     order = jnp.argsort(~visible, axis=-1, stable=True)
     return order.astype(jnp.int32), jnp.sum(visible, axis=-1, dtype=jnp.int32)

@@ -1,7 +1,10 @@
 """The key-value cache of a decode batch, a ring over its positions.
 
-Axes: B rows, S cached positions, T positions of a prompt, K kv heads, H head width.
+Axes: B rows, S cached positions, T positions of a prompt, L layers that lie in one
+array, K kv heads, H head width.
 """
+
+from typing import NamedTuple
 
 import flax.struct
 import jax
@@ -10,6 +13,22 @@ import jax.numpy as jnp
 from models.config import Qwen2Config
 
 Entries = tuple[jax.Array, ...]
+
+
+class Seen(NamedTuple):
+    """What the next position of each row sees of a cache that holds it.
+
+    Attributes:
+      visible: bool `[B, S]`.
+      length: int32 `[B]`, of how many positions besides that one.
+      newest: int32, the column of that position.
+      count: int32, how many columns back from there (with it) any row sees.
+    """
+
+    visible: jax.Array
+    length: jax.Array
+    newest: jax.Array
+    count: jax.Array
 
 
 @flax.struct.dataclass
@@ -21,59 +40,80 @@ class KVCache:
     of an array and not one place per row.
 
     Attributes:
-      k: of each layer `[B, K, H, S]`, rotated; the order in which scores are computed.
-      v: of each layer `[B, K, S, H]`.
+      k: of the layers, in order, arrays `[L, B, K, H, S]` for some layers each, or
+        `[B, K, H, S]` for one: with an axis of 1 XLA on a CPU copies all of it at every
+        step. Rotated; the order in which scores are computed.
+      v: likewise `[L, B, K, S, H]`.
       length: int32 `[B]`.
       clock: int32, the column to be written next.
     """
 
-    k: tuple[jax.Array, ...]
-    v: tuple[jax.Array, ...]
+    k: Entries
+    v: Entries
     length: jax.Array
     clock: jax.Array
 
     @classmethod
-    def zeros(cls, config: Qwen2Config, batch: int, size: int, dtype) -> "KVCache":
+    def zeros(
+        cls, config: Qwen2Config, batch: int, size: int, dtype, *, stacked: int
+    ) -> "KVCache":
+        """B = `batch`, S = `size`, L = `stacked`: a divisor of the layers."""
         heads, width = config.num_kv_heads, config.head_dim
-        layers = range(config.num_layers)
+        arrays = range(config.num_layers // stacked)
+        lead = () if stacked == 1 else (stacked,)
+        of_k, of_v = (heads, width, size), (heads, size, width)
         return cls(
-            k=tuple(jnp.zeros((batch, heads, width, size), dtype) for _ in layers),
-            v=tuple(jnp.zeros((batch, heads, size, width), dtype) for _ in layers),
+            k=tuple(jnp.zeros((*lead, batch, *of_k), dtype) for _ in arrays),
+            v=tuple(jnp.zeros((*lead, batch, *of_v), dtype) for _ in arrays),
             length=jnp.zeros(batch, jnp.int32),
             clock=jnp.int32(0),
         )
 
     @property
     def size(self) -> int:
-        return self.v[0].shape[2]
+        return self.v[0].shape[-2]
 
     def age(self) -> jax.Array:
         """int32 `[S]`: how many entries of a row are newer than the column's."""
         return (self.clock - 1 - jnp.arange(self.size)) % self.size
 
+    def seen(self, longest: jax.Array) -> Seen:
+        """What the position about to be written will see.
+
+        Args:
+          longest: int32, no row that anybody reads is longer.
+        """
+        visible = (self.age() + 1) % self.size <= self.length[:, None]
+        count = jnp.minimum(longest + 1, self.size)
+        return Seen(visible, self.length, self.clock, count)
+
     def filled(self, k: Entries, v: Entries, length, row, slot) -> "KVCache":
         """The cache with prompts put into some of its rows.
 
         Args:
-          k, v: of each layer `[Q, K, H, T]` and `[Q, K, T, H]`, as `ServedQwen2`
+          k, v: arrays `[L, Q, K, H, T]` and `[L, Q, K, T, H]`, as `ServedQwen2`
             returns them for Q prompts.
           length: int32 `[Q]`, how many of the T are the prompt.
           row: int32 `[R]`, the prompt that goes into each slot.
           slot: int32 `[R]`; a slot that does not exist is left out.
         """
         length = length[row]
-        at = jnp.clip(length[:, None] - 1 - self.age(), 0, v[0].shape[2] - 1)
+        at = jnp.clip(length[:, None] - 1 - self.age(), 0, v[0].shape[-2] - 1)
 
-        def turn_k(cache, entry):
-            turned = jnp.take_along_axis(entry[row], at[:, None, None], axis=3)
-            return cache.at[slot].set(turned, mode="drop")
+        def put(cache, entries, at, axis):
+            if cache.ndim == 4:
+                turned = jnp.take_along_axis(entries[row], at, axis)
+                return cache.at[slot].set(turned, mode="drop")
 
-        def turn_v(cache, entry):
-            turned = jnp.take_along_axis(entry[row], at[:, None, :, None], axis=2)
-            return cache.at[slot].set(turned, mode="drop")
+            # Layer by layer: what is turned is as long as a row of the cache.
+            def layer(i, cache):
+                turned = jnp.take_along_axis(entries[i][row], at, axis)
+                return cache.at[i, slot].set(turned, mode="drop")
+
+            return jax.lax.fori_loop(0, len(cache), layer, cache)
 
         return self.replace(
-            k=jax.tree.map(turn_k, self.k, k),
-            v=jax.tree.map(turn_v, self.v, v),
+            k=jax.tree.map(lambda c, e: put(c, e, at[:, None, None], 3), self.k, k),
+            v=jax.tree.map(lambda c, e: put(c, e, at[:, None, :, None], 2), self.v, v),
             length=self.length.at[slot].set(length, mode="drop"),
         )

@@ -1,7 +1,8 @@
 """Looking tokens up in a table that is split over the mesh.
 
-Axes: N tokens, D model width, V vocabulary. Tokens are split over the mesh's data and
-fsdp axes, the table over tensor (V) and fsdp (D).
+Axes: N tokens, D model width, V vocabulary. Tokens are split as
+rows are, the table by words and by columns, over the mesh's axes that
+`sharding.rules` gives them.
 """
 
 import functools
@@ -9,45 +10,78 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jax.sharding import PartitionSpec as P
+from jax.typing import DTypeLike
+from jaxtyping import Float, Int
 
-from sharding.rules import RULES
+from sharding.rules import mesh_axes, shards, spec
 
-_ROWS, _VOCAB, _WIDTH = RULES["batch"], RULES["vocab"], RULES["embed"]
+
+def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    """Mesh axes of words, of columns, and whether rows are split over the latter too.
+
+    Raises:
+      ValueError: rows are split over the words' axes, or over some of the columns'.
+    """
+    rows, words = set(mesh_axes("batch")), mesh_axes("vocab")
+    columns = mesh_axes("embed")
+    shared = rows & {*columns}
+    if rows & {*words} or shared not in (set(), {*columns}):
+        raise ValueError(
+            f"rows split over {sorted(rows)} do not go with a table split over {words}"
+            f" by words and {columns} by columns (sharding/rules.py)"
+        )
+    return words, columns, bool(shared)
 
 
 def look_up(
-    table: jax.Array, token_ids: jax.Array, mesh: Mesh | None, dtype: jnp.dtype
-) -> jax.Array:
-    """`table[token_ids]`, `[N, D]`, and no device ever holds more than its part.
+    table: Float[jax.Array, "V D"],
+    token_ids: Int[jax.Array, " N"],
+    mesh: Mesh | None,
+    dtype: DTypeLike,
+) -> Float[jax.Array, "N D"]:
+    """`table[token_ids]`, and no device ever holds more than its part.
 
-    Tokens travel to the table: each device looks all tokens of its fsdp group up in its
+    Tokens travel to the table: each device looks all tokens of its group up in its
     columns, and the columns are then exchanged for rows. The gradient takes the same
     way back and is summed in the table's own dtype. The other way round, which is the
     partitioner's, every micro-batch gathers the table and reduces a gradient as large.
+    Where a group's devices have the same rows, they sum what each of them found.
 
     Args:
-      table: `[V, D]`.
-      token_ids: int32 `[N]`, from 0 to V - 1.
+      table: split as above.
+      token_ids: from 0 to V - 1.
       mesh: None, or one that leaves the table whole, looks up in place.
       dtype: of the result, and of what travels.
     """
-    if mesh is None or mesh.shape[_VOCAB] * mesh.shape[_WIDTH] == 1:
+    if mesh is None or shards("vocab", mesh) * shards("embed", mesh) == 1:
         return table[token_ids].astype(dtype)
     return jax.shard_map(
         functools.partial(_look_up_shard, dtype=dtype),
         mesh=mesh,
-        in_specs=(P(_VOCAB, _WIDTH), P(_ROWS)),
-        out_specs=P(_ROWS),
+        in_specs=(spec("vocab", "embed"), spec("batch")),
+        out_specs=spec("batch"),
     )(table, token_ids)
 
 
 def _look_up_shard(table, token_ids, *, dtype):
-    vocab = table.shape[0]
-    group = jax.lax.all_gather(token_ids, _WIDTH, tiled=True)
-    own = group - jax.lax.axis_index(_VOCAB) * vocab
+    words, columns, with_rows = table_axes()
+    vocab, width = table.shape
+    if jax.lax.axis_size(columns) == 1:
+        columns, with_rows = (), False
+    if with_rows:
+        token_ids = jax.lax.all_gather(token_ids, columns, tiled=True)
+    own = token_ids - jax.lax.axis_index(words) * vocab
     here = (own >= 0) & (own < vocab)
-    columns = table[jnp.where(here, own, 0)].astype(dtype)
-    columns = jnp.where(here[:, None], columns, 0)
-    rows = jax.lax.all_to_all(columns, _WIDTH, split_axis=0, concat_axis=1, tiled=True)
-    return jax.lax.psum(rows, _VOCAB)
+    part = table[jnp.where(here, own, 0)].astype(dtype)
+    part = jnp.where(here[:, None], part, 0)
+    if with_rows:
+        rows = jax.lax.all_to_all(
+            part, columns, split_axis=0, concat_axis=1, tiled=True
+        )
+        return jax.lax.psum(rows, words)
+    if not columns:
+        return jax.lax.psum(part, words)
+    whole = jnp.zeros((len(part), width * jax.lax.axis_size(columns)), dtype)
+    start = jax.lax.axis_index(columns) * width
+    rows = jax.lax.dynamic_update_slice_in_dim(whole, part, start, 1)
+    return jax.lax.psum(rows, (*words, *columns))

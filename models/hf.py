@@ -11,9 +11,10 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
-from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +25,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from models.config import Qwen2Config
 from models.qwen2 import Params, Qwen2, abstract_params, param_shardings
 from models.safetensors_io import Specs, read_tensors, write_tensors
-from sharding.rules import replicated
+from sharding.rules import laid_out
 
+DType = Literal["bfloat16", "float16", "float32", "float64"]
 DTYPES = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float16": np.dtype(np.float16),
@@ -35,6 +37,7 @@ DTYPES = {
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
+_FILE_NAME = re.compile(r"[\w-][\w.-]*\.safetensors")
 # What travels beside the weights: everything that a user of the folder reads.
 _CARRIED = (
     "config.json",
@@ -146,13 +149,20 @@ def tensor_specs(config: Qwen2Config, dtype: np.dtype) -> Specs:
 # -- in ------------------------------------------------------------------------------
 
 
-def resolve_folder(model: str | os.PathLike) -> pathlib.Path:
+def resolve_folder(
+    model: str | os.PathLike, *, described_in: pathlib.Path | None = None
+) -> pathlib.Path:
     """A local folder as it is, or a hub id downloaded to the cache.
+
+    Args:
+      model: the folder, or the id.
+      described_in: gets all but the weights of a model that is not in the cache, which
+        stays as it is.
 
     Raises:
       ValueError: neither a folder nor a reachable hub id.
     """
-    folder = pathlib.Path(model)
+    folder = pathlib.Path(model).expanduser()
     if folder.is_dir():
         return folder
     text = str(model)
@@ -160,12 +170,15 @@ def resolve_folder(model: str | os.PathLike) -> pathlib.Path:
         raise ValueError(f"{text}: no such model folder")
     import huggingface_hub
 
+    wanted = [*_CARRIED, "*.safetensors", _INDEX]
+    where: dict[str, Any] = {"allow_patterns": wanted}
     try:
-        return pathlib.Path(
-            huggingface_hub.snapshot_download(
-                text, allow_patterns=[*_CARRIED, "*.safetensors", _INDEX]
-            )
-        )
+        if described_in is not None:
+            cached = huggingface_hub.try_to_load_from_cache(text, "config.json")
+            if isinstance(cached, str):
+                return pathlib.Path(cached).parent
+            where = {"allow_patterns": _CARRIED, "local_dir": described_in}
+        return pathlib.Path(huggingface_hub.snapshot_download(text, **where))
     except Exception as error:  # offline, private, misspelt: the hub's many types
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
@@ -185,23 +198,38 @@ def _open_tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
-    """The index's `{tensor: file}`, or None where one file holds all."""
+    """The index's `{tensor: file}`, or None where one file holds all.
+
+    Raises:
+      ValueError: a damaged index, or one that names a file outside of its folder.
+    """
     path = pathlib.Path(folder) / _INDEX
     if not path.is_file():
         return None
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))["weight_map"])
+        layout = dict(json.loads(path.read_text(encoding="utf-8"))["weight_map"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: damaged index: {error!r}") from None
+    for file in layout.values():
+        if not isinstance(file, str) or not _FILE_NAME.fullmatch(file):
+            raise ValueError(f"{path}: {file!r} is no name of a weights file")
+    return layout
 
 
-def load_params(folder: str | os.PathLike, model: Qwen2, mesh: Mesh) -> Params:
+def load_params(
+    folder: str | os.PathLike,
+    model: Qwen2,
+    mesh: Mesh,
+    *,
+    on_loaded: Callable[[int], None] = lambda count: None,
+) -> Params:
     """Reads a folder's safetensors onto the mesh.
 
     Args:
       folder: holds `model.safetensors`, or several files with their index.
       model: gives the architecture and the parameters' dtype.
       mesh: each process reads only what its own devices hold.
+      on_loaded: told of each tensor, by its count of parameters.
 
     Returns:
       The parameter tree, sharded.
@@ -229,7 +257,7 @@ def load_params(folder: str | os.PathLike, model: Qwen2, mesh: Mesh) -> Params:
     shardings = param_shardings(model, mesh)
     params: dict[str, Any] = {"layers": {}}
     for name, weight, layer in rows(config):
-        shape, sharding = _at(shapes, weight.path), _at(shardings, weight.path)
+        shape, sharding = at(shapes, weight.path), at(shardings, weight.path)
         if layer is None:
             ours = weight.to_ours(tensors[name], shape.shape)
             array = _place(ours, sharding).astype(shape.dtype)
@@ -240,11 +268,13 @@ def load_params(folder: str | os.PathLike, model: Qwen2, mesh: Mesh) -> Params:
             if stack is None:
                 stack = _zeros(shape.shape, shape.dtype, sharding)
             array = _insert(stack, _place(ours, one), layer)
-        _at(params, weight.path[:-1])[weight.path[-1]] = array
+        at(params, weight.path[:-1])[weight.path[-1]] = array
+        on_loaded(tensors[name].size)
     return params
 
 
-def _at(tree, path):
+def at(tree: Params, path: Sequence[str]):
+    """What a tree of parameters has at a `Weight.path`."""
     return functools.reduce(lambda node, key: node[key], path, tree)
 
 
@@ -292,17 +322,17 @@ def export_tensors(
     """
     sharding = None
     if jax.process_count() > 1:
-        sharding = replicated(jax.tree.leaves(params)[0].sharding.mesh)
+        sharding = laid_out(jax.tree.leaves(params)[0].sharding.mesh)
     wanted = [row for row in rows(config) if names is None or row[0] in names]
     ahead: collections.deque[tuple[list[str], tuple[jax.Array, ...]]] = (
         collections.deque()
     )
     for layer, group in itertools.groupby(wanted, key=lambda row: row[2]):
         hf_names, weights, _ = zip(*group, strict=True)
-        arrays = tuple(_at(params, weight.path) for weight in weights)
+        arrays = tuple(at(params, weight.path) for weight in weights)
         index = 0 if layer is None else layer
         ahead.append(
-            (hf_names, _lay_out(weights, config, dtype, sharding, arrays, index))
+            (hf_names, lay_out(weights, config, dtype, sharding, arrays, index))
         )
         if len(ahead) == 2:
             yield from _to_host(*ahead.popleft())
@@ -311,7 +341,7 @@ def export_tensors(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _lay_out(weights, config, dtype, sharding, arrays, layer):
+def lay_out(weights, config, dtype, sharding, arrays, layer):
     """Arrays as the file has them; one layer of those that have layers."""
     laid_out = []
     for weight, array in zip(weights, arrays, strict=True):
@@ -338,6 +368,7 @@ def save_folder(
     assets: str | os.PathLike,
     dtype: str = "bfloat16",
     max_shard_bytes: int = 5 * 10**9,
+    card: str = "",
 ) -> None:
     """Writes a Hugging Face folder; it appears under its name only when complete.
 
@@ -351,6 +382,11 @@ def save_folder(
         to carry along, and possibly an index whose file names are kept.
       dtype: of the weights, a key of `DTYPES`.
       max_shard_bytes: largest file, where `assets` gives no layout.
+      card: README.md of the folder; empty for none.
+
+    Raises:
+      ValueError: a weight is NaN or infinite, as it is or in `dtype`.
+      OSError: the disk is full; names the file. A folder that was there before stays.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype={dtype!r}: must be one of {sorted(DTYPES)}")
@@ -369,18 +405,37 @@ def save_folder(
         partial.mkdir(parents=True)
         copy_assets(assets, partial)
         _set_dtype(partial / "config.json", dtype)
+        if card:
+            (partial / "README.md").write_text(card, encoding="utf-8")
         _write_index(partial, layout, specs)
     for file in sorted(set(layout.values())):
         subset = {name: specs[name] for name in specs if layout[name] == file}
         stream = export_tensors(params, config, DTYPES[dtype], names=subset)
-        if writes:
-            write_tensors(partial / file, subset, stream, metadata={"format": "pt"})
-        else:
+        if not writes:
             collections.deque(stream, maxlen=0)
+            continue
+        try:
+            stream = _finite(stream, folder, dtype)
+            write_tensors(partial / file, subset, stream, metadata={"format": "pt"})
+        except BaseException as error:
+            shutil.rmtree(partial)
+            if isinstance(error, OSError):  # a full disk; the system names no file
+                error.filename = str(folder / file)
+            raise
     if writes:
         if folder.exists():
             shutil.rmtree(folder)
         partial.rename(folder)
+
+
+def _finite(stream, folder: pathlib.Path, dtype: str):
+    for name, array in stream:
+        if bad := array.size - np.count_nonzero(np.isfinite(array)):
+            raise ValueError(
+                f"{folder} is not written: {bad:,} of {array.size:,} entries of {name}"
+                f" are not finite in {dtype}"
+            )
+        yield name, array
 
 
 def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:

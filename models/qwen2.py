@@ -10,15 +10,15 @@ Source: Qwen2.5 technical report (arXiv 2412.15115), and the Qwen2 architecture 
 Hugging Face transformers, to which the tests hold it equal.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+from jax.sharding import AbstractMesh, Mesh
+from jaxtyping import Float, Float32, Int
 
 from models import attention
-from models.cache import Entries, KVCache
 from models.config import Qwen2Config
 from models.embedding import look_up
 from sharding.rules import constrain, named_sharding
@@ -27,6 +27,7 @@ Params = Any
 
 LAYERS = "layers"
 
+Remat = Literal["none", "full", "dots"]
 REMAT_POLICIES = {
     "none": None,
     "full": jax.checkpoint_policies.nothing_saveable,
@@ -46,15 +47,17 @@ def _ones(axes):
     return nn.with_logical_partitioning(nn.initializers.ones_init(), axes)
 
 
-def _rms_norm(x: jax.Array, weight: jax.Array, epsilon: float) -> jax.Array:
+def rms_norm(x: jax.Array, weight: jax.Array, epsilon: float) -> jax.Array:
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     variance = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
     normed = wide * jax.lax.rsqrt(variance + epsilon)
     return weight.astype(x.dtype) * normed.astype(x.dtype)
 
 
-def rotary_angles(positions: jax.Array, config: Qwen2Config) -> jax.Array:
-    """`[B, T] -> [B, T, H/2]`, in float32: bfloat16 cannot hold position 4,095."""
+def rotary_angles(
+    positions: Int[jax.Array, "B T"], config: Qwen2Config
+) -> Float32[jax.Array, "B T half_H"]:
+    """In float32: bfloat16 cannot hold position 4,095."""
     exponent = jnp.arange(0, config.head_dim, 2, dtype=jnp.float32) / config.head_dim
     return positions[..., None].astype(jnp.float32) / config.rope_theta**exponent
 
@@ -104,14 +107,15 @@ class Block(nn.Module):
     param_dtype: Any
     attention: str
     serves: bool = False
+    cache_block: int = 0
 
     @nn.compact
     def __call__(self, x, angles, segment_ids, prefix_ids, cached):
         """`x [B * T, D]` to x and, where it serves, the layer's entries.
 
-        `cached` is None; or, where T is 1, the layer's `(k, v, visible, clock)` of a
-        `KVCache`, which is then returned with the new entries in it. `visible` is bool
-        `[B, S]`.
+        `cached` is None; or, where T is 1, an array of k and one of v of a `KVCache`,
+        the layer's number in them, and a `Seen`: the arrays are then returned with the
+        new entries in them.
         """
         c = self.config
 
@@ -119,7 +123,7 @@ class Block(nn.Module):
             return self.param(name, init, shape, self.param_dtype).astype(self.dtype)
 
         d, n, k_, h = c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim
-        normed = _rms_norm(
+        normed = rms_norm(
             x, param("attention_norm", _ones(("norm",)), (d,)), c.rms_norm_eps
         )
 
@@ -144,21 +148,28 @@ class Block(nn.Module):
             )
             entries = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
         else:
-            old_k, old_v, visible, clock = cached
+            old_k, old_v, layer, seen = cached
+            at = (layer,) * (old_k.ndim - 4)
+            new_k, new_v = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
+            new_k, new_v = (x[(None,) * len(at)] for x in (new_k, new_v))
             entries = (
-                jax.lax.dynamic_update_slice_in_dim(
-                    old_k, k.transpose(0, 2, 3, 1), clock, 3
-                ),
-                jax.lax.dynamic_update_slice_in_dim(
-                    old_v, v.transpose(0, 2, 1, 3), clock, 2
-                ),
+                jax.lax.dynamic_update_slice(old_k, new_k, (*at, 0, 0, 0, seen.newest)),
+                jax.lax.dynamic_update_slice(old_v, new_v, (*at, 0, 0, seen.newest, 0)),
             )
-            mixed = attention.decode_attention(q[:, 0], *entries, visible)
+            mixed = attention.decode_attention(
+                q[:, 0],
+                *entries,
+                layer,
+                seen,
+                implementation=self.attention,
+                block=self.cache_block or entries[0].shape[-1],
+                mesh=self.mesh,
+            )
         out = param("o", _normal(("heads", "head_dim", "embed")), (n, h, d))
         x = x + mixed.reshape(-1, n * h) @ out.reshape(n * h, d)
         x = constrain(x, ("batch", None), self.mesh)
 
-        normed = _rms_norm(x, param("mlp_norm", _ones(("norm",)), (d,)), c.rms_norm_eps)
+        normed = rms_norm(x, param("mlp_norm", _ones(("norm",)), (d,)), c.rms_norm_eps)
         f = c.intermediate_size
         gate = normed @ param("gate", _normal(("embed", "mlp")), (d, f))
         up = normed @ param("up", _normal(("embed", "mlp")), (d, f))
@@ -186,30 +197,30 @@ class Qwen2(nn.Module):
     mesh: Mesh | None = None
     dtype: Any = jnp.float32
     param_dtype: Any = jnp.float32
-    remat: str = "none"
+    remat: Remat = "none"
     unroll: int = 1
     attention: str = "xla"
 
     @nn.compact
     def __call__(
         self,
-        token_ids: jax.Array,
-        positions: jax.Array,
-        segment_ids: jax.Array,
+        token_ids: Int[jax.Array, "B T"],
+        positions: Int[jax.Array, "B T"],
+        segment_ids: Int[jax.Array, "B T"],
         *,
-        prefix_ids: jax.Array | None = None,
-    ) -> jax.Array:
+        prefix_ids: Int[jax.Array, "B T"] | None = None,
+    ) -> Float[jax.Array, "B T D"]:
         """Runs the decoder.
 
         Args:
-          token_ids: int32 `[B, T]`.
-          positions: int32 `[B, T]`, counted from 0 within each segment.
-          segment_ids: int32 `[B, T]`; positions see only their own segment.
-          prefix_ids: int32 `[B, T]`, an earlier segment of the row that a position
+          token_ids: of the rows.
+          positions: counted from 0 within each segment.
+          segment_ids: positions see only their own segment.
+          prefix_ids: an earlier segment of the row that a position
             sees whole besides its own, 0 for none; left out where no row shares any.
 
         Returns:
-          Hidden states `[B, T, D]` after the final norm.
+          Hidden states after the final norm.
         """
         c = self.config
         if prefix_ids is None:
@@ -235,7 +246,14 @@ class Qwen2(nn.Module):
             self.attention,
             name=LAYERS,
         )
-        x = _embed(self, token_ids)
+        table = self.param(
+            "embedding",
+            _normal(("vocab", "embed")),
+            (c.vocab_size, c.hidden_size),
+            self.param_dtype,
+        )
+        x = look_up(table, token_ids.reshape(-1), self.mesh, self.dtype)
+        x = constrain(x, ("batch", None), self.mesh)
         x, _ = blocks(x, rotary_angles(positions, c), segment_ids, prefix_ids, None)
         if not c.tie_word_embeddings:
             self.param(
@@ -244,109 +262,11 @@ class Qwen2(nn.Module):
                 (c.vocab_size, c.hidden_size),
                 self.param_dtype,
             )
-        return _final_norm(self, x, token_ids)
-
-
-class ServedQwen2(nn.Module):
-    """The same decoder as it is sampled from: layers one by one, against a cache.
-
-    Its parameters are those of `served_params`: a decode step that took its layers'
-    parts out of stacked arrays, or cast them, would pay for that with every token.
-
-    Attributes: as of `Qwen2`.
-    """
-
-    config: Qwen2Config
-    mesh: Mesh | None = None
-    dtype: Any = jnp.float32
-    attention: str = "xla"
-
-    @nn.compact
-    def __call__(
-        self,
-        token_ids: jax.Array,
-        positions: jax.Array,
-        segment_ids: jax.Array,
-        cache: KVCache | None = None,
-    ) -> tuple[jax.Array, Entries, Entries]:
-        """Runs the decoder.
-
-        Args:
-          token_ids, positions, segment_ids: as of `Qwen2`.
-          cache: what each row's only position (T = 1) sees besides itself.
-
-        Returns:
-          Hidden states `[B, T, D]` after the final norm, and of each layer k and v:
-          those of the cache with the new position written at its clock, or without a
-          cache `[B, K, H, T]` and `[B, K, T, H]`.
-        """
-        c = self.config
-        x = _embed(self, token_ids)
-        angles = rotary_angles(positions, c)
-        no_prefix = jnp.zeros_like(segment_ids)
-        cached = [None] * c.num_layers
-        if cache is not None:
-            visible = (cache.age() + 1) % cache.size <= cache.length[:, None]
-            cached = [
-                (k, v, visible, cache.clock)
-                for k, v in zip(cache.k, cache.v, strict=True)
-            ]
-        entries = []
-        for layer, of_layer in enumerate(cached):
-            x, entry = Block(
-                c,
-                self.mesh,
-                self.dtype,
-                self.dtype,
-                self.attention,
-                serves=True,
-                name=f"{LAYERS}_{layer}",
-            )(x, angles, segment_ids, no_prefix, of_layer)
-            entries.append(entry)
-        k, v = zip(*entries, strict=True)
-        return _final_norm(self, x, token_ids), k, v
-
-    @property
-    def param_dtype(self):
-        return self.dtype
-
-
-def _embed(module: Qwen2 | ServedQwen2, token_ids: jax.Array) -> jax.Array:
-    """`[B, T] -> [B * T, D]`."""
-    c = module.config
-    table = module.param(
-        "embedding",
-        _normal(("vocab", "embed")),
-        (c.vocab_size, c.hidden_size),
-        module.param_dtype,
-    )
-    x = look_up(table, token_ids.reshape(-1), module.mesh, module.dtype)
-    return constrain(x, ("batch", None), module.mesh)
-
-
-def _final_norm(module: Qwen2 | ServedQwen2, x, token_ids) -> jax.Array:
-    """`[B * T, D] -> [B, T, D]`."""
-    c = module.config
-    weight = module.param(
-        "final_norm", _ones(("norm",)), (c.hidden_size,), module.param_dtype
-    )
-    return _rms_norm(x, weight, c.rms_norm_eps).reshape(*token_ids.shape, c.hidden_size)
-
-
-def served_params(params: Params, config: Qwen2Config, dtype) -> Params:
-    """The parameters of `ServedQwen2`: in the compute dtype, a tree for each layer.
-
-    Args:
-      params: of `Qwen2`.
-      config: the architecture.
-      dtype: of activations and matrix products.
-    """
-    params = jax.tree.map(lambda x: x.astype(dtype), params)
-    layers = params[LAYERS]
-    return {name: x for name, x in params.items() if name != LAYERS} | {
-        f"{LAYERS}_{i}": jax.tree.map(lambda x, i=i: x[i], layers)
-        for i in range(config.num_layers)
-    }
+        weight = self.param(
+            "final_norm", _ones(("norm",)), (c.hidden_size,), self.param_dtype
+        )
+        x = rms_norm(x, weight, c.rms_norm_eps)
+        return x.reshape(*token_ids.shape, c.hidden_size)
 
 
 def head_table(params: Params) -> jax.Array:
@@ -372,7 +292,7 @@ def _is_spec(x) -> bool:
     return isinstance(x, jax.sharding.PartitionSpec)
 
 
-def param_shardings(model: Qwen2, mesh: Mesh) -> Params:
+def param_shardings(model: Qwen2, mesh: Mesh | AbstractMesh) -> Params:
     """Where each parameter lives on `mesh`; strict (see `sharding.rules`)."""
     shapes, axes = abstract_params(model)
     return jax.tree_util.tree_map_with_path(

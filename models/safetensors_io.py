@@ -68,6 +68,7 @@ def write_tensors(
     tensors: Iterable[tuple[str, np.ndarray]],
     *,
     metadata: Mapping[str, str] | None = None,
+    mode: int = 0o644,
 ) -> None:
     """Writes one file from a stream, byte for byte as the `safetensors` package does.
 
@@ -79,6 +80,7 @@ def write_tensors(
       tensors: `(name, array)` in any order, each consumed before the next is asked
         for.
       metadata: the header's free text; transformers wants `{"format": "pt"}`.
+      mode: of a file that is made, less the process's mask.
 
     Raises:
       ValueError: the stream does not hold just what `specs` announces.
@@ -100,7 +102,7 @@ def write_tensors(
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     missing = set(specs)
-    with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
+    with open(os.open(path, os.O_RDWR | os.O_CREAT, mode), "r+b") as file:
         file.truncate(8 + len(text) + cursor)
         file.write(len(text).to_bytes(8, "little") + text)
         for name, array in tensors:

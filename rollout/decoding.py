@@ -1,4 +1,4 @@
-"""The sampler's programs: prefill, insert into slots, decode, narrow.
+"""The sampler's programs: publish, prefill, insert into slots, decode, narrow.
 
 What a slot needs is in `Slots`; what may change from call to call without a compile is
 in `Dynamic`.
@@ -12,16 +12,14 @@ import functools
 import flax.struct
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
 from models.cache import Entries, KVCache
-from models.qwen2 import ServedQwen2, head_table, served_params
-from rollout.draw import draw
+from models.qwen2 import Qwen2, head_table
+from models.served import ServedQwen2, abstract_served, served_params
+from rollout.inverse_cdf import Split, draw_tokens
 from rollout.types import SamplingParams
-from sharding.rules import replicated
-
-_ROWS = ("data", "fsdp")
-_CACHE = PartitionSpec(_ROWS, "tensor")
+from sharding.rules import constrain, laid_out, mesh_axes, shards, spec
 
 
 @flax.struct.dataclass
@@ -52,7 +50,7 @@ class Dynamic:
     """Sampling parameters as arrays: changing them compiles nothing.
 
     Attributes:
-      temperature, top_p: float32 scalars; see `rollout.draw.draw`.
+      temperature, top_p: float32 scalars; see `rollout.inverse_cdf.draw_tokens`.
       max_tokens: int32 scalar.
       stop_ids: int32 `[8]`, padded with -1; longer only where there are more.
     """
@@ -81,31 +79,40 @@ def _stop_ids(params: SamplingParams) -> jax.Array:
 
 
 def _specs(state: Slots) -> Slots:
-    """Slots are split over data and fsdp, the cache's heads over tensor."""
-    specs = jax.tree.map(lambda _: PartitionSpec(_ROWS), state)
+    """Slots are split like rows, the cache by kv heads besides."""
+    cache = spec(*[None] * (state.cache.k[0].ndim - 4), "batch", "kv_heads")
+    specs = jax.tree.map(lambda _: spec("batch"), state)
     return specs.replace(
         cache=specs.cache.replace(
-            k=(_CACHE,) * len(state.cache.k),
-            v=(_CACHE,) * len(state.cache.v),
-            clock=PartitionSpec(),
+            k=(cache,) * len(state.cache.k),
+            v=(cache,) * len(state.cache.v),
+            clock=spec(),
         )
     )
 
 
+def shardings(state: Slots, mesh: Mesh) -> Slots:
+    """Where each array of it lives."""
+    return jax.tree.map(lambda part: NamedSharding(mesh, part), _specs(state))
+
+
 def _pin(state: Slots, mesh: Mesh) -> Slots:
-    shardings = jax.tree.map(lambda spec: NamedSharding(mesh, spec), _specs(state))
-    return jax.lax.with_sharding_constraint(state, shardings)
+    return jax.lax.with_sharding_constraint(state, shardings(state, mesh))
 
 
-# One program, whatever is published when.
-serve = jax.jit(served_params, static_argnums=(1, 2))
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def publish(params, trained: Qwen2, model: ServedQwen2):
+    """See `models.served.served_params`: one program, whatever is published when."""
+    served = served_params(params, trained, model)
+    return jax.lax.with_sharding_constraint(served, abstract_served(model)[1])
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
-def empty(model: ServedQwen2, mesh: Mesh, batch: int, size: int, width: int) -> Slots:
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def empty(model: ServedQwen2, batch: int, size: int, width: int) -> Slots:
     """B = `batch` slots in which nothing runs; S = `size`, W = `width`."""
+    cache = KVCache.zeros(model.config, batch, size, model.dtype, stacked=model.stacked)
     state = Slots(
-        cache=KVCache.zeros(model.config, batch, size, model.dtype),
+        cache=cache,
         token=jnp.zeros(batch, jnp.int32),
         uniforms=jnp.zeros((batch, width, 2), jnp.float32),
         count=jnp.zeros(batch, jnp.int32),
@@ -113,27 +120,27 @@ def empty(model: ServedQwen2, mesh: Mesh, batch: int, size: int, width: int) -> 
         token_ids=jnp.zeros((batch, width), jnp.int32),
         logprobs=jnp.zeros((batch, width), jnp.float32),
     )
-    return _pin(state, mesh)
+    return _pin(state, model.mesh)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def prefill(model, mesh, params, ids, segments) -> tuple[Entries, Entries]:
+@functools.partial(jax.jit, static_argnums=0)
+def prefill(model, params, ids, segments) -> tuple[Entries, Entries]:
     """Reads prompts.
 
     Args:
-      model, mesh, params: a `ServedQwen2`, its mesh and its parameters.
+      model, params: a `ServedQwen2` and its parameters.
       ids: int32 `[Q, T]`.
       segments: int32 `[Q, T]`, 1 where a token goes into the cache.
 
     Returns:
-      Of each layer k `[Q, K, H, T]` and v `[Q, K, T, H]`.
+      Of the layers k `[L, Q, K, H, T]` and v `[L, Q, K, T, H]`, as of `KVCache`.
     """
-    rows = NamedSharding(mesh, PartitionSpec(_ROWS))
+    rows = laid_out(model.mesh, "batch")
     ids, segments = jax.lax.with_sharding_constraint((ids, segments), rows)
     positions = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
-    _, k, v = model.apply({"params": params}, ids, positions, segments)
-    # Copied to slots on other devices: whole everywhere, once per block of prompts.
-    heads = NamedSharding(mesh, PartitionSpec(None, "tensor"))
+    _, k, v = model(params, ids, positions, segments)
+    # Copied to slots on other devices: every copy gets all, once per block of prompts.
+    heads = laid_out(model.mesh, *[None] * (k[0].ndim - 3), "kv_heads")
     return jax.lax.with_sharding_constraint((k, v), heads)
 
 
@@ -176,11 +183,15 @@ def insert(mesh, state: Slots, root, k, v, lengths, slot, row, last, path) -> Sl
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
-def decode(model, mesh, params, state: Slots, dynamic: Dynamic, wake):
+def decode(model, tokens: int, params, state: Slots, dynamic: Dynamic, wake):
     """Decodes until at least `wake` slots are done.
 
+    Between two looks nothing is exchanged but what heads, MLP and vocabulary are split
+    for: sums of `[B, D]` over the devices of a copy, and the few numbers of a draw.
+
     Args:
-      model, mesh, params: a `ServedQwen2`, its mesh and its parameters.
+      model, params: a `ServedQwen2` and its parameters.
+      tokens: drawn for each slot between two looks at what has ended.
       state: donated.
       dynamic: how tokens are drawn and when a completion ends.
       wake: int32.
@@ -189,36 +200,42 @@ def decode(model, mesh, params, state: Slots, dynamic: Dynamic, wake):
       The state; and its done, count, token_ids and logprobs, whole on every device, so
       that each of several processes sees all and decides alike.
     """
-    table = head_table(params).astype(model.dtype)
+    mesh = model.mesh
+    table = head_table(params)
     accumulate = jnp.promote_types(model.dtype, jnp.float32)
 
     width = state.token_ids.shape[1]
     # Left to the partitioner, indexing along a row gathers the rows of all devices.
-    rows = PartitionSpec(_ROWS)
+    rows, words = spec("batch"), spec("batch", "vocab")
+    split = Split(mesh_axes("vocab") if shards("vocab", mesh) > 1 else ())
     draw_rows = jax.shard_map(
-        lambda logits, uniforms, count, *how: draw(
-            logits, uniforms.at[jnp.arange(count.size), count].get(mode="clip"), *how
+        lambda logits, uniforms, count, *how: draw_tokens(
+            logits,
+            uniforms.at[jnp.arange(count.size), count].get(mode="clip"),
+            *how,
+            split,
         ),
         mesh=mesh,
-        in_specs=(rows, rows, rows, PartitionSpec(), PartitionSpec()),
+        in_specs=(words, rows, rows, spec(), spec()),
         out_specs=(rows, rows),
         check_vma=False,
     )
 
-    def body(state: Slots) -> Slots:
+    def body(longest, state: Slots) -> Slots:
         cache, live = state.cache, ~state.done
-        hidden, k, v = model.apply(
-            {"params": params},
+        hidden, k, v = model(
+            params,
             state.token[:, None],
             cache.length[:, None],
             jnp.ones_like(state.token)[:, None],
             cache,
+            longest,
         )
         logits = jnp.einsum(
             "bd,vd->bv", hidden[:, 0], table, preferred_element_type=accumulate
         ).astype(jnp.float32)
         token, logprob = draw_rows(
-            logits,
+            constrain(logits, ("batch", "vocab"), mesh),
             state.uniforms,
             state.count,
             dynamic.temperature,
@@ -244,30 +261,44 @@ def decode(model, mesh, params, state: Slots, dynamic: Dynamic, wake):
             logprobs=jnp.where(here, logprob[:, None], state.logprobs),
         )
 
-    state = jax.lax.while_loop(lambda state: jnp.sum(state.done) < wake, body, state)
+    # Between two looks the longest row is known from the first of them.
+    def longest(state: Slots) -> jax.Array:
+        return jnp.max(jnp.where(state.done, 0, state.cache.length))
+
+    state = jax.lax.while_loop(
+        lambda state: jnp.sum(state.done) < wake,
+        lambda state: jax.lax.fori_loop(
+            0,
+            tokens,
+            lambda i, carry: (carry[0], body(carry[0] + i, carry[1])),
+            (longest(state), state),
+            unroll=tokens == 1,
+        )[1],
+        state,
+    )
     drawn = state.done, state.count, state.token_ids, state.logprobs
     return (
         _pin(state, mesh),
-        jax.lax.with_sharding_constraint(drawn, replicated(mesh)),
+        jax.lax.with_sharding_constraint(drawn, laid_out(mesh)),
     )
 
 
 def narrow(mesh, state: Slots, keep) -> Slots:
     """The same completions in fewer slots.
 
-    Array by array: the old cache and the new never exist beside each other.
+    Array by array, so that not all of the old cache and the new exist at one time.
 
     Args:
       mesh: of the state.
       state: not to be used again.
-      keep: int32 `[fewer]`, the slots to keep, equally many for each group of the
-        mesh's data and fsdp, group after group; numbered within their group.
+      keep: int32 `[fewer]`, the slots to keep, equally many for each group of
+        devices that has rows of its own, group after group; numbered within it.
     """
 
-    def part(array, spec):
-        if not spec:  # of no slot
+    def part(array, layout):
+        if not layout:  # of no slot
             return array
-        kept = _rows_of(mesh, spec, array, keep)
+        kept = _rows_of(mesh, layout, array, keep)
         array.delete()
         return kept
 
@@ -275,11 +306,12 @@ def narrow(mesh, state: Slots, keep) -> Slots:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _rows_of(mesh, spec, array, keep):
+def _rows_of(mesh, layout, array, keep):
+    axis = layout.index(spec("batch")[0])
     return jax.shard_map(
-        lambda array, keep: array[keep],
+        lambda array, keep: jnp.take(array, keep, axis),
         mesh=mesh,
-        in_specs=(spec, PartitionSpec(_ROWS)),
-        out_specs=spec,
+        in_specs=(layout, spec("batch")),
+        out_specs=layout,
         check_vma=False,
     )(array, keep)

@@ -11,97 +11,69 @@ mesh and in any company.
 """
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from models.cache import Entries
-from models.qwen2 import Params, Qwen2, ServedQwen2
+from models.qwen2 import Params
 from rollout import decoding
+from rollout.layout import Layout
 from rollout.types import Completion, OnFinished, SamplingParams
 from sharding.replicas import share_replicas
 
-# Slots are refilled when this part of them is free, not one by one: each refill is a
-# round trip to the host.
-_REFILL_PART = 8
-# Decode batches: all slots, or these parts of them where fewer completions are left to
-# draw. One compile each, and small ones from each size to the next.
-_PARTS = (8, 4, 2, 1)
-
 
 class JaxSampler:
-    """A `Sampler` on the trainer's devices; see the module's docstring.
+    """A `PolicySampler` on the trainer's devices; see the module's docstring."""
 
-    Attributes:
-      version: of the parameters served.
-    """
-
-    def __init__(
-        self,
-        model: Qwen2,
-        mesh: Mesh,
-        params: Params,
-        *,
-        slots: int,
-        prompt_length: int = 0,
-        version: int = 0,
-        length_bucket: int = 64,
-    ):
-        """Serves `params` under `model`.
-
-        Args:
-          model: its dtype is that of the activations and of the cache.
-          mesh: slots are split over data and fsdp, heads over tensor.
-          params: the parameter tree, on `mesh`.
-          slots: most completions decoded together.
-          prompt_length: prompts up to this share one shape.
-          version: of `params`.
-          length_bucket: lengths are rounded up to this times a power of two.
-        """
-        self._model = ServedQwen2(
-            model.config, mesh, dtype=model.dtype, attention=model.attention
-        )
-        self._mesh = mesh
-        self._rows = mesh.shape["data"] * mesh.shape["fsdp"]
-        self._slots, self._bucket = slots, length_bucket
-        self._prompt_length = prompt_length
+    def __init__(self, layout: Layout, params: Params, *, version: int = 0):
+        """Serves `params`, of the layout's model and on its mesh, as `version`."""
+        self._layout, self._model, self._mesh = layout, layout.model, layout.mesh
+        self._tokens = layout.pace.tokens
         self.publish(params, version)
 
     def publish(self, params: Params, version: int) -> None:
-        served = decoding.serve(params, self._model.config, self._model.dtype)
+        served = decoding.publish(params, self._layout.trained, self._model)
         self._params = share_replicas(served)
-        self.version = version
+        self._version = version
+
+    def make_room(self) -> None:
+        self._params = None
 
     def metrics(self) -> dict[str, float]:
         return {}
 
     def close(self) -> None:
-        self._params = None
+        self.make_room()
 
-    def warm_up(self, max_tokens: int) -> None:
-        """Compiles what calls with `max_tokens` will run, however many completions."""
-        params = SamplingParams(
-            max_tokens=max_tokens, stop_token_ids=(), ignore_stop=True
-        )
-        width = self._round_length(max_tokens)
-        prefix = self._round_length(self._prompt_length)
+    def batches(self) -> list[int]:
+        """See `Layout.batches`."""
+        return self._layout.batches()
+
+    def warm_up(self, *, on_compiled: Callable[[], None] = lambda: None) -> None:
+        """Compiles what calls up to the layout's lengths run, however many completions.
+
+        `on_compiled` is told of each of `batches`.
+        """
+        params = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
+        prefix, columns, width = self._layout.lengths(1, 1)
         dynamic = decoding.dynamic_params(params)
-        for batch in self._batches():
-            refill = max(1, batch // _REFILL_PART)
-            block = _Block(0, [], *self.prefill([], self._round_rows(refill), prefix))
+        for batch in self.batches():
+            rows = self._layout.prefill_rows(batch, prefix)
+            block = _Block(0, [], *self.prefill([], rows, prefix))
             state = decoding.insert(
                 self._mesh,
-                decoding.empty(self._model, self._mesh, batch, prefix + width, width),
+                decoding.empty(self._model, batch, columns, width),
                 jax.random.key_data(jax.random.key(0)),
-                *_padded([], [], block, batch, refill),
+                *_padded([], [], block, batch, self._layout.refill(batch)),
             )
             state, _ = decoding.decode(
-                self._model, self._mesh, self._params, state, dynamic, batch
+                self._model, self._tokens, self._params, state, dynamic, batch
             )
             self._narrow(state, {}, batch)
+            on_compiled()
 
     def sample(
         self,
@@ -114,26 +86,26 @@ class JaxSampler:
         longest = max((len(prompt) for prompt in prompts), default=0)
         if not all(len(prompt) for prompt in prompts):
             raise ValueError("a prompt has no tokens")
-        limit = self._model.config.max_positions
+        limit = self._layout.trained.config.max_positions
         if longest + params.max_tokens > limit:
             raise ValueError(
                 f"a prompt of {longest} tokens and max_tokens={params.max_tokens}"
                 f" exceed the model's {limit} positions"
             )
-        width = self._round_length(params.max_tokens)
-        prefix = self._round_length(max(longest, self._prompt_length))
-        batch = self._batch(len(prompts) * params.n)
-        refill = max(1, batch // _REFILL_PART)
-        prefill_rows = self._round_rows(refill)
+        layout = self._layout
+        prefix, columns, width = layout.lengths(longest, params.max_tokens)
+        batch = layout.batch(len(prompts) * params.n)
+        refill = layout.refill(batch)
+        prefill_rows = layout.prefill_rows(batch, prefix)
 
         dynamic = decoding.dynamic_params(params)
         root = jax.random.key_data(jax.random.key(seed))
         results: list[list[Completion | None]] = [[None] * params.n for _ in prompts]
-        state = decoding.empty(self._model, self._mesh, batch, prefix + width, width)
+        state = decoding.empty(self._model, batch, columns, width)
         waiting = _Waiting(self, prompts, params.n, prefill_rows, prefix)
         running: dict[int, tuple[int, int]] = {}
         # Each group of devices in turn, so that all of them narrow alike.
-        free = sorted(range(batch), key=lambda slot: slot % (batch // self._rows))
+        free = sorted(range(batch), key=lambda slot: slot % (batch // layout.copies))
         while running or waiting:
             if not waiting:
                 state, running, batch = self._narrow(state, running, batch)
@@ -151,7 +123,7 @@ class JaxSampler:
             idle = batch - len(running)
             wake = idle + min(ends, len(running))
             state, drawn = decoding.decode(
-                self._model, self._mesh, self._params, state, dynamic, wake
+                self._model, self._tokens, self._params, state, dynamic, wake
             )
             done, count, ids, logprobs = jax.device_get(drawn)
             for slot in [slot for slot in running if done[slot]]:
@@ -171,31 +143,13 @@ class JaxSampler:
             token_ids=ids.copy(),
             sampler_logprobs=logprobs.copy(),
             finish_reason="stop" if stopped else "length",
-            versions=np.full(len(ids), self.version, np.int32),
+            versions=np.full(len(ids), self._version, np.int32),
         )
-
-    def _round_length(self, length: int) -> int:
-        bucket = self._bucket
-        while bucket < length:
-            bucket *= 2
-        return min(bucket, max(self._model.config.max_positions, length))
-
-    def _batches(self) -> list[int]:
-        """The sizes of the decode batch, ascending."""
-        return sorted({self._round_rows(max(1, self._slots // n)) for n in _PARTS})
-
-    def _batch(self, completions: int) -> int:
-        """The smallest that takes them all, or all slots."""
-        sizes = self._batches()
-        return next((size for size in sizes if size >= completions), sizes[-1])
-
-    def _narrower(self, batch: int) -> int:
-        """The next smaller size of the decode batch, or 0."""
-        return max((size for size in self._batches() if size < batch), default=0)
 
     def _ends_to_narrow(self, running, batch: int) -> int:
         """How many completions must end at least before the rest fits that size."""
-        slots, fewer = batch // self._rows, self._narrower(batch) // self._rows
+        copies, narrower = self._layout.copies, self._layout.narrower(batch)
+        slots, fewer = batch // copies, narrower // copies
         groups = collections.Counter(slot // slots for slot in running)
         return sum(max(0, live - fewer) for live in groups.values())
 
@@ -205,14 +159,15 @@ class JaxSampler:
         A step costs by the slot, whether a completion runs in it or not, and the
         longest completions of a call run for long after most have ended.
         """
-        while (size := self._narrower(batch)) and not self._ends_to_narrow(
+        copies = self._layout.copies
+        while (size := self._layout.narrower(batch)) and not self._ends_to_narrow(
             running, batch
         ):
-            slots, fewer = batch // self._rows, size // self._rows
+            slots, fewer = batch // copies, size // copies
             running_first = sorted(
                 range(batch), key=lambda slot: (slot // slots, slot not in running)
             )
-            stay = np.reshape(running_first, (self._rows, slots))[:, :fewer].ravel()
+            stay = np.reshape(running_first, (copies, slots))[:, :fewer].ravel()
             keep = (stay % slots).astype(np.int32)
             state = decoding.narrow(self._mesh, state, keep)
             running = {
@@ -222,9 +177,6 @@ class JaxSampler:
             }
             batch = size
         return state, running, batch
-
-    def _round_rows(self, rows: int) -> int:
-        return -(-rows // self._rows) * self._rows
 
     def prefill(self, prompts: Sequence[Sequence[int]], rows: int, size: int):
         """k and v of all but the last token of each prompt, and how many those are.
@@ -236,7 +188,7 @@ class JaxSampler:
         for row, prompt in enumerate(prompts):
             ids[row, : len(prompt)] = prompt
             segments[row, : len(prompt) - 1] = 1
-        k, v = decoding.prefill(self._model, self._mesh, self._params, ids, segments)
+        k, v = decoding.prefill(self._model, self._params, ids, segments)
         return k, v, segments.sum(axis=1, dtype=np.int32)
 
 

@@ -74,12 +74,7 @@ class SamplerError(RuntimeError):
 
 
 class Sampler(Protocol):
-    """A source of completions under a known version of the policy."""
-
-    @property
-    def version(self) -> int:
-        """Version of the weights that the next token is drawn with."""
-        ...
+    """A source of completions."""
 
     def sample(
         self,
@@ -97,7 +92,7 @@ class Sampler(Protocol):
         Args:
           prompts: token ids per prompt, none empty.
           params: how tokens are drawn.
-          seed: non-negative; callers take a fresh one per call from a `SeedStream`.
+          seed: non-negative; callers take a fresh one per call (see `rollout.seeds`).
           on_finished: called as `(prompt index, sample index, completion)` when a
             completion ends, in any order, on the calling thread.
 
@@ -106,28 +101,22 @@ class Sampler(Protocol):
         """
         ...
 
-    def publish(self, params, version: int) -> None:
-        """Serves `params` (the model's parameter tree) as `version` from here on."""
-        ...
-
-    def metrics(self) -> dict[str, float]:
-        """Figures of the last publish and of faults, by metric name."""
-        ...
-
     def close(self) -> None:
         """Frees devices, processes and files. Safe to call twice."""
         ...
 
 
-class SeedStream:
-    """Seeds that never repeat within a run, from a root seed and a saved counter."""
+class PolicySampler(Sampler, Protocol):
+    """A sampler that is held in step with a policy in training."""
 
-    def __init__(self, root: int, *, count: int = 0):
-        self._root = root
-        self.count = count
+    def publish(self, params, version: int) -> None:
+        """Serves `params` (the model's parameter tree) as `version` from here on."""
+        ...
 
-    def next(self) -> int:
-        """A fresh non-negative 31-bit seed."""
-        words = np.random.SeedSequence([self._root, self.count]).generate_state(1)
-        self.count += 1
-        return int(words[0] >> 1)
+    def make_room(self) -> None:
+        """Frees what it holds of the trainer's devices, until the next publish."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Figures of the last publish and of faults, by metric name."""
+        ...

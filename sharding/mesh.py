@@ -1,12 +1,15 @@
-"""The device mesh: axes data, fsdp and tensor."""
+"""The device mesh: sizes of its axes data, fsdp and tensor."""
 
 from collections.abc import Sequence
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh
+from jax.sharding import AbstractMesh, AxisType, Mesh
 
-AXES = ("data", "fsdp", "tensor")
+from sharding.rules import AXES
+
+# What the sizes are called, whatever the axes are.
+SIZES = ("data", "fsdp", "tensor")
 
 
 def make_mesh(
@@ -27,26 +30,26 @@ def make_mesh(
     One of the three sizes may be -1: whatever the others leave.
 
     Returns:
-      A mesh with axes `("data", "fsdp", "tensor")`, in that order.
+      A mesh whose axes are `sharding.rules.AXES`.
 
     Raises:
       ValueError: the sizes do not fit the devices; the message has both.
     """
     devices = jax.devices() if devices is None else list(devices)
     shape = resolve_shape(len(devices), data=data, fsdp=fsdp, tensor=tensor)
-    axis_types = (AxisType.Auto,) * len(AXES)
+    types = (AxisType.Auto,) * len(AXES)
     if len(devices) == len(jax.devices()):
         # The topology-aware order: neighbours on the interconnect become neighbours
         # along the innermost axis.
-        return jax.make_mesh(shape, AXES, axis_types=axis_types, devices=devices)
-    return Mesh(np.asarray(devices).reshape(shape), AXES, axis_types=axis_types)
+        return jax.make_mesh(shape, AXES, axis_types=types, devices=devices)
+    return Mesh(np.asarray(devices).reshape(shape), AXES, axis_types=types)
 
 
 def resolve_shape(
     n_devices: int, *, data: int, fsdp: int, tensor: int
 ) -> tuple[int, int, int]:
     """The three sizes with -1 filled in; see `make_mesh`."""
-    sizes = {"data": data, "fsdp": fsdp, "tensor": tensor}
+    sizes = dict(zip(SIZES, (data, fsdp, tensor), strict=True))
     asked = f"mesh data={data} fsdp={fsdp} tensor={tensor}"
     free = [axis for axis, size in sizes.items() if size == -1]
     if len(free) > 1:
@@ -61,4 +64,37 @@ def resolve_shape(
         sizes[free[0]] = n_devices // known
     elif known != n_devices:
         raise ValueError(f"{asked} needs {known} devices, there are {n_devices}")
-    return sizes["data"], sizes["fsdp"], sizes["tensor"]
+    return tuple(sizes.values())
+
+
+def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
+    """The same devices, in the same order, as copies of `tensor` devices each.
+
+    What stands on it is split by heads, MLP width and vocabulary alone, and every copy
+    has rows of its own.
+
+    Raises:
+      ValueError: `tensor` does not divide the devices.
+    """
+    if tensor < 1 or mesh.size % tensor:
+        raise ValueError(
+            f"tensor={tensor}: copies of so many devices do not divide {mesh.size}"
+        )
+    shape = resolve_shape(mesh.size, data=-1, fsdp=1, tensor=tensor)
+    return Mesh(
+        mesh.devices.reshape(shape), AXES, axis_types=(AxisType.Auto,) * len(AXES)
+    )
+
+
+def platform(mesh: Mesh | None) -> str:
+    """`cpu`, `gpu` or `tpu`: of the mesh's own devices, wherever one compiles for it.
+
+    Without a mesh that of JAX's default devices.
+    """
+    name = mesh.devices.flat[0].platform if mesh else jax.default_backend()
+    return "gpu" if name in ("cuda", "rocm") else name
+
+
+def abstract_mesh(shape: tuple[int, int, int]) -> AbstractMesh:
+    """A mesh of that shape without devices, to ask the table about."""
+    return AbstractMesh(shape, AXES)

@@ -1,39 +1,73 @@
 """Logical axes of arrays, resolved strictly to axes of the mesh.
 
+No other file names an axis of the mesh: whoever lays an array out, splits a loop's work
+or asks how many parts there are, says which logical axis is meant.
+
 Flax's own resolution lets a misspelt name mean "unsharded" and drops a mesh axis that
 is used twice; here both are errors.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Shaped
 
-Rules = Mapping[str, str | tuple[str, ...] | None]
+# Of the mesh, major to minor; sizes are given in this order.
+AXES = DATA, FSDP, TENSOR = ("data", "fsdp", "tensor")
 
-RULES: Rules = {
+RULES: Mapping[str, str | tuple[str, ...] | None] = {
     # activations
-    "batch": ("data", "fsdp"),
+    "batch": (DATA, FSDP),
     "length": None,
     # parameters
     "layers": None,
-    "embed": "fsdp",
+    "embed": FSDP,
     "norm": None,
-    "heads": "tensor",
-    "kv_heads": "tensor",
+    "heads": TENSOR,
+    "kv_heads": TENSOR,
     "head_dim": None,
-    "mlp": "tensor",
-    "vocab": "tensor",
+    "mlp": TENSOR,
+    "vocab": TENSOR,
 }
+
+
+def mesh_axes(name: str | None) -> tuple[str, ...]:
+    """The mesh axes over which a logical axis is split; None is split over none.
+
+    Raises:
+      ValueError: the table has no such name.
+    """
+    if name is None:
+        return ()
+    if name not in RULES:
+        raise ValueError(f"unknown logical axis {name!r}; known: {sorted(RULES)}")
+    target = RULES[name]
+    return (target,) if isinstance(target, str) else tuple(target or ())
+
+
+def shards(name: str, mesh: Mesh | AbstractMesh) -> int:
+    """Into how many parts a mesh splits a logical axis."""
+    return math.prod(mesh.shape[axis] for axis in mesh_axes(name))
+
+
+def spec(*axes: str | None) -> PartitionSpec:
+    """A logical name for each leading dimension, of whatever size and on any mesh."""
+    return PartitionSpec(*(mesh_axes(axis) or None for axis in axes))
+
+
+def laid_out(mesh: Mesh | AbstractMesh, *axes: str | None) -> NamedSharding:
+    """`spec` on a mesh; without names every device holds the whole array."""
+    return NamedSharding(mesh, spec(*axes))
 
 
 def partition_spec(
     axes: Sequence[str | None],
-    mesh: Mesh,
+    mesh: Mesh | AbstractMesh,
     *,
     shape: Sequence[int],
     name: str = "array",
-    rules: Rules = RULES,
 ) -> PartitionSpec:
     """Resolves one logical axis name per dimension; None leaves it whole.
 
@@ -42,7 +76,6 @@ def partition_spec(
       mesh: the mesh whose axes the rules name.
       shape: the array's shape.
       name: what to call the array in an error.
-      rules: logical name to mesh axis, to several, or to None.
 
     Raises:
       ValueError: an unknown name, a mesh axis used by two dimensions, a dimension
@@ -53,19 +86,14 @@ def partition_spec(
             f"{name}: {len(axes)} logical axes {tuple(axes)} for shape {tuple(shape)}"
         )
     used: dict[str, str] = {}
-    spec = []
+    resolved = []
     for axis, dim in zip(axes, shape, strict=True):
-        if axis is None:
-            spec.append(None)
-            continue
-        if axis not in rules:
-            raise ValueError(
-                f"{name}: unknown logical axis {axis!r}; known: {sorted(rules)}"
-            )
-        target = rules[axis]
-        mesh_axes = (target,) if isinstance(target, str) else tuple(target or ())
+        try:
+            targets = mesh_axes(axis)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
         size = 1
-        for mesh_axis in mesh_axes:
+        for mesh_axis in targets:
             if mesh_axis not in mesh.shape:
                 raise ValueError(
                     f"{name}: {axis!r} maps to {mesh_axis!r}, no axis of the mesh"
@@ -81,35 +109,31 @@ def partition_spec(
         if dim % size:
             raise ValueError(
                 f"{name}: dimension {axis!r} of size {dim} does not divide over"
-                f" {size} devices of mesh axis {'x'.join(mesh_axes)}"
+                f" {size} devices of mesh axis {'x'.join(targets)}"
             )
-        spec.append(target if mesh_axes else None)
-    return PartitionSpec(*spec)
+        resolved.append(targets or None)
+    return PartitionSpec(*resolved)
 
 
 def named_sharding(
     axes: Sequence[str | None],
-    mesh: Mesh,
+    mesh: Mesh | AbstractMesh,
     *,
     shape: Sequence[int],
     name: str = "array",
-    rules: Rules = RULES,
 ) -> NamedSharding:
     """`partition_spec` on its mesh."""
-    return NamedSharding(
-        mesh, partition_spec(axes, mesh, shape=shape, name=name, rules=rules)
-    )
+    return NamedSharding(mesh, partition_spec(axes, mesh, shape=shape, name=name))
 
 
-def constrain(x: jax.Array, axes: Sequence[str | None], mesh: Mesh | None) -> jax.Array:
+def constrain(
+    x: Shaped[jax.Array, "*dims"],
+    axes: Sequence[str | None],
+    mesh: Mesh | AbstractMesh | None,
+) -> Shaped[jax.Array, "*dims"]:
     """Pins the layout of an activation; without a mesh there is nothing to pin."""
     if mesh is None:
         return x
     return jax.lax.with_sharding_constraint(
         x, named_sharding(axes, mesh, shape=x.shape, name="activation")
     )
-
-
-def replicated(mesh: Mesh) -> NamedSharding:
-    """Every device holds the whole array."""
-    return NamedSharding(mesh, PartitionSpec())

@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from models import attention
 from models.attention import (
     IMPLEMENTATIONS,
-    SHARES_PREFIXES,
     default_implementation,
     dense_attention,
     segment_attention,
 )
-from models.block_attention import _visits, block_attention
+from models.block_attention import block_attention, visits
 from sharding.mesh import make_mesh
 
 ROWS, LENGTH, HEADS, KV_HEADS, WIDTH = 2, 384, 4, 2, 32
@@ -27,7 +27,7 @@ def _layout():
         ids[0, start:stop] = number
     ids[1] = 1
     prefixes[0, 100:220] = 2
-    return ids, prefixes
+    return jnp.array(ids), jnp.array(prefixes)
 
 
 def _inputs(dtype=jnp.float32):
@@ -41,7 +41,7 @@ def _inputs(dtype=jnp.float32):
 def _with_gradients(attend, dtype=jnp.float32):
     ids, _ = _layout()
     weight = np.random.default_rng(1).normal(size=(ROWS, LENGTH, HEADS, WIDTH))
-    weight *= (ids > 0)[..., None, None]
+    weight *= np.asarray(ids > 0)[..., None, None]
 
     def run(*inputs):
         out = attend(*inputs)
@@ -54,6 +54,7 @@ def _with_gradients(attend, dtype=jnp.float32):
 
 def _by_hand(q, k, v, ids, prefixes):
     """Position by position, in float64."""
+    ids, prefixes = np.asarray(ids), np.asarray(prefixes)
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     out = np.zeros(q.shape)
     for row in range(ROWS):
@@ -92,8 +93,6 @@ def test_blocks_of_any_size_give_the_dense_result_and_gradients(block):
 @pytest.mark.parametrize("dtype, atol", [("float32", 1e-5), ("bfloat16", 0.06)])
 def test_every_implementation_gives_the_dense_result_and_gradients(name, dtype, atol):
     ids, prefixes = _layout()
-    if name not in SHARES_PREFIXES:
-        prefixes = np.zeros_like(prefixes)
     expected = _with_gradients(lambda *x: dense_attention(*x, ids, prefixes))
     found = _with_gradients(
         lambda *x: segment_attention(*x, ids, prefixes, implementation=name, mesh=None),
@@ -105,20 +104,23 @@ def test_every_implementation_gives_the_dense_result_and_gradients(name, dtype, 
 
 @pytest.mark.parametrize("name", sorted(IMPLEMENTATIONS))
 def test_one_segment_changes_no_other_by_a_bit(name):
-    ids, _ = _layout()
-    none = np.zeros_like(ids)
+    """The third segment sees the second, which the others of the row do not."""
+    ids, prefixes = _layout()
     run = jax.jit(
         lambda q, k, v: segment_attention(
-            q, k, v, ids, none, implementation=name, mesh=None
+            q, k, v, ids, prefixes, implementation=name, mesh=None
         )
     )
     inputs = _inputs()
-    changed = [x.at[0, 100:210].add(3.0) for x in inputs]
-    before, after = np.asarray(run(*inputs)), np.asarray(run(*changed))
-    other = (ids > 0) & ~((np.arange(LENGTH) >= 100) & (np.arange(LENGTH) < 210))
-    other[1] = True
-    np.testing.assert_array_equal(before[other], after[other])
-    assert not np.array_equal(before[0, 100:210], after[0, 100:210])
+    at = np.arange(LENGTH)
+    for changed, seeing in [((100, 210), (100, 210)), ((70, 100), (70, 220))]:
+        moved = [x.at[0, slice(*changed)].add(3.0) for x in inputs]
+        before, after = np.asarray(run(*inputs)), np.asarray(run(*moved))
+        middle = (at >= seeing[0]) & (at < seeing[1])
+        other = np.asarray(ids > 0) & ~middle
+        other[1] = True
+        np.testing.assert_array_equal(before[other], after[other])
+        assert (before[0, middle] != after[0, middle]).any(axis=(1, 2)).all()
 
 
 def test_a_mesh_changes_nothing():
@@ -137,9 +139,9 @@ def test_a_mesh_changes_nothing():
 
 def test_blocks_visited_grow_with_the_segments_not_the_square_of_the_row():
     def visited(length, segment, block=128):
-        ids = np.arange(length) // segment + 1
-        ids = jnp.asarray(ids, jnp.int32).reshape(1, -1, block)
-        return int(_visits(ids, jnp.zeros_like(ids))[1].sum())
+        ids = jnp.asarray(np.arange(length) // segment + 1, jnp.int32)[None]
+        (_, count), _ = visits(ids, jnp.zeros_like(ids), block, block)
+        return int(count.sum())
 
     assert visited(4096, 4096) == 32 * 33 / 2  # one segment: the causal half
     assert visited(4096, 256) == 16 * 3  # sixteen of two blocks each
@@ -147,4 +149,60 @@ def test_blocks_visited_grow_with_the_segments_not_the_square_of_the_row():
 
 
 def test_the_platform_chooses():
-    assert default_implementation() == "xla"
+    assert default_implementation(None) == "xla"
+
+
+@pytest.mark.parametrize("q_block, k_block", [(64, 64), (64, 128), (128, 64)])
+def test_blocks_of_queries_and_of_keys_name_each_other(q_block, k_block):
+    ids, prefixes = _layout()
+    (by_query, queries), (by_key, keys) = (
+        (np.asarray(order), np.asarray(count))
+        for order, count in visits(ids, prefixes, q_block, k_block)
+    )
+
+    def pairs(order, count):
+        return {
+            (row, at, int(other))
+            for row in range(ROWS)
+            for at in range(order.shape[1])
+            for other in order[row, at, : count[row, at]]
+        }
+
+    found = pairs(by_query, queries)
+    assert found == {(row, i, j) for row, j, i in pairs(by_key, keys)}
+    seen = np.asarray(ids)[:, :, None] == np.asarray(ids)[:, None]
+    seen |= np.asarray(prefixes)[:, :, None] == np.asarray(ids)[:, None]
+    seen &= np.tri(LENGTH, dtype=bool) & (np.asarray(ids) > 0)[:, :, None]
+    wanted = {(row, q // q_block, k // k_block) for row, q, k in np.argwhere(seen)}
+    # Besides what is seen: blocks of padding, and the second segment's neighbours.
+    assert wanted <= found and len(found) <= len(wanted) + 2 * ROWS
+
+
+@pytest.mark.failure(49)
+@pytest.mark.parametrize(
+    ("where", "lowered_for", "kernel"),
+    [("tpu", "tpu", "tpu_custom_call"), ("gpu", "cuda", "__gpu$xla.gpu.triton")],
+)
+def test_a_program_for_an_accelerator_holds_the_kernel_wherever_it_is_compiled(
+    where, lowered_for, kernel, monkeypatch
+):
+    ids, prefixes = _layout()
+    inputs = [jnp.repeat(x, 4, axis=-1) for x in _inputs(jnp.bfloat16)]
+
+    def text():
+        run = jax.jit(
+            lambda *x: segment_attention(
+                *x,
+                ids,
+                prefixes,
+                implementation=default_implementation(None),
+                mesh=None,
+            )
+        )
+        return run.trace(*inputs).lower(lowering_platforms=(lowered_for,)).as_text()
+
+    assert jax.default_backend() == "cpu"
+    assert kernel not in text()
+    # The mesh's devices say so, and not the machine's.
+    monkeypatch.setattr(attention, "platform", lambda mesh: where)
+    assert kernel in text()

@@ -10,7 +10,13 @@ import torch
 import transformers
 
 from models.config import Qwen2Config
-from models.hf import load_params, resolve_folder, save_folder, tensor_specs
+from models.hf import (
+    file_layout,
+    load_params,
+    resolve_folder,
+    save_folder,
+    tensor_specs,
+)
 from models.qwen2 import Qwen2, init_params, param_shardings
 from models.safetensors_io import read_tensors, write_tensors
 from sharding.mesh import make_mesh
@@ -81,6 +87,39 @@ def test_files_equal_those_of_the_safetensors_package(tmp_path):
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
     for name, array in read_tensors(tmp_path / "theirs").items():
         np.testing.assert_array_equal(array, tensors[name])
+
+
+@pytest.mark.failure(38)
+@pytest.mark.parametrize(
+    "value,dtype", [(np.nan, "float32"), (np.inf, "bfloat16"), (1e6, "float16")]
+)
+def test_weights_that_are_not_finite_are_not_exported(tmp_path, value, dtype):
+    reference.make(tmp_path / "in")
+    config = Qwen2Config.from_folder(tmp_path / "in")
+    params = load_params(tmp_path / "in", Qwen2(config, mesh=_mesh()), _mesh())
+    out = tmp_path / "out"
+    save_folder(out, params, config, assets=tmp_path / "in", dtype=dtype)
+    before = (out / "model.safetensors").read_bytes()
+    params["layers"]["up"] = params["layers"]["up"].at[1, 2, 3].set(value)
+    with pytest.raises(ValueError) as caught:
+        save_folder(out, params, config, assets=tmp_path / "in", dtype=dtype)
+    name = "model.layers.1.mlp.up_proj.weight"
+    assert f"1 of {params['layers']['up'][1].size:,} entries of {name} are not" in str(
+        caught.value
+    )
+    assert str(caught.value).endswith(f"not finite in {dtype}")
+    # What was there before stays.
+    assert (out / "model.safetensors").read_bytes() == before
+
+
+def test_an_index_leads_to_no_file_outside_of_its_folder(tmp_path):
+    """Neither to be read, nor, since an export keeps its names, to be written."""
+    for name in ("../secret.safetensors", "/etc/secret.safetensors", "a/b.safetensors",
+                 "..", ".safetensors", "config.json", 3):  # fmt: skip
+        index = {"weight_map": {"model.norm.weight": name}}
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+        with pytest.raises(ValueError, match="is no name of a weights file"):
+            file_layout(tmp_path)
 
 
 @pytest.mark.failure(33)

@@ -11,11 +11,10 @@ from models.config import Qwen2Config
 from models.hf import load_params
 from models.qwen2 import (
     Qwen2,
-    ServedQwen2,
     abstract_params,
     head_table,
-    served_params,
 )
+from models.served import ServedQwen2, served_params
 from sharding.mesh import make_mesh
 from tests.models import reference
 
@@ -75,10 +74,11 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
     model, params = _load(tmp_path, mesh)
     c = model.config
     served = ServedQwen2(c)
-    params = served_params(params, c, jnp.float32)
+    params = served_params(params, model.clone(mesh=None), served)
 
     def logits_of(*inputs):
-        hidden, k, v = served.apply({"params": params}, *inputs)
+        inputs = jax.tree.map(jnp.asarray, inputs)
+        hidden, k, v = served(params, *inputs)
         return np.asarray(hidden @ head_table(params).T), k, v
 
     rng = np.random.default_rng(1)
@@ -93,7 +93,7 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
         np.testing.assert_allclose(logits[row, :n], expected[row, :n], atol=1e-4)
 
     # The ring has room for the longest row and not for more, and turns past its end.
-    cache = KVCache.zeros(c, 3, 20, jnp.float32).replace(clock=jnp.int32(15))
+    cache = KVCache.zeros(c, 3, 20, jnp.float32, stacked=1).replace(clock=jnp.int32(15))
     row, slot = np.array([1, 0, 0], np.int32), np.array([0, 2, 7], np.int32)
     cache = cache.filled(k, v, np.array(prompt_lengths, np.int32), row, slot)
     assert cache.length.tolist() == [5, 0, 9]
@@ -102,7 +102,7 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
         at = np.asarray(cache.length)
         token = ids[order, at][:, None]
         ones = np.ones((3, 1), np.int32)
-        logits, k, v = logits_of(token, at[:, None], ones, cache)
+        logits, k, v = logits_of(token, at[:, None], ones, cache, at.max())
         np.testing.assert_allclose(logits[:, 0], expected[order, at], atol=1e-4)
         cache = KVCache(
             k=k, v=v, length=cache.length + 1, clock=(cache.clock + 1) % cache.size

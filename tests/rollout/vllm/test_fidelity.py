@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.rollout import policies
+from tests.rollout.vllm import policies
 
 pytestmark = pytest.mark.vllm
 

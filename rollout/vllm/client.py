@@ -166,7 +166,7 @@ class VllmClient:
             drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
         return drawn[0][1]
 
-    def probe(self, *, max_model_len: int, needs_versions: bool) -> None:
+    def attach_to_train(self, *, max_model_len: int, needs_versions: bool) -> None:
         """Attaches to a server that is to serve a policy in training.
 
         Args:
@@ -181,7 +181,7 @@ class VllmClient:
         if missing := [route for route in _LIFECYCLE if route not in routes]:
             raise ServerRefused(
                 f"{self.url} lacks {' '.join(missing)}: vLLM 0.32 or newer, started"
-                " with VLLM_SERVER_DEV_MODE=1 (or by `python -m rollout.vllm_server`)"
+                " with VLLM_SERVER_DEV_MODE=1 (or by `python -m rollout.vllm.server`)"
             )
         if needs_versions and not self.reports_versions:
             raise ServerRefused(

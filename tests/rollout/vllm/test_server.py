@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollout import leash, vllm_server
-from rollout.checksum import checksum
-from rollout.vllm_client import ServerGone, VllmClient
-from rollout.vllm_server import ServerFailed, ServerSpec, VllmServer, check_devices
-from rollout.weight_sync import PublishedFiles
-from tests.rollout.policies import ROOT
+from rollout.vllm import leash
+from rollout.vllm import server as vllm_server
+from rollout.vllm.checksum import checksum
+from rollout.vllm.client import ServerGone, VllmClient
+from rollout.vllm.server import ServerFailed, ServerSpec, VllmServer, check_devices
+from rollout.vllm.weight_sync import PublishedFiles
+from tests.rollout.vllm.policies import ROOT
 
 
 def _spec(**changes):
@@ -33,19 +34,33 @@ def test_an_open_address_asks_for_a_key():
         _spec(host="0.0.0.0")
     spec = _spec(host="0.0.0.0", api_key="secret")
     arguments = vllm_server.command(spec, port=1, name="policy")
-    assert "rollout.vllm_extension.RequireKey" in arguments
+    assert "rollout.vllm.extension.RequireKey" in arguments
     # Arguments are readable by every user of the machine, the environment is not.
     assert "secret" not in arguments
     assert vllm_server.environment(spec)["VLLM_API_KEY"] == "secret"
+
+
+def test_a_key_is_given_by_the_environment_alone(monkeypatch, capsys):
+    for words in (["--api_key", "secret"], ["--api-key=secret"]):
+        given = ["server", "--model", "m", "--max_model_len", "64", *words]
+        monkeypatch.setattr(sys, "argv", given)
+        with pytest.raises(SystemExit):
+            vllm_server.main()
+        assert "give the key as VLLM_API_KEY" in capsys.readouterr().err
 
 
 def test_the_server_sees_its_devices_and_nothing_of_jax(monkeypatch):
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.4")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv("PYTHONSTARTUP", "/nowhere")
+    monkeypatch.setenv("HF_HOME", "/models")
+    for secret in ("HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(secret, "secret")
     found = vllm_server.environment(_spec(devices=(2, 3)))
     assert found["CUDA_VISIBLE_DEVICES"] == "2,3"
     assert not [key for key in found if key.startswith(("XLA_", "JAX_"))]
+    assert not {"HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY"} & found.keys()
+    assert found["HF_HOME"] == "/models" and "PATH" in found
     assert "PYTHONSTARTUP" not in found
     arguments = vllm_server.command(_spec(devices=(2, 3)), port=1, name="policy")
     assert arguments[arguments.index("--tensor-parallel-size") + 1] == "2"
@@ -111,7 +126,7 @@ def test_silence_and_a_cut_end_a_call():
         begin = time.monotonic()
         with pytest.raises(ServerGone, match="no answer"):
             client.call("GET", "/health", timeout=0.5)
-        assert 0.4 < time.monotonic() - begin < 5
+        assert 0.4 < time.monotonic() - begin < 60
 
 
 # A tree like vLLM's: the root's child starts a grandchild in a session of its own, and
@@ -126,8 +141,8 @@ TREE = """
 """
 ASKER = """
     import pathlib, sys, time
-    from rollout.vllm_server import ServerSpec, VllmServer
-    from rollout.weight_sync import PublishedFiles
+    from rollout.vllm.server import ServerSpec, VllmServer
+    from rollout.vllm.weight_sync import PublishedFiles
     program, tmp = sys.argv[1], pathlib.Path(sys.argv[2])
     files = PublishedFiles(tmp / "weights", export=None, specs={}, dtype="float32")
     spec = ServerSpec(python=program, model="m", max_model_len=64)
@@ -203,6 +218,9 @@ def test_a_published_file_appears_whole_or_not_at_all(tmp_path):
 
     files = _files(tmp_path / "weights", export)
     told = files.stage(np.ones(1000, np.float32), "run:1")
+    # They are the policy, in shared memory, on a machine that others may use.
+    modes = [oct(os.stat(path).st_mode)[-3:] for path in (told["path"], files._folder)]
+    assert modes == ["600", "700"]
     assert told["version"] == "run:1" and told["checksums"].keys() == {"w"}
     with pytest.raises(ValueError, match="announced as float32"):
         files.stage(np.ones(999, np.float32), "run:2")
@@ -245,7 +263,7 @@ def test_a_disk_that_fills_while_we_write_leaves_nothing_half_written(tmp_path):
 
 def test_the_client_side_imports_no_torch_and_no_jax():
     code = (
-        "import sys, rollout.vllm_sampler, rollout.vllm_server;"
+        "import sys, rollout.vllm.sampler, rollout.vllm.server;"
         "print(sorted({'torch', 'vllm', 'jax'} & set(sys.modules)))"
     )
     found = subprocess.run(

@@ -16,12 +16,12 @@ from models.config import Qwen2Config
 from models.hf import DTYPES, export_tensors, load_params, tensor_specs
 from models.qwen2 import Qwen2, head_table
 from rollout.types import SamplingParams
-from rollout.vllm_sampler import VllmSampler
-from rollout.vllm_server import ServerSpec, VllmServer
-from rollout.weight_sync import PublishedFiles
+from rollout.vllm.sampler import VllmSampler
+from rollout.vllm.server import ServerSpec, VllmServer
+from rollout.vllm.weight_sync import PublishedFiles
 from sharding.mesh import make_mesh
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 PYTHON = os.environ.get("VLLM_PYTHON", str(ROOT / ".venv-vllm/bin/python"))
 LENGTH = 512
 STOP = (1, 7)
@@ -32,15 +32,6 @@ TINY = dict(
     num_attention_heads=4,
     num_key_value_heads=2,
     vocab_size=512,
-)
-# 97.2M parameters, as wide in proportion as the small Qwen2.5 models.
-M97 = dict(
-    hidden_size=768,
-    intermediate_size=3072,
-    num_hidden_layers=10,
-    num_attention_heads=12,
-    num_key_value_heads=2,
-    vocab_size=16384,
 )
 
 

@@ -1,6 +1,6 @@
 """One vLLM server process: its command, its start, its end.
 
-    python -m rollout.vllm_server --model DIR --port 8000
+    python -m rollout.vllm.server --model DIR --port 8000
 
 runs a server for trainers on other hosts, from vLLM's own environment: like all that
 vLLM's side imports, this file needs no JAX.
@@ -19,11 +19,18 @@ import subprocess
 import sys
 import time
 
-from rollout import leash
 from rollout.types import SamplerError
-from rollout.vllm_client import ServerGone, VllmClient
+from rollout.vllm import leash
+from rollout.vllm.client import ServerGone, VllmClient
 
-_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The system's, the accelerators' and vLLM's own; of all others nothing is handed on.
+_NEEDS = (
+    *("PATH", "HOME", "USER", "LANG", "LC_", "TMPDIR", "XDG_", "LD_", "CC", "CXX"),
+    *("CUDA", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "OMP_", "MKL_", "GOMP_", "KMP_"),
+    *("VLLM_", "TORCH", "PYTORCH_", "TRITON_", "FLASHINFER_", "HF_", "RAY_"),
+)
+_SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 log = logging.getLogger(__name__)
 
@@ -134,7 +141,7 @@ def command(spec: ServerSpec, *, port: int, name: str) -> list[str]:
         "--generation-config": "vllm",
         # Log-probs of the distribution that was sampled, not of the raw logits.
         "--logprobs-mode": "processed_logprobs",
-        "--worker-extension-cls": "rollout.vllm_extension.PolicyWorker",
+        "--worker-extension-cls": "rollout.vllm.extension.PolicyWorker",
         "--weight-transfer-config": '{"backend": "published_file"}',
     }
     switches = ["--enable-scale-out", "--skip-tokenizer-init"]
@@ -142,7 +149,7 @@ def command(spec: ServerSpec, *, port: int, name: str) -> list[str]:
     if spec.enforce_eager:
         switches.append("--enforce-eager")
     if spec.api_key:
-        arguments["--middleware"] = "rollout.vllm_extension.RequireKey"
+        arguments["--middleware"] = "rollout.vllm.extension.RequireKey"
     if spec.devices:
         arguments["--tensor-parallel-size"] = len(spec.devices)
         arguments["--gpu-memory-utilization"] = spec.gpu_memory_utilization
@@ -157,11 +164,11 @@ def command(spec: ServerSpec, *, port: int, name: str) -> list[str]:
 
 
 def environment(spec: ServerSpec) -> dict[str, str]:
-    """The server's environment: the trainer's, less what would leak into vLLM."""
+    """The server's environment: of the trainer's what concerns it, and no key."""
     inherited = {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith(("JAX_", "XLA_", "TF_", "PYTHON"))
+        if key.startswith(_NEEDS) and not key.endswith(_SECRETS)
     }
     added = {
         "PYTHONPATH": str(_ROOT),
@@ -315,7 +322,6 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="folder with config.json")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--api_key", default=os.environ.get("VLLM_API_KEY", ""))
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--max_model_len", type=int, required=True)
     parser.add_argument("--max_num_seqs", type=int, default=256)
@@ -324,9 +330,13 @@ def main() -> None:
     parser.add_argument("--cpu_kv_cache_gib", type=int, default=1)
     parser.add_argument("--enforce_eager", action="store_true")
     options, extra = parser.parse_known_args()
+    if any(word.startswith(("--api-key", "--api_key")) for word in extra):
+        # Arguments are readable by every user of the machine.
+        parser.error("give the key as VLLM_API_KEY in the environment")
     spec = ServerSpec(
         python=sys.executable,
         extra_args=tuple(extra),
+        api_key=os.environ.get("VLLM_API_KEY", ""),
         **vars(options) | {"devices": tuple(options.devices)},
     )
     run = command(spec, port=spec.port, name="policy")

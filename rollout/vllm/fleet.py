@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from rollout.crew import Crew
-from rollout.vllm_client import ServerBusy, ServerGone, ServerRefused, VllmClient
-from rollout.vllm_server import ServerFailed, VllmServer
+from rollout.vllm.client import ServerBusy, ServerGone, ServerRefused, VllmClient
+from rollout.vllm.crew import Crew
+from rollout.vllm.server import ServerFailed, VllmServer
 
 log = logging.getLogger(__name__)
 
@@ -70,14 +70,10 @@ class Fleet:
         """Starts the servers; `update` waits for them.
 
         Args:
-          servers: not yet started; they end with this process.
-          urls: servers that run already. They are attached to, and live on.
-          api_key: of the servers at `urls`.
           greet: looks a server over once it is there.
           bring_up_to_date: gives it the current weights.
           mended: judges what that returned after a restart.
-          concurrency: requests at a time per server.
-          start_seconds, stall_seconds, max_restarts: see `VllmSampler`.
+          Others: see `VllmSampler`.
         """
         self._greet = greet
         self._bring_up_to_date = bring_up_to_date

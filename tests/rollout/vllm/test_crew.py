@@ -3,7 +3,7 @@
 import threading
 import time
 
-from rollout.crew import Crew
+from rollout.vllm.crew import Crew
 
 
 def run(crew, times, meeting=None):

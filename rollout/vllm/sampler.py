@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rollout.fleet import Fleet
 from rollout.types import Completion, OnFinished, SamplerError, SamplingParams
-from rollout.vllm_client import VllmClient
-from rollout.vllm_draw import check_lengths, draw_all
-from rollout.vllm_server import VllmServer
-from rollout.weight_sync import WeightTransport
+from rollout.vllm.client import VllmClient
+from rollout.vllm.fan_out import check_lengths, sample_all
+from rollout.vllm.fleet import Fleet
+from rollout.vllm.server import VllmServer
+from rollout.vllm.weight_sync import WeightTransport
 
 Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 
@@ -97,9 +97,8 @@ class VllmSampler:
             max_restarts=max_restarts,
         )
 
-    @property
-    def version(self) -> int:
-        return self._version
+    def make_room(self) -> None:
+        """The servers have devices of their own."""
 
     def metrics(self) -> dict[str, float]:
         """Figures of the last publish, and the restarts so far."""
@@ -129,7 +128,7 @@ class VllmSampler:
         if self._announced is None:
             raise RuntimeError("publish a policy before sampling from it")
         check_lengths(prompts, params, self._max_model_len)
-        return draw_all(
+        return sample_all(
             self._fleet,
             prompts,
             params,
@@ -175,7 +174,7 @@ class VllmSampler:
         }
 
     def _greet(self, client: VllmClient) -> None:
-        client.probe(
+        client.attach_to_train(
             max_model_len=self._max_model_len,
             needs_versions=self._in_flight == "keep",
         )

@@ -11,12 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from rollout.fleet import Fleet
+from rollout.seeds import derive
 from rollout.types import Completion, OnFinished, SamplingParams
-from rollout.vllm_client import Aborted, ServerBusy, ServerGone, ServerRefused
-from rollout.vllm_server import ServerFailed
+from rollout.vllm.client import Aborted, ServerBusy, ServerGone, ServerRefused
+from rollout.vllm.fleet import Fleet
+from rollout.vllm.server import ServerFailed
 
 _BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 
@@ -34,7 +33,7 @@ def check_lengths(
             )
 
 
-def draw_all(
+def sample_all(
     fleet: Fleet,
     prompts: Sequence[Sequence[int]],
     params: SamplingParams,
@@ -96,7 +95,7 @@ def draw_all(
             except IndexError:
                 return
             try:
-                done = draw(prompts[i], _completion_seed(seed, i, j))
+                done = draw(prompts[i], derive(seed, i, j))
             except Exception as error:
                 finished.put(error)
                 return
@@ -118,8 +117,3 @@ def draw_all(
         fleet.cut()
         raise
     return results
-
-
-def _completion_seed(seed: int, prompt: int, sample: int) -> int:
-    words = np.random.SeedSequence([seed, prompt, sample]).generate_state(1)
-    return int(words[0] >> 1)

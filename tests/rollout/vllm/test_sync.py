@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from models.safetensors_io import write_tensors
-from rollout.vllm_client import ServerRefused
-from rollout.vllm_sampler import OutOfStep
-from tests.rollout import policies
+from rollout.vllm.client import ServerRefused
+from rollout.vllm.sampler import OutOfStep
+from tests.rollout.vllm import policies
 
 pytestmark = pytest.mark.vllm
 

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from models.safetensors_io import Specs, write_tensors
-from rollout import leash
-from rollout.checksum import checksum
+from rollout.vllm import leash
+from rollout.vllm.checksum import checksum
 
 Export = Callable[[Any], Iterable[tuple[str, np.ndarray]]]
 WIRE_DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
@@ -76,7 +76,7 @@ class PublishedFiles:
             for shape, kind in specs.values()
         )
         self._check_space(self._file)
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
         self._leash, self._lifeline = leash.start(
             ["sleep", "infinity"], remove=str(folder.absolute())
         )
@@ -109,6 +109,7 @@ class PublishedFiles:
                 self._specs,
                 _summed(self._export(params), checksums),
                 metadata={"format": "pt", "version": version},
+                mode=0o600,
             )
             os.replace(part, self._file)
         except BaseException:

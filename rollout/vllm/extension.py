@@ -27,7 +27,7 @@ from vllm.model_executor.model_loader.reload import (
     initialize_layerwise_reload,
 )
 
-from rollout.checksum import checksum
+from rollout.vllm.checksum import checksum
 
 BACKEND = "published_file"
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}

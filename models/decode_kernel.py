@@ -1,0 +1,104 @@
+"""Attention of one new position against a cache, as a kernel for GPUs (Pallas, Triton).
+
+XLA copies what it takes out of a cache before it uses it. Here each program goes over
+the columns of one row and kv head, from the newest back to the row's first, and reads
+no others.
+
+Axes: B rows, K kv heads, G query heads of one kv head, H head width, S cached
+positions, C columns of a block.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+
+_MASKED = -1e30
+_LEAST_ROWS = 16  # of a matrix product
+
+
+def decode_kernel(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    length: jax.Array,
+    newest: jax.Array,
+    *,
+    block: int,
+    interpret: bool,
+) -> jax.Array:
+    """Mixes the values that each row sees.
+
+    Args:
+      q: `[B, K, G, H]`, rotated.
+      k: `[B, K, H, S]`, rotated.
+      v: `[B, K, S, H]`.
+      length: int32 `[B]`, positions that a row sees besides the newest.
+      newest: int32, the column of the newest; the ring goes back from there.
+      block: C, a power of two that divides S.
+      interpret: on no GPU.
+
+    Returns:
+      float32 `[B, K, G, H]`.
+    """
+    rows, heads, sharing, width = q.shape
+    size = v.shape[2]
+    q = jnp.pad(q, ((0, 0), (0, 0), (0, -sharing % _LEAST_ROWS), (0, 0)))
+    padded = q.shape[2]
+
+    def of_head(*shape):
+        return pl.BlockSpec((None, None, *shape), lambda b, head: (b, head, 0, 0))
+
+    mixed = pl.pallas_call(
+        functools.partial(_kernel, block=block),
+        grid=(rows, heads),
+        in_specs=[
+            of_head(padded, width),
+            of_head(width, size),
+            of_head(size, width),
+            pl.BlockSpec((None,), lambda b, head: (b,)),
+            pl.BlockSpec((None,), lambda b, head: (0,)),
+        ],
+        out_specs=of_head(padded, width),
+        out_shape=jax.ShapeDtypeStruct((rows, heads, padded, width), jnp.float32),
+        compiler_params=triton.CompilerParams(num_warps=4, num_stages=3),
+        interpret=interpret,
+        name="decode_attention",
+    )(q, k, v, length, newest[None])
+    return mixed[:, :, :sharing]
+
+
+def _kernel(q_ref, k_ref, v_ref, length_ref, newest_ref, out_ref, *, block):
+    padded, width = q_ref.shape
+    size = v_ref.shape[0]
+    q, seen, newest = q_ref[...], length_ref[...] + 1, newest_ref[...]
+
+    def visit(n, carry):
+        top, total, mixed = carry
+        start = (newest // block + size // block - n) % (size // block) * block
+        columns = start + jnp.arange(block)
+        scores = triton.dot(q, k_ref[:, pl.ds(start, block)]).astype(jnp.float32)
+        visible = (newest + size - columns) % size < seen
+        scores = jnp.where(visible[None], scores * width**-0.5, _MASKED)
+        new_top = jnp.maximum(top, jnp.max(scores, axis=1))
+        weights = jnp.exp(scores - new_top[:, None])
+        keep = jnp.exp(top - new_top)
+        part = triton.dot(weights.astype(v_ref.dtype), v_ref[pl.ds(start, block), :])
+        return (
+            new_top,
+            total * keep + jnp.sum(weights, axis=1),
+            mixed * keep[:, None] + part.astype(jnp.float32),
+        )
+
+    # The newest column may be the first of its block, the oldest anywhere in its.
+    behind = jnp.maximum(seen - 1 - newest % block, 0)
+    blocks = jnp.minimum(1 + (behind + block - 1) // block, size // block)
+    start = (
+        jnp.full(padded, _MASKED, jnp.float32),
+        jnp.zeros(padded, jnp.float32),
+        jnp.zeros((padded, width), jnp.float32),
+    )
+    _, total, mixed = jax.lax.fori_loop(0, blocks, visit, start)
+    out_ref[...] = mixed / total[:, None]

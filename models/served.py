@@ -1,0 +1,228 @@
+"""Qwen2.5 as it is sampled from: weights that stand still, split by heads and width.
+
+A device holds whole heads, with the kv head that each of them needs. Where kv heads do
+not divide over the devices of a copy, each kv head stands on several of them; and where
+the query heads of one do not divide over those, empty heads fill the last one up.
+
+Axes: B rows, T positions, L layers that lie in one array, D model width, N query heads,
+K kv heads, H head width, V vocabulary.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from models.cache import Entries, KVCache
+from models.config import Qwen2Config
+from models.embedding import look_up
+from models.qwen2 import (
+    LAYERS,
+    Block,
+    Params,
+    Qwen2,
+    abstract_params,
+    param_shardings,
+    rms_norm,
+    rotary_angles,
+)
+from sharding.rules import constrain
+
+
+def served_config(config: Qwen2Config, tensor: int) -> Qwen2Config:
+    """The architecture with heads that divide over `tensor` devices."""
+    kv_heads = math.lcm(config.num_kv_heads, tensor)
+    sharing = config.num_heads // config.num_kv_heads
+    return dataclasses.replace(
+        config,
+        num_heads=kv_heads * math.ceil(sharing * config.num_kv_heads / kv_heads),
+        num_kv_heads=kv_heads,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ServedQwen2:
+    """The decoder of `models.qwen2` against a cache, as a function of `served_params`.
+
+    Attributes:
+      config: as of `served_config`.
+      mesh: on which it stands; see `sharding.mesh.served_mesh`.
+      dtype: of parameters, activations, matrix products and the cache.
+      attention: a key of `models.attention.IMPLEMENTATIONS`.
+      stacked: L, a divisor of the layers. One loop goes over the layers of an array: a
+        program is compiled in a time that does not grow with them. With 1 there is no
+        loop; on a CPU a loop would copy each layer's part out of the array.
+      cache_block: columns of the cache that are read at a time; 0 reads all at once.
+    """
+
+    config: Qwen2Config
+    mesh: Mesh | None = None
+    dtype: Any = jnp.float32
+    attention: str = "xla"
+    stacked: int = 1
+    cache_block: int = 0
+
+    def __call__(
+        self,
+        params: Params,
+        token_ids: jax.Array,
+        positions: jax.Array,
+        segment_ids: jax.Array,
+        cache: KVCache | None = None,
+        longest: jax.Array | None = None,
+    ) -> tuple[jax.Array, Entries, Entries]:
+        """Runs the decoder.
+
+        Args:
+          params: of `served_params`.
+          token_ids, positions, segment_ids: as of `Qwen2`.
+          cache: what each row's only position (T = 1) sees besides itself.
+          longest: int32, at least the length of every row that anybody reads.
+
+        Returns:
+          Hidden states `[B, T, D]` after the final norm, and arrays of k and v: those
+          of the cache with the new position written at its clock, or without a cache
+          `[L, B, K, H, T]` and `[L, B, K, T, H]`.
+        """
+        c = self.config
+        block = Block(
+            c,
+            self.mesh,
+            self.dtype,
+            self.dtype,
+            self.attention,
+            serves=True,
+            cache_block=self.cache_block,
+        )
+        x = look_up(params["embedding"], token_ids.reshape(-1), self.mesh, self.dtype)
+        x = constrain(x, ("batch", None), self.mesh)
+        angles = rotary_angles(positions, c)
+        no_prefix = jnp.zeros_like(segment_ids)
+        seen = cache.seen(longest) if cache else None
+
+        def layer(carry, of_layer):
+            x, cached = carry
+            weights, number = of_layer
+            place = (*cached, number, seen) if cached else None
+            x, entries = block.apply(
+                {"params": weights}, x, angles, segment_ids, no_prefix, place
+            )
+            return ((x, entries), None) if cached else ((x, None), entries)
+
+        entries = []
+        for i, weights in enumerate(params[LAYERS]):
+            cached = (cache.k[i], cache.v[i]) if cache else None
+            (x, cached), made = jax.lax.scan(
+                layer,
+                (x, cached),
+                (weights, jnp.arange(self.stacked)),
+                unroll=self.stacked == 1,
+            )
+            if made and self.stacked == 1:
+                made = jax.tree.map(lambda x: x[0], made)
+            entries.append(cached or made)
+        k, v = zip(*entries, strict=True)
+        x = rms_norm(x, params["final_norm"], c.rms_norm_eps)
+        return x.reshape(*token_ids.shape, c.hidden_size), k, v
+
+
+def abstract_served(served: ServedQwen2) -> tuple[Params, Params]:
+    """Shapes and layouts of `served_params`, without making any.
+
+    Returns:
+      A tree of `jax.ShapeDtypeStruct`, and one of `NamedSharding`; without a mesh the
+      second is None.
+    """
+    model = Qwen2(served.config, param_dtype=served.dtype)
+    count = served.config.num_layers // served.stacked
+
+    def arrays(tree):
+        return (tree,) * count
+
+    shapes, _ = abstract_params(model)
+    of_layers = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((served.stacked, *x.shape[1:]), x.dtype),
+        shapes[LAYERS],
+    )
+    shapes = shapes | {LAYERS: arrays(of_layers)}
+    if served.mesh is None:
+        return shapes, None
+    shardings = param_shardings(model, served.mesh)
+    return shapes, shardings | {LAYERS: arrays(shardings[LAYERS])}
+
+
+def served_params(params: Params, trained: Qwen2, served: ServedQwen2) -> Params:
+    """Lays parameters out for sampling, in the serving dtype.
+
+    What travels has that dtype, and travels a layer at a time: beside the parameters
+    and the result there is never more than one layer, or one table.
+
+    Args:
+      params: of `trained`, on its mesh.
+      trained: the model in training.
+      served: on the same devices in the same order.
+    """
+    here, there = (
+        None if model.mesh is None else param_shardings(model, model.mesh)
+        for model in (trained, Qwen2(served.config, mesh=served.mesh))
+    )
+
+    def travel(x, here, there, widened=lambda x: x):
+        x = _pinned(x.astype(served.dtype), here)
+        return _pinned(widened(x), there)
+
+    def part(tree, name):
+        return tree and tree[name]
+
+    def layer(weights):
+        def weight(name, x):
+            of_layer = (
+                tree and _without_layers(tree[LAYERS][name]) for tree in (here, there)
+            )
+            return travel(
+                x, *of_layer, lambda x: _widened(name, x, trained.config, served.config)
+            )
+
+        return {name: weight(name, x) for name, x in weights.items()}
+
+    def layers(first):
+        chosen = slice(first, first + served.stacked)
+        return jax.lax.map(layer, jax.tree.map(lambda x: x[chosen], params[LAYERS]))
+
+    starts = range(0, served.config.num_layers, served.stacked)
+    tables = {
+        name: travel(x, part(here, name), part(there, name))
+        for name, x in params.items()
+        if name != LAYERS
+    }
+    return tables | {LAYERS: tuple(layers(first) for first in starts)}
+
+
+def _pinned(x: jax.Array, sharding: NamedSharding | None) -> jax.Array:
+    if sharding is None:
+        return x
+    return jax.lax.with_sharding_constraint(x, sharding)
+
+
+def _without_layers(sharding: NamedSharding) -> NamedSharding:
+    return NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[1:]))
+
+
+def _widened(
+    name: str, x: jax.Array, trained: Qwen2Config, served: Qwen2Config
+) -> jax.Array:
+    """A layer's weight with the heads of `served_config`."""
+    axis = 1 if name in ("q", "k", "v") else 0
+    if name in ("k", "v", "k_bias", "v_bias"):
+        return jnp.repeat(x, served.num_kv_heads // trained.num_kv_heads, axis)
+    if name not in ("q", "q_bias", "o"):
+        return x
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    of_kv_head = x.reshape(*before, trained.num_kv_heads, -1, *after)
+    missing = served.num_heads // trained.num_kv_heads - of_kv_head.shape[axis + 1]
+    padding = [(0, 0)] * of_kv_head.ndim
+    padding[axis + 1] = 0, missing
+    return jnp.pad(of_kv_head, padding).reshape(*before, served.num_heads, *after)

@@ -1,0 +1,242 @@
+"""Where the sampler's weights, cache and slots stand, and in which shapes.
+
+A copy of the weights is split over as few devices as hold it together with its part of
+the cache; copies stand beside each other, and each has slots of its own. Weights move
+when they are published and at no other time.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from configs.schema import Count, Index
+from models.qwen2 import Qwen2
+from models.served import ServedQwen2, abstract_served, served_config
+from sharding.mesh import platform, served_mesh
+from sharding.rules import shards
+
+# Slots are refilled when this part of them is free, not one by one: each refill is a
+# round trip to the host.
+_REFILL_PART = 8
+# Decode batches: all slots, or these parts of them where fewer completions are left to
+# draw. One compile each, and small ones from each size to the next.
+_PARTS = (8, 4, 2, 1)
+# Tokens of one prefill on each copy: enough for its matrix products, and what they
+# leave in memory is every copy's until it is in the slots.
+_PREFILL_TOKENS = 2048
+# Of a device's memory, left to programs and to the runtime.
+_SPARE = 0.1
+
+
+class Pace(NamedTuple):
+    """What a platform's decode loop does in one go.
+
+    Attributes:
+      layers: in one array, and in one loop: all of them, or each alone.
+      columns: of the cache, read at a time; 0: all that there are.
+      tokens: drawn between two looks at what has ended.
+    """
+
+    layers: bool
+    columns: int
+    tokens: int
+
+
+# What a loop takes out of an array is read in place on a TPU. On GPUs and CPUs it is
+# copied first, at three times the traffic; a GPU reads the cache by a kernel. A CPU has
+# nobody to wait for between two tokens.
+_PACES = {
+    "cpu": Pace(layers=False, columns=0, tokens=1),
+    "gpu": Pace(layers=False, columns=64, tokens=8),
+    "tpu": Pace(layers=True, columns=256, tokens=8),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The sampler's shapes, on the devices of the model in training.
+
+    Attributes:
+      trained: on its mesh.
+      tensor: devices that share one copy.
+      slots: most completions decoded together.
+      prompt_length, response_length: one set of programs serves all calls up to these;
+        longer ones have shapes of their own.
+      bucket: to which lengths are rounded up; beyond those above to this times a power
+        of two.
+      pace: of the platform where it is None.
+    """
+
+    trained: Qwen2
+    tensor: int
+    slots: int
+    prompt_length: int = 0
+    response_length: int = 0
+    bucket: int = 64
+    pace: Pace | None = None
+
+    def __post_init__(self):
+        if self.pace is None:
+            object.__setattr__(self, "pace", _PACES[platform(self.trained.mesh)])
+
+    @functools.cached_property
+    def mesh(self) -> Mesh:
+        return served_mesh(self.trained.mesh, self.tensor)
+
+    @functools.cached_property
+    def model(self) -> ServedQwen2:
+        config = served_config(self.trained.config, self.tensor)
+        return ServedQwen2(
+            config,
+            self.mesh,
+            dtype=self.trained.dtype,
+            attention=self.trained.attention,
+            stacked=config.num_layers if self.pace.layers else 1,
+            cache_block=self.pace.columns,
+        )
+
+    @functools.cached_property
+    def copies(self) -> int:
+        return shards("batch", self.mesh)
+
+    def lengths(self, prompt: int, response: int) -> tuple[int, int, int]:
+        """Positions of a prefill, columns of the cache, and tokens of a slot.
+
+        Args:
+          prompt: tokens of the longest prompt.
+          response: most new tokens.
+        """
+        prompt = self._known(prompt, self.prompt_length)
+        response = self._known(response, self.response_length)
+        step = self.pace.columns or self.bucket
+        columns = _round_up(prompt + response, step)
+        return _round_up(prompt, self.bucket), columns, _round_up(response, self.bucket)
+
+    def _known(self, length: int, known: int) -> int:
+        if length <= known:
+            return known
+        bucket = self.bucket
+        while bucket < length:
+            bucket *= 2
+        return min(bucket, max(self.trained.config.max_positions, length))
+
+    def batches(self) -> list[int]:
+        """The sizes of the decode batch, ascending."""
+        return sorted({self.rows(max(1, self.slots // n)) for n in _PARTS})
+
+    def batch(self, completions: int) -> int:
+        """The smallest that takes them all, or all slots."""
+        sizes = self.batches()
+        return next((size for size in sizes if size >= completions), sizes[-1])
+
+    def narrower(self, batch: int) -> int:
+        """The next smaller size of the decode batch, or 0."""
+        return max((size for size in self.batches() if size < batch), default=0)
+
+    def refill(self, batch: int) -> int:
+        """Completions that one insertion begins."""
+        return max(1, batch // _REFILL_PART)
+
+    def prefill_rows(self, batch: int, positions: int) -> int:
+        """Prompts that are read together."""
+        of_copy = max(1, _PREFILL_TOKENS // positions)
+        return self.rows(min(self.refill(batch), self.copies * of_copy))
+
+    def rows(self, count: int) -> int:
+        """So many rows or a few more, as many for each copy."""
+        return _round_up(count, self.copies)
+
+
+def _round_up(number: int, step: int) -> int:
+    return -(-number // step) * step
+
+
+def device_bytes(tree) -> int:
+    """What the shards of these arrays, or of their shapes, take on a device."""
+    return sum(
+        math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
+        for x in jax.tree.leaves(tree)
+        if x.sharding.memory_kind != "pinned_host"
+    )
+
+
+def device_memory(mesh: Mesh) -> int | None:
+    """Bytes that programs may use on a device; None where nothing says so."""
+    stats = mesh.local_devices[0].memory_stats() or {}
+    return stats.get("bytes_limit")
+
+
+def make_layout(
+    trained: Qwen2,
+    *,
+    slots: Count,
+    tensor: Index = 0,
+    prompt_length: int = 0,
+    response_length: int = 0,
+    room: int | None = None,
+    **how,
+) -> Layout:
+    """The layout with the fewest devices to a copy, or with `tensor` of them.
+
+    Args:
+      trained: on its mesh.
+      slots, prompt_length, response_length: as of `Layout`, like `how`.
+      tensor: 0: the fewest that hold weights and cache.
+      room: bytes of a device that the sampler may take; None: enough.
+
+    Raises:
+      ValueError: however many share a copy, it does not fit, or `tensor` devices
+        cannot; the message has the sizes.
+    """
+    c, devices = trained.config, trained.mesh.size
+    sizes = {
+        "devices": devices,
+        "intermediate_size": c.intermediate_size,
+        "vocab_size": c.vocab_size,
+    }
+    needs = {}
+    for count in [tensor] if tensor else range(1, devices + 1):
+        odd = {name: size for name, size in sizes.items() if size % count}
+        if odd and tensor:
+            name, size = odd.popitem()
+            raise ValueError(
+                f"config.rollout.tensor={tensor}: does not divide {name}={size}"
+            )
+        if odd:
+            continue
+        layout = Layout(trained, count, slots, prompt_length, response_length, **how)
+        if tensor or room is None:
+            return layout
+        needs[count] = layout_bytes(layout)
+        if needs[count] <= (1 - _SPARE) * room:
+            return layout
+    raise ValueError(
+        f"config.rollout.slots={slots}: weights and cache of the sampler take"
+        f" {min(needs.values()) / 2**30:.1f} GiB of each device, and"
+        f" {(1 - _SPARE) * room / 2**30:.1f} are left"
+    )
+
+
+def layout_bytes(layout: Layout) -> int:
+    """Bytes of weights and cache on each device."""
+    config, (_, columns, _) = layout.model.config, layout.lengths(0, 0)
+    rows = layout.rows(layout.slots) // layout.copies
+    heads = config.num_kv_heads // layout.tensor
+    cache = 2 * config.num_layers * rows * heads * config.head_dim * columns
+    cache *= jnp.dtype(layout.model.dtype).itemsize
+    shapes, shardings = abstract_served(layout.model)
+    return cache + device_bytes(placed(shapes, shardings))
+
+
+def placed(shapes, shardings):
+    """Shapes with their layouts."""
+    return jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+        shapes,
+        shardings,
+    )

@@ -1,0 +1,83 @@
+"""The sampler's programs in the shapes of a layout, to compile for any devices."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+
+from models.qwen2 import abstract_params, param_shardings
+from models.served import abstract_served
+from rollout import decoding
+from rollout.layout import Layout, placed
+from rollout.types import SamplingParams
+from sharding.rules import laid_out
+
+
+class Program(NamedTuple):
+    """A jitted function, and its arguments as shapes with their layouts."""
+
+    function: Any
+    arguments: tuple
+
+    def lower(self) -> jax.stages.Lowered:
+        return self.function.lower(*self.arguments)
+
+
+def programs(layout: Layout, *, batch: int = 0) -> dict[str, Program]:
+    """Publish, prefill, insert and decode, as `JaxSampler` runs them.
+
+    Args:
+      layout: on a mesh whose devices need not be there.
+      batch: completions decoded together, one of `layout.batches()`; 0: the most.
+
+    Returns:
+      By name. The arguments of `decode` are all that is resident while it runs: weights
+      `[2]` and the state `[3]`.
+    """
+    model, mesh = layout.model, layout.mesh
+    batch = batch or layout.batches()[-1]
+    positions, columns, width = layout.lengths(1, 1)
+    rows, refill = layout.prefill_rows(batch, positions), layout.refill(batch)
+    whole = laid_out(mesh)
+
+    def array(shape, dtype, sharding: NamedSharding = whole):
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+
+    trained, _ = abstract_params(layout.trained)
+    trained = placed(trained, param_shardings(layout.trained, layout.trained.mesh))
+    weights = placed(*abstract_served(model))
+    state = jax.eval_shape(
+        lambda: decoding.empty.__wrapped__(model, batch, columns, width)
+    )
+    state = placed(state, decoding.shardings(state, mesh))
+    dynamic = jax.tree.map(
+        lambda x: array(x.shape, x.dtype),
+        jax.eval_shape(
+            lambda: decoding.dynamic_params(
+                SamplingParams(max_tokens=1, stop_token_ids=(0,))
+            )
+        ),
+    )
+    prompts = array((rows, positions), jnp.int32)
+    read = (model, weights, prompts, prompts)
+    k, v = jax.tree.map(
+        lambda x: array(
+            x.shape, x.dtype, laid_out(mesh, *[None] * (x.ndim - 3), "kv_heads")
+        ),
+        jax.eval_shape(lambda *a: decoding.prefill.__wrapped__(model, *a), *read[1:]),
+    )
+    of_refill = array((refill,), jnp.int32)
+    return {
+        "publish": Program(decoding.publish, (trained, layout.trained, model)),
+        "prefill": Program(decoding.prefill, read),
+        "insert": Program(
+            decoding.insert,
+            (mesh, state, array((2,), jnp.uint32), k, v, array((rows,), jnp.int32))
+            + (of_refill, of_refill, of_refill, array((refill, 2), jnp.uint32)),
+        ),
+        "decode": Program(
+            decoding.decode,
+            (model, layout.pace.tokens, weights, state, dynamic, array((), jnp.int32)),
+        ),
+    }

@@ -1,0 +1,38 @@
+"""All chance on the host: numbers on a path, hashed. Imports nothing of ours.
+
+Equal paths give equal draws on any machine, and no two paths give related ones.
+"""
+
+import enum
+
+import numpy as np
+
+
+class Stream(enum.IntEnum):
+    """What a run draws seeds for; the streams never meet."""
+
+    SAMPLING = 0
+    SHUFFLING = 1
+    EVALUATING = 2
+
+
+def derive(*path: int) -> int:
+    """A seed for others' generators: non-negative, 31 bits."""
+    return int(np.random.SeedSequence(path).generate_state(1)[0] >> 1)
+
+
+def generator(*path: int) -> np.random.Generator:
+    """A generator of its own for a path."""
+    return np.random.default_rng(path)
+
+
+def run_seed(seed: int, stream: Stream, count: int, *, attempt: int = 0) -> int:
+    """The seed number `count` of a stream, in a run with `config.seed = seed`.
+
+    Args:
+      seed, stream, count: see above.
+      attempt: rollbacks to this place of the run or before: what went wrong is not to
+        be drawn again.
+    """
+    again = (attempt,) if attempt else ()
+    return derive(len(Stream) * seed + stream, count, *again)

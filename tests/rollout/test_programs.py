@@ -1,0 +1,147 @@
+"""What the sampler's programs hold once compiled: weights that stand still."""
+
+import collections
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from models.config import Qwen2Config
+from models.qwen2 import Qwen2
+from rollout.layout import Pace, device_bytes, layout_bytes, make_layout
+from rollout.programs import programs
+from sharding.mesh import make_mesh
+
+CONFIG = Qwen2Config(
+    vocab_size=1024,
+    hidden_size=64,
+    intermediate_size=128,
+    num_layers=3,
+    num_heads=6,
+    num_kv_heads=2,
+    head_dim=16,
+    rope_theta=1e6,
+    rms_norm_eps=1e-6,
+    tie_word_embeddings=False,
+    max_positions=512,
+)
+# As on an accelerator: one loop over the layers, the cache by blocks, several tokens.
+PACE = Pace(layers=True, columns=16, tokens=4)
+
+
+def _layout(tensor, **how):
+    mesh = make_mesh(fsdp=8, devices=jax.devices()[:8])
+    model = Qwen2(CONFIG, mesh=mesh, dtype=jnp.float32)
+    how = dict(slots=16, prompt_length=16, response_length=48, pace=PACE) | how
+    return make_layout(model, tensor=tensor, **how)
+
+
+def _computations(text):
+    """Lines of each computation by name."""
+    found, name = {}, None
+    for line in text.splitlines():
+        if head := re.match(r"(?:ENTRY )?%?([\w.\-]+) .*\{$", line):
+            name = head[1]
+            found[name] = []
+        elif name and line.startswith(" "):
+            found[name].append(line)
+    return found
+
+
+_EXCHANGE = re.compile(
+    r"= (\S+) (all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute)"
+    r"(?:-start)?\((?:.*replica_groups=(\S+?)(?:, |$))?"
+)
+_CALLS = re.compile(
+    r"(?:body|condition|to_apply|calls|\w+_computations?)="
+    r"\{?(%[\w.\-]+(?:, %[\w.\-]+)*)"
+)
+
+
+def exchanges(text):
+    """(loops around it, kind, shape, groups) of each collective of a program."""
+    computations = _computations(text)
+    found, seen = [], set()
+    todo = [(re.search(r"^ENTRY %?([\w.\-]+)", text, re.M)[1], 0)]
+    while todo:
+        name, depth = todo.pop()
+        if (name, depth) in seen:
+            continue
+        seen.add((name, depth))
+        for line in computations[name]:
+            if match := _EXCHANGE.search(line):
+                found.append((depth, match[2], match[1], match[3]))
+            inner = depth + (" while(" in line)
+            for called in _CALLS.findall(line):
+                todo += [(one.strip(" %"), inner) for one in called.split(",")]
+    return found
+
+
+def _elements(shape):
+    return [
+        int(jnp.prod(jnp.array([int(n) for n in dims.split(",") if n] or [1])))
+        for dims in re.findall(r"\w+\[([\d,]*)\]", shape)
+    ]
+
+
+@pytest.mark.failure(48)
+@pytest.mark.parametrize("tensor", [1, 4, 8])
+def test_between_two_looks_only_sums_within_a_copy_are_exchanged(tensor):
+    """At 4 and 8 each kv head stands on several devices."""
+    layout = _layout(tensor)
+    found = exchanges(programs(layout)["decode"].lower().compile().as_text())
+    rows = 16 // layout.copies
+    groups = f"{{{{{','.join(map(str, range(tensor)))}}}"
+    tokens = [one for one in found if one[0] >= 2]
+    for _, kind, shape, of in tokens:
+        assert kind == "all-reduce"
+        assert of is None or of.startswith(groups)
+        # Activations, and a draw's numbers: 8 blocks of the vocabulary, 128 words.
+        assert _elements(shape)[0] <= rows * 128
+    assert bool(tokens) == (tensor > 1)
+    # What is looked at: how many have ended, and the longest.
+    looks = [one[1:3] for one in found if one[0] == 1]
+    assert set(looks) <= {("all-reduce", "s32[]")}
+    assert bool(looks) == (layout.copies > 1)
+
+
+@pytest.mark.failure(48)
+def test_with_the_trainers_layout_weights_would_be_gathered_for_every_token():
+    """The reader sees what it is to see: the same program on the mesh of the update."""
+    layout = _layout(1)
+    vars(layout)["mesh"] = layout.trained.mesh
+    found = exchanges(programs(layout)["decode"].lower().compile().as_text())
+    gathered = [e for e in found if e[0] >= 2 and e[1] == "all-gather"]
+    assert max(n for e in gathered for n in _elements(e[2])) >= 64 * 128
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_the_cache_ends_with_the_longest_text_and_nothing_else_is_resident(tensor):
+    layout = _layout(tensor)
+    weights, state = programs(layout)["decode"].arguments[2:4]
+    assert layout.lengths(3, 5) == (64, 64, 64)  # 16 and 48 are 64
+    assert device_bytes([weights, state.cache.k, state.cache.v]) == layout_bytes(layout)
+    # A prompt beyond what is known has a shape of its own.
+    assert layout.lengths(17, 48)[1] == 112
+
+
+def test_the_fewest_devices_that_hold_weights_and_cache_share_a_copy():
+    need = {n: layout_bytes(_layout(n)) for n in (1, 2, 4, 8)}
+    assert need[1] > need[2] > need[4]
+    for n in (1, 2, 4):
+        assert _layout(0, room=int(need[n] / 0.9) + 1).tensor == n
+    with pytest.raises(ValueError, match="rollout.slots=16: .* GiB of each device"):
+        _layout(0, room=1000)
+    with pytest.raises(ValueError, match="rollout.tensor=3: does not divide"):
+        _layout(3)
+
+
+def test_published_weights_travel_a_layer_at_a_time():
+    layout = _layout(8)
+    text = programs(layout)["publish"].lower().compile().as_text()
+    # The largest weight of a layer has 64 x 128 entries, of all three 64 x 384.
+    largest = collections.Counter()
+    for depth, _, shape, _ in exchanges(text):
+        largest[depth] = max(largest[depth], *_elements(shape))
+    assert largest[1] <= 64 * 128

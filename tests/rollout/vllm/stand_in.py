@@ -1,0 +1,77 @@
+"""A server that answers as vLLM does where our client asks it, and draws from no model.
+
+    python stand_in.py MODULE --port N --served-model-name NAME --max-model-len N ...
+
+A token depends on the prompt, the request's seed and its place. A field of sampling
+that a request leaves out is filled in from DEFAULTS, as vLLM does from a model folder's
+generation_config.json. Standard library only.
+"""
+
+import argparse
+import http.server
+import json
+import random
+import time
+
+DEFAULTS = {"repetition_penalty": 1.1, "top_k": 20, "temperature": 0.3, "top_p": 0.8}
+VOCABULARY = 96
+SECONDS = 0.02  # that a completion takes
+
+
+def draw(prompt, seed, sampling):
+    """Tokens and log-probabilities; a default that was filled in changes both."""
+    filled = {**DEFAULTS, **sampling}
+    changed = sorted(key for key in DEFAULTS if key not in sampling)
+    rng = random.Random(repr((prompt, seed, [filled[key] for key in changed])))
+    count = sampling["max_tokens"]
+    ids = [rng.randrange(VOCABULARY) for _ in range(count)]
+    return ids, [-rng.random() for _ in range(count)]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        options = self.server.options
+        entry = {
+            "id": options.served_model_name,
+            "max_model_len": options.max_model_len,
+        }
+        self._answer({"data": [entry]})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        sampling = body["sampling_params"]
+        time.sleep(SECONDS)
+        ids, logprobs = draw(body["token_ids"], sampling["seed"], sampling)
+        content = [{"logprob": x} for x in logprobs]
+        choice = {
+            "token_ids": ids,
+            "logprobs": {"content": content},
+            "finish_reason": "length",
+        }
+        self._answer({"choices": [choice]})
+
+    def _answer(self, value):
+        text = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        pass
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--served-model-name")
+    parser.add_argument("--max-model-len", type=int)
+    options, _ = parser.parse_known_args()
+    address = ("127.0.0.1", options.port)
+    with http.server.ThreadingHTTPServer(address, Handler) as server:
+        server.options = options
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Our side of vLLM, with real processes and connections, where no vLLM is installed."""
+
+import os
+import pathlib
+import signal
+import sys
+
+import numpy as np
+import pytest
+
+from rollout.types import SamplingParams
+from rollout.vllm import leash
+from rollout.vllm.server import ServerSpec, VllmServer, command
+from tests.rollout.vllm import stand_in
+from tools.evaluation.fixed import FixedVllmSampler
+
+PROMPTS = [[1, 2, 3], [4], [5, 6]]
+PARAMS = SamplingParams(n=4, max_tokens=5, stop_token_ids=(0,))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("server")
+    python = folder / "python"
+    script = pathlib.Path(stand_in.__file__).resolve()
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S {script} "$@"\n')
+    python.chmod(0o755)
+    spec = ServerSpec(python=str(python), model=str(folder), max_model_len=64)
+    return VllmServer(spec, log_file=folder / "log")
+
+
+@pytest.fixture(scope="module")
+def sampler(server):
+    # Few at a time: whoever kills the server finds it at work.
+    sampler = FixedVllmSampler(servers=[server], max_model_len=64, concurrency=3)
+    yield sampler
+    sampler.close()
+
+
+def _ids(groups):
+    return [[c.token_ids.tolist() for c in group] for group in groups]
+
+
+@pytest.mark.failure(12)
+def test_a_server_that_is_killed_is_started_again_and_nothing_is_lost(sampler, server):
+    before = sampler.sample(PROMPTS, PARAMS, seed=1)
+    finished, killed = [], []
+
+    def kill_once(i, j, completion):
+        finished.append((i, j))
+        if not killed:
+            killed.extend(leash.descendants(server.pid))
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    after = sampler.sample(PROMPTS, PARAMS, seed=1, on_finished=kill_once)
+    assert killed and not set(killed) & set(leash.descendants(server.pid))
+    assert sampler._fleet.restarts == 1
+    # Every completion once, and the same ones.
+    assert sorted(finished) == [(i, j) for i in range(3) for j in range(4)]
+    assert _ids(after) == _ids(before)
+
+
+@pytest.mark.failure(1)
+def test_no_field_of_sampling_is_left_to_the_models_defaults(sampler, server):
+    """Of those that generation_config.json may hold, as vLLM 0.32 reads it."""
+    asked = {}
+    client = sampler._fleet.members[0].client
+    call = client.call
+
+    def note(method, path, body=None, **options):
+        asked.update((body or {}).get("sampling_params", {}))
+        return call(method, path, body, **options)
+
+    client.call = note
+    try:
+        (drawn,) = sampler.sample([[7]], PARAMS, seed=2)
+    finally:
+        client.call = call
+    may_hold = {"repetition_penalty", "temperature", "top_k", "top_p", "min_p"}
+    assert may_hold | {"presence_penalty", "frequency_penalty"} <= asked.keys()
+    neutral = {key: asked[key] for key in ("repetition_penalty", "top_k", "min_p")}
+    assert neutral == {"repetition_penalty": 1.0, "top_k": 0, "min_p": 0.0}
+    assert (asked["temperature"], asked["top_p"]) == (1.0, 1.0)
+    # A default that were filled in would show.
+    for key in stand_in.DEFAULTS:
+        less = {k: v for k, v in asked.items() if k != key}
+        ids, _ = stand_in.draw([7], asked["seed"], less)
+        assert ids != stand_in.draw([7], asked["seed"], asked)[0]
+    everything = [stand_in.draw([7], asked["seed"], asked)[0]]
+    assert everything[0] in [c.token_ids.tolist() for c in drawn]
+    arguments = command(server.spec, port=1, name="policy")
+    assert arguments[arguments.index("--generation-config") + 1] == "vllm"
+    assert np.isfinite([c.sampler_logprobs for c in drawn]).all()
