@@ -1,85 +1,234 @@
-"""Runs that look healthy and are not: warned of at once, ended before they cost."""
+"""Runs that look healthy and are not: warned of, ended, or taken back in time."""
 
+import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from configs.schema import Count, Index, NotNegative, Share
+
+Metrics = Mapping[str, float]
+Action = Literal["warn", "stop", "rollback"]
 
 
 class Alarm(RuntimeError):
-    """A run that has stopped learning is ended."""
+    """A run that is no longer worth its time is ended."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """For each alarm its limit, and after `on_` what happens when it is due.
+
+    Every alarm warns at each step at which it holds. It is due after `patience` such
+    steps in a row; one whose limit is itself a number in a row is due at once.
+
+    Attributes:
+      truncated: share of completions that were cut off, above which nothing is learned.
+      unjudged: share of completions without a verdict, above which the verifier or the
+        golds are at fault.
+      no_signal: share of the groups drawn that are neither all right nor all wrong,
+        below which sampling is for nothing.
+      repeated: share of completions that go over the same tokens again and again.
+      duplicated: share of completions that another one of their group equals.
+      entropy_low, entropy_high: nats per token; outside, the policy has collapsed or
+        dissolves.
+      sampler_gap: mean |sampler - trainer log-prob| in nats, above which the two no
+        longer run one policy.
+      stuck_reward: steps in a row at which the mean reward has not moved at all.
+      skipped_updates: updates in a row that were not taken for what is not finite.
+      on_not_finite: where a step's figures hold a NaN or an infinity.
+      patience: steps in a row.
+      max_rollbacks: of a whole run; the next one due ends it.
+    """
+
+    truncated: Share
+    unjudged: Share
+    no_signal: Share
+    repeated: Share
+    duplicated: Share
+    entropy_low: NotNegative
+    entropy_high: NotNegative
+    sampler_gap: NotNegative
+    stuck_reward: Count
+    skipped_updates: Count
+    on_truncated: Action
+    on_unjudged: Action
+    on_no_signal: Action
+    on_repeated: Action
+    on_duplicated: Action
+    on_entropy_low: Action
+    on_entropy_high: Action
+    on_sampler_gap: Action
+    on_stuck_reward: Action
+    on_skipped_updates: Action
+    on_not_finite: Action
+    patience: Count
+    max_rollbacks: Index
+
+
+class Rule(NamedTuple):
+    """One alarm.
+
+    Attributes:
+      name: of its limit and, after `on_`, of its action.
+      value: of a step's metrics; NaN where they do not tell, which is no alarm.
+      beyond: of the value and the limit, whether it holds.
+      says: with the value, and with the names of what is not finite.
+      counts: whether the value is itself a number in a row, due when it is the limit.
+    """
+
+    name: str
+    value: Callable[[Metrics], float]
+    beyond: Callable[[float, float], bool]
+    says: str
+    counts: bool = False
+
+
+def _of(name: str) -> Callable[[Metrics], float]:
+    return lambda metrics: metrics.get(name, math.nan)
+
+
+def _unjudged(metrics: Metrics) -> float:
+    judged = metrics.get("verifier/judged", 0.0)
+    return metrics.get("sampling/unjudged", 0.0) / max(judged, 1.0)
+
+
+def _not_finite(metrics: Metrics) -> list[str]:
+    return [name for name, value in metrics.items() if not math.isfinite(value)]
+
+
+RULES = (
+    Rule(
+        "truncated",
+        _of("sampling/truncated"),
+        operator.gt,
+        "{:.0%} of the completions are truncated: raise rollout.max_response_tokens or"
+        " check the stop tokens",
+    ),
+    Rule(
+        "unjudged",
+        _unjudged,
+        operator.gt,
+        "{:.1%} of the completions have no verdict: see verifier/lost (workers that"
+        " died or were stopped) and verifier/bad_gold",
+    ),
+    Rule(
+        "no_signal",
+        _of("sampling/informative"),
+        operator.lt,
+        "{:.1%} of the groups have some right and some wrong: the problems are too"
+        " easy or too hard, or the reward is at fault",
+    ),
+    Rule(
+        "repeated",
+        _of("sampling/repeated"),
+        operator.gt,
+        "{:.0%} of the completions go round in circles",
+    ),
+    Rule(
+        "duplicated",
+        _of("sampling/duplicated"),
+        operator.gt,
+        "{:.0%} of the completions are equal to another one of their group",
+    ),
+    Rule(
+        "entropy_low",
+        _of("policy/entropy"),
+        operator.lt,
+        "entropy {:.4f} nats: the policy has collapsed",
+    ),
+    Rule(
+        "entropy_high",
+        _of("policy/entropy"),
+        operator.gt,
+        "entropy {:.2f} nats: the policy dissolves",
+    ),
+    Rule(
+        "sampler_gap",
+        _of("policy/sampler_gap_mean"),
+        operator.gt,
+        "sampler and trainer differ by {:.4f} nats per token on average",
+    ),
+    Rule(
+        "stuck_reward",
+        _of("reward/unmoved"),
+        operator.ge,
+        "the mean reward has not moved for {:.0f} steps",
+        counts=True,
+    ),
+    Rule(
+        "skipped_updates",
+        _of("policy/skipped_in_a_row"),
+        lambda value, limit: value > 0,
+        "{:.0f} updates in a row were skipped: not finite",
+        counts=True,
+    ),
+    Rule(
+        "not_finite",
+        lambda metrics: len(_not_finite(metrics)),
+        lambda value, limit: value > 0,
+        "not finite: {names}",
+    ),
+)
+
+
+class Due(NamedTuple):
+    """What is to be done, and the alarm that says so."""
+
+    action: Literal["stop", "rollback"]
+    reason: str
 
 
 class Alarms:
-    """Watches each step's metrics.
+    """Watches each step's metrics."""
 
-    A condition is reported every time that it holds; after `patience` steps in a row
-    the fatal ones end the run.
-    """
-
-    def __init__(
-        self,
-        *,
-        truncated: float,
-        entropy_low: float,
-        entropy_high: float,
-        sampler_gap: float,
-        patience: int,
-        skipped_updates: int,
-    ):
-        """
-        Args:
-          truncated: share of truncated completions above which nothing is learned.
-          entropy_low, entropy_high: nats per token; outside, the policy has collapsed
-            or dissolved (reported only).
-          sampler_gap: mean |sampler - trainer log-prob| above which the two no longer
-            run one policy (reported only).
-          patience: steps in a row of a fatal condition.
-          skipped_updates: in a row, for gradients that are not finite.
-        """
-        self._truncated, self._sampler_gap = truncated, sampler_gap
-        self._entropy_low, self._entropy_high = entropy_low, entropy_high
-        self._patience, self._skipped = patience, skipped_updates
+    def __init__(self, limits: Limits):
+        self.limits = limits
         self._in_a_row: dict[str, int] = {}
+        self._reward: float | None = None
+        self._unmoved = 0
 
-    def check(self, metrics: Mapping[str, float]) -> list[str]:
-        """Warnings about this step.
+    def check(self, metrics: Metrics) -> tuple[list[str], Due | None]:
+        """Judges a step.
 
-        Raises:
-          Alarm: a fatal condition has held for too long.
+        Returns:
+          Warnings, none for a healthy step; and what is to be done, if anything.
         """
-        warnings = []
-        truncated = metrics.get("sampling/truncated", 0.0)
-        if self._holds("truncated", truncated > self._truncated):
-            warnings.append(
-                f"{truncated:.0%} of the completions are truncated: raise"
-                " rollout.max_response_tokens or check the stop tokens"
-            )
-        entropy = metrics.get("policy/entropy", math.nan)
-        if entropy < self._entropy_low:
-            warnings.append(f"entropy {entropy:.4f} nats: the policy has collapsed")
-        if entropy > self._entropy_high:
-            warnings.append(f"entropy {entropy:.2f} nats: the policy dissolves")
-        gap = metrics.get("policy/sampler_gap_mean", 0.0)
-        if gap > self._sampler_gap:
-            warnings.append(
-                f"sampler and trainer differ by {gap:.4f} nats per token on average"
-            )
-        for name, count in self._in_a_row.items():
-            if count >= self._patience:
-                raise Alarm(f"{name} for {count} steps in a row; {warnings[0]}")
-        skipped = metrics.get("policy/skipped_in_a_row", 0)
-        if skipped:
-            warnings.append(f"{skipped:.0f} updates skipped: no finite gradient")
-        if skipped >= self._skipped:
-            raise Alarm(f"{skipped:.0f} updates in a row had no finite gradient")
-        return warnings
+        metrics = {**metrics, "reward/unmoved": self._count_unmoved(metrics)}
+        names = ", ".join(_not_finite(metrics)[:3])
+        warnings, due = [], []
+        for rule in RULES:
+            value, limit = rule.value(metrics), getattr(self.limits, rule.name, None)
+            row = self._in_a_row.get(rule.name, 0) + 1
+            if not rule.beyond(value, limit):
+                self._in_a_row[rule.name] = 0
+                continue
+            self._in_a_row[rule.name] = row
+            warnings.append(rule.says.format(value, names=names))
+            action = getattr(self.limits, f"on_{rule.name}")
+            over = value >= limit if rule.counts else row >= self.limits.patience
+            if over and action != "warn":
+                rows = "" if rule.counts else f", {row} steps in a row"
+                due.append(Due(action, f"{rule.name}: {warnings[-1]}{rows}"))
+        # What ends the run goes before what takes it back.
+        return warnings, max(due, key=lambda d: d.action == "stop", default=None)
 
-    def _holds(self, name: str, condition: bool) -> bool:
-        self._in_a_row[name] = self._in_a_row.get(name, 0) + 1 if condition else 0
-        return condition
+    def _count_unmoved(self, metrics: Metrics) -> int:
+        """Steps in a row with the very same mean reward; those without one pass."""
+        reward = metrics.get("reward/mean")
+        if reward is not None:
+            same = self._reward is not None and math.isclose(reward, self._reward)
+            self._reward, self._unmoved = reward, self._unmoved + 1 if same else 0
+        return self._unmoved
 
     def state(self) -> dict[str, Any]:
-        return dict(self._in_a_row)
+        return {
+            "in_a_row": dict(self._in_a_row),
+            "reward": self._reward,
+            "unmoved": self._unmoved,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._in_a_row = dict(state)
+        self._in_a_row = dict(state["in_a_row"])
+        self._reward, self._unmoved = state["reward"], state["unmoved"]

@@ -1,38 +1,152 @@
-"""From a plan to the objects that the loop uses."""
+"""From a plan to the parts that the loop joins; the loop enters here once."""
 
+import contextlib
+import dataclasses
+import functools
 import pathlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from ml_collections import ConfigDict
 
+from configs.schema import config_json, take
 from models import hf
-from models.qwen2 import Qwen2
-from rl import optimizer as optimizers
-from rl.alarms import Alarms
+from models.qwen2 import Params, Qwen2
+from rl import files
+from rl.alarms import Alarms, Limits
+from rl.batches.collect import Collector
+from rl.batches.packing import pack_groups
+from rl.batches.schedule import Rollouts
 from rl.checkpoint import Checkpoints
-from rl.collect import Collector
-from rl.curriculum import Curriculum, Stage
-from rl.devices import join_cpu_devices
-from rl.engine import Engine
-from rl.overlap import Rollouts
-from rl.plan import (
-    Plan,
-    attention_implementation,
-    call,
-    mesh_sizes,
-    model_folder,
-)
-from rl.reward import Reward, custom_reward, shuffled, verifier_reward
-from rl.sidecar import make_vllm_sampler
-from rl.step import make_step
-from rl.verifier import VerifierPool
+from rl.engine import Engine, make_hypers
+from rl.hosts import multihost, peers
+from rl.hosts.devices import join_cpu_devices
+from rl.hosts.sidecar import make_vllm_sampler
+from rl.plan import TRAINING, Plan, make_model, parameter_count
+from rl.problems.curriculum import Curriculum
+from rl.problems.reading import HELD_OUT, write_problems
+from rl.progress import WatchedSampler, phase
+from rl.reward.rewards import Rewards
+from rl.types import Batch, Hyper
+from rl.update import optimizer as optimizers
+from rl.update.examine import check_finite
+from rl.update.objective import Objective, make_objective
+from rl.update.step import Step, TrainState, make_step
+from rl.workdir import manifest
+from rl.workdir.export import serve_as_trained
+from rl.workdir.recorder import Recorder
 from rollout.jax_sampler import JaxSampler
-from rollout.types import Sampler, SamplingParams, SeedStream
+from rollout.layout import device_bytes, device_memory, make_layout
+from rollout.types import PolicySampler
 from sharding.mesh import make_mesh
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What the loop joins.
+
+    Attributes:
+      engine: samples, updates, publishes, saves.
+      rollouts: each step's groups, when the schedule says.
+      rewards: judge what is sampled, and what is evaluated.
+      alarms: watch the metrics.
+      recorder: keeps what a step's updates were given.
+      pack: `pack_groups` of this run: groups and their version to mini-batches.
+      hypers: `make_hypers` of this run: a stage, the updates done and a number of
+        mini-batches to the scalars of each update.
+    """
+
+    engine: Engine | multihost.JointEngine
+    rollouts: Rollouts
+    rewards: Rewards
+    alarms: Alarms
+    recorder: Recorder
+    pack: Callable[..., list[list[Batch]]]
+    hypers: Callable[..., list[Hyper]]
+
+
+@contextlib.contextmanager
+def open_parts(
+    plan: Plan,
+    workdir: pathlib.Path,
+    processes: peers.Peers,
+    check_stop: Callable[[], None],
+    *,
+    accept_changes: bool,
+) -> Iterator[Parts]:
+    """Makes the parts of a run, and closes them at the end.
+
+    Args:
+      plan: the run.
+      workdir: of the run.
+      processes: the leader's, or the only process.
+      check_stop: called at every completion; raises where the run is to end.
+      accept_changes: see `rl.workdir.manifest.begin`.
+
+    Raises:
+      ValueError: the workdir holds another run.
+    """
+    c = plan.config
+    with phase("base", c.model.path or c.model.maker):
+        base = plan.base()  # before the other processes look for it
+    with phase("identify", "hashes the base, the problems and the code"):
+        identity = manifest.identify(plan, base)
+    for line in manifest.begin(workdir, identity, accept_changes=accept_changes):
+        print(line)
+    files.replace(workdir / "config.json", config_json(c) + "\n")
+    if plan.held_out:  # as data: nobody has to call what the config names
+        write_problems(workdir / HELD_OUT, plan.held_out)
+    engine = multihost.lead(
+        processes,
+        functools.partial(make_engine, plan, workdir),
+        config=config_json(c),
+        embedded=c.rollout.backend == "jax",
+    )
+    rewards = take(Rewards, c.reward)(plan.rewards)
+    collector = take(
+        Collector,
+        c.dynamic_sampling,
+        c.batch,
+        c.reward,
+        curriculum=Curriculum(plan.stages, plan.train, seed=c.seed),
+        sample=WatchedSampler(engine, "sample", check_stop).sample,
+        reward=rewards.reward(TRAINING),
+        encode=plan.encode,
+        decode=plan.decode,
+        params=plan.params,
+        seed=c.seed,
+    )
+    rollouts = take(Rollouts, c.rollout, steps=c.steps)(collector())
+    # The engine is closed first: that ends what the other two still wait for.
+    with (
+        contextlib.closing(rollouts),
+        contextlib.closing(rewards),
+        contextlib.closing(engine),
+        Recorder(workdir, base, **c.recorder) as recorder,
+    ):
+        yield Parts(
+            engine=engine,
+            rollouts=rollouts,
+            rewards=rewards,
+            alarms=Alarms(Limits(**c.alarms)),
+            recorder=recorder,
+            pack=take(
+                pack_groups,
+                c.batch,
+                c.objective,
+                sampler_is_trainer=c.rollout.backend == "jax",
+                constant=c.rollout.max_response_tokens,
+                row_multiple=plan.row_multiple,
+            ),
+            hypers=take(
+                make_hypers,
+                c.batch,
+                c.objective,
+                schedule=optimizers.make_schedule(**c.schedule),
+                learning_rate=c.schedule.learning_rate,
+            ),
+        )
 
 
 def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
@@ -45,65 +159,87 @@ def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
       workdir: `checkpoints/`, `assets/` and the servers' logs live there.
     """
     c = plan.config
-    mesh = make_mesh(**mesh_sizes(c))
+    mesh = take(make_mesh, c.mesh)()
     join_cpu_devices(mesh)
-    folder = model_folder(c, weights=True)
+    folder = plan.base()
     if jax.process_index() == 0:
         hf.copy_assets(folder, workdir / "assets")
-    model = Qwen2(
-        plan.model,
-        mesh=mesh,
-        dtype=jnp.dtype(c.model.dtype),
-        param_dtype=jnp.dtype(c.model.param_dtype),
-        remat=c.model.remat,
-        unroll=c.model.unroll,
-        attention=attention_implementation(c),
-    )
-    optimizer = call(optimizers.make_optimizer, "optimizer", c.optimizer)
-    sampler = None
+        serve_as_trained(
+            workdir / "assets",
+            stop_token_ids=plan.params.stop_token_ids,
+            temperature=c.rollout.temperature,
+            template=c.data.template,
+        )
+    model = take(make_model, c.model)(plan.model, mesh)
+    servers = None
     if c.rollout.backend == "vllm":
         # First: servers come up while weights are read and programs compiled.
-        sampler = make_servers(plan, model, folder, workdir)
-    step = make_step(
-        model,
-        optimizer,
-        mesh,
-        temperature=c.rollout.temperature,
-        head_chunk=c.model.head_chunk,
-        dual_clip=c.objective.dual_clip or None,
-        correction=c.objective.correction,
-        correction_cap=c.objective.correction_cap,
-        offload=c.mesh.offload_optimizer,
-    )
-    state = step.init(hf.load_params(folder, model, mesh))
-    if sampler is None:
-        sampler = JaxSampler(
-            model,
-            mesh,
-            state.params,
-            slots=c.rollout.slots,
-            prompt_length=c.rollout.max_prompt_tokens,
-        )
-        sampler.warm_up(c.rollout.max_response_tokens)
+        servers = make_servers(plan, model, folder, workdir)
+    objective = take(make_objective, c.objective)()
+    step = make_update(c, model, objective)
+    count = parameter_count(plan.model)
+    with phase("load", str(folder), total=count, unit="parameters") as loaded:
+        params = hf.load_params(folder, model, mesh, on_loaded=loaded.update)
+        check_finite(params, str(folder))
+        reference = make_reference(objective, params, dtype=c.model.dtype)
+        state = step.init(params)
     return Engine(
         config=plan.model,
         step=step,
         state=state,
-        sampler=sampler,
-        checkpoints=Checkpoints(workdir / "checkpoints", keep=c.checkpoint.keep),
+        sampler=servers or make_embedded(plan, model, state, reference),
+        checkpoints=take(Checkpoints, c.checkpoint)(workdir / "checkpoints"),
         assets=workdir / "assets",
+        reference=reference,
     )
+
+
+def make_update(config: ConfigDict, model: Qwen2, objective: Objective) -> Step:
+    """The compiled functions of the run's updates."""
+    return take(make_step, config.model, config.mesh)(
+        model,
+        optimizers.make_optimizer(**config.optimizer),
+        model.mesh,
+        objective,
+        temperature=config.rollout.temperature,
+    )
+
+
+def make_reference(
+    objective: Objective, params: Params, *, dtype: hf.DType
+) -> Params | None:
+    """A copy of the base model, in the dtype of compute, for whoever asks for it."""
+    if not objective.needs_reference:
+        return None
+    return jax.tree.map(lambda x: jnp.array(x, dtype), params)
+
+
+def make_embedded(
+    plan: Plan, model: Qwen2, state: TrainState, reference: Params | None
+) -> JaxSampler:
+    """The sampler on the trainer's own devices, its programs compiled."""
+    r = plan.config.rollout
+    memory = device_memory(model.mesh)
+    layout = take(make_layout, r)(
+        model,
+        prompt_length=r.max_prompt_tokens,
+        response_length=r.max_response_tokens,
+        room=memory and memory - device_bytes((state, reference)),
+    )
+    sampler = JaxSampler(layout, state.params)
+    sizes = len(sampler.batches())
+    with phase("compile", "the sampler", total=sizes, unit="programs") as compiled:
+        sampler.warm_up(on_compiled=compiled.update)
+    return sampler
 
 
 def make_servers(
     plan: Plan, model: Qwen2, folder: pathlib.Path, workdir: pathlib.Path
-) -> Sampler:
+) -> PolicySampler:
     """vLLM's servers, started or attached to; they wait for a policy."""
     r = plan.config.rollout
-    return call(
-        make_vllm_sampler,
-        "rollout.vllm",
-        r.vllm,
+    return make_vllm_sampler(
+        **r.vllm,
         model=model.clone(remat="none"),
         folder=folder,
         workdir=workdir,
@@ -112,101 +248,3 @@ def make_servers(
         head_chunk=plan.config.model.head_chunk,
         in_flight="keep" if r.schedule == "async" else "abort",
     )
-
-
-def make_reward(config: ConfigDict, pool: VerifierPool, seeds: SeedStream) -> Reward:
-    """The verifier's reward or the user's, or the shuffled control of either."""
-    r = config.reward
-    reward = custom_reward(r.function) if r.function else verifier_reward(pool)
-    if r.shuffle:
-        return shuffled(reward, lambda: np.random.default_rng(seeds.next()))
-    return reward
-
-
-def make_collector(
-    plan: Plan,
-    *,
-    engine: Engine,
-    reward: Reward,
-    seeds: SeedStream,
-    problems: Curriculum,
-    check_stop: Callable[[], None],
-) -> Collector:
-    return call(
-        Collector,
-        "dynamic_sampling",
-        plan.config.dynamic_sampling,
-        problems=problems,
-        sample=engine.sample,
-        reward=reward,
-        encode=plan.encode,
-        decode=plan.decode,
-        seeds=seeds,
-        check_stop=check_stop,
-    )
-
-
-def make_curriculum(plan: Plan) -> Curriculum:
-    """The training problems, stage by stage."""
-    return Curriculum(plan.stages, plan.train, seed=plan.config.seed)
-
-
-def make_rollouts(
-    plan: Plan,
-    collector: Collector,
-    curriculum: Curriculum,
-    snapshot: Callable[[], dict[str, Any]],
-) -> Rollouts:
-    """The batches of the run's steps, drawn when the schedule says."""
-    c = plan.config
-
-    def collect(step):
-        groups, tally = collector.collect(
-            step,
-            groups=c.batch.prompts_per_step,
-            params=sampling_params(plan, curriculum.begin(step)),
-            overlong_buffer=c.reward.overlong_buffer,
-            overlong_factor=c.reward.overlong_factor,
-        )
-        curriculum.observe(
-            accuracy=tally.accuracy,
-            solve_all=tally.solve_all_rate,
-            updates=bool(groups),
-        )
-        return groups, tally
-
-    try:
-        return Rollouts(
-            collect,
-            snapshot,
-            schedule=c.rollout.schedule,
-            max_lag=c.rollout.max_lag,
-            steps=c.steps,
-        )
-    except ValueError as error:
-        raise ValueError(f"config.{error}") from None
-
-
-def sampling_params(plan: Plan, stage: Stage) -> SamplingParams:
-    """How completions of a training step are drawn in a stage."""
-    r = plan.config.rollout
-    return SamplingParams(
-        n=stage.group_size or r.group_size,
-        max_tokens=stage.max_response_tokens or r.max_response_tokens,
-        temperature=r.temperature,
-        top_p=r.top_p,
-        stop_token_ids=plan.stop_token_ids,
-    )
-
-
-def make_schedule(config: ConfigDict) -> Callable[[int], float]:
-    return call(optimizers.make_schedule, "schedule", config.schedule)
-
-
-def make_alarms(config: ConfigDict) -> Alarms:
-    return call(Alarms, "alarms", config.alarms)
-
-
-def row_multiple(plan: Plan) -> int:
-    """Devices that share the rows of a batch."""
-    return plan.mesh_shape[0] * plan.mesh_shape[1]

@@ -1,83 +1,595 @@
-"""Checkpoints: the train state by Orbax, the loop's own state beside it as JSON."""
+"""Checkpoints that prove what they hold: `WORKDIR/checkpoints/STEP/`.
 
+    state/      the train state, by Orbax, on any mesh
+    loop.json   the loop's own state
+    proof.json  size and SHA-256 of every file, a digest of every tensor taken on the
+                devices, step, updates, versions, and a SHA-256 of itself
+
+A folder gets its name when all of it, proof included, is on the disk. What does not
+agree with its proof is never loaded: it is named, and the one before it is taken.
+"""
+
+import concurrent.futures
+import dataclasses
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import os
 import pathlib
+import platform
 import shutil
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
+import numpy as np
+import optax
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 
+from configs.schema import Count
 from models import hf
 from models.qwen2 import Params
-from rl.step import TrainState
+from rl.files import sha256
+from rl.update.examine import NotFinite, examine, flatten
+from rl.update.step import TrainState
 
 ASSETS = "assets"
+OnDamage = Literal["fallback", "stop"]
+DAMAGED = ".damaged"
+
+_FORMAT = 1
+_STATE, _LOOP, _PROOF = "state", "loop.json", "proof.json"
+_LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+# What a save is said to need before any has been timed: one disk, or a slow network.
+SAVED_BYTES_PER_SECOND = 1e9
+
+
+class Damaged(ValueError):
+    """A checkpoint that does not agree with its proof; says what is wrong where."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What a checkpoint says of itself.
+
+    Attributes:
+      format: of the folder's layout.
+      step: steps done, the folder's name. None for parameters alone.
+      updates: optimizer applications done.
+      healthy: whether no alarm held when it was saved.
+      score: by which the best is kept, higher is better; None where nothing was
+        evaluated.
+      saved: when, ISO 8601 in UTC.
+      seconds: that it took to write.
+      versions: of the libraries that wrote it.
+      tensors: shape, dtype and digest by path (see `rl.update.examine`).
+      files: size in bytes and SHA-256 by path within the folder.
+    """
+
+    format: int
+    step: int | None
+    updates: int
+    healthy: bool
+    score: float | None
+    saved: str
+    seconds: float
+    versions: Mapping[str, str]
+    tensors: Mapping[str, tuple[list[int], str, int]]
+    files: Mapping[str, tuple[int, str]]
+
+    @property
+    def bytes(self) -> int:
+        return sum(size for size, _ in self.files.values())
 
 
 class Checkpoints:
-    """The checkpoints of one run, `folder/STEP`, written whole or not at all.
+    """The checkpoints of one run.
 
-    Orbax writes to a temporary folder and renames it, so that a run killed while saving
-    finds its last good checkpoint.
+    With several processes all of them make one and make the same calls; the first one
+    judges, names and removes.
     """
 
-    def __init__(self, folder: pathlib.Path, *, keep: int):
+    def __init__(
+        self, folder: pathlib.Path, *, keep: Count, on_damage: OnDamage = "fallback"
+    ):
         """
         Args:
           folder: made when first written to.
-          keep: newest checkpoints kept.
+          keep: newest checkpoints kept; beside them the newest healthy one and the one
+            with the best score.
+          on_damage: "fallback" goes back to the newest whole checkpoint and sets those
+            that are damaged aside, "stop" ends the run.
         """
-        self._folder = folder.absolute()
-        self._manager = ocp.CheckpointManager(
-            self._folder,
-            item_names=("state", "loop"),
-            options=ocp.CheckpointManagerOptions(
-                max_to_keep=keep, enable_async_checkpointing=False
-            ),
-        )
+        if keep < 1:
+            raise ValueError(f"checkpoint.keep={keep}: must be at least 1")
+        self._folder, self._keep, self._on_damage = folder.absolute(), keep, on_damage
+        self._checkpointer = ocp.StandardCheckpointer()
+        self._background = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
+        self._pending: tuple[int, concurrent.futures.Future] | None = None
 
     def latest(self) -> int | None:
         """The newest complete step."""
-        return self._manager.latest_step()
+        return max(steps_in(self._folder), default=None)
 
-    def save(self, step: int, state: TrainState, loop: Mapping[str, Any]) -> None:
-        """Writes a checkpoint and waits for it.
+    def save(
+        self,
+        step: int,
+        state: TrainState,
+        loop: Mapping[str, Any],
+        *,
+        healthy: bool = True,
+        score: float | None = None,
+    ) -> None:
+        """Begins to write a checkpoint; returns when the state is copied to the host.
+
+        A step that is there already is not written again.
+
+        Args:
+          step: steps done.
+          state: may be donated as soon as this returns.
+          loop: as JSON.
+          healthy, score: see `Proof`.
 
         Raises:
-          OSError: too little space; nothing was written.
+          NotFinite: the state holds a NaN or an infinity; nothing was written.
+          OSError: too little space, and nothing was written; or the save before this
+            one failed.
         """
-        if step == self.latest():
+        self.wait()
+        if step in steps_in(self._folder):
             return
-        needed = sum(x.nbytes for x in jax.tree.leaves(state))
+        began = time.time()
+        findings = examine(state)
+        for name, finding in findings.items():
+            if finding.nonfinite:
+                raise NotFinite(
+                    f"step {step} is not saved: {finding.nonfinite:,} entries of {name}"
+                    " are not finite"
+                )
+        partial = self._folder / f".{step}.partial"
+        if jax.process_index() == 0:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for leftover in self._folder.glob(".*.partial"):  # of a save cut short
+                shutil.rmtree(leftover)
+            self._check_room(sum(x.nbytes for x in jax.tree.leaves(state)))
+            partial.mkdir()
+        text = _canonical({"step": step, "state": dict(loop)})
+        header = dict(
+            step=step,
+            updates=int(state.updates),
+            healthy=healthy,
+            score=score,
+            began=began,
+            tensors=_tensors(state, findings),
+        )
+        self._checkpointer.save(partial / _STATE, state)
+        self._pending = (
+            step,
+            self._background.submit(self._commit, partial, text, header),
+        )
+
+    def _check_room(self, needed: int) -> None:
         free = shutil.disk_usage(self._folder).free
         if free < 1.05 * needed:
             raise OSError(
                 f"{self._folder}: a checkpoint needs {needed / 1e9:.2f} GB,"
                 f" {free / 1e9:.2f} GB are free"
             )
-        self._manager.save(
-            step,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardSave(state), loop=ocp.args.JsonSave(dict(loop))
-            ),
-        )
-        self._manager.wait_until_finished()
+
+    def _commit(self, partial: pathlib.Path, loop: str, header: dict[str, Any]) -> None:
+        try:
+            self._checkpointer.wait_until_finished()
+            if jax.process_index() != 0:
+                return
+            _write(partial / _LOOP, loop)
+            write_proof(partial, **header)
+            partial.rename(self._folder / str(header["step"]))
+            _sync_folder(self._folder)
+        except BaseException:
+            # What fills the disk up goes; what Orbax still writes goes in `save`.
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        proofs = proofs_in(self._folder)
+        for step in proofs.keys() - kept_steps(proofs, self._keep).keys():
+            shutil.rmtree(self._folder / str(step))
+
+    def finish(self) -> None:
+        """Waits for the save in the background; `wait` tells how that has ended."""
+        if pending := self._pending:
+            concurrent.futures.wait([pending[1]])
+
+    def check(self) -> None:
+        """Raises OSError if a save in the background has failed; waits for nothing."""
+        if self._pending and self._pending[1].done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Waits for the save in the background.
+
+        Raises:
+          OSError: it failed; earlier checkpoints stay as they were.
+        """
+        if self._pending is None:
+            return
+        (step, future), self._pending = self._pending, None
+        try:
+            future.result()
+        except Exception as error:  # Orbax's, tensorstore's and the system's own
+            reason = " ".join(str(error).split())[:300] or repr(error)
+            raise OSError(
+                f"{self._folder}: the checkpoint of step {step} was not written"
+                f" ({reason}); the newest is that of step {self.latest()}"
+            ) from None
 
     def restore(
+        self, abstract: TrainState
+    ) -> tuple[int, TrainState, dict[str, Any]] | None:
+        """Reads the newest whole checkpoint onto the devices that `abstract` names.
+
+        Returns:
+          Its step, state and loop state; None where there is none at all.
+
+        Raises:
+          Damaged: under "stop"; or none is whole.
+          ValueError: a checkpoint is of another model or optimizer.
+        """
+        self.wait()
+        damaged: dict[int, str] = {}
+        while (step := self._newest_whole(damaged)) is not None:
+            try:
+                state, loop = self._read(step, abstract)
+            except Damaged as damage:
+                self._note(damaged, step, damage)
+                continue
+            if jax.process_index() == 0:
+                self._set_aside(damaged, step)
+            return step, state, loop
+        return None
+
+    def newest_healthy(self) -> int | None:
+        """The newest step saved while no alarm held; waits for a save under way.
+
+        Raises:
+          OSError: that save has failed.
+        """
+        self.wait()
+        proofs = proofs_in(self._folder)
+        return max((step for step, p in proofs.items() if p.healthy), default=None)
+
+    def forget_after(self, step: int) -> None:
+        """Removes newer checkpoints; not while one is being written."""
+        if jax.process_index() == 0:
+            for newer in sorted(steps_in(self._folder), reverse=True):
+                if newer > step:
+                    # Its name first: a kill leaves a checkpoint whole or not there.
+                    gone = self._folder / f".{newer}.partial"
+                    (self._folder / str(newer)).rename(gone)
+                    shutil.rmtree(gone)
+
+    def _newest_whole(self, damaged: dict[int, str]) -> int | None:
+        """By the files alone; what the first process finds holds for all."""
+        found = -1
+        if jax.process_index() == 0:
+            for step in sorted(steps_in(self._folder) - damaged.keys(), reverse=True):
+                try:
+                    verify(self._folder / str(step))
+                    found = step
+                    break
+                except Damaged as damage:
+                    self._note(damaged, step, damage)
+            if found < 0 and damaged:
+                raise Damaged(
+                    f"{self._folder}: none of {len(damaged)} checkpoints is whole: "
+                    + "; ".join(damaged.values())
+                )
+        if jax.process_count() > 1:
+            found = int(multihost_utils.broadcast_one_to_all(np.int32(found)))
+        return None if found < 0 else found
+
+    def _note(self, damaged: dict[int, str], step: int, damage: Damaged) -> None:
+        if self._on_damage == "stop":
+            raise Damaged(f"{damage} (checkpoint.on_damage='stop')")
+        damaged[step] = str(damage)
+
+    def _set_aside(self, damaged: Mapping[int, str], taken: int) -> None:
+        for step, damage in damaged.items():
+            folder = self._folder / str(step)
+            aside = folder.with_name(folder.name + DAMAGED)
+            shutil.rmtree(aside, ignore_errors=True)
+            folder.rename(aside)
+            print(
+                f"WARNING: {damage}; set aside as {aside.name}, step {taken} is taken",
+                flush=True,
+            )
+
+    def _read(
         self, step: int, abstract: TrainState
     ) -> tuple[TrainState, dict[str, Any]]:
-        """Reads a checkpoint onto the devices that `abstract` names."""
-        restored = self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardRestore(abstract), loop=ocp.args.JsonRestore()
-            ),
-        )
-        return restored["state"], restored["loop"]
+        folder = self._folder / str(step)
+        proof = read_proof(folder)
+        _check_shapes(folder, proof.tensors, abstract)
+        try:
+            state = self._checkpointer.restore(folder / _STATE, abstract)
+        except Exception as error:
+            raise Damaged(f"{folder}: Orbax cannot read it: {_line(error)}") from None
+        _check_tensors(folder, proof.tensors, state)
+        if int(state.updates) != proof.updates:
+            raise Damaged(
+                f"{folder}: {int(state.updates)} updates, its proof says"
+                f" {proof.updates}"
+            )
+        return state, _read_loop(folder, step)["state"]
 
     def close(self) -> None:
-        self._manager.close()
+        """Waits for the save in the background; see `wait` for errors."""
+        try:
+            self.wait()
+        finally:
+            self._background.shutdown()
+            self._checkpointer.close()
+
+
+# -- proofs --------------------------------------------------------------------------
+
+
+def write_proof(
+    folder: pathlib.Path,
+    *,
+    tensors: Mapping[str, tuple[list[int], str, int]],
+    began: float,
+    step: int | None = None,
+    updates: int = 0,
+    healthy: bool = True,
+    score: float | None = None,
+) -> None:
+    """Proves a folder whose other files are all there; see `Proof`."""
+    files = _files(folder)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        digests = pool.map(sha256, (folder / name for name in files))
+        found = {
+            name: ((folder / name).stat().st_size, digest)
+            for name, digest in zip(files, digests, strict=True)
+        }
+    now = time.time()
+    proof = Proof(
+        format=_FORMAT,
+        step=step,
+        updates=updates,
+        healthy=healthy,
+        score=score,
+        saved=datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat(),
+        seconds=round(now - began, 3),
+        versions=library_versions(),
+        tensors=tensors,
+        files=found,
+    )
+    content = dataclasses.asdict(proof)
+    own = hashlib.sha256(_canonical(content).encode()).hexdigest()
+    _write(folder / _PROOF, _canonical({**content, "sha256": own}))
+    _sync_folder(folder)
+
+
+def read_proof(folder: pathlib.Path) -> Proof:
+    """A folder's proof, if it is as it was written.
+
+    Raises:
+      Damaged: it is not there, or is not.
+    """
+    path = folder / _PROOF
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise Damaged(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        content = json.loads(raw)
+        stated = content.pop("sha256")
+        whole = _canonical({**content, "sha256": stated}).encode() == raw
+        own = hashlib.sha256(_canonical(content).encode()).hexdigest()
+        if not whole or own != stated:
+            raise ValueError("its SHA-256 does not fit")
+        if content["format"] != _FORMAT:
+            raise ValueError(f"format {content['format']}; this code reads {_FORMAT}")
+        return Proof(**content)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged(f"{path}: {_line(error)}") from None
+
+
+def verify(folder: pathlib.Path) -> Proof:
+    """Holds every file of a checkpoint to its proof; reads all of them.
+
+    The tensors' own digests are compared where they are loaded.
+
+    Raises:
+      Damaged: names the first file that differs, and how.
+    """
+    proof = read_proof(folder)
+    if proof.step is not None and folder.name != str(proof.step):
+        raise Damaged(f"{folder}: is the checkpoint of step {proof.step}")
+    there = set(_files(folder)) - {_PROOF}
+    for name in sorted(proof.files.keys() - there):
+        raise Damaged(f"{folder / name}: is missing")
+    for name in sorted(there - proof.files.keys()):
+        raise Damaged(f"{folder / name}: is not in the proof")
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        checks = [
+            pool.submit(_check_file, folder / name, size, digest)
+            for name, (size, digest) in sorted(proof.files.items())
+        ]
+        for check in checks:
+            check.result()
+    if proof.step is not None:
+        _read_loop(folder, proof.step)
+    return proof
+
+
+def _check_file(path: pathlib.Path, size: int, digest: str) -> None:
+    try:
+        if path.is_symlink() or not path.is_file():
+            raise Damaged(f"{path}: is no regular file")
+        if (found := path.stat().st_size) != size:
+            raise Damaged(f"{path}: has {found:,} bytes, not {size:,}")
+        if sha256(path) != digest:
+            raise Damaged(f"{path}: its bytes have changed (SHA-256 does not fit)")
+    except OSError as error:
+        raise Damaged(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _read_loop(folder: pathlib.Path, step: int) -> dict[str, Any]:
+    path = folder / _LOOP
+    try:
+        loop = json.loads(path.read_bytes())
+        if loop["step"] != step:
+            raise ValueError(f"is the loop's state of step {loop['step']}")
+        return loop
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Damaged(f"{path}: {_line(error)}") from None
+
+
+def _tensors(tree, findings) -> dict[str, tuple[list[int], str, int]]:
+    return {
+        name: (list(x.shape), str(x.dtype), findings[name].digest)
+        for name, x in flatten(tree).items()
+    }
+
+
+def _check_shapes(folder: pathlib.Path, stated: Mapping, abstract: Any) -> None:
+    """Raises ValueError: the checkpoint is whole, and another model's."""
+    wanted = flatten(abstract)
+    for name in sorted(wanted.keys() ^ stated.keys()):
+        there = "holds no" if name in wanted else "holds a"
+        raise ValueError(f"{folder}: {there} {name}, unlike this run's state")
+    for name, x in wanted.items():
+        shape, dtype, _ = stated[name]
+        if tuple(shape) != x.shape or dtype != x.dtype:
+            raise ValueError(
+                f"{folder}: {name} is {dtype}{shape}, this run's is"
+                f" {x.dtype}{list(x.shape)}"
+            )
+
+
+def _check_tensors(folder: pathlib.Path, stated: Mapping, tree: Any) -> None:
+    """Holds loaded tensors to their digests, on the devices."""
+    leaves = flatten(tree)
+    for name, finding in examine(tree).items():
+        _, dtype, digest = stated[name]
+        # A tensor that was cast on its way has other bits.
+        if dtype == leaves[name].dtype and finding.digest != digest:
+            raise Damaged(
+                f"{folder}: {name} is not what was saved (digest {finding.digest:08x},"
+                f" its proof says {digest:08x})"
+            )
+
+
+def library_versions() -> dict[str, str]:
+    """Of what computes and stores a run's numbers."""
+    libraries = {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    return {"python": platform.python_version(), **libraries}
+
+
+def _files(folder: pathlib.Path) -> list[str]:
+    """All that is in a folder and is no folder, by path within it."""
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    )
+
+
+def _canonical(content: Any) -> str:
+    return json.dumps(content, sort_keys=True, indent=1) + "\n"
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: pathlib.Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _line(error: Exception) -> str:
+    return (" ".join(str(error).split()) or repr(error))[:300]
+
+
+# -- what is kept, and what it costs -------------------------------------------------
+
+
+def steps_in(folder: pathlib.Path) -> set[int]:
+    """Steps whose checkpoints are there under their names, whole or not."""
+    return {
+        int(p.name)
+        for p in folder.glob("*")
+        if p.name.isascii() and p.name.isdigit() and str(int(p.name)) == p.name
+    }
+
+
+def proofs_in(folder: pathlib.Path) -> dict[int, Proof]:
+    """Proofs by step, of the checkpoints whose proof can be read."""
+    proofs = {}
+    for step in sorted(steps_in(folder)):
+        try:
+            proofs[step] = read_proof(folder / str(step))
+        except Damaged:
+            continue
+    return proofs
+
+
+def kept_steps(proofs: Mapping[int, Proof], keep: int) -> dict[int, list[str]]:
+    """What a rotation leaves, with the reasons: newest, healthy, best."""
+    reasons = {step: ["newest"] for step in sorted(proofs)[-keep:]}
+    healthy = [step for step, proof in proofs.items() if proof.healthy]
+    if healthy:
+        reasons.setdefault(max(healthy), []).append("healthy")
+    scored = [(p.score, step) for step, p in proofs.items() if p.score is not None]
+    if scored:
+        reasons.setdefault(max(scored)[1], []).append("best")
+    return reasons
+
+
+def state_bytes(params: Params, optimizer: optax.GradientTransformation) -> int:
+    """Bytes of a checkpoint's tensors.
+
+    Args:
+      params: arrays or shapes with dtypes.
+      optimizer: whose state is saved too.
+    """
+    leaves = jax.tree.leaves((params, jax.eval_shape(optimizer.init, params)))
+    return sum(x.size * x.dtype.itemsize for x in leaves)
+
+
+def describe_cost(nbytes: int, *, keep: int, dumps: int, folder: pathlib.Path) -> str:
+    """What checkpoints of `nbytes` need of the disk, and a stop of its grace period.
+
+    By the rate of the newest save in `folder`, or at 1 GB/s where there is none.
+    """
+    rate, source = SAVED_BYTES_PER_SECOND, "at 1 GB/s"
+    if proofs := proofs_in(folder):
+        newest = proofs[max(proofs)]
+        rate = newest.bytes / max(newest.seconds, 1e-3)
+        source = f"at the {rate / 1e9:.2g} GB/s of step {newest.step}"
+    # Beside the newest: the last healthy one, the best one, the one being written, and
+    # those that dumps hold on to.
+    most = (keep + 3 + dumps) * nbytes
+    existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    free = shutil.disk_usage(existing).free
+    return (
+        f"{nbytes / 1e9:,.2f} GB each, {keep} newest kept, {most / 1e9:,.2f} GB at most"
+        f" ({free / 1e9:,.2f} GB free); a stop needs {nbytes / rate:,.0f} s to save,"
+        f" {source}"
+    )
+
+
+# -- parameters alone ----------------------------------------------------------------
 
 
 def abstract_state(state_shapes: TrainState, shardings: TrainState) -> TrainState:
@@ -97,18 +609,28 @@ def save_params(
     Raises:
       ValueError: the folder exists.
     """
-    folder = folder.absolute()
+    folder, began = folder.absolute(), time.time()
     if folder.exists():
         raise ValueError(f"{folder}: exists already")
+    tensors = _tensors(params, examine(params))
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(folder / "params", params)
     hf.copy_assets(assets, folder / ASSETS)
+    write_proof(folder, tensors=tensors, began=began)
 
 
 def load_params(folder: pathlib.Path, abstract: Params) -> Params:
-    """Reads what `save_params` wrote, onto the devices that `abstract` names."""
+    """Reads what `save_params` wrote, onto the devices that `abstract` names.
+
+    Raises:
+      Damaged: it is not what was written.
+    """
+    folder = folder.absolute()
+    proof = verify(folder)
     with ocp.StandardCheckpointer() as checkpointer:
-        return checkpointer.restore(folder.absolute() / "params", abstract)
+        params = checkpointer.restore(folder / "params", abstract)
+    _check_tensors(folder, proof.tensors, params)
+    return params
 
 
 def load_run_params(
@@ -117,26 +639,28 @@ def load_run_params(
     """Reads only the parameters of a run's checkpoint, the newest by default.
 
     Raises:
-      ValueError: there is no such checkpoint; the message lists those there are.
+      ValueError: there is no such checkpoint, the message lists those there are; or it
+        is damaged.
     """
-    steps = sorted(
-        int(p.name) for p in checkpoints.glob("*") if p.is_dir() and p.name.isdigit()
-    )
+    steps = sorted(steps_in(checkpoints))
     if not steps:
         raise ValueError(f"{checkpoints}: holds no checkpoint")
     step = steps[-1] if step is None else step
     if step not in steps:
         raise ValueError(f"{checkpoints}: no checkpoint of step {step}; there: {steps}")
+    folder = checkpoints.absolute() / str(step)
+    proof = verify(folder)
     restore_args = jax.tree.map(
         lambda x: ocp.ArrayRestoreArgs(sharding=x.sharding, dtype=x.dtype), abstract
     )
     with ocp.PyTreeCheckpointer() as checkpointer:
         restored = checkpointer.restore(
-            checkpoints.absolute() / str(step) / "state",
+            folder / _STATE,
             args=ocp.args.PyTreeRestore(
                 item={"params": abstract},
                 restore_args={"params": restore_args},
                 partial_restore=True,
             ),
         )
+    _check_tensors(folder, proof.tensors, {"params": restored["params"]})
     return step, restored["params"]

@@ -2,26 +2,32 @@
 
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
+from configs.schema import Count, Positive, Share
 from models import hf
 from models.config import Qwen2Config
+from models.qwen2 import Params
 from rl.checkpoint import Checkpoints, abstract_state
-from rl.step import Step, TrainState
+from rl.problems.curriculum import Stage
+from rl.progress import phase
 from rl.types import Batch, Hyper
-from rollout.types import Completion, OnFinished, Sampler, SamplingParams
+from rl.update.examine import check_finite
+from rl.update.step import Step, TrainState
+from rollout.types import Completion, OnFinished, PolicySampler, SamplingParams
 
 
 class Engine:
     """The policy and its sampler: sample, update, publish, save, restore, export.
 
     Arguments and results are plain host data, so that a leader can announce a call to
-    the other processes (`rl.multihost`).
+    the other processes (`rl.hosts.multihost`). What is not (`step`, `state`, `prepare`)
+    is for one process that repeats a run (`tools.replay`).
     """
 
     def __init__(
@@ -30,18 +36,41 @@ class Engine:
         config: Qwen2Config,
         step: Step,
         state: TrainState,
-        sampler: Sampler,
+        sampler: PolicySampler,
         checkpoints: Checkpoints,
         assets: pathlib.Path,
+        reference: Params | None = None,
     ):
-        self._config, self._step, self._state = config, step, state
+        self.step = step
+        self.state, self._config = state, config
         self._sampler, self._checkpoints = sampler, checkpoints
-        self._assets = assets
+        self._assets, self._reference = assets, reference
+        self._digests: dict[str, int] = {}
 
     @property
     def updates(self) -> int:
         """Optimizer applications so far."""
-        return int(self._state.updates)
+        return int(self.state.updates)
+
+    @property
+    def skipped(self) -> tuple[int, int]:
+        """Updates skipped for what is not finite: in a row by now, and in all."""
+        return int(self.state.skipped), int(self.state.skipped_in_all)
+
+    @property
+    def saved(self) -> int:
+        """Step of the newest complete checkpoint; 0 before the first."""
+        return self._checkpoints.latest() or 0
+
+    @property
+    def digests(self) -> dict[str, int]:
+        """Of the parameters as they were last published; see `examine`."""
+        return self._digests
+
+    @property
+    def healthy(self) -> int | None:
+        """Step of the last healthy checkpoint, if any; see `newest_healthy`."""
+        return self._checkpoints.newest_healthy()
 
     def sample(
         self,
@@ -65,53 +94,127 @@ class Engine:
             over (`ppo_epochs`), until these are used up.
 
         Returns:
-          Statistics of each update (see `rl.objective.batch_loss`).
+          Statistics of each update (see `rl.update.objective.Objective`).
+
+        Raises:
+          OSError: the checkpoint that was being written meanwhile has failed.
         """
-        placed = [[place(b, self._step.rows) for b in micro] for micro in mini_batches]
-        if len(hypers) > 1:
-            # With a single update the policy is its own old policy.
-            placed = [[self._scored(b) for b in micro] for micro in placed]
+        self._checkpoints.check()
+        self._sampler.make_room()
+        placed = self.prepare(mini_batches, hypers)
+        every = zip(hypers, itertools.cycle(placed), strict=False)
         stats = []
-        for hyper, micro in zip(hypers, itertools.cycle(placed), strict=False):
-            self._state, of_update = self._step.update(self._state, micro, hyper)
+        for hyper, micro in every:
+            self.state, of_update = self.step.update(self.state, micro, hyper)
             stats.append(of_update)
         return jax.device_get(stats)
 
+    def prepare(
+        self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
+    ) -> list[list[Batch]]:
+        """The arguments of `update` as its programs take them: placed, and scored."""
+        placed = [[place(b, self.step.rows) for b in micro] for micro in mini_batches]
+        if len(hypers) > 1:
+            # With a single update the policy is its own old policy.
+            placed = [[self._scored(b) for b in micro] for micro in placed]
+        if self._reference is not None:
+            placed = [[self._referred(b) for b in micro] for micro in placed]
+        return placed
+
     def _scored(self, batch: Batch) -> Batch:
-        return batch.replace(old_logprobs=self._step.score(self._state.params, batch))
+        return batch.replace(old_logprobs=self.step.score(self.state.params, batch))
+
+    def _referred(self, batch: Batch) -> Batch:
+        return batch.replace(reference_logprobs=self.step.score(self._reference, batch))
 
     def publish(self, version: int) -> None:
-        """Hands the current parameters to the sampler as `version`."""
-        self._sampler.publish(self._state.params, version)
+        """Hands the current parameters to the sampler as `version`.
+
+        Raises:
+          NotFinite: they hold a NaN or an infinity; nothing is served.
+        """
+        found = check_finite(self.state.params, f"the policy of version {version}")
+        self._digests = {name: finding.digest for name, finding in found.items()}
+        self._sampler.publish(self.state.params, version)
 
     def sampler_metrics(self) -> dict[str, float]:
         """The sampler's own figures, such as what the last publish cost."""
         return self._sampler.metrics()
 
-    def save(self, step: int, loop: Mapping[str, Any]) -> None:
-        """Writes a checkpoint; see `Checkpoints.save` for errors."""
-        self._checkpoints.save(step, self._state, loop)
+    def save(
+        self,
+        step: int,
+        loop: Mapping[str, Any],
+        *,
+        healthy: bool = True,
+        score: float | None = None,
+    ) -> None:
+        """Begins to write a checkpoint; see `Checkpoints.save`, for errors too."""
+        self._checkpoints.save(step, self.state, loop, healthy=healthy, score=score)
+
+    def finish_saving(self) -> None:
+        """Waits for the save in the background, from any thread."""
+        self._checkpoints.finish()
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
-        """Goes back to the newest checkpoint, if any, and publishes the policy.
+        """Goes back to the newest whole checkpoint, if any, and publishes the policy.
 
         Returns:
-          The checkpoint's step and loop state; None where there is none.
+          The checkpoint's step and loop state; None where there is none. See
+          `Checkpoints.restore` for errors.
         """
-        step = self._checkpoints.latest()
-        if step is None:
+        abstract = abstract_state(self.state, self.step.shardings)
+        restored = self._checkpoints.restore(abstract)
+        if restored is None:
             self.publish(0)
             return None
-        abstract = abstract_state(self._state, self._step.shardings)
-        self._state, loop = self._checkpoints.restore(step, abstract)
+        step, self.state, loop = restored
         self.publish(step)
         return step, loop
 
-    def export(self, folder: str, dtype: str) -> None:
-        """Writes the policy as a Hugging Face folder."""
-        hf.save_folder(
-            folder, self._state.params, self._config, assets=self._assets, dtype=dtype
-        )
+    def roll_back(self, step: int) -> tuple[int, dict[str, Any]]:
+        """Goes back to a checkpoint, forgets newer ones, and publishes the policy.
+
+        Args:
+          step: of the checkpoint; `healthy`.
+
+        Returns:
+          See `restore`.
+        """
+        abstract = abstract_state(self.state, self.step.shardings)
+        self.state = None  # two states of a large model do not fit
+        self._checkpoints.wait()
+        self._checkpoints.forget_after(step)
+        step, self.state, loop = self._checkpoints.restore(abstract)
+        self.publish(step)
+        return step, loop
+
+    def export(
+        self, folder: str, *, card: str, dtype: hf.DType, unhealthy: bool
+    ) -> None:
+        """Writes the policy as a Hugging Face folder.
+
+        Args:
+          folder: made here.
+          card: its README.md.
+          dtype: of its weights.
+          unhealthy: also where the last updates were not finite.
+
+        Raises:
+          ValueError: a weight is not finite, in `dtype` either; nothing is left.
+        """
+        if self.skipped[0] and not unhealthy:
+            return
+        params = self.state.params
+        with phase("export", folder):
+            hf.save_folder(
+                folder,
+                params,
+                self._config,
+                assets=self._assets,
+                dtype=dtype,
+                card=card,
+            )
 
     def close(self) -> None:
         self._sampler.close()
@@ -124,6 +227,39 @@ def place(batch: Batch, rows: NamedSharding) -> Batch:
         lambda x: jax.make_array_from_callback(x.shape, rows, lambda index: x[index]),
         batch,
     )
+
+
+def make_hypers(
+    stage: Stage,
+    *,
+    updates: int,
+    mini_batches: int,
+    ppo_epochs: Count,
+    schedule: Callable[[int], float],
+    learning_rate: Positive,
+    eps_low: Share,
+    eps_high: Positive,
+) -> list[Hyper]:
+    """The scalars of each update of a step, the stage's own before the run's.
+
+    Args:
+      stage: that the step was sampled in.
+      updates: done before this step.
+      mini_batches: of the step, each gone through `ppo_epochs` times.
+      schedule: learning rate by the number of updates done.
+      learning_rate: the schedule's peak, which a stage's own rate scales.
+      eps_low, eps_high: see `Hyper`.
+    """
+    scale = (stage.learning_rate or learning_rate) / learning_rate
+    return [
+        make_hyper(
+            learning_rate=scale * schedule(updates + i),
+            eps_low=eps_low,
+            eps_high=stage.eps_high or eps_high,
+            first=i == 0,
+        )
+        for i in range(mini_batches * ppo_epochs)
+    ]
 
 
 def make_hyper(

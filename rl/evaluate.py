@@ -9,20 +9,20 @@ to the second line whenever the verifier has changed.
 """
 
 import dataclasses
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from rl.reward.score import Reward
 from rl.statistics import avg_at_k, mean_interval, pass_at_k
 from rl.types import Problem
 from rl.verifier import Verdict
 from rollout.types import Completion, FinishReason, Sampler, SamplingParams
 
 Decode = Callable[[Sequence[int]], str]
-
-
-Judge = Callable[[Sequence[str], Sequence[Problem]], Sequence[Verdict]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,19 +46,21 @@ class Drawn:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """A completion with its verdict.
+    """A completion with what the judge says of it.
 
     Attributes:
       drawn: the completion.
-      verdict: what the judge says of it.
+      verdict, reward, components: see `rl.reward.score.Score`.
     """
 
     drawn: Drawn
     verdict: Verdict
+    reward: float = math.nan
+    components: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def correct(self) -> bool:
-        return self.verdict.correct
+        return self.verdict.correct is True
 
     @property
     def answer(self) -> str | None:
@@ -73,7 +75,7 @@ def evaluate(
     params: SamplingParams,
     seed: int,
     decode: Decode,
-    judge: Judge,
+    judge: Reward,
 ) -> tuple[list[Scored], dict[str, Any]]:
     """Draws `params.n` completions per problem, judges and summarises them.
 
@@ -84,7 +86,7 @@ def evaluate(
       params: temperature 0 and n=1 is greedy pass@1.
       seed: of the sampler's call.
       decode: token ids to text, special tokens left out.
-      judge: texts and their problems to verdicts, in order.
+      judge: texts and their problems to scores, in order.
 
     Returns:
       The scored completions, problem by problem, and `summarise` of them.
@@ -135,14 +137,19 @@ def draw(
 
 
 def score(
-    drawn: Sequence[Drawn], problems: Iterable[Problem], judge: Judge
+    drawn: Sequence[Drawn], problems: Iterable[Problem], judge: Reward
 ) -> list[Scored]:
     """Judges each completion against its own problem; one call of the judge."""
     by_id = {problem.id: problem for problem in problems}
-    verdicts = judge([d.completion for d in drawn], [by_id[d.id] for d in drawn])
+    scores = judge([d.completion for d in drawn], [by_id[d.id] for d in drawn])
     return [
-        Scored(drawn=d, verdict=verdict)
-        for d, verdict in zip(drawn, verdicts, strict=True)
+        Scored(
+            drawn=d,
+            verdict=score.verdict,
+            reward=score.reward,
+            components=score.components,
+        )
+        for d, score in zip(drawn, scores, strict=True)
     ]
 
 
@@ -152,8 +159,10 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     `accuracy` is avg@k: the mean over problems of the share of right completions; it
     and `pass@k` come with a 95% interval over problems (`mean_interval`). `pass@k` is
     given for the fewest completions of a problem and the powers of two below it.
-    `tokens_*` and `truncated` are absent where lengths and finish reasons were not
-    kept.
+    `rules` counts verdicts by what decided; `unjudged` ones count as wrong here.
+    `reward` is the mean of those judged, where they say more than right or wrong, and
+    `component/NAME` that of a component. `tokens_*` and `truncated` are absent where
+    lengths and finish reasons were not kept.
     """
     groups = by_problem(scored)
     if not groups:
@@ -164,13 +173,15 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
         "samples": fewest,
         "completions": len(scored),
         "no_answer": _rate(s.answer is None for s in scored),
-        "judge_timeout": _rate(s.verdict.status == "timeout" for s in scored),
+        "unjudged": _rate(s.verdict.correct is None for s in scored),
+        "rules": dict(Counter(s.verdict.rule for s in scored).most_common()),
         "repeated": _rate(repeats_itself(s.drawn.completion) for s in scored),
     }
     for k in sorted({2**i for i in range(fewest.bit_length())} | {fewest}):
         solved = pass_at_k(correct, k)
         summary[f"pass@{k}"] = float(solved.mean())
         summary[f"pass@{k}_interval"] = mean_interval(solved)
+    summary |= _graded(scored)
     tokens = [s.drawn.tokens for s in scored if s.drawn.tokens is not None]
     if tokens:
         summary["tokens_mean"] = float(np.mean(tokens))
@@ -180,6 +191,22 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     if all(s.drawn.finish_reason is not None for s in scored):
         summary["truncated"] = _rate(s.drawn.finish_reason == "length" for s in scored)
     return summary
+
+
+def _graded(scored: Sequence[Scored]) -> dict[str, float]:
+    """Mean reward and components, where a function of the user's gave them."""
+    if not any(s.components or s.verdict.rule == "reward" for s in scored):
+        return {}
+    names = dict.fromkeys(name for s in scored for name in s.components)
+    parts = {
+        f"component/{name}": [
+            s.components[name] for s in scored if name in s.components
+        ]
+        for name in names
+    }
+    parts["reward"] = [s.reward for s in scored]
+    known = {k: [x for x in v if not math.isnan(x)] for k, v in parts.items()}
+    return {name: float(np.mean(v)) for name, v in known.items() if v}
 
 
 def headline(summary: Mapping[str, Any]) -> str:

@@ -1,208 +1,271 @@
 """The loop: sample, verify, filter, update, publish; `train`, from top to bottom."""
 
-import contextlib
+import json
 import pathlib
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from rl import build, multihost, peers
-from rl.collect import Shortfall, Tally
-from rl.compiles import Compiles
-from rl.engine import make_hyper
+from ml_collections import ConfigDict
+
+from configs.schema import config_json, take
+from rl import build
+from rl.alarms import Alarm
+from rl.batches.collect import Shortfall, Tally
+from rl.batches.packing import padding_fraction
+from rl.batches.schedule import staleness_metrics
+from rl.engine import Engine
 from rl.evaluate import evaluate, headline
-from rl.judging import make_judge
+from rl.hosts import peers
+from rl.hosts.compiles import Compiles
+from rl.hosts.stopping import Stopped, StopSignals
 from rl.metrics import (
     MetricsWriter,
     Stopwatch,
     console_line,
-    duration,
+    example_rows,
     sampling_metrics,
+    speed_metrics,
     update_metrics,
     verifier_metrics,
 )
-from rl.overlap import lag_metrics
-from rl.packing import make_segments, pack, padding_fraction
-from rl.plan import Plan, config_json, model_folder
-from rl.stopping import Stopped, StopSignals
-from rl.verifier import VerifierPool
-from rollout.types import SamplingParams, SeedStream
-
-# Streams of seeds that must not meet: one root each.
-_SAMPLING, _SHUFFLING, _EVALUATING = 0, 1, 2
+from rl.plan import EVALUATION, Plan, due, evaluation_params
+from rl.progress import WatchedSampler, duration, phase, watch
+from rl.reward.rewards import RewardError, Rewards
+from rl.types import Group
+from rl.workdir import manifest
+from rl.workdir.export import model_card
+from rollout.seeds import Stream, run_seed
 
 
-def train(plan: Plan, workdir: pathlib.Path, processes: peers.Peers) -> dict[str, Any]:
+def train(
+    plan: Plan,
+    workdir: pathlib.Path,
+    processes: peers.Peers,
+    stop: StopSignals,
+    *,
+    accept_changes: bool = False,
+) -> dict[str, Any]:
     """Runs the loop from wherever the workdir's newest checkpoint left it.
 
     With several processes the leader runs it, and the others `multihost.follow`.
+
+    Args:
+      plan: the run.
+      workdir: of the run; locked.
+      processes: of the run.
+      stop: says when a signal ends it.
+      accept_changes: see `rl.workdir.manifest.begin`.
 
     Returns:
       What summary.json holds.
 
     Raises:
-      Stopped: by a signal, after saving.
+      ValueError: the workdir holds another run.
+      Stopped: by a signal; saved, where there was something to save.
+      RewardError: a reward of the user's broke its contract; after saving.
       Alarm: the run cannot go on; its last checkpoint stays.
     """
     config = plan.config
-    stop, compiles = StopSignals(processes), Compiles()
-    model_folder(config, weights=True)  # before the others look for it
-    engine = multihost.lead(
-        processes,
-        lambda: build.make_engine(plan, workdir),
-        config=config_json(config),
-        embedded=config.rollout.backend == "jax",
-    )
-    seeds = SeedStream(_root(config.seed, _SAMPLING))
-    shuffling = SeedStream(_root(config.seed, _SHUFFLING))
-    problems = build.make_curriculum(plan)
-    schedule = build.make_schedule(config)
-    alarms = build.make_alarms(config)
-    pool = VerifierPool(config.reward.workers, config.reward.timeout)
-    reward = build.make_reward(config, pool, shuffling)
-    collector = build.make_collector(
-        plan,
-        engine=engine,
-        reward=reward,
-        seeds=seeds,
-        problems=problems,
-        check_stop=stop.check,
-    )
-
-    def data_state() -> dict[str, Any]:
-        return {
-            "seeds": seeds.count,
-            "shuffling": shuffling.count,
-            "problems": problems.state(),
-            "collector": collector.state(),
-        }
-
-    rollouts = build.make_rollouts(plan, collector, problems, data_state)
-    # The engine is closed first: that ends what the other two still wait for.
+    compiles = Compiles()
     with (
-        contextlib.closing(rollouts),
-        contextlib.closing(pool),
-        contextlib.closing(engine),
+        build.open_parts(
+            plan, workdir, processes, stop.check, accept_changes=accept_changes
+        ) as parts,
+        take(stop.under_way, config.checkpoint)(),
     ):
-        done, base, latest, wall = 0, None, None, 0.0
-        if restored := engine.restore():
-            done, loop = restored
-            seeds.count, shuffling.count = loop["seeds"], loop["shuffling"]
-            problems.restore(loop["problems"])
-            collector.restore(loop["collector"])
-            alarms.restore(loop["alarms"])
-            base, latest = loop["base"], loop["latest"]
-            wall = loop["wall_seconds"]
-            print(f"resuming after step {done}")
-        began = time.time() - wall
-        writer = MetricsWriter(workdir, keep=done if restored else -1)
+        engine, rollouts, rewards = parts.engine, parts.rollouts, parts.rewards
+        stop.finish = engine.finish_saving
+        done, base, latest, began = 0, None, None, time.time()
+        evaluated, ended, healthy = -1, "", True
 
-        def loop_state() -> dict[str, Any]:
+        def state() -> dict[str, Any]:
+            """What a checkpoint holds besides the policy."""
             return {
-                **rollouts.state(),
-                "alarms": alarms.state(),
+                "rollouts": rollouts.state(),
+                "alarms": parts.alarms.state(),
                 "base": base,
                 "latest": latest,
+                "evaluated": evaluated,
                 "wall_seconds": time.time() - began,
             }
 
-        if base is None:
-            base = latest = _evaluate(plan, engine, pool, writer, 0)
-
-        ended = ""
-        for step in range(done, config.steps):
-            before, judged, compiled = loop_state(), pool.counts, compiles.programs
+        def at_rest(work: Callable[[], Any]) -> Any:
+            """Does what may be broken off: the run is then saved as it was before."""
+            before = state()
+            # No context manager: a signal may come between its end and that of `with`.
             try:
-                stop.check()
-                watch = Stopwatch()
-                groups, tally = rollouts.take(step)
-            except Stopped:
-                engine.save(step, before)
+                with stop.at_rest():
+                    return work()
+            except (Stopped, Shortfall, RewardError) as end:
+                if base is not None:
+                    with stop.saving():
+                        engine.save(done, before, healthy=healthy)
+                        engine.finish_saving()
+                    if isinstance(end, Stopped):
+                        print(f"{end}: saved after step {engine.saved}", flush=True)
                 raise
-            except Shortfall as shortfall:
-                engine.save(step, before)
-                ended = str(shortfall)
+
+        def evaluate_now() -> dict[str, Any]:
+            summary = at_rest(
+                lambda: _evaluate(plan, engine, rewards, stop.check, done)
+            )
+            _record(summary, writer, done)
+            return summary
+
+        with phase("serve", "the base, or the newest checkpoint"):
+            restored = engine.restore()
+        if restored:
+            done, loop = _resume(parts, workdir, *restored)
+            base, latest = loop["base"], loop["latest"]
+            evaluated = loop.get("evaluated", done)
+            began -= loop["wall_seconds"]
+            print(f"resuming after step {done}", flush=True)
+        else:
+            parts.recorder.begin(0)
+        writer = MetricsWriter(workdir, keep=done if restored else -1)
+        if base is None:
+            base = latest = evaluate_now()
+            evaluated = 0
+        elif _evaluation_due(config, done) and evaluated < done:
+            latest, evaluated = evaluate_now(), done
+
+        while done < config.steps:
+            step = done
+            judged, compiled = rewards.counts, compiles.programs
+            sound = engine.skipped[0] == 0
+            clock = Stopwatch()
+            try:
+                with watch("sample"):
+                    groups, tally = at_rest(lambda step=step: rollouts.take(step))
+            except Shortfall as end:
+                ended = str(end)
                 break
-            watch.lap("sample")
-            metrics = sampling_metrics(tally)
+            clock.lap("sample")
+            metrics = sampling_metrics(tally) | tally.curriculum
             if groups:
-                stage = problems.stage_of(step)
-                metrics |= _update(plan, engine, schedule, stage, groups, step, watch)
+                metrics |= _update(parts, groups, tally, step, clock)
             else:
                 print(f"step {step + 1}: too few informative groups, no update")
             rollouts.settle()
-            watch.lap("sample")
+            clock.lap("sample")
             engine.publish(step + 1)
-            watch.lap("publish")
-            metrics |= engine.sampler_metrics() | problems.metrics(step)
-            metrics |= _speeds(metrics, watch)
-            metrics |= verifier_metrics(judged, pool.counts)
+            parts.recorder.published(step + 1, engine.digests)
+            clock.lap("publish")
+            metrics |= engine.sampler_metrics() | speed_metrics(metrics, clock)
+            metrics |= verifier_metrics(judged, rewards.counts)
             metrics["timing/compiled_programs"] = compiles.programs - compiled
-            left = watch.total * (config.steps - step - 1)
+            left = clock.total * (config.steps - step - 1)
             print(console_line(step + 1, config.steps, metrics, left), flush=True)
+            metrics["checkpoint/step"] = engine.saved
+            metrics["alarms/rollbacks"] = len(manifest.rollbacks(workdir))
             writer.scalars(step + 1, metrics)
-            writer.samples(step + 1, _examples(plan, tally))
-            for warning in alarms.check(metrics):
+            writer.samples(step + 1, example_rows(tally, plan.decode, **config.log))
+            (warnings, alarm), score = parts.alarms.check(metrics), None
+            for warning in warnings:
                 print(f"WARNING: step {step + 1}: {warning}", flush=True)
-            last = step + 1 == config.steps
-            if last or _due(step + 1, config.eval.every_steps):
-                latest = _evaluate(plan, engine, pool, writer, step + 1)
-            if last or _due(step + 1, config.checkpoint.every_steps):
-                engine.save(step + 1, loop_state())
+            if sound and metrics.get("policy/skipped"):
+                parts.recorder.dump("; ".join(warnings))
+            if alarm and alarm.action == "stop":
+                raise Alarm(alarm.reason)
+            if alarm:
+                done, loop = _roll_back(parts, workdir, writer, step + 1, alarm.reason)
+                latest, evaluated = loop["latest"], loop.get("evaluated", done)
+                continue
+            healthy = not warnings
             done = step + 1
+            last = done == config.steps
+            if _evaluation_due(config, done):
+                latest, evaluated = evaluate_now(), done
+                score = latest.get("accuracy")
+            if last or due(done, every_steps=config.checkpoint.every_steps):
+                with stop.saving():
+                    engine.save(done, state(), healthy=healthy, score=score)
 
         if ended:
             print(f"ending after step {done}: {ended}", flush=True)
-            latest = _evaluate(plan, engine, pool, writer, done)
-        engine.export(str(workdir / "hf"), config.export.dtype)
+            latest = evaluate_now()
+        in_a_row, skipped = engine.skipped
+        unhealthy = f"its last {in_a_row} updates were not finite" if in_a_row else ""
+        card = model_card(
+            json.loads(config_json(config)),
+            step=done,
+            evaluations={"base": base, "final": latest},
+        )
+        engine.export(str(workdir / "hf"), card=card, **config.export)
         writer.close()
     return {
         "base": base,
         "final": latest,
         "steps": done,
         "ended": ended,
+        "unhealthy": unhealthy,
         "updates": engine.updates,
+        "skipped": skipped,
         "wall_seconds": time.time() - began,
     }
 
 
-def _update(plan, engine, schedule, stage, groups, step, watch) -> dict[str, float]:
+def _resume(
+    parts: build.Parts, workdir: pathlib.Path, done: int, loop: dict[str, Any]
+) -> tuple[int, dict[str, Any]]:
+    """Goes on from a checkpoint's step and loop state, which are returned."""
+    attempt = sum(to <= done for to in manifest.rollbacks(workdir))
+    parts.rollouts.restore(loop["rollouts"], attempt=attempt)
+    parts.alarms.restore(loop["alarms"])
+    parts.recorder.begin(done)
+    return done, loop
+
+
+def _roll_back(
+    parts: build.Parts,
+    workdir: pathlib.Path,
+    writer: MetricsWriter,
+    before: int,
+    why: str,
+) -> tuple[int, dict[str, Any]]:
+    """Goes back to the last healthy checkpoint; its step and loop state.
+
+    A kill at any moment of it leaves a workdir that resumes before the alarm, to the
+    same alarm, or after the rollback.
+
+    Raises:
+      Alarm: there is no such checkpoint, or it has been done too often.
+    """
+    to, often = parts.engine.healthy, len(manifest.rollbacks(workdir))
+    if to is None:
+        raise Alarm(f"{why}; there is no healthy checkpoint to go back to")
+    if often >= parts.alarms.limits.max_rollbacks:
+        raise Alarm(f"{why}; rolled back {often} times before (alarms.max_rollbacks)")
+    print(f"step {before}: rolling back to step {to}: {why}", flush=True)
+    parts.recorder.dump(why)
+    writer.rewind(to)
+    restored = parts.engine.roll_back(to)
+    if restored[0] != to:  # that one was damaged, and an older one is whole
+        writer.rewind(to := restored[0])
+    manifest.record_rollback(workdir, before=before, to=to, why=why)
+    return _resume(parts, workdir, *restored)
+
+
+def _update(
+    parts: build.Parts, groups: list[Group], tally: Tally, step: int, clock: Stopwatch
+) -> dict[str, float]:
     """Packs the groups into mini-batches and runs the step's updates on them."""
-    c = plan.config
-    size = c.batch.prompts_per_update
-    mini_batches = [
-        pack(
-            make_segments(
-                groups[start : start + size],
-                version=step,
-                sampler_is_trainer=c.rollout.backend == "jax",
-                advantage=c.objective.advantage,
-                aggregation=c.objective.aggregation,
-                constant=c.rollout.max_response_tokens,
-            ),
-            row_lengths=tuple(c.batch.row_lengths),
-            micro_tokens=c.batch.micro_tokens,
-            row_multiple=build.row_multiple(plan),
-            share_prompts=c.batch.share_prompts,
-        )
-        for start in range(0, len(groups), size)
-    ]
-    watch.lap("pack")
-    updates = engine.updates
-    scale = (stage.learning_rate or c.schedule.learning_rate) / c.schedule.learning_rate
-    hypers = [
-        make_hyper(
-            learning_rate=scale * schedule(updates + i),
-            eps_low=c.objective.eps_low,
-            eps_high=stage.eps_high or c.objective.eps_high,
-            first=i == 0,
-        )
-        for i in range(len(mini_batches) * c.batch.ppo_epochs)
-    ]
-    stats = engine.update(mini_batches, hypers)
-    watch.lap("update")
+    engine = parts.engine
+    mini_batches = parts.pack(groups, version=step)
+    clock.lap("pack")
+    hypers = parts.hypers(
+        tally.stage, updates=engine.updates, mini_batches=len(mini_batches)
+    )
+    parts.recorder.record(step, groups, mini_batches, hypers)
+    clock.lap("record")
+    with watch("update"):
+        stats = engine.update(mini_batches, hypers)
+    parts.recorder.updated(step, stats)
+    clock.lap("update")
     micro = [batch for batches in mini_batches for batch in batches]
     return update_metrics(stats) | {
-        **lag_metrics(groups, step),
+        **staleness_metrics(groups, step),
         "schedule/learning_rate": float(hypers[-1].learning_rate),
         "schedule/updates": engine.updates,
         "packing/padding": padding_fraction(micro),
@@ -210,46 +273,37 @@ def _update(plan, engine, schedule, stage, groups, step, watch) -> dict[str, flo
     }
 
 
-def _speeds(metrics, watch: Stopwatch) -> dict[str, float]:
-    speeds = {f"seconds/{phase}": s for phase, s in watch.seconds.items()}
-    speeds["seconds/step"] = watch.total
-    if metrics.get("sampling/seconds"):
-        rate = metrics.get("sampling/tokens", 0.0) / metrics["sampling/seconds"]
-        speeds["speed/sampling_tokens"] = rate
-    if "packing/tokens" in metrics:
-        rate = metrics["packing/tokens"] / watch.seconds["update"]
-        speeds["speed/update_tokens"] = rate
-    return speeds
+def _evaluation_due(config: ConfigDict, step: int) -> bool:
+    """Whether held-out accuracy is taken after so many steps."""
+    return step == config.steps or due(step, every_steps=config.eval.every_steps)
 
 
-def _evaluate(plan, engine, pool, writer: MetricsWriter, step: int) -> dict[str, Any]:
+def _evaluate(
+    plan: Plan,
+    engine: Engine,
+    rewards: Rewards,
+    check_stop: Callable[[], None],
+    step: int,
+) -> dict[str, Any]:
     """Held-out accuracy: sampled, and greedy besides. The same seed every time."""
-    e = plan.config.eval
     if not plan.held_out:
         return {}
     began = time.perf_counter()
     arguments = dict(
         problems=plan.held_out,
         prompts=[plan.encode(p).tolist() for p in plan.held_out],
-        sampler=engine,
-        seed=SeedStream(_root(plan.config.seed, _EVALUATING)).next(),
+        sampler=WatchedSampler(engine, "evaluate", check_stop),
+        seed=run_seed(plan.config.seed, Stream.EVALUATING, 0),
         decode=plan.decode,
-        judge=make_judge(pool),
+        judge=rewards.reward(EVALUATION),
     )
-    shared = dict(
-        max_tokens=plan.config.rollout.max_response_tokens,
-        stop_token_ids=plan.stop_token_ids,
-    )
-    sampled = SamplingParams(
-        n=e.samples, temperature=e.temperature, top_p=e.top_p, **shared
-    )
-    _, summary = evaluate(params=sampled, **arguments)
-    if e.greedy:
-        greedy = SamplingParams(temperature=0.0, **shared)
-        _, of_greedy = evaluate(params=greedy, **arguments)
-        summary["greedy_accuracy"] = of_greedy["accuracy"]
-    scalars = {k: v for k, v in summary.items() if isinstance(v, int | float)}
-    writer.scalars(step, {f"eval/{k}": v for k, v in scalars.items()})
+    sampled, greedy = take(evaluation_params, plan.config.eval)(plan.params)
+    drawn = f"{len(plan.held_out)} problems, {sampled.n} completions of each"
+    with phase("evaluate", drawn + (", a greedy one besides" if greedy else "")):
+        _, summary = evaluate(params=sampled, **arguments)
+        if greedy:
+            _, of_greedy = evaluate(params=greedy, **arguments)
+            summary["greedy_accuracy"] = of_greedy["accuracy"]
     print(
         f"evaluation after step {step}: {headline(summary)}"
         f" ({duration(time.perf_counter() - began)})",
@@ -258,27 +312,8 @@ def _evaluate(plan, engine, pool, writer: MetricsWriter, step: int) -> dict[str,
     return summary
 
 
-def _examples(plan, tally: Tally) -> list[dict[str, Any]]:
-    rows = []
-    for group in tally.examples[: plan.config.log.samples]:
-        completion = group.completions[0]
-        rows.append(
-            {
-                "id": group.problem.id,
-                "problem": group.problem.problem,
-                "completion": plan.decode(completion.token_ids.tolist()),
-                "gold": group.problem.answers[0],
-                "correct": bool(group.correct[0]),
-                "reward": float(group.rewards[0]),
-                "finish_reason": completion.finish_reason,
-            }
-        )
-    return rows
-
-
-def _due(step: int, every: int) -> bool:
-    return every > 0 and step % every == 0
-
-
-def _root(seed: int, stream: int) -> int:
-    return 3 * seed + stream
+def _record(summary: Mapping[str, Any], writer: MetricsWriter, step: int) -> None:
+    """An evaluation's figures, where there was one."""
+    scalars = {k: v for k, v in summary.items() if isinstance(v, int | float)}
+    if scalars:
+        writer.scalars(step, {f"eval/{k}": v for k, v in scalars.items()})

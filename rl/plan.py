@@ -4,66 +4,75 @@
 """
 
 import dataclasses
-import inspect
 import json
 import pathlib
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-import tqdm
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
+from configs.schema import (
+    Count,
+    Index,
+    NotNegative,
+    Positive,
+    Range,
+    call,
+    check,
+    config_json,
+    take,
+)
 from models import attention, hf
 from models.config import Qwen2Config
-from models.qwen2 import REMAT_POLICIES, Qwen2, abstract_params, param_shardings
-from rl.collect import ON_SHORTFALL
-from rl.curriculum import Curriculum, Stage, make_stages
-from rl.data import load_function, load_problems
-from rl.devices import start_cpu_devices
-from rl.groups import ADVANTAGES, AGGREGATIONS
-from rl.objective import CORRECTIONS
-from rl.overlap import SCHEDULES
-from rl.reward import custom_reward
-from rl.templates import check_template, encode_prompt
-from rl.tokenizer import AutoTokenizer, PreTrainedTokenizerBase
+from models.qwen2 import Qwen2, Remat, abstract_params, param_shardings
+from rl.alarms import Limits
+from rl.batches.advantages import load_advantage
+from rl.batches.collect import Collector
+from rl.batches.packing import pack_groups
+from rl.batches.schedule import Rollouts, Schedule
+from rl.checkpoint import Checkpoints, describe_cost, state_bytes
+from rl.engine import Engine, make_hypers
+from rl.hosts.devices import start_cpu_devices
+from rl.hosts.sidecar import make_vllm_sampler
+from rl.hosts.stopping import StopSignals
+from rl.metrics import example_rows
+from rl.problems.curriculum import Curriculum, Stage, make_stages
+from rl.problems.functions import load_function
+from rl.problems.reading import load_problems
+from rl.problems.templates import check_template, encode_prompt
+from rl.problems.tokenizer import AutoTokenizer, PreTrainedTokenizerBase
+from rl.progress import watch
+from rl.reward.golds import readable
+from rl.reward.rewards import Rewards, parse, try_out, uses_verifier
 from rl.types import Problem
-from sharding.mesh import AXES, resolve_shape
+from rl.update.objective import make_objective
+from rl.update.optimizer import make_optimizer, make_schedule
+from rl.update.step import make_step
+from rl.workdir.recorder import Recorder
+from rollout.layout import make_layout
+from rollout.types import SamplingParams
+from sharding.mesh import abstract_mesh, make_mesh, resolve_shape
+from sharding.rules import shards
 
-_TYPES = {int: int, float: (int, float), str: str, bool: bool}
+Backend = Literal["jax", "vllm"]
+TRAINING, EVALUATION = "config.reward.function", "config.eval.reward"
 
 
 def start_devices(config: ConfigDict) -> None:
-    """Must come before JAX is first used; see `rl.devices`."""
+    """Must come before JAX is first used; see `rl.hosts.devices`."""
     rows = config.batch.micro_tokens // max(config.batch.row_lengths)
     start_cpu_devices(config.mesh.cpu_devices, rows=max(1, rows))
-    if config.compiled:
-        jax.config.update("jax_compilation_cache_dir", str(config.compiled))
 
 
-def call(function: Callable, name: str, section: Mapping[str, Any], **others) -> Any:
-    """Calls `function` with a section of the config; its signature is the schema.
-
-    Raises:
-      ValueError: a key that it does not take, one that it misses, or a wrong type.
-    """
-    parameters = inspect.signature(function).parameters
-    for key, value in section.items():
-        if key not in parameters:
-            raise ValueError(f"config.{name}.{key}: unknown key")
-        wanted = _TYPES.get(parameters[key].annotation)
-        if wanted and (
-            not isinstance(value, wanted)
-            or (isinstance(value, bool) and wanted is not bool)
-        ):
-            kind = parameters[key].annotation.__name__
-            raise ValueError(f"config.{name}.{key}={value!r}: must be of type {kind}")
-    for key, parameter in parameters.items():
-        missing = parameter.default is inspect.Parameter.empty
-        if missing and key not in section and key not in others:
-            raise ValueError(f"config.{name}.{key}: missing")
-    return function(**section, **others)
+def keep_programs(*, compiled: str) -> None:
+    """Keeps compiled programs in a folder, from start to start."""
+    if compiled:
+        jax.config.update("jax_compilation_cache_dir", compiled)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,93 +81,100 @@ class Plan:
 
     Attributes:
       config: resolved.
-      folder: of the base model; its weights may still have to be made.
       model: the architecture.
       tokenizer: the model's own.
-      stop_token_ids: all that end a completion.
+      params: how completions are drawn that are trained on.
       train, held_out: problems whose prompts fit.
       prompts: token ids by problem id, template applied.
       left_out: problems whose prompts are too long.
+      unread: lines on problems left out for golds that the verifier cannot read.
       mesh_shape: data, fsdp, tensor.
       stages: of the curriculum; a single one where the config gives none.
+      needs_reference: whether the objective keeps the base model loaded.
     """
 
     config: ConfigDict
-    folder: pathlib.Path
     model: Qwen2Config
     tokenizer: PreTrainedTokenizerBase
-    stop_token_ids: tuple[int, ...]
+    params: SamplingParams
     train: Sequence[Problem]
     held_out: Sequence[Problem]
     prompts: Mapping[str, np.ndarray]
     left_out: int
+    unread: Sequence[str]
     mesh_shape: tuple[int, int, int]
     stages: tuple[Stage, ...]
+    needs_reference: bool
 
     @property
     def updates_per_step(self) -> int:
         u = self.config.batch
         return u.ppo_epochs * u.prompts_per_step // u.prompts_per_update
 
+    @property
+    def row_multiple(self) -> int:
+        """Devices that share the rows of a batch."""
+        return shards("batch", abstract_mesh(self.mesh_shape))
+
+    @property
+    def rewards(self) -> Mapping[str, str]:
+        """The formulas of the rewards, by key."""
+        return reward_formulas(self.config)
+
+    def base(self) -> pathlib.Path:
+        """The base model's folder with its weights, made or downloaded if not there."""
+        return take(find_model, self.config.model)()
+
     def decode(self, token_ids: Sequence[int]) -> str:
         return self.tokenizer.decode(token_ids, skip_special_tokens=True)
 
     def encode(self, problem: Problem) -> np.ndarray:
-        return self.prompts[problem.id]
+        return self.prompts[problem.problem]
 
     def describe(self, workdir: pathlib.Path) -> str:
         """What `--dry_run` prints."""
         c = self.config
-        shapes, _ = abstract_params(Qwen2(self.model))
-        count = sum(x.size for x in jax.tree.leaves(shapes))
+        model = Qwen2(self.model, param_dtype=jnp.dtype(c.model.param_dtype))
+        shapes, _ = abstract_params(model)
+        count = parameter_count(self.model)
         completions = c.batch.prompts_per_step * c.rollout.group_size
         tokens = completions * (
             c.rollout.max_prompt_tokens + c.rollout.max_response_tokens
         )
         lines = {
-            "model": f"{self.folder} ({count:,} parameters)",
+            "model": f"{c.model.path or c.model.maker} ({count:,} parameters)",
             "mesh": "data {} x fsdp {} x tensor {}".format(*self.mesh_shape),
             "completions per step": f"{completions:,}",
             "tokens per step": f"{tokens:,} at most",
             "updates per step": str(self.updates_per_step),
             "steps": f"{c.steps} ({c.steps * self.updates_per_step:,} updates)",
+            "checkpoints": describe_cost(
+                state_bytes(shapes, call(make_optimizer, "optimizer", c.optimizer)),
+                keep=c.checkpoint.keep,
+                dumps=c.recorder.dumps if c.recorder.max_gb else 0,
+                folder=workdir / "checkpoints",
+            ),
             "reads": f"{c.data.train} ({len(self.train):,} problems,"
             f" {self.left_out:,} too long), {c.data.eval or 'no evaluation'}"
             f" ({len(self.held_out):,} problems)",
+            **({"left out": "; ".join(self.unread)} if self.unread else {}),
+            **(
+                {"reference": f"the base stays loaded, in {c.model.dtype}"}
+                if self.needs_reference
+                else {}
+            ),
             "writes": f"{workdir}/: config.json metrics.jsonl samples.jsonl"
-            " summary.json tensorboard/ checkpoints/ hf/",
+            " summary.json tensorboard/ checkpoints/ manifest.json recorder/ dumps/ hf/"
+            + (f", {c.compiled}/" if c.compiled else ""),
         }
         width = max(map(len, lines))
         text = "\n".join(f"{key:<{width}}  {value}" for key, value in lines.items())
         return f"{config_json(c)}\n{text}"
 
 
-def config_json(config: ConfigDict) -> str:
-    return json.dumps(config.to_dict(), indent=2, sort_keys=True)
-
-
-def check_same(config: ConfigDict, of_leader: str) -> None:
-    """Holds this process's config to the leader's, given as JSON.
-
-    Raises:
-      ValueError: they differ; names the first key that does.
-    """
-    own, other = _flat(json.loads(config_json(config))), _flat(json.loads(of_leader))
-    for key in sorted(own.keys() | other.keys()):
-        if own.get(key) != other.get(key):
-            raise ValueError(
-                f"config.{key}={own.get(key)!r}: the leader has {other.get(key)!r}"
-            )
-
-
-def _flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    leaves: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            leaves |= _flat(value, f"{above}{key}.")
-        else:
-            leaves[above + key] = value
-    return leaves
+def parameter_count(model: Qwen2Config) -> int:
+    shapes, _ = abstract_params(Qwen2(model))
+    return sum(x.size for x in jax.tree.leaves(shapes))
 
 
 def make_plan(config: ConfigDict) -> Plan:
@@ -167,49 +183,39 @@ def make_plan(config: ConfigDict) -> Plan:
     Raises:
       ValueError: one line that names the key or file and the offending value.
     """
-    _check_choices(config)
-    mesh_shape = resolve_shape(jax.device_count(), **mesh_sizes(config))
-    _check_sizes(config, mesh_shape)
-    folder = model_folder(config, weights=False)
-    model = Qwen2Config.from_folder(folder)
-    _check_positions(config, model)
-    shape = {"data": mesh_shape[0], "fsdp": mesh_shape[1], "tensor": mesh_shape[2]}
-    param_shardings(
-        Qwen2(model), jax.sharding.AbstractMesh(tuple(shape.values()), tuple(shape))
-    )
-    tokenizer = load_tokenizer(folder)
-    stop = tuple(config.rollout.stop_token_ids) or default_stop_ids(folder, tokenizer)
-    if config.reward.function:
-        custom_reward(config.reward.function)
-    d = config.data
-    train = load_problems(
-        d.train, key="config.data.train", fields=d.fields, **d.train_args
-    )
-    held_out = (
-        load_problems(d.eval, key="config.data.eval", fields=d.fields, **d.eval_args)
-        if d.eval
-        else []
-    )
-    limit = config.rollout.max_prompt_tokens
-    prompts = encode_all(tokenizer, d.template, [*train, *held_out])
-    kept = [p for p in train if len(prompts[p.id]) <= limit]
-    if not kept:
-        raise ValueError(
-            f"config.rollout.max_prompt_tokens={limit}: no prompt of {d.train} fits"
+    check_sections(config)
+    _check_together(config)
+    train, held_out, unread = read_data(config)
+    mesh_shape = take(resolve_shape, config.mesh)(jax.device_count())
+    check_sizes(config, mesh_shape)
+    r = config.rollout
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = take(find_model, config.model)(described_in=pathlib.Path(scratch))
+        model = Qwen2Config.from_folder(folder)
+        tokenizer = load_tokenizer(folder)
+        params = take(training_params, r)(
+            default_stop_ids=default_stop_ids(folder, tokenizer)
         )
-    held_out_kept = [p for p in held_out if len(prompts[p.id]) <= limit]
+    _check_positions(config, model)
+    param_shardings(Qwen2(model), abstract_mesh(mesh_shape))
+    objective = take(make_objective, config.objective)()
+    load_advantage(config.objective.advantage)
+    prompts, (train, held_out), left_out = take(
+        encode_all, config.data, config.rollout
+    )(tokenizer, problems=(train, held_out))
     return Plan(
         config=config,
-        folder=folder,
         model=model,
         tokenizer=tokenizer,
-        stop_token_ids=stop,
-        train=kept,
-        held_out=held_out_kept,
+        params=params,
+        train=train,
+        held_out=held_out,
         prompts=prompts,
-        left_out=len(train) + len(held_out) - len(kept) - len(held_out_kept),
+        left_out=left_out,
+        unread=unread,
         mesh_shape=mesh_shape,
-        stages=_stages(config, kept),
+        stages=_stages(config, train),
+        needs_reference=objective.needs_reference,
     )
 
 
@@ -230,65 +236,114 @@ def _stages(c: ConfigDict, problems: Sequence[Problem]) -> tuple[Stage, ...]:
     return stages
 
 
-def _check_choices(c: ConfigDict) -> None:
-    choices = {
-        "model.remat": REMAT_POLICIES,
-        "model.attention": ("auto", *attention.IMPLEMENTATIONS),
-        "model.dtype": hf.DTYPES,
-        "model.param_dtype": hf.DTYPES,
-        "export.dtype": hf.DTYPES,
-        "objective.aggregation": AGGREGATIONS,
-        "objective.advantage": ADVANTAGES,
-        "objective.correction": CORRECTIONS,
-        "dynamic_sampling.on_shortfall": ON_SHORTFALL,
-        "rollout.backend": ("jax", "vllm"),
-        "rollout.schedule": SCHEDULES,
+def check_sections(config: ConfigDict) -> None:
+    """Every key is taken by a signature of its section, and its value fits there."""
+    takers: dict[str, tuple[Callable, ...]] = {
+        "": (Curriculum, Rollouts, keep_programs),
+        "model": (find_model, make_model, make_step),
+        "mesh": (make_mesh, make_step, start_cpu_devices),
+        "data": (load_data, encode_all, readable),
+        "curriculum": (make_stages,),
+        "rollout": (check_rollout, Rollouts, training_params, encode_all, make_layout),
+        "rollout.vllm": (make_vllm_sampler,),
+        "dynamic_sampling": (Collector,),
+        "reward": (parse, Rewards, Collector),
+        "objective": (pack_groups, make_hypers, make_objective),
+        "batch": (Collector, pack_groups, make_hypers),
+        "optimizer": (make_optimizer,),
+        "schedule": (make_schedule,),
+        "eval": (due, evaluation_params, evaluation_formula),
+        "checkpoint": (due, Checkpoints, StopSignals.under_way),
+        "export": (Engine.export,),
+        "log": (example_rows,),
+        "alarms": (Limits,),
+        "recorder": (Recorder,),
     }
-    for key, allowed in choices.items():
-        section, name = key.split(".")
-        if c[section][name] not in allowed:
-            raise ValueError(
-                f"config.{key}={c[section][name]!r}: must be one of {sorted(allowed)}"
-            )
-    if c.rollout.schedule != "sync" and c.rollout.backend == "jax":
-        raise ValueError(
-            f"config.rollout.schedule={c.rollout.schedule!r}: the embedded sampler"
-            " shares its devices with the update; set rollout.backend='vllm'"
+    sections = {"": config, **{k: v for k, v in config.items() if k in takers}}
+    sections["rollout.vllm"] = config.rollout.vllm
+    for name, section in sections.items():
+        prefix = f"{name}." if name else ""
+        check(
+            name,
+            {k: v for k, v in section.items() if prefix + k not in takers},
+            *takers[name],
         )
-    implementation = attention_implementation(c)
-    if c.batch.share_prompts and implementation not in attention.SHARES_PREFIXES:
-        raise ValueError(
-            f"config.batch.share_prompts=True: config.model.attention="
-            f"{implementation!r} knows no shared prompts; set it to 'xla'"
-        )
-    if bool(c.model.path) == bool(c.model.maker):
-        raise ValueError(
-            f"config.model.path={c.model.path!r}, config.model.maker="
-            f"{c.model.maker!r}: give one of the two"
-        )
+
+
+def _check_together(c: ConfigDict) -> None:
+    """What no signature can say, since it is about several keys."""
     if not c.data.train:
         raise ValueError("config.data.train='': give files or a function")
     try:
         check_template(c.data.template)
     except ValueError as error:
         raise ValueError(f"config.data.{error}") from None
-    if c.rollout.top_p != 1:
+    take(check_rollout, c.rollout)()
+    try:
+        make_optimizer(**c.optimizer)
+    except ValueError as error:
+        raise ValueError(f"config.{error}") from None
+
+
+def check_rollout(*, backend: Backend, schedule: Schedule, top_p: float) -> None:
+    """Refuses what would train on other log-probabilities, or overlap on devices."""
+    if top_p != 1:
         raise ValueError(
-            f"config.rollout.top_p={c.rollout.top_p}: training needs 1, the trainer"
+            f"config.rollout.top_p={top_p}: training needs 1, the trainer"
             " does not renormalise"
         )
-    if not c.rollout.temperature > 0:
+    if schedule != "sync" and backend == "jax":
         raise ValueError(
-            f"config.rollout.temperature={c.rollout.temperature}: must be above 0"
+            f"config.rollout.schedule={schedule!r}: the embedded sampler"
+            " shares its devices with the update; set rollout.backend='vllm'"
         )
 
 
-def _check_sizes(c: ConfigDict, mesh_shape: tuple[int, int, int]) -> None:
+def training_params(
+    *,
+    group_size: Annotated[int, Range(2)],
+    max_response_tokens: Count,
+    temperature: Positive,
+    stop_token_ids: Sequence[int],
+    default_stop_ids: Sequence[int],
+) -> SamplingParams:
+    """How completions are drawn that are trained on."""
+    return SamplingParams(
+        n=group_size,
+        max_tokens=max_response_tokens,
+        temperature=temperature,
+        stop_token_ids=tuple(stop_token_ids or default_stop_ids),
+    )
+
+
+def evaluation_params(
+    training: SamplingParams,
+    *,
+    samples: Count,
+    temperature: NotNegative,
+    top_p: Annotated[float, Range(0, 1, open=True)],
+    greedy: bool,
+) -> tuple[SamplingParams, SamplingParams | None]:
+    """How held-out completions are drawn: sampled, and greedily besides if asked."""
+    sampled = dataclasses.replace(
+        training, n=samples, temperature=temperature, top_p=top_p
+    )
+    once = dataclasses.replace(training, n=1, temperature=0.0)
+    return sampled, once if greedy else None
+
+
+def due(step: int, *, every_steps: Index) -> bool:
+    """Whether what comes every so many steps comes after this one; 0 never does."""
+    return every_steps > 0 and step % every_steps == 0
+
+
+def check_sizes(c: ConfigDict, mesh_shape: tuple[int, int, int]) -> None:
+    """Refuses batches that do not divide, and rows that hold too little.
+
+    Raises:
+      ValueError: one line that names the keys.
+    """
     u, r = c.batch, c.rollout
-    if r.group_size < 2:
-        raise ValueError(
-            f"config.rollout.group_size={r.group_size}: a group needs at least 2"
-        )
     if u.prompts_per_step % u.prompts_per_update:
         raise ValueError(
             f"config.batch.prompts_per_step={u.prompts_per_step} is no multiple of"
@@ -301,7 +356,7 @@ def _check_sizes(c: ConfigDict, mesh_shape: tuple[int, int, int]) -> None:
             f" rollout.max_prompt_tokens={r.max_prompt_tokens} +"
             f" rollout.max_response_tokens={r.max_response_tokens} tokens"
         )
-    devices = mesh_shape[0] * mesh_shape[1]
+    devices = shards("batch", abstract_mesh(mesh_shape))
     if u.micro_tokens < max(u.row_lengths) * devices:
         raise ValueError(
             f"config.batch.micro_tokens={u.micro_tokens}: less than one row of"
@@ -319,32 +374,122 @@ def _check_positions(c: ConfigDict, model: Qwen2Config) -> None:
         )
 
 
-def attention_implementation(config: ConfigDict) -> str:
-    """What `config.model.attention` names; "auto" is the platform's own."""
-    name = config.model.attention
-    return attention.default_implementation() if name == "auto" else name
+def attention_implementation(
+    name: Literal["auto", "xla", "triton", "mosaic"], mesh: Mesh | None = None
+) -> attention.Implementation:
+    """What `config.model.attention` names; "auto" is the mesh's platform's own."""
+    return attention.default_implementation(mesh) if name == "auto" else name
 
 
-def mesh_sizes(config: ConfigDict) -> dict[str, int]:
-    return {axis: config.mesh[axis] for axis in AXES}
+def make_model(
+    architecture: Qwen2Config,
+    mesh: Mesh | None,
+    *,
+    dtype: hf.DType,
+    param_dtype: hf.DType,
+    remat: Remat,
+    unroll: Count,
+    attention: Literal["auto", "xla", "triton", "mosaic"],
+) -> Qwen2:
+    return Qwen2(
+        architecture,
+        mesh=mesh,
+        dtype=jnp.dtype(dtype),
+        param_dtype=jnp.dtype(param_dtype),
+        remat=remat,
+        unroll=unroll,
+        attention=attention_implementation(attention, mesh),
+    )
 
 
-def model_folder(config: ConfigDict, *, weights: bool) -> pathlib.Path:
-    """The base model's folder, made or downloaded where that is asked for."""
-    m = config.model
-    if m.maker:
-        maker = load_function(m.maker, key="config.model.maker")
-        return call(maker, "model.maker_args", m.maker_args, weights=weights)
+def find_model(
+    *,
+    path: str,
+    maker: str,
+    maker_args: Mapping[str, Any],
+    described_in: pathlib.Path | None = None,
+) -> pathlib.Path:
+    """The base model's folder, made or downloaded if it is not there.
+
+    Args:
+      path, maker, maker_args: say which; see configs/base.py.
+      described_in: where it is not there, an empty folder that gets only what says what
+        the model is: its config and tokenizer. Nothing else is written.
+    """
+    if bool(path) == bool(maker):
+        raise ValueError(
+            f"config.model.path={path!r}, config.model.maker={maker!r}:"
+            " give one of the two"
+        )
+    if maker:
+        make = load_function(maker, key="config.model.maker")
+        return call(make, "model.maker_args", maker_args, described_in=described_in)
     try:
-        return hf.resolve_folder(m.path)
+        return hf.resolve_folder(path, described_in=described_in)
     except ValueError as error:
         raise ValueError(f"config.model.path={error}") from None
+
+
+def load_data(
+    *,
+    train: str,
+    train_args: Mapping[str, Any],
+    eval: str,
+    eval_args: Mapping[str, Any],
+    fields: Mapping[str, str],
+) -> tuple[list[Problem], list[Problem]]:
+    """The problems to train on and those held out."""
+    read = load_problems(train, key="config.data.train", fields=fields, **train_args)
+    if not eval:
+        return read, []
+    return read, load_problems(eval, key="config.data.eval", fields=fields, **eval_args)
+
+
+def read_data(
+    config: ConfigDict,
+) -> tuple[list[Problem], list[Problem], tuple[str, ...]]:
+    """The problems to train on and those held out, as far as they can be judged.
+
+    A reward of the user's is tried out on the first of them.
+
+    Returns:
+      Both, and a line for each on what was left out.
+
+    Raises:
+      ValueError: a problem, a gold or a reward that is wrong; one line that names it.
+    """
+    formulas = reward_formulas(config)
+    sets = take(load_data, config.data)()
+    take(try_out, config.reward)(formulas, sets[0][0])
+    told = []
+    for i, (key, where) in enumerate(
+        ((TRAINING, config.data.train), (EVALUATION, config.data.eval))
+    ):
+        if sets[i] and uses_verifier(formulas[key], key=key):
+            check = take(readable, config.reward, config.data, where=where)
+            sets[i][:], line = check(sets[i])
+            told.append(line)
+    return *sets, tuple(filter(None, told))
+
+
+def reward_formulas(config: ConfigDict) -> Mapping[str, str]:
+    """The formulas of the rewards, by key."""
+    training = config.reward.function
+    return {
+        TRAINING: training,
+        EVALUATION: take(evaluation_formula, config.eval)(training),
+    }
+
+
+def evaluation_formula(training: str, *, reward: str) -> str:
+    """The reward that judges held-out problems: the run's own unless told otherwise."""
+    return reward or training
 
 
 def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
     """The folder's own tokenizer."""
     try:
-        return AutoTokenizer.from_pretrained(folder)
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"{folder}: no usable tokenizer ({reason})") from None
@@ -369,13 +514,42 @@ def default_stop_ids(
 
 
 def encode_all(
-    tokenizer: PreTrainedTokenizerBase, template: str, problems: Sequence[Problem]
-) -> dict[str, np.ndarray]:
-    """Prompts by problem id."""
-    progress = tqdm.tqdm(
-        problems, desc="encoding prompts", mininterval=2, delay=5, leave=False
-    )
-    return {
-        p.id: np.asarray(encode_prompt(tokenizer, template, p.problem), np.int32)
-        for p in progress
-    }
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    problems: Sequence[Sequence[Problem]],
+    template: str,
+    max_prompt_tokens: Count,
+) -> tuple[dict[str, np.ndarray], list[list[Problem]], int]:
+    """Prompts by the problem's text, and the problems whose prompts fit.
+
+    Not by its id, which another set may have too.
+
+    Args:
+      tokenizer: the model's own.
+      problems: those to train on first.
+      template: see `rl.problems.templates`.
+      max_prompt_tokens: of a prompt that fits.
+
+    Returns:
+      The prompts, what fits of each of `problems`, and how many do not.
+
+    Raises:
+      ValueError: no prompt to train on fits.
+    """
+    prompts = {}
+    together = [p for of_set in problems for p in of_set]
+    with watch("encode", total=len(together), unit="prompts") as count:
+        for p in together:
+            ids = encode_prompt(tokenizer, template, p.problem)
+            prompts[p.problem] = np.asarray(ids, np.int32)
+            count.update()
+    fit = [
+        [p for p in of_set if len(prompts[p.problem]) <= max_prompt_tokens]
+        for of_set in problems
+    ]
+    if not fit[0]:
+        raise ValueError(
+            f"config.rollout.max_prompt_tokens={max_prompt_tokens}: no prompt of"
+            " config.data.train fits"
+        )
+    return prompts, fit, len(together) - sum(map(len, fit))

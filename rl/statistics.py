@@ -1,13 +1,11 @@
 """Scores of repeated trials and their error bars. Pure functions of arrays.
 
-`correct` is one row of verdicts per problem: rows may differ in length. The three
-scores give one number in [0, 1] per problem; a benchmark's figure is their mean, and
-its interval comes from resampling problems, since the samples of one problem are not
-independent.
+`correct` is one row of verdicts per problem: rows may differ in length. A score is one
+number in [0, 1] per problem; a benchmark's figure is their mean, and its interval comes
+from resampling problems, since the samples of one problem are not independent.
 """
 
-import dataclasses
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import stats
@@ -39,31 +37,6 @@ def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
     return 1 - all_wrong
 
 
-def maj_at_k(
-    votes: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool]]
-) -> np.ndarray:
-    """Whether each problem's most frequent answer is right, `[problems]`.
-
-    Args:
-      votes: per completion the class of its answer; None where it gave none, which
-        is no vote. Completions of one class are all right or all wrong.
-      correct: the verdicts, of the same shape.
-
-    Returns:
-      1 or 0 per problem; where k classes share the lead and j of them are right, j / k,
-      what a fair draw among them gives; 0 where nobody voted.
-    """
-    scores = []
-    for classes, verdicts in zip(votes, correct, strict=True):
-        verdict_of = dict(zip(classes, verdicts, strict=True))
-        verdict_of.pop(None, None)
-        count = {answer: list(classes).count(answer) for answer in verdict_of}
-        lead = max(count.values(), default=0)
-        winners = [verdict_of[answer] for answer in count if count[answer] == lead]
-        scores.append(np.mean(winners) if winners else 0.0)
-    return np.array(scores, np.float64)
-
-
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
     """Wilson's score interval of a proportion, for one verdict per problem."""
     interval = stats.binomtest(int(successes), int(trials)).proportion_ci(
@@ -84,11 +57,14 @@ def bootstrap_interval(
     It has no width where all scores agree; see `mean_interval`.
     """
     scores = np.asarray(scores, np.float64)
-    rng = np.random.default_rng(seed)
-    means = [
-        rng.choice(scores, size=len(scores), replace=True).mean()
-        for _ in range(resamples)
-    ]
+    rng, n = np.random.default_rng(seed), len(scores)
+    rows = max(1, 2_000_000 // n)  # at a time, for the memory's sake
+    means = np.concatenate(
+        [
+            scores[rng.integers(n, size=(min(rows, resamples - done), n))].mean(axis=1)
+            for done in range(0, resamples, rows)
+        ]
+    )
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
@@ -104,29 +80,3 @@ def mean_interval(scores: np.ndarray) -> Interval:
     if np.isin(scores, (0, 1)).all():
         return wilson_interval(int(scores.sum()), len(scores))
     return bootstrap_interval(scores)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class McNemar:
-    """Two systems on the same problems.
-
-    Attributes:
-      only_first: problems that the first alone solves.
-      only_second: problems that the second alone solves.
-      p_value: chance of a split at least as uneven if both were equally good.
-    """
-
-    only_first: int
-    only_second: int
-    p_value: float
-
-
-def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
-    """McNemar's exact two-sided test on paired verdicts of equal length."""
-    a, b = np.asarray(first, bool), np.asarray(second, bool)
-    if a.shape != b.shape:
-        raise ValueError(f"{a.size} verdicts cannot be paired with {b.size}")
-    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
-    split = only_a + only_b
-    p = stats.binomtest(only_a, split, 0.5).pvalue if split else 1.0
-    return McNemar(only_first=only_a, only_second=only_b, p_value=float(p))

@@ -4,49 +4,71 @@ The command around the loop (`rl.loop`): flags, devices, processes, the workdir,
 line for an error, and the result.
 """
 
-import contextlib
-import fcntl
+# ruff: noqa: E402
+
+import signal
+
+if __name__ == "__main__":
+    # While the imports below go on, seconds: Ctrl-C ends the process with its status
+    # as SIGTERM does, and no traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import functools
 import json
+import logging as standard_logging
 import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from absl import app, flags, logging
-from ml_collections import ConfigDict, config_flags
+from ml_collections import ConfigDict
 
-from rl import build, multihost, peers
+from configs.reading import (
+    define_config,
+    describe_keys,
+    expand_home,
+    parse_flags,
+    user_path,
+)
+from configs.schema import check_same
+from rl import build, files
 from rl.alarms import Alarm
 from rl.engine import Engine
 from rl.evaluate import headline
+from rl.hosts import multihost, peers
+from rl.hosts.stopping import (
+    DONE,
+    ERROR,
+    UNHEALTHY,
+    Stopped,
+    StopSignals,
+    run,
+    status_of,
+)
 from rl.loop import train
-from rl.metrics import duration
-from rl.plan import check_same, config_json, make_plan, start_devices
-from rl.stopping import Stopped, StopSignals
+from rl.plan import keep_programs, make_plan, start_devices
+from rl.progress import duration, phase
+from rl.workdir import manifest
 from rollout.types import SamplerError
 
-_CONFIG = config_flags.DEFINE_config_file("config", None, "Run configuration.")
+_CONFIG = define_config("Run configuration.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Say what would be done, and stop.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Say what would be done; write nothing.")
+_ACCEPT_CHANGES = flags.DEFINE_bool(
+    "accept_changes", False, "Go on with what would be another run; it is recorded."
+)
 # Only where the environment does not say it; see docs/several_hosts.md.
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.")
 _NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Processes of the run.")
 _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process.")
 
+_RESUMES = (
+    "stopped: the same command resumes, from the newest checkpoint if there is one"
+)
 # What these say in a line is all that a user needs.
-_TOLD = (ValueError, OSError, Alarm, SamplerError)
-
-
-@contextlib.contextmanager
-def _locked(workdir: pathlib.Path) -> Iterator[None]:
-    """One run at a time in a workdir."""
-    workdir.mkdir(parents=True, exist_ok=True)
-    with (workdir / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(f"{workdir}: another run is writing there") from None
-        yield
+_TOLD = (ValueError, OSError, SamplerError)
 
 
 def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
@@ -57,73 +79,109 @@ def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
     return summary if summary["steps"] >= steps else None
 
 
-def _report(summary: dict[str, Any], workdir: pathlib.Path) -> None:
+def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
+    """Says how a run has ended; its exit status."""
     for name in ("base", "final"):
         if summary[name]:
             print(f"{name:>5}: {headline(summary[name])}")
+    folder = workdir / "hf"
+    model = f"the model is in {folder}" if folder.is_dir() else "no model was exported"
     print(
         f"{summary['steps']} steps, {summary['updates']} updates,"
-        f" {duration(summary['wall_seconds'])}; the model is in {workdir / 'hf'}"
+        f" {duration(summary['wall_seconds'])}; {model}"
     )
+    if not summary["unhealthy"]:
+        return DONE
+    print(f"error: the run ended unhealthy: {summary['unhealthy']}", file=sys.stderr)
+    return UNHEALTHY
 
 
 def _parse_flags(argv: Sequence[str]) -> Sequence[str]:
-    """ml_collections answers a misspelt or mistyped key with a traceback."""
-    try:
-        return flags.FLAGS(argv)
-    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
-        sys.exit(f"error: config: {' '.join(str(error).split())}")
+    # Python writes compiled files beside what is imported, such as the user's reward.
+    sys.dont_write_bytecode |= "--dry_run" in argv
+    return parse_flags(argv, keys=describe_keys)
 
 
 def main(argv: Sequence[str]) -> None:
     logging.set_verbosity(logging.WARNING)  # Orbax tells its life story at INFO
+    # A failed save raises one error; asyncio tells of the writes that it gave up.
+    standard_logging.getLogger("asyncio").setLevel(standard_logging.CRITICAL)
+    warnings.filterwarnings("ignore", r"coroutine .* was never awaited", RuntimeWarning)
     if len(argv) > 1:
         sys.exit(f"error: unexpected argument {argv[1]!r}")
     if _CONFIG.value is None or not _WORKDIR.value:
         sys.exit("error: give --config=configs/NAME.py and --workdir=DIR")
-    config, workdir = _CONFIG.value, pathlib.Path(_WORKDIR.value)
+    if "://" in _WORKDIR.value:
+        sys.exit(
+            f"error: --workdir={_WORKDIR.value}: give a folder of a file system; a"
+            " bucket has no renames, by which a run keeps whole what it writes"
+        )
+    config, workdir = _CONFIG.value, user_path(_WORKDIR.value)
+    expand_home(config)
+    sys.exit(run(_RESUMES, functools.partial(_command, config, workdir)))
+
+
+def _command(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> int:
+    """This process's part in the run; the exit status."""
     try:
-        start_devices(config)
-        with peers.start(
-            _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value, told=_TOLD
-        ) as processes:
-            if processes.leads:
-                status = _lead(config, workdir, processes)
-            else:
-                status = _follow(config, workdir, processes)
-            processes.end(status)
+        return _run(config, workdir, stop)
     except _TOLD as error:
-        sys.exit(f"error: {error}")
-    sys.exit(status)
+        print(f"error: {error}", file=sys.stderr)
+        return ERROR
 
 
-def _lead(config: ConfigDict, workdir: pathlib.Path, processes: peers.Peers) -> int:
+def _run(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> int:
+    start_devices(config)
+    if not _DRY_RUN.value:
+        keep_programs(compiled=config.compiled)
+    with peers.start(
+        _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value, told=_TOLD
+    ) as processes:
+        stop.join(processes)
+        if processes.leads:
+            status = _lead(config, workdir, processes, stop)
+        else:
+            status = _follow(config, workdir, processes)
+        processes.end(status)
+    return status
+
+
+def _lead(
+    config: ConfigDict,
+    workdir: pathlib.Path,
+    processes: peers.Peers,
+    stop: StopSignals,
+) -> int:
     """The run, by the leader or the only process there is; the exit status."""
-    plan = make_plan(config)
+    with phase("plan", "checks the config, the model's description and the data"):
+        plan = make_plan(config)
     if _DRY_RUN.value:
         print(plan.describe(workdir))
-        return 0
-    with _locked(workdir):
+        return DONE
+    with files.locked(workdir):
         if summary := _finished(workdir, config.steps):
             print(f"{workdir}: finished already")
-            _report(summary, workdir)
-            return 0
-        (workdir / "config.json").write_text(config_json(config) + "\n")
+            return _report(summary, workdir)
+        if not _ACCEPT_CHANGES.value:
+            manifest.check_config(workdir, plan)
         try:
-            summary = train(plan, workdir, processes)
+            summary = train(
+                plan, workdir, processes, stop, accept_changes=_ACCEPT_CHANGES.value
+            )
         except Stopped as stopped:
-            print(f"{stopped}: saved; the same command resumes", flush=True)
-            return 128 + stopped.signal
-        partial = workdir / ".summary.partial"
-        partial.write_text(json.dumps(summary, indent=2) + "\n")
-        partial.replace(workdir / "summary.json")
-        _report(summary, workdir)
-    return 0
+            if processes.alone:
+                raise
+            # The others end with the status that they are told.
+            return status_of(stopped.signal)
+        except Alarm as alarm:
+            print(f"error: {alarm}", file=sys.stderr)
+            return UNHEALTHY
+        files.replace_json(workdir / "summary.json", summary)
+        return _report(summary, workdir)
 
 
 def _follow(config: ConfigDict, workdir: pathlib.Path, leader: peers.Follower) -> int:
     """The run, by any other process; the exit status."""
-    StopSignals(leader)
 
     def make_engine(of_leader: str) -> Engine:
         check_same(config, of_leader)

@@ -4,65 +4,56 @@ Axes: R packed rows, T positions, G group size.
 
 Alignment: entry t of any array describes *producing* `token_ids[t]`. The hidden state
 that produces it is that of position t - 1; the one place that shifts is
-`rl.objective.token_logprobs`.
+`rl.update.objective.token_logprobs`.
 
-Log-probabilities carry one of three names: `policy_logprobs` (current parameters),
+Log-probabilities carry one of these names: `policy_logprobs` (current parameters),
 `old_logprobs` (the trainer's, at the start of the step) and `sampler_logprobs` (what
-the sampler reported when it drew the token). All are at the sampling temperature.
+the sampler reported when it drew the token); an objective may ask for a fourth, the
+base model's `reference_logprobs`. All are at the sampling temperature.
 """
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Self
 
 import flax.struct
 import jax
 import numpy as np
+from jaxtyping import Bool, Float32, Int32
 
+from rl.problems.types import Problem
 from rollout.types import Completion
 
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """A question with a verifiable answer.
-
-    Attributes:
-      id: unique within its data set.
-      problem: the question as text.
-      answers: accepted gold answers; any match counts.
-      source: where it comes from.
-      level: difficulty 1 (easy) to 5, or None.
-      meta: whatever else its row holds (units, tolerance, subject ...).
-    """
-
-    id: str
-    problem: str
-    answers: tuple[str, ...]
-    source: str = ""
-    level: int | None = None
-    meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+__all__ = ["Batch", "Group", "Hyper", "Problem", "Segment"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Group:
     """The G completions of one problem: atomic, never split.
 
+    Fewer than G where some could not be judged: those are left out.
+
     Attributes:
       problem: what was asked.
       prompt_ids: int32 `[P]`, the rendered prompt.
       completions: the G completions.
-      correct: bool `[G]`, raw accuracy by the verifier. Dynamic sampling and accuracy
-        metrics read this and nothing else.
+      correct: bool `[G]`, raw accuracy. Accuracy metrics, and dynamic sampling unless
+        it is told to filter on rewards, read this and nothing else.
+      raw: float32 `[G]`, the rewards as judged.
       rewards: float32 `[G]`, shaped; advantages read this and nothing else.
       born: the step whose sampling began it (surplus groups age).
+      components: float32 `[G]` each, of the reward, for a reader; NaN where there is
+        none.
     """
 
     problem: Problem
     prompt_ids: np.ndarray
     completions: tuple[Completion, ...]
     correct: np.ndarray
+    raw: np.ndarray
     rewards: np.ndarray
     born: int
+    components: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,32 +83,42 @@ class Segment:
 
 @flax.struct.dataclass
 class Batch:
-    """Packed rows on the devices, all `[R, T]`; entry t is about token t.
+    """Packed rows, on the devices once placed; entry t is about token t.
 
     Attributes:
-      token_ids: int32; 0 in padding.
-      positions: int32, counted from 0 at the start of each prompt.
-      segment_ids: int32, ascending within a row; 0 is padding.
-      prefix_ids: int32, the segment with the prompt that a completion shares with
+      token_ids: 0 in padding.
+      positions: counted from 0 at the start of each prompt.
+      segment_ids: ascending within a row; 0 is padding.
+      prefix_ids: the segment with the prompt that a completion shares with
         others of its row; 0 where the prompt is in the completion's own segment.
-      scored: bool, the completions' tokens.
-      advantages: float32.
-      loss_weights: float32; 0 wherever `scored` is false.
-      old_logprobs: float32, the trainer's at the start of the step.
-      sampler_logprobs: float32.
-      off_policy: bool, see `Segment`.
+      group_ids: of the completions' tokens, their group's number in the mini-batch.
+      loss_mask: the completions' tokens.
+      advantages: of their completions.
+      loss_weights: 0 wherever `loss_mask` is false.
+      old_logprobs: the trainer's at the start of the step.
+      sampler_logprobs: see `rollout.types.Completion`.
+      reference_logprobs: the base model's, where the objective asks for them, else 0.
+      off_policy: see `Segment`.
     """
 
-    token_ids: jax.Array
-    positions: jax.Array
-    segment_ids: jax.Array
-    prefix_ids: jax.Array
-    scored: jax.Array
-    advantages: jax.Array
-    loss_weights: jax.Array
-    old_logprobs: jax.Array
-    sampler_logprobs: jax.Array
-    off_policy: jax.Array
+    token_ids: Int32[jax.Array, "R T"]
+    positions: Int32[jax.Array, "R T"]
+    segment_ids: Int32[jax.Array, "R T"]
+    prefix_ids: Int32[jax.Array, "R T"]
+    group_ids: Int32[jax.Array, "R T"]
+    loss_mask: Bool[jax.Array, "R T"]
+    advantages: Float32[jax.Array, "R T"]
+    loss_weights: Float32[jax.Array, "R T"]
+    old_logprobs: Float32[jax.Array, "R T"]
+    sampler_logprobs: Float32[jax.Array, "R T"]
+    reference_logprobs: Float32[jax.Array, "R T"]
+    off_policy: Bool[jax.Array, "R T"]
+
+    @classmethod
+    def padding(cls, rows: int, length: int) -> Self:
+        """Rows in which nothing is yet, in the host's memory: all zero."""
+        fields = dataclasses.fields(cls)
+        return cls(*(np.zeros((rows, length), f.type.dtypes[0]) for f in fields))
 
 
 @flax.struct.dataclass

@@ -34,6 +34,7 @@ def make_group(correct, *, lengths=None, rewards=None, prompt=3, seed=0, version
             for i, n in enumerate(lengths)
         ),
         correct=np.array(correct, bool),
+        raw=np.array(rewards, np.float32),
         rewards=np.array(rewards, np.float32),
         born=version,
     )

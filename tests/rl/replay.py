@@ -15,8 +15,6 @@ class Replay:
       stop_after: completions reported before a KeyboardInterrupt, or None.
     """
 
-    version = 0
-
     def __init__(self, text_of, *, stop_after=None):
         self.text_of = text_of
         self.stop_after = stop_after
@@ -40,9 +38,6 @@ class Replay:
                     self.stop_after -= 1
                 on_finished(i, j, groups[i][j])
         return groups
-
-    def publish(self, params, version):
-        raise NotImplementedError
 
     def close(self):
         pass

@@ -2,7 +2,15 @@ import json
 
 import pytest
 
-from rl.evaluate import Drawn, Scored, draw, evaluate, repeats_itself, summarise
+from rl.evaluate import (
+    Drawn,
+    Scored,
+    draw,
+    evaluate,
+    repeats_itself,
+    summarise,
+)
+from rl.reward.score import Score
 from rl.types import Problem
 from rl.verifier import Verdict
 from rollout.types import SamplingParams
@@ -23,8 +31,14 @@ def judge(texts, problems):
     for text, problem in zip(texts, problems, strict=True):
         _, sign, answer = text.partition("=")
         right = answer in problem.answers
-        verdicts.append(Verdict(right, answer if sign else None, "ok"))
-    return verdicts
+        verdicts.append(
+            Verdict(
+                right,
+                answer if sign else None,
+                "text" if right else "different" if sign else "no_answer",
+            )
+        )
+    return list(map(Score.of, verdicts))
 
 
 def run(n):
@@ -99,10 +113,26 @@ def test_draw_reports_each_completion_once_as_it_ends():
 
 def test_kept_texts_without_lengths_claim_none():
     drawn = Drawn(id="a", sample=0, completion="x")
-    summary = summarise([Scored(drawn=drawn, verdict=Verdict(False, None, "ok"))])
+    summary = summarise(
+        [Scored(drawn=drawn, verdict=Verdict(False, None, "no_answer"))]
+    )
     assert "truncated" not in summary and "tokens_mean" not in summary
     with pytest.raises(ValueError, match="nothing to summarise"):
         summarise([])
+
+
+def test_verdicts_are_counted_by_the_rule_that_decided():
+    drawn = Drawn(id="a", sample=0, completion="x")
+    verdicts = [
+        Verdict(True, "1", "algebra"),
+        Verdict(True, "1", "algebra"),
+        Verdict(False, "x=1", "echo"),
+        Verdict(None, "1", "lost"),
+    ]
+    summary = summarise([Scored(drawn=drawn, verdict=v) for v in verdicts])
+    assert summary["rules"] == {"algebra": 2, "echo": 1, "lost": 1}
+    # A score counts what could not be judged as wrong, and says how much that is.
+    assert summary["unjudged"] == 0.25 and summary["accuracy"] == 0.5
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ from scipy import stats
 from rl.statistics import (
     avg_at_k,
     bootstrap_interval,
-    maj_at_k,
-    mcnemar,
     mean_interval,
     pass_at_k,
     wilson_interval,
@@ -51,20 +49,6 @@ def test_pass_at_k_of_rows_of_different_length():
         pass_at_k(rows, 3)
 
 
-def test_majority():
-    # 7 leads with two votes; the two that gave no answer do not outvote it.
-    votes = [["7", None, "7", None, None, "8"]]
-    correct = [[True, False, True, False, False, False]]
-    assert maj_at_k(votes, correct).tolist() == [1.0]
-
-
-def test_majority_shares_a_tie_and_gives_nothing_for_silence():
-    votes = [["a", "b"], [None, None], ["a", "a", "b"]]
-    correct = [[True, False], [False, False], [False, False, True]]
-    # "First come" would give 1 for the first row, and 0 with the rows turned.
-    assert maj_at_k(votes, correct).tolist() == [0.5, 0.0, 0.0]
-
-
 def test_wilson_literal():
     # Newcombe 1998, Statistics in Medicine 17, table I: 81/263 and 0/20.
     assert wilson_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
@@ -80,21 +64,6 @@ def test_wilson_solves_its_quadratic(n, data):
     for end in wilson_interval(successes, n):
         distance = abs(successes / n - end)
         assert distance == pytest.approx(z * math.sqrt(end * (1 - end) / n), abs=1e-9)
-
-
-def test_mcnemar_literal_and_against_counting():
-    a = [True] * 5 + [False] * 1 + [True] * 4
-    b = [False] * 5 + [True] * 1 + [True] * 4
-    result = mcnemar(a, b)
-    assert (result.only_first, result.only_second) == (5, 1)
-    # 2 * (C(6,0) + C(6,1)) / 2^6; the chi-square form without correction says 0.102.
-    assert result.p_value == pytest.approx(14 / 64, abs=1e-12)
-
-
-def test_mcnemar_of_equal_runs_and_of_unequal_lengths():
-    assert mcnemar([True, False], [True, False]).p_value == 1.0
-    with pytest.raises(ValueError, match="2 verdicts cannot be paired with 1"):
-        mcnemar([True, False], [True])
 
 
 def test_bootstrap_agrees_with_scipy():

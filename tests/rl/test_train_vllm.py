@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from rollout import leash
-from tests.rollout import policies
+from rollout.vllm import leash
+from tests.rollout.vllm import policies
 
 pytestmark = pytest.mark.vllm
 
@@ -95,17 +95,21 @@ def test_a_schedule_trains_and_knows_each_tokens_version(
         assert 0.5 < row["off_policy/effective_sample_size"] <= 1.000001
         # The first update's ratio is 1 whatever the sampler said.
         assert row["policy/ratio_mean"] == row["policy/ratio_max"] == 1
-        counted = [v for k, v in row.items() if k.startswith("off_policy/tokens_lag_")]
+        counted = [
+            v for k, v in row.items() if k.startswith("off_policy/tokens_stale_")
+        ]
         assert sum(counted) > 0
     assert rows[0]["policy/sampler_gap_max"] < 1e-4
-    lags = [row["off_policy/lag_mean"] for row in rows]
+    lags = [row["off_policy/staleness_mean"] for row in rows]
     if schedule == "sync":
         assert max(row["policy/sampler_gap_max"] for row in rows) < 1e-4
     else:
         # One version apart, log-probs differ by what an update moved them.
         assert max(row["policy/sampler_gap_max"] for row in rows) > 1e-3
     if mean_lags is None:
-        assert 0 < max(lags) and max(row["off_policy/lag_max"] for row in rows) <= 2
+        assert (
+            0 < max(lags) and max(row["off_policy/staleness_max"] for row in rows) <= 2
+        )
     else:
         assert lags == mean_lags
 

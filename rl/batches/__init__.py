@@ -1,0 +1,6 @@
+"""From completions to the arrays of an update.
+
+Enters: problems, a sampler, a reward.
+Leaves: a step's groups, filtered and exactly full, packed into a `Batch` of rows.
+Begin at `collect`; `schedule` says how far ahead of the update that happens.
+"""

@@ -1,0 +1,314 @@
+"""Dynamic sampling: rounds of completions until a step's batch is exactly full."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from configs.schema import Count, Index, NotNegative
+from rl.batches.group_state import group_state, restore_group
+from rl.batches.groups import FilterOn, informative
+from rl.batches.repetition import circles, duplicated
+from rl.problems.curriculum import Curriculum, Stage
+from rl.reward.score import Reward, Score
+from rl.reward.shaping import overlong_penalty, shuffled
+from rl.types import Group, Problem
+from rollout.seeds import Stream, run_seed
+from rollout.types import Completion, SamplingParams
+
+OnShortfall = Literal["skip", "partial", "stop"]
+Sample = Callable[..., list[list[Completion]]]
+
+
+class Shortfall(RuntimeError):
+    """Too few informative groups, and the config says to stop."""
+
+
+@dataclasses.dataclass(slots=True)
+class Tally:
+    """What the rounds of one step saw; every group counts, kept or not.
+
+    Attributes:
+      stage: that the step was sampled in.
+      curriculum: the curriculum's metrics once it was.
+      Others: of the rounds.
+    """
+
+    stage: Stage
+    curriculum: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0
+    rounds: int = 0
+    sampled: int = 0
+    solve_all: int = 0
+    solve_none: int = 0
+    aged_out: int = 0
+    carried: int = 0
+    unjudged: int = 0
+    correct: list[np.ndarray] = dataclasses.field(default_factory=list)
+    rewards: list[np.ndarray] = dataclasses.field(default_factory=list)
+    components: dict[str, list[np.ndarray]] = dataclasses.field(default_factory=dict)
+    lengths: list[np.ndarray] = dataclasses.field(default_factory=list)
+    truncated: list[np.ndarray] = dataclasses.field(default_factory=list)
+    repeated: list[np.ndarray] = dataclasses.field(default_factory=list)
+    duplicated: list[np.ndarray] = dataclasses.field(default_factory=list)
+    examples: list[Group] = dataclasses.field(default_factory=list)
+
+    def add(self, group: Group) -> None:
+        self.sampled += 1
+        if not len(group.correct):
+            return
+        self.solve_all += bool(group.correct.all())
+        self.solve_none += not group.correct.any()
+        self.correct.append(group.correct)
+        self.rewards.append(group.rewards)
+        for name, part in group.components.items():
+            self.components.setdefault(name, []).append(part)
+        texts = [c.token_ids for c in group.completions]
+        self.lengths.append(np.array([len(text) for text in texts]))
+        self.repeated.append(np.array([circles(text) for text in texts]))
+        self.duplicated.append(duplicated(texts))
+        self.truncated.append(np.array([c.truncated for c in group.completions]))
+        if len(self.examples) < 4:
+            self.examples.append(group)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of all completions, kept or not; None where none were sampled."""
+        return float(np.concatenate(self.correct).mean()) if self.correct else None
+
+    @property
+    def solve_all_rate(self) -> float | None:
+        """Share of the sampled groups that are all right; None where there are none."""
+        return self.solve_all / self.sampled if self.sampled else None
+
+
+class Collector:
+    """Fills batches with informative groups; what is over waits for the next step.
+
+    Its whole memory is `state()`: with the same state and weights the next `collect`
+    gives the same groups.
+    """
+
+    def __init__(
+        self,
+        *,
+        curriculum: Curriculum,
+        sample: Sample,
+        reward: Reward,
+        encode: Callable[[Problem], Sequence[int]],
+        decode: Callable[[Sequence[int]], str],
+        params: SamplingParams,
+        seed: int,
+        prompts_per_step: Count,
+        shuffle: bool,
+        overlong_buffer: Count,
+        overlong_factor: NotNegative,
+        filter: bool,
+        filter_on: FilterOn,
+        max_rounds: Count,
+        max_age: Index,
+        on_shortfall: OnShortfall,
+        max_shortfalls: Count,
+    ):
+        """
+        Args:
+          curriculum: where prompts come from, and the settings of its stages.
+          sample: as `Sampler.sample`.
+          reward: texts and problems to scores.
+          encode: a problem to its prompt's token ids.
+          decode: token ids to text.
+          params: of the run; `n` is G, the group size.
+          seed: of the run; each round draws with a seed of its own.
+          prompts_per_step: groups of a full batch.
+          shuffle: deal verdicts out at random, see `rl.reward.shuffled`.
+          overlong_buffer, overlong_factor: see `rl.reward.overlong_penalty`.
+          filter: drop groups that teach nothing.
+          filter_on: what has to differ within a group, see `informative`.
+          max_rounds: of sampling, within one step.
+          max_age: steps after which a group that was left over is dropped.
+          on_shortfall: after `max_rounds` without a full batch: "skip" keeps the groups
+            and samples on in the next step, "partial" trains on what there is, "stop"
+            ends the run.
+          max_shortfalls: in a row, under "skip", before the run is ended.
+        """
+        self._curriculum, self._sample, self._reward = curriculum, sample, reward
+        self._encode, self._decode = encode, decode
+        self._params, self._seed, self._groups = params, seed, prompts_per_step
+        self._shuffle = shuffle
+        self._overlong = dict(buffer=overlong_buffer, factor=overlong_factor)
+        self._filter, self._filter_on = filter, filter_on
+        self._max_rounds, self._max_age = max_rounds, max_age
+        self._on_shortfall, self._max_shortfalls = on_shortfall, max_shortfalls
+        self._left: list[Group] = []
+        self._rounds = 0
+        self._attempt = 0
+        self._shortfalls = 0
+        self._acceptance = 1.0
+
+    def collect(self, step: int) -> tuple[list[Group], Tally]:
+        """Samples until `prompts_per_step` informative groups are there.
+
+        Args:
+          step: the policy version, which is the number of steps done.
+
+        Returns:
+          Exactly `prompts_per_step` groups; or fewer under "partial"; or none, where
+          this step has to be skipped. And the tally of what was sampled.
+
+        Raises:
+          Shortfall: under "stop", or after too many skips in a row.
+        """
+        stage = self._curriculum.begin(step)
+        params = dataclasses.replace(
+            self._params,
+            n=stage.group_size or self._params.n,
+            max_tokens=stage.max_response_tokens or self._params.max_tokens,
+        )
+        tally = Tally(stage)
+        began = time.perf_counter()
+        young = [g for g in self._left if step - g.born <= self._max_age]
+        tally.aged_out = len(self._left) - len(young)
+        tally.carried = len(young)
+        kept = young
+        while len(kept) < self._groups and tally.rounds < self._max_rounds:
+            missing = self._groups - len(kept)
+            # Ask for as many as the last acceptance rate needs, within one batch more.
+            n = min(math.ceil(missing / max(self._acceptance, 0.1)), 2 * self._groups)
+            drawn = self._round(step, n, params)
+            tally.rounds += 1
+            accepted = [
+                g
+                for g in drawn
+                # A lone one, its fellows unjudged, has nothing to be compared to.
+                if len(g.completions) >= min(2, params.n)
+                and (not self._filter or informative(g, on=self._filter_on))
+            ]
+            for group in drawn:
+                tally.add(group)
+                tally.unjudged += params.n - len(group.completions)
+            self._acceptance = 0.5 * self._acceptance + 0.5 * len(accepted) / n
+            kept += accepted
+        tally.seconds = time.perf_counter() - began
+        if len(kept) >= self._groups:
+            groups, self._left = kept[: self._groups], kept[self._groups :]
+            self._shortfalls = 0
+        else:
+            groups = self._short(kept, tally)
+        self._curriculum.observe(
+            accuracy=tally.accuracy,
+            solve_all=tally.solve_all_rate,
+            updates=bool(groups),
+        )
+        tally.curriculum = self._curriculum.metrics()
+        return groups, tally
+
+    def _short(self, kept: list[Group], tally: Tally) -> list[Group]:
+        self._shortfalls += 1
+        solved = f"{tally.solve_all} all right, {tally.solve_none} all wrong"
+        message = (
+            f"{len(kept)} of {self._groups} informative groups after {tally.rounds}"
+            f" rounds ({tally.sampled} groups sampled: {solved})"
+        )
+        if self._on_shortfall == "stop":
+            raise Shortfall(f"{message}; dynamic_sampling.on_shortfall='stop'")
+        if self._on_shortfall == "partial" and kept:
+            self._left = []
+            return kept
+        self._left = kept
+        if self._shortfalls >= self._max_shortfalls:
+            raise Shortfall(
+                f"{message}; {self._shortfalls} steps in a row"
+                " (dynamic_sampling.max_shortfalls)"
+            )
+        return []
+
+    def _round(self, step: int, n: int, params: SamplingParams) -> list[Group]:
+        """`n` problems drawn, completed and judged; every one becomes a group."""
+        problems = self._curriculum.draw(n)
+        prompts = [np.asarray(self._encode(p), np.int32) for p in problems]
+        number, self._rounds = self._rounds, self._rounds + 1
+        completions = self._sample(
+            [p.tolist() for p in prompts],
+            params,
+            seed=self._run_seed(Stream.SAMPLING, number),
+            on_finished=lambda *_: None,
+        )
+        flat = [c for group in completions for c in group]
+        texts = [self._decode(c.token_ids.tolist()) for c in flat]
+        scores = self._reward(texts, [p for p in problems for _ in range(params.n)])
+        correct = np.array([s.verdict.correct is True for s in scores], bool)
+        raw = np.array([s.reward for s in scores], np.float32)
+        components = _by_name(scores)
+        if self._shuffle:
+            seed = self._run_seed(Stream.SHUFFLING, number)
+            correct, raw = shuffled(correct, raw, seed=seed)
+        rewards = raw + overlong_penalty(
+            np.array([len(c.token_ids) for c in flat]),
+            max_tokens=params.max_tokens,
+            **self._overlong,
+        )
+        groups = []
+        for i, (problem, prompt, group) in enumerate(
+            zip(problems, prompts, completions, strict=True)
+        ):
+            own = slice(i * params.n, (i + 1) * params.n)
+            # Without a verdict a completion trains nobody: its group goes on without.
+            judged = np.flatnonzero(~np.isnan(rewards[own]))
+            groups.append(
+                Group(
+                    problem=problem,
+                    prompt_ids=prompt,
+                    completions=tuple(group[j] for j in judged),
+                    correct=correct[own][judged],
+                    raw=raw[own][judged],
+                    rewards=rewards[own][judged],
+                    components={
+                        name: part[own][judged] for name, part in components.items()
+                    },
+                    born=step,
+                )
+            )
+        return groups
+
+    def _run_seed(self, stream: Stream, number: int) -> int:
+        return run_seed(self._seed, stream, number, attempt=self._attempt)
+
+    def state(self) -> dict[str, Any]:
+        """JSON-able; `restore` of it continues with the very next group."""
+        return {
+            "problems": self._curriculum.state(),
+            "rounds": self._rounds,
+            "attempt": self._attempt,
+            "left": [group_state(g) for g in self._left],
+            "shortfalls": self._shortfalls,
+            "acceptance": self._acceptance,
+        }
+
+    def restore(self, state: Mapping[str, Any], *, attempt: int) -> None:
+        """Continues from `state`.
+
+        Args:
+          state: of `state()`.
+          attempt: of the steps that follow (see `run_seed`). Where it is another than
+            that of `state`, problems and completions are others from here on.
+        """
+        self._curriculum.restore(state["problems"])
+        self._rounds, self._attempt = state["rounds"], attempt
+        self._left = [restore_group(g) for g in state["left"]]
+        if attempt != state["attempt"]:
+            self._curriculum.deal_anew(attempt)
+            self._left = []
+        self._shortfalls = state["shortfalls"]
+        self._acceptance = state["acceptance"]
+
+
+def _by_name(scores: Sequence[Score]) -> dict[str, np.ndarray]:
+    """Components of the scores; NaN where one has none of that name."""
+    names = dict.fromkeys(name for score in scores for name in score.components)
+    return {
+        name: np.array([s.components.get(name, np.nan) for s in scores], np.float32)
+        for name in names
+    }

@@ -1,0 +1,251 @@
+"""Segments of unequal length into rows of equal length, rows into micro-batches."""
+
+import bisect
+import collections
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from configs.schema import Count
+from rl.batches.advantages import load_advantage
+from rl.batches.groups import Aggregation, token_weights
+from rl.types import Batch, Group, Segment
+
+
+def pack_groups(
+    groups: Sequence[Group],
+    *,
+    version: int,
+    sampler_is_trainer: bool,
+    advantage: str,
+    aggregation: Aggregation,
+    constant: int,
+    prompts_per_update: Count,
+    row_lengths: Sequence[int],
+    micro_tokens: Count,
+    row_multiple: int,
+    share_prompts: bool,
+) -> list[list[Batch]]:
+    """A step's groups as mini-batches of `prompts_per_update`, each in micro-batches.
+
+    See `rl.batches.advantages`, `make_segments` and `pack`.
+    """
+    advantages = load_advantage(advantage)(groups)
+    return [
+        pack(
+            make_segments(
+                groups[start : start + prompts_per_update],
+                advantages[start : start + prompts_per_update],
+                version=version,
+                sampler_is_trainer=sampler_is_trainer,
+                aggregation=aggregation,
+                constant=constant,
+            ),
+            row_lengths=row_lengths,
+            micro_tokens=micro_tokens,
+            row_multiple=row_multiple,
+            share_prompts=share_prompts,
+        )
+        for start in range(0, len(groups), prompts_per_update)
+    ]
+
+
+def make_segments(
+    groups: Sequence[Group],
+    advantages: Sequence[Float[np.ndarray, " _"]],
+    *,
+    version: int,
+    sampler_is_trainer: bool,
+    aggregation: Aggregation,
+    constant: int,
+) -> list[Segment]:
+    """One segment per completion of a mini-batch, with its advantage and weight.
+
+    Args:
+      groups: the whole mini-batch, over which the loss is normalised.
+      advantages: of each group's completions.
+      version: of the policy that the step starts from.
+      sampler_is_trainer: whether tokens of that version are on-policy; those of any
+        other version never are.
+      aggregation, constant: see `rl.batches.groups`.
+    """
+    segments = []
+    weights = token_weights(groups, aggregation=aggregation, constant=constant)
+    for index, (group, values, group_weights) in enumerate(
+        zip(groups, advantages, weights, strict=True)
+    ):
+        for completion, value, weight in zip(
+            group.completions, values, group_weights, strict=True
+        ):
+            other_version = completion.versions != version
+            segments.append(
+                Segment(
+                    group=index,
+                    token_ids=np.concatenate([group.prompt_ids, completion.token_ids]),
+                    prompt_length=len(group.prompt_ids),
+                    sampler_logprobs=completion.sampler_logprobs,
+                    off_policy=other_version | (not sampler_is_trainer),
+                    advantage=float(value),
+                    loss_weight=float(weight),
+                )
+            )
+    return segments
+
+
+def first_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int]]:
+    """Indices of `lengths` by row, no row longer than `capacity`.
+
+    Raises:
+      ValueError: one length alone exceeds the capacity.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    if order:
+        _check_fits(lengths[order[0]], capacity)
+    rows: list[list[int]] = []
+    # Rows by free space, so that the fullest row with room is found by bisection; among
+    # rows that fit any choice is as good for the bound of 11/9.
+    free: list[tuple[int, int]] = []
+    for index in order:
+        at = bisect.bisect_left(free, (lengths[index], -1))
+        if at < len(free):
+            room, row = free.pop(at)
+        else:
+            room, row = capacity, len(rows)
+            rows.append([])
+        rows[row].append(index)
+        bisect.insort(free, (room - lengths[index], row))
+    return rows
+
+
+def first_fit_sharing(
+    segments: Sequence[Segment], capacity: int
+) -> list[list[list[int]]]:
+    """Indices by row and, within a row, by the prompt that they share.
+
+    Groups one after another, the largest first, and in each the longest first: into a
+    row that has the prompt already, where only the completion and one token more need
+    room, else into the fullest row with room for both.
+
+    Raises:
+      ValueError: one segment alone exceeds the capacity.
+    """
+    total = collections.Counter()
+    for segment in segments:
+        total[segment.group] += len(segment.token_ids)
+
+    def key(i):
+        segment = segments[i]
+        return -total[segment.group], segment.group, -len(segment.token_ids)
+
+    rows: list[dict[int, list[int]]] = []
+    room: list[int] = []
+    for index in sorted(range(len(segments)), key=key):
+        segment = segments[index]
+        whole = len(segment.token_ids)
+        _check_fits(whole, capacity)
+        alone = whole - segment.prompt_length + 1
+        fits = [
+            (segment.group not in rows[row], free, row)
+            for row, free in enumerate(room)
+            if free >= (alone if segment.group in rows[row] else whole)
+        ]
+        if fits:
+            new, _, row = min(fits)
+        else:
+            new, row = True, len(rows)
+            rows.append({})
+            room.append(capacity)
+        rows[row].setdefault(segment.group, []).append(index)
+        room[row] -= whole if new else alone
+    return [list(row.values()) for row in rows]
+
+
+def _check_fits(length: int, capacity: int) -> None:
+    if length > capacity:
+        raise ValueError(f"a segment of {length} tokens exceeds rows of {capacity}")
+
+
+def pack(
+    segments: Sequence[Segment],
+    *,
+    row_lengths: Sequence[int],
+    micro_tokens: int,
+    row_multiple: int,
+    share_prompts: bool,
+) -> list[Batch]:
+    """Packs a mini-batch into micro-batches of one shape.
+
+    Args:
+      segments: the mini-batch.
+      row_lengths: T, ascending; the first that holds the longest segment is taken.
+      micro_tokens: most tokens of one micro-batch, padding included.
+      row_multiple: devices that share the rows.
+      share_prompts: whether completions in one row share their prompt's positions.
+
+    Returns:
+      Micro-batches of NumPy arrays, each `[R, T]` with the same R, a multiple of
+      `row_multiple`; the last one's missing rows are padding.
+    """
+    lengths = [len(s.token_ids) for s in segments]
+    longest = max(lengths)
+    length = next((t for t in row_lengths if t >= longest), row_lengths[-1])
+    if share_prompts:
+        rows = first_fit_sharing(segments, length)
+    else:
+        rows = [[[i] for i in row] for row in first_fit_decreasing(lengths, length)]
+    per_micro = micro_rows(length, micro_tokens, row_multiple)
+    return [
+        _fill(
+            segments, rows[start : start + per_micro], Batch.padding(per_micro, length)
+        )
+        for start in range(0, len(rows), per_micro)
+    ]
+
+
+def micro_rows(length: int, micro_tokens: int, row_multiple: int) -> int:
+    """R: as many rows as the token budget holds, at least one per device."""
+    return max(1, micro_tokens // (length * row_multiple)) * row_multiple
+
+
+def padding_fraction(batches: Sequence[Batch]) -> float:
+    """Share of positions that no segment fills."""
+    filled = sum(int((b.segment_ids != 0).sum()) for b in batches)
+    return 1 - filled / sum(b.segment_ids.size for b in batches)
+
+
+def _fill(segments, rows, batch: Batch) -> Batch:
+    for row, sharing in enumerate(rows):
+        start, number = 0, 0
+        for members in sharing:
+            shared = 0
+            prefix = 0
+            if len(members) > 1:
+                # The prompt's last token stays with each completion: its hidden state
+                # is what produces the completion's first token.
+                first = segments[members[0]]
+                shared = first.prompt_length - 1
+                prefix = number = number + 1
+                at = row, slice(start, start + shared)
+                batch.token_ids[at] = first.token_ids[:shared]
+                batch.positions[at] = np.arange(shared)
+                batch.segment_ids[at] = prefix
+                start += shared
+            for index in members:
+                segment = segments[index]
+                number += 1
+                stop = start + len(segment.token_ids) - shared
+                own = row, slice(start, stop)
+                tail = row, slice(start + segment.prompt_length - shared, stop)
+                batch.token_ids[own] = segment.token_ids[shared:]
+                batch.positions[own] = np.arange(shared, len(segment.token_ids))
+                batch.segment_ids[own] = number
+                batch.prefix_ids[own] = prefix
+                batch.group_ids[tail] = segment.group
+                batch.loss_mask[tail] = True
+                batch.advantages[tail] = segment.advantage
+                batch.loss_weights[tail] = segment.loss_weight
+                batch.sampler_logprobs[tail] = segment.sampler_logprobs
+                batch.off_policy[tail] = segment.off_policy
+                start = stop
+    return batch

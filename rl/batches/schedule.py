@@ -1,0 +1,126 @@
+"""When a step's completions are drawn: before its update, or during earlier ones.
+
+`sync` samples and updates in turn. `one_step_off` samples the next step's batch while
+this step's update runs, and publishes between the two, so that a batch is drawn by one
+version, at most one behind. `async` samples on through updates and publishes, several
+batches ahead; a completion that an update overtakes goes on under the new weights.
+Whatever the schedule, every token knows the version that drew it.
+"""
+
+import collections
+import concurrent.futures
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from configs.schema import Count
+from rl.batches.collect import Collector, Tally
+from rl.types import Group
+
+Schedule = Literal["sync", "one_step_off", "async"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Ahead:
+    """A batch that is collected in the background, and the state before it was."""
+
+    state: concurrent.futures.Future
+    batch: concurrent.futures.Future
+
+
+class Rollouts:
+    """Hands out the batch of each step, and works ahead as far as it may.
+
+    With a staleness of L the batch of step s is begun once version s - L is served.
+    """
+
+    def __init__(
+        self,
+        collector: Collector,
+        *,
+        schedule: Schedule,
+        max_staleness: Count,
+        steps: Count,
+    ):
+        """
+        Args:
+          collector: collects the batches, one step's after the other.
+          schedule: see the module's docstring.
+          max_staleness: under "async", versions that a batch may be begun ahead.
+          steps: of the run; nothing is collected beyond.
+        """
+        self._collector = collector
+        ahead = {"sync": 0, "one_step_off": 1, "async": max_staleness}
+        self._staleness = ahead[schedule]
+        self._settles = schedule == "one_step_off"
+        self._steps = steps
+        self._ahead: collections.deque[_Ahead] = collections.deque()
+        # One thread: a batch begins where the one before has left the data.
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, "rollouts")
+
+    def take(self, step: int) -> tuple[list[Group], Tally]:
+        """The groups of `step`, which is also the version served now, and their tally.
+
+        Raises:
+          Whatever `Collector.collect` raised, in the background or not.
+        """
+        if not self._staleness:
+            return self._collector.collect(step)
+        self._begin(step, step)
+        # It stays in line until it is there: a stop meanwhile resumes before it.
+        batch = self._ahead[0].batch.result()
+        self._ahead.popleft()
+        self._begin(step + 1, min(step + self._staleness, self._steps - 1))
+        return batch
+
+    def settle(self) -> None:
+        """Call before a publish: waits where no completion may see two versions."""
+        if self._settles:
+            concurrent.futures.wait([ahead.batch for ahead in self._ahead])
+
+    def state(self) -> dict[str, Any]:
+        """What resuming needs to collect again all that was not yet taken."""
+        ahead = self._ahead
+        return ahead[0].state.result() if ahead else self._collector.state()
+
+    def restore(self, state: Mapping[str, Any], *, attempt: int) -> None:
+        """Continues from `state`; what was collected ahead is dropped.
+
+        See `Collector.restore`.
+        """
+        for ahead in self._ahead:
+            ahead.batch.cancel()
+        concurrent.futures.wait([ahead.batch for ahead in self._ahead])
+        self._ahead.clear()
+        self._collector.restore(state, attempt=attempt)
+
+    def close(self) -> None:
+        """Drops what has not begun. What has ends with the sampler."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self, first: int, last: int) -> None:
+        for step in range(first + len(self._ahead), last + 1):
+            state: concurrent.futures.Future = concurrent.futures.Future()
+            batch = self._thread.submit(self._run, step, state)
+            self._ahead.append(_Ahead(state, batch))
+
+    def _run(
+        self, step: int, state: concurrent.futures.Future
+    ) -> tuple[list[Group], Tally]:
+        state.set_result(self._collector.state())
+        return self._collector.collect(step)
+
+
+def staleness_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
+    """How many versions behind `step` the tokens of a batch were drawn."""
+    versions = [c.versions for group in groups for c in group.completions]
+    staleness = step - np.concatenate(versions)
+    metrics = {
+        "off_policy/staleness_mean": float(staleness.mean()),
+        "off_policy/staleness_max": float(staleness.max()),
+    }
+    for behind, count in zip(*np.unique(staleness, return_counts=True), strict=True):
+        metrics[f"off_policy/tokens_stale_{behind}"] = float(count)
+    return metrics

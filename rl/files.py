@@ -1,0 +1,230 @@
+"""Files that outlive their writer: locked, replaced whole, appended row by row.
+
+A kill at any moment, or a machine that stops, leaves the old file or the new one, and
+of an appended file every row but the one that was being written. No space left, or any
+other refusal of the system, names the file.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import mmap
+import os
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+MAX_LINE_BYTES = 16 * 2**20
+
+
+@contextlib.contextmanager
+def locked(folder: pathlib.Path) -> Iterator[None]:
+    """Makes a folder and holds it for one process, until that ends in whatever way.
+
+    Raises:
+      BlockingIOError: another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(f"{folder}: another run is writing there") from None
+        yield
+
+
+def replace(path: pathlib.Path, text: str) -> None:
+    """Writes a file in one step: no reader ever sees half of it."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with named(path):
+            part.write_text(text, encoding="utf-8")
+        publish(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def replace_json(path: pathlib.Path, value: Any) -> None:
+    """`replace` with one indented JSON value."""
+    replace(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def replace_rows(path: pathlib.Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """`replace` with a line of JSON for each row."""
+    replace(path, "".join(map(json_line, rows)))
+
+
+def publish(part: pathlib.Path, path: pathlib.Path) -> None:
+    """Moves a finished file to where it is looked for, once it is on the disk."""
+    with named(path):
+        _sync(part)
+        os.replace(part, path)
+        _sync(path.parent)
+
+
+class Rows:
+    """Appends rows of JSON to a file; `write` returns when the system has them."""
+
+    def __init__(self, path: pathlib.Path):
+        """Opens `path`, less a last row that a kill cut short."""
+        self._path = path
+        _end_last_row(path)
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, *rows: Mapping[str, Any]) -> None:
+        with named(self._path):
+            self._file.writelines(map(json_line, rows))
+            self._file.flush()
+
+    def close(self) -> None:
+        with named(self._path), self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def read_rows(
+    path: pathlib.Path, *, appended: bool = False
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """`("PATH:LINE", object)` for each line that is not blank.
+
+    Args:
+      path: a JSONL file.
+      appended: it is written by `Rows`. It may be missing, and a last row that was cut
+        short does not count.
+
+    Raises:
+      ValueError: names the file and line that holds no JSON object, and says why.
+    """
+    if appended and not path.exists():
+        return
+    number = 0
+    with path.open("rb") as file:
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if not line.strip():
+                continue
+            where = f"{path}:{number}"
+            if len(line) > MAX_LINE_BYTES:
+                most = f"{MAX_LINE_BYTES // 2**20} MiB"
+                raise ValueError(f"{where}: a line of more than {most}; is this JSONL?")
+            if appended and not line.endswith(b"\n") and not _is_whole(line):
+                return
+            yield where, _parsed(line, where)
+
+
+def sha256(path: pathlib.Path) -> str:
+    """The digest of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def download(spec: str) -> pathlib.Path:
+    """A data set's file from the Hugging Face hub, kept in the hub's own cache.
+
+    Args:
+      spec: `hf://OWNER/DATASET/PATH`, or `hf://OWNER/DATASET@REVISION/PATH`.
+
+    Raises:
+      ValueError: names `spec`; it is written otherwise, or the hub does not give it.
+    """
+    import huggingface_hub
+    import huggingface_hub.errors
+
+    parts = spec.removeprefix("hf://").split("/", 2)
+    if len(parts) != 3:
+        raise ValueError(f"{spec}: must be hf://OWNER/DATASET/PATH")
+    name, _, revision = parts[1].partition("@")
+    try:
+        file = huggingface_hub.hf_hub_download(
+            f"{parts[0]}/{name}",
+            parts[2],
+            repo_type="dataset",
+            revision=revision or None,
+        )
+    except (huggingface_hub.errors.HfHubHTTPError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise ValueError(f"{spec}: cannot be had from the hub: {reason}") from None
+    return pathlib.Path(file)
+
+
+def markdown_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], align: str = ""
+) -> list[str]:
+    """The lines of a table in Markdown, a blank one last.
+
+    Args:
+      header: a text for each column.
+      rows: a text for each column each; bars and line ends in them are no mark-up.
+      align: for each column `<`, or `>` for figures; all `<` by default.
+    """
+
+    def line(cells: Iterable[str]) -> str:
+        plain = (cell.replace("|", "\\|").replace("\n", "<br>") for cell in cells)
+        return "| " + " | ".join(plain) + " |"
+
+    marks = ["---:" if a == ">" else "---" for a in align or "<" * len(header)]
+    return [line(header), line(marks), *map(line, rows), ""]
+
+
+def _parsed(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line.decode())
+    except UnicodeDecodeError as error:
+        at = f"byte 0x{line[error.start]:02x} in column {error.start + 1}"
+        raise ValueError(f"{where}: not UTF-8, {at}") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        reason = getattr(error, "msg", "nested too deeply")
+        start = line[:60].decode(errors="replace")
+        raise ValueError(f"{where}: not JSON ({reason}): {start!r}") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: a row must be an object, not {type(row).__name__}")
+    return row
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        _parsed(line, "")
+    except ValueError:
+        return False
+    return True
+
+
+def _end_last_row(path: pathlib.Path) -> None:
+    """Makes a file ready for the next row: completes the last one, or cuts it off."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    with path.open("rb+") as file:
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            start = data.rfind(b"\n") + 1
+            last = data[start:]
+        if not last:
+            return
+        if _is_whole(last):
+            file.seek(0, os.SEEK_END)
+            file.write(b"\n")
+        else:
+            file.truncate(start)
+
+
+def _sync(path: pathlib.Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def named(path: pathlib.Path) -> Iterator[None]:
+    """Names the file of an error: the system does not say to which a write failed."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise

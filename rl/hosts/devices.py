@@ -1,0 +1,74 @@
+"""How JAX is started on a CPU; means nothing to GPUs and TPUs."""
+
+import itertools
+import os
+
+import jax
+import numpy as np
+from jax._src.distributed import global_state  # its barrier has no public name
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+_JOIN_SECONDS = 600
+
+
+def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
+    """Makes virtual CPU devices that use all cores and never wait for ever.
+
+    XLA runs a batched dot (attention's scores) on one core of a CPU device, so that
+    several devices with the rows split between them use the cores that one leaves idle.
+    Must come before JAX first looks for devices.
+
+    Args:
+      cpu_devices: how many; 0 takes the largest divisor of `rows` up to the cores.
+      rows: of a micro-batch, to be split evenly.
+    """
+    cores = len(os.sched_getaffinity(0))
+    count = cpu_devices
+    if not count:
+        count = max(n for n in range(1, min(rows, cores) + 1) if rows % n == 0)
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_force_host_platform_device_count" not in flags:
+        jax.config.update("jax_num_cpu_devices", count)
+    # A device that waits at a collective holds a thread of the pool in which the others
+    # compute. With no thread to spare they wait for each other until XLA aborts.
+    os.environ.setdefault("NPROC", str(cores + 2 * count))
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    # What merely waits for a busy machine is no deadlock after XLA's 40 seconds.
+    timeout = "--xla_cpu_collective_call_terminate_timeout_seconds"
+    if timeout not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {timeout}=1200".strip()
+
+
+def join_cpu_devices(mesh: Mesh) -> None:
+    """Connects the groups of CPU devices that will exchange data, all at one time.
+
+    Gloo connects a group when it first exchanges something. Where one process comes
+    there 30 seconds after another, as behind a longer compilation, the first gives up
+    and the second waits for it for ever. A connected group just waits.
+
+    Every process calls it, with the same mesh, before anything else that they do
+    together. One process, or another platform, needs nothing.
+    """
+    if jax.process_count() == 1 or mesh.devices.flat[0].platform != "cpu":
+        return
+    shape, everywhere = mesh.devices.shape, PartitionSpec(*mesh.axis_names)
+    ones = jax.make_array_from_callback(
+        shape, NamedSharding(mesh, everywhere), lambda index: np.ones(shape)[index]
+    )
+    exchanges = []
+    for count in range(1, len(shape) + 1):
+        for axes in itertools.combinations(mesh.axis_names, count):
+            exchange = jax.shard_map(
+                lambda x, axes=axes: jax.lax.psum(x, axes),
+                mesh=mesh,
+                in_specs=everywhere,
+                out_specs=PartitionSpec(
+                    *(None if axis in axes else axis for axis in mesh.axis_names)
+                ),
+            )
+            exchanges.append(jax.jit(exchange).lower(ones).compile())
+    global_state.client.wait_at_barrier("join_cpu_devices", 1000 * _JOIN_SECONDS)
+    for exchange in exchanges:
+        jax.block_until_ready(exchange(ones))
+    multihost_utils.broadcast_one_to_all(np.int32(0))

@@ -1,0 +1,185 @@
+"""A run of several processes: the leader announces each call of the engine to all.
+
+The leader (process 0) draws problems, verifies, filters and packs; whatever touches
+devices is a call of its engine, with plain host data as arguments. `JointEngine` sends
+the call to the other processes and makes it too, so that all run the same programs in
+the same order; `follow` is the whole life of the others.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rl.engine import Engine
+from rl.hosts.peers import Alone, Follower, Leader
+from rl.types import Batch, Hyper
+from rollout.types import Completion, OnFinished, SamplingParams
+
+
+class JointEngine:
+    """An `Engine` of all processes, for the leader to use as it would its own."""
+
+    def __init__(self, engine: Engine, leader: Leader, *, embedded: bool):
+        """
+        Args:
+          engine: the leader's own part.
+          leader: tells the others.
+          embedded: whether all processes sample together; else the leader alone does,
+            from servers.
+        """
+        self._engine, self._leader, self._embedded = engine, leader, embedded
+
+    @property
+    def updates(self) -> int:
+        """See `Engine.updates`."""
+        return self._engine.updates
+
+    @property
+    def skipped(self) -> tuple[int, int]:
+        """See `Engine.skipped`."""
+        return self._engine.skipped
+
+    @property
+    def saved(self) -> int:
+        """See `Engine.saved`."""
+        return self._engine.saved
+
+    @property
+    def digests(self) -> dict[str, int]:
+        """See `Engine.digests`."""
+        return self._engine.digests
+
+    @property
+    def healthy(self) -> int | None:
+        """See `Engine.healthy`."""
+        return self._engine.healthy
+
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        seed: int,
+        on_finished: OnFinished | None = None,
+    ) -> list[list[Completion]]:
+        """See `Engine.sample`. All leave it together where `on_finished` raises."""
+        if not self._embedded:
+            return self._engine.sample(
+                prompts, params, seed=seed, on_finished=on_finished
+            )
+        if on_finished is None:
+            return self._all("sample", prompts, params, seed=seed)
+
+        def finished(*of_completion) -> None:
+            try:
+                on_finished(*of_completion)
+            except BaseException:
+                self._leader.announce("leave")
+                raise
+            self._leader.announce("stay")
+
+        self._leader.announce("sample_until_told", prompts, params, seed=seed)
+        return self._engine.sample(prompts, params, seed=seed, on_finished=finished)
+
+    def update(
+        self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
+    ) -> list[dict[str, Any]]:
+        """See `Engine.update`."""
+        return self._all("update", mini_batches, hypers)
+
+    def publish(self, version: int) -> None:
+        """See `Engine.publish`."""
+        self._all("publish", version)
+
+    def sampler_metrics(self) -> dict[str, float]:
+        """Of the leader's sampler."""
+        return self._engine.sampler_metrics()
+
+    def save(
+        self,
+        step: int,
+        loop: Mapping[str, Any],
+        *,
+        healthy: bool = True,
+        score: float | None = None,
+    ) -> None:
+        """See `Engine.save`."""
+        self._all("save", step, loop, healthy=healthy, score=score)
+
+    def finish_saving(self) -> None:
+        """See `Engine.finish_saving`; for the leader's part, which ends last."""
+        self._engine.finish_saving()
+
+    def restore(self) -> tuple[int, dict[str, Any]] | None:
+        """See `Engine.restore`."""
+        return self._all("restore")
+
+    def roll_back(self, step: int) -> tuple[int, dict[str, Any]]:
+        """See `Engine.roll_back`."""
+        return self._all("roll_back", step)
+
+    def export(self, folder: str, *, card: str, dtype: str, unhealthy: bool) -> None:
+        """See `Engine.export`."""
+        self._all("export", folder, card=card, dtype=dtype, unhealthy=unhealthy)
+
+    def close(self) -> None:
+        """See `Engine.close`."""
+        self._all("close")
+
+    def _all(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        self._leader.announce(name, *args, **kwargs)
+        return getattr(self._engine, name)(*args, **kwargs)
+
+
+def lead(
+    peers: Alone | Leader,
+    make_engine: Callable[[], Engine],
+    *,
+    config: str,
+    embedded: bool,
+) -> Engine | JointEngine:
+    """Makes the engine, in every process.
+
+    Args:
+      peers: of this process.
+      make_engine: makes this process's part.
+      config: as JSON; every process must have the same.
+      embedded: see `JointEngine`.
+    """
+    if not isinstance(peers, Leader):
+        return make_engine()
+    peers.announce("begin", config)
+    return JointEngine(make_engine(), peers, embedded=embedded)
+
+
+class _Left(Exception):
+    """The leader has left a call of `sample` in the middle."""
+
+
+def follow(peers: Follower, make_engine: Callable[[str], Engine]) -> int:
+    """Does what the leader announces until it ends the run.
+
+    Args:
+      peers: of this process.
+      make_engine: makes this process's part, given the leader's config as JSON.
+
+    Returns:
+      The exit status of the run.
+    """
+
+    def finished(*_) -> None:
+        if peers.receive()[0] == "leave":
+            raise _Left
+
+    while True:
+        name, args, kwargs = peers.receive()
+        if name == "end":
+            return args[0]
+        if name == "begin":
+            engine = make_engine(*args)
+        elif name == "sample_until_told":
+            try:
+                engine.sample(*args, **kwargs, on_finished=finished)
+            except _Left:
+                continue
+        else:
+            getattr(engine, name)(*args, **kwargs)

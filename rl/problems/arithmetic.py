@@ -1,0 +1,255 @@
+"""The embedded default's world: sums of two numbers below 100, and a base model.
+
+No weights can be downloaded on a fresh machine, so the quickstart makes its own base: a
+tiny Qwen2.5-architecture model with a tokenizer of characters, trained by next-token
+prediction on worked additions of which many are wrong. It knows the format and is right
+sometimes, which is the situation of the paper's base in small.
+"""
+
+import functools
+import hashlib
+import json
+import math
+import pathlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from models.config import Qwen2Config
+from models.hf import save_folder
+from models.qwen2 import Qwen2, head_table, init_params
+from rl.problems.tokenizer import AutoTokenizer, Qwen2Tokenizer
+from rl.progress import watch
+from rl.types import Problem
+from rollout.seeds import generator
+from sharding.mesh import make_mesh
+from sharding.rules import laid_out
+
+LIMIT = 100
+_EOS = "<|endoftext|>"
+_BOX = "\\boxed{"
+# Byte-level BPE, as every Qwen2 tokenizer: \u0120 is a space, \u010a a new line.
+_SYMBOLS = (_EOS, *"0123456789", *"+=,?{}", "\u0120", "\u010a", *"\\boxed")
+_MERGES = (("b", "o"), ("bo", "x"), ("box", "e"), ("boxe", "d"))
+
+# Rows of one training batch all have this length; the longest solution has 36 tokens.
+_LENGTH = 48
+
+
+def problems(*, split: str, held_out: int, seed: int) -> list[Problem]:
+    """Every sum a + b with a, b below 100, parted by unordered pair.
+
+    Args:
+      split: "train" or "held_out"; no pair is in both, in either order.
+      held_out: problems in the latter.
+      seed: of the parting.
+    """
+    pairs = [(a, b) for a in range(LIMIT) for b in range(a, LIMIT)]
+    order = generator(seed).permutation(len(pairs))
+    chosen = [pairs[i] for i in order]
+    if split == "held_out":
+        sums = chosen[:held_out]
+    else:
+        sums = [p for a, b in chosen[held_out:] for p in {(a, b), (b, a)}]
+    return [
+        Problem(
+            id=f"{a}+{b}",
+            problem=f"{a}+{b}",
+            answers=(str(a + b),),
+            source="sums",
+            level=_level(a, b),
+        )
+        for a, b in sorted(sums)
+    ]
+
+
+def _level(a: int, b: int) -> int:
+    """1 to 5: one for each two-digit number and each carry."""
+    units, total = a % 10 + b % 10, a + b
+    return 1 + sum((a >= 10, b >= 10, units >= 10, total >= 100))
+
+
+def worked_solution(
+    a: int, b: int, *, slip: int = 0, forget_carry: bool = False
+) -> str:
+    """Column by column, ending in a box; `slip` is added to the sum of the units."""
+    units = a % 10 + b % 10 + slip
+    carry = 0 if forget_carry else units // 10
+    tens = a // 10 + b // 10 + carry
+    total = 10 * tens + units % 10
+    return (
+        f"{a % 10}+{b % 10}={units}, {a // 10}+{b // 10}+{carry}={tens}, "
+        f"{_BOX}{total}}}"
+    )
+
+
+def make_base(
+    *,
+    cache: str,
+    hidden_size: int,
+    layers: int,
+    heads: int,
+    steps: int,
+    batch: int,
+    learning_rate: float,
+    slips: float,
+    forgotten_carries: float,
+    held_out: int,
+    seed: int,
+    tokenizer: str = "",
+    described_in: pathlib.Path | None = None,
+) -> pathlib.Path:
+    """Trains the base and saves it as a Hugging Face folder, or finds it in the cache.
+
+    Args:
+      cache: folder under which bases lie, each named by a hash of its settings.
+      hidden_size, layers, heads: of the model; two query heads share one kv head.
+      steps: of supervised training.
+      batch: solutions per step.
+      learning_rate: peak, decayed linearly to zero.
+      slips: share of the worked solutions whose units are added up wrongly: mistakes
+        at random, which only sampling shows.
+      forgotten_carries: share in which the carry is 0 whatever it should be: above a
+        half, this is what the base does when it decodes greedily.
+      held_out, seed: as in `problems`, whose training part is used alone.
+      tokenizer: folder of another tokenizer, such as Qwen2.5's, whose vocabulary the
+        model then has; by default one of characters.
+      described_in: where no such base is in the cache, this folder gets its config and
+        tokenizer, and is returned; it is not made.
+
+    Returns:
+      The folder.
+    """
+    settings = dict(locals())
+    del settings["cache"], settings["described_in"]
+    # The recipe is this file and its settings.
+    recipe = pathlib.Path(__file__).read_text() + json.dumps(settings, sort_keys=True)
+    digest = hashlib.sha256(recipe.encode()).hexdigest()
+    folder = pathlib.Path(cache) / f"arithmetic-{digest[:12]}"
+    if (folder / "model.safetensors").exists():
+        return folder
+    tokens = (
+        AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False)
+        if tokenizer
+        else make_tokenizer()
+    )
+    raw = _hf_config(tokens, hidden_size, layers, heads)
+    described = described_in or folder
+    tokens.save_pretrained(described)
+    (described / "config.json").write_text(json.dumps(raw, indent=2) + "\n")
+    if described_in:
+        return described
+    # Every host makes its own base, alike.
+    devices = jax.local_devices()
+    count = math.gcd(batch, len(devices))
+    mesh = make_mesh(data=count, fsdp=1, tensor=1, devices=devices[:count])
+    model = Qwen2(Qwen2Config.from_hf(raw), mesh=mesh, unroll=layers)
+    params = _pretrain(
+        model,
+        init_params(model, mesh, seed),
+        _corpus(
+            tokens,
+            slips=slips,
+            forgotten_carries=forgotten_carries,
+            held_out=held_out,
+            seed=seed,
+        ),
+        steps=steps,
+        batch=batch,
+        learning_rate=learning_rate,
+        seed=seed,
+    )
+    save_folder(folder, params, model.config, assets=folder, dtype="float32")
+    return folder
+
+
+def make_tokenizer() -> Qwen2Tokenizer:
+    r"""A token per character, but for the word in `\boxed{`."""
+    symbols = [*_SYMBOLS, *(left + right for left, right in _MERGES)]
+    vocabulary = {symbol: i for i, symbol in enumerate(symbols)}
+    return Qwen2Tokenizer(vocab=vocabulary, merges=list(_MERGES), unk_token=None)
+
+
+def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:
+    eos = tokenizer.convert_tokens_to_ids(_EOS)
+    return {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "vocab_size": -(-len(tokenizer) // 40) * 40,  # padded, as the real ones are
+        "hidden_size": hidden_size,
+        "intermediate_size": 4 * hidden_size,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads // 2,
+        "max_position_embeddings": 128,
+        "rope_theta": 10000.0,
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "tie_word_embeddings": True,
+        "use_sliding_window": False,
+        "bos_token_id": eos,
+        "eos_token_id": eos,
+        "dtype": "float32",
+    }
+
+
+def _corpus(tokenizer, *, slips, forgotten_carries, held_out, seed) -> np.ndarray:
+    """Token ids `[n, 48]` of every training problem with its worked solution."""
+    rng = generator(seed, 1)
+    eos = tokenizer.eos_token_id
+    rows = []
+    for problem in problems(split="train", held_out=held_out, seed=seed):
+        a, b = map(int, problem.problem.split("+"))
+        slip = int(rng.choice([-2, -1, 1, 2])) if rng.random() < slips else 0
+        if a % 10 + b % 10 + slip < 0:
+            slip = -slip
+        forget = bool(rng.random() < forgotten_carries)
+        solution = worked_solution(a, b, slip=slip, forget_carry=forget)
+        text = f"{problem.problem}?\n{solution}"
+        ids = [*tokenizer.encode(text), eos]
+        rows.append(ids + [-1] * (_LENGTH - len(ids)))
+    return np.array(rows, np.int32)
+
+
+def _pretrain(model, params, corpus, *, steps, batch, learning_rate, seed):
+    optimizer = optax.adamw(
+        optax.linear_schedule(learning_rate, 0.0, steps), b2=0.95, weight_decay=0.01
+    )
+
+    rows_sharding = laid_out(model.mesh, "batch")
+
+    def loss(params, rows):
+        tokens = jnp.maximum(rows, 0)
+        positions = jnp.broadcast_to(jnp.arange(_LENGTH), rows.shape)
+        hidden = model.apply(
+            {"params": params}, tokens, positions, jnp.ones_like(tokens)
+        )
+        logits = hidden[:, :-1] @ head_table(params).T
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:])
+        real = rows[:, 1:] >= 0
+        return jnp.sum(jnp.where(real, losses, 0)) / jnp.sum(real)
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def step(params, opt_state, rows):
+        value, grads = jax.value_and_grad(loss)(params, rows)
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, value
+
+    opt_state = optimizer.init(params)
+    rng = generator(seed, 2)
+    with watch("base", total=steps, unit="steps") as count:
+        for _ in range(steps):
+            rows = corpus[rng.choice(len(corpus), batch, replace=False)]
+            params, opt_state, value = step(
+                params, opt_state, jax.device_put(rows, rows_sharding)
+            )
+            value.block_until_ready()  # what is only queued is not done
+            count.update()
+    told = f"base: next-token loss {float(value):.3f} nats after {steps} steps"
+    print(told, file=sys.stderr, flush=True)
+    return params

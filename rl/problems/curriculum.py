@@ -1,0 +1,278 @@
+"""Stages of a run: which levels it draws from, with which settings, and for how long.
+
+A stage mixes levels in given proportions and may override the response length, the
+group size, `eps_high` and the learning rate. It ends after its number of steps, or
+earlier by its advance rule: accuracy, or the share of groups that are all right, over a
+window of steps. Only steps that updated the policy count; rounds of sampling and
+skipped steps do not.
+
+Within a stage every problem of a level is seen once before any is seen twice; a level
+that runs out starts its next pass by itself, and says so. The stage, its window and the
+place in each level are the state; groups that were sampled and not yet trained on are
+the collector's.
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rl.problems.reading import ProblemStream
+from rl.types import Problem
+
+METRICS = ("accuracy", "solve_all")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Advance:
+    """When a stage may end before its last step.
+
+    Attributes:
+      metric: "accuracy" of all sampled completions, or "solve_all", the share of groups
+        that are all right.
+      at_least: mean over the window that suffices.
+      window: steps of the mean; no earlier end is possible.
+    """
+
+    metric: str
+    at_least: float
+    window: int
+
+    def __post_init__(self):
+        if self.metric not in METRICS:
+            raise ValueError(
+                f"advance.metric={self.metric!r}: must be one of {METRICS}"
+            )
+        if not 0 < self.at_least <= 1:
+            raise ValueError(f"advance.at_least={self.at_least}: must lie in (0, 1]")
+        if self.window < 1:
+            raise ValueError(f"advance.window={self.window}: must be at least 1")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage; what is None is the run's own setting.
+
+    Attributes:
+      name: for the log.
+      levels: level -> its share of the problems; None draws from all problems alike.
+      steps: most steps that update; None for a last stage, or with an advance rule.
+      advance: the rule that may end it earlier.
+      max_response_tokens: of a completion.
+      group_size: completions per prompt.
+      eps_high: upper clip of the ratio.
+      learning_rate: at the height of the schedule, which it scales.
+    """
+
+    name: str
+    levels: Mapping[int, float] | None = None
+    steps: int | None = None
+    advance: Advance | None = None
+    max_response_tokens: int | None = None
+    group_size: int | None = None
+    eps_high: float | None = None
+    learning_rate: float | None = None
+
+    def __post_init__(self):
+        if self.levels is not None:
+            if not self.levels or not all(w > 0 for w in self.levels.values()):
+                raise ValueError(f"levels={dict(self.levels)}: needs positive shares")
+        for name in ("steps", "max_response_tokens", "eps_high", "learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name}={value}: must be positive")
+        if self.group_size is not None and self.group_size < 2:
+            raise ValueError(f"group_size={self.group_size}: a group needs at least 2")
+
+
+class Curriculum:
+    """Problems for the loop, stage by stage.
+
+    For each step, in order: `begin`, any number of `draw`, `observe`, `metrics`. A
+    step's stage is settled at `begin`.
+
+    Args:
+      stages: in order; the last one stays.
+      problems: all that may be drawn.
+      seed: of the order within each level.
+      tell: receives a line at each new stage and pass.
+
+    Raises:
+      ValueError: a stage that never ends before the last, or a level without problems.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        problems: Sequence[Problem],
+        *,
+        seed: int,
+        tell: Callable[[str], None] = print,
+    ):
+        if not stages:
+            raise ValueError("no stage is given")
+        for i, stage in enumerate(stages[:-1]):
+            if stage.steps is None and stage.advance is None:
+                raise ValueError(
+                    f"[{i}]: give steps or advance; only the last may stay"
+                )
+        self._stages, self._tell = tuple(stages), tell
+        self._streams: dict[int | None, ProblemStream] = {}
+        for i, stage in enumerate(stages):
+            for level in _levels(stage):
+                if level in self._streams:
+                    continue
+                chosen = [p for p in problems if level is None or p.level == level]
+                if not chosen:
+                    raise ValueError(f"[{i}].levels: no problem has level {level}")
+                own = seed if level is None else (seed, level)
+                self._streams[level] = ProblemStream(chosen, seed=own)
+        self._stage, self._steps = 0, 0
+        self._window: list[list[float]] = []
+        self._drawn: collections.Counter = collections.Counter()
+
+    def begin(self, step: int) -> Stage:
+        """The stage of `step`, which is the next to be sampled."""
+        if self._ends():
+            self._stage, self._steps = self._stage + 1, 0
+            self._window, self._drawn = [], collections.Counter()
+            for level in _levels(self._stages[self._stage]):
+                self._streams[level].turn()
+            name = self._stages[self._stage].name
+            self._tell(f"curriculum: step {step + 1} begins stage {name!r}")
+        return self._stages[self._stage]
+
+    def _ends(self) -> bool:
+        stage = self._stages[self._stage]
+        if self._stage == len(self._stages) - 1:
+            return False
+        if stage.steps is not None and self._steps >= stage.steps:
+            return True
+        if stage.advance is None or len(self._window) < stage.advance.window:
+            return False
+        column = METRICS.index(stage.advance.metric)
+        values = [seen[column] for seen in self._window[-stage.advance.window :]]
+        return sum(values) / len(values) >= stage.advance.at_least
+
+    def draw(self, n: int) -> list[Problem]:
+        """`n` problems in the stage's proportions, which hold over the whole stage."""
+        stage = self._stages[self._stage]
+        shares = dict.fromkeys(_levels(stage), 1.0) | dict(stage.levels or {})
+        total = sum(shares.values())
+        problems = []
+        for _ in range(n):
+            count = sum(self._drawn.values()) + 1
+            # The level that lags most behind its share comes next.
+            level = max(
+                shares, key=lambda k: shares[k] / total * count - self._drawn[k]
+            )
+            self._drawn[level] += 1
+            stream = self._streams[level]
+            passes = stream.epoch
+            problems += stream.draw(1)
+            if stream.epoch > passes:
+                of = "the problems" if level is None else f"level {level}"
+                self._tell(f"curriculum: {of}: pass {stream.epoch + 1} begins")
+        return problems
+
+    def deal_anew(self, attempt: int) -> None:
+        """What is left of each pass comes in another order, one for each attempt."""
+        for stream in self._streams.values():
+            stream.deal_anew(attempt)
+
+    def observe(
+        self, *, accuracy: float | None, solve_all: float | None, updates: bool
+    ) -> None:
+        """What sampling a step has shown.
+
+        Args:
+          accuracy: of all its completions, kept or not; None if none were sampled.
+          solve_all: share of its groups that are all right; None likewise.
+          updates: whether the step updates the policy; only those that do count.
+        """
+        if not updates:
+            return
+        self._steps += 1
+        if accuracy is not None and solve_all is not None:
+            self._window.append([float(accuracy), float(solve_all)])
+            longest = self._stages[self._stage].advance
+            self._window = self._window[-(longest.window if longest else 1) :]
+
+    def metrics(self) -> dict[str, float]:
+        """The stage, counted from 1, and complete passes of each level."""
+        passes = {
+            "curriculum/passes" + ("" if level is None else f"_{level}"): stream.epoch
+            for level, stream in self._streams.items()
+        }
+        return {"curriculum/stage": self._stage + 1.0} | {
+            key: float(value) for key, value in passes.items()
+        }
+
+    def state(self) -> dict[str, Any]:
+        """JSON-able; `restore` of it continues with the very next problem."""
+        return {
+            "stage": self._stage,
+            "steps": self._steps,
+            "window": [list(seen) for seen in self._window],
+            "drawn": [[level, n] for level, n in sorted(self._drawn.items(), key=str)],
+            "streams": [[level, s.state()] for level, s in self._streams.items()],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continues from `state`.
+
+        Raises:
+          ValueError: the state is of other stages or levels.
+        """
+        streams = dict((level, of_level) for level, of_level in state["streams"])
+        if streams.keys() != self._streams.keys() or state["stage"] >= len(
+            self._stages
+        ):
+            raise ValueError("the checkpoint was written with other stages")
+        self._stage, self._steps = state["stage"], state["steps"]
+        self._window = [list(seen) for seen in state["window"]]
+        self._drawn = collections.Counter({level: n for level, n in state["drawn"]})
+        for level, of_level in streams.items():
+            self._streams[level].restore(of_level)
+
+
+def _levels(stage: Stage) -> tuple[int | None, ...]:
+    return (None,) if stage.levels is None else tuple(stage.levels)
+
+
+def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
+    """Stages from their configuration; none gives one that draws from all problems.
+
+    Raises:
+      ValueError: names the stage by its place, and the key.
+    """
+    made = []
+    for i, section in enumerate(stages):
+        try:
+            made.append(_make_stage(**section))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"[{i}]: {_reason(error)}") from None
+    return tuple(made) or (Stage(name="all"),)
+
+
+def _make_stage(
+    *,
+    name: str,
+    levels: Mapping[str, float] | None = None,
+    advance: Mapping[str, Any] | None = None,
+    **settings,
+) -> Stage:
+    for level in levels or ():
+        if not str(level).isdigit():
+            raise ValueError(f"levels.{level}: must be a number")
+    return Stage(
+        name=name,
+        levels=None if levels is None else {int(k): v for k, v in levels.items()},
+        advance=None if advance is None else Advance(**advance),
+        **settings,
+    )
+
+
+def _reason(error: Exception) -> str:
+    """A signature's complaint without the function's name."""
+    return str(error).rsplit("() ", 1)[-1]

@@ -1,0 +1,28 @@
+"""Functions of the user's, by name."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def load_function(where: str, *, key: str) -> Callable[..., Any]:
+    """Imports "module:function"; `key` is the config's name for it in an error."""
+    module_name, _, name = where.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), name)
+    except Exception as error:  # a user's file may raise anything
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(f"{key}={where!r}: cannot be imported ({reason})") from None
+
+
+def load_named(
+    where: str, ours: Mapping[str, Callable[..., Any]], *, key: str
+) -> Callable[..., Any]:
+    """A function of ours by its name, or a user's by "module:function"."""
+    if ":" in where:
+        return load_function(where, key=key)
+    if where not in ours:
+        raise ValueError(
+            f"{key}={where!r}: must be one of {', '.join(ours)}, or 'module:function'"
+        )
+    return ours[where]

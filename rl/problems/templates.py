@@ -1,0 +1,77 @@
+"""Prompt templates: from a problem's text to the token ids that a sampler is given.
+
+The template is part of what is measured: Qwen2.5-Math-7B scores 50.6 on MATH-500 with
+its own template and 69.0 with none (understand-r1-zero, arXiv 2503.20783, table 1).
+"""
+
+from rl.problems.tokenizer import PreTrainedTokenizerBase
+
+SLOT = "{problem}"
+
+# "qwen_math" is the Qwen2.5 chat format with the system prompt of Qwen2.5-Math; "r1"
+# is DeepSeek-R1-Zero's as understand-r1-zero spells it, thinking already opened.
+TEMPLATES = {
+    "none": SLOT,
+    "qwen_math": (
+        "<|im_start|>system\n"
+        "Please reason step by step, and put your final answer within \\boxed{}."
+        "<|im_end|>\n"
+        "<|im_start|>user\n" + SLOT + "<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    ),
+    "r1": (
+        "A conversation between User and Assistant. The User asks a question, and the "
+        "Assistant solves it. The Assistant first thinks about the reasoning process "
+        "in the mind and then provides the User with the answer. The reasoning process "
+        "is enclosed within <think> </think> and answer is enclosed within <answer> "
+        "</answer> tags, respectively, i.e., <think> reasoning process here </think> "
+        "<answer> answer here </answer>.\nUser: " + SLOT + "\nAssistant: <think>"
+    ),
+}
+
+
+def check_template(template: str) -> None:
+    """Raises ValueError unless `template` is a known name or holds `{problem}`."""
+    if template not in TEMPLATES and template != "model" and SLOT not in template:
+        names = ", ".join([*TEMPLATES, "model"])
+        raise ValueError(
+            f"template={template!r}: neither one of {names} nor a text with {SLOT}"
+        )
+
+
+def encode_prompt(
+    tokenizer: PreTrainedTokenizerBase, template: str, problem_text: str
+) -> list[int]:
+    """Puts a problem into a template and encodes the whole as one text.
+
+    Args:
+      tokenizer: the model's own.
+      template: "none" (the bare problem), "qwen_math", "r1", "model" (the tokenizer's
+        chat template, the problem being the user's turn), or a text with `{problem}`.
+      problem_text: the problem as its data set states it.
+
+    Returns:
+      The prompt's token ids. No begin-of-text token is added: Qwen2.5 has none.
+
+    Raises:
+      ValueError: for an unknown template, "model" with a tokenizer that carries no chat
+        template, or an empty prompt.
+    """
+    check_template(template)
+    if template == "model":
+        if not tokenizer.chat_template:
+            raise ValueError(
+                f"template='model': the tokenizer of {tokenizer.name_or_path!r} has no "
+                "chat template"
+            )
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": problem_text}],
+            tokenize=False,
+            add_generation_prompt=True,
+        )
+    else:
+        text = TEMPLATES.get(template, template).replace(SLOT, problem_text)
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    if not ids:
+        raise ValueError(f"template={template!r}: the prompt of an empty problem")
+    return ids

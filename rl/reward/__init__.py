@@ -1,0 +1,7 @@
+"""What a completion is worth: the verifier's word, functions of the user's, or a sum.
+
+Enters: texts and their problems; a formula such as "verifier + 0.1*my_reward:brevity".
+Leaves: a `Score` of each: reward, whether it is correct, its components.
+Begin at `rewards`; `function` is the contract that a user's function is held to, and
+`golds` says which problems the verifier cannot judge.
+"""

@@ -1,0 +1,251 @@
+"""The contract of a user's reward, and the worker's side of it.
+
+    def score(completion: str, problem: Problem) -> float | dict
+    def score(completions: list[str], problems: list[Problem]) -> list[float | dict]
+
+The names `completions, problems` ask for all completions of one problem in one call;
+either may be `async`. A dict is {"reward": number, "correct": bool, "components":
+{name: number}}, the last two as one likes; a reward of None says that this completion
+could not be judged. Whatever else comes back is an error that names the function, its
+line, the problem and the completion.
+"""
+
+import asyncio
+import dataclasses
+import inspect
+import math
+import os
+import sysconfig
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rl.problems.functions import load_function
+from rl.problems.types import Problem
+
+_KEYS = ("reward", "correct", "components")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Form:
+    """How a function wants to be called.
+
+    Attributes:
+      grouped: with all completions of a problem, rather than with one.
+      place: `file:line` of it.
+    """
+
+    grouped: bool
+    place: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What it said of one completion; `correct` is None where it did not say.
+
+    The reward is None where the completion could not be judged.
+    """
+
+    reward: float | None
+    correct: bool | None = None
+    components: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a function, with the place in the user's code, in a line."""
+
+    text: str
+
+
+class _Broken(Exception):
+    """An answer against the contract."""
+
+
+def open_function(
+    where: str, key: str, problem: Problem | None
+) -> Callable[[Sequence[str] | None], Form | list[Answer] | Fault]:
+    """What a worker runs: completions of `problem` to answers, None to the form.
+
+    Args:
+      where: "module:function".
+      key: the config's name for it.
+      problem: what was asked.
+    """
+    named = f"{key}={where!r}"
+    try:
+        function = load_function(where, key=key)
+        if not callable(function):
+            raise ValueError(f"{named}: is {function!r}, not a function")
+    except ValueError as error:
+        fault = Fault(str(error))
+        return lambda _: fault
+    form = _form(function)
+
+    def work(texts: Sequence[str] | None) -> Form | list[Answer] | Fault:
+        if texts is None:
+            return form
+        suspect = 0
+        try:
+            values = _called(function, form, texts, problem)
+            answers = []
+            for value in values:
+                suspect = len(answers)
+                answers.append(_answer(value))
+            return answers
+        except _Broken as error:
+            what = f"{form.place}: {error}"
+        except _Raised as raised:
+            suspect, error = raised.suspect, raised.__cause__
+            kind = type(error).__name__
+            what = f"{_place(error, form)}: {kind}: {_line(str(error))}"
+        return Fault(f"{named}: {what}; {told(problem, texts[suspect])}")
+
+    return work
+
+
+class _Raised(Exception):
+    """The function raised, at one completion; which is unknown for a batch."""
+
+    def __init__(self, suspect: int):
+        self.suspect = suspect
+
+
+def _called(
+    function: Callable, form: Form, texts: Sequence[str], problem: Problem
+) -> Sequence[Any]:
+    """One value for each text.
+
+    Raises:
+      _Raised, _Broken: what the user has to know.
+    """
+    if _is_batch(function):
+        values = _guarded(
+            0, lambda: _awaited(function(list(texts), [problem] * len(texts)))
+        )
+        if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+            raise _Broken(f"returned {_shown(values)}, not a list")
+        if len(values) != len(texts):
+            raise _Broken(f"returned {len(values)} for {len(texts)} completions")
+        return values
+    if form.grouped:  # async, one by one: all at once
+        return _runner.run(_gathered(function, texts, problem))
+    return [
+        _guarded(i, lambda text=text: function(text, problem))
+        for i, text in enumerate(texts)
+    ]
+
+
+async def _gathered(function, texts, problem) -> list[Any]:
+    async def one(i: int, text: str) -> Any:
+        try:
+            return await function(text, problem)
+        except Exception as error:
+            raise _Raised(i) from error
+
+    return await asyncio.gather(*(one(i, text) for i, text in enumerate(texts)))
+
+
+def _guarded(suspect: int, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:  # a user's function may raise anything
+        raise _Raised(suspect) from error
+
+
+def _awaited(value: Any) -> Any:
+    async def wait():
+        return await value
+
+    return _runner.run(wait()) if inspect.isawaitable(value) else value
+
+
+# One loop for all calls: a client that a function keeps belongs to a loop.
+_runner = asyncio.Runner()
+
+
+def _is_batch(function: Callable) -> bool:
+    names = list(inspect.signature(function).parameters)
+    return names[:2] == ["completions", "problems"]
+
+
+def _form(function: Callable) -> Form:
+    code = inspect.unwrap(function)
+    code = getattr(code, "__code__", getattr(type(code).__call__, "__code__", None))
+    place = f"{_short_path(code.co_filename)}:{code.co_firstlineno}" if code else "?"
+    waits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004
+    )
+    return Form(grouped=waits or _is_batch(function), place=place)
+
+
+def _answer(value: Any) -> Answer:
+    """Holds one value to the contract."""
+    if not isinstance(value, Mapping):
+        return Answer(_number(value, "returned"))
+    unknown = [key for key in value if key not in _KEYS]
+    if unknown or "reward" not in value:
+        what = f"key {unknown[0]!r}" if unknown else "no key 'reward'"
+        raise _Broken(f"returned a dict with {what}; it has {', '.join(_KEYS)}")
+    reward, correct = value["reward"], value.get("correct")
+    components = value.get("components") or {}
+    if not isinstance(components, Mapping):
+        raise _Broken(f"returned components={_shown(components)}, not a dict")
+    if correct is not None:
+        correct = bool(_number(correct, "returned correct="))
+    return Answer(
+        None if reward is None else _number(reward, "returned reward="),
+        correct,
+        {
+            str(name): _number(part, f"returned components[{name!r}]=")
+            for name, part in components.items()
+        },
+    )
+
+
+def _number(value: Any, said: str) -> float:
+    said += "" if said.endswith("=") else " "
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError):
+        raise _Broken(f"{said}{_shown(value)}, not a number") from None
+    if not math.isfinite(number):
+        raise _Broken(f"{said}{number}")
+    return number
+
+
+def _place(error: BaseException, form: Form) -> str:
+    """`file:line` where it was raised: the last that is not a library's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if not f.filename.startswith(_NOT_THE_USERS)]
+    if not theirs:
+        return form.place
+    return f"{_short_path(theirs[-1].filename)}:{theirs[-1].lineno}"
+
+
+_NOT_THE_USERS = (
+    __file__,
+    "<",
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+)
+
+
+def _short_path(path: str) -> str:
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def told(problem: Problem, completion: str) -> str:
+    """The problem and the completion, shortened, for a line."""
+    return f"problem {problem.id!r}, completion {_shown(completion)}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 160 else f"{text[:80]} ... {text[-70:]}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

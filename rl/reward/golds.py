@@ -1,0 +1,80 @@
+"""Golds that the verifier cannot read, found before a run begins."""
+
+from collections.abc import Sequence
+
+from configs.schema import Share
+from rl.progress import watch
+from rl.types import Problem
+from rl.verifier import canonical_key
+from rl.verifier.workers import Lost, Workers
+
+_TOLD = 3
+
+
+def readable(
+    problems: Sequence[Problem],
+    *,
+    where: str,
+    workers: int,
+    timeout: float,
+    unreadable_golds: Share,
+) -> tuple[list[Problem], str]:
+    """The problems with a gold that the verifier can read, and what to say of others.
+
+    A gold is read where it has a meaning other than its letters, and equals itself by
+    that. A plain number is, without asking.
+
+    Args:
+      problems: to be judged by the verifier.
+      where: they come from.
+      workers, timeout: see `Workers`.
+      unreadable_golds: share of the problems that may be left out.
+
+    Returns:
+      Those problems, and a line on what was left out, empty where nothing was.
+
+    Raises:
+      ValueError: more than that would be left out: how many, and the first.
+    """
+    golds = {gold: None for p in problems for gold in p.answers if not _is_plain(gold)}
+    faults: dict[str, str | None] = {}
+    if golds:
+        asked = list(golds)
+        chunks = [asked[i : i + 64] for i in range(0, len(asked), 64)]
+        with (
+            watch("golds", total=len(asked), unit="golds") as count,
+            Workers(workers, timeout, "rl.verifier.worker:read_golds") as pool,
+        ):
+            found = pool.map([((), chunk) for chunk in chunks], on_done=count.update)
+        for chunk, of_chunk in zip(chunks, found, strict=True):
+            faults |= dict(zip(chunk, map(_fault, of_chunk), strict=True))
+    bad = [p for p in problems if all(faults.get(gold) for gold in p.answers)]
+    if not bad:
+        return list(problems), ""
+    first = "; ".join(
+        f"{p.id!r}: {_tail(p.answers[0])} {faults[p.answers[0]]}" for p in bad[:_TOLD]
+    )
+    told = (
+        f"{where}: the verifier cannot read the golds of {len(bad):,} of"
+        f" {len(problems):,} problems ({len(bad) / len(problems):.2%}), first {first}"
+    )
+    if len(bad) > unreadable_golds * len(problems):
+        raise ValueError(
+            f"{told}; config.data.unreadable_golds={unreadable_golds:g} is the share"
+            " that may be left out"
+        )
+    left_out = {p.id for p in bad}
+    return [p for p in problems if p.id not in left_out], f"{told}: left out"
+
+
+def _is_plain(gold: str) -> bool:
+    return canonical_key(gold).startswith("=")
+
+
+def _fault(result: str | None | Lost) -> str | None:
+    return result.reason if isinstance(result, Lost) else result
+
+
+def _tail(gold: str) -> str:
+    text = repr(gold)
+    return text if len(text) <= 60 else f"... {text[-50:]}"

@@ -1,0 +1,283 @@
+"""The rewards of a run: formulas, and the workers that judge by them.
+
+A formula is a sum of terms, each with a weight before it or not: "verifier",
+"my_reward:score", "verifier + 0.1*my_reward:brevity". Its first term says what is
+correct; what any term could not judge is not judged.
+"""
+
+import contextlib
+import dataclasses
+import math
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+
+from configs.schema import Count, Positive
+from rl.reward import function as functions
+from rl.reward.function import Answer, Fault, Form, told
+from rl.reward.score import Reward, Score
+from rl.reward.verifier import verifier_reward
+from rl.types import Problem
+from rl.verifier import Verdict, VerifierPool, extract_answer
+from rl.verifier.workers import Lost, Workers
+
+VERIFIER = "verifier"
+_TERM = re.compile(
+    r"\s*([+-]?)\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?)\s*\*\s*)?(verifier(?![\w.:])|[\w.]+:\w[\w.]*)\s*"
+)
+
+
+class RewardError(ValueError):
+    """A user's reward broke its contract: one line that says where and at what."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Term:
+    """One term of a formula: a weight, and "verifier" or "module:function"."""
+
+    weight: float
+    name: str
+
+
+def parse(function: str, *, key: str) -> tuple[Term, ...]:
+    """The terms of a formula, `reward.function` of a config.
+
+    Raises:
+      ValueError: it is none; or it has a term twice.
+    """
+    terms, at = [], 0
+    while at < len(function) or not terms:
+        match = _TERM.match(function, at)
+        if match is None or (terms and not match[1]):
+            raise ValueError(
+                f"{key}={function!r}: {function[at:]!r} is no term; write 'verifier',"
+                " 'module:function', or a sum like 'verifier + 0.1*module:function'"
+            )
+        sign = -1.0 if match[1] == "-" else 1.0
+        terms.append(Term(sign * float(match[2] or 1), match[3]))
+        at = match.end()
+    if len({term.name for term in terms}) < len(terms):
+        raise ValueError(f"{key}={function!r}: names one function twice")
+    return tuple(terms)
+
+
+class Rewards:
+    """Makes rewards of formulas; one pool of workers for all functions of the user's.
+
+    Args:
+      formulas: that `reward` will be asked for, by the config's key for each.
+      workers: completions judged at the same time.
+      timeout: seconds that a verdict, or a call of a function, may take.
+      right_from: a reward that does not say what is correct says it by this number.
+      on_lost: told of a call that was stopped, or that ended its worker, more than
+        once: function, place, problem and completion in a line.
+
+    Raises:
+      ValueError: a formula is none, or a function cannot be imported.
+    """
+
+    def __init__(
+        self,
+        formulas: Mapping[str, str],
+        *,
+        workers: Count,
+        timeout: Positive,
+        right_from: float,
+        on_lost: Callable[[str], None] | None = None,
+    ):
+        self._right_from, self._timeout = right_from, timeout
+        self._on_lost = on_lost or _warn
+        self._terms = {key: parse(text, key=key) for key, text in formulas.items()}
+        keys: dict[str, str] = {}
+        for key, terms in self._terms.items():
+            for term in terms:
+                keys.setdefault(term.name, key)
+        own = {name: key for name, key in keys.items() if name != VERIFIER}
+        self._lock = threading.Lock()
+        self._judged = self._lost = 0
+        self._pool = self._workers = None
+        self._by_name: dict[str, Reward] = {}
+        try:
+            if VERIFIER in keys:
+                self._pool = VerifierPool(workers, timeout)
+                self._by_name[VERIFIER] = verifier_reward(self._pool)
+            if own:
+                self._workers = Workers(
+                    workers,
+                    timeout,
+                    f"{functions.__name__}:{functions.open_function.__name__}",
+                    preload=[name.partition(":")[0] for name in own],
+                    confined=False,
+                )
+                for name, key in own.items():
+                    self._by_name[name] = self._function(name, key)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends all workers."""
+        for pool in (self._pool, self._workers):
+            if pool is not None:
+                pool.close()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Completions judged so far, lost ones, and workers replaced; with a verifier
+        its verdicts by rule besides."""
+        counts = dict(self._pool.counts if self._pool else {"replaced": 0, "lost": 0})
+        with self._lock:
+            counts["judged"] = self._judged
+            counts["lost"] += self._lost
+        if self._workers:
+            counts["replaced"] += self._workers.replaced
+        return counts
+
+    def reward(self, key: str) -> Reward:
+        """The reward by the formula of a key."""
+        terms = self._terms[key]
+
+        def judge(texts: Sequence[str], problems: Sequence[Problem]) -> list[Score]:
+            with self._lock:
+                self._judged += len(texts)
+            by_term = [self._by_name[term.name](texts, problems) for term in terms]
+            return [_sum(terms, scores) for scores in zip(*by_term, strict=True)]
+
+        return judge
+
+    def _function(self, name: str, key: str) -> Reward:
+        """A user's function as a reward."""
+        named = f"{key}={name!r}"
+        ((form,),) = self._workers.map([((name, key, None), (None,))])
+        if isinstance(form, Fault):
+            raise RewardError(form.text)
+        if isinstance(form, Lost):
+            raise RewardError(f"{named}: cannot be imported (it {form.reason})")
+
+        def judge(texts: Sequence[str], problems: Sequence[Problem]) -> list[Score]:
+            requests = [
+                ((name, key, problem), _calls(form, own))
+                for problem, own in _by_problem(texts, problems)
+            ]
+            results = self._workers.map(requests)
+            scores: list[Score] = []
+            for ((_, _, problem), calls), of_problem in zip(
+                requests, results, strict=True
+            ):
+                for call, result in zip(calls, of_problem, strict=True):
+                    if isinstance(result, Fault):
+                        raise RewardError(result.text)
+                    if isinstance(result, Lost):
+                        what = f"{result.reason} (reward.timeout={self._timeout:g} s);"
+                        what += f" {told(problem, call[0])}"
+                        scores += self._unjudged(call, f"{named}: {form.place}: {what}")
+                    else:
+                        scores += map(self._score, call, result)
+            return scores
+
+        return judge
+
+    def _score(self, text: str, answer: Answer) -> Score:
+        found = extract_answer(text)
+        if answer.reward is None:
+            verdict = Verdict(None, found, "reward", "said that it cannot judge this")
+            return Score(reward=math.nan, verdict=verdict, components=answer.components)
+        correct = answer.correct
+        if correct is None:
+            correct = answer.reward >= self._right_from
+        return Score(
+            reward=answer.reward,
+            verdict=Verdict(correct, found, "reward"),
+            components=answer.components,
+        )
+
+    def _unjudged(self, call: Sequence[str], reason: str) -> list[Score]:
+        self._on_lost(reason)
+        with self._lock:
+            self._lost += len(call)
+        return [Score.of(Verdict(None, None, "lost", reason)) for _ in call]
+
+
+def uses_verifier(formula: str, *, key: str) -> bool:
+    """Whether a formula asks the verifier, so that golds have to be read.
+
+    Raises:
+      ValueError: it is no formula.
+    """
+    return any(term.name == VERIFIER for term in parse(formula, key=key))
+
+
+def try_out(
+    formulas: Mapping[str, str],
+    problem: Problem,
+    *,
+    timeout: Positive,
+    right_from: float,
+) -> None:
+    """Has the functions of some formulas judge one problem.
+
+    They are given its answer in a box, and an empty completion, which a model may well
+    draw.
+
+    Raises:
+      ValueError: a formula is none; a function cannot be imported, breaks its contract,
+        or takes too long.
+    """
+    own = {
+        key: [term for term in parse(formula, key=key) if term.name != VERIFIER]
+        for key, formula in formulas.items()
+    }
+    own = {k: " + ".join(term.name for term in v) for k, v in own.items() if v}
+    if not own:
+        return
+    texts = [f"\\boxed{{{problem.answers[0]}}}", ""]
+    with contextlib.closing(
+        Rewards(own, workers=1, timeout=timeout, right_from=right_from, on_lost=_refuse)
+    ) as rewards:
+        for text in texts:
+            for key in own:
+                rewards.reward(key)([text], [problem])
+
+
+def _warn(reason: str) -> None:
+    print(f"WARNING: {reason}; not judged", file=sys.stderr, flush=True)
+
+
+def _refuse(reason: str) -> None:
+    raise RewardError(reason)
+
+
+def _by_problem(
+    texts: Sequence[str], problems: Sequence[Problem]
+) -> list[tuple[Problem, list[str]]]:
+    """Runs of one problem, in order."""
+    pairs = groupby(zip(texts, problems, strict=True), key=lambda pair: pair[1].id)
+    runs = [list(run) for _, run in pairs]
+    return [(run[0][1], [text for text, _ in run]) for run in runs]
+
+
+def _calls(form: Form, texts: Sequence[str]) -> list[tuple[str, ...]]:
+    return [tuple(texts)] if form.grouped else [(text,) for text in texts]
+
+
+def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
+    """The weighted sum, with each term's own reward among the components."""
+    if len(terms) == 1 and terms[0].weight == 1:
+        return scores[0]
+    components: dict[str, float] = {}
+    for term, score in zip(terms, scores, strict=True):
+        own = {term.name: score.reward} if len(terms) > 1 else {}
+        for name, part in {**own, **score.components}.items():
+            if name in components:
+                raise RewardError(f"{term.name}: component {name!r} is another term's")
+            components[name] = part
+    unjudged = [s.verdict for s in scores if s.verdict.correct is None]
+    return Score(
+        reward=math.fsum(
+            t.weight * s.reward for t, s in zip(terms, scores, strict=True)
+        ),
+        verdict=(unjudged or [scores[0].verdict])[0],
+        components=components,
+    )

@@ -1,0 +1,34 @@
+"""What a reward says of one completion."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from rl.types import Problem
+from rl.verifier import Verdict
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What a reward says of one completion.
+
+    Attributes:
+      reward: a finite number; NaN where it could not be judged, so that it trains
+        nobody.
+      verdict: whether it is correct, and what decided.
+      components: of the reward, by name, for a reader.
+    """
+
+    reward: float
+    verdict: Verdict
+    components: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> "Score":
+        """+1 for a right and finished answer, else -1; NaN without a verdict."""
+        worth = {True: 1.0, False: -1.0, None: math.nan}
+        return cls(reward=worth[verdict.correct], verdict=verdict)
+
+
+Reward = Callable[[Sequence[str], Sequence[Problem]], Sequence[Score]]
+"""Texts and their problems to a score of each, in order."""

@@ -1,0 +1,74 @@
+"""The rule-based verifier as a reward."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+
+from rl.reward.score import Reward, Score
+from rl.types import Problem
+from rl.verifier import VerifierPool
+
+_DECIMAL = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?")
+
+
+def verifier_reward(pool: VerifierPool) -> Reward:
+    """The verifier's word, which also honours what a problem's `meta` says.
+
+    `unit` is the gold's unit: the verifier forgives a missing unit, so that against a
+    bare gold any unit would pass. `error` is an absolute tolerance.
+    """
+
+    def judge(texts: Sequence[str], problems: Sequence[Problem]) -> list[Score]:
+        verdicts = pool.judge(
+            [
+                (text, _golds(p), p.problem)
+                for text, p in zip(texts, problems, strict=True)
+            ]
+        )
+        return [
+            Score.of(
+                dataclasses.replace(verdict, correct=True, rule="tolerance", reason="")
+                if not verdict.correct and _within_tolerance(verdict.answer, problem)
+                else verdict
+            )
+            for verdict, problem in zip(verdicts, problems, strict=True)
+        ]
+
+    return judge
+
+
+def _golds(problem: Problem) -> tuple[str, ...]:
+    """The accepted answers, in their unit where that is a word."""
+    unit = problem.meta.get("unit")
+    unit = unit.strip("$") if isinstance(unit, str) else ""
+    if not unit[:1].isalpha():
+        return problem.answers
+    written = f" {unit}" if "^" in unit else f"\\text{{ {unit}}}"
+    return tuple(answer.strip("$") + written for answer in problem.answers)
+
+
+def _within_tolerance(answer: str | None, problem: Problem) -> bool:
+    """Whether a decimal answer is as near to a gold as the problem allows."""
+    error = problem.meta.get("error")
+    if answer is None or not error:
+        return False
+    tolerance, value = _tolerance(error), _decimal(answer)
+    golds = [_decimal(gold) for gold in problem.answers]
+    return (
+        tolerance is not None
+        and value is not None
+        and any(gold is not None and abs(value - gold) <= tolerance for gold in golds)
+    )
+
+
+def _tolerance(error: object) -> Fraction | None:
+    try:
+        return Fraction(str(error))
+    except ValueError:  # a column of this name that means something else
+        return None
+
+
+def _decimal(text: str) -> Fraction | None:
+    bare = re.sub(r"^\w\s*=|\\?%|[$\s]|\\[,;!]", "", text)
+    return Fraction(bare) if _DECIMAL.fullmatch(bare) else None

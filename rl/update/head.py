@@ -1,0 +1,305 @@
+"""The head: log-probability and entropy of tokens from hidden states.
+
+Neither direction ever holds a `[tokens, vocabulary]` array, nor any device the whole of
+a table that the mesh splits. Scored positions are brought together first, so that
+prompts and padding never meet the vocabulary. The vocabulary is then taken a block at a
+time, gathered by columns while the block before it is at work, and against each block
+the scored tokens `chunk` at a time, in a loop whose length is data: its cost follows
+the number of scored tokens while its shapes do not.
+
+Axes: R rows, T positions, D model width, V vocabulary, C tokens of a chunk, W words of
+a block, N scored tokens, padded to whole chunks. How the mesh
+splits rows, words and columns is the table's to say (`sharding.rules`).
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+from jax.sharding import Mesh
+from jaxtyping import Bool, Float, Int
+
+from models.embedding import table_axes
+from sharding.rules import mesh_axes, spec
+
+_BLOCK = 4096  # W; with chunks of 1,024 tokens a block of logits takes 16 MiB
+_MASKED = -1e30
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6))
+def score_tokens(
+    hidden: Float[jax.Array, "R T D"],
+    table: Float[jax.Array, "V D"],
+    target_ids: Int[jax.Array, "R T"],
+    mask: Bool[jax.Array, "R T"],
+    temperature: Float[jax.Array, ""],
+    mesh: Mesh,
+    chunk: int,
+) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
+    """Scores the tokens that `hidden` is to produce.
+
+    Args:
+      hidden: in the compute dtype.
+      table: cast to the compute dtype block by block.
+      target_ids: the token that each hidden state produces.
+      mask: elsewhere both results are 0.
+      temperature: by which logits are divided.
+      mesh: on which rows and the table are split.
+      chunk: C, tokens per device taken at a time.
+
+    Returns:
+      `log p(target)` and the entropy of p in nats, each float32 (float64 for such
+      inputs). Both have gradients, to `hidden` and to `table`; the backward pass of a
+      loss that has none by the entropy is free of it.
+    """
+    return _forward(hidden, table, target_ids, mask, temperature, mesh, chunk)[0]
+
+
+def _forward_of(*arguments):
+    arrays, static = arguments[:-2], arguments[-2:]
+    return _forward(*(x.value for x in arrays), *static)
+
+
+def _forward(hidden, table, target_ids, mask, temperature, mesh, chunk):
+    rows, of_table = spec("batch"), spec("vocab", "embed")
+    logprobs, entropy, logsumexp = jax.shard_map(
+        functools.partial(_forward_shard, chunk=chunk),
+        mesh=mesh,
+        in_specs=(rows, of_table, rows, rows, spec()),
+        out_specs=(rows, rows, rows),
+        check_vma=False,
+    )(hidden, table, target_ids, mask, temperature)
+    saved = (hidden, table, target_ids, mask, temperature, logsumexp, entropy)
+    return (logprobs, entropy), saved
+
+
+def _backward(mesh, chunk, saved, gradients):
+    *inputs, entropy = saved
+    of_logprobs, of_entropy = gradients
+    if isinstance(of_logprobs, SymbolicZero):
+        of_logprobs = jnp.zeros(of_logprobs.shape, of_logprobs.dtype)
+    # By the entropy there mostly is no gradient, which is known when this is traced.
+    with_entropy = not isinstance(of_entropy, SymbolicZero)
+    by_entropy = (entropy, of_entropy) if with_entropy else ()
+    rows, of_table = spec("batch"), spec("vocab", "embed")
+    d_hidden, d_table = jax.shard_map(
+        functools.partial(_backward_shard, chunk=chunk),
+        mesh=mesh,
+        in_specs=(
+            *(rows, of_table, rows, rows, spec(), rows, rows),
+            *(rows for _ in by_entropy),
+        ),
+        out_specs=(rows, of_table),
+        check_vma=False,
+    )(*inputs, of_logprobs, *by_entropy)
+    return d_hidden, d_table, None, None, None
+
+
+score_tokens.defvjp(_forward_of, _backward, symbolic_zeros=True)
+
+
+def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
+    """Flat indices with the masked-in ones first, and the number of chunks they fill.
+
+    The order is padded to whole chunks with an index one past the end, which reads
+    clip and writes drop.
+    """
+    flat = mask.reshape(-1)
+    order = jnp.argsort(~flat, stable=True)
+    count = jnp.sum(flat)
+    order = jnp.where(jnp.arange(flat.size) < count, order, flat.size)
+    order = jnp.pad(order, (0, -flat.size % chunk), constant_values=flat.size)
+    return order, (count + chunk - 1) // chunk
+
+
+def _own_words(target_ids: jax.Array, vocab: int) -> jax.Array:
+    """Flat target ids, counted from the first of this device's `vocab` words."""
+    return target_ids.reshape(-1) - jax.lax.axis_index(mesh_axes("vocab")) * vocab
+
+
+def _logits(hidden, words, temperature):
+    accumulate = jnp.promote_types(hidden.dtype, jnp.float32)
+    product = jax.lax.dot_general(
+        hidden, words, (((1,), (1,)), ((), ())), preferred_element_type=accumulate
+    )
+    return product / temperature.astype(accumulate)
+
+
+def _gathered(part: jax.Array) -> jax.Array:
+    """This device's columns to all columns."""
+    _, columns, _ = table_axes()
+    if jax.lax.axis_size(columns) == 1:
+        # XLA on a CPU would still transpose the table for it, and transpose it back.
+        return part
+    return jax.lax.all_gather(part, columns, axis=1, tiled=True)
+
+
+def _scattered(whole: jax.Array) -> jax.Array:
+    """All columns to this device's, summed over the devices that have other rows."""
+    _, columns, with_rows = table_axes()
+    size = jax.lax.axis_size(columns)
+    if size == 1:
+        return whole
+    if with_rows:
+        return jax.lax.psum_scatter(whole, columns, scatter_dimension=1, tiled=True)
+    width = whole.shape[1] // size
+    start = jax.lax.axis_index(columns) * width
+    return jax.lax.dynamic_slice_in_dim(whole, start, width, 1)
+
+
+def _over_vocabulary(visit, carry, table, dtype):
+    """`visit(carry, start, words)` for each block of this device's vocabulary.
+
+    The block begins at word `start`; `words [W, D]` are whole along D and in `dtype`.
+    """
+    vocab = table.shape[0]
+    size = min(_BLOCK, vocab)
+    blocks, rest = divmod(vocab, size)
+
+    def fetch(start, size):
+        words = jax.lax.dynamic_slice_in_dim(table, start, size).astype(dtype)
+        return _gathered(words)
+
+    def body(i, fetched):
+        words, carry = fetched
+        ahead = fetch((i + 1) * size, size)
+        return ahead, visit(carry, i * size, words)
+
+    words = fetch(0, size)
+    if blocks > 1:
+        words, carry = jax.lax.fori_loop(0, blocks - 1, body, (words, carry))
+    carry = visit(carry, (blocks - 1) * size, words)
+    if rest:
+        carry = visit(carry, blocks * size, fetch(blocks * size, rest))
+    return carry
+
+
+def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk):
+    targets = _own_words(target_ids, table.shape[0])
+    chunk = min(chunk, targets.size)
+    order, chunks = _scored_first(mask, chunk)
+    hidden = hidden.reshape(-1, hidden.shape[-1]).at[order].get(mode="clip")
+    targets = targets.at[order].get(mode="clip")
+
+    def visit(carry, start, words):
+        def body(i, carry):
+            def part(array):
+                return jax.lax.dynamic_slice_in_dim(array, i * chunk, chunk)
+
+            top, total, weighted, taken = map(part, carry)
+            logits = _logits(part(hidden), words, temperature)
+            word = part(targets) - start
+            here = (word >= 0) & (word < len(words))
+            word = jnp.where(here, word, 0)[:, None]
+            found = jnp.take_along_axis(logits, word, axis=1)[:, 0]
+            taken += jnp.where(here, found, 0)
+            new_top = jnp.maximum(top, jnp.max(logits, axis=-1))
+            weights = jnp.exp(logits - new_top[:, None])
+            keep = jnp.exp(top - new_top)
+            total = total * keep + jnp.sum(weights, axis=-1)
+            weighted = weighted * keep + jnp.sum(weights * logits, axis=-1)
+            return tuple(
+                jax.lax.dynamic_update_slice_in_dim(array, value, i * chunk, 0)
+                for array, value in zip(
+                    carry, (new_top, total, weighted, taken), strict=True
+                )
+            )
+
+        return jax.lax.fori_loop(0, chunks, body, carry)
+
+    zeros = jnp.zeros(order.size, jnp.promote_types(hidden.dtype, jnp.float32))
+    # A total of 1 is forgotten with the first block, and has a logarithm elsewhere.
+    carry = zeros + _MASKED, zeros + 1, zeros, zeros
+    local, total, weighted, taken = _over_vocabulary(visit, carry, table, hidden.dtype)
+    words = mesh_axes("vocab")
+    top = jax.lax.pmax(local, words)
+    keep = jnp.exp(local - top)
+    total, weighted, taken = jax.lax.psum((total * keep, weighted * keep, taken), words)
+    logsumexp = top + jnp.log(total)
+    return tuple(
+        jnp.zeros(mask.size, zeros.dtype)
+        .at[order]
+        .set(found, mode="drop")
+        .reshape(mask.shape)
+        for found in (taken - logsumexp, logsumexp - weighted / total, logsumexp)
+    )
+
+
+def _backward_shard(
+    hidden,
+    table,
+    target_ids,
+    mask,
+    temperature,
+    logsumexp,
+    of_logprobs,
+    entropy=None,
+    of_entropy=None,
+    *,
+    chunk,
+):
+    shape, width = hidden.shape, hidden.shape[-1]
+    targets = _own_words(target_ids, table.shape[0])
+    chunk = min(chunk, targets.size)
+    order, chunks = _scored_first(mask, chunk)
+    hidden = hidden.reshape(-1, width).at[order].get(mode="clip")
+    targets = targets.at[order].get(mode="clip")
+    # Past the end of the scored tokens every probability is 0, and its gradient too.
+    logsumexp = logsumexp.reshape(-1).at[order].get(mode="fill", fill_value=jnp.inf)
+
+    def scored(array):
+        return array.reshape(-1).at[order].get(mode="fill", fill_value=0)
+
+    scale = scored(of_logprobs) / temperature
+    if of_entropy is not None:
+        entropy, entropy_scale = scored(entropy), scored(of_entropy) / temperature
+    accumulate = jnp.promote_types(hidden.dtype, jnp.float32)
+
+    def dot(a, b, contract):
+        return jax.lax.dot_general(
+            a, b, ((contract, (0,)), ((), ())), preferred_element_type=accumulate
+        )
+
+    def visit(carry, start, words):
+        d_hidden, d_table = carry
+
+        def body(i, carry):
+            def part(array):
+                return jax.lax.dynamic_slice_in_dim(array, i * chunk, chunk)
+
+            d_hidden, d_words = carry
+            tokens = part(hidden)
+            logits = _logits(tokens, words, temperature)
+            probabilities = jnp.exp(logits - part(logsumexp)[:, None])
+            hit = start + jnp.arange(len(words)) == part(targets)[:, None]
+            d_logits = (hit - probabilities) * part(scale)[:, None]
+            if of_entropy is not None:
+                # dH/dz = -p (log p + H); a p of 0 has no part in it.
+                log_p = jnp.where(
+                    probabilities > 0, logits - part(logsumexp)[:, None], 0
+                )
+                d_entropy = -probabilities * (log_p + part(entropy)[:, None])
+                d_logits += d_entropy * part(entropy_scale)[:, None]
+            d_logits = d_logits.astype(words.dtype)
+            d_tokens = part(d_hidden) + dot(d_logits, words, (1,))
+            d_hidden = jax.lax.dynamic_update_slice_in_dim(
+                d_hidden, d_tokens, i * chunk, 0
+            )
+            return d_hidden, d_words + dot(d_logits, tokens, (0,))
+
+        d_words = jnp.zeros(words.shape, accumulate)
+        d_hidden, d_words = jax.lax.fori_loop(0, chunks, body, (d_hidden, d_words))
+        return d_hidden, jax.lax.dynamic_update_slice_in_dim(
+            d_table, _scattered(d_words), start, 0
+        )
+
+    carry = jnp.zeros(hidden.shape, accumulate), jnp.zeros(table.shape, accumulate)
+    d_hidden, d_table = _over_vocabulary(visit, carry, table, hidden.dtype)
+    words, columns, _ = table_axes()
+    d_hidden = jax.lax.psum(d_hidden.astype(hidden.dtype), words)
+    d_hidden = (
+        jnp.zeros((mask.size, width), hidden.dtype).at[order].set(d_hidden, mode="drop")
+    )
+    others = tuple(axis for axis in mesh_axes("batch") if axis not in columns)
+    return d_hidden.reshape(shape), jax.lax.psum(d_table, others).astype(table.dtype)

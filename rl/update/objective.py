@@ -1,0 +1,239 @@
+"""The objective: a surrogate loss of packed rows, its weights, and what is added to it.
+
+    sum over tokens of  w (c f - entropy_bonus H + kl_penalty KL)
+
+The surrogate f is `objective.function` (`rl.update.losses`); the paper's has no entropy
+bonus, no KL term and no reference model. How tokens are averaged is no choice made
+here: each token's weight w comes from the host (`rl.batches.groups.token_weights`), and
+the loss of a mini-batch is one weighted sum, however it is cut into micro-batches and
+rows. Off-policy tokens (drawn by another version, or by a sampler that is not the
+trainer) have a weight c by `objective.correction`, detached.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Float
+from ml_collections import ConfigDict
+
+from configs.schema import NotNegative, Range
+from models.qwen2 import Params, Qwen2, head_table
+from rl.types import Batch
+from rl.update.head import score_tokens
+from rl.update.losses import MAX_LOG_RATIO, Segments, k1, k3, load_loss
+
+Stats = dict[str, dict[str, Float[jax.Array, ""]]]
+
+
+def truncate(
+    log_weight: Float[jax.Array, "*tokens"], cap: float, segments: Segments
+) -> Float[jax.Array, "*tokens"]:
+    """Truncated importance weights, `min(exp(x), cap)`."""
+    return jnp.exp(jnp.minimum(log_weight, jnp.log(cap)))
+
+
+def mask(
+    log_weight: Float[jax.Array, "*tokens"], cap: float, segments: Segments
+) -> Float[jax.Array, "*tokens"]:
+    """Keeps a token, at weight 1, only where `1/cap <= exp(x) <= cap`."""
+    return (jnp.abs(log_weight) <= jnp.log(cap)).astype(log_weight.dtype)
+
+
+def geometric(
+    log_weight: Float[jax.Array, "*tokens"], cap: float, segments: Segments
+) -> Float[jax.Array, "*tokens"]:
+    """`mask` of a completion's geometric mean: keeps it whole, or leaves it out.
+
+    The mean of thousands of tokens is near 1; caps are near 1 too, such as 1.001.
+    """
+    return mask(segments.mean(log_weight), cap, segments)
+
+
+Correction = Literal["truncate", "mask", "geometric"]
+CORRECTIONS = {"truncate": truncate, "mask": mask, "geometric": geometric}
+KL_ESTIMATES = {"k1": k1, "k3": k3}
+
+
+class Objective(NamedTuple):
+    """What the update minimises.
+
+    Attributes:
+      loss: `(policy_logprobs [R, T], entropy [R, T], Batch, Hyper) -> (loss, Stats)`.
+        The loss is a sum: weights carry the normaliser. The statistics of tokens,
+        `{"sum": {...}, "max": {...}}`, add up, or take the maximum, over
+        micro-batches.
+      needs_reference: whether it reads `Batch.reference_logprobs`.
+    """
+
+    loss: Callable[..., tuple[Float[jax.Array, ""], Stats]]
+    needs_reference: bool
+
+
+# Statistics of every objective. A loss gives its own metrics other names.
+MEASURED = frozenset(
+    "tokens entropy kl_old_policy sampler_gap old_gap off_policy correction"
+    " correction_squared".split()
+)
+
+
+def make_objective(
+    *,
+    function: str,
+    function_args: Mapping[str, Any] | ConfigDict,
+    correction: Correction,
+    correction_cap: Annotated[float, Range(1)],
+    entropy_bonus: float,
+    kl_penalty: NotNegative,
+    kl_estimate: Literal["k1", "k3"],
+) -> Objective:
+    """Builds the objective of a run.
+
+    Args:
+      function, function_args: the surrogate, see `rl.update.losses`.
+      correction: of off-policy tokens, by `old - sampler`.
+      correction_cap: see `CORRECTIONS`.
+      entropy_bonus: by which the entropy is subtracted; 0 costs nothing.
+      kl_penalty: by which the divergence from the base model is added; above 0 the
+        base model stays loaded.
+      kl_estimate: of that divergence.
+
+    Raises:
+      ValueError: one line that names the key and what is wrong.
+    """
+    surrogate, named = load_loss(function, dict(function_args.items()))
+    _check_result(surrogate, named, f"config.objective.function={function!r}")
+    needs_reference = kl_penalty > 0 or "reference_logprobs" in named
+
+    def loss(policy_logprobs, entropy, batch, hyper):
+        loss_mask = batch.loss_mask
+        detached = jax.lax.stop_gradient(policy_logprobs)
+        # A mask is not enough: 0 * inf is NaN, in the gradient too.
+        policy = jnp.where(loss_mask, policy_logprobs, 0)
+        given = jnp.where(loss_mask, batch.old_logprobs, 0)
+        sampled = jnp.where(loss_mask, batch.sampler_logprobs, 0)
+        detached = jnp.where(loss_mask, detached, 0)
+        old = jnp.where(hyper.first, detached, given)
+        segments = Segments(batch.segment_ids, loss_mask, batch.group_ids)
+        arrays = {
+            "policy_logprobs": policy,
+            "old_logprobs": jax.lax.stop_gradient(old),
+            "sampler_logprobs": sampled,
+            "entropy": entropy,
+            "advantages": batch.advantages,
+            "loss_weights": batch.loss_weights,
+            "loss_mask": loss_mask,
+            "segments": segments,
+            "eps_low": hyper.eps_low,
+            "eps_high": hyper.eps_high,
+        }
+        if needs_reference:
+            reference = jnp.where(loss_mask, batch.reference_logprobs, 0)
+            arrays["reference_logprobs"] = reference
+        per_token, metrics = surrogate(**{name: arrays[name] for name in named})
+
+        off_policy = loss_mask & batch.off_policy
+        log_weight = jnp.clip(old - sampled, -MAX_LOG_RATIO, MAX_LOG_RATIO)
+        of_off_policy = segments.replace(mask=off_policy)
+        weight = CORRECTIONS[correction](log_weight, correction_cap, of_off_policy)
+        weight = jax.lax.stop_gradient(jnp.where(off_policy, weight, 1))
+        total = jnp.sum(batch.loss_weights * weight * per_token)
+        if entropy_bonus:
+            total -= entropy_bonus * jnp.sum(batch.loss_weights * entropy)
+        if kl_penalty:
+            kl = KL_ESTIMATES[kl_estimate](policy, reference)
+            total += kl_penalty * jnp.sum(batch.loss_weights * kl)
+
+        def count(where, value=1.0):
+            return jnp.sum(jnp.where(where, value, 0.0))
+
+        def largest(value):
+            return jnp.max(jnp.where(loss_mask, value, 0.0))
+
+        gap = jnp.abs(detached - sampled)
+        drift = jnp.abs(detached - given)
+        sums = {
+            "tokens": count(loss_mask),
+            "entropy": count(loss_mask, entropy),
+            "kl_old_policy": count(loss_mask, old - detached),
+            "sampler_gap": count(loss_mask, gap),
+            "old_gap": count(loss_mask, drift),
+            "off_policy": count(off_policy),
+            "correction": count(off_policy, weight),
+            "correction_squared": count(off_policy, weight**2),
+        }
+        maxima = {
+            "sampler_gap": largest(gap),
+            "old_gap": largest(drift),
+            "correction": jnp.max(jnp.where(off_policy, weight, 0.0)),
+        }
+        if kl_penalty:
+            sums["kl_reference"] = count(loss_mask, kl)
+        for name, value in jax.lax.stop_gradient(metrics).items():
+            if value.dtype == bool:
+                sums[name] = count(loss_mask & value)
+            else:
+                sums[name] = count(loss_mask, value)
+                maxima[name] = largest(value)
+        return total, {"sum": sums, "max": maxima}
+
+    return Objective(loss, needs_reference)
+
+
+def _check_result(surrogate, named, key: str) -> None:
+    """Holds a loss to the shapes that it is to return, before any expensive work."""
+    tokens = {d: jax.ShapeDtypeStruct((2, 8), d) for d in (np.float32, np.int32, bool)}
+    arrays = dict.fromkeys(named, tokens[np.float32]) | {
+        "loss_mask": tokens[bool],
+        "segments": Segments(tokens[np.int32], tokens[bool], tokens[np.int32]),
+        "eps_low": jax.ShapeDtypeStruct((), np.float32),
+        "eps_high": jax.ShapeDtypeStruct((), np.float32),
+    }
+    try:
+        result = jax.eval_shape(surrogate, **{name: arrays[name] for name in named})
+        loss, metrics = result
+        shapes = {"the loss": loss.shape, **{k: v.shape for k, v in metrics.items()}}
+    except Exception as error:  # a user's function may raise anything
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{key}: {type(error).__name__}: {reason}") from None
+    for name, shape in shapes.items():
+        if shape != (2, 8):
+            raise ValueError(
+                f"{key}: {name} of rows [2, 8] has the shape {list(shape)}; it must"
+                " have a value for each token, and is averaged by objective.aggregation"
+            )
+    if taken := {*MEASURED, "kl_reference"} & metrics.keys():
+        raise ValueError(f"{key}: the metric {min(taken)!r} has another meaning here")
+
+
+def token_logprobs(
+    model: Qwen2,
+    params: Params,
+    batch: Batch,
+    *,
+    temperature: float,
+    mesh: Mesh,
+    chunk: int,
+) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
+    """Log-probability and entropy of producing each token that the loss counts.
+
+    The single place where hidden states and the tokens that they produce are shifted
+    against each other.
+    """
+    hidden = model.apply(
+        {"params": params},
+        batch.token_ids,
+        batch.positions,
+        batch.segment_ids,
+        prefix_ids=batch.prefix_ids,
+    )
+    target_ids = jnp.roll(batch.token_ids, -1, axis=1)
+    wanted = jnp.roll(batch.loss_mask, -1, axis=1).at[:, -1].set(False)
+    scale = jnp.asarray(temperature, jnp.promote_types(hidden.dtype, jnp.float32))
+    logprobs, entropy = score_tokens(
+        hidden, head_table(params), target_ids, wanted, scale, mesh, chunk
+    )
+    return jnp.roll(logprobs, 1, axis=1), jnp.roll(entropy, 1, axis=1)

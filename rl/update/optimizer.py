@@ -1,0 +1,109 @@
+"""AdamW with fp32 masters, clipped by global norm, and the learning-rate schedule."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from configs.schema import Index, NotNegative, Positive, Share
+
+
+def make_optimizer(
+    *,
+    b1: Share,
+    b2: Share,
+    eps: NotNegative,
+    weight_decay: NotNegative,
+    max_grad_norm: Positive,
+    moments_dtype: Literal["float32", "bfloat16"],
+) -> optax.GradientTransformation:
+    """AdamW (arXiv 1711.05101) at learning rate 1; the step multiplies by its own.
+
+    Args:
+      b1, b2, eps: as in Adam.
+      weight_decay: decoupled, on matrices only (norms and biases are left alone).
+      max_grad_norm: the gradient's global norm is scaled down to this.
+      moments_dtype: in which both moments rest between updates; they are updated in
+        float32. bfloat16 halves the state, and loses second-moment changes below
+        1/256, so `b2` should then not exceed 0.99.
+    """
+    if moments_dtype == "bfloat16" and b2 > 0.99:
+        raise ValueError(
+            f"optimizer.b2={b2} with optimizer.moments_dtype='bfloat16': the second"
+            " moment would stop moving; use b2 <= 0.99"
+        )
+    return optax.chain(
+        optax.clip_by_global_norm(max_grad_norm),
+        _rest_in(optax.scale_by_adam(b1=b1, b2=b2, eps=eps), jnp.dtype(moments_dtype)),
+        optax.add_decayed_weights(weight_decay, mask=_matrices),
+        optax.scale(-1.0),
+    )
+
+
+def _matrices(params) -> dict:
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: not path[-1].key.endswith(("norm", "bias")), params
+    )
+
+
+def _rest_in(inner: optax.GradientTransformation, dtype: jnp.dtype):
+    """Keeps `inner`'s floating-point state in `dtype` between updates."""
+
+    def cast(state, to):
+        return jax.tree.map(
+            lambda x: x.astype(to(x)) if jnp.issubdtype(x.dtype, jnp.floating) else x,
+            state,
+        )
+
+    def wide(x):
+        return jnp.promote_types(x.dtype, jnp.float32)
+
+    def narrow(x):
+        return dtype if dtype.itemsize < 4 else x.dtype
+
+    def init(params):
+        return cast(inner.init(params), narrow)
+
+    def update(updates, state, params=None):
+        updates, state = inner.update(updates, cast(state, wide), params)
+        return updates, cast(state, narrow)
+
+    return optax.GradientTransformation(init, update)
+
+
+def make_schedule(
+    *,
+    learning_rate: Positive,
+    warmup_updates: Index,
+    decay: Literal["constant", "linear", "cosine"],
+    decay_updates: Index,
+    final_fraction: Share,
+) -> Callable[[int], float]:
+    """Learning rate by the number of updates done.
+
+    Args:
+      learning_rate: the peak.
+      warmup_updates: linear from 0; the first update already has a rate above 0.
+      decay: "constant", "linear" or "cosine", after the warm-up.
+      decay_updates: updates from the warm-up's end to the final rate.
+      final_fraction: of the peak, where a decay ends.
+    """
+    after = {
+        "constant": lambda: optax.constant_schedule(learning_rate),
+        "linear": lambda: optax.linear_schedule(
+            learning_rate, learning_rate * final_fraction, decay_updates
+        ),
+        "cosine": lambda: optax.cosine_decay_schedule(
+            learning_rate, decay_updates, final_fraction
+        ),
+    }
+    rest = after[decay]()
+
+    def schedule(update: int) -> float:
+        if update < warmup_updates:
+            return learning_rate * (update + 1) / (warmup_updates + 1)
+        return float(rest(update - warmup_updates))
+
+    return schedule

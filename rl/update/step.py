@@ -1,0 +1,251 @@
+"""The jitted update: gradients over micro-batches, then one optimizer application."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, no_type_check
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jaxtyping import Float, Int32
+
+from configs.schema import Count
+from models.qwen2 import Params, Qwen2, abstract_params, param_shardings
+from rl.types import Batch, Hyper
+from rl.update.examine import digest
+from rl.update.objective import Objective, token_logprobs
+from sharding.rules import laid_out
+
+Stats = dict[str, Any]
+# Gradients, the loss, and statistics, summed over the micro-batches so far.
+Carry = tuple[Params, Float[jax.Array, ""], Stats]
+
+
+@no_type_check  # trees of shardings and of shapes have its form too
+@flax.struct.dataclass
+class TrainState:
+    """What an update turns into its successor.
+
+    Attributes:
+      params: master parameters, float32 by default.
+      opt_state: the optimizer's.
+      updates: optimizer applications so far; skipped ones do not count.
+      skipped: updates skipped in a row because their gradient, or the state that they
+        would have led to, is not finite.
+      skipped_in_all: since the run began.
+    """
+
+    params: Params
+    opt_state: optax.OptState
+    updates: Int32[jax.Array, ""]
+    skipped: Int32[jax.Array, ""]
+    skipped_in_all: Int32[jax.Array, ""]
+
+
+class Step(NamedTuple):
+    """The compiled functions of one model, mesh and set of static choices.
+
+    Attributes:
+      init: `params -> TrainState`; the parameters are donated.
+      score: `(params, Batch) -> old_logprobs [R, T]`.
+      update: `(TrainState, micro-batches, Hyper) -> (TrainState, Stats)`; the state is
+        donated. Its programs are `zeros`, `accumulate` for each micro-batch, `apply`.
+      zeros: `(params, Batch, Hyper) -> Carry`, of nothing.
+      accumulate: `(Carry, params, Batch, Hyper) -> Carry`; the carry is donated.
+      apply: `(TrainState, Carry, Hyper) -> (TrainState, Stats)`; the state is donated.
+      propose: `(TrainState, Carry, Hyper) -> (params, opt_state, ...)`, what `apply`
+        takes over if all of it is finite. Not compiled, nothing is donated.
+      shardings: of the `TrainState`.
+      rows: sharding of a `Batch`'s arrays.
+    """
+
+    init: Callable[[Params], TrainState]
+    score: Callable[[Params, Batch], Float[jax.Array, "R T"]]
+    update: Callable[[TrainState, Sequence[Batch], Hyper], tuple[TrainState, Stats]]
+    zeros: Callable[[Params, Batch, Hyper], Carry]
+    accumulate: Callable[[Carry, Params, Batch, Hyper], Carry]
+    apply: Callable[[TrainState, Carry, Hyper], tuple[TrainState, Stats]]
+    propose: Callable[[TrainState, Carry, Hyper], tuple[Params, optax.OptState, Any]]
+    shardings: TrainState
+    rows: NamedSharding
+
+
+def make_step(
+    model: Qwen2,
+    optimizer: optax.GradientTransformation,
+    mesh: Mesh,
+    objective: Objective,
+    *,
+    temperature: float,
+    head_chunk: Count,
+    offload_optimizer: bool = False,
+) -> Step:
+    """Builds the functions of a training step.
+
+    Args:
+      model: knows its mesh, dtypes and remat policy.
+      optimizer: at learning rate 1 (see `rl.update.optimizer`).
+      mesh: rows are split over it.
+      objective: what is minimised.
+      temperature: at which completions are drawn; log-probabilities are taken there.
+      head_chunk: tokens per device that meet the vocabulary at a time.
+      offload_optimizer: whether the optimizer's state rests in the host's memory, so
+        that it and the activations never share the device's.
+    """
+    on_device = _state_shardings(model, optimizer, mesh)
+    shardings = _at_rest(on_device) if offload_optimizer else on_device
+    rows = laid_out(mesh, "batch")
+    whole = laid_out(mesh)
+
+    def logprobs(
+        params: Params, batch: Batch
+    ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
+        return token_logprobs(
+            model,
+            params,
+            batch,
+            temperature=temperature,
+            mesh=mesh,
+            chunk=head_chunk,
+        )
+
+    def loss(
+        params: Params, batch: Batch, hyper: Hyper
+    ) -> tuple[Float[jax.Array, ""], Stats]:
+        policy, entropy = logprobs(params, batch)
+        return objective.loss(policy, entropy, batch, hyper)
+
+    def init(params: Params) -> TrainState:
+        zero = jnp.zeros((), jnp.int32)
+        return TrainState(
+            params=params,
+            opt_state=optimizer.init(params),
+            updates=zero,
+            skipped=zero,
+            skipped_in_all=zero,
+        )
+
+    gradient = jax.value_and_grad(loss, has_aux=True)
+
+    def zeros(params: Params, batch: Batch, hyper: Hyper) -> Carry:
+        (value, stats), grads = jax.eval_shape(gradient, params, batch, hyper)
+        return jax.tree.map(
+            lambda x: jnp.zeros(x.shape, x.dtype), (grads, value, stats)
+        )
+
+    def accumulate(carry: Carry, params: Params, batch: Batch, hyper: Hyper) -> Carry:
+        grads, value, stats = carry
+        (v, s), g = gradient(params, batch, hyper)
+        return (
+            jax.tree.map(jnp.add, grads, g),
+            value + v,
+            {
+                "sum": jax.tree.map(jnp.add, stats["sum"], s["sum"]),
+                "max": jax.tree.map(jnp.maximum, stats["max"], s["max"]),
+            },
+        )
+
+    def propose(
+        state: TrainState, carry: Carry, hyper: Hyper
+    ) -> tuple[Params, optax.OptState, optax.OptState]:
+        grads, _, _ = carry
+        old = state.opt_state
+        if offload_optimizer:
+            old = jax.device_put(old, on_device.opt_state)
+        updates, opt_state = optimizer.update(grads, old, state.params)
+        params = jax.tree.map(
+            lambda p, u: p + (hyper.learning_rate * u).astype(p.dtype),
+            state.params,
+            updates,
+        )
+        return params, opt_state, old
+
+    def apply(
+        state: TrainState, carry: Carry, hyper: Hyper
+    ) -> tuple[TrainState, Stats]:
+        grads, value, stats = carry
+        norm = optax.tree.norm(grads)
+        finite = jnp.isfinite(norm) & jnp.isfinite(value)
+        params, opt_state, old = propose(state, carry, hyper)
+        for leaf in jax.tree.leaves((params, opt_state)):
+            finite &= jnp.all(jnp.isfinite(leaf))
+        params, opt_state = jax.tree.map(
+            lambda new, old: jnp.where(finite, new, old),
+            (params, opt_state),
+            (state.params, old),
+        )
+        if offload_optimizer:
+            opt_state = jax.device_put(opt_state, shardings.opt_state)
+        new = TrainState(
+            params=params,
+            opt_state=opt_state,
+            updates=state.updates + finite,
+            skipped=jnp.where(finite, 0, state.skipped + 1),
+            skipped_in_all=state.skipped_in_all + ~finite,
+        )
+        of_update = {
+            "loss": value,
+            "grad_norm": norm,
+            "grad_digest": digest(grads),
+            "skipped": ~finite,
+            "skipped_in_a_row": new.skipped,
+        }
+        return new, stats | of_update
+
+    carry_shardings = (shardings.params, whole, whole)
+    init_jit = jax.jit(init, out_shardings=shardings, donate_argnums=0)
+    score_jit = jax.jit(lambda p, b: logprobs(p, b)[0], out_shardings=rows)
+    zeros_jit = jax.jit(zeros, out_shardings=carry_shardings)
+    accumulate_jit = jax.jit(
+        accumulate, out_shardings=carry_shardings, donate_argnums=0
+    )
+    apply_jit = jax.jit(apply, out_shardings=(shardings, whole), donate_argnums=0)
+
+    def update(
+        state: TrainState, batches: Sequence[Batch], hyper: Hyper
+    ) -> tuple[TrainState, Stats]:
+        carry = zeros_jit(state.params, batches[0], hyper)
+        for batch in batches:
+            carry = accumulate_jit(carry, state.params, batch, hyper)
+        return apply_jit(state, carry, hyper)
+
+    return Step(
+        init=init_jit,
+        score=score_jit,
+        update=update,
+        zeros=zeros_jit,
+        accumulate=accumulate_jit,
+        apply=apply_jit,
+        propose=propose,
+        shardings=shardings,
+        rows=rows,
+    )
+
+
+def _at_rest(shardings: TrainState) -> TrainState:
+    host = jax.tree.map(
+        lambda s: s.with_memory_kind("pinned_host"), shardings.opt_state
+    )
+    return shardings.replace(opt_state=host)
+
+
+def _state_shardings(model, optimizer, mesh) -> TrainState:
+    """Moments live where their parameters live; counters everywhere."""
+    shapes, _ = abstract_params(model)
+    params = param_shardings(model, mesh)
+    whole = laid_out(mesh)
+    opt_state = optax.tree_utils.tree_map_params(
+        optimizer,
+        lambda _, sharding: sharding,
+        jax.eval_shape(optimizer.init, shapes),
+        params,
+        transform_non_params=lambda _: whole,
+    )
+    return TrainState(
+        params=params,
+        opt_state=opt_state,
+        updates=whole,
+        skipped=whole,
+        skipped_in_all=whole,
+    )

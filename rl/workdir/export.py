@@ -1,0 +1,170 @@
+"""What an exported folder says of itself, so that others serve the policy as trained.
+
+The stop tokens and the prompts of a run are settings of the run, and the base's own
+files say something else: a base may name one end token of the two that completions
+ended at, and a chat template that the policy never saw.
+"""
+
+import json
+import pathlib
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rl.evaluate import headline
+from rl.files import markdown_table, replace, replace_json
+from rl.problems.templates import SLOT, TEMPLATES
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Of a generation config, what says how tokens are drawn; the run's own takes its place.
+_DRAWING = ("do_sample", "temperature", "top_p", "top_k", "min_p", "typical_p")
+_DRAWING += ("repetition_penalty", "presence_penalty", "frequency_penalty")
+
+
+def serve_as_trained(
+    folder: pathlib.Path,
+    *,
+    stop_token_ids: Sequence[int],
+    temperature: float,
+    template: str,
+) -> None:
+    """Writes generation config and chat template of the run over the base's.
+
+    Args:
+      folder: with the base's description, from which models are exported.
+      stop_token_ids: any of them ended a completion.
+      temperature: that completions were drawn at, from all of the distribution.
+      template: `config.data.template`.
+    """
+    path = folder / "generation_config.json"
+    kept = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    kept = {key: value for key, value in kept.items() if key not in _DRAWING}
+    stops = sorted(stop_token_ids)
+    # transformers and vLLM fill what a request leaves out with their own defaults.
+    drawing = {"do_sample": True, "temperature": temperature, "top_p": 1.0, "top_k": 0}
+    replace_json(path, kept | {"eos_token_id": stops} | drawing)
+    chat = chat_template(template)
+    if chat is None:
+        return
+    # One source: a template inside the tokenizer's config would be another.
+    config = folder / "tokenizer_config.json"
+    if config.is_file():
+        said = json.loads(config.read_text("utf-8"))
+        if said.pop("chat_template", None) is not None:
+            replace_json(config, said)
+    (folder / "chat_template.json").unlink(missing_ok=True)
+    replace(folder / "chat_template.jinja", chat)
+
+
+def chat_template(template: str) -> str | None:
+    """The Jinja text that makes a user's last message the prompt of a run.
+
+    None for "model": the tokenizer's own is what the policy was trained under.
+    """
+    if template == "model":
+        return None
+    # Literals of Jinja are read as those of JSON.
+    said = [
+        f"{{{{ {json.dumps(part, ensure_ascii=False)} }}}}" if part else ""
+        for part in TEMPLATES.get(template, template).split(SLOT)
+    ]
+    return "{{ messages[-1]['content'] }}".join(said)
+
+
+def model_card(
+    config: Mapping[str, Any],
+    *,
+    step: int,
+    evaluations: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """README.md of an exported folder: base, recipe, data, evaluation, commit.
+
+    Args:
+      config: of the run, as config.json holds it.
+      step: that the weights are of.
+      evaluations: by name ("base", "final") what `rl.evaluate.summarise` says; those
+        that are empty are left out.
+    """
+    model, data, rollout = config["model"], config["data"], config["rollout"]
+    args = model["maker_args"] or {}
+    base = model["path"] or args.get("package") or model["maker"]
+    head = {"library_name": "transformers", "pipeline_tag": "text-generation"}
+    head["tags"] = ["reinforcement-learning", "grpo", "jax"]
+    if model["path"].count("/") == 1 and not pathlib.Path(model["path"]).exists():
+        head["base_model"] = model["path"]
+    recipe = {
+        "steps": f"{step} of {config['steps']}",
+        "completions per step": config["batch"]["prompts_per_step"]
+        * rollout["group_size"],
+        "group size": rollout["group_size"],
+        "temperature": rollout["temperature"],
+        "most tokens of a completion": rollout["max_response_tokens"],
+        "clip": f"{config['objective']['eps_low']} below, "
+        f"{config['objective']['eps_high']} above",
+        "KL penalty": config["objective"]["kl_penalty"] or "none",
+        "objective": config["objective"]["function"],
+        "aggregation": config["objective"]["aggregation"],
+        "dynamic sampling": config["dynamic_sampling"]["filter"],
+        "learning rate": config["schedule"]["learning_rate"],
+        "stages": ", ".join(s["name"] for s in config["curriculum"]["stages"]) or "one",
+        "reward": config["reward"]["function"] or "the rule-based verifier, +1 or -1",
+        "rewards shuffled (a control)": config["reward"]["shuffle"],
+        "seed": config["seed"],
+    }
+    # Values of JSON are values of YAML.
+    lines = ["---", *(f"{k}: {json.dumps(v)}" for k, v in head.items()), "---", ""]
+    lines += [
+        f"# {base}, trained by reinforcement learning",
+        "",
+        "Trained with Compass Thinker in JAX, the recipe of arXiv 2508.08909, at "
+        f"{commit()}.",
+        "",
+        "## Base",
+        "",
+        f"`{base}`",
+        "",
+        "## Recipe",
+        "",
+        *markdown_table(["", ""], [[k, f"`{v}`"] for k, v in recipe.items()]),
+        "## Data",
+        "",
+        f"`{data['train']}` {_said(data['train_args'])}".rstrip(),
+        "",
+        "Prompts, which the chat template of this folder makes of a user's message:",
+        "",
+        "```",
+        TEMPLATES.get(data["template"], data["template"]),
+        "```",
+        "",
+        "## Evaluation",
+        "",
+    ]
+    told = {name: summary for name, summary in evaluations.items() if summary}
+    if told:
+        lines += [f"`{data['eval']}` {_said(data['eval_args'])}".rstrip(), ""]
+        lines += [f"- {name}: {headline(summary)}" for name, summary in told.items()]
+    else:
+        lines += ["None was made."]
+    return "\n".join(lines) + "\n"
+
+
+def commit() -> str:
+    """The commit of this code, and whether files differ from it."""
+
+    def git(*words: str) -> str | None:
+        done = subprocess.run(
+            ["git", "-C", str(_ROOT), *words], capture_output=True, text=True
+        )
+        return None if done.returncode else done.stdout.strip()
+
+    try:
+        head, changed = git("rev-parse", "HEAD"), git("status", "--porcelain")
+    except OSError:  # no git
+        head = None
+    if head is None:
+        return "an unknown commit"
+    return f"commit {head}" + (" with changes" if changed else "")
+
+
+def _said(arguments: Mapping[str, Any] | None) -> str:
+    return f"with `{json.dumps(arguments)}`" if arguments else ""

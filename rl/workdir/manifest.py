@@ -1,0 +1,316 @@
+"""What a run is: hashes of its config, base, data and code, kept in its workdir.
+
+`WORKDIR/manifest.json` holds the identity of the newest start and the history of all.
+A start that would silently be another run is refused, with the difference.
+"""
+
+import concurrent.futures
+import dataclasses
+import datetime
+import hashlib
+import importlib.util
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+
+from configs.schema import config_json, flatten
+from rl import files
+from rl.checkpoint import DAMAGED, library_versions, steps_in
+from rl.plan import Plan
+
+# What may change from one start of a run to the next: by key of the config, or all
+# below it. Everything else would make it another run.
+MAY_CHANGE = (
+    "steps",
+    "compiled",
+    "mesh",
+    "log",
+    "eval",
+    "data.eval",
+    "data.eval_args",
+    "checkpoint",
+    "export",
+    "alarms",
+    "recorder",
+    "reward.workers",
+    "data.unreadable_golds",
+    "rollout.vllm",
+)
+_ROOMS = ("rl", "models", "rollout", "sharding")
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Files of a model's folder that a run reads.
+_OF_A_MODEL = (".safetensors", ".json", ".txt", ".jinja")
+# Names of functions that a config may give; their files are code of the run.
+_FUNCTIONS = (
+    "reward.function",
+    "eval.reward",
+    "objective.function",
+    "objective.advantage",
+    "model.maker",
+    "data.train",
+    "data.eval",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """One start of a run.
+
+    Attributes:
+      config: every key by its dotted name.
+      base: SHA-256 of every file of the base model's folder, by name.
+      data: SHA-256 of the training problems in their order, with their prompts' tokens
+        (`train`), of those held out (`held_out`), and of the stop tokens (`stop`).
+      code: SHA-256 of each room of the project, and of the files of functions that the
+        config names.
+      versions: of Python and the libraries.
+      hosts: processes and devices.
+    """
+
+    config: Mapping[str, Any]
+    base: Mapping[str, str]
+    data: Mapping[str, str]
+    code: Mapping[str, str]
+    versions: Mapping[str, str]
+    hosts: Mapping[str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """A difference between two starts; `refused` where it would make another run."""
+
+    key: str
+    before: Any
+    now: Any
+    refused: bool
+
+    def __str__(self) -> str:
+        return f"{self.key}: {_short(self.before)} -> {_short(self.now)}"
+
+
+def identify(plan: Plan, base: pathlib.Path) -> Identity:
+    """Hashes all that a run depends on.
+
+    Args:
+      plan: the run.
+      base: the base model's folder, its weights there.
+    """
+    c = plan.config
+    return Identity(
+        config=flatten(json.loads(config_json(c))),
+        base=folder_hashes(base),
+        data={
+            "train": _problems_hash(plan, plan.train),
+            "held_out": _problems_hash(plan, plan.held_out),
+            "stop": _hash([repr(tuple(plan.params.stop_token_ids))]),
+        },
+        code=_code(c),
+        versions=library_versions(),
+        hosts={"processes": jax.process_count(), "devices": jax.device_count()},
+    )
+
+
+def differences(before: Identity, now: Identity) -> list[Change]:
+    """What differs, refused differences first."""
+    changes = []
+    for section in ("config", "base", "data", "code", "versions", "hosts"):
+        old, new = getattr(before, section), getattr(now, section)
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) != new.get(name):
+                key = f"{section}.{name}"
+                pair = old.get(name), new.get(name)
+                changes.append(Change(key, *pair, _refused(section, name)))
+    return sorted(changes, key=lambda change: not change.refused)
+
+
+def _refused(section: str, name: str) -> bool:
+    if section == "config":
+        return not any(name == k or name.startswith(f"{k}.") for k in MAY_CHANGE)
+    if section == "data":
+        return name != "held_out"
+    return section == "base"
+
+
+def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list[str]:
+    """Holds a start to the workdir's manifest, and writes it there.
+
+    Args:
+      workdir: of the run; locked.
+      now: this start.
+      accept_changes: whether differences that would be refused are recorded instead.
+
+    Returns:
+      A line for each difference that was accepted.
+
+    Raises:
+      ValueError: what would be another run, with every difference; or the workdir lacks
+        checkpoints that its metrics speak of. Nothing was written.
+    """
+    path = workdir / "manifest.json"
+    if not accept_changes:
+        check_checkpoints(workdir)
+    content = _read(path)
+    changes = []
+    if content is not None:
+        changes = differences(Identity(**content["identity"]), now)
+    elif steps_in(workdir / "checkpoints") and not accept_changes:
+        raise ValueError(
+            f"{path}: no such file, though there are checkpoints: nobody knows of which"
+            " run; --accept_changes goes on"
+        )
+    if not accept_changes:
+        _refuse(workdir, changes)
+    history = content["history"] if content else []
+    if content is None or changes:
+        history.append(
+            {
+                "time": _now(),
+                "after": max(steps_in(workdir / "checkpoints"), default=0),
+                "changes": [dataclasses.asdict(change) for change in changes],
+            }
+        )
+        content = {"identity": dataclasses.asdict(now), "history": history}
+        files.replace_json(path, content)
+    return [f"changed: {change}" for change in changes]
+
+
+def record_rollback(workdir: pathlib.Path, *, before: int, to: int, why: str) -> None:
+    """Adds a rollback to the history.
+
+    Args:
+      workdir: of the run; locked.
+      before: steps done when it came to that.
+      to: steps done at the checkpoint.
+      why: the alarm.
+    """
+    content = _read(workdir / "manifest.json")
+    content["history"].append(
+        {"time": _now(), "after": to, "rollback": {"from": before, "why": why}}
+    )
+    files.replace_json(workdir / "manifest.json", content)
+
+
+def rollbacks(workdir: pathlib.Path) -> list[int]:
+    """The steps to which the run has been rolled back, in the order of time."""
+    content = _read(workdir / "manifest.json")
+    return [row["after"] for row in content["history"] if "rollback" in row]
+
+
+def check_config(workdir: pathlib.Path, plan: Plan) -> None:
+    """Refuses what can be seen before a base is made; see `begin` for errors."""
+    check_checkpoints(workdir)
+    content = _read(workdir / "manifest.json")
+    if content is None:
+        return
+    before = Identity(**content["identity"])
+    config = flatten(json.loads(config_json(plan.config)))
+    now = dataclasses.replace(before, config=config)
+    _refuse(workdir, differences(before, now))
+
+
+def _refuse(workdir: pathlib.Path, changes: Iterable[Change]) -> None:
+    if refused := [str(change) for change in changes if change.refused]:
+        raise ValueError(
+            f"{workdir} holds another run: {'; '.join(refused)};"
+            " --accept_changes goes on, and records it"
+        )
+
+
+def check_checkpoints(workdir: pathlib.Path) -> None:
+    """Refuses a workdir without the checkpoints that its metrics speak of.
+
+    Raises:
+      ValueError: going on would begin anew, or further back, and lose the metrics.
+    """
+    path, spoken = workdir / "metrics.jsonl", 0
+    if not path.is_file():
+        return
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            spoken = max(spoken, int(json.loads(line).get("checkpoint/step", 0)))
+        except (ValueError, AttributeError):
+            break  # a line that a kill cut short is the last
+    folder = workdir / "checkpoints"
+    newest = max(steps_in(folder), default=0)
+    if newest < spoken and not (folder / f"{spoken}{DAMAGED}").exists():
+        there = f"the newest is of step {newest}" if newest else "there is none"
+        raise ValueError(
+            f"{folder}: {path.name} speaks of a checkpoint of step {spoken}, {there};"
+            " put it back, take another --workdir, or go on from there, losing later"
+            " metrics, with --accept_changes"
+        )
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat()
+
+
+def _read(path: pathlib.Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        Identity(**content["identity"]), list(content["history"])
+        return content
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: damaged ({error})") from None
+
+
+def folder_hashes(base: pathlib.Path) -> dict[str, str]:
+    """SHA-256 of every file of a model's folder that a run reads, by name."""
+    paths = [p for p in sorted(base.iterdir()) if p.suffix in _OF_A_MODEL]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(
+            zip((p.name for p in paths), pool.map(files.sha256, paths), strict=True)
+        )
+
+
+def _problems_hash(plan: Plan, problems: Iterable[Any]) -> str:
+    def parts():
+        for p in problems:
+            meta = json.dumps(dict(p.meta), sort_keys=True, default=repr)
+            yield repr((p.id, p.problem, p.answers, p.source, p.level, meta))
+            yield plan.prompts[p.problem].tobytes().hex()
+
+    return _hash(parts())
+
+
+def _code(config) -> dict[str, str]:
+    code = {}
+    for room in _ROOMS:
+        paths = sorted((_ROOT / room).rglob("*.py"))
+        code[room] = _hash(f"{p.relative_to(_ROOT)}:{files.sha256(p)}" for p in paths)
+    for key in _FUNCTIONS:
+        section, name = key.split(".")
+        modules = re.findall(r"[\w.]+(?=:)", str(config[section][name]))
+        specs = filter(None, map(_spec, modules))
+        found = [s.origin for s in specs if s.origin and os.path.isfile(s.origin)]
+        if found:
+            code[key] = _hash(files.sha256(pathlib.Path(path)) for path in found)
+    return code
+
+
+def _spec(module: str):
+    try:
+        return importlib.util.find_spec(module) if module else None
+    except (ImportError, ValueError):
+        return None
+
+
+def _hash(parts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()
+
+
+def _short(value: Any) -> str:
+    text = "none" if value is None else json.dumps(value)
+    if isinstance(value, str) and len(value) == 64:  # a hash
+        return value[:12]
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,326 @@
+"""Dynamic sampling: batches exactly full, rounds bounded, nothing lost or split."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from rl.batches.collect import Collector, Shortfall
+from rl.batches.packing import pack_groups
+from rl.problems.arithmetic import make_tokenizer
+from rl.problems.curriculum import Curriculum, Stage
+from rl.reward.score import Score
+from rl.reward.shaping import overlong_penalty
+from rl.verifier import Verdict
+from rollout.types import Completion, SamplingParams
+from tests.rl.examples import make_problem
+
+PARAMS = SamplingParams(n=4, max_tokens=20, stop_token_ids=(0,))
+
+
+class Coins:
+    """A sampler whose completions are right by a seeded coin of each problem's own."""
+
+    def __init__(self, chance):
+        self._chance, self.calls, self.asked = chance, [], []
+
+    def sample(self, prompts, params, *, seed, on_finished=None):
+        rng = np.random.default_rng(seed)
+        self.calls.append(len(prompts))
+        self.asked += prompts
+        groups = []
+        for p, prompt in enumerate(prompts):
+            group = []
+            for s in range(params.n):
+                right = rng.random() < self._chance(prompt[0])
+                ids = np.array([1 if right else 2] * rng.integers(1, 20), np.int32)
+                group.append(
+                    Completion(
+                        token_ids=ids,
+                        sampler_logprobs=np.zeros(len(ids), np.float32),
+                        finish_reason="stop",
+                        versions=np.zeros(len(ids), np.int32),
+                    )
+                )
+                if on_finished:
+                    on_finished(p, s, group[-1])
+            groups.append(group)
+        return groups
+
+
+def _verdict(correct):
+    return Verdict(correct, None, "reward")
+
+
+def _reward(texts, problems):
+    return [Score.of(_verdict(text.startswith("1"))) for text in texts]
+
+
+def _digits(texts, problems):
+    """Right where a coin's first token, 1 or 2, is the first."""
+    return [Score.of(_verdict(text[0] == texts[0][0])) for text in texts]
+
+
+def _collector(chance, **changes):
+    sampler = Coins(chance)
+    options = dict(
+        reward=_reward,
+        decode=lambda ids: "".join(map(str, ids)),
+        prompts_per_step=8,
+        shuffle=False,
+        overlong_buffer=10,
+        overlong_factor=0.0,
+        filter=True,
+        filter_on="correct",
+        max_rounds=6,
+        max_age=1,
+        on_shortfall="skip",
+        max_shortfalls=3,
+    )
+    problems = [make_problem(i) for i in range(64)]
+    collector = Collector(
+        curriculum=Curriculum((Stage(name="all"),), problems, seed=0),
+        sample=sampler.sample,
+        encode=lambda problem: [int(problem.id[1:])],
+        params=PARAMS,
+        seed=0,
+        **{**options, **changes},
+    )
+    return collector, sampler
+
+
+@pytest.mark.failure(20)
+@pytest.mark.failure(21)
+def test_batches_are_exactly_full_of_whole_informative_groups():
+    collector, _ = _collector(lambda p: 0.3)
+    seen = []
+    for step in range(6):
+        groups, tally = collector.collect(step)
+        assert len(groups) == 8
+        for group in groups:
+            assert len(group.completions) == len(group.correct) == 4
+            assert group.correct.any() and not group.correct.all()
+        seen += groups
+        assert tally.sampled >= 8 - tally.carried
+    assert len(set(map(id, seen))) == len(seen)  # a carried group is used once
+
+
+@pytest.mark.failure(29)
+def test_ids_are_trained_on_as_they_were_drawn():
+    """Decoding and encoding again would turn the letters of a word into one token."""
+    tokenizer = make_tokenizer()
+    letters = tokenizer.convert_tokens_to_ids(list("boxed"))
+    text = tokenizer.decode(letters)
+    assert text == "boxed" and len(tokenizer.encode(text)) == 1
+
+    class Spells(Coins):
+        def sample(self, prompts, params, *, seed, on_finished=None):
+            groups = super().sample(prompts, params, seed=seed)
+            return [
+                [
+                    dataclasses.replace(
+                        c, token_ids=np.array([c.token_ids[0], *letters], np.int32),
+                        sampler_logprobs=np.zeros(6, np.float32),
+                        versions=np.zeros(6, np.int32),
+                    )
+                    for c in group
+                ]
+                for group in groups
+            ]  # fmt: skip
+
+    collector, _ = _collector(lambda p: 0.5, decode=tokenizer.decode, reward=_digits)
+    collector._sample = Spells(lambda p: 0.5).sample
+    groups, _ = collector.collect(0)
+    (micro,) = pack_groups(
+        groups, version=0, prompts_per_update=8, row_lengths=(16,),
+        micro_tokens=16 * 64, row_multiple=1, share_prompts=False, constant=1,
+        sampler_is_trainer=True, advantage="std", aggregation="token",
+    )  # fmt: skip
+    trained = np.concatenate([b.token_ids[b.loss_mask] for b in micro]).reshape(-1, 6)
+    assert len(trained) == 8 * 4
+    assert (trained[:, 1:] == letters).all()
+
+
+@pytest.mark.failure(17)
+@pytest.mark.parametrize("chance", [0.0, 1.0])
+def test_data_without_information_is_bounded_counted_and_ends_as_configured(chance):
+    collector, sampler = _collector(lambda p: chance)
+    for step in range(2):
+        groups, tally = collector.collect(step)
+        assert groups == [] and tally.rounds == 6
+        assert (tally.solve_all, tally.solve_none)[chance == 0.0] == tally.sampled
+    with pytest.raises(Shortfall, match="0 of 8 informative groups after 6 rounds"):
+        collector.collect(2)
+    assert len(sampler.calls) == 18 and max(sampler.calls) <= 16
+    stopping, _ = _collector(lambda p: chance, on_shortfall="stop")
+    with pytest.raises(Shortfall, match="on_shortfall='stop'"):
+        stopping.collect(0)
+
+
+def test_a_shortfall_keeps_its_groups_for_the_next_step():
+    # Only problems below 4 are informative: 4 of 64.
+    collector, _ = _collector(lambda p: 0.5 if p < 4 else 0.0, max_rounds=2)
+    first, _ = collector.collect(0)
+    kept = len(collector.state()["left"])
+    assert first == [] and kept > 0
+    partial, _ = _collector(
+        lambda p: 0.5 if p < 4 else 0.0, max_rounds=2, on_shortfall="partial"
+    )
+    groups, _ = partial.collect(0)
+    assert len(groups) == kept
+
+
+def test_surplus_groups_age_out():
+    collector, _ = _collector(lambda p: 0.5, max_age=1, prompts_per_step=3)
+    collector.collect(0)
+    left = len(collector.state()["left"])
+    _, tally = collector.collect(5)
+    assert tally.aged_out == left
+
+
+@pytest.mark.failure(25)
+def test_the_overlong_penalty_reaches_the_reward_and_not_the_filter():
+    np.testing.assert_allclose(
+        overlong_penalty(
+            np.array([10, 12, 15, 20, 99]), max_tokens=20, buffer=10, factor=0.5
+        ),
+        [0, -0.1, -0.25, -0.5, -0.5],
+        rtol=1e-6,
+    )
+    collector, _ = _collector(lambda p: 0.5, overlong_factor=0.5)
+    groups, _ = collector.collect(0)
+    for group in groups:
+        for completion, correct, reward in zip(
+            group.completions, group.correct, group.rewards, strict=True
+        ):
+            over = max(0, len(completion.token_ids) - 10) / 10
+            assert reward == pytest.approx((1 if correct else -1) - 0.5 * over)
+
+
+@pytest.mark.failure(30)
+def test_a_restored_collector_continues_with_the_very_same_groups():
+    a, _ = _collector(lambda p: 0.4)
+    a.collect(0)
+    b, _ = _collector(lambda p: 0.4)
+    b.restore(json.loads(json.dumps(a.state())), attempt=0)
+    left, right = a.collect(1)[0], b.collect(1)[0]
+    for x, y in zip(left, right, strict=True):
+        assert x.problem == y.problem and x.born == y.born
+        np.testing.assert_array_equal(x.rewards, y.rewards)
+        for c, d in zip(x.completions, y.completions, strict=True):
+            np.testing.assert_array_equal(c.token_ids, d.token_ids)
+            assert c.token_ids.dtype == d.token_ids.dtype
+
+
+@pytest.mark.failure(41)
+def test_what_could_not_be_judged_trains_nobody_and_is_counted():
+    """Every third text has no verdict: counted wrong it would teach, and be wrong."""
+    asked = []
+
+    def reward(texts, problems):
+        lost = [len(text) % 3 == 0 for text in texts]
+        asked.extend(lost)
+        scores = _reward(texts, problems)
+        return [
+            Score.of(_verdict(None)) if gone else score
+            for gone, score in zip(lost, scores, strict=True)
+        ]
+
+    collector, _ = _collector(lambda p: 0.5, reward=reward)
+    groups, tally = collector.collect(0)
+    assert len(groups) == 8 and tally.unjudged == sum(asked) > 0
+    for group in groups:
+        texts = ["".join(map(str, c.token_ids)) for c in group.completions]
+        assert 2 <= len(texts) == len(group.correct) == len(group.rewards) <= 4
+        assert not any(len(text) % 3 == 0 for text in texts)
+        assert not np.isnan(group.rewards).any()
+        assert list(group.correct) == [text.startswith("1") for text in texts]
+
+
+@pytest.mark.failure(41)
+def test_a_step_of_which_nothing_could_be_judged_has_no_groups():
+    def reward(texts, problems):
+        return [Score.of(_verdict(None)) for _ in texts]
+
+    collector, _ = _collector(lambda p: 0.5, reward=reward)
+    groups, tally = collector.collect(0)
+    assert groups == [] and tally.unjudged == 4 * tally.sampled > 0
+    assert tally.solve_none == tally.solve_all == 0
+
+
+def _graded(texts, problems):
+    """1.0 for a right one, 0.1 for a long wrong one: none is right of problem 0."""
+    scores = []
+    for text, problem in zip(texts, problems, strict=True):
+        right = text.startswith("1") and problem.id != "p0"
+        reward = 1.0 if right else 0.1 * (len(text) > 10)
+        verdict = Verdict(right, None, "reward")
+        components = {"long": float(len(text) > 10)} if len(text) % 2 else {}
+        scores.append(Score(reward=reward, verdict=verdict, components=components))
+    return scores
+
+
+@pytest.mark.failure(44)
+def test_partial_credit_is_not_right_and_the_filter_reads_what_it_is_told():
+    """Above 0 is not right: read so, every group with two long ones was dropped."""
+    collector, _ = _collector(lambda p: 0.3, reward=_graded)
+    groups, tally = collector.collect(0)
+    assert len(groups) == 8
+    for group in groups:
+        assert list(group.correct) == [r == 1 for r in group.raw]
+        assert group.correct.any() and not group.correct.all()
+    assert any(0.1 in group.raw.round(3) for group in groups)
+    assert set(tally.components) == {"long"}
+    # Nothing is ever right: only the graded filter finds something to learn from.
+    for on, full in (("correct", 0), ("reward", 8)):
+        collector, _ = _collector(lambda p: 0.0, reward=_graded, filter_on=on)
+        groups, tally = collector.collect(0)
+        assert len(groups) == full and tally.accuracy == 0
+        assert all(np.ptp(group.raw) > 0 for group in groups)
+
+
+def test_the_graded_filter_reads_rewards_before_they_are_shaped():
+    collector, _ = _collector(
+        lambda p: 0.0, filter_on="reward", overlong_factor=0.5, overlong_buffer=19
+    )
+    groups, _ = collector.collect(0)
+    assert groups == []  # all wrong, though of unequal lengths
+
+
+def test_components_come_back_from_a_checkpoint():
+    collector, _ = _collector(lambda p: 0.4, reward=_graded, prompts_per_step=3)
+    collector.collect(0)
+    state = json.loads(json.dumps(collector.state()))
+    again, _ = _collector(lambda p: 0.4, reward=_graded, prompts_per_step=3)
+    again.restore(state, attempt=0)
+    assert state["left"] and json.loads(json.dumps(again.state())) == state
+    assert {name for left in state["left"] for name in left["components"]} == {"long"}
+
+
+def test_another_attempt_draws_other_problems_other_completions_and_keeps_none():
+    def told(groups):
+        return [
+            (g.problem.id, [c.token_ids.tolist() for c in g.completions])
+            for g in groups
+        ]
+
+    a, _ = _collector(lambda p: 0.5)
+    a.collect(0)
+    state = json.loads(json.dumps(a.state()))
+    assert state["left"]  # some were over
+    seen, asked = [], []
+    for attempt in (0, 1, 2):
+        b, sampler = _collector(lambda p: 0.5)
+        b.restore(state, attempt=attempt)
+        at = json.loads(json.dumps(b.state()))
+        groups, tally = b.collect(1)
+        assert tally.carried == (len(state["left"]) if attempt == 0 else 0)
+        seen.append(told(groups))
+        asked.append(sampler.asked[:4])
+        # Going on from within an attempt is no further one.
+        c, _ = _collector(lambda p: 0.5)
+        c.restore(at, attempt=attempt)
+        assert told(c.collect(1)[0]) == seen[-1]
+    assert asked[0] != asked[1] != asked[2] != asked[0]
+    assert not any(group in seen[0] for group in seen[1] + seen[2])

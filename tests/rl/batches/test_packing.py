@@ -1,0 +1,185 @@
+"""Packing: nothing lost, nothing split, little padding."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from rl.batches.advantages import load_advantage
+from rl.batches.packing import (
+    first_fit_decreasing,
+    make_segments,
+    micro_rows,
+    pack,
+    padding_fraction,
+)
+from tests.rl.examples import make_group
+
+PLAIN = dict(row_multiple=1, share_prompts=False)
+
+
+def _segments(groups, *, version=0, sampler_is_trainer=True):
+    return make_segments(
+        groups,
+        load_advantage("std")(groups),
+        version=version,
+        sampler_is_trainer=sampler_is_trainer,
+        aggregation="token",
+        constant=1,
+    )
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=200), st.integers(50, 90))
+def test_rows_hold_every_segment_once_within_capacity(lengths, capacity):
+    rows = first_fit_decreasing(lengths, capacity)
+    assert sorted(i for row in rows for i in row) == list(range(len(lengths)))
+    assert all(sum(lengths[i] for i in row) <= capacity for row in rows)
+    # First-fit decreasing leaves at most one row half empty.
+    half_empty = [r for r in rows if sum(lengths[i] for i in r) <= capacity / 2]
+    assert len(half_empty) <= 1
+
+
+def test_a_batch_says_what_each_token_is():
+    group = make_group([True, False], lengths=[2, 3], prompt=2)
+    segments = _segments([group])
+    (batch,) = pack(segments, row_lengths=(12,), micro_tokens=12, **PLAIN)
+    long, short = segments[1].token_ids, segments[0].token_ids
+    np.testing.assert_array_equal(batch.token_ids[0], [*long, *short, 0, 0, 0])
+    np.testing.assert_array_equal(
+        batch.segment_ids[0], [1, 1, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0]
+    )
+    np.testing.assert_array_equal(
+        batch.positions[0], [0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 0, 0]
+    )
+    np.testing.assert_array_equal(
+        batch.loss_mask[0], np.array([0, 0, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0], bool)
+    )
+    np.testing.assert_allclose(batch.loss_weights[0], 0.2 * batch.loss_mask[0], 1e-6)
+    assert batch.advantages[0, 2] < 0 < batch.advantages[0, 7]
+    assert not batch.off_policy.any()
+
+
+def test_completions_in_one_row_share_their_prompt():
+    group = make_group([True, False], lengths=[2, 3], prompt=4)
+    segments = _segments([group])
+    (batch,) = pack(
+        segments, row_lengths=(12,), micro_tokens=12, row_multiple=1, share_prompts=True
+    )
+    *prompt, last = group.prompt_ids
+    short, long = (c.token_ids for c in group.completions)
+    np.testing.assert_array_equal(
+        batch.token_ids[0], [*prompt, last, *long, last, *short, 0, 0]
+    )
+    np.testing.assert_array_equal(
+        batch.segment_ids[0], [1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 0, 0]
+    )
+    np.testing.assert_array_equal(
+        batch.prefix_ids[0], [0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0]
+    )
+    np.testing.assert_array_equal(
+        batch.positions[0], [0, 1, 2, 3, 4, 5, 6, 3, 4, 5, 0, 0]
+    )
+    np.testing.assert_array_equal(
+        batch.loss_mask[0], np.array([0, 0, 0, 0, 1, 1, 1, 0, 1, 1, 0, 0], bool)
+    )
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.integers(1, 40), min_size=2, max_size=9), min_size=1),
+    st.integers(1, 12),
+)
+def test_shared_rows_hold_every_completion_once(lengths, prompt):
+    groups = [
+        make_group([True] * len(of_group), lengths=of_group, prompt=prompt, seed=i)
+        for i, of_group in enumerate(lengths)
+    ]
+    batches = pack(
+        _segments(groups),
+        row_lengths=(64,),
+        micro_tokens=64,
+        row_multiple=1,
+        share_prompts=True,
+    )
+    assert sum(int(b.loss_mask.sum()) for b in batches) == sum(map(sum, lengths))
+    plain = pack(_segments(groups), row_lengths=(64,), micro_tokens=64, **PLAIN)
+    filled = [sum(int((b.segment_ids > 0).sum()) for b in p) for p in (batches, plain)]
+    assert filled[0] <= filled[1]
+
+
+def test_padding_is_small_on_lognormal_lengths():
+    """p95/median = 4, 7B sizes: 32 groups of 16, rows of 4,096."""
+    rng = np.random.default_rng(0)
+    groups = []
+    for i in range(32):
+        lengths = np.clip(rng.lognormal(np.log(700), 0.843, 16), 1, 3072)
+        prompt = int(np.clip(rng.lognormal(np.log(150), 0.4), 30, 1024))
+        groups.append(
+            make_group(
+                [True] * 16,
+                lengths=lengths.astype(int).tolist(),
+                prompt=prompt,
+                seed=i,
+            )
+        )
+    segments = _segments(groups)
+    for share_prompts in (False, True):
+        batches = pack(
+            segments,
+            row_lengths=(4096,),
+            micro_tokens=4096,
+            row_multiple=1,
+            share_prompts=share_prompts,
+        )
+        assert padding_fraction(batches) < 0.03
+
+
+def test_tokens_of_another_version_or_sampler_are_off_policy():
+    group = make_group([True, False], version=3)
+    same = _segments([group], version=3)
+    assert not any(s.off_policy.any() for s in same)
+    stale = _segments([group], version=4)
+    assert all(s.off_policy.all() for s in stale)
+    other = _segments([group], version=3, sampler_is_trainer=False)
+    assert all(s.off_policy.all() for s in other)
+
+
+def test_micro_batches_have_one_shape():
+    groups = [make_group([True, False], lengths=[9, 7], seed=i) for i in range(20)]
+    batches = pack(
+        _segments(groups),
+        row_lengths=(8, 16, 64),
+        micro_tokens=64,
+        row_multiple=2,
+        share_prompts=False,
+    )
+    assert {b.token_ids.shape for b in batches} == {(4, 16)}
+    assert sum(int(b.loss_mask.sum()) for b in batches) == 20 * 16
+    assert micro_rows(4096, 1, 8) == 8  # never less than a row per device
+
+
+def test_padding_is_small_on_realistic_lengths():
+    rng = np.random.default_rng(0)
+    # Log-normal completions with p95 four times the median, cut at 3,072 tokens.
+    lengths = np.exp(rng.normal(np.log(600), np.log(4) / 1.645, 512))
+    groups = [
+        make_group(
+            [True, False],
+            lengths=np.clip(pair, 16, 3072).astype(int).tolist(),
+            prompt=int(rng.integers(40, 200)),
+            seed=i,
+        )
+        for i, pair in enumerate(lengths.reshape(-1, 2))
+    ]
+    batches = pack(
+        _segments(groups),
+        row_lengths=(4096,),
+        micro_tokens=4096 * 2,
+        **PLAIN,
+    )
+    assert padding_fraction(batches) <= 0.03
+
+
+def test_a_segment_longer_than_every_row_is_an_error():
+    with pytest.raises(ValueError, match="a segment of 9 tokens exceeds rows of 8"):
+        first_fit_decreasing([3, 9], 8)

@@ -1,0 +1,171 @@
+"""What each schedule draws when, what a stop loses, and what overlaps."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from rl.batches.collect import Tally
+from rl.batches.schedule import Rollouts, staleness_metrics
+from rl.problems.curriculum import Stage
+from rl.types import Group, Problem
+from rollout.types import Completion
+
+
+class Loop:
+    """Notes every version; its updates end when all that may has begun."""
+
+    def __init__(self, schedule, *, steps=6, max_staleness=2):
+        self.version, self.drawn, self.count, self.steps = 0, [], 0, steps
+        self.ahead = {"sync": 0, "one_step_off": 1, "async": max_staleness}[schedule]
+        self.begun = threading.Condition()
+        self.rollouts = Rollouts(
+            self, schedule=schedule, max_staleness=max_staleness, steps=steps
+        )
+
+    def state(self):
+        return {"count": self.count}
+
+    def restore(self, state, *, attempt):
+        self.count, self.attempt = state["count"], attempt
+
+    def collect(self, step):
+        began = self.version
+        with self.begun:
+            self.count += 1
+            self.begun.notify_all()
+        self.drawn.append((step, began, self.version))
+        return [step], Tally(Stage(name="all"))
+
+    def update(self, step):
+        begun = min(step + self.ahead + 1, self.steps)
+        with self.begun:
+            assert self.begun.wait_for(lambda: self.count == begun, timeout=60)
+
+    def run(self):
+        for step in range(self.steps):
+            groups, _ = self.rollouts.take(step)
+            assert groups == [step]
+            self.update(step)
+            self.rollouts.settle()
+            self.version = step + 1
+
+
+def test_sync_draws_each_batch_with_its_own_version():
+    loop = Loop("sync")
+    loop.run()
+    assert loop.drawn == [(s, s, s) for s in range(6)]
+
+
+def test_one_step_off_draws_a_batch_with_one_version_at_most_one_behind():
+    loop = Loop("one_step_off")
+    loop.run()
+    assert loop.drawn == [(0, 0, 0)] + [(s, s - 1, s - 1) for s in range(1, 6)]
+
+
+@pytest.mark.parametrize("max_staleness", [1, 3])
+def test_async_begins_no_batch_too_far_ahead(max_staleness):
+    loop = Loop("async", steps=12, max_staleness=max_staleness)
+    loop.run()
+    lags = [(step, step - began) for step, began, _ in loop.drawn]
+    assert lags == [(step, min(step, max_staleness)) for step in range(12)]
+
+
+class Meeting(Loop):
+    """Each update and the sampling of the next batch wait for each other."""
+
+    def __init__(self, schedule, *, patience):
+        self.meet = threading.Barrier(2, timeout=patience)
+        super().__init__(schedule)
+
+    def collect(self, step):
+        if step > 0:
+            self.meet.wait()
+        return super().collect(step)
+
+    def update(self, step):
+        if step + 1 < self.steps:
+            self.meet.wait()
+
+
+def test_one_step_off_samples_the_next_batch_while_it_updates():
+    Meeting("one_step_off", patience=60).run()
+    with pytest.raises(threading.BrokenBarrierError):
+        Meeting("sync", patience=0.1).run()
+
+
+@pytest.mark.failure(30)
+@pytest.mark.parametrize("schedule", ["one_step_off", "async"])
+def test_the_state_is_that_before_the_first_batch_not_taken(schedule):
+    loop = Loop(schedule)
+    for step in range(4):
+        loop.rollouts.take(step)
+        loop.update(step)
+        loop.rollouts.settle()
+        # Batches beyond are drawn already, and would be lost: they are drawn again.
+        assert loop.count > step + 1
+        assert loop.rollouts.state() == {"count": step + 1}
+        loop.version = step + 1
+
+
+class Broken(Exception):
+    pass
+
+
+def test_a_failure_in_the_background_ends_the_step_that_needs_the_batch():
+    class Collector:
+        state = dict
+
+        def collect(self, step):
+            if step == 2:
+                raise Broken
+            return [step], Tally(Stage(name="all"))
+
+    rollouts = Rollouts(Collector(), schedule="one_step_off", max_staleness=1, steps=5)
+    rollouts.take(0)
+    rollouts.take(1)
+    rollouts.settle()
+    with pytest.raises(Broken):
+        rollouts.take(2)
+    # Where it stood before that batch can still be saved.
+    assert rollouts.state() == {}
+    rollouts.close()
+
+
+def test_staleness_is_counted_by_token():
+    def completion(versions):
+        n = len(versions)
+        zeros = np.zeros(n, np.float32)
+        return Completion(
+            zeros.astype(np.int32), zeros, "stop", np.array(versions, np.int32)
+        )
+
+    group = Group(
+        problem=Problem(id="p", problem="", answers=("",)),
+        prompt_ids=np.zeros(1, np.int32),
+        completions=(completion([3, 3, 4]), completion([4])),
+        correct=np.array([True, False]),
+        raw=np.array([1.0, -1.0], np.float32),
+        rewards=np.array([1.0, -1.0], np.float32),
+        born=4,
+    )
+    assert staleness_metrics([group], 4) == {
+        "off_policy/staleness_mean": 0.5,
+        "off_policy/staleness_max": 1.0,
+        "off_policy/tokens_stale_0": 2.0,
+        "off_policy/tokens_stale_1": 2.0,
+    }
+
+
+@pytest.mark.parametrize("schedule", ["sync", "one_step_off", "async"])
+def test_going_back_drops_what_was_collected_ahead(schedule):
+    loop = Loop(schedule)
+    for step in range(3):
+        loop.rollouts.take(step)
+        loop.version = step + 1
+    loop.rollouts.restore({"count": 1}, attempt=1)
+    assert (loop.count, loop.attempt) == (1, 1)
+    groups, _ = loop.rollouts.take(1)
+    assert groups == [1]
+    loop.rollouts.settle()
+    assert [step for step, *_ in loop.drawn].count(1) == 2

@@ -1,0 +1,56 @@
+"""A publish by the processes of a run: python -m tests.rl.hosts.publishing I N PORT S.
+
+Process I of N, joined at PORT; all but the first come S seconds late. The first prints
+what it exported and scored, the same whatever N is.
+"""
+
+import hashlib
+import sys
+import time
+
+import jax
+import numpy as np
+
+from models import hf
+from models.config import Qwen2Config
+from models.qwen2 import Qwen2, init_params
+from rl.hosts.devices import join_cpu_devices, start_cpu_devices
+from rl.hosts.sidecar import FollowerSampler, make_probe
+from sharding.mesh import make_mesh
+
+DEVICES = 4
+CONFIG = Qwen2Config(
+    vocab_size=96, hidden_size=64, intermediate_size=64, num_layers=2, num_heads=2,
+    num_kv_heads=1, head_dim=32, rope_theta=1e4, rms_norm_eps=1e-6,
+    tie_word_embeddings=True, max_positions=64,
+)  # fmt: skip
+
+
+def publish(index: int = 0) -> str:
+    mesh = make_mesh(fsdp=DEVICES, devices=jax.devices()[:DEVICES])
+    join_cpu_devices(mesh)
+    model = Qwen2(CONFIG, mesh=mesh)
+    params = init_params(model, mesh, seed=0)
+
+    def export(params):
+        return hf.export_tensors(params, CONFIG, np.dtype(np.float32))
+
+    probe = make_probe(model, max_model_len=48, head_chunk=64, servers=2)
+    if index:
+        FollowerSampler(export, probe).publish(params, 1)
+        return ""
+    digest = hashlib.sha256()
+    for name, array in export(params):
+        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    scored = probe(params, [list(range(40)), [5, 6, 7]])
+    figures = [*np.round(scored[0][1:4], 4), *np.round(scored[1][1:], 4)]
+    return f"{digest.hexdigest()} {figures}"
+
+
+if __name__ == "__main__":
+    index, count, port, late = map(int, sys.argv[1:])
+    jax.config.update("jax_platforms", "cpu")
+    start_cpu_devices(DEVICES // count, rows=DEVICES)
+    jax.distributed.initialize(f"127.0.0.1:{port}", count, index)
+    time.sleep(late if index else 0)
+    print("result", publish(index))

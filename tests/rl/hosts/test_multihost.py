@@ -1,0 +1,338 @@
+"""Real processes: two of four devices do what one of eight does, and end together."""
+
+import contextlib
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from rl.checkpoint import steps_in
+from rl.hosts import peers
+from tests.rl import test_train as runs
+from tests.tools.tiny import make_model
+
+# A random model, rewarded for nothing: what is compared are processes.
+SETTINGS = {
+    "steps": 4,
+    "model.maker": "",
+    "data.template": "{problem}=?",
+    "reward.function": "tests.rl.examples:parity",
+    "dynamic_sampling.filter": False,
+    "data.eval": "",
+    "rollout.group_size": 4,
+    "rollout.max_response_tokens": 16,
+    "checkpoint.every_steps": 2,
+    "checkpoint.keep": 9,
+    # Parameters are split over processes too.
+    "mesh.data": 2,
+    "mesh.fsdp": -1,
+}
+# By the leader, while the other waits.
+MADE = {
+    "model.path": "",
+    "model.maker": "rl.problems.arithmetic:make_base",
+    "model.maker_args.steps": 10,
+}
+# Far beyond what a test waits for.
+ENDLESS = {"steps": 100_000, "checkpoint.every_steps": 2}
+
+
+def command(workdir, cache, *, devices, **changes):
+    settings = {**SETTINGS, "model.path": cache / "tiny", **changes}
+    settings["mesh.cpu_devices"] = devices
+    return runs.command(workdir, cache, **settings)
+
+
+def _free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def by_flags(port):
+    """Flags and variables of each of two processes."""
+    flags = [f"--coordinator=127.0.0.1:{port}", "--num_processes=2"]
+    return [([*flags, f"--process_id={i}"], {}) for i in (0, 1)]
+
+
+def by_slurm(port):
+    """As `srun --ntasks=2` starts them."""
+    shared = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": "2",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "JAX_COORDINATOR_PORT": str(port),
+    }
+    return [
+        ([], {**shared, "SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)})
+        for i in (0, 1)
+    ]
+
+
+@contextlib.contextmanager
+def two(arguments, joined=by_flags, of_second=()):
+    """Two processes of a run; their errors come through `communicate`."""
+    processes = [
+        subprocess.Popen(
+            [*arguments, *flags, *(of_second if i else ())],
+            cwd=runs.ROOT,
+            env=runs.environment() | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i, (flags, variables) in enumerate(joined(_free_port()))
+    ]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def _read_until(process, start):
+    for line in process.stdout:
+        if line.startswith(start):
+            return
+    raise AssertionError(process.stderr.read()[-3000:])
+
+
+def _errors(process):
+    return [x for x in process.stderr.read().splitlines() if x.startswith("error: ")]
+
+
+def _losses(workdir):
+    rows = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
+    return {row["step"]: row["policy/loss"] for row in rows if "policy/loss" in row}
+
+
+def _checkpoint(workdir, step):
+    """All arrays of the train state, on the host, by name."""
+    folder = workdir.absolute() / "checkpoints" / str(step) / "state"
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        tree = checkpointer.metadata(folder).item_metadata.tree
+        as_numpy = jax.tree.map(
+            lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree
+        )
+        state = checkpointer.restore(
+            folder, args=ocp.args.PyTreeRestore(restore_args=as_numpy)
+        )
+    return {
+        jax.tree_util.keystr(path): array
+        for path, array in jax.tree_util.tree_leaves_with_path(state)
+    }
+
+
+def _assert_same_losses(a, b, steps):
+    left, right = _losses(a), _losses(b)
+    for step in steps:
+        assert left[step] == pytest.approx(right[step], abs=1e-6), step
+    assert any(abs(left[step]) > 1e-4 for step in steps)
+
+
+def _assert_same_checkpoint(a, b, step):
+    left, right = _checkpoint(a, step), _checkpoint(b, step)
+    assert left.keys() == right.keys() and len(left) > 30
+    for name, array in left.items():
+        np.testing.assert_allclose(array, right[name], rtol=0, atol=1e-6, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bases")
+    make_model(folder / "tiny")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory, cache):
+    """The run by one process of eight devices."""
+    workdir = tmp_path_factory.mktemp("alone") / "work"
+    runs.run(command(workdir, cache, devices=8))
+    return workdir
+
+
+def test_two_processes_train_what_one_does_and_end_with_a_killed_follower(
+    alone, cache, tmp_path
+):
+    workdir = tmp_path / "w"
+    with two(command(workdir, cache, devices=4, **ENDLESS)) as (leader, follower):
+        # The save of step 4 has waited for that of step 2.
+        _read_until(leader, "step 5/")
+        follower.kill()
+        killed = time.monotonic()
+        assert leader.wait(60) == 1
+        print(f"the leader ended after {time.monotonic() - killed:.2f} s")
+        assert _errors(leader)[-1].startswith("error: process 1 has died")
+    _assert_same_losses(workdir, alone, (1, 2, 3, 4))
+    _assert_same_checkpoint(workdir, alone, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_a_follower_ends_with_a_killed_leader_and_any_number_resumes(
+    alone, cache, tmp_path
+):
+    workdir = tmp_path / "w"
+    arguments = command(workdir, cache, devices=4, **ENDLESS)
+    with two(arguments, by_slurm) as (leader, follower):
+        _read_until(leader, "step 3/")
+        while not (workdir / "checkpoints" / "2").is_dir():
+            time.sleep(0.01)
+        leader.kill()
+        killed = time.monotonic()
+        assert follower.wait(60) != 0
+        print(f"the follower ended after {time.monotonic() - killed:.2f} s")
+        assert "error: the leader, process 0, has died" in follower.stderr.read()
+    # Eight devices in one process go on from what two of four have written ...
+    resumed = runs.run(command(workdir, cache, devices=8))
+    assert "resuming after step 2" in resumed.stdout
+    _assert_same_losses(workdir, alone, (1, 2, 3, 4))
+    _assert_same_checkpoint(workdir, alone, 4)
+    # ... and two from what one has.
+    (workdir / "summary.json").unlink()
+    longer = {"steps": 6}
+    with two(command(workdir, cache, devices=4, **longer), by_slurm) as processes:
+        outputs = [process.communicate(timeout=300) for process in processes]
+        assert [process.returncode for process in processes] == [0, 0], outputs
+    assert "resuming after step 4" in outputs[0][0]
+    assert json.loads((workdir / "summary.json").read_text())["steps"] == 6
+    assert (workdir / "hf" / "model.safetensors").is_file()
+    assert "step" not in outputs[1][0]
+
+
+def _mesh(data, fsdp, tensor):
+    return {"mesh.data": data, "mesh.fsdp": fsdp, "mesh.tensor": tensor}
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_a_checkpoint_resumes_on_any_shape_of_devices(cache, tmp_path):
+    """Begun on 8x1x1; two steps on, the whole state is the same to 1e-5."""
+    # Two kv heads, for as many shards.
+    folder = make_model(tmp_path / "tiny", num_attention_heads=4, num_key_value_heads=2)
+    begun = tmp_path / "begun"
+    eight = _mesh(8, 1, 1) | {"model.path": folder}
+    runs.run(command(begun, cache, devices=8, **eight, steps=2))
+    (begun / "summary.json").unlink()
+    shapes = {
+        "the same": (8, eight, False),
+        "2x2x2": (8, _mesh(2, 2, 2), False),
+        "one device": (1, _mesh(1, 1, 1), False),
+        "two processes": (4, _mesh(2, 4, 1), True),
+    }
+    for name, (devices, mesh, joined) in shapes.items():
+        workdir = shutil.copytree(begun, tmp_path / name.replace(" ", "_"))
+        mesh = mesh | {"model.path": folder}
+        arguments = command(workdir, cache, devices=devices, **mesh)
+        if joined:
+            with two(arguments) as processes:
+                said = processes[0].communicate(timeout=300)[0]
+        else:
+            said = runs.run(arguments).stdout
+        assert "resuming after step 2" in said
+        expected = _checkpoint(tmp_path / "the_same", 4)
+        found = _checkpoint(workdir, 4)
+        assert found.keys() == expected.keys() and len(expected) > 30
+        for tensor, array in expected.items():
+            np.testing.assert_allclose(
+                found[tensor], array, rtol=0, atol=1e-5, err_msg=f"{name}: {tensor}"
+            )
+        _assert_same_losses(workdir, tmp_path / "the_same", (1, 2, 3, 4))
+    # It would show: two steps move the parameters by more.
+    before = _checkpoint(begun, 2)
+    moved = [np.abs(before[k] - x).max() for k, x in expected.items() if x.ndim]
+    assert max(moved) > 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.failure(54)
+def test_a_stopped_follower_ends_the_run_with_a_line(cache, tmp_path):
+    with two(command(tmp_path / "w", cache, devices=4, **ENDLESS)) as processes:
+        leader, follower = processes
+        _read_until(leader, "step 2/")
+        follower.send_signal(signal.SIGSTOP)
+        stopped = time.monotonic()
+        assert leader.wait(80) == 1  # not by SIGABRT
+        print(f"the leader ended after {time.monotonic() - stopped:.2f} s")
+        assert _errors(leader) == [
+            "error: process 1 has said nothing for 40 seconds: it is stopped or its"
+            " host is gone, and the others end"
+        ]
+        follower.send_signal(signal.SIGCONT)
+        assert follower.wait(60) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("receivers", [(0, 1), (1,)])
+def test_a_stop_signal_to_any_process_saves_and_ends_all(cache, tmp_path, receivers):
+    workdir = tmp_path / "w"
+    with two(command(workdir, cache, devices=4, **MADE, **ENDLESS)) as processes:
+        _read_until(processes[0], "step 3/")
+        for i in receivers:
+            processes[i].send_signal(signal.SIGTERM)
+        outputs = [process.communicate(timeout=60) for process in processes]
+        codes = [process.returncode for process in processes]
+        assert codes == [128 + signal.SIGTERM] * 2, outputs
+    assert "SIGTERM: saved after step " in outputs[0][0]
+    saved = max(steps_in(workdir / "checkpoints"))
+    assert saved >= 3
+    last = {**MADE, "steps": saved + 1}
+    resumed = runs.run(command(workdir, cache, devices=8, **last))
+    assert f"resuming after step {saved}" in resumed.stdout
+
+
+@pytest.mark.parametrize(
+    "flags,message",
+    [
+        ((None, 2, None), "--num_processes=2: --coordinator, --num_processes and"),
+        (("h:1", 2, 2), "--process_id=2: must lie in 0 ... 1"),
+        (("h:1", 2, -1), "--process_id=-1: must lie in 0 ... 1"),
+        (("h:1", 0, 0), "--num_processes=0: must be at least 1"),
+        (("h", 2, 0), "--coordinator='h': must be HOST:PORT"),
+        ((None, 1, 3), "--num_processes=1 --process_id=3: --coordinator, "),
+    ],
+)
+def test_flags_that_do_not_fit_are_one_line(flags, message):
+    with pytest.raises(ValueError) as caught:
+        peers.start(*flags, told=())
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+
+def test_an_environment_that_names_processes_and_no_more_is_an_error(monkeypatch):
+    assert isinstance(peers.start(None, None, None, told=()), peers.Alone)
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "0")
+    with pytest.raises(ValueError, match="JOB_COMPLETION_INDEX=0: .* joined"):
+        peers.start(None, None, None, told=())
+    assert isinstance(peers.start(None, 1, None, told=()), peers.Alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes,of_second,messages",
+    [
+        ({"mesh.data": 3, "mesh.fsdp": 1}, [],
+         ["error: mesh data=3 fsdp=1 tensor=1 needs 3 devices, there are 4",
+          "error: the leader has ended: mesh data=3 fsdp=1 tensor=1 needs 3 devices,"
+          " there are 4"]),
+        ({}, ["--config.rollout.group_size=8"],
+         ["error: process 1: config.rollout.group_size=8: the leader has 4",
+          "error: config.rollout.group_size=8: the leader has 4"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_for_all_ends_all_with_a_line(
+    cache, tmp_path, changes, of_second, messages
+):
+    arguments = command(tmp_path / "w", cache, devices=2, **changes)
+    with two(arguments, of_second=of_second) as processes:
+        assert [process.wait(60) for process in processes] == [1, 1]
+        assert [_errors(process) for process in processes] == [[m] for m in messages]

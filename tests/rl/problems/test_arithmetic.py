@@ -1,0 +1,42 @@
+"""The quickstart's base, as it is described before it is made."""
+
+import json
+
+import pytest
+
+from configs import quickstart
+from rl.problems.arithmetic import make_base
+from rl.problems.tokenizer import AutoTokenizer
+
+
+def _described(tmp_path, **changes):
+    arguments = {**quickstart.get_config().model.maker_args, **changes}
+    arguments["cache"] = str(tmp_path / "cache")
+    (tmp_path / "described").mkdir()
+    folder = make_base(**arguments, described_in=tmp_path / "described")
+    assert folder == tmp_path / "described"
+    assert not (tmp_path / "cache").exists()
+    return folder, json.loads((folder / "config.json").read_text())
+
+
+def test_a_description_has_config_and_tokenizer_and_makes_nothing(tmp_path):
+    folder, config = _described(tmp_path)
+    assert config["vocab_size"] == 40 and config["num_hidden_layers"] == 3
+    assert not list(folder.glob("*.safetensors"))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert len(tokenizer("12+34?\n")["input_ids"]) == 7
+
+
+@pytest.fixture
+def qwen(shared_data):
+    return shared_data / "qwen2_tokenizer"
+
+
+def test_with_a_real_tokenizer_the_model_has_its_vocabulary(tmp_path, qwen):
+    folder, config = _described(tmp_path, tokenizer=str(qwen))
+    # 151,665 tokens and a pad that belongs to none.
+    assert config["vocab_size"] == 151_680
+    assert config["eos_token_id"] == 151_643
+    ids = AutoTokenizer.from_pretrained(folder)("\\boxed{46}")["input_ids"]
+    assert ids == AutoTokenizer.from_pretrained(qwen)("\\boxed{46}")["input_ids"]
+    assert max(ids) > 10_000

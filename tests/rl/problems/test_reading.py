@@ -1,0 +1,88 @@
+"""Reading problems, and the stream's promise: all once before any twice."""
+
+import json
+
+import pytest
+
+from rl.problems.reading import ProblemStream, load_problems
+from tests.rl.examples import make_problem
+
+
+def _write(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_rows_and_other_peoples_field_names(tmp_path):
+    path = _write(
+        tmp_path / "a.jsonl",
+        {"question": "1+1?", "gold": "2", "level": 3},
+        {"question": "x?", "answers": ["1", "-1"], "id": "two"},
+    )
+    a, b = load_problems(
+        path, key="k", fields={"problem": "question", "answer": "gold"}
+    )
+    assert (a.id, a.problem, a.answers, a.level) == ("a-1", "1+1?", ("2",), 3)
+    assert (b.id, b.answers) == ("two", ("1", "-1"))
+
+
+@pytest.mark.failure(33)
+@pytest.mark.parametrize(
+    "content,message",
+    [
+        (b'{"problem": "a", "answer": "1"}\n{"problem": ', "a.jsonl:2: not JSON"),
+        (b'{"problem": "a", "answer": 1}\n', "a.jsonl:1: field 'answer' is 1"),
+        (b'{"answer": "1"}\n', "a.jsonl:1: field 'problem' is None"),
+        (b'{"problem": "\xff", "answer": "1"}\n', "a.jsonl:1: not UTF-8"),
+        (b"[1]\n", "a.jsonl:1: a row must be an object, not list"),
+        (b'{"problem": "a", "answers": []}\n', "field 'answers' is \\[\\]"),
+        (b'{"problem": "a", "answer": "1", "level": "5"}\n', "field 'level' is '5'"),
+        (b"", "holds no problem"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, content, message):
+    (tmp_path / "a.jsonl").write_bytes(content)
+    with pytest.raises(ValueError, match=message) as error:
+        load_problems(str(tmp_path / "a.jsonl"), key="config.data.train")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.failure(30)
+def test_every_problem_once_before_any_twice_across_restarts():
+    problems = [make_problem(i) for i in range(10)]
+    stream = ProblemStream(problems, seed=1)
+    first = [p.id for p in stream.draw(7)]
+    saved = stream.state()
+    rest = [p.id for p in stream.draw(8)]
+    assert len({*first, *rest[:3]}) == 10
+    assert rest[3:] != first[:5]  # another epoch, another order
+    again = ProblemStream(problems, seed=1)
+    again.restore(saved)
+    assert [p.id for p in again.draw(8)] == rest
+
+
+def test_another_attempt_deals_the_rest_of_a_pass_anew_and_only_that():
+    problems = [make_problem(i) for i in range(10)]
+
+    def begun():
+        stream = ProblemStream(problems, seed=1)
+        return stream, [p.id for p in stream.draw(4)]
+
+    def rest(stream, n=6):
+        return [p.id for p in stream.draw(n)]
+
+    plain, first = begun()
+    kept = rest(plain)
+    orders = []
+    for attempt in (1, 2):
+        stream, _ = begun()
+        stream.deal_anew(attempt)
+        again = ProblemStream(problems, seed=1)
+        again.restore(stream.state())
+        orders.append(rest(stream))
+        assert rest(again) == orders[-1]  # and after a restart
+        assert {*first, *orders[-1]} == {p.id for p in problems}
+        assert rest(stream, 10) == rest(plain, 10)  # the next pass is as it was
+        plain, _ = begun()
+        rest(plain)
+    assert kept != orders[0] != orders[1] != kept

@@ -1,0 +1,64 @@
+import pytest
+from transformers import AutoTokenizer
+
+from rl.problems.templates import encode_prompt
+
+
+@pytest.fixture(scope="module")
+def tokenizer(shared_data):
+    return AutoTokenizer.from_pretrained(shared_data / "qwen2_tokenizer")
+
+
+def test_qwen_math_equals_the_models_own_chat_template(tokenizer):
+    """The Qwen2.5-Math template is the chat template with its default system turn."""
+    problem = "What is $1+1$? <b> {problem} \\boxed{} é 你好\n"
+    ours = encode_prompt(tokenizer, "qwen_math", problem)
+    chat = tokenizer.apply_chat_template(
+        [{"role": "user", "content": problem}],
+        add_generation_prompt=True,
+        return_dict=False,
+    )
+    assert ours == chat == encode_prompt(tokenizer, "model", problem)
+    # <|im_start|> is one token; read as plain text it would be six.
+    assert ours[0] == 151644 and ours.count(151644) == 3 and ours.count(151645) == 2
+
+
+def test_qwen_math_needs_no_chat_template(tokenizer, shared_data):
+    bare = AutoTokenizer.from_pretrained(shared_data / "qwen2_tokenizer")
+    bare.chat_template = None
+    assert encode_prompt(bare, "qwen_math", "2+2?") == encode_prompt(
+        tokenizer, "qwen_math", "2+2?"
+    )
+    with pytest.raises(ValueError, match="has no chat template"):
+        encode_prompt(bare, "model", "2+2?")
+
+
+def test_none_is_the_bare_problem(tokenizer):
+    ids = encode_prompt(tokenizer, "none", "Find $x$.")
+    assert tokenizer.decode(ids) == "Find $x$."
+
+
+def test_r1_opens_the_thinking(tokenizer):
+    text = tokenizer.decode(encode_prompt(tokenizer, "r1", "Find $x$."))
+    assert text.startswith("A conversation between User and Assistant.")
+    assert text.endswith(
+        "tags, respectively, i.e., <think> reasoning process here "
+        "</think> <answer> answer here </answer>.\n"
+        "User: Find $x$.\nAssistant: <think>"
+    )
+
+
+def test_literal_keeps_its_braces_and_the_problems(tokenizer):
+    ids = encode_prompt(tokenizer, "Q: {problem}\nUse \\boxed{}. A:", "{x} {problem}")
+    assert tokenizer.decode(ids) == "Q: {x} {problem}\nUse \\boxed{}. A:"
+
+
+@pytest.mark.parametrize("template", ["qwen", "QWEN_MATH", "", "Problem: {question}"])
+def test_unknown_template_is_named(tokenizer, template):
+    with pytest.raises(ValueError, match="neither one of none, qwen_math, r1, model"):
+        encode_prompt(tokenizer, template, "2+2?")
+
+
+def test_empty_prompt_is_refused(tokenizer):
+    with pytest.raises(ValueError, match="empty problem"):
+        encode_prompt(tokenizer, "none", "")

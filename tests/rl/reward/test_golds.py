@@ -1,0 +1,65 @@
+"""Golds that the verifier cannot read are named before a run begins."""
+
+import re
+
+import pytest
+
+from rl.reward.golds import readable
+from rl.types import Problem
+
+
+def problems(*golds):
+    return [
+        Problem(
+            id=f"p{i}",
+            problem="?",
+            answers=gold if isinstance(gold, tuple) else (gold,),
+        )
+        for i, gold in enumerate(golds)
+    ]
+
+
+def check(of, **changes):
+    options = dict(where="mine.jsonl", workers=1, timeout=20, unreadable_golds=0.5)
+    return readable(of, **{**options, **changes})
+
+
+@pytest.mark.failure(51)
+def test_what_cannot_be_read_is_named_and_left_out():
+    of = problems("42", "\\frac{1}{", ("((", "7"), "Monday", "x = 5", "[0, 1)")
+    kept, told = check(of)
+    assert [p.id for p in kept] == ["p0", "p2", "p3", "p4", "p5"]
+    assert told == (
+        "mine.jsonl: the verifier cannot read the golds of 1 of 6 problems (16.67%),"
+        " first 'p1': '\\\\frac{1}{' ends where an operand is due: left out"
+    )
+
+
+@pytest.mark.failure(51)
+def test_a_worked_solution_is_no_gold():
+    """GSM8K's own answers: nothing that a model answers is ever equal to one."""
+    worked = "She sold 48/2 = <<48/2=24>>24 clips in May.\n#### 72"
+    with pytest.raises(ValueError) as error:
+        check(problems(worked, "72", "There are five.\n#### 5"))
+    message = str(error.value)
+    assert "the golds of 2 of 3 problems (66.67%), first 'p0': 'She" in message
+    assert "#### 72'" in message and "\n" not in message
+    assert message.endswith("unreadable_golds=0.5 is the share that may be left out")
+
+
+def test_all_is_read_where_all_can_be():
+    of = problems("1", "-0.5", "\\frac{3}{4}")
+    assert check(of, unreadable_golds=0.0) == (of, "")
+
+
+def test_plain_numbers_need_no_worker(monkeypatch):
+    monkeypatch.setattr("rl.reward.golds.Workers", None)
+    kept, _ = check(problems(*map(str, range(30_000))))
+    assert len(kept) == 30_000
+
+
+def test_refused_above_the_share():
+    of = problems("((", *["1"] * 99)
+    assert len(check(of, unreadable_golds=0.01)[0]) == 99
+    with pytest.raises(ValueError, match=re.escape("1 of 100 problems (1.00%)")):
+        check(of, unreadable_golds=0.009)

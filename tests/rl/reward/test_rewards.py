@@ -1,0 +1,209 @@
+"""Rewards by a formula: the user's contract, its faults, weights, lost calls."""
+
+import contextlib
+import math
+import subprocess
+import sys
+
+import pytest
+
+from rl.reward.rewards import RewardError, Rewards, Term, parse, try_out
+from rl.types import Problem
+
+HERE = "tests.rl.reward.functions"
+KEY = "config.reward.function"
+FOUR = Problem(id="a-7", problem="2+2", answers=("4",), meta={"column": 3})
+FIVE = Problem(id="a-8", problem="2+3", answers=("5",), meta={"column": 4})
+# In one pool, as a run has it; the terms of each are asked for by a key.
+FORMULAS = (
+    {
+        name: f"{HERE}:{name}"
+        for name in ("simple", "batch", "waits", "waits_for_all", "judge", "fails")
+    }
+    | {
+        name: f"{HERE}:{name}"
+        for name in (
+            "nan",
+            "infinite_part",
+            "no_list",
+            "word",
+            "nothing",
+            "several",
+            "misspelt",
+            "short",
+        )
+    }
+    | {
+        "sum": f"verifier + 0.1*{HERE}:simple - 2*{HERE}:batch",
+        "half": f"0.5*{HERE}:judge",
+        "clash": f"{HERE}:batch + {HERE}:own_part",
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def rewards():
+    opened = Rewards(FORMULAS, workers=1, timeout=20, right_from=1.0)
+    with contextlib.closing(opened):
+        yield opened
+
+
+def test_terms_are_read():
+    assert parse("verifier", key=KEY) == (Term(1.0, "verifier"),)
+    assert parse(" verifier+ 0.1*my.room:f -2e-1 * m:g", key=KEY) == (
+        Term(1.0, "verifier"),
+        Term(0.1, "my.room:f"),
+        Term(-0.2, "m:g"),
+    )
+    for wrong in ("", "verifer", "m:", "verifier m:f", "0.1", "verifier + ", "m:f+m:f"):
+        with pytest.raises(ValueError, match=f"^{KEY}="):
+            parse(wrong, key=KEY)
+
+
+@pytest.mark.failure(44)
+def test_a_number_is_right_from_one_on_and_not_above_nothing(rewards):
+    scores = rewards.reward("simple")(["\\boxed{4}", "\\boxed{3}", ""], [FOUR] * 3)
+    assert [s.reward for s in scores] == [1.0, 0.1, 0.0]
+    assert [s.verdict.correct for s in scores] == [True, False, False]
+    assert {s.verdict.rule for s in scores} == {"reward"}
+    assert [s.verdict.answer for s in scores] == ["4", "3", None]
+
+
+def test_a_batch_is_all_completions_of_a_problem_with_its_columns(rewards):
+    texts, problems = ["4", "44", "x", "5"], [FOUR, FOUR, FIVE, FIVE]
+    scores = rewards.reward("batch")(texts, problems)
+    assert [s.reward for s in scores] == [0.5, 1.0, 1.0, 1.0]
+    assert [s.verdict.correct for s in scores] == [True, True, False, True]
+    assert scores[3].components == {"length": 1, "column": 4}
+
+
+def test_async_ones_wait_together(rewards):
+    scores = rewards.reward("waits")(["a"] * 5, [FOUR] * 5)
+    assert [s.reward for s in scores] == [5.0] * 5
+    assert rewards.reward("waits_for_all")(["a"], [FOUR])[0].reward == 1.0
+
+
+def test_what_it_cannot_judge_has_no_verdict(rewards):
+    known, unknown = rewards.reward("judge")(["a", "a?"], [FOUR] * 2)
+    assert known.verdict.correct is True
+    assert unknown.verdict.correct is None and math.isnan(unknown.reward)
+
+
+def test_a_sum_has_weights_and_its_first_term_says_what_is_correct(rewards):
+    right, wrong = rewards.reward("sum")(["\\boxed{4.0}", "4"], [FOUR] * 2)
+    assert right.reward == pytest.approx(1 + 0.1 * 1.0 - 2 * 1.0)
+    assert wrong.reward == pytest.approx(-1 + 0.1 * 1.0 - 2 * 1 / 11)
+    assert [right.verdict.correct, wrong.verdict.correct] == [True, False]
+    assert (right.verdict.rule, wrong.verdict.rule) == ("number", "no_answer")
+    assert right.components == {
+        "verifier": 1.0,
+        f"{HERE}:simple": 1.0,
+        f"{HERE}:batch": 1.0,
+        "length": 11,
+        "column": 3,
+    }
+    half, unknown = rewards.reward("half")(["a", "a?"], [FOUR] * 2)
+    assert (half.reward, half.verdict.correct) == (0.5, True)
+    assert math.isnan(unknown.reward)
+    with pytest.raises(RewardError, match="component 'length' is another term's"):
+        rewards.reward("clash")(["a"], [FOUR])
+
+
+def test_counts_are_of_completions_whatever_judged_them(rewards):
+    before = rewards.counts
+    rewards.reward("sum")(["4", "5"], [FOUR] * 2)
+    after = rewards.counts
+    assert after["judged"] - before["judged"] == 2
+    assert after["no_answer"] - before["no_answer"] == 2
+
+
+def test_what_it_raises_is_named_and_the_next_call_goes_on(rewards):
+    with pytest.raises(RewardError) as error:
+        rewards.reward("fails")(["good", "x" * 500 + "bad"], [FOUR] * 2)
+    message = str(error.value)
+    place = f"{HERE.replace('.', '/')}.py:{_line('no such')}"
+    start = f"fails='{HERE}:fails': {place}: KeyError: 'no such\\ncolumn'; problem"
+    assert message.startswith(f"{start} 'a-7', completion 'xxx")
+    assert message.endswith("xxxbad'") and len(message) < 400 and "\n" not in message
+    assert rewards.reward("fails")(["good"], [FOUR])[0].reward == 1.0
+
+
+def _line(part):
+    with open(f"{HERE.replace('.', '/')}.py") as file:
+        return next(n for n, line in enumerate(file, 1) if part in line)
+
+
+@pytest.mark.parametrize(
+    "name, what",
+    [
+        ("nan", "returned nan"),
+        ("infinite_part", "returned components['x']=inf"),
+        ("no_list", "returned 1.0, not a list"),
+        ("word", "returned '1.0', not a number"),
+        ("nothing", "returned None, not a number"),
+        ("several", "returned [1.0, 2.0], not a number"),
+        ("misspelt", "returned a dict with key 'componets'; it has reward, correct,"),
+        ("short", "returned 1 for 2 completions"),
+    ],
+)
+def test_what_is_against_the_contract_is_named(rewards, name, what):
+    with pytest.raises(RewardError) as error:
+        rewards.reward(name)(["a", "b"], [FOUR] * 2)
+    place = f"tests/rl/reward/functions.py:{_line(f'def {name}(')}"
+    start = f"{name}='{HERE}:{name}': {place}: {what}"
+    assert str(error.value).startswith(start)
+    assert str(error.value).endswith("; problem 'a-7', completion 'a'")
+
+
+def test_a_fault_is_found_on_one_problem():
+    """A model may well say nothing, which this one has not thought of."""
+    with pytest.raises(RewardError) as error:
+        try_out(
+            {KEY: f"verifier + {HERE}:fails_on_empty"}, FOUR, timeout=20, right_from=1.0
+        )
+    message = str(error.value)
+    assert message.startswith(f"{KEY}='{HERE}:fails_on_empty': tests/rl/reward/func")
+    assert message.endswith("out of range; problem 'a-7', completion ''")
+
+
+@pytest.mark.parametrize(
+    "name, what",
+    [
+        ("nowhere:f", r"cannot be imported \(ModuleNotFoundError: No module named 'no"),
+        (f"{HERE}:absent", "cannot be imported .AttributeError"),
+        (f"{HERE}:no_function", "is 3, not a function"),
+    ],
+)
+def test_what_is_no_function_is_refused(name, what):
+    with pytest.raises(RewardError, match=f"^{KEY}='{name}': {what}"):
+        try_out({KEY: name}, FOUR, timeout=20, right_from=1.0)
+
+
+def test_a_call_that_hangs_is_named_and_costs_its_own_verdict():
+    told = []
+    opened = Rewards(
+        {KEY: f"{HERE}:hangs"}, workers=1, timeout=1, right_from=1.0,
+        on_lost=told.append,
+    )  # fmt: skip
+    with contextlib.closing(opened) as rewards:
+        scores = rewards.reward(KEY)(["a", "hang", "b"], [FOUR] * 3)
+        assert [s.verdict.correct for s in scores] == [True, None, True]
+        assert math.isnan(scores[1].reward) and rewards.counts["lost"] == 1
+    place = f"tests/rl/reward/functions.py:{_line('def hangs')}"
+    assert told == [
+        f"{KEY}='{HERE}:hangs': {place}: took too long (reward.timeout=1 s);"
+        " problem 'a-7', completion 'hang'"
+    ]
+
+
+def test_one_that_ends_its_worker_is_refused_at_once():
+    with pytest.raises(RewardError, match="dies': .*: ended its worker .*'a-7', comp"):
+        try_out({KEY: f"{HERE}:dies"}, FOUR, timeout=20, right_from=1.0)
+
+
+def test_a_worker_needs_neither_jax_nor_the_accelerator():
+    code = (
+        "import sys, rl.verifier.worker, rl.reward.function;"
+        "assert not {'jax', 'flax', 'numpy'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

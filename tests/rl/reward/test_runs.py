@@ -1,0 +1,163 @@
+"""Whole runs under rewards of the user's: trained on, evaluated by, ended, resumed."""
+
+import json
+import pathlib
+import sys
+
+import pytest
+from ml_collections import ConfigDict
+
+from configs import quickstart
+from rl.hosts import peers
+from rl.hosts.stopping import StopSignals
+from rl.loop import train
+from rl.plan import make_plan
+from rl.reward.rewards import RewardError
+from rollout.jax_sampler import JaxSampler
+
+HERE = "tests.rl.reward.functions"
+
+# 1.0 for an even length, 0.1 for a digit: what a model can do that has learned nothing.
+SCORE = """
+import os
+calls = 0
+def score(text, problem):
+    global calls
+    calls += 1
+    if calls > {most} and os.path.exists({flag!r}):
+        raise LookupError("gone")
+    even = len(text) % 2 == 0
+    return {{
+        "reward": 1.0 if even else 0.1 * any(c.isdigit() for c in text),
+        "components": {{"length": len(text), "even": even}},
+    }}
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("bases")
+
+
+@pytest.fixture
+def config(cache, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    c = quickstart.get_config()
+    c.compiled = str(cache / "compiled")
+    c.steps = 2
+    c.model.maker_args.update(cache=str(cache), steps=1, layers=1)
+    c.data.eval_args.held_out = c.data.train_args.held_out = 8
+    c.model.maker_args.held_out = 8
+    c.rollout.max_response_tokens = 8
+    c.rollout.slots = 16
+    # Programs are traced where they are first called, and fewer of them are.
+    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
+    c.rollout.group_size = 4
+    c.batch.prompts_per_step = c.batch.prompts_per_update = 4
+    c.dynamic_sampling.max_rounds = 50
+    c.eval.samples, c.eval.greedy = 2, False
+    c.reward.workers, c.reward.timeout = 1, 30.0
+    c.checkpoint.every_steps = 0
+    return c
+
+
+def run(config, workdir):
+    plan = make_plan(ConfigDict(config.to_dict()))
+    workdir.mkdir(exist_ok=True)
+    with StopSignals("") as stop:
+        train(plan, workdir, peers.Alone(), stop)
+
+
+def rows(workdir):
+    lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    timings = ("seconds/", "speed/", "timing/", "sampling/seconds", "checkpoint/")
+    return [
+        {k: v for k, v in json.loads(line).items() if not k.startswith(timings)}
+        for line in lines
+    ]
+
+
+@pytest.fixture
+def graded(config, tmp_path):
+    """A config with a graded reward, which fails while a file is there."""
+    (tmp_path / "graded.py").write_text(
+        SCORE.format(flag=str(tmp_path / "broken"), most=60)
+    )
+    config.reward.function = "graded:score"
+    yield config
+    sys.modules.pop("graded", None)
+
+
+@pytest.mark.failure(44)
+@pytest.mark.failure(46)
+def test_the_same_reward_judges_evaluation(graded, tmp_path):
+    """And partial credit trains, without being right."""
+    run(graded, tmp_path / "w")
+    base, *steps, last = rows(tmp_path / "w")
+    assert base["eval/component/even"] == base["eval/accuracy"] > 0
+    assert last["eval/component/even"] == last["eval/accuracy"]
+    trained = [row for row in steps if "policy/loss" in row]
+    assert trained
+    for row in trained:
+        assert row["component/even"] == pytest.approx(row["reward/accuracy"])
+        assert 0 < row["reward/accuracy"] < row["reward/mean"] < 1
+        assert row["policy/grad_norm"] > 0
+        assert row["component/length"] > 0
+    samples = (tmp_path / "w" / "samples.jsonl").read_text().splitlines()
+    assert all("length" in json.loads(line)["components"] for line in samples)
+
+
+@pytest.mark.slow  # three runs, their programs compiled where they are called
+@pytest.mark.ci
+def test_one_that_raises_ends_the_run_which_resumes_once_it_is_mended(
+    graded, tmp_path, monkeypatch
+):
+    graded.steps, flag = 5, tmp_path / "broken"
+    run(graded, tmp_path / "whole")
+    flag.touch()
+    with pytest.raises(RewardError) as error:
+        run(graded, tmp_path / "w")
+    assert "='graded:score': " in str(error.value)
+    assert "graded.py:8: LookupError: gone; problem '" in str(error.value)
+    done = [row["step"] for row in rows(tmp_path / "w") if "reward/mean" in row]
+    saved = {path.name for path in (tmp_path / "w" / "checkpoints").iterdir()}
+    assert 0 < len(done) < 5 and str(done[-1]) in saved
+    flag.unlink()
+    run(graded, tmp_path / "w")
+    assert rows(tmp_path / "w") == rows(tmp_path / "whole")
+
+
+def test_it_is_tried_before_anything_is_looked_for(config):
+    config.model.maker, config.model.path = "", "no/such/model"
+    config.reward.function = f"verifier + 0.5*{HERE}:fails_on_empty"
+    with pytest.raises(ValueError, match="config.reward.function=.*IndexError"):
+        make_plan(config)
+    config.reward.function, config.eval.reward = "verifier", f"{HERE}:nothing"
+    with pytest.raises(ValueError, match="config.eval.reward=.*returned None"):
+        make_plan(config)
+
+
+def _file(path: pathlib.Path, *golds):
+    lines = [json.dumps({"problem": f"{i}?", "answer": g}) for i, g in enumerate(golds)]
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+@pytest.mark.failure(51)
+def test_golds_are_read_when_a_run_is_planned(config, tmp_path):
+    worked = "She sold 48/2 = <<48/2=24>>24 clips.\n#### 24"
+    config.data.train = _file(tmp_path / "t.jsonl", "1", worked, "3")
+    config.data.train_args = config.data.eval_args = {}
+    config.data.eval = _file(tmp_path / "e.jsonl", "7", "\\frac{1}{")
+    with pytest.raises(ValueError, match=r"t.jsonl: .* 1 of 3 problems \(33.33%\)"):
+        make_plan(config)
+    config.data.unreadable_golds = 0.5
+    plan = make_plan(config)
+    assert [p.answers for p in plan.train] == [("1",), ("3",)]
+    assert [p.answers for p in plan.held_out] == [("7",)]
+    assert "of 1 of 3 problems" in plan.unread[0] and "of 1 of 2" in plan.unread[1]
+    assert "left out" in plan.describe(tmp_path)
+    # A reward of the user's may read what the verifier cannot.
+    config.reward.function, config.data.unreadable_golds = f"{HERE}:simple", 0.0
+    plan = make_plan(config)
+    assert len(plan.train) == 3 and plan.unread == ()

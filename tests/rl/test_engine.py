@@ -1,0 +1,70 @@
+"""The engine: what an objective asks of it besides the policy."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from configs import quickstart
+from configs.schema import take
+from rl import build
+from rl.batches.packing import pack_groups
+from rl.engine import make_hyper
+from rl.metrics import update_metrics
+from rl.plan import make_plan
+from rollout.jax_sampler import JaxSampler
+from tests.rl.examples import make_group
+
+
+@pytest.fixture
+def config(tmp_path):
+    config = quickstart.get_config()
+    config.data.eval = ""
+    config.model.maker_args.update(cache=str(tmp_path / "bases"), steps=1, layers=1)
+    config.model.dtype = "bfloat16"
+    config.objective.kl_penalty = 0.01
+    config.batch.prompts_per_update = 2
+    return config
+
+
+def _group(seed, vocab):
+    group = make_group([True, False], lengths=[3, 5], seed=seed)
+    completions = tuple(
+        dataclasses.replace(c, token_ids=c.token_ids % vocab) for c in group.completions
+    )
+    return dataclasses.replace(
+        group, completions=completions, prompt_ids=group.prompt_ids % vocab
+    )
+
+
+def test_a_reference_is_the_base_and_stays_so(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
+    plan = make_plan(config)
+    assert "reference" in plan.describe(tmp_path)
+    (tmp_path / "work").mkdir()
+    engine = build.make_engine(plan, tmp_path / "work")
+    groups = [_group(i, plan.model.vocab_size) for i in range(4)]
+    mini_batches = take(pack_groups, config.batch, config.objective)(
+        groups,
+        version=0,
+        sampler_is_trainer=True,
+        constant=1,
+        row_multiple=plan.row_multiple,
+    )
+    hypers = [
+        make_hyper(learning_rate=0.01, eps_low=0.2, eps_high=0.28, first=i == 0)
+        for i in range(2)
+    ]
+    first, second = (
+        update_metrics([stats])["policy/kl_reference"]
+        for stats in engine.update(mini_batches, hypers)
+    )
+    # The same parameters by two programs in bfloat16; then an update between them.
+    assert 0 <= first < 1e-4 < second
+    leaves = jax.tree.leaves(engine._reference)
+    assert {leaf.dtype for leaf in leaves} == {np.dtype("bfloat16")}
+    assert {leaf.sharding for leaf in leaves} == {
+        leaf.sharding for leaf in jax.tree.leaves(engine.state.params)
+    }
+    engine.close()

@@ -1,0 +1,61 @@
+"""rl.minimal gives the numbers of the loop, bit for bit."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from configs import quickstart
+from models import hf
+from rl import loop, minimal
+from rl.hosts import peers
+from rl.hosts.stopping import StopSignals
+from rl.plan import make_plan
+
+
+def _config(bases):
+    config = quickstart.get_config()
+    config.steps = 2
+    config.compiled = ""
+    config.data.eval = ""
+    # It has read enough to be right now and then: many rounds fill a batch.
+    config.dynamic_sampling.max_rounds = 60
+    config.model.maker_args.update(cache=str(bases), steps=250, layers=2, batch=32)
+    config.rollout.group_size = 8
+    config.rollout.slots = 64
+    config.rollout.max_response_tokens = 32
+    config.batch.prompts_per_step = 4
+    config.batch.prompts_per_update = 2
+    return config
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_the_loop_and_the_one_file_agree_bit_for_bit(tmp_path):
+    config = _config(tmp_path / "bases")
+    workdir = tmp_path / "work"
+    workdir.mkdir()
+    with StopSignals("") as stop:
+        loop.train(make_plan(config), workdir, peers.Alone(), stop)
+    params, rows, plan = minimal.train(config)
+
+    told = [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
+    assert [row["step"] for row in rows] == [1, 2]
+    assert len(rows[0]) > 15 and "policy/grad_norm" in rows[0]
+    for row, of_loop in zip(rows, told, strict=True):
+        assert row == {name: of_loop[name] for name in row}
+
+    hf.save_folder(
+        tmp_path / "hf", params, plan.model, assets=plan.base(), dtype="float32"
+    )
+    mine, its = (
+        safetensors.numpy.load_file(folder / "model.safetensors")
+        for folder in (tmp_path / "hf", workdir / "hf")
+    )
+    base = safetensors.numpy.load_file(plan.base() / "model.safetensors")
+    for name, array in its.items():
+        np.testing.assert_array_equal(mine[name], array, err_msg=name)
+    assert any((base[name] != array).any() for name, array in its.items())
+    assert jax.tree.leaves(params)[0].dtype == np.float32

@@ -1,0 +1,194 @@
+"""The objective: what it adds to a loss, how it weighs it, what it measures."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import base, objectives
+from configs.schema import take
+from rl.batches.advantages import load_advantage
+from rl.engine import make_hyper
+from rl.types import Batch
+from rl.update.losses import Segments
+from rl.update.objective import geometric, make_objective, mask, truncate
+
+HYPER = make_hyper(learning_rate=0.1, eps_low=0.2, eps_high=0.28, first=False)
+
+
+def _objective(**changes):
+    config = base.get_config().objective
+    config.update(changes)
+    return take(make_objective, config)()
+
+
+@pytest.fixture(scope="module")
+def batch():
+    """One row of two completions, three and two tokens after prompts of two."""
+    rng = np.random.default_rng(0)
+    ids = np.array([[1, 1, 1, 1, 1, 2, 2, 2, 2, 0]])
+    scored = np.array([[0, 0, 1, 1, 1, 0, 0, 1, 1, 0]], bool)
+
+    def tokens():
+        return np.where(scored, rng.normal(-2, 0.3, ids.shape), 0)
+
+    return Batch.padding(1, 10).replace(
+        segment_ids=ids,
+        loss_mask=scored,
+        advantages=np.where(ids == 1, 1.0, -1.0) * scored,
+        loss_weights=0.2 * scored,
+        old_logprobs=tokens(),
+        sampler_logprobs=tokens(),
+        reference_logprobs=tokens(),
+    )
+
+
+def _loss_and_slopes(objective, batch, policy, entropy):
+    def loss(policy, entropy):
+        return objective.loss(policy, entropy, batch, HYPER)
+
+    (value, stats), slopes = jax.value_and_grad(loss, (0, 1), has_aux=True)(
+        policy, entropy
+    )
+    return float(value), *map(np.asarray, slopes), stats
+
+
+@pytest.mark.failure(45)
+def test_an_entropy_bonus_has_a_gradient(batch):
+    policy = jnp.where(batch.loss_mask, -2.0, 0)
+    entropy = jnp.where(batch.loss_mask, 1.5, 0)
+    plain, of_policy, of_entropy, _ = _loss_and_slopes(
+        _objective(), batch, policy, entropy
+    )
+    assert not of_entropy.any()
+    value, same, of_entropy, _ = _loss_and_slopes(
+        _objective(entropy_bonus=0.1), batch, policy, entropy
+    )
+    assert value == pytest.approx(plain - 0.1 * 1.5)
+    np.testing.assert_array_equal(same, of_policy)
+    np.testing.assert_allclose(of_entropy, -0.1 * batch.loss_weights, rtol=1e-6)
+
+
+@pytest.mark.parametrize("estimate", ["k1", "k3"])
+def test_a_penalty_for_leaving_the_base_asks_for_it_and_is_logged(batch, estimate):
+    with jax.enable_x64(True):
+        policy = jnp.where(batch.loss_mask, -2.0, 0)
+        entropy = jnp.zeros(policy.shape)
+        plain, slope, _, _ = _loss_and_slopes(_objective(), batch, policy, entropy)
+        objective = _objective(kl_penalty=0.5, kl_estimate=estimate)
+        value, slope_with, _, stats = _loss_and_slopes(
+            objective, batch, policy, entropy
+        )
+    assert objective.needs_reference and not _objective().needs_reference
+    x = (-2.0 - batch.reference_logprobs)[batch.loss_mask]
+    kl = x if estimate == "k1" else np.exp(-x) - 1 + x
+    assert value == pytest.approx(plain + 0.5 * 0.2 * kl.sum(), abs=1e-10)
+    assert stats["sum"]["kl_reference"] == pytest.approx(kl.sum())
+    of_kl = x if estimate == "k1" else 1 - np.exp(-x)
+    added = (slope_with - slope)[batch.loss_mask]
+    np.testing.assert_allclose(added, 0.1 * of_kl, atol=1e-10)
+
+
+def test_corrections():
+    ids = jnp.array([[1, 1, 2, 2, 2]])
+    segments = Segments(ids, ids > 0, ids)
+    log_weight = jnp.log(jnp.array([[0.4, 0.5, 1.0, 2.0, 2.1]]))
+    np.testing.assert_allclose(
+        truncate(log_weight, 2.0, segments)[0], [0.4, 0.5, 1, 2, 2], 1e-6
+    )
+    np.testing.assert_array_equal(mask(log_weight, 2.05, segments)[0], [0, 1, 1, 1, 0])
+    # Geometric means: sqrt(0.2) = 1 / 2.24 and cbrt(4.2) = 1.61.
+    np.testing.assert_array_equal(
+        geometric(log_weight, 2.05, segments)[0], [0, 0, 1, 1, 1]
+    )
+
+
+def test_only_off_policy_tokens_count_in_a_completions_mean(batch):
+    far = np.where(np.arange(10) == 2, 50.0, batch.old_logprobs)
+    odd = batch.replace(sampler_logprobs=far, off_policy=batch.loss_mask.copy())
+    policy, entropy = jnp.asarray(batch.old_logprobs), jnp.zeros(batch.loss_mask.shape)
+    objective = _objective(correction="geometric")
+    _, slope, _, stats = _loss_and_slopes(objective, odd, policy, entropy)
+    assert not slope[0, 2:5].any() and slope[0, 7:9].all()
+    assert stats["sum"]["correction"] == 2
+    odd.off_policy[0, 2] = False
+    assert _loss_and_slopes(objective, odd, policy, entropy)[1][0, 2:5].all()
+
+
+@pytest.mark.parametrize("name", [n for n in vars(objectives) if n.isupper()])
+def test_every_preset_is_whole(name):
+    preset = getattr(objectives, name)
+    config = base.get_config()
+    config.objective.update(preset)
+    take(make_objective, config.objective)()
+    load_advantage(config.objective.advantage)
+    keys = {"function", "advantage", "aggregation", "correction", "eps_low", "eps_high"}
+    assert preset.keys() == keys
+
+
+def scalar(policy_logprobs, advantages):
+    return -jnp.mean(policy_logprobs * advantages), {}
+
+
+def taken(policy_logprobs):
+    return -policy_logprobs, {"tokens": policy_logprobs}
+
+
+def broken(policy_logprobs):
+    return policy_logprobs.nothing
+
+
+@pytest.mark.failure(33)
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (scalar, r"the loss of rows \[2, 8\] has the shape \[\]; it must have a value"),
+        (taken, "the metric 'tokens' has another meaning here"),
+        (broken, "AttributeError: .* has no attribute .?nothing"),
+    ],
+)
+def test_a_loss_of_the_wrong_kind_is_refused_before_it_runs(loss, message):
+    with pytest.raises(ValueError, match=f"^config.objective.function=.*: {message}"):
+        _objective(function=f"{__name__}:{loss.__name__}")
+
+
+@jax.jit
+def _scored(batch, hyper, policy, entropy):
+    """Loss, statistics and gradient."""
+    loss = _objective(kl_penalty=0.1, entropy_bonus=0.0).loss
+    return jax.value_and_grad(loss, has_aux=True)(policy, entropy, batch, hyper)
+
+
+def _with_outside(first, **outside):
+    """A row of which two tokens count; `outside` stands where none does."""
+    inside = np.array([[False, True, True, False]])
+
+    def row(here, name):
+        return np.where(inside, here, outside.get(name, 0.0)).astype(np.float32)
+
+    batch = Batch.padding(1, 4).replace(
+        loss_mask=inside,
+        off_policy=np.ones((1, 4), bool),
+        old_logprobs=row(-1.5, "old"),
+        sampler_logprobs=row(-1.4, "sampler"),
+        reference_logprobs=row(-1.3, "reference"),
+        advantages=row(1.0, "advantages"),
+        loss_weights=(inside / 2).astype(np.float32),
+    )
+    hyper = make_hyper(learning_rate=1.0, eps_low=0.2, eps_high=0.28, first=first)
+    batch, hyper = jax.tree.map(jnp.asarray, (batch, hyper))
+    values = jnp.asarray(row(-1.45, "policy")), jnp.asarray(row(0.7, "entropy"))
+    return jax.device_get(_scored(batch, hyper, *values))
+
+
+@pytest.mark.failure(23)
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("name", ["policy", "old", "sampler", "reference", "entropy"])
+def test_whatever_stands_where_nothing_counts_is_masked_before_arithmetic(name, first):
+    """0 * inf is NaN: in the loss, in its statistics and, by where, in its gradient."""
+    clean = _with_outside(first)
+    (loss, _), gradient = clean
+    assert np.isfinite(loss) and loss != 0
+    assert gradient[0, 1] != 0 and not gradient[0, [0, 3]].any()
+    for value in (200.0, -200.0, np.inf, -np.inf, np.nan):
+        np.testing.assert_equal(_with_outside(first, **{name: value}), clean)

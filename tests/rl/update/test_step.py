@@ -1,0 +1,367 @@
+"""The update: the same on any mesh, in any packing, by any micro-batch."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import base
+from configs.schema import take
+from models.config import Qwen2Config
+from models.qwen2 import Qwen2, init_params
+from rl.batches.advantages import load_advantage
+from rl.batches.packing import make_segments, pack
+from rl.engine import make_hyper, place
+from rl.metrics import update_metrics
+from rl.update.objective import make_objective, token_logprobs
+from rl.update.optimizer import make_optimizer, make_schedule
+from rl.update.step import make_step
+from sharding.mesh import make_mesh
+from tests.models.reference import SMALL
+from tests.rl.examples import make_group
+
+CONFIG = Qwen2Config.from_hf({"model_type": "qwen2", **SMALL, "num_key_value_heads": 4})
+# Adam turns a gradient that is rounding noise into a full step of random sign; an
+# epsilon above the noise keeps the change a smooth function of the gradient.
+OPTIMIZER = dict(
+    b1=0.9, b2=0.99, eps=1e-3, weight_decay=0.01, max_grad_norm=1.0,
+    moments_dtype="float32",
+)  # fmt: skip
+OBJECTIVE = take(make_objective, base.get_config().objective)()
+
+
+def _groups(count=8):
+    rng = np.random.default_rng(0)
+    return [
+        make_group(
+            [True, False, False],
+            lengths=rng.integers(1, 20, 3).tolist(),
+            prompt=int(rng.integers(1, 9)),
+            seed=i,
+        )
+        for i in range(count)
+    ]
+
+
+def _batches(groups, *, row_length=32, micro_rows=8, old=-4.0, share_prompts=False):
+    segments = make_segments(
+        groups,
+        load_advantage("std")(groups),
+        version=0,
+        sampler_is_trainer=True,
+        aggregation="token",
+        constant=1,
+    )
+    batches = pack(
+        segments,
+        row_lengths=(row_length,),
+        micro_tokens=row_length * micro_rows,
+        row_multiple=micro_rows,
+        share_prompts=share_prompts,
+    )
+    return [
+        b.replace(old_logprobs=np.where(b.loss_mask, old, 0).astype(np.float32))
+        for b in batches
+    ]
+
+
+def _mesh(data=1, fsdp=1, tensor=1):
+    devices = jax.devices()[: data * fsdp * tensor]
+    return make_mesh(data=data, fsdp=fsdp, tensor=tensor, devices=devices)
+
+
+def _params(mesh):
+    model = Qwen2(CONFIG, mesh=mesh)
+    params = init_params(model, mesh, 0)
+    # Larger than the initial scale: ratios away from 1, both clips in action.
+    return jax.tree.map(lambda x: x * 3 if x.ndim > 2 else x, params)
+
+
+def _hyper(first=False, learning_rate=1e-2):
+    return make_hyper(
+        learning_rate=learning_rate, eps_low=0.2, eps_high=0.28, first=first
+    )
+
+
+def _step(mesh, optimizer=OPTIMIZER, offload=False, config=CONFIG, **model_options):
+    model = Qwen2(config, mesh=mesh, **model_options)
+    return make_step(
+        model, make_optimizer(**optimizer), mesh, OBJECTIVE, temperature=0.9,
+        head_chunk=16, offload_optimizer=offload,
+    )  # fmt: skip
+
+
+def _updated(mesh, batches, hyper=None, **model_options):
+    step = _step(mesh, **model_options)
+    state = step.init(_params(mesh))
+    placed = [place(b, step.rows) for b in batches]
+    before = jax.device_get(state.params)
+    state, stats = step.update(state, placed, hyper or _hyper())
+    change = jax.tree.map(np.subtract, jax.device_get(state.params), before)
+    return float(stats["loss"]), change, jax.device_get(stats)
+
+
+@functools.cache
+def _gradient(shape, dtype=jnp.float32):
+    mesh = _mesh(*shape)
+    batches = jax.tree.map(jnp.asarray, _batches(_groups()))
+    hyper = jax.tree.map(jnp.asarray, _hyper())
+    model = Qwen2(CONFIG, mesh=mesh, dtype=dtype, param_dtype=dtype)
+
+    def loss(params):
+        total = 0.0
+        for batch in batches:
+            logprobs, entropy = token_logprobs(
+                model, params, batch, temperature=0.9, mesh=mesh, chunk=16
+            )
+            total += OBJECTIVE.loss(logprobs, entropy, batch, hyper)[0]
+        return total
+
+    value, grads = jax.jit(jax.value_and_grad(loss))(_params(mesh))
+    return float(value), jax.device_get(grads)
+
+
+def _worst(a, b):
+    """Largest difference relative to each tensor's norm."""
+    return max(
+        float(np.linalg.norm(x - y) / max(np.linalg.norm(y), 1e-30))
+        for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
+
+
+MESHES = [(8, 1, 1), (1, 8, 1), (1, 2, 4), (2, 2, 2)]
+
+
+@pytest.mark.parametrize("shape", MESHES)
+def test_every_mesh_gives_the_same_loss_gradient_and_change(shape):
+    one_loss, one_gradient = _gradient((1, 1, 1))
+    loss, gradient = _gradient(shape)
+    assert abs(loss - one_loss) < 1e-5 * abs(one_loss)
+    assert _worst(gradient, one_gradient) < 1e-5
+    batches = _batches(_groups())
+    one_loss, one_change, _ = _updated(_mesh(), batches)
+    loss, change, _ = _updated(_mesh(*shape), batches)
+    assert abs(loss - one_loss) < 1e-5 * abs(one_loss)
+    assert _worst(change, one_change) < 1e-5
+
+
+@pytest.mark.failure(22)
+def test_packing_and_micro_batches_cannot_change_the_gradient():
+    with jax.enable_x64(True):
+        mesh = _mesh()
+        model = Qwen2(CONFIG, mesh=mesh, dtype=jnp.float64, param_dtype=jnp.float64)
+        params = jax.tree.map(lambda x: x.astype(jnp.float64), _params(mesh))
+        groups = _groups()
+        hyper = jax.tree.map(jnp.asarray, _hyper())
+
+        def gradient(batches):
+            def loss(params, batch):
+                wide = jax.tree.map(
+                    lambda x: x.astype(np.float64) if x.dtype == np.float32 else x,
+                    batch,
+                )
+                logprobs, entropy = token_logprobs(
+                    model, params, wide, temperature=0.9, mesh=mesh, chunk=16
+                )
+                return OBJECTIVE.loss(logprobs, entropy, wide, hyper)[0]
+
+            return jax.tree.map(
+                lambda *parts: np.sum(parts, axis=0),
+                *[jax.device_get(jax.jit(jax.grad(loss))(params, b)) for b in batches],
+            )
+
+        together = gradient(_batches(groups, row_length=64, micro_rows=32))
+        for options in (
+            dict(row_length=28, micro_rows=30),  # one segment to a row, nearly
+            dict(row_length=64, micro_rows=1),
+            dict(row_length=64, micro_rows=4),
+            dict(row_length=64, micro_rows=4, share_prompts=True),
+            dict(row_length=300, micro_rows=2),  # attention goes block by block
+            dict(row_length=300, micro_rows=2, share_prompts=True),
+        ):
+            assert _worst(gradient(_batches(groups, **options)), together) < 1e-12
+
+
+@pytest.mark.failure(3)
+def test_the_first_update_has_ratio_one_whatever_old_says():
+    stats = _updated(_mesh(), _batches(_groups(), old=-50.0), _hyper(first=True))[2]
+    assert stats["max"]["ratio"] == 1
+    assert stats["sum"]["ratio"] == stats["sum"]["tokens"]
+    assert stats["sum"]["clipped_low"] == stats["sum"]["clipped_high"] == 0
+    later = _updated(_mesh(), _batches(_groups(), old=-50.0), _hyper())[2]
+    assert later["max"]["ratio"] > 100
+
+
+def test_old_logprobs_by_the_scoring_pass_are_the_updates_own():
+    mesh = _mesh(2, 2, 2)
+    step = _step(mesh)
+    state = step.init(_params(mesh))
+    batches = [place(b, step.rows) for b in _batches(_groups())]
+    batches = [b.replace(old_logprobs=step.score(state.params, b)) for b in batches]
+    _, stats = step.update(state, batches, _hyper(first=True))
+    assert float(stats["max"]["old_gap"]) < 1e-5
+    assert float(stats["sum"]["tokens"]) == sum(
+        len(c.token_ids) for g in _groups() for c in g.completions
+    )
+
+
+@pytest.mark.failure(9)
+def test_every_parameter_moves_at_a_learning_rate_of_1e_6():
+    with_adams_own_epsilon = {**OPTIMIZER, "eps": 1e-8}
+    _, change, _ = _updated(
+        _mesh(),
+        _batches(_groups()),
+        _hyper(learning_rate=1e-6),
+        optimizer=with_adams_own_epsilon,
+    )
+    # The key bias shifts all scores of a query alike: its gradient is zero but for
+    # rotation, so single entries may rest; no tensor may.
+    for path, delta in jax.tree_util.tree_leaves_with_path(change):
+        moved = np.mean(delta != 0)
+        assert moved > 0.5, (jax.tree_util.keystr(path), moved)
+
+
+@pytest.mark.failure(23)
+def test_infinite_logprobs_outside_the_scored_tokens_do_no_harm():
+    clean = _batches(_groups())
+    dirty = [
+        b.replace(
+            old_logprobs=np.where(b.loss_mask, b.old_logprobs, 200.0).astype(
+                np.float32
+            ),
+            sampler_logprobs=np.where(b.loss_mask, b.sampler_logprobs, -np.inf).astype(
+                np.float32
+            ),
+        )
+        for b in clean
+    ]
+    loss, change, stats = _updated(_mesh(), dirty)
+    expected_loss, expected, _ = _updated(_mesh(), clean)
+    assert loss == expected_loss and np.isfinite(stats["grad_norm"])
+    assert _worst(change, expected) == 0
+
+
+@pytest.mark.failure(23)
+def test_a_gradient_that_is_not_finite_is_skipped_and_counted():
+    batches = _batches(_groups())
+    bad = batches[0].replace(advantages=np.full_like(batches[0].advantages, np.nan))
+    _, change, stats = _updated(_mesh(), [bad, *batches[1:]])
+    assert all(not delta.any() for delta in jax.tree.leaves(change))
+    assert stats["skipped"] == 1
+
+
+@pytest.mark.failure(38)
+def test_an_update_that_would_leave_the_finite_numbers_is_not_taken():
+    step = _step(_mesh())
+    state = step.init(_params(_mesh()))
+    before = jax.device_get(state.params)
+    batches = [place(b, step.rows) for b in _batches(_groups())]
+    # The gradient is finite; the parameters that it would lead to are not.
+    state, stats = step.update(state, batches, _hyper(learning_rate=np.inf))
+    assert np.isfinite(stats["grad_norm"]) and stats["skipped"] == 1
+    for a, b in zip(*map(jax.tree.leaves, (state.params, before)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.failure(39)
+def test_every_skip_of_a_step_is_counted_though_its_last_update_is_not():
+    step = _step(_mesh())
+    state = step.init(_params(_mesh()))
+    good = [place(b, step.rows) for b in _batches(_groups())]
+    bad = [b.replace(advantages=b.advantages * np.nan) for b in good]
+    stats = []
+    for batches in (bad, bad, bad, good):
+        state, of_update = step.update(state, batches, _hyper())
+        stats.append(jax.device_get(of_update))
+    metrics = update_metrics(stats)
+    assert metrics["policy/skipped"] == 3 and metrics["policy/skipped_in_a_row"] == 3
+    assert int(state.updates) == 1
+    assert (int(state.skipped), int(state.skipped_in_all)) == (0, 3)
+
+
+def test_off_policy_tokens_are_weighted_and_counted():
+    batches = _batches(_groups())
+    stale = [
+        b.replace(
+            off_policy=b.loss_mask,
+            sampler_logprobs=np.where(b.loss_mask, b.old_logprobs - 1, 0).astype(
+                np.float32
+            ),
+        )
+        for b in batches
+    ]
+    plain, _, _ = _updated(_mesh(), batches)
+    loss, _, stats = _updated(_mesh(), stale)
+    # exp(old - sampler) = e, capped at 2 everywhere.
+    assert loss == pytest.approx(2 * plain, rel=1e-5)
+    assert stats["sum"]["off_policy"] == stats["sum"]["tokens"]
+    assert stats["sum"]["correction"] == pytest.approx(2 * stats["sum"]["tokens"])
+
+
+def test_bfloat16_moments_are_halved_and_refused_where_they_would_stall():
+    optimizer = make_optimizer(**{**OPTIMIZER, "moments_dtype": "bfloat16"})
+    params = {"kernel": jnp.ones((4, 4))}
+    state = optimizer.init(params)
+    moments = [x for x in jax.tree.leaves(state) if x.ndim == 2]
+    assert [m.dtype for m in moments] == [jnp.bfloat16] * 2
+    with pytest.raises(ValueError, match="b2=0.999 .* use b2 <= 0.99"):
+        make_optimizer(**{**OPTIMIZER, "moments_dtype": "bfloat16", "b2": 0.999})
+
+
+@pytest.mark.failure(18)
+def test_the_schedule_counts_updates():
+    schedule = make_schedule(
+        learning_rate=1.0,
+        warmup_updates=3,
+        decay="linear",
+        decay_updates=10,
+        final_fraction=0.1,
+    )
+    assert [schedule(i) for i in range(4)] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert schedule(8) == pytest.approx(0.55)
+    assert schedule(13) == schedule(1000) == pytest.approx(0.1)
+
+
+def test_a_state_that_rests_on_the_host_is_updated_alike():
+    mesh, batches = _mesh(2, 2, 1), _batches(_groups())
+    states = []
+    for offload in (False, True):
+        step = _step(mesh, offload=offload)
+        state = step.init(_params(mesh))
+        placed = [place(b, step.rows) for b in batches]
+        for _ in range(2):
+            state, _ = step.update(state, placed, _hyper())
+        states.append(state)
+    kinds = [{x.sharding.memory_kind for x in jax.tree.leaves(s)} for s in states]
+    assert kinds == [{"device"}, {"device", "pinned_host"}]
+    for plain, offloaded in zip(*map(jax.tree.leaves, states), strict=True):
+        np.testing.assert_array_equal(np.asarray(plain), np.asarray(offloaded))
+
+
+def test_remat_and_unrolling_change_nothing():
+    batches = _batches(_groups())
+    _, expected, _ = _updated(_mesh(), batches)
+    for options in (dict(remat="full"), dict(remat="dots", unroll=2)):
+        _, change, _ = _updated(_mesh(), batches, **options)
+        assert _worst(change, expected) < 1e-4
+
+
+def test_no_device_ever_holds_a_whole_table_of_words():
+    """Nor its gradient: gathered whole, the two tables would take four times this."""
+    mesh, rows = _mesh(fsdp=8), _batches(_groups())[0]
+    config = dataclasses.replace(CONFIG, vocab_size=152064, tie_word_embeddings=False)
+    step = _step(mesh, config=config)
+    model = Qwen2(config, mesh=mesh)
+    params, batch = init_params(model, mesh, 0), place(rows, step.rows)
+    carry = step.zeros(params, batch, _hyper())
+    compiled = step.accumulate.lower(carry, params, batch, _hyper()).compile()
+    table = config.vocab_size * config.hidden_size * 4
+    assert compiled.memory_analysis().temp_size_in_bytes < table
+
+
+def test_carriers_are_immutable():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        _groups()[0].born = 3

@@ -1,0 +1,175 @@
+"""An exported folder is served as its policy was trained, by others too."""
+
+import json
+import subprocess
+
+import pytest
+import torch
+import transformers
+
+from configs import quickstart
+from rl.build import make_engine
+from rl.evaluate import accuracy_of
+from rl.plan import make_plan
+from rl.problems.templates import TEMPLATES, encode_prompt
+from rl.problems.tokenizer import AutoTokenizer
+from rl.workdir.export import chat_template, model_card, serve_as_trained
+from rollout.types import SamplingParams
+from tests.rl.workdir.test_manifest import _config
+from tests.rollout.vllm import policies
+from tests.tools.tiny import make_model, make_sums
+
+TOKENS, ASKED = 40, 8
+
+
+@pytest.mark.parametrize(
+    "template",
+    [*TEMPLATES, "{problem}?\n", "é \"\\n\" '{{ x }}' {% y %} {problem}\t😀 {problem}"],
+)
+def test_the_chat_template_makes_the_prompt_of_the_run(shared_data, template):
+    tokenizer = AutoTokenizer.from_pretrained(shared_data / "qwen2_tokenizer")
+    tokenizer.chat_template = chat_template(template)
+    for problem in ("What is $1+1$? {{ messages }} {problem}\n", "\\boxed{} 你好"):
+        asked = encode_prompt(tokenizer, template, problem)
+        assert encode_prompt(tokenizer, "model", problem) == asked
+
+
+def test_the_bases_own_way_of_drawing_is_not_carried_along(tmp_path):
+    said = {
+        "eos_token_id": 1,
+        "pad_token_id": 3,
+        "repetition_penalty": 1.1,
+        "top_k": 20,
+    }
+    (tmp_path / "generation_config.json").write_text(json.dumps(said))
+    config = {"chat_template": "{{ 'another' }}", "eos_token": "<e>"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    serve_as_trained(
+        tmp_path, stop_token_ids=(5, 1), temperature=1.0, template="{problem}?"
+    )
+    assert json.loads((tmp_path / "generation_config.json").read_text()) == {
+        "eos_token_id": [1, 5],
+        "pad_token_id": 3,
+        "do_sample": True,
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": 0,
+    }
+    said = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert said == {"eos_token": "<e>"}
+    chat = (tmp_path / "chat_template.jinja").read_text()
+    assert chat == "{{ messages[-1]['content'] }}{{ \"?\" }}"
+
+
+def test_a_card_says_what_the_model_is():
+    config = json.loads(quickstart.get_config().to_json_best_effort())
+    summary = {"samples": 2, "pass@2": 1.0, "greedy_accuracy": 0.5}
+    summary |= accuracy_of([[True, False], [True, True]])
+    card = model_card(config, step=7, evaluations={"base": {}, "final": summary})
+    head = card.split("---")[1]
+    assert 'library_name: "transformers"' in head and "base_model" not in head
+    assert "| steps | `7 of 200` |" in card and "at commit " in card
+    assert "```\n{problem}?\n\n```" in card
+    assert "- final: avg@2 75.0%, pass@2 100.0%, greedy 50.0% on 2 problems" in card
+    assert "- base" not in card
+    config["model"] |= {"maker": "", "path": "Qwen/Qwen2.5-0.5B"}
+    assert 'base_model: "Qwen/Qwen2.5-0.5B"' in model_card(
+        config, step=1, evaluations={}
+    )
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A run's export, what was asked, and the run's own greedy completions.
+
+    A completion of the run ends at either of two tokens; the base names one of them.
+    """
+    folder = tmp_path_factory.mktemp("exported")
+    make_model(folder / "base")
+    make_sums(folder / "train.jsonl", 40)
+    make_sums(folder / "eval.jsonl", 8)
+    c = _config(folder)
+    c.data.template = "{problem} "
+    c.rollout.slots = 8
+    c.export.dtype = "float32"
+    c.model.dtype = "float32"
+    c.rollout.stop_token_ids = (0, 20)
+    plan = make_plan(c)
+    engine = make_engine(plan, folder / "work")
+    engine.publish(0)
+    free = SamplingParams(n=1, max_tokens=TOKENS, temperature=0.0, stop_token_ids=(0,))
+    problems = plan.train[:ASKED]
+    prompts = [plan.encode(p).tolist() for p in problems]
+    # A token that random weights do say, but not as the first one.
+    said = [g[0].token_ids.tolist() for g in engine.sample(prompts, free, seed=0)]
+    second = next(t for row in said for t in row[2:] if t and t not in row[:2])
+    stops = (0, int(second))
+    params = SamplingParams(
+        n=1, max_tokens=TOKENS, temperature=0.0, stop_token_ids=stops
+    )
+    ended = [g[0].token_ids.tolist() for g in engine.sample(prompts, params, seed=0)]
+    assert any(row[-1] == second for row in ended)
+    serve_as_trained(
+        folder / "work" / "assets",
+        stop_token_ids=stops,
+        temperature=1.0,
+        template=c.data.template,
+    )
+    engine.export(
+        str(folder / "hf"), card="# a card\n", dtype="float32", unhealthy=False
+    )
+    engine.close()
+    return folder / "hf", [p.problem for p in problems], ended
+
+
+@pytest.mark.failure(47)
+def test_transformers_ends_where_the_run_does(exported):
+    folder, asked, ended = exported
+    assert (folder / "README.md").read_text() == "# a card\n"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    for problem, tokens in zip(asked, ended, strict=True):
+        prompt = tokenizer.apply_chat_template(
+            [{"role": "user", "content": problem}],
+            add_generation_prompt=True,
+            return_tensors="pt",
+            return_dict=True,
+        )
+        with torch.no_grad():
+            said = model.generate(**prompt, max_new_tokens=TOKENS, do_sample=False)
+        # With the base's one end token it would go on to the limit.
+        assert said[0, prompt["input_ids"].shape[1] :].tolist() == tokens
+
+
+ASK = """
+import json, sys
+from vllm import LLM
+
+if __name__ == "__main__":
+    folder, tokens, *asked = sys.argv[1:]
+    llm = LLM(folder, max_model_len=96, dtype="float32", enforce_eager=True)
+    drawing = llm.get_default_sampling_params()
+    drawing.temperature, drawing.max_tokens = 0.0, int(tokens)
+    chats = [[{"role": "user", "content": problem}] for problem in asked]
+    answers = llm.chat(chats, drawing)
+    print("ANSWERS", json.dumps([list(a.outputs[0].token_ids) for a in answers]))
+"""
+
+
+@pytest.mark.vllm
+@pytest.mark.failure(47)
+def test_vllm_ends_where_the_run_does(exported, tmp_path):
+    policies.needs_vllm()
+    folder, asked, ended = exported
+    script = tmp_path / "ask.py"
+    script.write_text(ASK)
+    done = subprocess.run(
+        [policies.PYTHON, script, folder, str(TOKENS), *asked],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (line,) = (x for x in done.stdout.splitlines() if x.startswith("ANSWERS"))
+    answers = json.loads(line.removeprefix("ANSWERS "))
+    assert answers == ended

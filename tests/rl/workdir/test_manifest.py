@@ -1,0 +1,230 @@
+"""Which changes a run takes along, and which would make it another run."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from configs import base
+from rl.plan import make_plan
+from rl.workdir import manifest
+from tests.tools.tiny import make_model, make_sums
+
+
+def _config(folder):
+    c = base.get_config()
+    c.model.path = str(folder / "base")
+    c.data.train = str(folder / "train.jsonl")
+    c.data.eval = str(folder / "eval.jsonl")
+    c.data.template = "{problem}"
+    c.rollout.max_prompt_tokens = 16
+    c.rollout.max_response_tokens = 48
+    c.rollout.group_size = 4
+    c.batch.prompts_per_step = c.batch.prompts_per_update = 4
+    c.batch.row_lengths = (64,)
+    c.batch.micro_tokens = 1024
+    c.mesh.data, c.mesh.fsdp = -1, 1
+    return c
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    make_model(folder / "base")
+    make_sums(folder / "train.jsonl", 40)
+    make_sums(folder / "eval.jsonl", 8)
+    return folder
+
+
+def _identify(config):
+    plan = make_plan(config)
+    return manifest.identify(plan, pathlib.Path(config.model.path))
+
+
+@pytest.fixture(scope="module")
+def first(made):
+    return _identify(_config(made))
+
+
+@pytest.fixture
+def workdir(tmp_path, first):
+    assert manifest.begin(tmp_path / ".", first, accept_changes=False) == []
+    return tmp_path
+
+
+def _set(key, value):
+    def change(config, folder):
+        section, _, name = key.rpartition(".")
+        target = config
+        for part in filter(None, section.split(".")):
+            target = target[part]
+        target[name] = value
+
+    return change
+
+
+def _one_weight(config, folder):
+    path = folder / "base" / "model.safetensors"
+    weights = dict(safetensors.numpy.load_file(path))
+    weights["model.norm.weight"] = weights["model.norm.weight"] + np.float32(1e-3)
+    safetensors.numpy.save_file(weights, path, metadata={"format": "pt"})
+
+
+def _rows(change):
+    def of_file(config, folder):
+        path = folder / "train.jsonl"
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(row) + "\n" for row in change(rows)))
+
+    return of_file
+
+
+def _eval_row(config, folder):
+    make_sums(folder / "eval.jsonl", 9)
+
+
+def _other_answer(rows):
+    return [{**rows[0], "answer": "1"}, *rows[1:]]
+
+
+GOES_ON = [
+    ("more steps", _set("steps", 400)),
+    ("another mesh", _set("mesh.fsdp", 2)),
+    ("virtual devices", _set("mesh.cpu_devices", 4)),
+    ("what is logged", _set("log.samples", 0)),
+    ("how often is evaluated", _set("eval.every_steps", 5)),
+    ("other problems held out", _eval_row),
+    ("how often is saved", _set("checkpoint.every_steps", 3)),
+    ("what is done with damage", _set("checkpoint.on_damage", "stop")),
+    ("an alarm's threshold", _set("alarms.truncated", 0.5)),
+    ("the verifier's workers", _set("reward.workers", 1)),
+    ("a server's memory", _set("rollout.vllm.gpu_memory_utilization", 0.5)),
+    ("the export's dtype", _set("export.dtype", "float32")),
+    ("compiled programs", _set("compiled", "elsewhere")),
+]
+# With the key that the refusal names.
+REFUSED = [
+    ("the learning rate", _set("schedule.learning_rate", 1e-5),
+     "config.schedule.learning_rate: 1e-06 -> 1e-05"),
+    ("the seed", _set("seed", 1), "config.seed: 0 -> 1"),
+    ("the group size", _set("rollout.group_size", 8),
+     "config.rollout.group_size: 4 -> 8"),
+    ("the temperature", _set("rollout.temperature", 0.9),
+     "config.rollout.temperature: 1.0 -> 0.9"),
+    ("a clip", _set("objective.eps_high", 0.3), "config.objective.eps_high: 0.28 ->"),
+    ("the verifier's deadline", _set("reward.timeout", 1.0), "config.reward.timeout: "),
+    ("the template", _set("data.template", "{problem}="), "data.train: "),
+    ("a weight of the base", _one_weight, "base.model.safetensors: "),
+    ("a gold answer", _rows(_other_answer), "data.train: "),
+    ("the order of problems", _rows(lambda rows: rows[::-1]), "data.train: "),
+    ("fewer problems", _rows(lambda rows: rows[:-1]), "data.train: "),
+    ("the stop tokens", _set("rollout.stop_token_ids", (0, 5)), "data.stop: "),
+]  # fmt: skip
+
+
+@pytest.fixture
+def changed(made, tmp_path):
+    """The identity of a start after a change."""
+
+    def make(change):
+        config = _config(made)
+        # Changed in place: where things lie is config too.
+        backup = shutil.copytree(made, tmp_path / "backup")
+        try:
+            change(config, made)
+            return _identify(config)
+        finally:
+            shutil.rmtree(made)
+            shutil.copytree(backup, made)
+
+    return make
+
+
+@pytest.mark.failure(37)
+@pytest.mark.parametrize("change", [c for _, c in GOES_ON], ids=[n for n, _ in GOES_ON])
+def test_what_may_change_goes_on_and_is_recorded(workdir, changed, change):
+    said = manifest.begin(workdir, changed(change), accept_changes=False)
+    assert said and all(line.startswith("changed: ") for line in said)
+    history = json.loads((workdir / "manifest.json").read_text())["history"]
+    assert len(history) == 2 and len(history[1]["changes"]) == len(said)
+
+
+@pytest.mark.failure(37)
+@pytest.mark.parametrize(
+    "change,message", [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED]
+)
+def test_what_would_be_another_run_is_refused_with_the_difference(
+    workdir, changed, change, message
+):
+    path, now = workdir / "manifest.json", changed(change)
+    before = path.read_bytes()
+    with pytest.raises(ValueError) as caught:
+        manifest.begin(workdir, now, accept_changes=False)
+    assert f"{workdir} holds another run: " in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+    # Asked for, it is recorded with both values, and is the run from then on.
+    said = manifest.begin(workdir, now, accept_changes=True)
+    assert any(message in line for line in said)
+    changes = json.loads(path.read_text())["history"][1]["changes"]
+    assert any(c["refused"] and c["before"] != c["now"] for c in changes)
+    assert manifest.begin(workdir, now, accept_changes=False) == []
+
+
+@pytest.mark.failure(37)
+@pytest.mark.parametrize("section,name", [("code", "rl"), ("versions", "jax")])
+def test_other_code_and_versions_are_shown_and_never_refused(
+    workdir, first, section, name
+):
+    old = {**getattr(first, section), name: "another"}
+    now = dataclasses.replace(first, **{section: old})
+    said = manifest.begin(workdir, now, accept_changes=False)
+    assert len(said) == 1 and said[0].startswith(f"changed: {section}.{name}: ")
+
+
+@pytest.mark.failure(37)
+def test_another_config_is_refused_before_a_base_is_made(workdir, made):
+    config = _config(made)
+    manifest.check_config(workdir, make_plan(config))
+    config.seed = 3
+    with pytest.raises(ValueError, match="config.seed: 0 -> 3; --accept_changes"):
+        manifest.check_config(workdir, make_plan(config))
+
+
+@pytest.mark.failure(37)
+def test_checkpoints_of_an_unknown_run_are_not_gone_on_with(workdir, first):
+    (workdir / "checkpoints" / "4").mkdir(parents=True)
+    path = workdir / "manifest.json"
+    path.unlink()
+    with pytest.raises(ValueError, match="nobody knows of which run"):
+        manifest.begin(workdir, first, accept_changes=False)
+    manifest.begin(workdir, first, accept_changes=True)
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(ValueError, match="manifest.json: damaged"):
+        manifest.begin(workdir, first, accept_changes=False)
+
+
+@pytest.mark.failure(50)
+def test_a_workdir_without_the_checkpoints_of_its_metrics_is_refused(workdir, first):
+    rows = [{"step": s, "checkpoint/step": 2 * ((s - 1) // 2)} for s in range(1, 7)]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (workdir / "metrics.jsonl").write_text(text + '{"step": 7, "chec')
+
+    def begin(**options):
+        manifest.begin(workdir, first, **{"accept_changes": False, **options})
+
+    with pytest.raises(ValueError, match="a checkpoint of step 4, there is none; put"):
+        begin()
+    folder = workdir / "checkpoints"
+    (folder / "2").mkdir(parents=True)
+    with pytest.raises(ValueError, match="of step 4, the newest is of step 2; put it"):
+        begin()
+    begin(accept_changes=True)
+    (folder / "4.damaged").mkdir()  # set aside by a start that a kill cut short
+    begin()
+    (folder / "4.damaged").rename(folder / "4")
+    begin()
