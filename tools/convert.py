@@ -1,8 +1,9 @@
-"""Between Hugging Face folders and checkpoints.
+"""Between Hugging Face folders, checkpoints and GGUF files.
 
 python -m tools.convert --hf HFDIR --out CKPT               to an Orbax checkpoint
 python -m tools.convert --checkpoint CKPT --out HFDIR       and back
 python -m tools.convert --workdir DIR [--step N] --out HFDIR    from a training run
+python -m tools.convert --gguf FILE --out HFDIR             a Llama's or Qwen2's file
 """
 
 import argparse
@@ -13,10 +14,13 @@ import sys
 import jax
 import jax.numpy as jnp
 
-from models import hf
+from configs.reading import user_path
+from models import gguf_file, hf
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, abstract_params, param_shardings
 from rl import checkpoint
+from rl.files import replace_json
+from rl.workdir.export import model_card
 from sharding.mesh import make_mesh
 
 
@@ -26,14 +30,17 @@ def main(argv: list[str] | None = None) -> None:
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--hf", help="Hugging Face folder or hub id")
-    source.add_argument("--checkpoint", type=pathlib.Path, help="checkpoint folder")
-    source.add_argument("--workdir", type=pathlib.Path, help="folder of a run")
+    source.add_argument("--checkpoint", type=user_path, help="checkpoint folder")
+    source.add_argument("--workdir", type=user_path, help="folder of a run")
+    source.add_argument("--gguf", type=user_path, help="GGUF file")
     parser.add_argument("--step", type=int, help="of the run; default: the newest")
-    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--out", type=user_path, required=True)
     parser.add_argument(
-        "--dtype", default="bfloat16", choices=sorted(hf.DTYPES), help="of HFDIR"
+        "--dtype",
+        choices=sorted(hf.DTYPES),
+        help="of HFDIR; default: bfloat16, of a GGUF file float32",
     )
-    parser.add_argument("--json", type=pathlib.Path, help="write the result here")
+    parser.add_argument("--json", type=user_path, help="write the result here")
     arguments = parser.parse_args(argv)
     try:
         result = _convert(arguments)
@@ -41,7 +48,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(f"error: {error}")
     print(f"{result['out']}: {result['parameters']:,} parameters")
     if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+        replace_json(arguments.json, result)
 
 
 def _convert(arguments: argparse.Namespace) -> dict:
@@ -50,6 +57,10 @@ def _convert(arguments: argparse.Namespace) -> dict:
         raise ValueError(f"{out}: exists already")
     if arguments.step is not None and not arguments.workdir:
         raise ValueError(f"--step {arguments.step}: goes with --workdir")
+    if arguments.gguf:
+        dtype = arguments.dtype or "float32"
+        count = gguf_file.convert(arguments.gguf, out, dtype=dtype)
+        return {"out": str(out), "parameters": count, "step": None}
     mesh = make_mesh()
     if arguments.hf:
         folder = hf.resolve_folder(arguments.hf)
@@ -67,9 +78,23 @@ def _convert(arguments: argparse.Namespace) -> dict:
             step, params = checkpoint.load_run_params(
                 root / "checkpoints", arguments.step, _abstract(model, mesh)
             )
-        hf.save_folder(out, params, model.config, assets=assets, dtype=arguments.dtype)
+        dtype = arguments.dtype or "bfloat16"
+        card = "" if step is None else _card(arguments.workdir, step)
+        hf.save_folder(out, params, model.config, assets=assets, dtype=dtype, card=card)
     count = sum(x.size for x in jax.tree.leaves(params))
     return {"out": str(out), "parameters": count, "step": step}
+
+
+def _card(workdir: pathlib.Path, step: int) -> str:
+    """The model card of a run's checkpoint; scored only where it is the last one."""
+    path = workdir / "summary.json"
+    summary = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    scored = ("base", "final") if summary.get("steps") == step else ("base",)
+    return model_card(
+        json.loads((workdir / "config.json").read_text("utf-8")),
+        step=step,
+        evaluations={name: summary.get(name, {}) for name in scored},
+    )
 
 
 def _abstract(model: Qwen2, mesh):

@@ -8,19 +8,27 @@ Interrupted, the same command goes on where it stopped; the same command over th
 files writes the same bytes.
 """
 
-import json
+# ruff: noqa: E402
+
+import signal
+
+if __name__ == "__main__":
+    # See rl.train: no traceback while the imports below go on.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import os
 import pathlib
 import sys
 
 from absl import app, flags
-from ml_collections import config_flags
 
-from rl.curation.build import make_plan
-from rl.curation.pipeline import curate
-from rl.curation.row import SourceError
+from configs.reading import define_config, expand_home, parse_flags, user_path
+from rl.files import replace_json
+from rl.hosts.stopping import DONE, ERROR, run
+from tools.curation.build import make_plan
+from tools.curation.pipeline import curate
 
-_CONFIG = config_flags.DEFINE_config_file("config", "configs/curate.py")
+_CONFIG = define_config("what is curated, and how", default="configs/curate.py")
 _OUT = flags.DEFINE_string("out", None, "folder to write to", required=True)
 _INPUT = flags.DEFINE_list(
     "input", None, "JSONL or Parquet files that replace the configuration's sources"
@@ -33,22 +41,28 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         sys.exit(f"curate: unexpected argument {argv[1]!r}")
     os.environ.setdefault("SHARED_DATA", str(_ROOT.parent / "shared" / "data"))
-    out = pathlib.Path(_OUT.value)
+    out = user_path(_OUT.value)
+    expand_home(_CONFIG.value)
+    inputs = _INPUT.value and [os.path.expanduser(name) for name in _INPUT.value]
+    again = "curate: stopped; the same command goes on from here"
+    sys.exit(run(again, lambda _: _curate(out, inputs)))
+
+
+def _curate(out: pathlib.Path, inputs: list[str] | None) -> int:
     try:
-        plan = make_plan(_CONFIG.value, inputs=_INPUT.value)
+        plan = make_plan(_CONFIG.value, inputs=inputs)
         summary = curate(plan, out)
-    except (SourceError, ValueError, OSError) as error:
-        sys.exit(f"curate: {error}")
-    except KeyboardInterrupt:
-        sys.exit("curate: interrupted; the same command goes on from here")
+    except (ValueError, OSError) as error:
+        print(f"curate: {error}", file=sys.stderr)
+        return ERROR
     if _JSON.value:
-        text = json.dumps(summary, indent=2, ensure_ascii=False)
-        pathlib.Path(_JSON.value).write_text(text + "\n")
+        replace_json(user_path(_JSON.value), summary)
     print(
         f"kept {summary['kept']:,} of {summary['rows']:,} rows,"
         f" {summary['with_level']:,} with a level; see {out / 'report.html'}"
     )
+    return DONE
 
 
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=parse_flags)

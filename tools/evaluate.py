@@ -4,53 +4,74 @@
         --benchmarks aime2024,amc83,math500,minerva272,olympiadbench675 \\
         --data_dir DATA --out DIR
     python -m tools.evaluate --rescore DIR --data_dir DATA --json OUT
-    python -m tools.evaluate --compare DIR_A DIR_B
+    python -m tools.evaluate --compare DIR_A DIR_B ... [--out DIR --data_dir DATA]
 
 DIR keeps every completion; the same command goes on where it was stopped. It ends with
 results.json, table.md and report.html.
 """
 
+# ruff: noqa: E402
+
+import signal
+
+if __name__ == "__main__":
+    # See rl.train: no traceback while the imports below go on.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
-import signal
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tqdm
 
-from rl.benchmarks import BENCHMARKS, benchmark_name, content_hash, load_benchmark
+from configs.reading import user_path
+from rl import files
 from rl.evaluate import Drawn, score
-from rl.evaluation.compare import compare, compare_markdown
-from rl.evaluation.files import (
-    opened,
+from rl.hosts.stopping import REFUSED, run
+from rl.problems.templates import encode_prompt
+from rl.reward.rewards import VERIFIER, Rewards, try_out
+from rl.reward.score import Reward
+from rl.reward.verifier import verifier_reward
+from rl.types import Problem
+from rl.verifier import VERSION, VerifierPool
+from rollout.types import Sampler, SamplerError
+from tools.evaluation import audit
+from tools.evaluation.benchmarks import (
+    BENCHMARKS,
+    benchmark_name,
+    content_hash,
+    load_benchmark,
+)
+from tools.evaluation.compare import compare, compare_markdown
+from tools.evaluation.compare_page import compare_page
+from tools.evaluation.files import (
+    appended,
+    judging_reward,
     problems_file,
     read_completions,
     read_conditions,
     record_conditions,
-    replace_file,
     write_problems,
     write_verdicts,
 )
-from rl.evaluation.page import page
-from rl.evaluation.report import FIVE, average_of_five, benchmark_result, markdown
-from rl.evaluation.run import (
+from tools.evaluation.page import page
+from tools.evaluation.report import FIVE, average_of_five, benchmark_result, markdown
+from tools.evaluation.run import (
     PRESETS,
     Conditions,
     check_prompts,
     checkpoint_hash,
     draw_missing,
 )
-from rl.judging import answer_classes, make_judge
-from rl.templates import encode_prompt
-from rl.types import Problem
-from rl.verifier import VERSION, VerifierPool
-from rollout.types import SamplerError
-from tools.sampler import add_flags, comma_separated, open_sampler, prepare
+from tools.evaluation.sampler import add_flags, comma_separated, open_sampler, prepare
+from tools.evaluation.votes import answer_classes
+
+_REWARD = "--reward"
+AUDIT = "audit"  # folder in an evaluation's
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,18 +84,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _evaluate(args)
     except (ValueError, OSError, SamplerError) as error:
         print(f"evaluate: {error}", file=sys.stderr)
-        return 2
-
-
-def _stop(number: int, _frame) -> None:
-    print("evaluate: stopped; the same command goes on from here", file=sys.stderr)
-    sys.exit(128 + number)
+        return REFUSED
 
 
 def _evaluate(args: argparse.Namespace) -> int:
     # Here, so that judging and comparing start without JAX.
-    from rl import plan, pretrained
+    from rl import plan
+    from tools.evaluation import pretrained
 
+    if "held_out" in args.benchmarks:
+        run = pathlib.Path(args.model) / "config.json"
+        args.reward = judging_reward(args.reward, run, "eval.reward", "reward.function")
     prepare(args)
     folder = pretrained.find_folder(args.model)
     positions = pretrained.max_positions(folder)
@@ -90,6 +110,13 @@ def _evaluate(args: argparse.Namespace) -> int:
         )[: args.limit]
         for spec in args.benchmarks
     }
+    if args.reward:
+        try_out(
+            {_REWARD: args.reward},
+            next(iter(problems.values()))[0],
+            timeout=args.reward_timeout,
+            right_from=args.right_from,
+        )
     prompts = {
         name: [
             encode_prompt(tokenizer, conditions.template, p.problem) for p in of_name
@@ -111,43 +138,100 @@ def _evaluate(args: argparse.Namespace) -> int:
         "stop_token_ids": list(stop_ids),
         "checkpoint": checkpoint_hash(folder),
     }
-    with opened(args.out):
+    tasks = [
+        _Task(args.out, name, of_name, prompts[name], conditions)
+        for name, of_name in problems.items()
+    ]
+    if args.audit:
+        tasks += _audits(args.out / AUDIT, problems, tokenizer, conditions.context)
+    with files.locked(args.out):
         record_conditions(
             args.out, {"model": args.model, "drawing": drawing, "benchmarks": facts}
         )
         for name in problems.keys() - BENCHMARKS.keys():
             write_problems(args.out, name, problems[name])
-        kept = read_completions(args.out)
-        begun = sum(len(kept.get(name, ())) for name in problems)
-        total = conditions.samples * sum(map(len, problems.values()))
+        kept = {
+            folder: read_completions(folder) for folder in {t.folder for t in tasks}
+        }
+        present = [kept[task.folder].get(task.name, ()) for task in tasks]
+        begun = sum(map(len, present))
+        total = sum(len(t.problems) * t.conditions.samples for t in tasks)
         if begun < total:
             sampler = open_sampler(
                 args, folder, dtype=dtype, context=conditions.context
             )
             bar = tqdm.tqdm(total=total, initial=begun, unit="completion")
             with contextlib.closing(sampler), bar:
-                for name in problems:
-                    bar.set_description(name)
-                    draw_missing(
-                        args.out,
-                        name,
-                        problems[name],
-                        prompts[name],
-                        conditions=conditions,
-                        stop_token_ids=stop_ids,
-                        sampler=sampler,
-                        decode=lambda ids: tokenizer.decode(
-                            ids, skip_special_tokens=True
-                        ),
-                        on_kept=lambda drawn: bar.update(),
-                    )
+                for task, there in zip(tasks, present, strict=True):
+                    bar.set_description(task.name)
+                    _draw(task, there, sampler, tokenizer, stop_ids, bar.update)
         return _judge(args.out, args)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Task:
+    """Completions to be drawn: into which folder and under which name, of what."""
+
+    folder: pathlib.Path
+    name: str
+    problems: Sequence[Problem]
+    prompts: Sequence[Sequence[int]]
+    conditions: Conditions
+
+
+def _audits(
+    folder: pathlib.Path,
+    problems: Mapping[str, Sequence[Problem]],
+    tokenizer,
+    context: int,
+) -> list[_Task]:
+    """What is asked to see whether the model knows the benchmarks by heart."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks = []
+    for name, of_name in problems.items():
+        for percent in audit.SHARES:
+            cut = audit.partial_problems(of_name, percent)
+            if not cut:
+                continue
+            asked, rests = zip(*cut, strict=True)
+            drawing = audit.conditions(rests, tokenizer, context)
+            prompts = [encode_prompt(tokenizer, "none", p.problem) for p in asked]
+            tasks.append(_Task(folder, f"{name}@{percent}", asked, prompts, drawing))
+    return tasks
+
+
+def _draw(
+    task: _Task,
+    present: Sequence[Drawn],
+    sampler: Sampler,
+    tokenizer,
+    stop_ids: tuple[int, ...],
+    on_one: Callable[[], None],
+) -> None:
+    """Draws what is not there yet, and keeps each completion as it ends."""
+    with appended(task.folder) as append:
+
+        def keep(drawn: Drawn) -> None:
+            append(task.name, drawn)
+            on_one()
+
+        draw_missing(
+            task.name,
+            task.problems,
+            task.prompts,
+            present=[(d.id, d.sample) for d in present],
+            conditions=task.conditions,
+            stop_token_ids=stop_ids,
+            sampler=sampler,
+            decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
+            on_drawn=keep,
+        )
 
 
 def _rescore(args: argparse.Namespace) -> int:
     if not args.rescore.is_dir():
         raise FileNotFoundError(f"{args.rescore}: no such folder")
-    with opened(args.rescore):
+    with files.locked(args.rescore):
         return _judge(args.rescore, args)
 
 
@@ -161,46 +245,93 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
     specs = {benchmark_name(spec): spec for spec in args.benchmarks}
     problems: dict[str, Sequence[Problem]] = {}
     for name, drawn in completions.items():
-        own = problems_file(folder, name)
-        spec = str(own) if own.is_file() else specs.get(name, name)
-        problems[name] = load_benchmark(spec, args.data_dir)
+        problems[name] = _asked(folder, name, args.data_dir, specs.get(name, name))
         if name in recorded:
             problems[name] = problems[name][: recorded[name]["problems"]]
         _check_ids(name, problems[name], drawn, folder)
-    scored, results = {}, {}
-    with VerifierPool(workers=os.cpu_count() or 1) as pool:
+    reward = judging_reward(args.reward, folder / "results.json", "reward")
+    scored, results, classes = {}, {}, {}
+    with (
+        VerifierPool(workers=os.cpu_count() or 1) as pool,
+        _opened(reward, args, pool) as judge,
+    ):
         for name, drawn in completions.items():
             scored[name] = score(
-                _in_order(drawn, problems[name]), problems[name], make_judge(pool)
+                _in_order(drawn, problems[name]), problems[name], judge
             )
-            classes = answer_classes(scored[name], pool)
+            classes[name] = answer_classes(scored[name], pool)
             results[name] = benchmark_result(
-                name, problems[name], scored[name], classes
+                name, problems[name], scored[name], classes[name]
             )
+    if (folder / AUDIT / "completions.jsonl").is_file():
+        heard = read_completions(folder / AUDIT)
+        for name, result in results.items():
+            drawn = {p: heard.get(f"{name}@{p}", []) for p in audit.SHARES}
+            if any(drawn.values()):
+                result["memory"] = audit.memory(problems[name], drawn)
     written = {
         "model": (conditions or {}).get("model", str(folder)),
         "benchmarks": results,
         "average_of_five": average_of_five(results),
         "verifier": VERSION,
+        "reward": reward,
         "conditions": conditions,
     }
     table = markdown(written)
-    write_verdicts(folder, scored)
-    replace_file(folder / "table.md", table)
-    replace_file(folder / "report.html", page(written, problems, scored))
-    _write_json(folder / "results.json", written)
+    write_verdicts(folder, scored, classes)
+    files.replace(folder / "table.md", table)
+    files.replace(folder / "report.html", page(written, problems, scored))
+    files.replace_json(folder / "results.json", written)
     if args.json:
-        _write_json(args.json, written)
+        files.replace_json(args.json, written)
     print(table)
     print(f"browse {folder / 'report.html'}")
     return 0
 
 
+@contextlib.contextmanager
+def _opened(
+    formula: str, args: argparse.Namespace, pool: VerifierPool
+) -> Iterator[Reward]:
+    """The reward by a formula; the verifier's own workers are there already."""
+    if formula == VERIFIER:
+        yield verifier_reward(pool)
+        return
+    rewards = Rewards(
+        {_REWARD: formula},
+        workers=pool.workers,
+        timeout=args.reward_timeout,
+        right_from=args.right_from,
+    )
+    with contextlib.closing(rewards):
+        yield rewards.reward(_REWARD)
+
+
+def _asked(
+    folder: pathlib.Path, name: str, data_dir: pathlib.Path | None, spec: str
+) -> list[Problem]:
+    """A benchmark's problems, from the evaluation's own folder if they are there."""
+    own = problems_file(folder, name)
+    return load_benchmark(str(own) if own.is_file() else spec, data_dir)
+
+
 def _compare(args: argparse.Namespace) -> int:
-    result = compare(*args.compare)
+    arms = args.compare
+    result = compare(arms)
+    table = compare_markdown(result)
+    if args.out:
+        problems = {
+            name: _asked(arms[0][0], name, args.data_dir, name)
+            for name in result["benchmarks"]
+        }
+        args.out.mkdir(parents=True, exist_ok=True)
+        files.replace(args.out / "compare.md", table)
+        files.replace(args.out / "compare.html", compare_page(result, arms, problems))
     if args.json:
-        _write_json(args.json, result)
-    print(compare_markdown(result))
+        files.replace_json(args.json, result)
+    print(table)
+    if args.out:
+        print(f"browse {args.out / 'compare.html'}")
     return 0
 
 
@@ -225,7 +356,7 @@ def _in_order(drawn: Sequence[Drawn], problems: Sequence[Problem]) -> list[Drawn
 
 def _conditions(args: argparse.Namespace, positions: int) -> Conditions:
     """The preset, with what the command line says otherwise."""
-    from rl import pretrained
+    from tools.evaluation import pretrained
 
     preset = PRESETS[args.preset]
     fields = [field.name for field in dataclasses.fields(Conditions)]
@@ -239,8 +370,9 @@ def _conditions(args: argparse.Namespace, positions: int) -> Conditions:
     )
 
 
-def _write_json(path: pathlib.Path, value: Mapping[str, Any]) -> None:
-    replace_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+def _arm(text: str) -> list[pathlib.Path]:
+    """What is compared: a folder, or folders that differ in their training's seed."""
+    return [user_path(folder) for folder in comma_separated(text)]
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -249,18 +381,20 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    path = pathlib.Path
     parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
     parser.add_argument(
         "--benchmarks",
         type=comma_separated,
         default=[],
-        help="comma-separated names, .jsonl files, hf://OWNER/DATASET/FILE.jsonl, or "
-        "held_out (of a workdir's run); default: the paper's five",
+        help="comma-separated names, .jsonl files, hf://OWNER/DATASET/FILE.jsonl, "
+        "held_out (of a workdir's run), or clean:DATE (made on the spot); default: the "
+        "paper's five",
     )
-    parser.add_argument("--data_dir", type=path, help="holds NAME.jsonl of the names")
-    parser.add_argument("--out", type=path, help="folder of this evaluation")
-    parser.add_argument("--json", type=path, help="also write the result here")
+    parser.add_argument(
+        "--data_dir", type=user_path, help="holds NAME.jsonl of the names"
+    )
+    parser.add_argument("--out", type=user_path, help="folder of this evaluation")
+    parser.add_argument("--json", type=user_path, help="also write the result here")
     parser.add_argument("--limit", type=int, help="first problems of each benchmark")
     asked = parser.add_argument_group("conditions, otherwise the preset's")
     asked.add_argument("--preset", choices=PRESETS, default="paper")
@@ -274,20 +408,43 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     asked.add_argument("--max_tokens", type=int, help="of a completion")
     asked.add_argument("--context", type=int, help="prompt and completion together")
     asked.add_argument("--seed", type=int)
+    asked.add_argument(
+        "--audit",
+        action="store_true",
+        help="also ask for the rest of each problem from part of it: known by heart?",
+    )
     asked.add_argument("--chunk", type=int, help="completions in one call")
+    judged = parser.add_argument_group("judging")
+    judged.add_argument(
+        "--reward",
+        help="verifier, module:function, or a sum, as config.reward.function; of these "
+        "alone a function is imported, never by what a folder names",
+    )
+    judged.add_argument(
+        "--reward_timeout", type=float, default=5.0, help="seconds of a call of it"
+    )
+    judged.add_argument(
+        "--right_from", type=float, default=1.0, help="as config.reward.right_from"
+    )
     add_flags(parser, slots=64)
     other = parser.add_argument_group("other modes")
     other.add_argument(
-        "--rescore", type=path, metavar="DIR", help="judge the completions of DIR again"
+        "--rescore",
+        type=user_path,
+        metavar="DIR",
+        help="judge the completions of DIR again",
     )
     other.add_argument(
         "--compare",
-        type=path,
-        nargs=2,
-        metavar=("A", "B"),
-        help="two judged evaluations, paired",
+        type=_arm,
+        nargs="+",
+        metavar="DIR",
+        help="judged evaluations against the first, paired; those of several training "
+        "seeds separated by commas; with --out also a page",
     )
     args = parser.parse_args(argv)
+    if args.compare and len(args.compare) < 2:
+        parser.error("--compare: give at least two evaluations")
     if not (args.rescore or args.compare):
         if not args.model:
             parser.error("--model, --rescore or --compare is required")
@@ -300,7 +457,5 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    # A preempting scheduler's SIGTERM leaves what Ctrl-C leaves.
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, _stop)
-    sys.exit(main())
+    again = "evaluate: stopped; the same command goes on from here"
+    sys.exit(run(again, lambda _: main()))

@@ -11,31 +11,41 @@ gets graded.jsonl (the rows with `solve_rate`, `solve_interval`, `level`), grade
 and summary.json.
 """
 
+# ruff: noqa: E402
+
+import signal
+
+if __name__ == "__main__":
+    # See rl.train: no traceback while the imports below go on.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import argparse
 import collections
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
-import runpy
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import tqdm
 
-from rl.curation.grade import Grade, grade_missing, graded_rows, read_grades
-from rl.curation.row import SourceError
-from rl.curation.sources import make_source, read
-from rl.evaluation.files import opened, record_conditions, replace_file
-from rl.evaluation.run import Conditions, check_prompts, checkpoint_hash
-from rl.judging import make_judge
-from rl.templates import encode_prompt
+from configs.reading import UnreadableConfig, read_config, user_path
+from configs.schema import take
+from rl import files
+from rl.hosts.stopping import REFUSED, run
+from rl.problems.templates import encode_prompt
+from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
-from rollout.types import SamplerError, SamplingParams
-from tools.sampler import add_flags, comma_separated, open_sampler, prepare
+from rollout.types import SamplerError
+from tools.curation.grade import Grade, grade_missing, graded_rows, read_grades
+from tools.curation.sources import make_source, read
+from tools.evaluation.files import record_conditions
+from tools.evaluation.run import Conditions, check_prompts, checkpoint_hash
+from tools.evaluation.sampler import add_flags, comma_separated, open_sampler, prepare
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,9 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows = _rows(args)
         grades = _grade(args, rows) if args.model or args.config else {}
         _write(args, rows, grades)
-    except (SourceError, ValueError, OSError, SamplerError) as error:
+    except (UnreadableConfig, ValueError, OSError, SamplerError) as error:
         print(f"grade: {error}", file=sys.stderr)
-        return 2
+        return REFUSED
     return 0
 
 
@@ -60,23 +70,14 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
             if row.answers
         ]
     else:
-        from rl.data import load_problems
+        from rl.problems.reading import load_problems
 
-        data = runpy.run_path(args.config)["get_config"]().data
+        data = read_config(args.config).data
         problems = load_problems(
             data.train, key="config.data.train", fields=data.fields, **data.train_args
         )
         rows = [
-            {
-                "id": p.id,
-                "problem": p.problem,
-                "answer": p.answers[0],
-                "answers": list(p.answers),
-                "source": p.source,
-                "level": p.level,
-                "solve_rate": None,
-                "meta": dict(p.meta),
-            }
+            dataclasses.asdict(p) | {"answer": p.answers[0], "solve_rate": None}
             for p in problems
         ]
     rows = rows[: args.limit]
@@ -90,12 +91,13 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Grade]:
     # Here, so that levels from given rates start without JAX.
-    from rl import plan, pretrained
+    from rl import plan
+    from tools.evaluation import pretrained
 
     prepare(args)
     if args.config:
-        config = runpy.run_path(args.config)["get_config"]()
-        folder = plan.model_folder(config, weights=True)
+        config = read_config(args.config)
+        folder = take(plan.find_model, config.model)()
         args.template = args.template or config.data.template
         args.max_tokens = args.max_tokens or config.rollout.max_response_tokens
     else:
@@ -132,23 +134,16 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
             f"max_tokens={conditions.max_tokens} and a prompt of {longest} tokens"
             f" exceed the context of {conditions.context}"
         )
-    drawing = {
+    drawing = dataclasses.asdict(conditions) | {
         "model": str(folder),
         "checkpoint": checkpoint_hash(folder),
         "verifier": VERSION,
         "problems": len(problems),
         "dtype": dtype,
         "sampler": args.sampler,
-        "template": conditions.template,
-        "samples": conditions.samples,
-        "temperature": conditions.temperature,
-        "top_p": conditions.top_p,
-        "max_tokens": conditions.max_tokens,
-        "seed": conditions.seed,
-        "chunk": conditions.chunk,
     }
     path = args.out / "grades.jsonl"
-    with opened(args.out):
+    with files.locked(args.out):
         record_conditions(args.out, {"drawing": drawing, "benchmarks": {}})
         begun = sum(1 for _ in read_grades(path))
         if begun < len(problems):
@@ -163,18 +158,11 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
                     path,
                     problems,
                     prompts,
+                    conditions=conditions,
+                    stop_token_ids=stop_ids,
                     sampler=sampler,
-                    params=SamplingParams(
-                        n=conditions.samples,
-                        max_tokens=conditions.max_tokens,
-                        temperature=conditions.temperature,
-                        top_p=conditions.top_p,
-                        stop_token_ids=stop_ids,
-                    ),
-                    seed=conditions.seed,
-                    chunk=conditions.chunk,
                     decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
-                    judge=make_judge(pool),
+                    judge=verifier_reward(pool),
                     on_graded=lambda grade: bar.update(),
                 )
         wanted = {problem.id for problem in problems}
@@ -193,8 +181,7 @@ def _write(
             f"{args.input}: no row has a solve_rate, and no model is given"
         )
     args.out.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in graded]
-    replace_file(args.out / "graded.jsonl", "".join(lines))
+    files.replace_rows(args.out / "graded.jsonl", graded)
     levels = collections.Counter(str(row["level"]) for row in graded)
     summary = {
         "problems": len(graded),
@@ -207,11 +194,9 @@ def _write(
         "levels": dict(sorted(levels.items())),
         "level_source": args.level_source if args.levels == "percentile" else None,
     }
-    text = json.dumps(summary, indent=2) + "\n"
-    replace_file(args.out / "summary.json", text)
-    if args.json:
-        replace_file(args.json, text)
-    print(text, end="")
+    for path in filter(None, (args.out / "summary.json", args.json)):
+        files.replace_json(path, summary)
+    print(json.dumps(summary, indent=2))
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -220,7 +205,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    path = pathlib.Path
     parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
     parser.add_argument(
         "--config", help="a training config: its base model, problems and template"
@@ -232,9 +216,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="comma-separated JSONL or Parquet files",
     )
     parser.add_argument(
-        "--out", type=path, required=True, help="folder of this grading"
+        "--out", type=user_path, required=True, help="folder of this grading"
     )
-    parser.add_argument("--json", type=path, help="also write the summary here")
+    parser.add_argument("--json", type=user_path, help="also write the summary here")
     parser.add_argument("--limit", type=int, help="first problems of the input")
     parser.add_argument(
         "--levels",
@@ -265,13 +249,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-def _stop(number: int, _frame) -> None:
-    print("grade: stopped; the same command goes on from here", file=sys.stderr)
-    sys.exit(128 + number)
-
-
 if __name__ == "__main__":
-    # A preempting scheduler's SIGTERM leaves what Ctrl-C leaves.
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, _stop)
-    sys.exit(main())
+    again = "grade: stopped; the same command goes on from here"
+    sys.exit(run(again, lambda _: main()))

@@ -1,7 +1,13 @@
 """The benches' own arithmetic: what a figure is a fraction of."""
 
-import numpy as np
+import argparse
+import json
 
+import numpy as np
+import pytest
+
+from tests.rollout.vllm import policies
+from tools.bench import served, verifier
 from tools.bench.work import Shape, make_tokens
 
 
@@ -17,3 +23,42 @@ def test_lognormal_lengths_have_the_spread_and_the_longest_that_they_name():
     assert lengths.max() == 128
     spread = np.quantile(lengths, 0.95) / np.median(lengths)
     assert 3.5 < spread < 4.5
+
+
+def test_the_verifiers_bench_measures_pairs_and_the_pool(tmp_path):
+    row = {"mode": "answer", "kind": "exact", "source": "mathcoder"}
+    rows = [
+        row | {"gold": "1/2", "pred": "0.5", "label": True},
+        row | {"gold": "1/2", "pred": "0.6", "label": False},
+        row | {"gold": "1", "pred": "\\sin 1", "label": True, "source": "hardverify"},
+    ]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = argparse.Namespace(
+        pairs=path, repeat=1, workers=1, completions=200, only_ours=True
+    )
+    result = verifier.run(arguments)
+    assert result["pairs"] == 3 and result["symmetric"] and result["reflexive"]
+    assert result["ours"]["model outputs"]["accuracy"] == 1.0
+    assert result["ours"]["hardverify"]["accuracy"] == 0.0
+    assert result["ours"]["all"]["false_positives"] == 0
+    assert result["pool"]["completions"] == sum(result["pool"]["rules"].values()) - 200
+
+
+@pytest.mark.vllm
+def test_the_servers_bench_measures_publishes_and_tokens():
+    policies.needs_vllm()
+    parser = argparse.ArgumentParser()
+    served.add_arguments(parser)
+    sizes = "--vocab 512 --layers 2 --hidden 128 --heads 4 --mlp 256 --groups 2"
+    arguments = parser.parse_args(
+        [*sizes.split(), "--repeat=1", f"--vllm={policies.PYTHON}", "--only_ours"]
+    )
+    result = served.run(arguments)
+    assert {"copy_s", "sampler/write_seconds", "sampler/update_seconds"} <= set(
+        result["publish"]
+    )
+    # Embedding, and of each layer: q and o, k and v, biases, the MLP, norms.
+    layer = 2 * 128**2 + 2 * 128 * 64 + 256 + 3 * 128 * 256 + 2 * 128
+    assert result["bytes"] == 4 * (512 * 128 + 2 * layer + 128)
+    assert result["ours"]["sample"]["tokens_per_s"] > 0

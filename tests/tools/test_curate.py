@@ -8,7 +8,10 @@ import sys
 
 import pytest
 
+from tests import forked
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+ENVIRONMENT = {"SHARED_DATA": "/nowhere"} | os.environ
 
 
 def curate(*arguments, cwd=ROOT):
@@ -17,7 +20,7 @@ def curate(*arguments, cwd=ROOT):
         cwd=cwd,
         capture_output=True,
         text=True,
-        env=os.environ | {"SHARED_DATA": os.environ.get("SHARED_DATA", "/nowhere")},
+        env=ENVIRONMENT,
     )
 
 
@@ -55,35 +58,36 @@ def test_input_replaces_the_sources(tmp_path, config):
 
 
 @pytest.mark.failure(33)
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--config.conflicts=maybe"], "config.conflicts='maybe': must be majority or"),
-        (["--config.near.threshold=1.5"], "config.near.threshold=1.5: must lie in"),
-        (["--config.screen.languages=latin"], "languages='latin': must be"),
-        (["--input", "none.jsonl"], "none.jsonl: no such file"),
-    ],
-)
-def test_a_bad_value_is_one_line_and_writes_nothing(
-    tmp_path, config, arguments, message
-):
-    good = tmp_path / "good.jsonl"
-    good.write_text('{"problem": "What is one more than six?", "answer": "7"}\n')
-    if "--input" not in arguments:
-        arguments = [*arguments, "--input", str(good)]
-    result = curate(f"--config={config}", "--out", tmp_path / "out", *arguments)
-    assert result.returncode == 1
-    last = result.stderr.strip().splitlines()[-1]
-    assert last.startswith("curate: ") and message in last
-    assert "Traceback" not in result.stderr
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.failure(33)
-def test_a_bad_row_writes_nothing(tmp_path, config):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"problem": "What is one more than six?"}\n{"question": "x"}\n')
-    result = curate(f"--config={config}", "--out", tmp_path / "out", "--input", path)
-    assert result.returncode == 1
-    assert "rows.jsonl:2: no field 'problem' (it has: question)" in result.stderr
+def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
+    (tmp_path / "good.jsonl").write_text(
+        '{"problem": "What is one more than six?", "answer": "7"}\n'
+    )
+    (tmp_path / "bad.jsonl").write_text(
+        '{"problem": "What is one more than six?"}\n{"question": "x"}\n'
+    )
+    # What is wrong is the last argument.
+    bad = {
+        "--config.conflicts=maybe": "config.conflicts='maybe': must be majority or",
+        "--config.near.threshold=1.5": "config.near.threshold=1.5: must lie in",
+        "--config.screen.languages=latin": "languages='latin': must be",
+        "--input=none.jsonl": "none.jsonl: no such file",
+        f"--input={tmp_path}/bad.jsonl": "bad.jsonl:2: no field 'problem' (it has: q",
+    }
+    given = [f"--config={config}", f"--out={tmp_path / 'out'}"]
+    given.append(f"--input={tmp_path}/good.jsonl")
+    ends = forked.starts(
+        tmp_path,
+        "tools.curate",
+        [[*given, argument] for argument in bad],
+        needs=("tools.curation.build", "tools.curation.pipeline", "rl.files"),
+        cwd=ROOT,
+        env=ENVIRONMENT,
+    )
+    for result, message in zip(ends, bad.values(), strict=True):
+        assert result.returncode == 1, result.args
+        # It may stand behind a bar of progress.
+        assert result.stderr.count("curate: ") == 1
+        said = result.stderr.rpartition("curate: ")[2].splitlines()[0]
+        assert message in said
+        assert "Traceback" not in result.stderr
     assert not (tmp_path / "out").exists()

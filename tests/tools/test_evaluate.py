@@ -1,6 +1,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,10 +9,12 @@ import time
 
 import pytest
 
-from rl.benchmarks import BENCHMARKS, load_benchmark
-from tests.rollout import policies
+from rl.problems import arithmetic
+from rl.problems.reading import write_problems
+from tests.rollout.vllm import policies
 from tests.tools.tiny import make_model, make_sums
 from tools.evaluate import main
+from tools.evaluation.benchmarks import BENCHMARKS, load_benchmark
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -33,10 +36,14 @@ def rescore(folder, shared_data, capsys):
     return json.loads(out.read_text())["benchmarks"]
 
 
+# The six of which there is a copy.
+HERE = [name for name, benchmark in BENCHMARKS.items() if benchmark.sha256]
+
+
 def all_problems(shared_data):
     return [
         (name, problem)
-        for name in BENCHMARKS
+        for name in HERE
         for problem in load_benchmark(name, shared_data)
     ]
 
@@ -53,7 +60,7 @@ def test_gold_completions_score_everything(tmp_path, shared_data, capsys):
     )
     result = rescore(folder, shared_data, capsys)
     assert {name: figures["problems"] for name, figures in result.items()} == {
-        name: benchmark.rows for name, benchmark in BENCHMARKS.items()
+        name: BENCHMARKS[name].rows for name in HERE
     }
     verdicts = (folder / "verdicts.jsonl").read_text().splitlines()
     wrong = [v["id"] for v in map(json.loads, verdicts) if not v["correct"]]
@@ -141,7 +148,7 @@ def test_rescoring_leaves_every_output(tmp_path, shared_data, capsys):
     "row, message",
     [
         (("aime2024", "aime24-999", 0, "x"), "aime2024 has no problem 'aime24-999'"),
-        (("aime2025", "a", 0, "x"), "benchmark 'aime2025': neither one of aime2024"),
+        (("aime2026", "a", 0, "x"), "benchmark 'aime2026': neither one of aime2024"),
     ],
 )
 def test_completions_of_unknown_problems(tmp_path, shared_data, capsys, row, message):
@@ -192,27 +199,28 @@ def kept(folder):
 @pytest.fixture(scope="module")
 def uninterrupted(model, sums, tmp_path_factory):
     out = tmp_path_factory.mktemp("whole")
-    assert start(command(model, sums, out, *SAMPLED)).wait(180) == 0
+    assert start(command(model, sums, out, *SAMPLED)).wait(300) == 0
     return out
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.failure(35)
-def test_killed_and_started_again(model, sums, uninterrupted, tmp_path, how):
+def test_killed_and_stopped_and_started_again(model, sums, uninterrupted, tmp_path):
     again = command(model, sums, tmp_path / "cut", *SAMPLED)
-    process, file = start(again), tmp_path / "cut" / "completions.jsonl"
-    deadline = time.monotonic() + 120
-    while not file.exists() or file.read_bytes().count(b"\n") < 40:
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.002)
-    process.send_signal(how)
-    code = process.wait(60)
-    assert code == (143 if how == signal.SIGTERM else -signal.SIGKILL)
-    before = file.read_bytes()
-    assert 40 <= before.count(b"\n") < 160
-    assert start(again).wait(180) == 0
-    # What was there stays, byte for byte, but for a row that was cut short.
-    assert file.read_bytes().startswith(before[: before.rfind(b"\n") + 1])
+    file, kept_before = tmp_path / "cut" / "completions.jsonl", b""
+    for how, status in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143)):
+        process, enough = start(again), kept_before.count(b"\n") + 30
+        deadline = time.monotonic() + 300
+        while not file.exists() or file.read_bytes().count(b"\n") < enough:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.002)
+        process.send_signal(how)
+        assert process.wait(300) == status
+        # What was there stays, byte for byte, but for a row that was cut short.
+        now = file.read_bytes()
+        assert now.startswith(kept_before) and now.count(b"\n") < 160
+        kept_before = now[: now.rfind(b"\n") + 1]
+    assert start(again).wait(300) == 0
+    assert file.read_bytes().startswith(kept_before)
     assert kept(tmp_path / "cut") == kept(uninterrupted)
     table = (tmp_path / "cut" / "table.md").read_text()
     assert table == (uninterrupted / "table.md").read_text()
@@ -239,15 +247,54 @@ def test_one_command_from_a_model_to_a_report(model, sums, tmp_path, capsys):
     assert "drawing.template='none', now '{problem} '" in capsys.readouterr().err
 
 
-def test_a_runs_own_held_out_problems(model, tmp_path, capsys):
+def test_a_score_beside_its_audit(model, tmp_path, capsys):
+    text = "tom has {} nuts and eats 1 of them so how many"
+    rows = [
+        {"id": str(i), "problem": text.format(i), "answer": str(i - 1)}
+        for i in range(1, 5)
+    ]
+    (tmp_path / "nuts.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    out = tmp_path / "out"
+    arguments = command(model, tmp_path / "nuts.jsonl", out, "--audit")
+    assert main(arguments) == 0
+    # Random weights know nothing by heart.
+    assert "| 0.0 (40%), 0.0 (60%), 0.0 (80%) |" in capsys.readouterr().out
+    # A model that does is told from its kept completions.
+    kept = out / "audit" / "completions.jsonl"
+    drawn = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert len(drawn) == 12
+    for row in drawn:
+        if row["benchmark"] == "nuts@60":
+            row["completion"] = " of them so how many are left"
+    kept.write_text("".join(json.dumps(row) + "\n" for row in drawn))
+    assert main(["--rescore", str(out)]) == 0
+    assert "| 0.0 (40%), 100.0 (60%), 0.0 (80%) |" in capsys.readouterr().out
+
+
+@pytest.mark.failure(40)
+def test_a_runs_own_held_out_problems(model, tmp_path, capsys, monkeypatch):
+    """As data: nothing that somebody's workdir names is imported or called."""
     run = tmp_path / "run"
-    run.mkdir()
-    (run / "hf").symlink_to(model)
-    arguments = {"split": "held_out", "held_out": 20, "seed": 0}
-    data = {"eval": "rl.arithmetic:problems", "eval_args": arguments, "fields": {}}
-    config = {"data": data | {"template": "{problem}=?"}}
+    shutil.copytree(model, run / "hf")
+    sums = arithmetic.problems(split="held_out", held_out=20, seed=0)
+    write_problems(run / "held_out.jsonl", sums)
+    trap = tmp_path / "trap"
+    trap.mkdir()
+    for name in ("trap.py", "run/hf/trap.py"):
+        (tmp_path / name).write_text(f"open({str(trap / 'sprung')!r}, 'w')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    names = {"eval": "trap:problems", "train": "trap:problems", "eval_args": {}}
+    config = {
+        "data": names | {"template": "{problem}=?", "fields": {}},
+        "reward": {"function": "trap:score"},
+        "model": {"maker": "trap:make", "maker_args": {}},
+    }
     (run / "config.json").write_text(json.dumps(config))
-    asked = ("--template", "run", "--limit", "3")
+    tokenizer = run / "hf" / "tokenizer_config.json"
+    raw = json.loads(tokenizer.read_text())
+    raw["auto_map"] = {"AutoTokenizer": ["trap.Tokenizer", "trap.Tokenizer"]}
+    tokenizer.write_text(json.dumps(raw))
+    asked = ("--template", "run", "--limit", "3", "--reward", "verifier")
     assert main(command(run, "held_out", tmp_path / "out", *asked)) == 0
     conditions = json.loads((tmp_path / "out" / "conditions.json").read_text())
     assert conditions["drawing"]["template"] == "{problem}=?"
@@ -256,8 +303,58 @@ def test_a_runs_own_held_out_problems(model, tmp_path, capsys):
     assert main(["--rescore", str(tmp_path / "out"), "--json", str(out)]) == 0
     figures = json.loads(out.read_text())["benchmarks"]["held_out"]
     assert (figures["problems"], figures["asked"]) == (3, 3)
+    assert not list(trap.iterdir())
+    capsys.readouterr()
     assert main(command(model, "held_out", tmp_path / "no")) == 2
     assert "no run that holds problems out" in capsys.readouterr().err
+
+
+@pytest.mark.failure(46)
+def test_the_reward_of_a_run_is_asked_for_and_not_imported(tmp_path, capsys, sys_path):
+    """Judged by the verifier without a word, its accuracy would be another's."""
+    (sys_path / "of_the_run.py").write_text(
+        "import pathlib\npathlib.Path(__file__).with_suffix('.ran').touch()\n"
+        "def score(text, problem):\n    return float(text == problem.meta['wanted'])\n"
+    )
+    run = tmp_path / "run"
+    run.mkdir()
+    for own in ({}, {"reward": ""}):
+        config = {"reward": {"function": "of_the_run:score"}, "eval": own}
+        (run / "config.json").write_text(json.dumps(config))
+        asked = ["--model", str(run), "--benchmarks", "held_out", "--out", str(run)]
+        assert main(asked) == 2
+        told = capsys.readouterr().err
+        assert "give --reward 'of_the_run:score', or --reward verifier" in told
+    folder = write(tmp_path / "e", [("sums", "s", 0, "yes"), ("sums", "s", 1, "4")])
+    (folder / "problems").mkdir()
+    row = {"id": "s", "problem": "2+2", "answer": "4", "wanted": "yes"}
+    (folder / "problems" / "sums.jsonl").write_text(json.dumps(row))
+    assert not (sys_path / "of_the_run.ran").exists()
+    out = ["--json", str(tmp_path / "out.json"), "--rescore", str(folder)]
+    assert main([*out, "--reward", "of_the_run:score"]) == 0
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert result["reward"] == "of_the_run:score"
+    assert result["benchmarks"]["sums"]["accuracy"] == 0.5
+    assert result["benchmarks"]["sums"]["reward"] == 0.5
+    verdicts = map(json.loads, (folder / "verdicts.jsonl").read_text().splitlines())
+    assert [(v["correct"], v["reward"]) for v in verdicts] == [(True, 1), (False, 0)]
+    # The folder's own record is data too.
+    assert main(out) == 2
+    assert "results.json: judged by 'of_the_run:score'" in capsys.readouterr().err
+
+
+@pytest.fixture
+def sys_path(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_a_name_in_a_folder_leads_nowhere_else(tmp_path, capsys):
+    for name in ("../../secret", "/etc/secret", "a/b", ""):
+        (tmp_path / "secret.jsonl").write_text('{"problem": "1+1", "answer": "2"}\n')
+        folder = write(tmp_path / f"out{len(name)}", [(name, "secret-1", 0, "2")])
+        assert main(["--rescore", str(folder)]) == 2
+        assert f"{name!r} is no name of a benchmark" in capsys.readouterr().err
 
 
 @pytest.mark.failure(33)
@@ -290,9 +387,15 @@ def test_two_runs_are_compared(model, sums, tmp_path, capsys):
     capsys.readouterr()
     out = tmp_path / "compare.json"
     runs = [str(tmp_path / seed) for seed in "12"]
-    assert main(["--compare", *runs, "--json", str(out)]) == 0
+    page = tmp_path / "page"
+    assert main(["--compare", *runs, "--json", str(out), "--out", str(page)]) == 0
     assert "| seed | `1` | `2` |" in capsys.readouterr().out
-    assert json.loads(out.read_text())["benchmarks"]["sums"]["problems"] == 4
+    pair = json.loads(out.read_text())["pairs"][0]
+    assert pair["benchmarks"]["sums"]["problems"] == 4
+    assert 'id="sums/s3"' in (page / "compare.html").read_text()
+    with pytest.raises(SystemExit):
+        main(["--compare", runs[0]])
+    assert "give at least two evaluations" in capsys.readouterr().err
 
 
 @pytest.mark.failure(33)

@@ -30,6 +30,19 @@ def test_pairs(tmp_path, capsys):
     assert "b: ['1/2'] | '0.6': label True" in capsys.readouterr().out
 
 
+def test_one_verdict_is_explained(tmp_path, capsys):
+    out = tmp_path / "out.json"
+    asked = ["--pred", "2x+3=13", "--gold", "x=5", "--problem", "Solve $2x+3=13$."]
+    assert verify.main([*asked, "--json", str(out)]) == 0
+    result = json.loads(out.read_text())
+    assert result["equivalent"] is True and result["correct"] is False
+    assert result["rule"] == "unfinished"
+    assert result["answer read as"] == "Rel(=, Add(Mul(2, x), 3), 13)"
+    assert "leaves a relation to be solved" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        verify.main(["--pred", "5"])
+
+
 def test_self_check_lists_what_cannot_be_verified(tmp_path, capsys):
     rows = [{"answer": "\\frac{1}{2}"}, {"answer": "(1,2"}, {"answer": None}]
     assert verify.main(["--self_check", _write(tmp_path / "data.jsonl", rows)]) == 0
@@ -42,10 +55,10 @@ def test_self_check_lists_what_cannot_be_verified(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"gold": "1", "pred": "1"}\nnot json\n', "pairs.jsonl:2: is no JSON"),
+        (b'{"gold": "1", "pred": "1"}\nnot json\n', "pairs.jsonl:2: not JSON"),
         (b'{"gold": "1"}\n', "pairs.jsonl:1: needs the strings 'gold' and 'pred'"),
-        (b'{"gold": "\xff", "pred": "1"}\n', "pairs.jsonl:1: is no JSON"),
-        (b"[1]\n", "pairs.jsonl:1: is no JSON object"),
+        (b'{"gold": "\xff", "pred": "1"}\n', "pairs.jsonl:1: not UTF-8"),
+        (b"[1]\n", "pairs.jsonl:1: a row must be an object"),
     ],
 )
 def test_a_bad_row_is_named(tmp_path, capsys, content, message):

@@ -1,5 +1,6 @@
 """Measurements that the documentation quotes: `python -m tools.bench NAME`.
 
-Each submodule named in `__main__` has `add_arguments(parser)` and
-`run(arguments) -> dict`; the dict is printed, and written with --json.
+Enters: each submodule's flags, by its `add_arguments(parser)`.
+Leaves: the dict that its `run(arguments)` returns, printed, and written with --json.
+Begin at `__main__`, which names the submodules.
 """

@@ -3,12 +3,14 @@
 import argparse
 import importlib
 import json
-import pathlib
 import sys
+
+from configs.reading import user_path
+from rl.files import replace_json
 
 BENCHES = {
     "pack": "padding and time of packing at the size of a 7B step",
-    "memory": "what an update needs of each device, by XLA's own count",
+    "served": "vLLM's servers: a publish beside a copy, the client beside vLLM alone",
     "sampler": "the embedded sampler beside Tunix, transformers and vLLM",
     "update": "the update beside Tunix and TRL: tokens per second, share of peak",
     "verifier": "the verifier beside Math-Verify: accuracy, speed, the pool",
@@ -24,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
         command = commands.add_parser(
             name, help=summary, description=modules[name].__doc__
         )
-        command.add_argument("--json", type=pathlib.Path, metavar="OUT")
+        command.add_argument("--json", type=user_path, metavar="OUT")
         modules[name].add_arguments(command)
     arguments = parser.parse_args(argv)
     try:
@@ -32,10 +34,9 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    text = json.dumps(result, indent=1)
-    print(text)
+    print(json.dumps(result, indent=1))
     if arguments.json:
-        arguments.json.write_text(text + "\n")
+        replace_json(arguments.json, result)
     return 0
 
 

@@ -1,12 +1,17 @@
-"""Padding and time of packing, plain and with shared prompts, at a 7B step's size."""
+"""Packing at the size of a 7B step: padding, time, attention; prompts shared or not."""
 
 import argparse
 import time
 
+import jax.numpy as jnp
 import numpy as np
 
-from rl.packing import pack, padding_fraction
-from rl.types import Segment
+from models.attention_kernels import MOSAIC_BLOCKS, TRITON_BLOCKS, Blocks
+from models.block_attention import visits
+from rl.batches.packing import pack, padding_fraction
+from rl.types import Batch, Segment
+
+KERNELS = {"mosaic": MOSAIC_BLOCKS, "triton": TRITON_BLOCKS}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--completion", type=int, default=700, help="median tokens")
     parser.add_argument("--max_completion", type=int, default=3072)
     parser.add_argument("--row_length", type=int, default=4096)
+    parser.add_argument("--heads", type=int, default=28, help="of queries")
+    parser.add_argument("--head_width", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
 
 
@@ -38,8 +45,23 @@ def run(arguments: argparse.Namespace) -> dict:
             "positions": int(sum((b.segment_ids > 0).sum() for b in batches)),
             "padding": padding_fraction(batches),
             "seconds": time.perf_counter() - began,
+            "attention_gflop": {
+                kernel: _gigaflops(batches, blocks, arguments)
+                for kernel, blocks in KERNELS.items()
+            },
         }
     return result
+
+
+def _gigaflops(batches: list[Batch], blocks: Blocks, a: argparse.Namespace) -> float:
+    """Of the blocks that a kernel visits in one layer's forward pass."""
+    ids, prefixes = (
+        jnp.concatenate([getattr(b, name) for b in batches])
+        for name in ("segment_ids", "prefix_ids")
+    )
+    (_, count), _ = visits(ids, prefixes, blocks.q, blocks.k)
+    # Scores and what they mix: two products, each of a multiplication and an addition.
+    return float(count.sum()) * blocks.q * blocks.k * a.head_width * a.heads * 4 / 1e9
 
 
 def _segments(a: argparse.Namespace) -> list[Segment]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 
+from configs.reading import user_path
 from tools.bench.work import Shape, report
 
 PEERS = {"tunix": ".venv-tunix", "trl": ".venv-trl", "vllm": ".venv-vllm"}
@@ -36,7 +37,7 @@ def add_peer_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
         folder = PEERS[name]
         parser.add_argument(
             f"--{name}",
-            type=pathlib.Path,
+            type=user_path,
             default=pathlib.Path(folder) / "bin/python",
             metavar="PYTHON",
             help=f"of an environment with {name} (default: {folder}/bin/python)",

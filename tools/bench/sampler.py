@@ -13,8 +13,9 @@ import numpy as np
 
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, init_params
-from rl.devices import start_cpu_devices
+from rl.hosts.devices import start_cpu_devices
 from rollout.jax_sampler import JaxSampler
+from rollout.layout import make_layout
 from rollout.types import SamplingParams
 from sharding.mesh import make_mesh
 from tools.bench import peers
@@ -58,9 +59,8 @@ def run(arguments: argparse.Namespace) -> dict:
 def _measure_ours(arguments, shape: Shape, what) -> dict:
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
     model = Qwen2(Qwen2Config.from_hf(shape.hf_config()), mesh=mesh)
-    sampler = JaxSampler(
-        model, mesh, init_params(model, mesh, 0), slots=arguments.slots
-    )
+    layout = make_layout(model, slots=arguments.slots)
+    sampler = JaxSampler(layout, init_params(model, mesh, 0))
     prompts = make_tokens(shape)["prompts"][:: shape.group_size]
     common = dict(n=shape.group_size, max_tokens=shape.completion)
     whole = dict(stop_token_ids=(), ignore_stop=True)

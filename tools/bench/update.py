@@ -15,16 +15,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from configs import base
+from configs.schema import take
 from models.attention import IMPLEMENTATIONS
 from models.config import Qwen2Config
 from models.qwen2 import REMAT_POLICIES, Qwen2, init_params
-from rl.devices import start_cpu_devices
+from rl.batches.packing import pack, padding_fraction
 from rl.engine import make_hyper, place
-from rl.optimizer import make_optimizer
-from rl.packing import pack, padding_fraction
-from rl.step import make_step
+from rl.hosts.devices import start_cpu_devices
 from rl.types import Segment
+from rl.update.objective import make_objective
+from rl.update.optimizer import make_optimizer
+from rl.update.step import make_step
 from sharding.mesh import make_mesh
+from sharding.rules import laid_out, shards
 from tools.bench import peers
 from tools.bench.work import Shape, make_tokens, measure, report
 
@@ -68,8 +72,7 @@ def run(arguments: argparse.Namespace) -> dict:
 def matmul_peak(size: int = 2048, repeat: int = 9) -> float:
     """FLOP/s of one square fp32 matrix product over all devices, rows split."""
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
-    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    rows, whole = laid_out(mesh, "batch"), laid_out(mesh)
     a, b = (jnp.ones((size, size), jnp.float32) for _ in range(2))
     a, b = jax.device_put(a, rows), jax.device_put(b, whole)
     product = jax.jit(jnp.matmul, out_shardings=rows)
@@ -122,17 +125,15 @@ def _measure_ours(arguments, shape: Shape, tokens) -> dict:
             moments_dtype="float32",
         ),
         mesh,
+        take(make_objective, base.get_config().objective)(),
         temperature=1.0,
         head_chunk=arguments.head_chunk,
-        dual_clip=None,
-        correction="truncate",
-        correction_cap=2.0,
     )  # fmt: skip
     batches = pack(
         make_segments(shape, tokens),
         row_lengths=(arguments.row_length or shape.prompt + shape.completion,),
         micro_tokens=arguments.micro_tokens,
-        row_multiple=mesh.shape["data"],
+        row_multiple=shards("batch", mesh),
         share_prompts=not arguments.no_sharing,
     )
     placed = [place(batch, step.rows) for batch in batches]

@@ -15,7 +15,8 @@ import statistics
 import time
 from collections.abc import Callable
 
-from rl.verifier import VerifierPool, is_equivalent, start_helper
+from configs.reading import user_path
+from rl.verifier import VerifierPool, is_equivalent
 
 _WARM_UP = ("\\sin x + \\sqrt[3]{2}", "\\int_0^1 x dx")
 _FILLER = "so we compute \\frac{1}{2} of the total and check each case in turn. "
@@ -23,9 +24,7 @@ _FILLER = "so we compute \\frac{1}{2} of the total and check each case in turn. 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = pathlib.Path(os.environ.get("SHARED_DATA", "../shared/data"))
-    parser.add_argument(
-        "--pairs", type=pathlib.Path, default=data / "verifier_dev.jsonl"
-    )
+    parser.add_argument("--pairs", type=user_path, default=data / "verifier_dev.jsonl")
     parser.add_argument("--repeat", type=int, default=3, help="passes; medians count")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--completions", type=int, default=2048)
@@ -40,7 +39,6 @@ def run(arguments: argparse.Namespace) -> dict:
     rows = [r for r in rows if r.get("mode") == "answer" and r.get("kind") == "exact"]
     if not rows:
         raise ValueError(f"{arguments.pairs}: has no rows of mode answer, kind exact")
-    start_helper()
     is_equivalent(*_WARM_UP)
     result = {"pairs": len(rows), "ours": _measure(rows, _ours, arguments.repeat)}
     result["symmetric"] = all(
@@ -132,7 +130,7 @@ def _measure_pool(workers: int, completions: int) -> dict:
         answer = drawn.choice([gold, f"\\sqrt{{{group + 2}}} + {group + 1}/7", "3"])
         if index % 100 == 99:
             answer = drawn.choice(hostile)
-        items.append((_FILLER * 170 + f"\\boxed{{{answer}}}", (gold,)))
+        items.append((_FILLER * 170 + f"\\boxed{{{answer}}}", (gold,), _FILLER))
     with VerifierPool(workers) as pool:
         started = time.perf_counter()
         verdicts = pool.judge(items)
@@ -140,9 +138,8 @@ def _measure_pool(workers: int, completions: int) -> dict:
         counts = pool.counts
     return {
         "completions": completions,
-        "characters": sum(len(text) for text, _ in items) // completions,
+        "characters": sum(len(text) for text, _, _ in items) // completions,
         "seconds": seconds,
-        "correct": sum(verdict.correct for verdict in verdicts),
-        "timeouts": counts.get("timeout", 0),
-        "unparsable": counts.get("unparsable", 0),
+        "correct": sum(verdict.correct is True for verdict in verdicts),
+        "rules": {rule: n for rule, n in counts.items() if n},
     }

@@ -1,14 +1,15 @@
 """The sampler that a command asks: its flags, and how it is opened."""
 
 import argparse
+import os
 import pathlib
 
 from rollout.types import Sampler
 
 
 def comma_separated(text: str) -> list[str]:
-    """The non-empty parts of a flag such as `a,b`."""
-    return [part for part in text.split(",") if part]
+    """The non-empty parts of a flag such as `a,b`; `~` is the home folder."""
+    return [os.path.expanduser(part) for part in text.split(",") if part]
 
 
 def add_flags(parser: argparse.ArgumentParser, *, slots: int) -> None:
@@ -25,7 +26,7 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int) -> None:
         "--slots", type=int, default=slots, help="decoded together (jax)"
     )
     group.add_argument(
-        "--tensor", type=int, default=1, help="devices per copy of the weights (jax)"
+        "--tensor", type=int, default=0, help="devices per copy (jax); 0: the fewest"
     )
     group.add_argument(
         "--vllm_python",
@@ -48,8 +49,8 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int) -> None:
 
 def prepare(args: argparse.Namespace) -> None:
     """Chooses the devices of this process. Before JAX is first used."""
-    from rl.devices import start_cpu_devices
-    from rl.pretrained import leave_accelerators
+    from rl.hosts.devices import start_cpu_devices
+    from tools.evaluation.pretrained import leave_accelerators
 
     if args.sampler == "jax":
         start_cpu_devices(0, rows=args.slots)
@@ -63,12 +64,12 @@ def open_sampler(
     """Serves a Hugging Face folder as the flags say.
 
     Args:
-      args: with the flags of `add_flags`, and `out`, which gets the servers' log.
+      args: with the flags of `add_flags`, and `out`, which gets the servers' logs.
       folder: with config.json and safetensors.
       dtype: a key of `models.hf.DTYPES`.
       context: longest prompt and completion together, in tokens.
     """
-    from rl.pretrained import open_jax_sampler, open_vllm_sampler
+    from tools.evaluation.pretrained import open_jax_sampler, open_vllm_sampler
 
     if args.sampler == "jax":
         return open_jax_sampler(
@@ -81,5 +82,5 @@ def open_sampler(
         python=args.vllm_python,
         urls=args.url,
         devices=args.devices,
-        log_file=args.out / "vllm.log",
+        logs=args.out,
     )

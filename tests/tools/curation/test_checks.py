@@ -1,0 +1,222 @@
+"""Each check on rows that must go and on look-alikes that must stay."""
+
+import pytest
+
+from tools.curation.row import Row
+from tools.curation.screen import make_screen
+
+OPTIONS = {
+    "multiple_choice": "value",
+    "labels": "judge",
+    "languages": "english",
+    "max_solve_rate": 1.0,
+    "min_solve_rate": 0.0,
+    "min_chars": 16,
+    "max_chars": 2500,
+    "max_answer_chars": 120,
+}
+screen = make_screen(**OPTIONS)
+
+
+def reasons(problem: str, answer: str = "7", **fields) -> set[str]:
+    row = Row(id="a", problem=problem, answers=(answer,) if answer else (), **fields)
+    return set(screen(row).reasons)
+
+
+DROPPED = [
+    ("no_answer", "What is the sum of the digits of 2024?", ""),
+    ("proof", "Let $a > 1$. Prove that $a^2 > a$ for every such number.", "a"),
+    ("proof", "What is the product? Show that it is 20.", "20"),
+    ("proof", "If $x > 0$, then show that there is a larger number.", "1"),
+    ("open_question", "Give an example of a quadratic function with no root.", "x^2+1"),
+    ("open_question", "Write down one value of $m$ that satisfies $m < 0$.", "-1"),
+    ("open_question", "Describe how to place the vertices of a triangle.", "2"),
+    ("open_question", "Estimate $N$. An estimate of $E$ will earn 20 points.", "33"),
+    ("yes_no", "Is it possible to write 1986 as a sum of six odd squares?", "No"),
+    ("yes_no", "Can three persons overcome 70 km?", r"\text{Yes}"),
+    ("multi_part", "(1) Find $a$ if $a+1=2$.\n(2) Find $b$ if $b+1=3$.", "2"),
+    ("multi_part", "Calculate:\n(1) $2+3$;\n(2) $4+5$.", "9"),
+    ("multi_part", "Given $f(x)=x^2$.\n(I) Solve $f(x)=1$;\n(II) Find $f(3)$.", "9"),
+    ("multi_part", "Given the ellipse $C$.\n1. Find its axis.\n2. Find its foci.", "2"),
+    ("multi_part", "Let $n=2$. Then,\n(1) the smallest such number is;\n(2) the sum of"
+     " all is ____.", "3"),
+    ("multi_part", "Let $a=1$. ① Find $2a$. ② Find $3a$.", "3"),
+    ("multi_part", "In how many ways can 7 stand in line if:\n(a) A is first;\n(b) B"
+     " is last?", "720"),
+    ("multi_part", "How many outcomes are there under the following conditions?\n(1)"
+     " two boys are chosen;\n(2) no girl is chosen.", "4"),
+    ("multi_part", "Choose a condition below, and find: (a) the angle $A$; (b) its"
+     " sine.", "3"),
+    ("multi_part", "The real parts of $z$ are wanted so that the point (Ⅰ) is on the"
+     " axis; (Ⅱ) is on the line. What are they?", "3"),
+    ("multi_part", r"The mode is ______ and the median is \_\_\_\_.", "90"),
+    ("multi_part", "Find the maximum and minimum values of $x^2$ on $[1, 2]$.", "4"),
+    ("multi_part", "Calculate both the area and the perimeter of the rhombus.", "8"),
+    ("multi_part", "Find how many bears there are and how many days it takes.", "8"),
+    ("multi_part", "How many of each coin are needed to pay 45 cents?", "1"),
+    ("multi_part", "Estimate the average height and variance of all 300.", "42"),
+    ("multi_part", "If $S_2 = 4$, find the values of $a_1$ and $S_5$.", "121"),
+    ("multi_part", "How many hours will it take each of them, working alone?", "10"),
+    ("multi_part", "Which digits come in place of @ and # if 8 divides 84@#?", "0"),
+    ("yes_no", "Does there exist a cube of three digits that ends in 7?", "343"),
+    ("yes_no", "They need 30. If they won 13, did they get there?", "8"),
+    ("missing_figure", "Put 1 to 9 in the circles and squares below. Find $x+y$.", "8"),
+    ("missing_figure", "The diagram indicates the path. Find its area.", "803"),
+    ("open_question", "Please fill in a condition that makes $AD$ a height.", "BD=CD"),
+    ("open_question", "Choose one of the following three conditions and find the side"
+     " $a$.", "3"),
+    ("open_question", "Let $N$ be the number of such patterns below 9999. Estimate"
+     " $N$.", "1984"),
+    ("multiple_choice", "Which of the following is prime?\n(A) 4\n(B) 5\n(C) 6", "5"),
+    ("multiple_choice", "Among these statements, the correct ones are ____.", "①③"),
+    ("multiple_choice", "Find the curve $r = 1$. Enter the letter of the correct one.",
+     r"\text{(C)}"),
+    ("link", "See https://example.org/1 and find the sum of all digits.", "3"),
+    ("image", "How many rods are there in this ensemble?\n<image1>", "446"),
+    ("image", "What is $x$? ![](https://cdn.mathpix.com/a.png)", "4"),
+    ("drawing_code", "Find the area. [asy] draw((0,0)--(1,1)); [/asy]", "1"),
+    ("html", "<table><tr><td>1</td></tr></table> What is the sum of the cells?", "1"),
+    ("missing_figure", "As shown in the figure, $AB=3$ and $BC=4$. Find $AC$.", "5"),
+    ("missing_figure", "In the diagram, $PQR$ is a line. What is $x$?", "70"),
+    ("missing_figure", "Five squares are arranged as shown. What is the area?", "5"),
+    ("missing_figure", "How many squares are in Figure 2 when $n$ is 5?", "25"),
+    ("missing_figure", "On the number line, $M$ halves $LP$. What is the value at $M$?",
+     "1/9"),
+    ("missing_options", "Which of the following numbers is odd and above 5?", "7"),
+    ("missing_table", "The table below shows the sales of a week. Find the mean.", "4"),
+    ("other_language", "In the equation 数学 + 1 = 20, what is the number?", "19"),
+    ("other_language", "Encuentra el valor de la suma de los primeros números que son"
+     " pares y el resto para una serie del tipo dado.", "6"),
+    ("truncated", "Find the sum of all integers $n$ such that the", "6"),
+    ("truncated", r"Determine all functions for which \[f(x", "x"),
+    ("broken_tex", r"Find the range of $a$ with $a > inity$ and $a < 2$.", "2"),
+    ("too_short", "Find $2+2$.", "4"),
+    ("too_long", "Find the sum. " + "word " * 600, "4"),
+    ("no_question", "The distance from the origin to the line is 13.", "13"),
+    ("no_question", "There is a unique $t$ for which $3t$ ends with 6.", "2"),
+    ("answer_leak", "Find the coefficient. The answer is $12$, of course.", "12"),
+    ("answer_leak", "For which value is $k = 0.32653061224$ reached?", "0.32653061224"),
+    ("answer_too_long", "Find the number of functions on a set.", "1" * 130),
+    ("free_text_answer", "How must the graph be moved?", "rightwards by 2 units"),
+    ("free_text_answer", "What is the shape of the triangle?", "isosceles right"),
+    ("free_text_answer", "What is the contrapositive?", r"If $a < 1$, then $b < 1$"),
+    ("answer_mismatch", "There are 12 blue cars. What color do you have the most?",
+     "12"),
+    ("answer_mismatch", "Five moles of a compound weigh 1170 grams. What is the"
+     " compound?", "234"),
+    ("answer_mismatch", "Find the element in this salt that has a share of 10.11%.",
+     r"10.11\%"),
+    ("left_open", "She paid $6 for 2 kg. How much is a certain mass?", "3"),
+    ("left_open", "A folds 600 in 3 hours, then how long would it take B to fold a"
+     " certain number of them?", "14"),
+    ("left_open", "What is the least value of |x - 4| + | some expression | if it is"
+     " 12?", "1"),
+    ("printed_double", "A train takes 6.461538461538462 hours. How fast is it?", "21"),
+    ("html", "What is $M$? <details><summary>Answer</summary>60</details>", "60"),
+    ("broken_tex", 'Define the operation "" such that $ab = a + 2b$. Find $2 3$.', "8"),
+]  # fmt: skip
+
+KEPT = [
+    ("Find the volume of the solid formed by the points that satisfy condition (a), (b)"
+     " . $(a)$ The foot of the point is in $C$. $(b)$ Its height is 2.", r"\pi"),
+    (r"Let $a\_1 = 2$ and $a\_2 = 3$; then $a\_1 + a\_2 =$ ______.", "5"),
+    ("The roots of $x^2 = 4$ are ______ and ______.", "-2, 2"),
+    ("Find the maximum and minimum values of $x$, and then their sum.", "5"),
+    ("Two circles touch the circles below them. What is their radius?", "2"),
+    ("Find the sum of the length and width of this field, if both are 3.", "6"),
+    ("Find its period and justify your answer, if the fraction is 1/7.", "6"),
+    ("They plant equal numbers of plum and pear. How many of each kind?", "3"),
+    ("Find the largest and smallest values of $x$ with $x^2 < 5$.", "-2, 2"),
+    ("If she pays $50 for two, how much, in dollars, does she pay for one?", "25"),
+    ("Can it be done? What is the least number of steps?", "4"),
+    ("What is the largest: which of the following numbers is it: 3, 5, 7?", "7"),
+    ("How much does she pay for a certain mass of fruit, if 2 kg of it cost $4 and the"
+     " mass is 5 kg. Find the price.", "10"),
+    ("It turns some expressions into squares. How many of them are there?", "3"),
+    ("Find the area between $y = x$ and $y = x^2$.", "1/6"),
+    ("Find $a$ and $b$ with $a + b = 3$ and $a - b = 1$.", "2, 1"),
+    ("How long do they take together if each of them takes 6 h alone?", "3"),
+    ("What is her mean speed if she walks a certain distance at 3 mph?", "3"),
+    (r"Find \(x + y\) given \(x = 1\) and \(y = 2\).", "3"),
+    ("How long will it take each of them to walk 6 km at 3 km an hour?", "2"),
+    ("Use $1/7 = 0.142857142857142857...$ to find the third digit of $3/7$.", "8"),
+    ("Let $f(x) = x$. Find $f(1) + f(2) + \\cdots + f(2021)$.", "2043231"),
+    ("Find the largest integer $n$ satisfying the following conditions:\n(i) $n^2$ is"
+     " the difference of two cubes;\n(ii) $2n + 79$ is a square.", "181"),
+    ("A number has two properties:\n(a) It is a palindrome\n(b) It is even.\nHow many"
+     " such numbers are there below 1000?", "48"),
+    ("Consider the statements:\n(1) p is true\n(2) q is true\nHow many imply r?", "2"),
+    ("If the sets satisfy\n(1) $|A|=|B|=5$;\n(2) $n(A)=3$,\nthen the maximum is ____.",
+     "5"),
+    ("Determine, with proof, the smallest positive integer with this property.", "9"),
+    ("A professor asks a student to prove an implication. How many are there?", "6"),
+    ("It can be shown that $x$ is unique. Compute $x$ if $2x = 6$.", "3"),
+    ("A program outputs TRUE or FALSE. How many programs are there? There are true or"
+     " false questions.", "65536"),
+    ("Explain your reasoning: what is the value of $2^5$?", "32"),
+    ("Jimmy has 5 action figures. How many figures does he have left?", "5"),
+    ("The second line, passing through $B$, is drawn. What is its slope?", "2"),
+    ("An integer is drawn at random. The ratio is given by $m/n$. Find $m+n$.", "5"),
+    ("The matrix $\\begin{array}{cc}1&2\\\\3&4\\end{array}$ is shown. Find its trace.",
+     "5"),
+    ("The value of $|2h-3k|$ is", "0"),
+    ("The area of the triangle formed by the line $x+y=1$ and the axes", "1/2"),
+    ("Given $y = f(x)$ is odd, then $g(-1)=$ .", "-1"),
+    ("Find all values of $x$ for which $x^2 < 2020$, where $x$ is whole.", "2020"),
+    ("On which day does the first of May fall?", r"\text{Wednesday}"),
+    ("Compute the matrix power of the identity.",
+     r"\begin{pmatrix} 1 & 0 \\ 0 & 1 \end{pmatrix}"),
+    ("What is the length of the road on a map?", r"150\, \text{square centimeters}"),
+    ("Let $\\alpha$, β and ∠ABC be angles with sum 3. Find β.", "1"),
+    ("After 1 step, the permutation $b$ comes after $a$. Find the number.", "1007"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "problem", "answer"), DROPPED)
+def test_dropped_for_the_reason_that_names_it(reason, problem, answer):
+    assert reason in reasons(problem, answer)
+
+
+@pytest.mark.parametrize(("problem", "answer"), KEPT)
+def test_look_alikes_stay(problem, answer):
+    assert reasons(problem, answer) == set()
+
+
+def test_every_reason_that_applies_is_named():
+    both = "Prove that $x$ exists. See https://example.org for <image1>."
+    assert {"proof", "link", "image", "no_answer"} <= reasons(both, "")
+
+
+def test_solve_rates_are_a_filter_only_when_asked():
+    graded = make_screen(**OPTIONS | {"min_solve_rate": 0.01, "max_solve_rate": 0.9})
+    row = {"id": "a", "problem": "What is the sum of 2 and 5?", "answers": ("7",)}
+
+    def dropped(rate):
+        return "solve_rate" in graded(Row(**row, solve_rate=rate)).reasons
+
+    assert [dropped(rate) for rate in (None, 0.0, 0.5, 1.0)] == [
+        False, True, False, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        "For $f(x) = x^2$, what is $f(1) + f(2)$?",
+        "Find the least $n$ such that (i) $n$ is odd; (ii) $n > 5$.",
+        "Six people sign up for three events. How many ways are there?\n"
+        "(1) Each joins one.\n(2) Each event has one.",
+    ],
+)
+def test_labels_cost_a_row_unless_they_are_judged(problem):
+    row = Row(id="a", problem=problem, answers=("7",))
+    strict = make_screen(**OPTIONS | {"labels": "drop"})
+    assert set(strict(row).reasons) - set(screen(row).reasons) == {"multi_part_labels"}
+    one = Row(id="a", problem="What is $f(1)$ if $f(x) = x + 6$?", answers=("7",))
+    assert not strict(one).reasons
+
+
+@pytest.mark.parametrize("key", ["multiple_choice", "labels", "languages"])
+def test_a_mode_that_does_not_exist_is_refused(key):
+    with pytest.raises(ValueError, match=f"{key}='maybe'"):
+        make_screen(**OPTIONS | {key: "maybe"})

@@ -1,0 +1,82 @@
+"""Multiple choice turned into its value, or recognised where it cannot be."""
+
+import pytest
+
+from tools.curation.choice import find_choices, is_choice_answer, to_value
+
+
+@pytest.mark.parametrize(
+    ("problem", "answer", "turned"),
+    [
+        (
+            "What is the value of $2^3 + 1$ in full?\n"
+            r"$\textbf{(A) }7\qquad\textbf{(B) }8\qquad\textbf{(C) }9$",
+            "9",
+            ("What is the value of $2^3 + 1$ in full?", "9"),
+        ),
+        (
+            "Find the length of the side $AB$.\nA) $\\sqrt{2}$\nB) $3$\nC) $5$",
+            "B",
+            ("Find the length of the side $AB$.", "3"),
+        ),
+        (
+            "How many pieces of string are there?\n\nA 15  \nB 16  \nC 17",
+            "(C)",
+            ("How many pieces of string are there?", "17"),
+        ),
+        (
+            r"The perimeter of the square is $\text{(A)}\ 4 \quad \text{(B)}\ \frac92"
+            r" \quad \text{(C)}\ 5$",
+            r"\frac92",
+            ("The perimeter of the square is", r"\frac92"),
+        ),
+        (
+            "How much do they have to pay if it costs $10?\nA) $38\nB) $30\nC) $42",
+            "B",
+            ("How much do they have to pay if it costs $10?", "30"),
+        ),
+        (
+            "Determine the chance of a round table.\n\n- **A**: $2$\n- **B**: $3$"
+            "\n- **C**: $5$",
+            "3",
+            ("Determine the chance of a round table.", "3"),
+        ),
+        # the options are the question
+        ("Which of the following is prime?\n(A) 4\n(B) 5\n(C) 6", "B", None),
+        # the right option is no value
+        (
+            "What is the sum of the two angles?\n(A) 4\n(B) 5\n(C) none of these",
+            "C",
+            None,
+        ),
+        # the letter names no option
+        ("What is the sum of the angles here?\n(A) 4\n(B) 5\n(C) 6", "E", None),
+    ],
+)
+def test_to_value(problem, answer, turned):
+    assert to_value(problem, answer) == turned
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        r"Let \(A\), \(B\), \(C\) be points with $n(A) + n(B) + n(C) = 3$. Find $x$.",
+        "A says: I am first.\nB says: A lies.\nC says: nothing.\nWho is first?",
+        "Numbers satisfy: (A) one is odd, (B) one is even, (C) none is 5. How many?",
+        "A boat goes from A to B and back. B is far. C is near. What is its speed?",
+    ],
+)
+def test_letters_that_are_no_options(problem):
+    assert find_choices(problem) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "names_options"),
+    [
+        (r"\text{(C)}", True), ("(B)", True), (r"\text{A, D}", True), ("①③", True),
+        ("(1)(2)(4)", True), ("(3)", True), ("C", False), ("12", False),
+        ("(1, 2)", False), ("A + B", False),
+    ],
+)  # fmt: skip
+def test_answers_that_name_options(answer, names_options):
+    assert is_choice_answer(answer) is names_options

@@ -1,0 +1,61 @@
+"""Levels from solve rates, and one scale per run."""
+
+import collections
+import json
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from tools.curation.levels import on_one_scale, percentile_levels
+
+RATES = st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=60)
+
+
+def test_ten_distinct_rates_make_five_pairs():
+    rates = [i / 10 for i in range(10)]
+    assert percentile_levels(rates) == [5, 5, 4, 4, 3, 3, 2, 2, 1, 1]
+
+
+def test_ties_share_a_level():
+    # six zeros span ranks 4..10 of ten: their middle, 0.7, lies in level 4
+    assert percentile_levels([0.0] * 6 + [1.0] * 4) == [4] * 6 + [2] * 4
+    assert percentile_levels([0.5] * 7) == [3] * 7
+    assert percentile_levels([None, 1.0]) == [None, 3]
+    assert percentile_levels([]) == []
+
+
+@given(RATES)
+def test_levels_never_rise_with_the_rate(rates):
+    levels = percentile_levels(rates)
+    known = sorted((r, v) for r, v in zip(rates, levels, strict=True) if r is not None)
+    assert all(a[1] >= b[1] for a, b in zip(known, known[1:], strict=False))
+    assert all((r is None) == (v is None) for r, v in zip(rates, levels, strict=True))
+
+
+@given(st.permutations(range(25)))
+def test_distinct_rates_make_equal_levels_in_any_order(order):
+    sizes = collections.Counter(percentile_levels([i / 25 for i in order]))
+    assert sizes == {level: 5 for level in range(1, 6)}
+
+
+def test_real_solve_rates_make_equal_levels_up_to_ties(shared_data):
+    path = shared_data / "train" / "oneshot_dsr_sub_1209.jsonl"
+    rates = [json.loads(line)["solve_rate"] for line in path.read_text().splitlines()]
+    levels = percentile_levels(rates)
+    sizes = collections.Counter(levels)
+    # a level may differ from a fifth by no more than the tied blocks at its two edges
+    largest_tie = max(collections.Counter(rates).values())
+    assert all(abs(sizes[k] - 1209 / 5) <= largest_tie for k in range(1, 6))
+    worst = [
+        min(r for r, v in zip(rates, levels, strict=True) if v == k) for k in (1, 2)
+    ]
+    assert worst[0] > worst[1]
+
+
+def test_levels_of_another_scale_are_noted_not_mixed():
+    record = {"level": 3, "level_source": "math", "meta": {}}
+    assert on_one_scale(record, "math")["level"] == 3
+    given_up = on_one_scale(record, "deepscaler")
+    assert (given_up["level"], given_up["level_source"]) == (None, None)
+    assert given_up["meta"] == {"other_level": {"level": 3, "scale": "math"}}
+    assert record["level"] == 3

@@ -1,0 +1,248 @@
+"""Whole runs: duplicates, conflicts, contamination, levels, restarts, same bytes."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rollout.vllm.leash import descendants
+from tools.curation.pipeline import curate
+from tools.curation.plan import Plan
+from tools.curation.sources import make_source
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+OUTPUTS = ("problems.jsonl", "dropped.jsonl", "report.md", "report.html")
+EVALUATION = {
+    "exam/0": "A fair coin is tossed until two heads come up in a row. What is the"
+    " expected number of tosses that this takes in the long run?"
+}
+BASE = Plan(
+    sources=(),
+    evaluation=EVALUATION,
+    screen={
+        "multiple_choice": "value",
+        "labels": "judge",
+        "languages": "english",
+        "min_solve_rate": 0.0,
+        "max_solve_rate": 1.0,
+        "min_chars": 16,
+        "max_chars": 2500,
+        "max_answer_chars": 120,
+    },
+    near={
+        "threshold": 0.8,
+        "same_answer_threshold": 0.6,
+        "conflict_threshold": 0.9,
+        "contamination_threshold": 0.8,
+    },
+    ngram=13,
+    ngram_max_problems=10,
+    conflicts="majority",
+    levels="auto",
+    unlevelled="keep",
+    answer_timeout=10.0,
+    workers=1,
+)
+LONG = (
+    "Find the number of ordered pairs of positive whole numbers, neither of them larger"
+    " than the other one by more than a hundred, whose product is {} exactly."
+)
+
+
+def row(name, problem, answer="7", level=None, **others):
+    return {"id": name, "problem": problem, "answer": answer, "level": level} | others
+
+
+ROWS = [
+    row("first", LONG.format(36), "9"),
+    row("levelled", LONG.format(36), "9", level=2, source="scale"),
+    row("spaced", LONG.format(" 36 ").replace("Find", "Find "), "9"),
+    row("reworded", LONG.format(36).replace("exactly", "precisely"), "9.0"),
+    row("other numbers", LONG.format(48), "10", level=3, source="scale"),
+    row("vote 1", "Which number is twice as large as the number thirty?", "60"),
+    row("vote 2", "Which number is twice as large as the number thirty?", "60.0"),
+    row("vote 3", "Which number is twice as large as the number thirty?", "30"),
+    row("tied 1", "How many edges has the solid that was cut from wood?", "12"),
+    row("tied 2", "How many edges has the solid that was cut from wood?", "18"),
+    row("leaked", EVALUATION["exam/0"].replace("expected", "average"), "6"),
+    row("boxed", "What is the sum of four and of nine?", None, solution=r"\boxed{013}"),
+    row("proof", "Prove that the sum of two even numbers is even.", None),
+    row("unsound", "What is the set of all of these numbers?", r"\frac{1}{"),
+    row(
+        "foreign", "What is the last digit of seven to the ninth?", level=4, source="x"
+    ),
+    row(
+        "scaled",
+        "What is the first digit of two to the tenth?",
+        level=1,
+        source="scale",
+    ),
+]
+
+
+def run(tmp_path, rows=ROWS, out="out", **changes):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    plan = dataclasses.replace(BASE, sources=(make_source(path=str(path)),), **changes)
+    summary = curate(plan, tmp_path / out, quiet=True)
+    return summary, tmp_path / out
+
+
+def read(path):
+    return {r["id"]: r for r in map(json.loads, path.read_text().splitlines())}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("curated"))
+
+
+def test_each_row_goes_where_it_should(finished):
+    summary, out = finished
+    kept, dropped = read(out / "problems.jsonl"), read(out / "dropped.jsonl")
+    assert set(kept) == {"levelled", "vote 1", "boxed", "foreign", "scaled"}
+    assert {name: r["reason"] for name, r in dropped.items()} == {
+        "first": "exact_duplicate",
+        "spaced": "exact_duplicate",
+        "reworded": "near_duplicate",
+        "other numbers": "near_duplicate",
+        "vote 2": "exact_duplicate",
+        "vote 3": "conflicting_answers, exact_duplicate",
+        "tied 1": "conflicting_answers",
+        "tied 2": "conflicting_answers, exact_duplicate",
+        "leaked": "evaluation_near",
+        "proof": "proof, no_answer",
+        "unsound": "unverifiable_answer",
+    }
+    assert (summary["rows"], summary["kept"]) == (16, 5)
+
+
+def test_the_levelled_copy_wins_and_scales_do_not_mix(finished):
+    summary, out = finished
+    kept = read(out / "problems.jsonl")
+    assert summary["level_scale"] == "scale"
+    assert (kept["levelled"]["level"], kept["levelled"]["level_source"]) == (2, "scale")
+    assert kept["foreign"]["level"] is None
+    assert kept["foreign"]["meta"]["other_level"] == {"level": 4, "scale": "x"}
+    assert summary["levels"] == {"1": 1, "2": 1, "None": 3}
+
+
+def test_the_answer_is_found_in_the_box(finished):
+    boxed = read(finished[1] / "problems.jsonl")["boxed"]
+    assert (boxed["answer"], boxed["answers"]) == ("13", ["13"])
+    assert "answer_from_solution" in boxed["meta"]["repairs"]
+
+
+def test_the_funnel_adds_up_and_evidence_names_the_other_row(finished):
+    summary, out = finished
+    for step, after in zip(summary["funnel"], summary["funnel"][1:], strict=False):
+        assert step["out"] == step["in"] - step["dropped"] == after["in"]
+    assert summary["funnel"][-1]["out"] == summary["kept"]
+    dropped = read(out / "dropped.jsonl")
+    assert dropped["first"]["evidence"]["exact_duplicate"] == "of levelled"
+    assert "exam/0" in dropped["leaked"]["evidence"]["evaluation_near"]
+
+
+def test_the_page_stands_alone(finished):
+    page = (finished[1] / "report.html").read_text()
+    assert "http" not in page.replace("data:,", "")
+    assert "<script src" not in page and "$cards" not in page
+    assert page.count("<svg") == 4
+    assert "conflicting_answers" in page and "scale" in page
+
+
+def test_options_change_what_stays(tmp_path):
+    rows = [r for r in ROWS if r["id"][:4] in ("vote", "forei"[:4], "scal")]
+    _, out = run(tmp_path, rows, conflicts="drop", unlevelled="drop", levels="x")
+    assert set(read(out / "problems.jsonl")) == {"foreign"}
+    dropped = read(out / "dropped.jsonl")
+    assert dropped["vote 1"]["reason"] == "conflicting_answers"
+    assert dropped["scaled"]["reason"] == "no_level"
+
+
+def test_a_finished_run_is_not_repeated_and_a_changed_one_is(finished, tmp_path):
+    summary, out = finished
+    before = {name: (out / name).stat().st_mtime_ns for name in OUTPUTS}
+    again, _ = run(out.parent)
+    assert again == summary
+    assert before == {name: (out / name).stat().st_mtime_ns for name in OUTPUTS}
+    changed, _ = run(out.parent, out="other", conflicts="drop")
+    assert changed["fingerprint"] != summary["fingerprint"]
+
+
+def many_rows(count):
+    return [
+        row(f"r{i}", f"What is the remainder of {i * 37 % 911} squared divided by {i}?")
+        for i in range(2, count)
+    ]
+
+
+def command(tmp_path, out):
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import pathlib\n"
+        "from tests.tools.curation import test_pipeline as t\n"
+        "from tools.curation import screening\n"
+        "screening.CHUNK = 32\n"
+        "if __name__ == '__main__':\n"
+        "    t.run(pathlib.Path(sys.argv[2]), t.many_rows(500), out=sys.argv[3])\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    return [sys.executable, str(script), str(ROOT), str(tmp_path), out]
+
+
+@pytest.mark.failure(31)
+def test_killed_in_the_middle_and_started_again_gives_the_same_bytes(tmp_path):
+    subprocess.run(command(tmp_path, "whole"), check=True, cwd=ROOT)
+    process = subprocess.Popen(command(tmp_path, "killed"), cwd=ROOT)
+    store = tmp_path / "killed" / ".work" / "rows.sqlite"
+    deadline = time.monotonic() + 120
+    while not _screened(store):
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    workers = descendants(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    # The screening's and the verifier's workers, and Python's own resource tracker.
+    assert len(workers) >= 4
+    deadline = time.monotonic() + 20
+    while left := [pid for pid in workers if _runs(pid)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+    assert not any((tmp_path / "killed" / name).exists() for name in OUTPUTS)
+    done = _screened(store)
+    assert 0 < done < 498
+    subprocess.run(command(tmp_path, "killed"), check=True, cwd=ROOT)
+    for name in OUTPUTS:
+        whole = (tmp_path / "whole" / name).read_bytes()
+        assert (tmp_path / "killed" / name).read_bytes() == whole
+    assert not store.parent.exists()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return state.rpartition(")")[2].split()[0] != "Z"
+
+
+def _screened(store: pathlib.Path) -> int:
+    import sqlite3
+
+    if not store.exists():
+        return 0
+    try:
+        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as db:
+            found = db.execute("SELECT value FROM meta WHERE key='screened'").fetchone()
+    except sqlite3.OperationalError:
+        return 0
+    return int(found[0]) if found else 0

@@ -1,0 +1,122 @@
+"""Repairs undo faults of transit, and leave sound text alone."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from tools.curation.repair import (
+    answer_of_solution,
+    bare_answer,
+    last_boxed,
+    no_empty_scripts,
+    plain_markup,
+    repair,
+    restore_escapes,
+)
+from tools.curation.row import Row
+
+
+@pytest.mark.parametrize(
+    ("broken", "whole"),
+    [
+        ("2 \text{ or } -6", r"2 \text{ or } -6"),
+        ("\\\text{cm}", r"\text{cm}"),
+        ("(e+e) \times d", r"(e+e) \times d"),
+        ("\x0crac{1}{2}", r"\frac{1}{2}"),
+        ("-rac{1}{2}", r"-\frac{1}{2}"),
+        ("a \neq 0", r"a \neq 0"),
+        ("\x08eta + \right)", r"\beta + \right)"),
+        (r"\frac{1}{2}\text{ cm}", r"\frac{1}{2}\text{ cm}"),
+        ("a fraction\nequals", "a fraction\nequals"),
+        ("tomorrow\tand", "tomorrow\tand"),
+    ],
+)
+def test_tex_escapes_come_back(broken, whole):
+    assert restore_escapes(broken) == whole
+
+
+def test_markup_becomes_text_or_tex():
+    assert plain_markup("a<sub>n</sub> = 2<sup>n</sup>") == "a_{n} = 2^{n}"
+    assert plain_markup("one<br/>two<p>three</p>") == "one\ntwo\nthree\n"
+    assert plain_markup("[b](i)[/b] x &lt; y&nbsp;z") == "(i) x < y z"
+    assert plain_markup("x < y and y > z") == "x < y and y > z"
+
+
+def test_empty_scripts_go_and_others_stay():
+    assert no_empty_scripts(r"$AB^{}_{}$ and $x_{ }^2$") == "$AB$ and $x^2$"
+    assert no_empty_scripts(r"$x_{1}^{2}$, $\{\}$") == r"$x_{1}^{2}$, $\{\}$"
+
+
+@pytest.mark.parametrize(
+    ("solution", "answer"),
+    [
+        (r"so \boxed{263}", "263"),
+        (r"first \boxed{1}, then \boxed{\frac{a}{b}}.", r"\frac{a}{b}"),
+        (r"a set \boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"unclosed \boxed{12", None),
+        (r"\boxed{3} but the last \boxed{4 is open", "3"),
+        ("<<48/2=24>>24 clips.\n#### 1,072\nbye", "1072"),
+        ("no answer here", None),
+    ],
+)
+def test_the_answer_is_found_in_the_solution(solution, answer):
+    assert answer_of_solution(solution) == answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "bare"),
+    [
+        (r"\[ \boxed{36} \]", "36"),
+        ("$782", "782"),
+        ("$C=1+\\sqrt{2}$", "C=1+\\sqrt{2}"),
+        ("$a$ and $b$", "$a$ and $b$"),
+        ("072", "72"),
+        ("400", "400"),
+        ("0", "0"),
+        ("000", "0"),
+        ("0.50", "0.50"),
+        ("2:1,", "2:1"),
+        (r"\textbf{(081)}", "81"),
+        (r"\boxed{1}, \boxed{2}", r"\boxed{1}, \boxed{2}"),
+        ("1, 2, ...", "1, 2, ..."),
+        (r"B: 6.25 \times 10^{-3}", r"6.25 \times 10^{-3}"),
+        (r"(D) (-\infty, 2]", r"(-\infty, 2]"),
+        ("A: 5, B: 3", "A: 5, B: 3"),
+        ("A:B", "A:B"),
+    ],
+)
+def test_bare_answers(answer, bare):
+    assert bare_answer(answer) == bare
+
+
+@given(st.text(alphabet="0123456789", min_size=1, max_size=6))
+def test_a_bare_integer_keeps_its_value(digits):
+    assert int(bare_answer(digits)) == int(digits)
+
+
+@given(st.text(alphabet="ab1{}\\$ .", max_size=30))
+def test_bare_answers_are_bare_already(text):
+    once = bare_answer(text)
+    assert bare_answer(once) == once or once.count("$") or "\\" in once
+
+
+@given(st.text(alphabet="a1+ ", max_size=20))
+def test_last_boxed_returns_what_was_boxed(content):
+    assert last_boxed("x \\boxed{0} then \\boxed{" + content + "} end") == content
+
+
+def test_a_sound_row_is_untouched():
+    row = Row(id="a", problem="What is $\\frac{1}{2} + x$?", answers=("3",))
+    assert repair(row) == (row, ())
+
+
+def test_repairs_are_named():
+    row = Row(
+        id="a",
+        problem="Find x<br/>if \x0crac{x}{2}=1. *Proposed by Michael Tang*",
+        solution="\\boxed{2}",
+    )
+    fixed, done = repair(row)
+    assert fixed.problem == "Find x\nif \\frac{x}{2}=1."
+    assert fixed.answers == ("2",)
+    assert done == ("tex_escapes", "markup", "credit", "answer_from_solution")

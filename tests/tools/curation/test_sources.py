@@ -1,0 +1,136 @@
+"""Bad sources: one clear line each, that names the file, the row and the value."""
+
+import json
+import pathlib
+
+import pytest
+
+from tools.curation.repair import repair
+from tools.curation.sources import inspect, make_source, read
+
+GOOD = {"id": "a", "problem": "What is 1 + 1?", "answer": "2"}
+
+
+def write(path: pathlib.Path, *rows) -> pathlib.Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.failure(33)
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "x"}, "rows.jsonl:2: no field 'problem' (it has: question)"),
+        (
+            {"problem": 7},
+            "rows.jsonl:2: 'problem' must be text, got int 7",
+        ),
+        (
+            GOOD | {"answer": ["2"]},
+            "rows.jsonl:2: 'answer' must be text, got list ['2']",
+        ),
+        (GOOD | {"answers": "2"}, "'answers' must be a list of text, got str '2'"),
+        (GOOD | {"level": 6}, "'level' must be a level 1 to 5 or null, got 6"),
+        (GOOD | {"level": True}, "'level' must be a level 1 to 5 or null, got True"),
+        (GOOD | {"solve_rate": 1.5}, "'solve_rate' must be a rate in 0..1 or null"),
+        (GOOD | {"meta": []}, None),
+        (GOOD | {"meta": [1]}, "'meta' must be an object, got list [1]"),
+        (["a"], "rows.jsonl:2: a row must be an object, not list"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, row, message):
+    source = make_source(path=str(write(tmp_path / "rows.jsonl", GOOD, row)))
+    if message is None:
+        assert inspect(source).rows == 2
+        return
+    with pytest.raises(ValueError) as error:
+        inspect(source)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.failure(33)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "empty, no rows"),
+        (
+            b'{"problem": "caf\xe9"}\n',
+            "rows.jsonl:1: not UTF-8, byte 0xe9 in column 17",
+        ),
+        (b'{"problem": \n', "rows.jsonl:1: not JSON (Expecting value)"),
+        (b"[" * 100_000 + b"\n", "rows.jsonl:1: not JSON (nested too deeply)"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path, content, message):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(ValueError) as error:
+        inspect(make_source(path=str(path)))
+    assert message in str(error.value)
+
+
+@pytest.mark.failure(33)
+def test_a_gigabyte_on_one_line_is_refused_without_reading_it(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    with path.open("wb") as file:
+        file.truncate(2**30)  # sparse: takes no disk
+    with pytest.raises(ValueError, match=r"rows.jsonl:1: a line of more than 16 MiB"):
+        inspect(make_source(path=str(path)))
+
+
+def test_missing_and_unknown_files(tmp_path):
+    with pytest.raises(ValueError, match="no such file"):
+        make_source(path=str(tmp_path / "none.jsonl"))
+    (tmp_path / "rows.csv").write_text("a,b\n")
+    with pytest.raises(ValueError, match=r"must end in .jsonl or .parquet"):
+        make_source(path=str(tmp_path / "rows.csv"))
+
+
+def test_fields_are_mapped_and_a_missing_one_is_named(tmp_path):
+    row = {"question": "What is 6 * 7?", "final": 42.0, "difficulty": 3}
+    path = write(tmp_path / "other.jsonl", row)
+    fields = {"problem": "question", "answer": "final", "level": "difficulty"}
+    (read_row,) = read(make_source(path=str(path), fields=fields))
+    assert (read_row.problem, read_row.answers) == ("What is 6 * 7?", ("42",))
+    assert (read_row.level, read_row.level_source) == (3, "other")
+    assert (read_row.id, read_row.source) == ("other-0", "other")
+    with pytest.raises(ValueError, match=r"no field 'gold' \(it has: difficulty"):
+        list(read(make_source(path=str(path), fields=fields | {"answer": "gold"})))
+
+
+def test_an_escape_at_the_start_of_an_answer_reaches_its_repair(tmp_path):
+    path = write(tmp_path / "rows.jsonl", GOOD | {"answer": "\tan x = 1 "})
+    (row,) = read(make_source(path=str(path)))
+    # stripped of its TAB on the way, it would stay "an x = 1"
+    assert repair(row)[0].answers == (r"\tan x = 1",)
+
+
+def test_parquet_reads_like_jsonl(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet_files = pytest.importorskip("pyarrow.parquet")
+    rows = [GOOD | {"id": str(i), "level": i % 5 + 1} for i in range(7)]
+    write(tmp_path / "rows.jsonl", *rows)
+    table = pyarrow.Table.from_pylist(rows)
+    parquet_files.write_table(table, tmp_path / "rows.parquet", row_group_size=2)
+    jsonl = list(read(make_source(path=str(tmp_path / "rows.jsonl"))))
+    parquet = list(read(make_source(path=str(tmp_path / "rows.parquet"))))
+    assert parquet == jsonl
+    (tmp_path / "bad.parquet").write_bytes(b"not a parquet file")
+    with pytest.raises(ValueError, match=r"bad.parquet: not Parquet"):
+        inspect(make_source(path=str(tmp_path / "bad.parquet")))
+
+
+def test_reading_starts_where_it_is_told(tmp_path):
+    rows = [GOOD | {"id": str(i)} for i in range(5)]
+    source = make_source(path=str(write(tmp_path / "rows.jsonl", *rows)))
+    assert [row.id for row in read(source, 3)] == ["3", "4"]
+
+
+def test_the_hub_out_of_reach_is_one_line(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ValueError, match=r"hf://a/b/c.jsonl: cannot be had") as error:
+        make_source(path="hf://a/b/c.jsonl")
+    assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="must be hf://OWNER/DATASET/PATH"):
+        make_source(path="hf://a")

@@ -1,0 +1,60 @@
+import re
+
+import pytest
+
+from rl.evaluate import Drawn
+from rl.types import Problem
+from tools.evaluation import audit
+from tools.evaluation.benchmarks import benchmark_name, load_benchmark
+from tools.evaluation.clean import clean_problems
+
+TEXT = "Ann has 3 red  apples\nand 4 green ones. How many?"  # 11 words
+
+
+def test_a_problem_is_cut_between_words():
+    assert audit.given_and_rest(TEXT, 40) == (
+        "Ann has 3 red", "  apples\nand 4 green ones. How many?",
+    )  # fmt: skip
+    assert audit.given_and_rest("two words", 80) == ("two", " words")
+    assert audit.given_and_rest("one", 40) == ("one", "")
+
+
+def test_word_for_word_however_spaced():
+    rest = audit.given_and_rest(TEXT, 60)[1]
+    assert rest == " green ones. How many?"
+    assert audit.completes(" green ones.  How many? She has 7.", rest)
+    assert not audit.completes(" red ones. How many?", rest)
+    assert not audit.completes(" green ones.", rest)
+
+
+def test_the_share_that_is_known_by_heart():
+    problems = [Problem(id=i, problem=TEXT, answers=("7",)) for i in "abcd"]
+    problems.append(Problem(id="e", problem="one", answers=("1",)))  # nothing to cut
+
+    def drawn(percent, knows):
+        rest = audit.given_and_rest(TEXT, percent)[1]
+        return [
+            Drawn(id=i, sample=0, completion=rest if i in knows else " so")
+            for i in "abcd"
+        ]
+
+    found = audit.memory(problems, {60: drawn(60, "abc"), 40: drawn(40, "a"), 80: []})
+    assert list(found) == ["40", "60"]
+    assert found["60"]["completed"] == 0.75 and found["60"]["problems"] == 4
+    low, high = found["40"]["interval"]
+    assert 0 < low < 0.25 < high < 1
+
+
+def test_a_clean_set_is_right_and_its_dates_own():
+    problems = load_benchmark("clean:2026-11-22")
+    assert benchmark_name("clean:2026-11-22") == "clean-2026-11-22"
+    assert len(problems) == 200 and problems == clean_problems("2026-11-22")
+    assert problems != clean_problems("2026-11-23")
+    for p in problems:
+        text = re.search(r"\$(.*)\$", p.problem)[1]
+        python = text.replace("\\times", "*").replace("\\div", "/")
+        assert eval(python) == int(p.answers[0]), p
+        assert len(re.findall(r" (?:[-+]|\\times|\\div) ", text)) == p.level
+    assert {p.level for p in problems} == {1, 2, 3, 4, 5}
+    with pytest.raises(ValueError, match="clean:today: give a date"):
+        load_benchmark("clean:today")

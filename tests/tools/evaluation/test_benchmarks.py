@@ -1,0 +1,103 @@
+import json
+import pathlib
+
+import pytest
+
+from tools.evaluation.benchmarks import BENCHMARKS, benchmark_name, load_benchmark
+
+ROWS = {
+    "aime2024": 30,
+    "amc83": 83,
+    "math500": 500,
+    "minerva272": 272,
+    "olympiadbench675": 675,
+    "gsm8k_test": 1319,
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_six_files_are_the_benchmarks(shared_data, name):
+    problems = load_benchmark(name, shared_data)  # eval/ is looked into
+    assert len(problems) == ROWS[name]
+    assert problems == load_benchmark(name, shared_data / "eval")
+    assert set(ROWS) == {name for name, b in BENCHMARKS.items() if b.sha256}
+
+
+@pytest.mark.parametrize("name", ["aime2025", "hmmt2025"])
+def test_sets_of_which_no_copy_was_at_hand_are_held_to_their_rows(tmp_path, name):
+    path = tmp_path / f"{name}.jsonl"
+    row = {"problem": "1+1?", "answer": "2"}
+    path.write_text("".join(json.dumps(row | {"id": str(i)}) + "\n" for i in range(30)))
+    assert len(load_benchmark(name, tmp_path)) == 30
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(ValueError, match="1 rows instead of 30"):
+        load_benchmark(name, tmp_path)
+
+
+def test_several_answers_levels_and_meta(shared_data):
+    minerva = {p.id: p for p in load_benchmark("minerva272", shared_data)}
+    assert minerva["minerva-010"].answers == ("0.01", "0.02")
+    math500 = load_benchmark("math500", shared_data)
+    assert [sum(p.level == i for p in math500) for i in range(1, 6)] == [
+        43, 90, 105, 128, 134,
+    ]  # fmt: skip
+    olympiad = {p.id: p for p in load_benchmark("olympiadbench675", shared_data)}
+    assert olympiad["olympiadbench-316"].meta["error"] == "1e-1"
+
+
+def rewrite(shared_data, tmp_path, change):
+    text = (shared_data / "eval" / "aime2024.jsonl").read_text("utf-8")
+    rows = [json.loads(line) for line in text.splitlines()]
+    change(rows)
+    out = tmp_path / "aime2024.jsonl"
+    out.write_bytes("\r\n".join(map(json.dumps, rows)).encode())
+    return out
+
+
+def test_a_copy_in_another_form_is_the_same_benchmark(shared_data, tmp_path):
+    def drop_meta(rows):
+        for row in rows:
+            del row["meta"]
+
+    rewrite(shared_data, tmp_path, drop_meta)
+    assert len(load_benchmark("aime2024", tmp_path)) == 30
+
+
+def test_one_changed_answer_is_noticed(shared_data, tmp_path):
+    rewrite(shared_data, tmp_path, lambda rows: rows[7].update(answers=["025"]))
+    with pytest.raises(ValueError, match="content hash .* instead of 03107dabf523"):
+        load_benchmark("aime2024", tmp_path)
+    # Under its own path it is a set like any other.
+    assert len(load_benchmark(str(tmp_path / "aime2024.jsonl"))) == 30
+
+
+def test_a_short_file_is_noticed(shared_data, tmp_path):
+    rewrite(shared_data, tmp_path, lambda rows: rows.pop())
+    with pytest.raises(ValueError, match="29 rows instead of 30"):
+        load_benchmark("aime2024", tmp_path)
+
+
+def test_specs():
+    assert benchmark_name("math500") == "math500"
+    assert benchmark_name("runs/q/held_out.jsonl") == "held_out"
+    with pytest.raises(ValueError, match="benchmark 'math5000': neither one of aime20"):
+        load_benchmark("math5000")
+    # The suite runs offline.
+    with pytest.raises(ValueError, match="test.jsonl: cannot be had from the hub"):
+        load_benchmark("hf://nobody/nothing/test.jsonl")
+    with pytest.raises(ValueError, match="must be hf://OWNER/DATASET/PATH"):
+        load_benchmark("hf://nobody/test.jsonl")
+    with pytest.raises(ValueError, match="--data_dir must say where"):
+        load_benchmark("math500")
+    with pytest.raises(FileNotFoundError, match="no file .*math500.jsonl"):
+        load_benchmark("math500", pathlib.Path("/nonexistent"))
+
+
+@pytest.mark.failure(33)
+def test_a_set_of_ones_own(tmp_path):
+    path = tmp_path / "set.jsonl"
+    path.write_text('{"problem": "a\u2028b\x85", "answer": "2"}\n', "utf-8")
+    assert [p.problem for p in load_benchmark(str(path))] == ["a\u2028b\x85"]
+    path.write_text('{"problem": "x?", "answers": [2]}\n', "utf-8")
+    with pytest.raises(ValueError, match=r"set.jsonl:1: field 'answers' is \[2\]"):
+        load_benchmark(str(path))

@@ -1,0 +1,113 @@
+import json
+
+import pytest
+
+from tools.evaluation.compare import compare, compare_markdown
+
+
+def judged(folder, verdicts, **drawing):
+    folder.mkdir()
+    rows = [
+        {
+            "benchmark": name,
+            "id": id,
+            "sample": i,
+            "answer": "7" if right else "8",
+            "class": int(right),
+            "correct": right,
+        }
+        for name, of_problem in verdicts.items()
+        for id, correct in of_problem.items()
+        for i, right in enumerate(correct)
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "verdicts.jsonl").write_text(text)
+    (folder / "conditions.json").write_text(json.dumps({"drawing": drawing}))
+    return folder
+
+
+def test_greedy_runs_are_paired(tmp_path):
+    before = {f"p{i}": [i in (0, 1, 2)] for i in range(12)}
+    after = {f"p{i}": [i in (1, 2, 3, 4, 5, 6, 7, 8)] for i in range(12)}
+    a = judged(tmp_path / "a", {"math500": before, "only_a": before}, template="none")
+    b = judged(tmp_path / "b", {"math500": after}, template="r1")
+    result = compare([[a], [b]])
+    pair = result["pairs"][0]["benchmarks"]["math500"]
+    assert pair["lost"] == ["p0"]
+    assert pair["gained"] == ["p3", "p4", "p5", "p6", "p7", "p8"]
+    # 2 * (C(7,0) + C(7,1)) / 2^7. Unpaired, Fisher's test says 0.10.
+    assert pair["p_value"] == pytest.approx(16 / 128)
+    assert pair["difference"] == pytest.approx(5 / 12)
+    low, high = pair["difference_interval"]
+    assert 0 <= low < 5 / 12 < high < 0.85
+    assert result["benchmarks"] == ["math500"]
+    assert result["pairs"][0]["conditions"] == [["template", "none", "r1"]]
+    text = compare_markdown(result, flips=2)
+    assert "MATH-500, gained: p3, p4 and 4 more" in text
+    assert "| template | `none` | `r1` |" in text
+
+
+def test_sampled_runs_flip_where_the_majority_of_samples_does(tmp_path):
+    a = judged(tmp_path / "a", {"s": {"x": [True, False], "y": [True, True, False]}})
+    b = judged(tmp_path / "b", {"s": {"x": [True, True], "y": [False, True, False]}})
+    pair = compare([[a], [b]])["pairs"][0]["benchmarks"]["s"]
+    assert (pair["lost"], pair["gained"]) == (["y"], ["x"])
+    assert pair["difference"] == pytest.approx((0.5 - 1 / 3) / 2)
+
+
+def test_the_p_value_speaks_of_the_difference_and_not_of_majorities(tmp_path):
+    """Every problem gains a quarter and none flips."""
+    before = {f"p{i}": [False] * 4 for i in range(10)}
+    after = {f"p{i}": [True] + [False] * 3 for i in range(10)}
+    a, b = judged(tmp_path / "a", {"s": before}), judged(tmp_path / "b", {"s": after})
+    pair = compare([[a], [b]])["pairs"][0]["benchmarks"]["s"]
+    assert pair["lost"] == pair["gained"] == []
+    # McNemar's test on solved problems says 1.
+    assert pair["p_value"] == pytest.approx(2 / 2**10)
+
+
+def test_all_problems_of_several_sets_count_alike(tmp_path):
+    first = {"s": {"x": [False]}, "t": {"y": [False], "z": [True], "w": [False]}}
+    second = {"s": {"x": [True]}, "t": {"y": [True], "z": [True], "w": [True]}}
+    a, b = judged(tmp_path / "a", first), judged(tmp_path / "b", second)
+    result = compare([[a], [b]])
+    pooled = result["pairs"][0]["pooled"]
+    assert pooled["problems"] == 4 and pooled["difference"] == pytest.approx(3 / 4)
+    assert pooled["p_value"] == pytest.approx(2 / 8)
+    assert pooled["gained"] == ["s/x", "t/y", "t/w"]
+    assert "| all problems | 4 | 25.0 | 100.0 | +75.0 [" in compare_markdown(result)
+
+
+def test_training_seeds_are_told_apart(tmp_path):
+    base = judged(tmp_path / "base", {"s": {"x": [False], "y": [False]}})
+    one = judged(tmp_path / "one", {"s": {"x": [True], "y": [True]}})
+    two = judged(tmp_path / "two", {"s": {"x": [True], "y": [False]}})
+    result = compare([[base], [one, two]])
+    assert result["pairs"][0]["benchmarks"]["s"]["second"] == pytest.approx(0.75)
+    assert result["arms"][1]["spread"]["s"]["accuracies"] == (1.0, 0.5)
+    text = compare_markdown(result)
+    assert "## Training seeds" in text and "| 100.0, 50.0 |" in text
+    # A single completion cannot show what drawing does.
+    assert "| unknown |" in text
+
+
+def test_greedy_beside_sampled_is_said(tmp_path):
+    said = dict(samples=1, temperature=0.0)
+    a = judged(tmp_path / "a", {"s": {"x": [True]}}, **said)
+    b = judged(tmp_path / "b", {"s": {"x": [True]}}, **said | {"temperature": 1.0})
+    c = judged(tmp_path / "c", {"s": {"x": [False]}}, **said)
+    text = compare_markdown(compare([[a], [b]]))
+    assert "**Not drawn alike**: first greedy, second avg@1 at T=1." in text
+    assert "Not drawn alike" not in compare_markdown(compare([[a], [c]]))
+
+
+def test_what_cannot_be_compared(tmp_path):
+    a = judged(tmp_path / "a", {"s": {"x": [True], "y": [True]}})
+    b = judged(tmp_path / "b", {"s": {"x": [True]}})
+    c = judged(tmp_path / "c", {"t": {"x": [True]}})
+    with pytest.raises(ValueError, match=r"s: 1 problems cannot be paired, y is only "):
+        compare([[a], [b]])
+    with pytest.raises(ValueError, match=r"\(s\) and .* \(t\) have no benchmark in c"):
+        compare([[a], [c]])
+    with pytest.raises(FileNotFoundError, match="no verdicts.jsonl; finish the eval"):
+        compare([[a], [tmp_path]])

@@ -1,0 +1,102 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from rl.statistics import bootstrap_interval
+from tools.evaluation.paired import seed_spread, sign_flip_p_value
+
+
+def by_enumeration(differences):
+    """The share of all sign patterns whose sum is as far from 0 as the one seen."""
+    signs = np.array(list(itertools.product((-1, 1), repeat=len(differences))))
+    sums = np.abs(signs @ np.abs(differences))
+    return float((sums >= abs(np.sum(differences)) - 1e-9).mean())
+
+
+def test_sign_flips_of_single_verdicts_are_mcnemars_exact_test():
+    # Five problems lost, one gained: 2 * (C(6,0) + C(6,1)) / 2^6. The chi-square form
+    # without correction says 0.102.
+    differences = np.array([-1] * 5 + [1] + [0] * 4)
+    assert sign_flip_p_value(differences) == pytest.approx(14 / 64, abs=1e-12)
+    assert sign_flip_p_value(np.zeros(7)) == 1.0
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-12, 12), min_size=1, max_size=9), st.sampled_from([4, 12]))
+def test_sign_flips_are_those_counted_one_by_one(numerators, k):
+    differences = np.array(numerators) / k
+    assert sign_flip_p_value(differences) == pytest.approx(
+        by_enumeration(differences), abs=1e-12
+    )
+
+
+def test_sign_flips_agree_with_scipy_and_with_their_own_estimate():
+    rng = np.random.default_rng(5)
+    differences = rng.binomial(8, 0.6, 60) / 8 - rng.binomial(8, 0.52, 60) / 8
+    exact = sign_flip_p_value(differences)
+    theirs = stats.permutation_test(
+        (differences,),
+        lambda x, axis: x.mean(axis),
+        permutation_type="samples",
+        n_resamples=20_000,
+        vectorized=True,
+        rng=1,
+    )
+    # Of 20,000 draws a share near 0.02 has a standard error of 0.001.
+    assert 0.001 < exact < 0.2
+    assert theirs.pvalue == pytest.approx(exact, abs=0.005)
+    assert sign_flip_p_value(differences, most_sums=0) == pytest.approx(
+        exact, abs=0.003
+    )
+    # No common denominator: estimated.
+    odd = differences * math.sqrt(2)
+    assert sign_flip_p_value(odd) == pytest.approx(exact, abs=0.003)
+
+
+def test_the_p_value_says_what_the_interval_says():
+    """1,000 comparisons of equal systems, 100 problems of 8 completions each."""
+    rng = np.random.default_rng(0)
+    tested, excluded = [], []
+    for _ in range(1000):
+        p = rng.beta(0.5, 0.5, 100)
+        differences = (rng.binomial(8, p) - rng.binomial(8, p)) / 8
+        tested.append(sign_flip_p_value(differences) < 0.05)
+        low, high = bootstrap_interval(differences, resamples=1000)
+        excluded.append(not low <= 0 <= high)
+    assert abs(np.mean(tested) - 0.05) < 0.01
+    assert abs(np.mean(excluded) - 0.05) < 0.01
+    # They part on the border only. A test of problems solved by majority, McNemar's,
+    # says something else in one of twenty.
+    assert np.mean(np.array(tested) != np.array(excluded)) < 0.02
+
+
+def test_training_seeds_apart_from_problems():
+    # Two problems, four completions each; two models that differ by a half on both.
+    better = [[True, True, True, True], [True, True, False, False]]
+    worse = [[True, True, False, False], [False] * 4]
+    spread = seed_spread([better, worse])
+    assert spread.accuracies == (0.75, 0.25)
+    # Of drawing: p(1 - p) / (k - 1) is 1/12 for a half, 0 else; mean 1/24, over 2.
+    assert spread.drawing_sd == pytest.approx(math.sqrt(1 / 48))
+    # Between models 1/8 in all.
+    assert spread.seed_sd == pytest.approx(math.sqrt(1 / 8 - 1 / 48))
+    assert spread.problem_se == pytest.approx(0.25)
+    half = stats.t.ppf(0.975, 1) * 0.25
+    assert spread.interval == pytest.approx((0.5 - half, 0.5 + half))
+    alone = seed_spread([[[True], [False]]])
+    assert (alone.interval, alone.seed_sd, alone.drawing_sd) == (None, None, None)
+
+
+def test_seeds_that_differ_by_drawing_alone_have_no_noise_of_their_own():
+    rng = np.random.default_rng(2)
+    p = rng.random(300)
+    same = [(rng.random((300, 8)) < p[:, None]).tolist() for _ in range(20)]
+    spread = seed_spread(same)
+    assert spread.seed_sd < 0.4 * spread.drawing_sd
+    other = [(rng.random((300, 8)) < 0.8 * p[:, None]).tolist() for _ in range(20)]
+    assert seed_spread(same + other).seed_sd == pytest.approx(0.05, abs=0.01)

@@ -1,0 +1,120 @@
+import pytest
+
+from rl.evaluate import Drawn, Scored
+from rl.types import Problem
+from rl.verifier import Verdict
+from tools.evaluation.report import (
+    FIVE,
+    PUBLISHED,
+    average_of_five,
+    benchmark_result,
+    markdown,
+)
+
+PROBLEMS = [
+    Problem(id="a", problem="?", answers=("1",), level=1, meta={"subject": "Algebra"}),
+    Problem(id="b", problem="?", answers=("2",), level=3, meta={"subfield": "Algebra"}),
+    Problem(id="c", problem="?", answers=("3",), level=3),
+]
+
+
+def scored(id, *correct):
+    return [
+        Scored(
+            drawn=Drawn(
+                id=id, sample=i, completion="", tokens=10, finish_reason="stop"
+            ),
+            verdict=Verdict(
+                right, "1" if right else "0", "text" if right else "different"
+            ),
+        )
+        for i, right in enumerate(correct)
+    ]
+
+
+def result():
+    rows = scored("a", True, True, False, True) + scored("b", *[False] * 4)
+    rows += scored("c", False, True, False, False)
+    classes = {"a": [0, 0, 1, 0], "b": [2, 2, 2, 2], "c": [3, 4, 5, 6]}
+    return benchmark_result("math500", PROBLEMS, rows, classes)
+
+
+def test_figures_by_level_and_subject():
+    figures = result()
+    assert figures["accuracy"] == pytest.approx((3 / 4 + 0 + 1 / 4) / 3)
+    # One of the four answers that tie in "c" is right.
+    assert figures["maj@4"] == pytest.approx((1 + 0 + 1 / 4) / 3)
+    assert figures["pass@4"] == pytest.approx(2 / 3)
+    levels = {k: (v["problems"], v["accuracy"]) for k, v in figures["by_level"].items()}
+    assert levels == {"1": (1, 0.75), "3": (2, 0.125)}
+    assert figures["by_subject"]["Algebra"]["problems"] == 2
+    for key in ("accuracy", "maj@4", "pass@2", "pass@4"):
+        low, high = figures[f"{key}_interval"]
+        assert 0 <= low <= figures[key] <= high <= 1
+
+
+def test_published_rows():
+    """The two rows that the paper is known to print, with their means."""
+    rows = {
+        name: scores for name, scores, source, _ in PUBLISHED if "2508.08909" in source
+    }
+    assert rows == {
+        "Qwen2.5-Math-7B, no template": (20.0, 45.8, 69.0, 21.3, 34.7),
+        "Compass-Thinker-7B": (40.0, 65.0, 82.9, 36.4, 43.5),
+    }
+    # The means that table 4 of arXiv 2503.20783 prints beside its rows.
+    printed = {
+        "Qwen2.5-Math-7B, its template": 26.5,
+        "SimpleRL-Zero-7B": 46.6,
+        "PRIME-Zero-7B": 48.0,
+        "OpenReasoner-Zero-7B": 43.0,
+        "Oat-Zero-7B": 51.4,
+        "Qwen2.5-Math-7B-Instruct": 45.1,
+    }
+    for name, scores, source, _ in PUBLISHED:
+        if "table 4" in source:
+            assert sum(scores) / 5 == pytest.approx(printed.pop(name), abs=0.07)
+    assert not printed
+
+
+def test_the_mean_needs_all_five():
+    five = {name: {"accuracy": 0.1 * i} for i, name in enumerate(FIVE)}
+    assert average_of_five(five) == pytest.approx(0.2)
+    del five["amc83"]
+    assert average_of_five(five) is None
+
+
+def test_markdown_puts_the_row_beside_the_published_ones():
+    figures = result()
+    results = {
+        "model": "mine",
+        "benchmarks": {"math500": figures, "own": figures | {"title": "own"}},
+        "verifier": "abc",
+        "reward": "verifier",
+        "conditions": {
+            "drawing": {"template": "Q|A {problem}", "samples": 4, "temperature": 0.6}
+        },
+    }
+    lines = markdown(results).splitlines()
+    own = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in lines
+        if line.startswith("| **mine**")
+    ]
+    assert [cells[1] for cells in own] == ["avg@4 at T=0.6", "maj@4", "pass@4"]
+    assert [cells[4][:6] for cells in own] == ["33.3 [", "41.7 [", "66.7 ["]
+    assert own[0][2] == own[0][7] == ""
+    compass = next(line for line in lines if line.startswith("| Compass-Thinker-7B"))
+    assert "| not said | 40.0 | 65.0 | 82.9 | 36.4 | 43.5 | 53.6" in compass
+    # Sampled figures stand beside greedy ones, and it is said.
+    assert any(line.startswith("**Not drawn alike**") for line in lines)
+    greedy = results | {"conditions": {"drawing": {"samples": 1, "temperature": 0.0}}}
+    assert "Not drawn alike" not in markdown(greedy)
+    assert any(line.startswith("| own | 33.3 [") for line in lines)
+    assert "| template | `Q\\|A {problem}` |" in lines
+    # Each table's rows have as many cells as its header.
+    for above, below in zip(lines, lines[1:], strict=False):
+        if above.startswith("|") and below.startswith("|"):
+            assert above.replace("\\|", "").count("|") == below.replace(
+                "\\|", ""
+            ).count("|")

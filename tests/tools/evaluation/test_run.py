@@ -1,0 +1,201 @@
+import dataclasses
+import json
+
+import pytest
+
+from rl.files import locked
+from rl.types import Problem
+from tests.rl.replay import Replay, decode, encode
+from tools.evaluation.files import appended, read_completions, record_conditions
+from tools.evaluation.run import PRESETS, Conditions, check_prompts, draw_missing
+
+PROBLEMS = [
+    Problem(id=f"p{i}", problem=f"{i}+{i}?", answers=(str(2 * i),)) for i in range(10)
+]
+PROMPTS = [encode(p.problem) for p in PROBLEMS]
+SAMPLED = Conditions(
+    template="none",
+    samples=3,
+    temperature=1.0,
+    top_p=1.0,
+    max_tokens=40,
+    context=64,
+    seed=5,
+    chunk=12,
+)
+GREEDY = dataclasses.replace(SAMPLED, samples=1, temperature=0.0, chunk=4)
+
+
+def seeded(prompt, index, sample, seed):
+    return f"{prompt} index {index} sample {sample} seed {seed}"
+
+
+def sample(folder, conditions, sampler, problems=PROBLEMS, name="sums"):
+    with locked(folder), appended(folder) as append:
+        kept = read_completions(folder).get(name, ())
+        draw_missing(
+            name,
+            problems,
+            [encode(p.problem) for p in problems],
+            present=[(d.id, d.sample) for d in kept],
+            conditions=conditions,
+            stop_token_ids=(0,),
+            sampler=sampler,
+            decode=decode,
+            on_drawn=lambda drawn: append(name, drawn),
+        )
+
+
+def texts(folder, name="sums"):
+    kept = read_completions(folder)[name]
+    found = {(d.id, d.sample): d.completion for d in kept}
+    assert len(found) == len(kept)
+    return found
+
+
+def test_presets_are_the_harness_of_the_papers_base_row():
+    paper = PRESETS["paper"]
+    assert (paper.template, paper.temperature, paper.samples) == ("none", 0.0, 1)
+    assert (paper.max_tokens, paper.context, paper.top_p) == (3000, 4096, 1.0)
+    assert PRESETS["qwen_math"].template == "qwen_math"
+    assert PRESETS["avg32"].samples == 32 and PRESETS["avg32"].temperature > 0
+
+
+@pytest.mark.parametrize("stop_after", range(0, 30, 7))
+def test_stopped_anywhere_and_resumed_is_as_if_never_stopped(tmp_path, stop_after):
+    sample(tmp_path / "whole", SAMPLED, Replay(seeded))
+    with pytest.raises(KeyboardInterrupt):
+        sample(tmp_path / "cut", SAMPLED, Replay(seeded, stop_after=stop_after))
+    rest = Replay(seeded)
+    sample(tmp_path / "cut", SAMPLED, rest)
+    assert texts(tmp_path / "cut") == texts(tmp_path / "whole")
+    assert len(texts(tmp_path / "cut")) == 30
+    # 12 completions a call are 4 problems: full chunks are not asked for again.
+    assert len(rest.asked) == 3 - stop_after // 12
+
+
+def test_greedy_asks_only_for_what_is_missing(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        sample(tmp_path, GREEDY, Replay(seeded, stop_after=6))
+    rest = Replay(seeded)
+    sample(tmp_path, GREEDY, rest)
+    # Four of the first chunk, then two of the second, last ones first.
+    assert [prompts for prompts, _, _ in rest.asked] == [
+        ["4+4?", "5+5?"],
+        ["8+8?", "9+9?"],
+    ]
+    assert len(texts(tmp_path)) == 10
+
+
+def test_seeds_differ_between_chunks_and_benchmarks(tmp_path):
+    sampler = Replay(seeded)
+    sample(tmp_path, SAMPLED, sampler)
+    sample(tmp_path, SAMPLED, sampler, name="other")
+    sample(tmp_path / "b", dataclasses.replace(SAMPLED, seed=6), sampler)
+    seeds = [seed for _, _, seed in sampler.asked]
+    assert len(seeds) == 9 and len(set(seeds)) == 9
+
+
+def test_a_row_cut_short_by_a_kill_is_drawn_again(tmp_path):
+    sample(tmp_path, SAMPLED, Replay(seeded))
+    whole = texts(tmp_path)
+    file = tmp_path / "completions.jsonl"
+    file.write_bytes(file.read_bytes()[:-9])
+    assert len(texts(tmp_path)) == 29
+    sample(tmp_path, SAMPLED, Replay(seeded))
+    assert texts(tmp_path) == whole
+    assert all(json.loads(line) for line in file.read_text("utf-8").splitlines())
+
+
+def test_a_last_row_without_its_line_end_is_a_row(tmp_path):
+    rows = [
+        json.dumps({"benchmark": "sums", "id": "p0", "sample": i, "completion": "x"})
+        for i in range(2)
+    ]
+    file = tmp_path / "completions.jsonl"
+    file.write_text("\n".join(rows))
+    assert len(texts(tmp_path)) == 2 and file.read_text() == "\n".join(rows)
+    sample(tmp_path, SAMPLED, Replay(seeded))
+    assert len(texts(tmp_path)) == 30 and texts(tmp_path)["p0", 1] == "x"
+
+
+def test_long_prompts_get_what_the_context_leaves(tmp_path):
+    long = Problem(id="long", problem="x" * 50, answers=("1",))
+    problems = [*PROBLEMS[:2], long]
+    sampler = Replay(lambda *_: "y" * 99)
+    sample(tmp_path, GREEDY, sampler, problems)
+    lengths = {id: len(text) for (id, _), text in texts(tmp_path).items()}
+    assert lengths == {"p0": 40, "p1": 40, "long": 14}
+    assert [params.max_tokens for _, params, _ in sampler.asked] == [40, 14]
+    prompts = [encode(p.problem) for p in problems]
+    assert check_prompts(problems, prompts, GREEDY, max_positions=64) == 1
+
+
+@pytest.mark.failure(26)
+def test_what_cannot_be_asked_is_refused_with_both_numbers():
+    with pytest.raises(ValueError, match="context=64 exceeds the model's 63 positions"):
+        check_prompts(PROBLEMS, PROMPTS, GREEDY, max_positions=63)
+    full = Problem(id="full", problem="x" * 64, answers=("1",))
+    with pytest.raises(ValueError, match="problem full: its prompt of 64 tokens fills"):
+        check_prompts([full], [encode(full.problem)], GREEDY, max_positions=64)
+
+
+def test_conditions_that_make_no_sense():
+    with pytest.raises(ValueError, match="samples=3 at temperature 0"):
+        dataclasses.replace(SAMPLED, temperature=0.0)
+    with pytest.raises(ValueError, match="max_tokens=0: must be at least 1"):
+        dataclasses.replace(SAMPLED, max_tokens=0)
+    with pytest.raises(ValueError, match="template='qwen'"):
+        dataclasses.replace(SAMPLED, template="qwen")
+
+
+def test_a_started_evaluation_keeps_its_conditions(tmp_path):
+    asked = {
+        "model": "m",
+        "drawing": {"seed": 1, "template": "none"},
+        "benchmarks": {"a": {"sha256": "1"}},
+    }
+    record_conditions(tmp_path, asked)
+    record_conditions(tmp_path, asked | {"benchmarks": {"b": {"sha256": "2"}}})
+    both = json.loads((tmp_path / "conditions.json").read_text())["benchmarks"]
+    assert both == {"a": {"sha256": "1"}, "b": {"sha256": "2"}}
+    other = {"seed": 2, "template": "none"}
+    with pytest.raises(ValueError, match=r"begun with drawing.seed=1, now 2"):
+        record_conditions(tmp_path, asked | {"drawing": other})
+    with pytest.raises(ValueError, match=r"begun with benchmarks.a.sha256='1', now"):
+        record_conditions(tmp_path, asked | {"benchmarks": {"a": {"sha256": "3"}}})
+
+
+@pytest.mark.failure(34)
+def test_a_second_process_is_refused(tmp_path):
+    with locked(tmp_path):
+        with pytest.raises(BlockingIOError, match="another run is writing there"):
+            with locked(tmp_path):
+                pass
+    with locked(tmp_path):
+        pass
+
+
+@pytest.mark.failure(33)
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        ("{", "completions.jsonl:2: not JSON"),
+        ("\udce9", "completions.jsonl:2: not UTF-8"),
+        ('{"benchmark": "a", "id": "x", "sample": 0}', ":2: no field 'completion'"),
+        (
+            '{"benchmark": "a", "id": "x", "sample": 1, "completion": null}',
+            ":2: completion must be a text",
+        ),
+        (
+            '{"benchmark": "a", "id": "x", "sample": 0, "completion": "again"}',
+            ":2: a x sample 0 is there twice",
+        ),
+    ],
+)
+def test_malformed_completions_name_the_row(tmp_path, row, message):
+    first = '{"benchmark": "a", "id": "x", "sample": 0, "completion": "b"}'
+    text = f"{first}\n{row}\n".encode(errors="surrogateescape")
+    (tmp_path / "completions.jsonl").write_bytes(text)
+    with pytest.raises(ValueError, match=message):
+        read_completions(tmp_path)

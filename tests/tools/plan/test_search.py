@@ -1,0 +1,126 @@
+"""Estimates beside what the compilers said, and what is chosen by them."""
+
+import pytest
+
+from configs import compass_thinker_7b
+from tools.plan import search
+from tools.plan.compiling import Compiled
+from tools.plan.estimate import estimate
+from tools.plan.programs import Resident
+from tools.plan.targets import parse_target
+from tools.plan.workload import make_workload
+
+GIB = 2**30
+
+
+def _config(**values):
+    config = compass_thinker_7b.get_config()
+    config.update_from_flattened_dict(
+        {name.replace("__", "."): value for name, value in values.items()}
+    )
+    return config.lock()
+
+
+def test_what_stays_is_counted_exactly():
+    """7,615,616,512 parameters in float32; 332,800 of them are norms and biases, whole
+    on each device."""
+    work = make_workload(_config(), parse_target("h100:8"))
+    guess = estimate(work)
+    small = 7_615_616_512 - sum(
+        (28 * 233_046_016, 2 * 152064 * 3584)  # layers' matrices; tables
+    )
+    assert guess.masters == 4 * ((7_615_616_512 - small) // 8 + small)
+    assert guess.moments == 2 * guess.masters
+
+
+def test_more_devices_hold_less_and_more_rows_hold_more():
+    def peak(target, **values):
+        return estimate(make_workload(_config(**values), parse_target(target))).peak
+
+    eight = peak("h100:8", batch__micro_tokens=65536)
+    assert peak("h100:2x8", batch__micro_tokens=65536) < eight
+    assert peak("h100:8", batch__micro_tokens=262144) > eight
+    dots = {"model__remat": "dots", "batch__micro_tokens": 65536}
+    assert peak("h100:8", **dots) > eight
+
+
+# Model, target, fsdp x tensor, rows of a micro-batch, remat, and what the compiler then
+# reserves of each device with all that stays, GiB (docs/scaling.md).
+COMPILED = [
+    ("Qwen/Qwen2.5-0.5B", "h100:1", 1, 1, 8, "full", 11.77),
+    ("Qwen/Qwen2.5-Math-1.5B", "h100:1", 1, 1, 4, "dots", 49.48),
+    ("Qwen/Qwen2.5-Math-7B", "h100:8", 8, 1, 8, "full", 21.28),
+    ("Qwen/Qwen2.5-Math-7B", "h100:8", 8, 1, 32, "full", 25.44),
+    ("Qwen/Qwen2.5-Math-7B", "h100:8", 8, 1, 32, "dots", 64.10),
+    ("Qwen/Qwen2.5-Math-7B", "h100:8", 4, 2, 8, "full", 21.34),
+    ("Qwen/Qwen2.5-Math-7B", "h100:4", 4, 1, 16, "full", 43.97),
+    ("Qwen/Qwen2.5-14B", "h200:2x8", 16, 1, 16, "full", 21.41),
+    ("Qwen/Qwen2.5-Math-72B", "h200:4x8", 32, 1, 32, "full", 53.24),
+    ("Qwen/Qwen2.5-Math-7B", "v5e:4x4", 16, 1, 16, "full", 14.07),
+]
+
+
+@pytest.mark.parametrize("case", COMPILED, ids=lambda case: "-".join(map(str, case)))
+def test_an_estimate_is_within_a_tenth_of_the_compilers_peak(case):
+    path, target, fsdp, tensor, rows, remat, gib = case
+    config = _config(
+        model__path=path,
+        model__remat=remat,
+        mesh__fsdp=fsdp,
+        mesh__tensor=tensor,
+        batch__micro_tokens=rows * 4096,
+    )
+    work = make_workload(config, parse_target(target))
+    assert work.rows == rows
+    assert estimate(work).peak / GIB == pytest.approx(gib, rel=0.1)
+
+
+@pytest.fixture
+def compiler(monkeypatch):
+    """Answers in place of a compiler: everything takes `size` bytes; what was asked."""
+    asked = []
+
+    def install(size):
+        def compile_programs(config, target, *, programs, cache):
+            asked.append(config)
+            found = [
+                Compiled(name="score", part="", key="", temporary=size),
+                Compiled(name="update", part="accumulate", key="", temporary=size),
+            ]
+            return Resident(masters=0, moments=0, gradients=0), found
+
+        monkeypatch.setattr(search, "compile_programs", compile_programs)
+        return asked
+
+    return install
+
+
+def test_the_fastest_that_the_compiler_takes_is_chosen(compiler, tmp_path):
+    asked = compiler(10 * GIB)
+    target = parse_target("h100:8")
+    chosen = search.best(_config(), target, cache=tmp_path)
+    assert asked == [chosen]
+    assert chosen.mesh.fsdp * chosen.mesh.tensor == 8
+    work = make_workload(chosen, target)
+    assert estimate(work).seconds <= estimate(make_workload(_config(), target)).seconds
+
+
+def test_where_the_compiler_refuses_them_all_it_is_said(compiler, tmp_path):
+    asked = compiler(1000 * GIB)
+    with pytest.raises(ValueError, match="--target=h100:8: .* fits in no layout"):
+        search.best(_config(), parse_target("h100:8"), cache=tmp_path)
+    assert len(asked) > 1
+
+
+def test_what_fits_nowhere_is_not_compiled(compiler, tmp_path):
+    asked = compiler(0)
+    with pytest.raises(ValueError) as caught:
+        search.best(
+            _config(model__path="Qwen/Qwen2.5-72B"),
+            parse_target("v5e:4x4"),
+            cache=tmp_path,
+        )
+    assert str(caught.value).startswith(
+        "--target=v5e:4x4: Qwen/Qwen2.5-72B fits in no layout; the smallest, fsdp "
+    )
+    assert asked == []

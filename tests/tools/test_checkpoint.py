@@ -1,0 +1,89 @@
+"""tools.checkpoint, as a user types it."""
+
+import fcntl
+import json
+
+import jax.numpy as jnp
+import pytest
+
+from rl.checkpoint import Checkpoints
+from rl.update.step import TrainState
+from tools import checkpoint
+
+
+@pytest.fixture
+def workdir(tmp_path):
+    state = TrainState(
+        params={"embedding": jnp.arange(12.0).reshape(3, 4)},
+        opt_state={"mu": jnp.zeros(3)},
+        updates=jnp.int32(8),
+        skipped=jnp.int32(0),
+        skipped_in_all=jnp.int32(0),
+    )
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep=9)
+    saves = [(2, True, 0.5), (4, True, None), (6, False, 0.25), (8, False, None)]
+    for step, healthy, score in saves:
+        checkpoints.save(step, state, {}, healthy=healthy, score=score)
+    checkpoints.close()
+    return tmp_path
+
+
+def _run(*arguments, status=0):
+    with pytest.raises(SystemExit) as stop:
+        checkpoint.main([str(a) for a in arguments])
+    assert stop.value.code == status
+
+
+def test_list_says_why_each_is_kept(workdir, tmp_path, capsys):
+    out = tmp_path / "out.json"
+    _run("list", workdir, "--json", out)
+    rows = json.loads(out.read_text())["checkpoints"]
+    kept = {row["step"]: row["kept"] for row in rows}
+    assert kept == {2: ["best"], 4: ["healthy"], 6: [], 8: ["newest"]}
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("step 2 | 8 updates | 0.00 GB | ")
+    assert lines[0].endswith("| healthy | score 0.500 | kept as best")
+    assert lines[2].endswith("| an alarm held | score 0.250 | may go")
+
+
+@pytest.mark.failure(36)
+def test_verify_reads_every_byte_and_names_what_is_damaged(workdir, tmp_path, capsys):
+    out = tmp_path / "out.json"
+    _run("verify", workdir)
+    assert capsys.readouterr().out.count("| whole\n") == 4
+    path = workdir / "checkpoints" / "6" / "loop.json"
+    path.write_text(path.read_text().replace("6", "7"))
+    _run("verify", workdir, "--json", out, status=1)
+    assert f"step 6: DAMAGED: {path}: its bytes have ch" in capsys.readouterr().out
+    damage = {
+        r["step"]: r["damage"] for r in json.loads(out.read_text())["checkpoints"]
+    }
+    assert damage[6].startswith(str(path)) and not any(damage[s] for s in (2, 4, 8))
+    _run("list", workdir)  # reads the proofs alone
+
+
+def test_prune_leaves_the_newest_the_healthy_and_the_best(workdir, capsys):
+    folder = workdir / "checkpoints"
+    (folder / ".10.partial").mkdir()
+    (folder / "7.damaged").mkdir()
+    (folder / "4" / "proof.json").write_text("{}")  # unknown: it stays
+    _run("prune", workdir, "--keep", 1)
+    # With 4 unreadable, 2 is the last one known to be healthy, and the best.
+    assert {p.name for p in folder.iterdir()} == {"2", "4", "8"}
+    assert "removed: 6, .10.partial, 7.damaged\n" in capsys.readouterr().out
+
+
+@pytest.mark.failure(34)
+def test_prune_refuses_a_workdir_in_use(workdir):
+    with (workdir / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _run("prune", workdir, status=f"error: {workdir}: another run is writing there")
+    assert len(list((workdir / "checkpoints").iterdir())) == 4
+
+
+@pytest.mark.failure(33)
+def test_what_cannot_be_done_is_one_line(tmp_path):
+    folder = tmp_path / "checkpoints"
+    _run("list", tmp_path, status=f"error: {folder}: no such folder")
+    folder.mkdir()
+    _run("prune", tmp_path, "--keep", 0, status="error: --keep 0: must be at least 1")

@@ -1,0 +1,150 @@
+"""Fetching from a server on this machine: a mirror, in effect."""
+
+import hashlib
+import http.server
+import json
+import threading
+
+import pytest
+
+from rl.problems.reading import load_problems
+from tools import fetch
+from tools.evaluation.benchmarks import BENCHMARKS, content_hash
+from tools.fetch import SOURCES
+
+pyarrow = pytest.importorskip("pyarrow")
+
+
+def arrow(rows):
+    table = pyarrow.Table.from_pylist(rows)
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+# A row or two in the form of each source, and the problem and answers they hold.
+OLYMPIAD = {"question": "How far?", "subfield": "Algebra", "error": "1e-1"}
+OLYMPIAD |= {"final_answer": ["4.2"], "unit": None}
+SVAMP = {"Body": "Ann has 3 apples", "Question": "How many?", "Answer": 3.0}
+MATH = {"problem": "2x=4", "answer": "2", "level": 1, "solution": "s", "subject": "A"}
+FORMS = {
+    "aime2024": (arrow([{"problem": "A", "answer": "025"}]), "A", ("25",)),
+    "amc83": (arrow([{"problem": "B", "answer": 142.0}]), "B", ("142",)),
+    "math500": (lines([MATH]), "2x=4", ("2",)),
+    "minerva272": (
+        arrow([{"problem": "C", "answer": ["9.6\n", "9", "9.6"]}]), "C", ("9.6", "9"),
+    ),
+    "olympiadbench675": (lines([OLYMPIAD]), "How far?", ("4.2",)),
+    "gsm8k_test": (
+        lines([{"question": "D", "answer": "So.\n#### 1,024"}]), "D", ("1024",),
+    ),
+    "svamp1000": (
+        json.dumps([SVAMP]).encode(), "Ann has 3 apples. How many?", ("3",),
+    ),
+    "math_train": (
+        json.dumps([{"problem": "E", "answer": "7", "type": "Algebra"}]).encode(),
+        "E", ("7",),
+    ),
+    "aime_train": (
+        json.dumps([{"problem": "F", "answer": 60, "solution": ""}]).encode(),
+        "F", ("60",),
+    ),
+    "limr": (arrow([{"context": "G", "answer": "5"}]), "G", ("5",)),
+}  # fmt: skip
+
+
+@pytest.fixture
+def mirror():
+    """Serves what is put into the dictionary, by path."""
+    held = {}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            data = held.get(self.path)
+            self.send_response(404 if data is None else 200)
+            self.end_headers()
+            self.wfile.write(data or b"")
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", held
+    server.shutdown()
+
+
+def pin(monkeypatch, held, name, data):
+    """Serves `data` where the source is looked for, as the pinned file."""
+    source = SOURCES[name]
+    held[f"/{source.repo}/{source.commit}/{source.path}"] = data
+    digest = hashlib.sha256(data).hexdigest()
+    pinned = {field: getattr(source, field) for field in source.__slots__}
+    monkeypatch.setitem(SOURCES, name, fetch.Source(**pinned | {"sha256": digest}))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_each_form_is_read(tmp_path, monkeypatch, mirror, name):
+    url, held = mirror
+    data, problem, answers = FORMS[name]
+    pin(monkeypatch, held, name, data)
+    fetch.main([name, "--out", str(tmp_path), "--mirror", url])
+    kind = SOURCES[name].kind
+    (row,) = load_problems(str(tmp_path / kind / f"{name}.jsonl"), key="x")
+    assert (row.problem, row.answers) == (problem, answers)
+    said = json.loads((tmp_path / "sources.json").read_text())[name]
+    assert said["from"].startswith(f"https://github.com/{SOURCES[name].repo}/blob/")
+    assert said["licence"] and said["rows"] == 1
+    if name == "olympiadbench675":
+        assert row.meta["error"] == "1e-1"
+
+
+def test_every_source_is_pinned_and_tried():
+    assert {n for n, b in BENCHMARKS.items() if b.sha256} <= set(SOURCES)
+    assert set(FORMS) == set(SOURCES) - {"gsm8k_train"}  # of the form of gsm8k_test
+    for name, source in SOURCES.items():
+        assert len(source.commit) == 40 and len(source.sha256) == 64
+        assert source.rows == getattr(BENCHMARKS.get(name), "rows", source.rows)
+
+
+def test_two_fetches_share_the_register(tmp_path, monkeypatch, mirror, capsys):
+    url, held = mirror
+    for name in ("limr", "amc83"):
+        pin(monkeypatch, held, name, FORMS[name][0])
+        fetch.main([name, "--out", str(tmp_path), "--mirror", url + "/"])
+    assert set(json.loads((tmp_path / "sources.json").read_text())) == {"limr", "amc83"}
+    assert "1 problems, none stated" in capsys.readouterr().out
+
+
+@pytest.mark.failure(33)
+def test_what_cannot_be_had_is_one_line_and_leaves_nothing(
+    tmp_path, monkeypatch, mirror
+):
+    url, held = mirror
+    pin(monkeypatch, held, "limr", FORMS["limr"][0])
+    source = SOURCES["limr"]
+    held[f"/{source.repo}/{source.commit}/{source.path}"] += b"x"
+    for arguments, message in (
+        (["limr", "--mirror", url], "limr: http.* has SHA-256 .* not the pinned file"),
+        (["amc83", "--mirror", url], "amc/data.* cannot be had: .*Not Found"),
+        (["amc83", "--mirror", "http://127.0.0.1:9"], "cannot be had: .*refused"),
+        (["amc83", "--mirror", "no url"], "cannot be had: unknown url type"),
+        (["amc84"], "'amc84': none of aime2024, "),
+    ):
+        with pytest.raises(SystemExit, match=message) as stop:
+            fetch.main([*arguments, "--out", str(tmp_path / "data")])
+        assert "\n" not in str(stop.value)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("name", ["gsm8k_test", "svamp1000"])
+def test_the_sets_at_hand_have_the_rows_that_are_told(shared_data, name):
+    problems = load_problems(str(shared_data / "eval" / f"{name}.jsonl"), key="x")
+    assert len(problems) == SOURCES[name].rows
+    if name in BENCHMARKS:
+        assert content_hash(problems) == BENCHMARKS[name].sha256

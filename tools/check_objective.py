@@ -1,0 +1,425 @@
+"""Holds a loss to what packing, micro-batches and a mesh ask of it.
+
+    python -m tools.check_objective NAME [--arg KEY=VALUE ...] [--json OUT]
+
+NAME is a loss of ours (grpo, gspo ..., see rl/update/losses.py) or module:function. The
+loss is run as in training, on a few completions laid out in rows in many ways, in
+float64 and on eight virtual CPU devices; no model is needed. What does not hold is said
+in a line, and the exit status is then 1.
+"""
+
+import argparse
+import ast
+import dataclasses
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding
+
+from configs import base
+from configs.reading import user_path
+from configs.schema import take
+from rl.batches.packing import pack
+from rl.engine import make_hyper, place
+from rl.files import replace_json
+from rl.hosts.devices import start_cpu_devices
+from rl.types import Batch, Hyper, Segment
+from rl.update.losses import LOSSES
+from rl.update.objective import Objective, make_objective
+from sharding.mesh import make_mesh
+from sharding.rules import laid_out
+
+TOLERANCE = 1e-10
+_DEVICES = 8
+# Prompt, and tokens of each completion, by group.
+_SHAPES = ((4, (3, 7)), (2, (1, 5, 2)), (5, (9, 4)), (3, (6, 2)))
+_LONG, _SHORT, _ROWS = 48, 14, 4
+# Compiling takes most of the time here.
+_QUICK = {"xla_backend_optimization_level": 0}
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One property: whether it holds, and in a line what was found."""
+
+    name: str
+    holds: bool
+    said: str
+
+    def __str__(self) -> str:
+        return f"{'holds ' if self.holds else 'BROKEN'}  {self.name}: {self.said}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "name", metavar="NAME", help=f"{', '.join(LOSSES)}, or module:function"
+    )
+    parser.add_argument(
+        "--arg",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="as in objective.function_args",
+    )
+    parser.add_argument("--json", type=user_path, metavar="OUT", help="write here")
+    arguments = parser.parse_args(argv)
+    try:
+        findings = check_loss(arguments.name, _parsed(arguments.arg))
+    except ValueError as error:
+        print(f"check_objective: {error}", file=sys.stderr)
+        return 2
+    for finding in findings:
+        print(finding)
+    broken = [finding.name for finding in findings if not finding.holds]
+    print(
+        f"{arguments.name}: {', '.join(broken) + ' broken' if broken else 'all hold'}"
+    )
+    if arguments.json:
+        rows = [dataclasses.asdict(finding) for finding in findings]
+        replace_json(arguments.json, {"name": arguments.name, "findings": rows})
+    return int(bool(broken))
+
+
+def _parsed(pairs: Sequence[str]) -> dict[str, Any]:
+    arguments = {}
+    for pair in pairs:
+        key, _, text = pair.partition("=")
+        try:
+            arguments[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            arguments[key] = text
+    return arguments
+
+
+def check_loss(name: str, arguments: Mapping[str, Any]) -> list[Finding]:
+    """What holds of a loss, and what does not.
+
+    Args:
+      name: as `objective.function`.
+      arguments: as `objective.function_args`.
+
+    Raises:
+      ValueError: it is no loss; one line that says why.
+    """
+    start_cpu_devices(_DEVICES, rows=_DEVICES)
+    config = base.get_config().objective
+    chosen = {"function": name, "function_args": arguments}
+    objective = take(make_objective, {**config.to_dict(), **chosen})()
+    with jax.enable_x64(True):
+        return list(_findings(_Trial(objective)))
+
+
+def _findings(trial: "_Trial") -> Iterator[Finding]:
+    (together,) = _layout()
+    plain = trial.run([together])
+    yield (finite := _finite(plain))
+    if not finite.holds:
+        return  # nothing else can be told apart from it
+    yield _reaches(plain)
+    yield _weights(plain, trial.run([together], weight=4.0))
+    yield from _reach(trial.reach(together), trial.owner)
+    short = _layout(length=_SHORT, rows=2 * _DEVICES)
+    mesh = make_mesh(data=2, fsdp=2, tensor=2, devices=jax.devices()[:_DEVICES])
+    for property, found in {
+        "packing": trial.run(short),
+        "shared prompts": trial.run(_layout(share_prompts=True)),
+        "micro-batches": trial.run([_alone(together, row) for row in range(_ROWS)]),
+        "row order": trial.run([jax.tree.map(lambda x: x[::-1], together)]),
+        "mesh": trial.run(short, laid_out(mesh, "batch")),
+        "masked positions": trial.run([together], apart=200.0),
+    }.items():
+        yield _same(property, plain, found)
+    far = {k: v.copy() for k, v in trial.values.items()}
+    far["policy"][[4, 20]] += 200.0, -200.0
+    yield _overflow(trial.run([together], values=far, dtype=np.float32))
+    # Old log-probabilities are the policy's own then, whatever was reported.
+    policy, old = trial.values["policy"], trial.values["old"]
+    reported = trial.values | {"old": old - 50, "sampler": policy - 0.3}
+    yield _first_update(trial.run([together], values=reported, first=True))
+
+
+def _segments() -> list[Segment]:
+    rng = np.random.default_rng(0)
+    completions = sum(len(lengths) for _, lengths in _SHAPES)
+    segments, start = [], 0
+    for group, (prompt, lengths) in enumerate(_SHAPES):
+        for length in lengths:
+            segments.append(
+                Segment(
+                    group=group,
+                    token_ids=rng.integers(1, 90, prompt + length).astype(np.int32),
+                    prompt_length=prompt,
+                    # The tokens' numbers, by which they are found again in rows.
+                    sampler_logprobs=np.arange(start, start + length, dtype=float),
+                    off_policy=np.zeros(length, bool),
+                    advantage=float(rng.normal()),
+                    loss_weight=1 / (completions * length),
+                )
+            )
+            start += length
+    return segments
+
+
+def _layout(*, length=_LONG, rows=_ROWS, share_prompts=False) -> list[Batch]:
+    """The completions in micro-batches of `rows` rows of `length` tokens."""
+    return pack(
+        _segments(),
+        row_lengths=(length,),
+        micro_tokens=length * rows,
+        row_multiple=rows,
+        share_prompts=share_prompts,
+    )
+
+
+def _alone(batch: Batch, row: int) -> Batch:
+    """One row, the others padding."""
+    keep = np.arange(_ROWS)[:, None] == row
+    return jax.tree.map(lambda x: np.where(keep, x, np.zeros_like(x)), batch)
+
+
+class _Trial:
+    """Runs an objective on completions with log-probabilities of every kind."""
+
+    def __init__(self, objective: Objective):
+        self._loss = objective.loss
+        self._program = jax.jit(
+            jax.value_and_grad(objective.loss, (0, 1), has_aux=True),
+            compiler_options=_QUICK,
+        )
+        lengths = [len(s.off_policy) for s in _segments()]
+        self.owner = np.repeat(np.arange(len(lengths)), lengths)
+        rng, size = np.random.default_rng(1), len(self.owner)
+        # Ratios near 1, where neither bound is met.
+        old = rng.normal(-2, 0.5, size)
+        self.values = {
+            "policy": old + rng.normal(0, 0.02, size),
+            "entropy": rng.uniform(0.5, 2, size),
+            "old": old,
+            "sampler": old + rng.normal(0, 0.02, size),
+            "reference": old + rng.normal(0, 0.02, size),
+        }
+
+    def run(
+        self,
+        batches: Sequence[Batch],
+        rows: NamedSharding | None = None,
+        *,
+        values: Mapping[str, np.ndarray] | None = None,
+        apart: float = 0.0,
+        weight: float = 1.0,
+        first: bool = False,
+        dtype: type = np.float64,
+    ) -> dict[str, Any]:
+        """The loss, its gradient by token, and metrics, over all micro-batches.
+
+        Args:
+          batches: of a layout.
+          rows: how rows are split over devices.
+          values: by token; the trial's own by default.
+          apart: by which log-probabilities differ from each other where none counts.
+          weight: times the weights of tokens.
+          first: whether this is a step's first update.
+          dtype: of all numbers.
+        """
+        found = {
+            "loss": 0.0,
+            "policy": np.zeros(len(self.owner)),
+            "entropy": np.zeros(len(self.owner)),
+        }
+        for batch in batches:
+            scored = batch.loss_mask
+            token = _tokens(batch)[scored]
+            weighed = batch.replace(loss_weights=weight * batch.loss_weights)
+            laid = self._laid(weighed, values or self.values, apart, dtype)
+            if rows is not None:
+                laid = place(laid, rows)
+            (loss, stats), slopes = jax.device_get(self._program(*laid, _hyper(first)))
+            found["loss"] += loss
+            for name, slope in zip(("policy", "entropy"), slopes, strict=True):
+                np.add.at(found[name], token, slope[scored])
+            for name, value in stats["sum"].items():
+                key = f"metric {name}"
+                found[key] = found.get(key, 0.0) + value
+        return found
+
+    def reach(self, batch: Batch) -> dict[str, np.ndarray]:
+        """By an array's name: whose loss, `[t]`, an entry of it, `[u]`, acts on."""
+        size, scored = len(self.owner), batch.loss_mask
+        cases = [("", self.values)]
+        for name, value in self.values.items():
+            moved = value + 1e-3 * np.eye(size)
+            cases += [(name, {**self.values, name: row}) for row in moved]
+        laid = [self._laid(batch, values, 0.0, np.float64) for _, values in cases]
+        stacked = jax.tree.map(lambda *parts: np.stack(parts), *laid)
+
+        def losses(case):
+            policy, entropy, batch = case
+
+            def loss(weights):
+                weighed = batch.replace(loss_weights=weights)
+                return self._loss(policy, entropy, weighed, _hyper(False))[0]
+
+            # The loss is linear in the weights: its slope is each token's own part.
+            return jax.grad(loss)(batch.loss_weights)
+
+        by_case = jax.jit(
+            lambda cases: jax.lax.map(losses, cases), compiler_options=_QUICK
+        )
+        plain, *others = jax.device_get(by_case(stacked))
+        changed = np.empty((len(others), size), bool)
+        different = np.abs(np.subtract(others, plain)) > 1e-12
+        changed[:, _tokens(batch)[scored]] = different[:, scored]
+        names = np.array([name for name, _ in cases[1:]])
+        return {name: changed[names == name] for name in self.values}
+
+    def _laid(self, batch: Batch, values, apart, dtype) -> tuple[Any, Any, Batch]:
+        """The loss's arguments: every value at its token."""
+
+        def at(name, elsewhere):
+            laid = np.where(batch.loss_mask, values[name][_tokens(batch)], elsewhere)
+            return laid.astype(dtype)
+
+        rows = batch.replace(
+            advantages=batch.advantages.astype(dtype),
+            loss_weights=batch.loss_weights.astype(dtype),
+            old_logprobs=at("old", -apart),
+            sampler_logprobs=at("sampler", apart),
+            reference_logprobs=at("reference", -apart),
+        )
+        return at("policy", apart), at("entropy", 0), rows
+
+
+def _tokens(batch: Batch) -> np.ndarray:
+    """The number of the token at each position; 0 where none counts."""
+    return np.where(batch.loss_mask, batch.sampler_logprobs, 0).astype(int)
+
+
+def _hyper(first: bool) -> Hyper:
+    return make_hyper(learning_rate=1, eps_low=0.2, eps_high=0.28, first=first)
+
+
+def _finite(found: Mapping[str, Any]) -> Finding:
+    bad = [name for name, value in found.items() if not np.isfinite(value).all()]
+    return Finding(
+        "finite",
+        not bad,
+        f"not finite: {bad[0]}; where no token counts all arrays hold 0, which is"
+        " divided by or has its logarithm taken"
+        if bad
+        else "with zeros wherever no token counts",
+    )
+
+
+def _reaches(plain: Mapping[str, Any]) -> Finding:
+    without = int(np.sum(plain["policy"] == 0))
+    total = plain["policy"].size
+    return Finding(
+        "gradient",
+        without < total,
+        f"reaches {total - without} of {total} tokens"
+        if without < total
+        else "none reaches the policy: policy_logprobs is detached, or not used",
+    )
+
+
+def _weights(plain: Mapping[str, Any], fourfold: Mapping[str, Any]) -> Finding:
+    off = _distance(fourfold["policy"], 4 * plain["policy"])
+    holds = off <= TOLERANCE
+    return Finding(
+        "weights",
+        holds,
+        "the gradient grows with loss_weights"
+        if holds
+        else f"four times the weights are not four times the gradient (off by"
+        f" {off:.1e}): loss_weights is applied to the result, and belongs in no average"
+        " of its own",
+    )
+
+
+def _reach(acts: Mapping[str, np.ndarray], owner: np.ndarray) -> Iterator[Finding]:
+    strangers = owner[:, None] != owner
+    leaks = [name for name, on in acts.items() if (on & strangers).any()]
+    count = sum(int((on & strangers).sum()) for on in acts.values())
+    yield Finding(
+        "completions",
+        not leaks,
+        f"{', '.join(leaks)} of one act on the loss of others ({count} pairs of"
+        " tokens): sums and means go by `segments`, not by rows or micro-batches"
+        if leaks
+        else "none acts on the loss of another",
+    )
+    # A ratio takes both log-probabilities of one token.
+    reach = acts["policy"] | np.eye(len(owner), dtype=bool)
+    shifted = [name for name, on in acts.items() if (on & ~strangers & ~reach).any()]
+    if acts["policy"].any() and not acts["policy"].diagonal().any():
+        shifted.append("policy")
+    yield Finding(
+        "alignment",
+        not shifted,
+        f"{', '.join(shifted)} of a token acts on the loss of another token, which its"
+        " policy_logprobs does not: shifted"
+        if shifted
+        else "all arrays speak of the same token",
+    )
+
+
+def _same(property: str, plain: Mapping[str, Any], other: Mapping[str, Any]) -> Finding:
+    off = {name: _distance(other[name], plain[name]) for name in plain}
+    worst = max(off, key=off.get)
+    names = {"policy": "the gradient", "entropy": "the gradient by the entropy"}
+    differs = f"{names.get(worst, worst)} differs by {off[worst]:.1e}"
+    holds = off[worst] <= TOLERANCE
+    return Finding(property, holds, differs + ("" if holds else f": {_WHY[property]}"))
+
+
+_WHY = {
+    "packing": "it depends on rows, their number or their length",
+    "shared prompts": "it counts prompts' positions, which completions may share",
+    "micro-batches": "it depends on what else is in the micro-batch",
+    "row order": "it depends on where in the batch a row stands",
+    "mesh": "it depends on how rows are split over devices",
+    "masked positions": "it reads positions that do not count",
+}
+
+
+def _distance(a: Any, b: Any) -> float:
+    """The largest difference beside the size of `b`; infinite where one is NaN."""
+    difference, size = np.max(np.abs(np.subtract(a, b))), np.max(np.abs(b))
+    return float(difference / max(size, 1.0)) if np.isfinite(difference) else np.inf
+
+
+def _overflow(found: Mapping[str, Any]) -> Finding:
+    bad = [name for name, value in found.items() if not np.isfinite(value).all()]
+    return Finding(
+        "large ratios",
+        not bad,
+        f"in float32 log-ratios of +-200 make {bad[0]} infinite: hold the exponent,"
+        " as `rl.update.losses.importance` does"
+        if bad
+        else "log-ratios of +-200 stay finite in float32",
+    )
+
+
+def _first_update(found: Mapping[str, Any]) -> Finding:
+    if "metric ratio" not in found:
+        return Finding("first update", True, "no metric 'ratio', which would be 1")
+    ratio = float(found["metric ratio"] / found["metric tokens"])
+    holds = abs(ratio - 1) <= TOLERANCE
+    return Finding(
+        "first update",
+        holds,
+        "the ratio is 1"
+        if holds
+        else f"the ratio is {ratio:.3f}, not 1: it is that of policy_logprobs to"
+        " old_logprobs, token by token",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""From a configuration to a plan: the only reader of configs/curate.py."""
+
+import inspect
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tools.curation.plan import Plan
+from tools.curation.screen import make_screen
+from tools.curation.sources import make_source
+from tools.evaluation.benchmarks import load_benchmark
+
+_NEAR = (
+    "threshold",
+    "same_answer_threshold",
+    "conflict_threshold",
+    "contamination_threshold",
+)
+_OWN = ("sources", "evaluation", "data_dir")
+_CHOICES = {"conflicts": ("majority", "drop"), "unlevelled": ("keep", "drop")}
+
+
+def make_plan(
+    config: Mapping[str, Any], *, inputs: Sequence[str] | None = None
+) -> Plan:
+    """Checks a configuration and reads the evaluation problems.
+
+    Args:
+      config: the keys of configs/curate.py.
+      inputs: files in our own schema that replace its sources.
+
+    Raises:
+      ValueError: a source is missing or of an unknown kind, a key is unknown or
+        missing, or a value out of range.
+    """
+    options = {key: config[key] for key in config}
+    names = [name for name in Plan.__dataclass_fields__ if name not in _OWN]
+    _check_keys("config", options, [*names, *_OWN])
+    _check_keys("config.screen", options["screen"], _keywords(make_screen))
+    _check_keys("config.near", options["near"], _NEAR)
+    for name, value in options["near"].items():
+        if not 0 < value <= 1:
+            raise ValueError(f"config.near.{name}={value}: must lie in (0, 1]")
+    if options["near"]["same_answer_threshold"] > options["near"]["threshold"]:
+        raise ValueError("config.near.same_answer_threshold: must not exceed threshold")
+    for name, allowed in _CHOICES.items():
+        if options[name] not in allowed:
+            raise ValueError(
+                f"config.{name}={options[name]!r}: must be {' or '.join(allowed)}"
+            )
+    for name in ("ngram", "ngram_max_problems", "workers", "answer_timeout"):
+        if not options[name] > 0:
+            raise ValueError(f"config.{name}={options[name]}: must be positive")
+    sources = (
+        [{"path": path} for path in inputs] if inputs else list(options["sources"])
+    )
+    for i, source in enumerate(sources):
+        _check_keys(
+            f"config.sources[{i}]", source, _keywords(make_source), required=("path",)
+        )
+    data_dir = pathlib.Path(os.path.expandvars(options["data_dir"]))
+    evaluation = {
+        f"{pathlib.PurePath(spec).stem}/{problem.id}": problem.problem
+        for spec in options["evaluation"]
+        for problem in load_benchmark(os.path.expandvars(spec), data_dir)
+    }
+    return Plan(
+        sources=tuple(make_source(**source) for source in sources),
+        evaluation=evaluation,
+        screen=dict(options["screen"]),
+        near=dict(options["near"]),
+        **{name: options[name] for name in names if name not in ("screen", "near")},
+    )
+
+
+def _keywords(function) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def _check_keys(
+    where: str,
+    given: Mapping[str, Any],
+    known: Sequence[str],
+    required: Sequence[str] | None = None,
+) -> None:
+    for key in given:
+        if key not in known:
+            raise ValueError(f"{where}.{key}: unknown key (known: {', '.join(known)})")
+    for key in known if required is None else required:
+        if key not in given:
+            raise ValueError(f"{where}.{key}: missing")

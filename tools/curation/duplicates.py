@@ -1,0 +1,101 @@
+"""Exact and near duplicates, and what to do when their answers disagree."""
+
+import collections
+import zlib
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+import numpy as np
+from datasketch import MinHash
+
+from tools.curation.text import jaccard, numbers, shingles, skeleton, views
+
+BANDS, ROWS = 32, 4
+"""A pair of Jaccard similarity s meets in a band with probability 1 - (1 - s^4)^32:
+above 0.9999 at 0.8, 0.988 at 0.6, 0.56 at 0.4."""
+
+T = TypeVar("T", bound=Hashable)
+
+
+def band_hashes(text: str) -> list[int]:
+    """64-bit hashes of the bands of the text's MinHash signature, `[BANDS]`.
+
+    Two texts are worth comparing when any of their hashes agree.
+    """
+    sketch = MinHash(num_perm=BANDS * ROWS, hashfunc=zlib.crc32)
+    sketch.update_batch(s.encode() for s in shingles(skeleton(text)))
+    words = np.asarray(sketch.hashvalues, np.uint64).reshape(BANDS, ROWS)
+    mixed = np.arange(BANDS, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for column in words.T:
+        mixed = (mixed ^ column) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(29)
+    return mixed.astype(np.int64).tolist()
+
+
+def similarity(left: str, right: str) -> float:
+    """Jaccard similarity of the texts' 3-grams, in the view where they are nearer."""
+    return max(map(jaccard, views(left), views(right)))
+
+
+def relation(
+    kept: tuple[str, Sequence[str]],
+    other: tuple[str, Sequence[str]],
+    *,
+    threshold: float,
+    same_answer_threshold: float,
+    conflict_threshold: float,
+    equal: Callable[[Sequence[str], Sequence[str]], bool],
+) -> tuple[str, float] | None:
+    """How two problems are near duplicates, if they are.
+
+    Args:
+      kept: text and answers.
+      other: text and answers.
+      threshold: Jaccard similarity at which they are duplicates whatever they ask.
+      same_answer_threshold: similarity that suffices where numbers and answers agree.
+      conflict_threshold: similarity at which, with the same numbers, different answers
+        cannot both be right.
+      equal: whether two lists of accepted answers agree.
+
+    Returns:
+      (kind, similarity), or None. "same": one problem reworded. "variant": the
+      same words with other numbers, or a sibling question. "conflict": one problem
+      with two answers.
+    """
+    score = similarity(kept[0], other[0])
+    if score < same_answer_threshold:
+        return None
+    if numbers(kept[0]) != numbers(other[0]):
+        return ("variant", score) if score >= threshold else None
+    if equal(kept[1], other[1]):
+        return "same", score
+    if score < threshold:
+        return None
+    return ("conflict" if score >= conflict_threshold else "variant"), score
+
+
+def vote(classes: Sequence[Sequence[T]]) -> Sequence[T]:
+    """The class of agreeing members with a strict majority, or an empty one."""
+    total = sum(map(len, classes))
+    for members in classes:
+        if 2 * len(members) > total:
+            return members
+    return ()
+
+
+def agreeing(
+    members: Sequence[T],
+    answers: Callable[[T], Sequence[str]],
+    equal: Callable[[Sequence[str], Sequence[str]], bool],
+) -> list[list[T]]:
+    """Members in classes of equal answers, in order of first appearance."""
+    classes: dict[Sequence[str], list[T]] = collections.OrderedDict()
+    for member in members:
+        mine = tuple(answers(member))
+        for theirs, agreed in classes.items():
+            if mine == theirs or equal(theirs, mine):
+                agreed.append(member)
+                break
+        else:
+            classes[mine] = [member]
+    return list(classes.values())

@@ -1,0 +1,54 @@
+"""Difficulty on one scale of 1 (easy) to 5."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+LEVELS = 5
+
+
+def on_one_scale(record: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
+    """The record, its level kept only if it is on `scale`.
+
+    Levels of different scales do not compare: a "3" of one source is a "5" of another.
+    A level that is given up is noted in `meta.other_level`.
+    """
+    record = dict(record) | {"meta": dict(record["meta"])}
+    if record["level_source"] != scale:
+        if record["level"] is not None:
+            record["meta"]["other_level"] = {
+                "level": record["level"],
+                "scale": record["level_source"],
+            }
+        record["level"] = record["level_source"] = None
+    return record
+
+
+def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
+    """Levels of equal size from solve rates: the most solved fifth is level 1.
+
+    Problems with equal rates get the same level, so levels differ in size by at most
+    the ties at their edges: a tied block goes to the level in which its middle falls.
+    Rates of 0 and 1 are ties like any other; they can only be told apart by more
+    completions. None stays None.
+
+    Args:
+      rates: fraction of right completions per problem, or None.
+
+    Returns:
+      A level 1..5 per problem, never rising with the rate.
+    """
+    known = [i for i, rate in enumerate(rates) if rate is not None]
+    levels: list[int | None] = [None] * len(rates)
+    if not known:
+        return levels
+    values = np.array([rates[i] for i in known], np.float64)
+    # Rank by falling rate: how many are solved more often, and how many as often.
+    ordered = np.sort(-values)
+    before = np.searchsorted(ordered, -values, side="left")
+    through = np.searchsorted(ordered, -values, side="right")
+    middle = (before + through) / 2 / len(values)
+    for i, fraction in zip(known, middle, strict=True):
+        levels[i] = min(LEVELS, int(fraction * LEVELS) + 1)
+    return levels

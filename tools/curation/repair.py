@@ -1,0 +1,192 @@
+"""Faults of transit that can be undone without guessing. Each repair is named."""
+
+import dataclasses
+import html
+import re
+import unicodedata
+
+from tools.curation.row import Row
+
+# A TeX command whose backslash and first letter were read as an escape sequence.
+_ESCAPES = {
+    "\a": ("a", r"(?:lpha|pprox|ngle|st|rray|rc(?:sin|cos|tan)?)(?![a-z])"),
+    "\b": ("b", r"(?:eta|ar|inom|oxed|ullet|oldsymbol|ig|mod|ot)(?![a-z])|egin\{"),
+    "\t": (
+        "t",
+        r"(?:imes|heta|anh?|au|o|riangle|frac|herefore|op|ilde|binom)(?![a-z])"
+        r"|ext(?:bf|it|rm)?\s*\{",
+    ),
+    "\n": ("n", r"(?:eq|abla|otin|olimits|ewline)(?![a-z])"),
+    "\v": ("v", r"(?:ec|ert|arphi|arepsilon|dots)(?![a-z])"),
+    "\f": ("f", r"(?:rac|orall|loor|lat)(?![a-z])"),
+    "\r": ("r", r"(?:ight(?:arrow)?|ho|angle|ceil|floor|m)(?![a-z])"),
+}
+_ESCAPED = [
+    (re.compile(rf"\\?{re.escape(char)}(?={rest})"), rf"\\{first}")
+    for char, (first, rest) in _ESCAPES.items()
+]
+# The same with the control character lost as well.
+_BEHEADED = (
+    (re.compile(r"(?<![A-Za-z\\])rac(?=\s*\{)"), r"\\frac"),
+    (re.compile(r"(?<![A-Za-z\\])ext(?=\s*\{)"), r"\\text"),
+    (re.compile(r"(?<![A-Za-z\\])ightarrow\b"), r"\\rightarrow"),
+    (re.compile(r"(?<![A-Za-z\\])infty\b"), r"\\infty"),
+    (re.compile(r"\\text\{\s*\\?(?:text)?pi\s*\}|\\textpi\b"), r"\\pi"),
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028\ufeff]")
+_FULL_WIDTH = str.maketrans(
+    {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFF01, 0xFF5F)}
+    | {0x3002: ". ", 0x3001: ", ", 0x00A0: " ", 0x3000: " "}
+)
+_BREAK = re.compile(r"<\s*/?\s*(?:br|p|div|center)\b[^<>]*>", re.I)
+_SUBSCRIPT = re.compile(r"<su(b|p)>\s*(.*?)\s*</su\1>", re.I | re.S)
+_STYLE = re.compile(r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>", re.I)
+_ENTITY = re.compile(r"&(?:nbsp|lt|gt|amp|le|ge|times|quot|#\d+);")
+_FORUM = re.compile(r"\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]", re.I)
+_CREDIT = re.compile(
+    r"\s*(?:\*+|_|\()?\s*(?:Proposed|Submitted|Author(?:ed)?|Suggested)\s*(?:by\b|:)"
+    r"[^\n]{3,80}$",
+    re.I,
+)
+_LEADING_ZEROS = re.compile(r"^0+(?=\d)")
+_STYLED = re.compile(
+    r"\\(?:textbf|mathbf|bf|mathrm|text)\s*\{\s*\(?(-?[\d.,]+)\)?\s*\}"
+)
+# "$AB^{}_{}$", which a wiki puts in to force an image.
+_EMPTY_SCRIPT = re.compile(r"[_^]\{\s*\}(?:[_^]\{\s*\})*")
+_OPENING = ("\\boxed", "\\fbox")
+# "B: 6.25": the letter of an option that is not there any more.
+_OPTION_LETTER = re.compile(r"^\(?[A-H]\)?\s*[:.)]\s+(?!.*\b[A-H]\s*[:.)])(?=\S)", re.S)
+
+
+def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
+    """Undoes faults of transit, and finds the answer where only the solution has it.
+
+    Returns:
+      The repaired row and the names of the repairs that changed it.
+    """
+    done: list[str] = []
+    problem, answers = row.problem, row.answers
+    for name, fix in TEXT_REPAIRS.items():
+        fixed = fix(problem)
+        fixed_answers = tuple(fix(answer) for answer in answers)
+        if fixed != problem or fixed_answers != answers:
+            done.append(name)
+        problem, answers = fixed, fixed_answers
+    without_credit = _CREDIT.sub("", problem)
+    if without_credit != problem:
+        done.append("credit")
+    if not answers:
+        found = answer_of_solution(row.solution)
+        if found:
+            answers = (found,)
+            done.append("answer_from_solution")
+    bare = tuple(dict.fromkeys(filter(None, map(bare_answer, answers))))
+    if bare != answers and answers:
+        done.append("answer_markup")
+    repaired = dataclasses.replace(row, problem=without_credit.strip(), answers=bare)
+    return repaired, tuple(done)
+
+
+def restore_escapes(text: str) -> str:
+    """Puts back TeX commands whose backslash became, or vanished in, an escape.
+
+    A TAB before `ext{` was `\\text{`; a form feed before `rac{` was `\\frac{`.
+    """
+    for pattern, command in _ESCAPED + list(_BEHEADED):
+        text = pattern.sub(command, text)
+    return text
+
+
+def drop_controls(text: str) -> str:
+    """Without control and zero-width characters; tabs become spaces."""
+    return _CONTROL.sub("", text.replace("\t", " ").replace("\r\n", "\n"))
+
+
+def plain_markup(text: str) -> str:
+    """HTML and forum tags that only lay out text, as plain text or TeX."""
+    text = _BREAK.sub("\n", text)
+    text = _SUBSCRIPT.sub(
+        lambda m: ("_" if m[1] in "bB" else "^") + "{" + m[2] + "}", text
+    )
+    text = _FORUM.sub("", _STYLE.sub("", text))
+    return _ENTITY.sub(lambda m: html.unescape(m[0]).replace("\xa0", " "), text)
+
+
+def no_empty_scripts(text: str) -> str:
+    """Without superscripts and subscripts that hold nothing."""
+    return _EMPTY_SCRIPT.sub("", text)
+
+
+def half_width(text: str) -> str:
+    """Full-width letters, digits and punctuation in their ASCII form."""
+    return text.translate(_FULL_WIDTH)
+
+
+def answer_of_solution(solution: str) -> str | None:
+    """The content of a solution's last box, else what follows its last `####`."""
+    boxed = last_boxed(solution)
+    if boxed is not None:
+        return boxed.strip() or None
+    if "####" in solution:
+        line = solution.rsplit("####", 1)[1].strip().split("\n")[0]
+        return line.replace(",", "").strip() or None
+    return None
+
+
+def last_boxed(text: str) -> str | None:
+    """The content of the last `\\boxed{...}` whose braces close, or None."""
+    starts = sorted(m.end() for m in re.finditer(r"\\f?boxed\s*\{", text))
+    for start in reversed(starts):
+        depth = 1
+        for index in range(start, len(text)):
+            char = text[index]
+            if char in "{}" and text[index - 1] != "\\":
+                depth += 1 if char == "{" else -1
+                if depth == 0:
+                    return text[start:index]
+    return None
+
+
+def bare_answer(answer: str) -> str:
+    """An answer without display markup, closing punctuation or leading zeros.
+
+    For instance `36` for a boxed and displayed 36, `782` for `$782`, `72` for `072`,
+    `4` for `B: 4`.
+    """
+    answer = _OPTION_LETTER.sub("", answer.strip())
+    for _ in range(3):
+        for opening, closing in (
+            ("$$", "$$"),
+            ("$", "$"),
+            (r"\(", r"\)"),
+            (r"\[", r"\]"),
+        ):
+            inner = answer[len(opening) : len(answer) - len(closing)]
+            if (
+                answer.startswith(opening)
+                and answer.endswith(closing)
+                and len(answer) > len(opening) + len(closing)
+                and opening not in inner
+            ):
+                answer = inner.strip()
+        if answer.startswith(_OPENING) and last_boxed(answer) is not None:
+            inner = last_boxed(answer) or ""
+            if answer.endswith(inner + "}") and answer.count("boxed") == 1:
+                answer = inner.strip()
+    if answer.startswith("$") and answer.count("$") == 1:
+        answer = answer[1:].strip()
+    if not answer.endswith(".."):
+        answer = answer.rstrip(".,; ")
+    styled = _STYLED.fullmatch(answer)
+    answer = styled[1] if styled else answer
+    return _LEADING_ZEROS.sub("", answer) if answer.isdigit() else answer
+
+
+TEXT_REPAIRS = {
+    "tex_escapes": restore_escapes,
+    "control_characters": drop_controls,
+    "markup": plain_markup,
+    "full_width": half_width,
+    "empty_scripts": no_empty_scripts,
+}

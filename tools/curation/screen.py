@@ -1,0 +1,117 @@
+"""One row in, one verdict out: repaired, turned into a value, and checked."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from tools.curation import choice, noise, quality, verifiable
+from tools.curation.repair import repair
+from tools.curation.row import Row
+
+Check = Callable[[Row], str | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Screened:
+    """A row after its checks.
+
+    Attributes:
+      row: the repaired row.
+      repairs: names of the repairs that changed it.
+      reasons: reason -> evidence, for every check that would drop it, in order.
+    """
+
+    row: Row
+    repairs: tuple[str, ...]
+    reasons: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Screen:
+    """Repairs and checks, in the order in which the report counts them.
+
+    Attributes:
+      steps: step -> its checks; a row is counted under the first check that finds it.
+      choice_to_value: whether multiple choice becomes a question for its value.
+    """
+
+    steps: Mapping[str, Mapping[str, Check]]
+    choice_to_value: bool
+
+    def __call__(self, row: Row) -> Screened:
+        """Repairs the row and runs every check on it."""
+        row, repairs = repair(row)
+        if self.choice_to_value and len(row.answers) == 1:
+            turned = choice.to_value(row.problem, row.answer)
+            if turned is not None:
+                row = dataclasses.replace(row, problem=turned[0], answers=(turned[1],))
+                repairs += ("choice_to_value",)
+        reasons = {
+            name: evidence
+            for checks in self.steps.values()
+            for name, check in checks.items()
+            if (evidence := check(row)) is not None
+        }
+        return Screened(row, repairs, reasons)
+
+
+def make_screen(
+    *,
+    multiple_choice: str,
+    labels: str,
+    languages: str,
+    max_solve_rate: float,
+    min_solve_rate: float,
+    min_chars: int,
+    max_chars: int,
+    max_answer_chars: int,
+) -> Screen:
+    """The screen of a configuration.
+
+    Args:
+      multiple_choice: "value" turns a question into its value where it can, "drop"
+        drops them all.
+      labels: "drop" drops whatever bears two labels such as (1) and (2), "judge" only
+        what asks several questions by `tools.curation.parts`, which misses some.
+      languages: "english" drops other languages, "any" keeps them.
+      max_solve_rate: rows solved more often are dropped; 1 keeps all.
+      min_solve_rate: rows with a solve rate below it are dropped; 0 keeps all, any
+        positive value asks that at least one graded completion verified.
+      min_chars: shortest problem kept.
+      max_chars: longest problem kept.
+      max_answer_chars: longest answer kept.
+    """
+    if multiple_choice not in ("value", "drop"):
+        raise ValueError(
+            f"multiple_choice={multiple_choice!r}: must be 'value' or 'drop'"
+        )
+    if labels not in ("drop", "judge"):
+        raise ValueError(f"labels={labels!r}: must be 'drop' or 'judge'")
+    if languages not in ("english", "any"):
+        raise ValueError(f"languages={languages!r}: must be 'english' or 'any'")
+
+    def solve_rate(row: Row) -> str | None:
+        """Graded, and solved too rarely or too often to teach anything."""
+        rate = row.solve_rate
+        if rate is None or min_solve_rate <= rate <= max_solve_rate:
+            return None
+        return f"solve rate {rate:g}"
+
+    verifiable_checks = dict(verifiable.CHECKS)
+    if labels == "judge":
+        del verifiable_checks["multi_part_labels"]
+    noise_checks = dict(noise.CHECKS)
+    if languages == "any":
+        del noise_checks["other_language"]
+    return Screen(
+        steps={
+            "verifiable": verifiable_checks,
+            "noise": noise_checks,
+            "quality": quality.make_checks(
+                min_chars=min_chars,
+                max_chars=max_chars,
+                max_answer_chars=max_answer_chars,
+            ),
+            "graded": {"solve_rate": solve_rate},
+        },
+        choice_to_value=multiple_choice == "value",
+    )

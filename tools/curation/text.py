@@ -1,0 +1,121 @@
+"""Mathematical text as keys, tokens and n-grams, blind to how it was typeset."""
+
+import re
+import unicodedata
+
+_SPACING = re.compile(
+    r"\\(?:left|right|displaystyle|limits|[bB]igg?[lr]?|q?quad)(?![a-zA-Z])"
+    r"|\\[,;:!()\[\]_ ]|[$~]|\\\\|[_^]\s*\{\s*\}"
+    r"|\\(?:begin|end)\{(?:array|cases|aligned?)\*?\}(?:\{[lcr| ]*\})?"
+)
+_SYNONYMS = (
+    (re.compile(r"\\[dtc]frac(?![a-z])"), r"\\frac"),
+    (re.compile(r"\\[dt]binom(?![a-z])"), r"\\binom"),
+    (re.compile(r"\\(?:leqslant|leq)\b"), r"\\le"),
+    (re.compile(r"\\(?:geqslant|geq)\b"), r"\\ge"),
+    (re.compile(r"\\[lc]?dots\b|…"), "..."),
+    (re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|rm|bf|it|mbox)\b"), " "),
+    (re.compile(r"<=|≤"), r"\\le "),
+    (re.compile(r">=|≥"), r"\\ge "),
+    (re.compile(r"[×]"), r"\\times "),
+    (re.compile("[‘’′]"), "'"),
+    (re.compile("[−–—]"), "-"),
+)
+_SPACED_LETTERS = re.compile(r"(?<![a-z\\])[a-z](?: [a-z])+(?![a-z])")
+_TOKEN = re.compile(r"\\[a-z]+|[^\W\d_]+|\d+(?:\.\d+)?|[^\s\w{}]")
+_WORD = re.compile(r"[^\W_]+")
+_COMMAND = re.compile(r"\\[a-z]+")
+_ANSWER_FORM = re.compile(
+    r"\b(?:(?:can|may|could) be (?:uniquely )?(?:written|expressed|represented)"
+    r"|(?:in|of|as|has|have) the form|where (?:\w+ ){1,12}?(?:are"
+    r"|is) (?:relatively prime"
+    r"|coprime|(?:not necessarily )?(?:distinct )?(?:positive )?integers?)"
+    r"|(?:are|is) (?:relatively prime|coprime)|not divisible by the square"
+    r"|(?:express|give|enter|write) your answer)\b"
+)
+_MARKS = frozenset(".,;:?\"'*`_()[]\\")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def tokens(text: str) -> list[str]:
+    """Words, numbers, TeX commands and symbols in order, without typesetting.
+
+    `Find $\\dfrac{1}{2}\\,x$.` becomes `find`, `\\frac`, `1`, `2`, `x`, `.`
+    """
+    text = unicodedata.normalize("NFKC", text).lower()
+    text = _SPACING.sub(" ", text)
+    for pattern, replacement in _SYNONYMS:
+        text = pattern.sub(replacement, text)
+    # "A B C" and "ABC" name the same triangle.
+    text = _SPACED_LETTERS.sub(
+        lambda run: run[0].replace(" ", ""), " ".join(text.split())
+    )
+    return _TOKEN.findall(text)
+
+
+def exact_key(text: str) -> str:
+    """The text that two exact duplicates share: tokens without space and punctuation.
+
+    Signs, operators and brackets stay, so `x + 3` and `x - 3` differ.
+    """
+    return "".join(t for t in tokens(text) if t not in ".,;:?!\"'*`_")
+
+
+def shingles(parts: list[str], size: int = 3) -> frozenset[str]:
+    """The set of `size` consecutive tokens; one short shingle for shorter texts."""
+    count = max(1, len(parts) - size + 1)
+    return frozenset(" ".join(parts[i : i + size]) for i in range(count))
+
+
+def skeleton(text: str) -> list[str]:
+    """The tokens that two typesettings of one problem share: no brackets, no marks.
+
+    `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` become the same.
+    """
+    return _bare(tokens(text))
+
+
+def _bare(parts: list[str]) -> list[str]:
+    return [t.removeprefix("\\") for t in parts if t not in _MARKS]
+
+
+def views(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The shingles of a text's tokens, and those of its skeleton.
+
+    Near is what is near in either: brackets hide a copy from the first, and a changed
+    word weighs more in the second.
+    """
+    parts = tokens(text)
+    return shingles(parts), shingles(_bare(parts))
+
+
+def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
+    """Size of the intersection over size of the union, 0 for two empty sets."""
+    union = len(left | right)
+    return len(left & right) / union if union else 0.0
+
+
+def word_ngrams(text: str, size: int = 13) -> list[str]:
+    """Runs of `size` lower-case alphanumeric words that say something.
+
+    Left out are the form of the answer at the end ("can be written as m/n, where m and
+    n are relatively prime positive integers; find m + n"), which whole contests share,
+    and runs with fewer than `size // 2` words of three letters, such as
+    "a_1, a_2, ...".
+    """
+    text = _COMMAND.sub(" ", unicodedata.normalize("NFKC", text).lower())
+    words = _WORD.findall(text)
+    sentence = " ".join(words)
+    form = _ANSWER_FORM.search(sentence, len(sentence) // 3)
+    words = (sentence[: form.start()] if form else sentence).split()
+    told = [len(word) > 2 and word.isalpha() for word in words]
+    return [
+        " ".join(words[i : i + size])
+        for i in range(len(words) - size + 1)
+        if sum(told[i : i + size]) >= size // 2
+    ]
+
+
+def numbers(text: str) -> tuple[str, ...]:
+    """All numbers of the text, sorted; equal for a problem and its rewording."""
+    return tuple(sorted(_NUMBER.findall(text)))

@@ -1,0 +1,60 @@
+"""A benchmark that no text holds, since it is made when it is asked for."""
+
+import re
+
+import numpy as np
+
+from rl.types import Problem
+from rollout.seeds import generator
+
+
+def clean_problems(date: str, *, count: int = 200) -> list[Problem]:
+    """Sums that no text holds: random expressions with their values, by their depth.
+
+    In the manner of RandomCalculation (arXiv 2507.10532): integers and + - * /, where
+    every division comes out whole; the level is the number of operations, 1 to 5.
+
+    Args:
+      date: the seed, such as 2026-11-22: a set that is younger than the model.
+      count: of problems, the same number of each level.
+    """
+    digits = re.sub(r"\D", "", date)
+    if not digits:
+        raise ValueError(f"clean:{date}: give a date, such as clean:2026-11-22")
+    rng = generator(int(digits))
+    problems = []
+    for i in range(count):
+        operations = 1 + i % 5
+        text, value = _expression(operations, rng)
+        problems.append(
+            Problem(
+                id=f"clean-{i}",
+                problem=f"What is the value of ${text}$?",
+                answers=(str(value),),
+                source=f"clean:{date}",
+                level=operations,
+            )
+        )
+    return problems
+
+
+def _expression(operations: int, rng: np.random.Generator) -> tuple[str, int]:
+    if operations == 0:
+        value = int(rng.integers(2, 100))
+        return str(value), value
+    of_left = int(rng.integers(operations))
+    left, a = _expression(of_left, rng)
+    right, b = _expression(operations - 1 - of_left, rng)
+    symbol = "+-*/"[rng.integers(4)]
+    if symbol == "/" and (b == 0 or a % b):
+        symbol = "*"
+    value = {
+        "+": lambda: a + b,
+        "-": lambda: a - b,
+        "*": lambda: a * b,
+        "/": lambda: a // b,
+    }[symbol]()
+    shown = {"*": "\\times", "/": "\\div"}.get(symbol, symbol)
+    left = f"({left})" if of_left else left
+    right = f"({right})" if of_left < operations - 1 else right
+    return f"{left} {shown} {right}", value

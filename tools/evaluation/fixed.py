@@ -1,0 +1,86 @@
+"""A model that vLLM servers have loaded themselves: sampled from, never trained."""
+
+from collections.abc import Sequence
+
+from rollout.types import Completion, OnFinished, SamplingParams
+from rollout.vllm.client import VllmClient
+from rollout.vllm.fan_out import check_lengths, sample_all
+from rollout.vllm.fleet import Fleet
+from rollout.vllm.server import VllmServer
+
+_MAX_RESTARTS = 3
+
+
+class FixedVllmSampler:
+    """A `Sampler` over one or several vLLM servers whose weights stay as they are.
+
+    The servers at `urls` may be ordinary ones (`vllm serve MODEL`): nothing is asked of
+    them but completions.
+    """
+
+    def __init__(
+        self,
+        *,
+        servers: Sequence[VllmServer] = (),
+        urls: Sequence[str] = (),
+        api_key: str = "",
+        max_model_len: int,
+        concurrency: int = 256,
+        start_seconds: float = 900.0,
+        stall_seconds: float = 120.0,
+    ):
+        """Starts the servers and waits until each can be asked.
+
+        Args:
+          servers: not yet started, with `load_format` "auto".
+          Others: see `rollout.vllm.sampler.VllmSampler`.
+
+        Raises:
+          ServerFailed: a server did not come up, with the end of its log.
+          ServerRefused: it serves less than `max_model_len`.
+        """
+        self._max_model_len = max_model_len
+        self._fleet = Fleet(
+            servers=servers,
+            urls=urls,
+            api_key=api_key,
+            greet=self._greet,
+            bring_up_to_date=lambda client: None,
+            mended=lambda client, answer: None,
+            concurrency=concurrency,
+            start_seconds=start_seconds,
+            stall_seconds=stall_seconds,
+            max_restarts=_MAX_RESTARTS,
+        )
+        try:
+            self._fleet.update()
+        except BaseException:
+            self.close()
+            raise
+
+    def _greet(self, client: VllmClient) -> None:
+        client.attach(max_model_len=self._max_model_len)
+
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        seed: int,
+        on_finished: OnFinished | None = None,
+    ) -> list[list[Completion]]:
+        """See `Sampler.sample` and `rollout.vllm.fan_out.sample_all`."""
+        check_lengths(prompts, params, self._max_model_len)
+        return sample_all(
+            self._fleet,
+            prompts,
+            params,
+            seed=seed,
+            version_of=lambda label: 0,
+            most_faults=_MAX_RESTARTS + 2,
+            on_finished=on_finished,
+        )
+
+    def close(self) -> None:
+        """Ends the servers that were started here; the others go on serving."""
+        self._fleet.close()

@@ -1,0 +1,102 @@
+"""An evaluation as one HTML file that needs no network: plots, and completions."""
+
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rl.evaluate import Scored, by_problem, repeats_itself
+from rl.types import Problem
+from tools.evaluation.report import FIVE, PUBLISHED, drawing, subject
+
+_TEMPLATE = pathlib.Path(__file__).with_suffix(".html")
+
+
+def page(
+    results: Mapping[str, Any],
+    problems: Mapping[str, Sequence[Problem]],
+    scored: Mapping[str, Sequence[Scored]],
+    *,
+    max_characters: int = 32_000_000,
+) -> str:
+    """Renders the page; problems and completions are by benchmark.
+
+    Args:
+      results: what results.json holds.
+      problems: those that were asked.
+      scored: their completions.
+      max_characters: of completions in the page. Where all are longer together, the
+        page holds the first samples of every problem, as many as fit, at least one.
+    """
+    texts = [s for group in scored.values() for s in group]
+    embedded = _samples_that_fit(texts, max_characters)
+    drawn = max((s.drawn.sample + 1 for s in texts), default=0)
+    conditions = (results["conditions"] or {}).get("drawing") or {}
+    payload = {
+        "model": results["model"],
+        "drawn": drawing(conditions),
+        "verifier": results["verifier"],
+        "conditions": conditions | {"verifier": results["verifier"]},
+        "embedded": embedded if embedded < drawn else None,
+        "published": [
+            {
+                "name": f"{name} ({how})",
+                "scores": dict(zip(FIVE, scores, strict=True)),
+            }
+            for name, scores, _, how in PUBLISHED
+        ],
+        "benchmarks": {
+            name: dict(result)
+            | {"problems": _rows(problems[name], scored[name], embedded)}
+            for name, result in results["benchmarks"].items()
+        },
+    }
+    # "</script>" or "<!--" inside a completion must not end the block.
+    text = json.dumps(payload, ensure_ascii=False).replace("<", "\\u003c")
+    return _TEMPLATE.read_text(encoding="utf-8").replace("__DATA__", text)
+
+
+def _samples_that_fit(scored: Sequence[Scored], max_characters: int) -> int:
+    by_sample: dict[int, int] = {}
+    for s in scored:
+        length = by_sample.get(s.drawn.sample, 0) + len(s.drawn.completion)
+        by_sample[s.drawn.sample] = length
+    total, fit = 0, 0
+    for sample in sorted(by_sample):
+        total += by_sample[sample]
+        if total > max_characters:
+            break
+        fit = sample + 1
+    return max(fit, 1)
+
+
+def _rows(
+    problems: Sequence[Problem], scored: Sequence[Scored], embedded: int
+) -> list[dict[str, Any]]:
+    groups = by_problem(scored)
+    return [
+        {
+            "id": problem.id,
+            "problem": problem.problem,
+            "answers": problem.answers,
+            "level": problem.level,
+            "subject": subject(problem),
+            "samples": [
+                {
+                    "sample": s.drawn.sample,
+                    "correct": s.correct,
+                    "answer": s.answer,
+                    "rule": s.verdict.rule,
+                    "tokens": s.drawn.tokens,
+                    "finish_reason": s.drawn.finish_reason,
+                    "repeats": repeats_itself(s.drawn.completion),
+                    "completion": s.drawn.completion
+                    if s.drawn.sample < embedded
+                    else None,
+                }
+                for s in sorted(groups[problem.id], key=lambda s: s.drawn.sample)
+            ],
+        }
+        for problem in problems
+        if problem.id in groups
+    ]

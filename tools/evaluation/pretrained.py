@@ -1,0 +1,149 @@
+"""A Hugging Face folder that is asked and not trained."""
+
+import json
+import os
+import pathlib
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from models.config import Qwen2Config
+from models.hf import DTYPES, load_params, resolve_folder
+from models.qwen2 import Qwen2
+from rl.hosts.sidecar import device_sets, make_servers
+from rl.problems.reading import HELD_OUT, read_problems
+from rl.problems.templates import check_template
+from rl.types import Problem
+from rollout.jax_sampler import JaxSampler
+from rollout.layout import device_memory, make_layout
+from sharding.mesh import make_mesh
+from tools.evaluation.fixed import FixedVllmSampler
+
+
+def find_folder(model: str | os.PathLike) -> pathlib.Path:
+    """The Hugging Face folder of a model: itself, `hf/` of a workdir, or a hub id's.
+
+    Raises:
+      ValueError: there is none.
+    """
+    model = os.path.expanduser(model)
+    path = pathlib.Path(model)
+    if (path / "hf" / "config.json").is_file():
+        return path / "hf"
+    if (path / "checkpoints").is_dir():
+        raise ValueError(
+            f"{path}: this run has exported no model yet; `python -m tools.convert "
+            f"--workdir {path} --out HFDIR` exports a checkpoint"
+        )
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise ValueError(f"{path}: no config.json in it")
+    return resolve_folder(model)
+
+
+def max_positions(folder: pathlib.Path) -> int:
+    """Longest prompt and completion together that the model was made for, in tokens."""
+    return Qwen2Config.from_folder(folder).max_positions
+
+
+def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
+    """A key of `models.hf.DTYPES`; "auto" is what config.json records, or bfloat16.
+
+    Raises:
+      ValueError: for any other name.
+    """
+    dtype = asked
+    if asked == "auto":
+        raw = json.loads((folder / "config.json").read_text("utf-8"))
+        dtype = raw.get("dtype") or raw.get("torch_dtype") or "bfloat16"
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype={dtype!r}: not one of {', '.join(DTYPES)}")
+    return dtype
+
+
+def leave_accelerators() -> None:
+    """Keeps JAX on the CPU, so that vLLM has the GPUs. Before JAX is first used."""
+    jax.config.update("jax_platforms", "cpu")
+
+
+def open_jax_sampler(
+    folder: pathlib.Path, *, dtype: str, slots: int, tensor: int = 0
+) -> JaxSampler:
+    """Loads a folder onto all devices and serves it.
+
+    Args:
+      folder: with config.json and safetensors.
+      dtype: of parameters, activations and cache, a key of `models.hf.DTYPES`.
+      slots: completions decoded together, on all devices.
+      tensor: devices that share one copy of the parameters; 0: the fewest that can.
+    """
+    mesh = make_mesh()
+    model = Qwen2(
+        Qwen2Config.from_folder(folder),
+        mesh=mesh,
+        dtype=np.dtype(DTYPES[dtype]),
+        param_dtype=np.dtype(DTYPES[dtype]),
+    )
+    layout = make_layout(model, slots=slots, tensor=tensor, room=device_memory(mesh))
+    return JaxSampler(layout, load_params(folder, model, mesh))
+
+
+def open_vllm_sampler(
+    folder: pathlib.Path,
+    *,
+    dtype: str,
+    max_model_len: int,
+    python: str,
+    urls: Sequence[str],
+    devices: str,
+    logs: pathlib.Path,
+) -> FixedVllmSampler:
+    """Starts vLLM servers that load a folder, or attaches to running ones.
+
+    Args:
+      folder: with config.json and safetensors.
+      dtype: "float32" or "bfloat16".
+      max_model_len: longest prompt and completion together.
+      python: interpreter of the environment that holds vLLM.
+      urls: running servers; none are started then.
+      devices: see `rl.hosts.sidecar.device_sets`.
+      logs: folder that gets a log of each started server.
+
+    Raises:
+      ValueError: no such interpreter.
+    """
+    key = os.environ.get("VLLM_API_KEY", "")
+    if urls:
+        return FixedVllmSampler(urls=urls, api_key=key, max_model_len=max_model_len)
+    servers = make_servers(
+        device_sets(devices, 0.0),
+        python=python,
+        key="--vllm_python",
+        folder=folder,
+        logs=logs,
+        dtype=dtype,
+        max_model_len=max_model_len,
+        api_key=key,
+        load_format="auto",
+    )
+    return FixedVllmSampler(servers=servers, max_model_len=max_model_len)
+
+
+def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
+    """The problems that a run evaluates itself on, and the template of its prompts.
+
+    Both are read as data; what the run's config names is neither imported nor called.
+
+    Raises:
+      ValueError: the folder is no run's, or the run holds none out.
+    """
+    path = workdir / HELD_OUT
+    if not path.is_file():
+        raise ValueError(f"{workdir}: no run that holds problems out ({path.name})")
+    config = workdir / "config.json"
+    try:
+        template = json.loads(config.read_text("utf-8"))["data"]["template"]
+        check_template(template)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{config}: data.template: {error}") from None
+    return read_problems(path), template

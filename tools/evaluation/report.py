@@ -1,0 +1,255 @@
+"""The figures of an evaluation, and its tables beside those that were published."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rl.evaluate import Scored, accuracy_of, by_problem, summarise
+from rl.files import markdown_table
+from rl.statistics import mean_interval
+from rl.types import Problem
+from tools.evaluation.benchmarks import title
+from tools.evaluation.votes import maj_at_k
+
+FIVE = ("aime2024", "amc83", "math500", "minerva272", "olympiadbench675")
+
+# The last entry says how the completions were drawn. Compass-Thinker's 82.9 on MATH-500
+# is no multiple of 1/500, so its row is probably an average of several draws.
+# The paper's rows of the base model and of its own model, and the 7B rows (3,000
+# tokens) of table 4 of the work whose harness gave the base row. That table prints
+# AIME 2024 of the bare base as 0.2, a share among percentages; its own average of 38.2
+# holds for 20.0, which the paper prints.
+PAPER = "Compass-Thinker, arXiv 2508.08909"
+HARNESS = "understand-r1-zero, arXiv 2503.20783, table 4"
+PUBLISHED: tuple[tuple[str, tuple[float, ...], str, str], ...] = (
+    ("Qwen2.5-Math-7B, no template", (20.0, 45.8, 69.0, 21.3, 34.7), PAPER, "greedy"),
+    ("Compass-Thinker-7B", (40.0, 65.0, 82.9, 36.4, 43.5), PAPER, "not said"),
+    ("Qwen2.5-Math-7B, its template", (16.7, 38.6, 50.6, 9.9, 16.6), HARNESS, "greedy"),
+    ("SimpleRL-Zero-7B", (26.7, 60.2, 78.2, 27.6, 40.3), HARNESS, "greedy"),
+    ("PRIME-Zero-7B", (16.7, 62.7, 83.8, 36.0, 40.9), HARNESS, "greedy"),
+    ("OpenReasoner-Zero-7B", (13.3, 47.0, 79.2, 31.6, 44.0), HARNESS, "greedy"),
+    ("Oat-Zero-7B", (43.3, 62.7, 80.0, 30.1, 41.0), HARNESS, "greedy"),
+    ("Qwen2.5-Math-7B-Instruct", (16.7, 53.0, 83.6, 29.8, 42.7), HARNESS, "greedy"),
+)
+
+_SUBJECT_KEYS = ("subject", "subfield", "type")
+
+
+def benchmark_result(
+    name: str,
+    problems: Sequence[Problem],
+    scored: Sequence[Scored],
+    classes: Mapping[str, Sequence[int | None]],
+) -> dict[str, Any]:
+    """`summarise`, with maj@k where several were drawn, by level and by subject.
+
+    Args:
+      name: of the benchmark.
+      problems: those that were asked.
+      scored: the completions, every one of a problem in `problems`.
+      classes: equivalence classes of the answers, by problem id.
+    """
+    result = {"title": title(name), "asked": len(problems)} | summarise(scored)
+    groups = by_problem(scored)
+    if result["samples"] > 1:
+        majority = maj_at_k(
+            [classes[id] for id in groups],
+            [[s.correct for s in group] for group in groups.values()],
+        )
+        key = f"maj@{result['samples']}"
+        result[key] = float(majority.mean())
+        result[f"{key}_interval"] = mean_interval(majority)
+    of_id = {problem.id: problem for problem in problems}
+    result["by_level"] = _breakdown(groups, lambda id: of_id[id].level)
+    result["by_subject"] = _breakdown(groups, lambda id: subject(of_id[id]))
+    return result
+
+
+def subject(problem: Problem) -> str | None:
+    """The field of mathematics that a row names, if any."""
+    found = (problem.meta.get(key) for key in _SUBJECT_KEYS)
+    return next((str(value) for value in found if value), None)
+
+
+def average_of_five(benchmarks: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """The unweighted mean accuracy of the paper's five, None unless all are there."""
+    if not all(name in benchmarks for name in FIVE):
+        return None
+    return float(np.mean([benchmarks[name]["accuracy"] for name in FIVE]))
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The tables of a results.json: beside the published rows, and in detail."""
+    benchmarks = results["benchmarks"]
+    drawn = drawing((results["conditions"] or {}).get("drawing"))
+    lines = [f"# {results['model']}", ""]
+    if set(benchmarks) & set(FIVE):
+        lines += _beside_published(results["model"], benchmarks, drawn)
+    others = [name for name in benchmarks if name not in FIVE]
+    if others:
+        keys = [k for name in others for k in _of_several(benchmarks[name])]
+        columns = list(dict.fromkeys(keys))
+        lines += markdown_table(
+            ["benchmark", f"accuracy, % ({drawn})", *(f"{key}, %" for key in columns)],
+            [
+                [
+                    benchmarks[name]["title"],
+                    _percent(benchmarks[name]),
+                    *(
+                        _percent(benchmarks[name], key)
+                        if key in benchmarks[name]
+                        else ""
+                        for key in columns
+                    ),
+                ]
+                for name in others
+            ],
+        )
+    lines += ["## In detail", "", *_detail(benchmarks)]
+    for key, heading in (("by_level", "By level"), ("by_subject", "By subject")):
+        rows = [
+            [result["title"], label, str(part["problems"]), _percent(part)]
+            for result in benchmarks.values()
+            for label, part in result[key].items()
+        ]
+        if rows:
+            lines += [f"## {heading}", ""]
+            lines += markdown_table(["benchmark", "", "problems", "accuracy, %"], rows)
+    lines += ["## Conditions", "", *_conditions(results)]
+    return "\n".join(lines) + "\n"
+
+
+def _breakdown(
+    groups: Mapping[str, Sequence[Scored]], label_of: Callable[[str], Any]
+) -> dict[str, dict[str, Any]]:
+    parts: dict[Any, list[list[bool]]] = {}
+    for id, group in groups.items():
+        label = label_of(id)
+        if label is not None:
+            parts.setdefault(label, []).append([s.correct for s in group])
+    return {
+        str(label): accuracy_of(correct)
+        for label, correct in sorted(parts.items(), key=lambda part: part[0])
+    }
+
+
+def drawing(said: Mapping[str, Any] | None) -> str:
+    """How completions were drawn: greedy, or how many at which temperature."""
+    if not said or "temperature" not in said:
+        return "drawing not recorded"
+    if said["temperature"] == 0:
+        return "greedy"
+    nucleus = "" if said.get("top_p", 1.0) == 1.0 else f", top-p {said['top_p']:g}"
+    return f"avg@{said['samples']} at T={said['temperature']:g}{nucleus}"
+
+
+def _of_several(result: Mapping[str, Any]) -> list[str]:
+    """The figures of k samples that stand beside the accuracy: maj@k and pass@k."""
+    k = result["samples"]
+    return [key for key in (f"maj@{k}", f"pass@{k}") if k > 1 and key in result]
+
+
+def _beside_published(
+    model: str, benchmarks: Mapping[str, Any], drawn: str
+) -> list[str]:
+    ours = [_percent(benchmarks[name]) if name in benchmarks else "" for name in FIVE]
+    average = average_of_five(benchmarks)
+    ours.append("" if average is None else f"**{100 * average:.1f}**")
+    rows = [[f"**{model}**", drawn, *ours, "this evaluation"]]
+    asked = [benchmarks[name] for name in FIVE if name in benchmarks]
+    several = dict.fromkeys(key for result in asked for key in _of_several(result))
+    for key in several:
+        figures = [
+            _percent(benchmarks[name], key) if key in benchmarks.get(name, {}) else ""
+            for name in FIVE
+        ]
+        rows.append([f"**{model}**", key, *figures, "", "this evaluation"])
+    for name, scores, source, how in PUBLISHED:
+        figures = [f"{score:.1f}" for score in scores]
+        rows.append([name, how, *figures, f"{np.mean(scores):.1f}", source])
+    header = ["%", "drawn", *map(title, FIVE), "mean", "source"]
+    lines = markdown_table(header, rows)
+    if drawn != "greedy":
+        lines += [
+            f"**Not drawn alike**: this evaluation is {drawn}, the published rows are "
+            "greedy or do not say.",
+            "",
+        ]
+    return lines + [
+        "Brackets are 95% intervals over problems. Published rows carry none; they "
+        "compare only where the conditions below are theirs (greedy, 3,000 tokens).",
+        "",
+    ]
+
+
+def _detail(benchmarks: Mapping[str, Any]) -> list[str]:
+    rows = []
+    for result in benchmarks.values():
+        sampled = [
+            f"{key} {100 * result[key]:.1f}"
+            for key in result
+            if key.startswith(("maj@", "pass@"))
+            and not key.endswith("_interval")
+            and key != "pass@1"
+        ]
+        rows.append(
+            [
+                result["title"],
+                f"{result['problems']} of {result['asked']}",
+                str(result["samples"]),
+                _percent(result),
+                ", ".join(sampled),
+                _rate(result, "no_answer"),
+                _rate(result, "truncated"),
+                _rate(result, "repeated"),
+                _memory(result),
+                f"{result['tokens_mean']:.0f} / {result['tokens_p95']:.0f}"
+                if "tokens_mean" in result
+                else "",
+            ]
+        )
+    return markdown_table(
+        [
+            "benchmark",
+            "problems",
+            "samples",
+            "accuracy, %",
+            "of k samples, %",
+            "no answer, %",
+            "truncated, %",
+            "repeats itself, %",
+            "completes the problem, % (of it given)",
+            "tokens, mean / p95",
+        ],
+        rows,
+    )
+
+
+def _memory(result: Mapping[str, Any]) -> str:
+    """How many problems the model knows by heart; see `tools.evaluation.audit`."""
+    if "memory" not in result:
+        return "not audited"
+    told = result["memory"].items()
+    return ", ".join(f"{100 * part['completed']:.1f} ({p}%)" for p, part in told)
+
+
+def _conditions(results: Mapping[str, Any]) -> list[str]:
+    conditions = results["conditions"]
+    if conditions is None:
+        rows = [["drawing", "not recorded"]]
+    else:
+        drawing = conditions["drawing"].items()
+        rows = [[key, f"`{value}`"] for key, value in drawing if value is not None]
+    rows.append(["reward", f"`{results['reward']}`"])
+    rows.append(["verifier", f"`{results['verifier']}`"])
+    return markdown_table(["condition", "value"], rows)
+
+
+def _percent(part: Mapping[str, Any], key: str = "accuracy") -> str:
+    low, high = part[f"{key}_interval"]
+    return f"{100 * part[key]:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _rate(result: Mapping[str, Any], key: str) -> str:
+    return f"{100 * result[key]:.1f}" if key in result else ""

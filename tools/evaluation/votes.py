@@ -1,0 +1,78 @@
+"""maj@k: answers sorted into classes of equivalent ones, and the fullest class."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from rl.evaluate import Scored, by_problem
+from rl.verifier import VerifierPool, canonical_key
+
+
+def maj_at_k(
+    votes: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool]]
+) -> np.ndarray:
+    """Whether each problem's most frequent answer is right, `[problems]`.
+
+    Args:
+      votes: per completion the class of its answer; None where it gave none, which
+        is no vote. Completions of one class are all right or all wrong.
+      correct: the verdicts, of the same shape.
+
+    Returns:
+      1 or 0 per problem; where k classes share the lead and j of them are right, j / k,
+      what a fair draw among them gives; 0 where nobody voted.
+    """
+    scores = []
+    for classes, verdicts in zip(votes, correct, strict=True):
+        verdict_of = dict(zip(classes, verdicts, strict=True))
+        verdict_of.pop(None, None)
+        count = {answer: list(classes).count(answer) for answer in verdict_of}
+        lead = max(count.values(), default=0)
+        winners = [verdict_of[answer] for answer in count if count[answer] == lead]
+        scores.append(np.mean(winners) if winners else 0.0)
+    return np.array(scores, np.float64)
+
+
+def answer_classes(
+    scored: Sequence[Scored], pool: VerifierPool
+) -> dict[str, list[int | None]]:
+    """Sorts the answers to each problem into classes of equivalent ones.
+
+    Equal canonical keys are one class without asking; then, round by round, the first
+    answer without a class is compared with all others that have none, for all problems
+    in one call of the pool.
+
+    Returns:
+      For each problem id, per completion in order, its class or None without answer.
+    """
+    groups = by_problem(scored)
+    keys = {
+        id: [None if s.answer is None else canonical_key(s.answer) for s in group]
+        for id, group in groups.items()
+    }
+    # One text per key, in order of first appearance.
+    texts: dict[str, dict[str, str]] = {id: {} for id in groups}
+    for id, group in groups.items():
+        for key, s in zip(keys[id], group, strict=True):
+            if key is not None:
+                texts[id].setdefault(key, s.answer)
+    class_of: dict[str, dict[str, int]] = {id: {} for id in groups}
+    number = 0
+    while open_ids := [id for id in groups if len(class_of[id]) < len(texts[id])]:
+        asked = []
+        for id in open_ids:
+            unsorted = [key for key in texts[id] if key not in class_of[id]]
+            class_of[id][unsorted[0]] = number
+            head = texts[id][unsorted[0]]
+            asked += [(id, key, texts[id][key], head) for key in unsorted[1:]]
+        verdicts = pool.judge(
+            [(f"\\boxed{{{text}}}", (head,), None) for _, _, text, head in asked]
+        )
+        for (id, key, _, _), verdict in zip(asked, verdicts, strict=True):
+            if verdict.correct:
+                class_of[id][key] = number
+        number += 1
+    return {
+        id: [None if key is None else class_of[id][key] for key in of_problem]
+        for id, of_problem in keys.items()
+    }

@@ -1,0 +1,360 @@
+"""Evaluation sets and training sources, from pinned public revisions.
+
+python -m tools.fetch --list                    names, where from, licence
+python -m tools.fetch NAME ... --out DATA       or `eval`, `train`, `all`
+python -m tools.fetch all --mirror http://HOST  the same paths from a mirror
+
+DATA/eval/NAME.jsonl is what `tools.evaluate --data_dir DATA` reads, what configs and
+`tools.curate` take is DATA/train/NAME.jsonl, and DATA/sources.json says where each is
+from. What does not have the pinned hash is refused, and nothing of it is written.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import http.client
+import json
+import pathlib
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from configs.reading import user_path
+from rl import files
+
+GITHUB = "https://raw.githubusercontent.com"
+_TIMEOUT = 60.0  # seconds without a byte
+Row = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a set comes from, and how its file is read.
+
+    Attributes:
+      kind: "eval" or "train".
+      repo: OWNER/NAME on GitHub.
+      commit: that is fetched, whatever came after it.
+      path: in the repository.
+      sha256: of the file there.
+      licence: of the repository, and what is known of the problems.
+      rows: how many problems.
+      read: the file's bytes to rows with `problem` and `answer` or `answers`.
+    """
+
+    kind: str
+    repo: str
+    commit: str
+    path: str
+    sha256: str
+    licence: str
+    rows: int
+    read: Callable[[bytes], Iterator[Row]]
+
+    def url(self, mirror: str) -> str:
+        return f"{mirror.rstrip('/')}/{self.repo}/{self.commit}/{self.path}"
+
+
+def _arrow(data: bytes) -> list[Row]:
+    try:
+        import pyarrow
+    except ModuleNotFoundError:
+        raise ValueError(
+            "this set is an Arrow file; `pip install pyarrow` reads it"
+        ) from None
+    return pyarrow.ipc.open_stream(data).read_all().to_pylist()
+
+
+def _json_lines(data: bytes) -> list[Row]:
+    return [json.loads(line) for line in data.decode().splitlines() if line.strip()]
+
+
+def _whole(number: Any) -> str:
+    """A number of a file as people write it: 142.0 is 142, 025 is 25."""
+    value = float(number)
+    return str(int(value)) if value == int(value) else str(number)
+
+
+def _numbers(data: bytes) -> Iterator[Row]:
+    for row in _arrow(data):
+        yield {"problem": row["problem"], "answer": _whole(row["answer"])}
+
+
+def _minerva(data: bytes) -> Iterator[Row]:
+    for row in _arrow(data):
+        yield {
+            "problem": row["problem"],
+            "answers": list(dict.fromkeys(map(str.strip, row["answer"]))),
+        }
+
+
+def _math500(data: bytes) -> Iterator[Row]:
+    for row in _json_lines(data):
+        kept = {key: row[key] for key in ("problem", "answer", "level", "solution")}
+        yield kept | {"meta": {"subject": row["subject"]}}
+
+
+def _olympiad(data: bytes) -> Iterator[Row]:
+    for row in _json_lines(data):
+        meta = {key: row[key] for key in ("subfield", "unit", "error") if row[key]}
+        yield {
+            "problem": row["question"],
+            "answers": row["final_answer"],
+            "meta": meta,
+        }
+
+
+def _gsm8k(data: bytes) -> Iterator[Row]:
+    for row in _json_lines(data):
+        solution, _, answer = row["answer"].rpartition("####")
+        yield {
+            "problem": row["question"],
+            "answer": answer.strip().replace(",", ""),
+            "solution": solution.strip(),
+        }
+
+
+def _svamp(data: bytes) -> Iterator[Row]:
+    for row in json.loads(data):
+        body = row["Body"].strip()
+        body += "" if body.endswith((".", "?", "!", ",")) else "."
+        yield {
+            "problem": f"{body} {row['Question'].strip()}",
+            "answer": _whole(row["Answer"]),
+        }
+
+
+def _math_train(data: bytes) -> Iterator[Row]:
+    # 4 rows have no answer.
+    for row in json.loads(data):
+        if row["answer"]:
+            kept = {"problem": row["problem"], "answer": row["answer"]}
+            yield kept | {"meta": {"subject": row["type"]}}
+
+
+def _aime_train(data: bytes) -> Iterator[Row]:
+    for row in json.loads(data):
+        yield {
+            "problem": row["problem"],
+            "answer": str(row["answer"]),
+            "solution": row["solution"],
+        }
+
+
+def _limr(data: bytes) -> Iterator[Row]:
+    for row in _arrow(data):
+        yield {"problem": row["context"], "answer": row["answer"]}
+
+
+_HARNESS = dict(
+    kind="eval",
+    repo="sail-sg/understand-r1-zero",
+    commit="dfca49dd460ee7cc8e4a5a162c876a7fd6993b87",
+)
+_GSM8K = dict(
+    repo="openai/grade-school-math",
+    commit="3101c7d5072418e28b9008a6636bde82a006892c",
+    licence="MIT",
+    read=_gsm8k,
+)
+_RLLM = dict(
+    kind="train",
+    repo="agentica-project/rllm",
+    commit="874daa4acb7f451dc2a4b2b6e8ce28f5aa88d1f5",
+)
+SOURCES = {
+    "aime2024": Source(
+        **_HARNESS,
+        path="datasets/evaluation_suite/aime/data-00000-of-00001.arrow",
+        sha256="861514ca0262d6c03d36d463ee33fe4465b0b85c0593f5df67bc75a717f50e5a",
+        licence="MIT; problems (c) MAA",
+        rows=30,
+        read=_numbers,
+    ),
+    "amc83": Source(
+        **_HARNESS,
+        path="datasets/evaluation_suite/amc/data-00000-of-00001.arrow",
+        sha256="5e16d28683b95782686413eadd12560d051b2d4ac8aef456b500891ccabd5233",
+        licence="MIT; problems (c) MAA",
+        rows=83,
+        read=_numbers,
+    ),
+    "math500": Source(
+        kind="eval",
+        repo="hkust-nlp/simpleRL-reason",
+        commit="cf1c7858bfc145a27aa733e75d930d34f0d318a6",
+        path="examples/simplelr_math_eval/data/math500/test.jsonl",
+        sha256="35dc41080a3680858b27fa7e0533d2d547825316fc5dafe5d316f4ccc5a06132",
+        licence="MIT, as MATH",
+        rows=500,
+        read=_math500,
+    ),
+    "minerva272": Source(
+        **_HARNESS,
+        path="datasets/evaluation_suite/minerva/data-00000-of-00001.arrow",
+        sha256="23d05849fd365b9dae2ce5f6c4b6af3baecbbd0a88623abec3f0692d346bae2a",
+        licence="MIT; problems of OpenCourseWare CC BY-NC-SA",
+        rows=272,
+        read=_minerva,
+    ),
+    "olympiadbench675": Source(
+        kind="eval",
+        repo="QwenLM/Qwen2.5-Math",
+        commit="a45202bd16f1ec06f433442dc1152d0074773465",
+        path="evaluation/data/olympiadbench/test.jsonl",
+        sha256="bb8c1e38a16ea9eacb77530315a674d883f267fbff79183effc53681b4fcc416",
+        licence="MIT, as OlympiadBench",
+        rows=675,
+        read=_olympiad,
+    ),
+    "gsm8k_test": Source(
+        **_GSM8K,
+        kind="eval",
+        path="grade_school_math/data/test.jsonl",
+        sha256="3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
+        rows=1319,
+    ),
+    "svamp1000": Source(
+        kind="eval",
+        repo="arkilpatel/SVAMP",
+        commit="689d7ccac74b9983a2ac7cc3b264f441b99e7c53",
+        path="SVAMP.json",
+        sha256="5be77703a6d891ae476d7c082787ad361392aa02453b132516cdd5f4e7934e3e",
+        licence="MIT",
+        rows=1000,
+        read=_svamp,
+    ),
+    "gsm8k_train": Source(
+        **_GSM8K,
+        kind="train",
+        path="grade_school_math/data/train.jsonl",
+        sha256="17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
+        rows=7473,
+    ),
+    "math_train": Source(
+        **_RLLM,
+        path="rllm/data/train/math/math.json",
+        sha256="569230b362fd501e1a33d8f29aae3b4b989d32e2b91b07c3f48493528c3bf6d2",
+        licence="MIT, as MATH",
+        rows=7470,
+        read=_math_train,
+    ),
+    "aime_train": Source(
+        **_RLLM,
+        path="rllm/data/train/math/aime.json",
+        sha256="78f1b9bae6d00794b43e79a5842917f7ef4e355d9b705743c61f255f3c7c5d49",
+        licence="MIT; problems (c) MAA",
+        rows=975,
+        read=_aime_train,
+    ),
+    "limr": Source(
+        kind="train",
+        repo="GAIR-NLP/LIMR",
+        commit="98ebf1bd54cc4539a9ac2332327ab0200bc2a88f",
+        path="data/train/limr/train/data-00000-of-00001.arrow",
+        sha256="d64ffd21d9c003f93650239dd9223e0003121be8cde5240283827caf66c06a3b",
+        licence="none stated",
+        rows=1389,
+        read=_limr,
+    ),
+}
+
+
+def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
+    """Downloads a set and writes it as JSONL.
+
+    Args:
+      name: a key of `SOURCES`.
+      out: gets eval/NAME.jsonl or train/NAME.jsonl, and a line in sources.json.
+      mirror: serves /OWNER/NAME/COMMIT/PATH as raw.githubusercontent.com does.
+
+    Returns:
+      What sources.json says of it.
+
+    Raises:
+      ValueError: it cannot be had, or is not the pinned file; nothing is written.
+    """
+    source = SOURCES[name]
+    url = source.url(mirror)
+    data = _download(url)
+    found = hashlib.sha256(data).hexdigest()
+    if found != source.sha256:
+        raise ValueError(
+            f"{name}: {url} has SHA-256 {found[:12]} instead of {source.sha256[:12]}:"
+            " not the pinned file"
+        )
+    rows = [
+        {"id": f"{name}-{i:05d}"} | row | {"source": name}
+        for i, row in enumerate(source.read(data))
+    ]
+    path = out / source.kind / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.replace_rows(path, rows)
+    said = {
+        "from": f"https://github.com/{source.repo}/blob/{source.commit}/{source.path}",
+        "sha256": source.sha256,
+        "licence": source.licence,
+        "rows": len(rows),
+    }
+    register = out / "sources.json"
+    known = json.loads(register.read_text("utf-8")) if register.is_file() else {}
+    files.replace_json(register, known | {name: said})
+    return said | {"file": str(path)}
+
+
+def _download(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
+            return answer.read()
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise ValueError(f"{url}: cannot be had: {reason}") from None
+
+
+def _listing(sources: Mapping[str, Source]) -> str:
+    lines = []
+    for name, s in sources.items():
+        lines.append(f"{name:<18}{s.kind:<7}{s.rows:>6,}  {s.licence}")
+        lines.append(f"{'':<18}{s.repo} at {s.commit[:12]}: {s.path}")
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="sets, or: eval, train, all")
+    parser.add_argument("--list", action="store_true", help="say what there is")
+    parser.add_argument("--out", type=user_path, default=pathlib.Path("data"))
+    parser.add_argument(
+        "--mirror", default=GITHUB, help="in place of raw.githubusercontent.com"
+    )
+    parser.add_argument("--json", type=user_path, help="write the result here")
+    arguments = parser.parse_args(argv)
+    if arguments.list:
+        print(_listing(SOURCES))
+        return
+    wanted: list[str] = []
+    for name in arguments.names:
+        of_kind = [n for n, s in SOURCES.items() if name in (s.kind, "all")]
+        if not of_kind and name not in SOURCES:
+            sys.exit(f"error: {name!r}: none of {', '.join(SOURCES)}, eval, train, all")
+        wanted += of_kind or [name]
+    if not wanted:
+        parser.error("which? --list says what there is")
+    result = {}
+    try:
+        for name in dict.fromkeys(wanted):
+            said = result[name] = fetch(name, arguments.out, mirror=arguments.mirror)
+            print(f"{said['file']}: {said['rows']:,} problems, {said['licence']}")
+            print(f"  from {said['from']}", flush=True)
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    if arguments.json:
+        files.replace_json(arguments.json, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""The programs of a run, lowered from shapes alone.
+
+What is named here is what `rl.build` makes of the same config: the same model, step and
+sampler, on a mesh whose devices need not exist.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+from configs.schema import take
+from models import hf
+from models.qwen2 import abstract_params
+from rl.build import make_update
+from rl.engine import make_hyper
+from rl.plan import make_model
+from rl.types import Batch
+from rl.update.objective import make_objective
+from rl.update.step import Step
+from rollout.layout import device_bytes, make_layout, placed
+from rollout.programs import programs as sampler_programs
+from sharding.mesh import SIZES, make_mesh
+from sharding.rules import laid_out
+from tools.plan.targets import devices
+from tools.plan.workload import Workload
+
+# In the order in which a step runs them; export's comes at the run's end.
+NAMES = ("prefill", "insert", "decode", "score", "update", "publish", "export")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Program:
+    """One compiled function of a run.
+
+    Attributes:
+      name: of `NAMES`.
+      part: the function, where several have the name.
+      lower: traces it; gives a `jax.stages.Lowered`.
+    """
+
+    name: str
+    part: str
+    lower: Callable[[], Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Resident:
+    """Bytes that stay on each device from program to program.
+
+    Attributes:
+      masters: the parameters in training.
+      moments: the optimizer's state, 0 where it rests in the host's memory.
+      gradients: while an update's micro-batches are added up.
+      reference: the base's parameters, where the objective asks for them.
+      served: the sampler's weights; with its cache from publish to the update.
+      cache: and slots of the widest decode batch.
+      copies: of the served weights.
+      tensor: devices that share one.
+      batch: completions decoded together.
+      tokens: that they draw between two looks at what has ended.
+      columns: of the cache, read at a time.
+      prompts: of one prefill.
+    """
+
+    masters: int
+    moments: int
+    gradients: int
+    reference: int = 0
+    served: int = 0
+    cache: int = 0
+    copies: int = 0
+    tensor: int = 1
+    batch: int = 0
+    tokens: int = 1
+    columns: int = 1
+    prompts: int = 1
+
+
+def programs(work: Workload) -> tuple[Resident, Iterator[Program]]:
+    """What stays, and every program in the order of `NAMES`; traced when asked to.
+
+    Raises:
+      ValueError: the config's sampler does not fit beside the trainer.
+    """
+    c = work.config
+    sizes = dict(zip(SIZES, work.mesh_shape, strict=True))
+    mesh = make_mesh(**sizes, devices=devices(work.trainer))
+    model = take(make_model, c.model)(work.model, mesh)
+    objective = take(make_objective, c.objective)()
+    step = make_update(c, model, objective)
+    shapes = jax.eval_shape(step.init, abstract_params(model)[0])
+    state = placed(shapes, step.shardings)
+    reference = None
+    if objective.needs_reference:
+        reference = placed(
+            jax.eval_shape(
+                lambda p: jax.tree.map(lambda x: x.astype(model.dtype), p), state.params
+            ),
+            step.shardings.params,
+        )
+    resident = Resident(
+        masters=device_bytes(state.params),
+        moments=device_bytes(state.opt_state),
+        gradients=device_bytes(state.params),
+        reference=device_bytes(reference),
+    )
+    found = [*_of_update(work, step, state), *_of_export(work, state.params)]
+    if work.embedded:
+        r = c.rollout
+        layout = take(make_layout, r)(
+            model,
+            prompt_length=r.max_prompt_tokens,
+            response_length=r.max_response_tokens,
+            room=work.target.usable - device_bytes((state, reference)),
+        )
+        sampler = sampler_programs(layout)
+        _, _, served, slots, *_ = sampler["decode"].arguments
+        resident = dataclasses.replace(
+            resident,
+            served=device_bytes(served),
+            cache=device_bytes(slots),
+            copies=layout.copies,
+            tensor=layout.tensor,
+            batch=layout.batches()[-1],
+            tokens=layout.pace.tokens,
+            columns=layout.pace.columns or layout.lengths(1, 1)[1],
+            prompts=sampler["prefill"].arguments[2].shape[0],
+        )
+        found += [
+            Program(name=name, part="", lower=program.lower)
+            for name, program in sampler.items()
+        ]
+    return resident, iter(sorted(found, key=lambda p: NAMES.index(p.name)))
+
+
+def _of_update(work: Workload, step: Step, state) -> Iterator[Program]:
+    rows = Batch.padding(work.rows, work.row_length)
+    batch = placed(rows, jax.tree.map(lambda _: step.rows, rows))
+    hyper = make_hyper(learning_rate=1e-6, eps_low=0.2, eps_high=0.28, first=False)
+    whole = laid_out(step.rows.mesh)
+    gradients, *statistics = jax.eval_shape(step.zeros, state.params, batch, hyper)
+    carry = (
+        placed(gradients, step.shardings.params),
+        *placed(statistics, jax.tree.map(lambda _: whole, statistics)),
+    )
+    parts = {
+        "score": functools.partial(step.score.lower, state.params, batch),
+        "accumulate": functools.partial(
+            step.accumulate.lower, carry, state.params, batch, hyper
+        ),
+        "apply": functools.partial(step.apply.lower, state, carry, hyper),
+    }
+    for part, lower in parts.items():
+        if part == "score":
+            yield Program(name="score", part="", lower=lower)
+        else:
+            yield Program(name="update", part=part, lower=lower)
+
+
+def _of_export(work: Workload, params) -> Iterator[Program]:
+    """A layer's tensors, and those of no layer, brought together as for a file."""
+    model, dtype = work.model, hf.DTYPES[work.config.export.dtype]
+    whole = laid_out(jax.tree.leaves(params)[0].sharding.mesh)
+    by_layer = {layer: [] for layer in (None, 0)}
+    for _, weight, layer in hf.rows(model):
+        if layer in by_layer:
+            by_layer[layer].append(weight)
+    for layer, weights in by_layer.items():
+        arrays = tuple(hf.at(params, weight.path) for weight in weights)
+        yield Program(
+            name="export",
+            part="tables" if layer is None else "layer",
+            lower=functools.partial(
+                hf.lay_out.lower, tuple(weights), model, dtype, whole, arrays, 0
+            ),
+        )

@@ -1,0 +1,331 @@
+"""What was compiled, put together: as JSON has it, and as a person reads it."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from models.qwen2 import Qwen2, abstract_params
+from rl.checkpoint import SAVED_BYTES_PER_SECOND, state_bytes
+from rl.progress import duration
+from rl.update.optimizer import make_optimizer
+from tools.plan import hlo, phases, speed
+from tools.plan.compiling import Compiled
+from tools.plan.lengths import Lengths
+from tools.plan.programs import Resident
+from tools.plan.workload import Workload
+
+_GIB = 2**30
+SCHEDULES = ("sync", "one_step_off", "async")
+
+
+def make_report(
+    work: Workload,
+    resident: Resident,
+    compiled: Sequence[Compiled],
+    texts: Sequence[str],
+    *,
+    lengths: Lengths,
+    rate: float,
+    price: float,
+) -> dict[str, Any]:
+    """The whole plan.
+
+    Args:
+      work: the run.
+      resident: what stays on each device.
+      compiled, texts: its programs, and the text of each.
+      lengths: of completions.
+      rate: of vLLM's servers, completion tokens per second in all; 0: unknown.
+      price: of one device for an hour; 0: unknown.
+    """
+    readings = [
+        hlo.read(
+            text,
+            is_weight=phases.weight_test(work.model, work.mesh_shape, resident.tensor),
+            trips=_trips(work, resident, program, lengths),
+        )
+        if text
+        else hlo.NOTHING
+        for program, text in zip(compiled, texts, strict=True)
+    ]
+    found = phases.phases(work, resident, compiled)
+    plan = {
+        "target": str(work.target),
+        "model": work.config.model.path or work.config.model.maker,
+        "trainer": {
+            "devices": work.trainer.count,
+            **dict(zip(("data", "fsdp", "tensor"), work.mesh_shape, strict=True)),
+        },
+        "micro_batch": {"rows": work.rows, "row_length": work.row_length},
+        "remat": work.config.model.remat,
+        "offload_optimizer": work.config.mesh.offload_optimizer,
+        "memory": {
+            "device_bytes": work.target.chip.memory,
+            "usable_bytes": work.target.usable,
+        },
+        "programs": phases.program_rows(resident, compiled, readings, found),
+        "phases": [
+            {
+                "name": phase.name,
+                "bytes": phase.bytes,
+                "parts": dict(phase.parts),
+                "fits": phase.fits,
+            }
+            for phase in found
+        ],
+        "fits": all(phase.fits for phase in found),
+        "sampler": {
+            "devices_per_copy": resident.tensor,
+            "copies": resident.copies,
+            "slots": resident.batch,
+        },
+        "checkpoint": _checkpoint(work),
+        "lengths": {
+            "source": lengths.source,
+            "mean": lengths.mean,
+            "accepted": lengths.accepted,
+        },
+    }
+    if not work.embedded:
+        plan["servers"] = _servers(work, lengths)
+        plan["fits"] &= plan["servers"]["fits"]
+    rooflines = {
+        program.part or program.name: speed.roofline(
+            reading, work.trainer, kernel_flops=_kernel_flops(work, program, lengths)
+        )
+        for program, reading in zip(compiled, readings, strict=True)
+    }
+    if {"score", "accumulate", "apply"} <= rooflines.keys() and plan["fits"]:
+        plan |= _times(work, resident, rooflines, lengths, rate, price)
+    return plan
+
+
+def _trips(
+    work: Workload, resident: Resident, program: Compiled, lengths: Lengths
+) -> tuple[float, ...]:
+    """Of loops whose length is data."""
+    if program.name == "decode":
+        # One look at what has ended; then the cache, as far as it is read in the mean.
+        context = lengths.prompt + lengths.mean / 2
+        return 1, -(-context // resident.columns)
+    # The head's chunks, where every token is scored.
+    return (-(-work.local_tokens // work.config.model.head_chunk),)
+
+
+def _kernel_flops(work: Workload, program: Compiled, lengths: Lengths) -> float:
+    """Of attention, per device: forward, again under remat, and 2.5 times back."""
+    again = 1 if work.config.model.remat == "none" else 2
+    passes = {"score": 1, "accumulate": again + 2.5}.get(program.part or program.name)
+    if not passes:
+        return 0.0
+    squares = work.local_tokens * lengths.squares() / lengths.sequence
+    return passes * speed.attention_flops(work, squares) / work.mesh_shape[2]
+
+
+def _checkpoint(work: Workload) -> dict[str, float]:
+    c = work.config
+    model = Qwen2(work.model, param_dtype=jnp.dtype(c.model.param_dtype))
+    size = state_bytes(abstract_params(model)[0], make_optimizer(**c.optimizer))
+    seconds = size / SAVED_BYTES_PER_SECOND
+    return {"bytes": size, "grace_seconds": seconds}
+
+
+def _servers(work: Workload, lengths: Lengths) -> dict[str, Any]:
+    sampling = speed.served_sampling(work, lengths, 0)
+    return {
+        "devices": work.servers,
+        "servers": sampling.samplers,
+        "weight_bytes": speed.weight_bytes(work),
+        "completions_in_cache": sampling.slots,
+        "fits": sampling.slots > 0,
+    }
+
+
+def _times(work, resident, rooflines, lengths, rate, price) -> dict[str, Any]:
+    publish = rooflines.get("publish", speed.NOTHING)
+    if work.embedded:
+        sampling = speed.embedded_sampling(
+            work,
+            lengths,
+            decode=rooflines["decode"].times(1 / resident.tokens),
+            prefill=rooflines["prefill"],
+            prompts=resident.prompts,
+            batch=resident.batch,
+            copies=resident.copies,
+        )
+    else:
+        sampling = speed.served_sampling(work, lengths, rate)
+    step = speed.make_step(
+        work,
+        lengths,
+        sampling,
+        score=rooflines["score"],
+        accumulate=rooflines["accumulate"],
+        apply=rooflines["apply"],
+        publish=publish,
+    )
+    schedules = {name: step.seconds(name) for name in SCHEDULES}
+    if work.embedded:
+        # It shares its devices with the update.
+        schedules = {"sync": schedules["sync"]}
+    chosen = schedules[work.config.rollout.schedule]
+    told = {
+        "rooflines": {
+            name: dataclasses.asdict(r) | {"bound": r.bound, "by": r.by}
+            for name, r in rooflines.items()
+        },
+        "step": dataclasses.asdict(step) | {"train": step.train},
+        "timeline": schedules,
+    }
+    if not work.embedded:
+        told["sampling_devices_to_balance"] = max(
+            1, round(step.sample * max(1, work.servers) / step.train)
+        )
+    if price:
+        hours = 1000 * chosen / 3600
+        told["cost_per_1000_steps"] = price * work.target.count * hours
+    return told
+
+
+# -- for a person --------------------------------------------------------------------
+
+
+def describe(plan: Mapping[str, Any]) -> str:
+    """The plan as text."""
+    mesh = plan["trainer"]
+    usable = plan["memory"]["usable_bytes"]
+    lines = [
+        f"{plan['model']} on {plan['target']}: trainer on {mesh['devices']},"
+        f" data {mesh['data']} x fsdp {mesh['fsdp']} x tensor {mesh['tensor']},"
+        f" micro-batch {plan['micro_batch']['rows']} x"
+        f" {plan['micro_batch']['row_length']}, remat {plan['remat']}"
+        + (", moments on the host" if plan["offload_optimizer"] else ""),
+        "",
+        f"Memory of each device, GiB of {gib(usable)} that programs may have"
+        f" ({gib(plan['memory']['device_bytes'])} in all):",
+        *_memory_table(plan),
+        "",
+        "Programs:",
+        *_program_table(plan),
+        "",
+        "Checkpoint: {:,.1f} GB; a stop needs {:,.0f} s to save, at 1 GB/s".format(
+            plan["checkpoint"]["bytes"] / 1e9, plan["checkpoint"]["grace_seconds"]
+        ),
+    ]
+    if "servers" in plan:
+        s = plan["servers"]
+        lines.append(
+            f"Servers: {s['servers']} on {s['devices']} devices, each with"
+            f" {gib(s['weight_bytes'])} GiB of weights and cache for"
+            f" {s['completions_in_cache']:,} completions"
+        )
+    if "step" in plan:
+        lines += ["", *_step_lines(plan)]
+    lines += ["", "It fits." if plan["fits"] else "It does not fit: " + misfit(plan)]
+    return "\n".join(lines)
+
+
+def misfit(plan: Mapping[str, Any]) -> str:
+    """Which phase needs most beyond what there is."""
+    worst = max(plan["phases"], key=lambda phase: phase["bytes"])
+    if worst["fits"]:
+        return "vLLM's servers have no room for a cache beside the weights."
+    return (
+        f"{worst['name']} needs {gib(worst['bytes'])} GiB of each device, and there are"
+        f" {gib(plan['memory']['usable_bytes'])}."
+    )
+
+
+def gib(size: float) -> str:
+    return f"{size / _GIB:,.2f}"
+
+
+def _memory_table(plan) -> list[str]:
+    names = ["masters", "moments", "gradients", "served", "cache", "activations"]
+    if any("reference" in phase["parts"] for phase in plan["phases"]):
+        names.insert(3, "reference")
+    return _aligned(
+        ["phase", *names, "peak", "fits"],
+        [
+            [
+                phase["name"],
+                *(gib(phase["parts"].get(name, 0)) for name in names),
+                gib(phase["bytes"]),
+                "yes" if phase["fits"] else "no",
+            ]
+            for phase in plan["phases"]
+        ],
+    )
+
+
+def _program_table(plan) -> list[str]:
+    rows = []
+    for name, row in plan["programs"].items():
+        inside = [c for c in row["collectives"] if c["in_loop"]]
+        moved = sum(c["bytes"] * c["times"] for c in row["collectives"])
+        rows.append(
+            [
+                name,
+                gib(row["temp_bytes"]),
+                str(row["kernel_calls"]),
+                f"{row['flops'] / 1e12:,.1f}",
+                f"{row['hbm_bytes'] / 1e9:,.0f}",
+                f"{len(row['collectives'])}, {len(inside)} in loops,"
+                f" {sum(c['of_weight'] for c in inside)} of weights there",
+                f"{moved / 1e9:,.1f}",
+                f"{row['compile_seconds']:,.0f}",
+            ]
+        )
+    return _aligned(
+        [
+            "program",
+            "temporary, GiB",
+            "kernels",
+            "TFLOP",
+            "memory, GB",
+            "collectives",
+            "GB",
+            "compiled in, s",
+        ],
+        rows,
+    )
+
+
+def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns side by side, the first one to the left."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return [
+        "  "
+        + "  ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in (header, *rows)
+    ]
+
+
+def _step_lines(plan) -> Iterator[str]:
+    step = plan["step"]
+    yield (
+        f"A step at best, with completions as in {plan['lengths']['source']!r}"
+        f" (mean {plan['lengths']['mean']:,.0f} tokens,"
+        f" {plan['lengths']['accepted']:.0%} of the groups taken):"
+    )
+    for name in ("sample", "score", "update", "publish"):
+        yield f"  {name:<8} {duration(step[name])}"
+    yield (
+        f"  update bound by {step['by']}, at most {step['mfu']:.0%} of the peak;"
+        f" sampler's speed {step['sampling']}"
+    )
+    yield "; ".join(
+        f"{name}: {duration(seconds)}" for name, seconds in plan["timeline"].items()
+    )
+    if "sampling_devices_to_balance" in plan:
+        yield (
+            f"{plan['sampling_devices_to_balance']} sampling devices keep up with this"
+            " trainer"
+        )
+    if "cost_per_1000_steps" in plan:
+        yield f"1,000 steps cost {plan['cost_per_1000_steps']:,.0f}"

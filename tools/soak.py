@@ -1,0 +1,432 @@
+"""Kills a small run again and again, or lets one go on for long, and looks for a trace.
+
+    python -m tools.soak kill --out DIR [--kills 30] [--devices 8] [--minutes 20]
+    python -m tools.soak steady --out DIR [--steps 2000] [--minutes 30]
+
+kill: a staged run that drops most of its groups is killed (`kill -9`) at seeded random
+moments: while it samples, verifies, fills a batch up with groups left over, updates,
+saves, publishes, evaluates, or comes to the end of its data. Resumed to its end, its
+metrics, its completions and every bit of its last checkpoint must be those of a run
+that nobody killed. steady: completions that are made to hurt the verifier, workers that
+are killed; memory, threads, descriptors and shared memory must stay within 5%.
+
+Exit status 1 says that something differed, in the last line.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import dataclasses
+import functools
+import importlib
+import json
+import os
+import pathlib
+import random
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from configs.reading import user_path
+from rl import files
+from rl.checkpoint import proofs_in
+from rl.hosts.stopping import run
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+# What depends on the machine and the moment; saves go on beside the steps.
+_TIMINGS = ("seconds/", "speed/", "timing/", "sampling/seconds", "checkpoint/")
+_STAGES = (
+    {"name": "easy", "levels": {"2": 0.3, "3": 0.7}, "steps": 4},
+    {"name": "hard", "levels": {"3": 0.2, "4": 0.4, "5": 0.4}, "eps_high": 0.3},
+)
+# A pass over these sums ends every few steps; of four completions of one most are all
+# right or all wrong.
+_SETTINGS = {
+    "model.maker_args.held_out": 40,
+    "data.train_args.held_out": 5000,
+    "data.eval_args.held_out": 40,
+    "rollout.group_size": 4,
+    "rollout.slots": 64,
+    "rollout.max_response_tokens": 40,
+    "batch.prompts_per_step": 8,
+    "batch.prompts_per_update": 4,
+    "dynamic_sampling.max_rounds": 40,
+    "eval.samples": 2,
+    "eval.every_steps": 5,
+    "checkpoint.every_steps": 2,
+}
+_MESHES = {1: (1, 1, 1), 8: (2, 2, 2)}
+# Where a kill strikes: within the call of a function, or within one under a condition.
+_MOMENTS = {
+    "sample": "rollout.jax_sampler:JaxSampler.sample",
+    "verify": "rl.verifier.pool:VerifierPool.judge",
+    "refill": "rl.batches.collect:Collector._round",
+    "update": "rl.engine:Engine.update",
+    "save": "rl.checkpoint:Checkpoints.save",
+    "commit": "rl.checkpoint:Checkpoints._commit",
+    "publish": "rl.engine:Engine.publish",
+    "evaluate": "rl.loop:_evaluate",
+    "metrics": "rl.metrics:MetricsWriter.scalars",
+    "epoch": "rl.problems.reading:ProblemStream.draw",
+}
+# Longest that a kill waits within the call, about as long as the call takes.
+_WITHIN_SECONDS = {"sample": 0.3, "update": 0.3, "evaluate": 0.5, "commit": 0.05}
+_TOLERANCE = 0.05
+_HOSTILE = (
+    "9^{9^{9^{9^{9}}}}",
+    "(" * 400 + "1" + ")" * 400,
+    "\\frac{" * 60 + "1" + "}{2}" * 60,
+    "x^{1000000}-y^{1000000}",
+    "1" * 3000,
+    "\\sqrt{" * 80 + "2" + "}" * 80,
+    "\\sin(10^{50})",
+    "{" * 50,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Strike:
+    """One kill: the `count`th time that a moment comes, after so long within it."""
+
+    moment: str
+    count: int
+    seconds: float
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = _parse(argv)
+    args.out.mkdir(parents=True, exist_ok=True)
+    try:
+        result = _kill(args) if args.what == "kill" else _steady(args)
+    except Different as difference:
+        print(f"soak: {difference}", file=sys.stderr)
+        return 1
+    if args.json:
+        files.replace_json(args.json, result)
+    print(json.dumps(result, indent=2))
+    return 0
+
+
+class Different(Exception):
+    """A run is not what it should be; says what differs."""
+
+
+# -- kills ---------------------------------------------------------------------------
+
+
+def _kill(args: argparse.Namespace) -> dict[str, Any]:
+    began, rng = time.monotonic(), random.Random(args.seed)
+    whole = args.out / "whole"
+    shutil.rmtree(whole, ignore_errors=True)
+    _run(args, whole)
+    struck: list[Strike] = []
+    missed = runs = 0
+    # Every moment in turn, in an order that the seed gives.
+    waiting: list[str] = []
+    while len(struck) < args.kills and time.monotonic() - began < 60 * args.minutes:
+        workdir = args.out / f"killed-{runs}"
+        shutil.rmtree(workdir, ignore_errors=True)
+        while True:
+            strike = None
+            out_of_time = time.monotonic() - began >= 60 * args.minutes
+            if len(struck) < args.kills and not out_of_time:
+                waiting = waiting or rng.sample(sorted(_MOMENTS), len(_MOMENTS))
+                moment = waiting.pop()
+                seconds = rng.random() * _WITHIN_SECONDS.get(moment, 0.01)
+                strike = Strike(moment, rng.randint(1, 3), seconds)
+            if not _run(args, workdir, strike):
+                missed += strike is not None
+                break
+            struck.append(strike)
+            print(f"soak: killed in {strike.moment}", file=sys.stderr, flush=True)
+        _compare(whole, workdir)
+        shutil.rmtree(workdir)
+        runs += 1
+    counts = {m: sum(s.moment == m for s in struck) for m in _MOMENTS}
+    return {
+        "devices": args.devices,
+        "steps": args.steps,
+        "kills": len(struck),
+        "by_moment": counts,
+        "ended_before_their_kill": missed,
+        "runs": runs,
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def _run(
+    args: argparse.Namespace, workdir: pathlib.Path, strike: Strike | None = None
+) -> bool:
+    """Starts a run, or resumes it; whether it was killed on the way.
+
+    Raises:
+      Different: it ended otherwise.
+    """
+    data, fsdp, tensor = _MESHES[args.devices]
+    settings = _SETTINGS | {
+        "steps": args.steps,
+        "mesh.cpu_devices": args.devices,
+        "mesh.data": data,
+        "mesh.fsdp": fsdp,
+        "mesh.tensor": tensor,
+    }
+    order = {"strike": strike and dataclasses.asdict(strike)}
+    done = _start(args.out, workdir, settings, order)
+    if done.returncode == -signal.SIGKILL and strike:
+        return True
+    if done.returncode:
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        raise Different(f"a run ended with {done.returncode}: {' | '.join(lines[-3:])}")
+    return False
+
+
+def _start(
+    out: pathlib.Path,
+    workdir: pathlib.Path,
+    settings: dict[str, Any],
+    order: dict[str, Any],
+) -> subprocess.CompletedProcess:
+    config = out / "soak_config.py"
+    if not config.exists():
+        files.replace(
+            config,
+            "from configs import quickstart\n\n\n"
+            "def get_config():\n"
+            "    c = quickstart.get_config()\n"
+            f"    c.curriculum.stages = {_STAGES!r}\n"
+            "    return c\n",
+        )
+    settings = settings | {
+        "model.maker_args.cache": out / "bases",
+        "compiled": out / "compiled",
+    }
+    command = [
+        *(sys.executable, "-m", "tools.soak", "child", json.dumps(order)),
+        *(f"--config={config}", f"--workdir={workdir}"),
+        *(f"--config.{key}={value}" for key, value in settings.items()),
+    ]
+    inherited = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "NPROC")}
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=inherited | {"PYTHONPATH": str(_ROOT)},
+        preexec_fn=_die_with_parent,
+    )
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _compare(whole: pathlib.Path, killed: pathlib.Path) -> None:
+    """Raises Different where two runs are not the same to the last bit."""
+    for name in ("metrics.jsonl", "samples.jsonl"):
+        pairs = [list(_rows(folder / name)) for folder in (whole, killed)]
+        if pairs[0] != pairs[1]:
+            differing = [a for a, b in zip(*pairs, strict=False) if a != b]
+            step = differing[0]["step"] if differing else "the end"
+            raise Different(f"{killed / name} differs at step {step}")
+    ends = [_last_proof(folder) for folder in (whole, killed)]
+    for tensor, proved in ends[0].items():
+        if ends[1].get(tensor) != proved:
+            raise Different(f"{killed}: {tensor} of the last checkpoint differs")
+    weights = [
+        files.sha256(folder / "hf" / "model.safetensors") for folder in (whole, killed)
+    ]
+    if weights[0] != weights[1]:
+        raise Different(f"{killed}: the exported weights differ")
+
+
+def _rows(path: pathlib.Path) -> Iterator[dict[str, Any]]:
+    for _, row in files.read_rows(path, appended=True):
+        yield {k: v for k, v in row.items() if not k.startswith(_TIMINGS)}
+
+
+def _last_proof(workdir: pathlib.Path) -> dict[str, Any]:
+    proofs = proofs_in(workdir / "checkpoints")
+    return dict(proofs[max(proofs)].tensors)
+
+
+# -- a long run ----------------------------------------------------------------------
+
+
+def _steady(args: argparse.Namespace) -> dict[str, Any]:
+    workdir, usage = args.out / "steady", args.out / "usage.jsonl"
+    shutil.rmtree(workdir, ignore_errors=True)
+    usage.unlink(missing_ok=True)
+    before = _shared_memory()
+    settings = _SETTINGS | {
+        "steps": args.steps,
+        "mesh.cpu_devices": 1,
+        "eval.every_steps": 100,
+        "checkpoint.every_steps": 100,
+        # It is to go on, whatever it learns from such completions.
+        "dynamic_sampling.filter": False,
+        "alarms.patience": 10**6,
+    }
+    seconds = 60 * args.minutes
+    order = {"usage": str(usage.absolute()), "seconds": seconds, "seed": args.seed}
+    done = _start(args.out, workdir, settings, order)
+    if done.returncode not in (0, 128 + signal.SIGTERM):
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        raise Different(f"the run ended with {done.returncode}: {lines[-1:]}")
+    rows = [row for _, row in files.read_rows(usage, appended=True)]
+    if len(rows) < 40:
+        raise Different(f"{len(rows)} steps in {args.minutes} minutes: too few to tell")
+    result: dict[str, Any] = {"steps": rows[-1]["step"], "workers_killed": 0}
+    result["workers_killed"] = rows[-1].pop("killed")
+    for name in ("memory", "threads", "descriptors", "processes"):
+        values = [row[name] for row in rows]
+        quarter = len(values) // 4
+        # What fills up in the beginning is no leak: the last quarter and the second.
+        early = sorted(values[quarter : 2 * quarter])[quarter // 2]
+        late = sorted(values[-quarter:])[quarter // 2]
+        result[name] = [early, late]
+        if late > (1 + _TOLERANCE) * early:
+            raise Different(f"{name} grew from {early:,} to {late:,}")
+    after = _shared_memory()
+    result["shared_memory"] = [before, after]
+    if after > (1 + _TOLERANCE) * before + 2**20:
+        raise Different(f"/dev/shm grew from {before:,} to {after:,} bytes")
+    return result
+
+
+def _shared_memory() -> int:
+    return shutil.disk_usage("/dev/shm").used
+
+
+def _usage() -> dict[str, int]:
+    """Of this process: bytes resident, threads, descriptors, children."""
+    status = pathlib.Path("/proc/self/status").read_text().split()
+    # Of each thread: workers are started by one of their own.
+    children = pathlib.Path("/proc/self/task").glob("*/children")
+    return {
+        "memory": 1024 * int(status[status.index("VmRSS:") + 1]),
+        "threads": int(status[status.index("Threads:") + 1]),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "processes": sum(len(of_thread.read_text().split()) for of_thread in children),
+    }
+
+
+# -- the run itself ------------------------------------------------------------------
+
+
+def _child(order: dict[str, Any], arguments: Sequence[str]) -> None:
+    """`rl.train`, with a strike ordered, or watched."""
+    if order.get("strike"):
+        _order_strike(Strike(**order["strike"]))
+    if order.get("usage"):
+        _watch_and_hurt(pathlib.Path(order["usage"]), order["seconds"], order["seed"])
+    sys.argv[1:] = arguments
+    runpy.run_module("rl.train", run_name="__main__", alter_sys=True)
+
+
+def _wrap(where: str, around: Callable[..., Any]) -> None:
+    """Replaces `module:qualified.name` by `around(original, *its arguments)`."""
+    module, _, path = where.partition(":")
+    *owners, name = path.split(".")
+    owner = functools.reduce(getattr, owners, importlib.import_module(module))
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def wrapped(*args, **kwargs):
+        return around(original, *args, **kwargs)
+
+    setattr(owner, name, wrapped)
+
+
+def _order_strike(strike: Strike) -> None:
+    left = strike.count
+    rounds: dict[str, Any] = {}
+
+    def come() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            timer = threading.Timer(strike.seconds, os.kill, (os.getpid(), 9))
+            timer.daemon = True
+            timer.start()
+
+    def around(original, *args, **kwargs):
+        if strike.moment == "refill":
+            # Only with groups left over from the step before, or from a round before.
+            step = args[1]
+            rounds[step] = rounds.get(step, 0) + 1
+            if rounds[step] > 1 or args[0].state()["left"]:
+                come()
+        elif strike.moment == "epoch":
+            before = args[0].epoch
+            drawn = original(*args, **kwargs)
+            if args[0].epoch > before:
+                come()
+            return drawn
+        else:
+            come()
+        return original(*args, **kwargs)
+
+    _wrap(_MOMENTS[strike.moment], around)
+
+
+def _watch_and_hurt(usage: pathlib.Path, seconds: float, seed: int) -> None:
+    rng, began, killed = random.Random(seed), time.monotonic(), 0
+    rows = files.Rows(usage)
+
+    def decode(original, *args, **kwargs):
+        text = original(*args, **kwargs)
+        if rng.random() < 0.3:
+            return f"\\boxed{{{rng.choice(_HOSTILE)}}}"
+        return text
+
+    def judge(original, pool, *args, **kwargs):
+        nonlocal killed
+        if rng.random() < 0.05:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(rng.choice(pool.pids), signal.SIGKILL)
+                killed += 1
+        return original(pool, *args, **kwargs)
+
+    def scalars(original, writer, step, values):
+        original(writer, step, values)
+        rows.write({"step": step, "killed": killed, **_usage()})
+        if time.monotonic() - began > seconds:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    _wrap("rl.plan:Plan.decode", decode)
+    _wrap("rl.verifier.pool:VerifierPool.judge", judge)
+    _wrap("rl.metrics:MetricsWriter.scalars", scalars)
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.soak",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", choices=("kill", "steady"))
+    parser.add_argument("--out", type=user_path, required=True, help="for its runs")
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--devices", type=int, choices=_MESHES, default=1)
+    parser.add_argument("--steps", type=int, help="12 of a killed run, else 2000")
+    parser.add_argument("--seed", type=int, default=0, help="of moments and texts")
+    parser.add_argument(
+        "--minutes", type=float, default=60, help="after which nothing new is begun"
+    )
+    parser.add_argument("--json", type=user_path, help="write the result here")
+    args = parser.parse_args(argv)
+    args.out = args.out.absolute()
+    args.steps = args.steps or (12 if args.what == "kill" else 2000)
+    return args
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["child"]:
+        _child(json.loads(sys.argv[2]), sys.argv[3:])
+    else:
+        sys.exit(run("soak: stopped", lambda _: main()))
