@@ -7,7 +7,7 @@ def get_config() -> ConfigDict:
     c = ConfigDict()
     c.seed = 0
     c.steps = 200  # steps of the run; one is sample ... publish
-    c.compiled = ""  # folder that keeps compiled programs from start to start
+    c.compiled = "~/.cache/compass-thinker"  # keeps compiled programs; empty: nobody
 
     c.model = ConfigDict()
     c.model.path = ""  # Hugging Face folder or hub id of the base model
@@ -17,7 +17,7 @@ def get_config() -> ConfigDict:
     c.model.param_dtype = "float32"  # masters; bfloat16 hardly moves at lr 1e-6
     c.model.remat = "full"  # none | dots | full: what the backward pass recomputes
     c.model.unroll = 1  # layers per scan iteration
-    c.model.attention = "auto"  # xla | pallas (GPU) | splash (TPU) | auto: by platform
+    c.model.attention = "auto"  # xla | triton (GPU) | mosaic (TPU) | auto: by platform
     c.model.head_chunk = 1024  # tokens per device that meet the vocabulary at a time
 
     c.mesh = ConfigDict()  # one of the three may be -1: what the others leave
@@ -33,9 +33,12 @@ def get_config() -> ConfigDict:
     c.data.eval = ""  # likewise; empty: no evaluation
     c.data.eval_args = ConfigDict()
     c.data.fields = ConfigDict()  # our field name -> the file's, where they differ
+    c.data.unreadable_golds = (
+        0.01  # share left out, since the verifier cannot read them
+    )
     c.data.template = "qwen_math"  # qwen_math | r1 | none | model | text with {problem}
 
-    # Stages, in order; see rl/curriculum.py. Empty: one stage over all problems. A
+    # Stages in order; see rl.problems.curriculum. Empty: one stage over all problems. A
     # stage is {"name": text, "levels": {"1": share, ...}, "steps": n, "advance":
     # {"metric": "accuracy" or "solve_all", "at_least": x, "window": steps}}, and over
     # the run's own "max_response_tokens", "group_size", "eps_high", "learning_rate".
@@ -45,7 +48,7 @@ def get_config() -> ConfigDict:
     c.rollout = ConfigDict()
     c.rollout.backend = "jax"  # jax: inside the trainer | vllm: servers, below
     c.rollout.schedule = "sync"  # sync | one_step_off | async (vllm only)
-    c.rollout.max_lag = 2  # async: versions that a batch may be begun ahead
+    c.rollout.max_staleness = 2  # async: versions that a batch may be begun ahead
     c.rollout.group_size = 16  # G, completions per prompt
     c.rollout.temperature = 1.0
     c.rollout.top_p = 1.0  # training refuses less: the trainer does not renormalise
@@ -53,6 +56,7 @@ def get_config() -> ConfigDict:
     c.rollout.max_response_tokens = 3072
     c.rollout.stop_token_ids = ()  # empty: those of the model folder
     c.rollout.slots = 256  # completions decoded together by the embedded sampler
+    c.rollout.tensor = 0  # devices to a copy of its weights; 0: the fewest that hold it
 
     c.rollout.vllm = ConfigDict()  # VLLM_API_KEY in the environment is the key, if any
     c.rollout.vllm.python = ".venv-vllm/bin/python"  # starts a server that ends with us
@@ -73,30 +77,40 @@ def get_config() -> ConfigDict:
     c.rollout.vllm.max_restarts = 3  # of a server, between two publishes
 
     c.dynamic_sampling = ConfigDict()
-    c.dynamic_sampling.filter = True  # drop groups that are all right or all wrong
+    c.dynamic_sampling.filter = True  # drop groups that teach nothing:
+    c.dynamic_sampling.filter_on = "correct"  # all right or wrong | reward: all alike
     c.dynamic_sampling.max_rounds = 8  # of sampling per step
     c.dynamic_sampling.max_age = 1  # steps that a surplus group may wait
     c.dynamic_sampling.on_shortfall = "skip"  # skip | partial | stop
     c.dynamic_sampling.max_shortfalls = 5  # in a row, before the run ends
 
     c.reward = ConfigDict()
-    c.reward.function = (
-        ""  # "module:function" (text, Problem) -> number; empty: verifier
-    )
-    c.reward.workers = 2  # processes of the verifier
-    c.reward.timeout = 5.0  # seconds per answer
+    # verifier | module:function | a sum like "verifier + 0.1*my_reward:brevity", whose
+    # first term says what is correct; see docs/extending.md
+    c.reward.function = "verifier"
+    c.reward.right_from = 1.0  # a reward that says no more is correct from here on
+    c.reward.workers = 2  # processes that judge; as many of the user's functions
+    c.reward.timeout = 5.0  # seconds per answer, or per call of a function
     c.reward.shuffle = False  # the control: deal verdicts out at random
     c.reward.overlong_buffer = 512  # tokens
     c.reward.overlong_factor = 0.0  # 0: off
 
     c.objective = ConfigDict()
-    c.objective.aggregation = "token"  # token | group | sequence | constant
-    c.objective.advantage = "std"  # std | mean
+    # The loss of a token: grpo | dual_clip | cispo | gspo | dppo, or "module:function";
+    # see rl.update.losses. configs/objectives.py has the methods of papers by name.
+    c.objective.function = "grpo"
+    c.objective.function_args = ConfigDict()  # what it takes besides
     c.objective.eps_low = 0.2
     c.objective.eps_high = 0.28
-    c.objective.dual_clip = 0.0  # 0: off
-    c.objective.correction = "truncate"  # of off-policy tokens: truncate | mask
+    # std | mean | batch_std | maxrl | leave_one_out, or "module:function"; see
+    # rl.batches.advantages.
+    c.objective.advantage = "std"
+    c.objective.aggregation = "token"  # token | group | sequence | constant
+    c.objective.correction = "truncate"  # of off-policy tokens: | mask | geometric
     c.objective.correction_cap = 2.0
+    c.objective.entropy_bonus = 0.0  # times the entropy in nats; 0: off
+    c.objective.kl_penalty = 0.0  # times the KL to the base; above 0 it stays loaded
+    c.objective.kl_estimate = "k3"  # k1 | k3
 
     c.batch = ConfigDict()
     c.batch.prompts_per_step = 128
@@ -104,7 +118,7 @@ def get_config() -> ConfigDict:
     c.batch.ppo_epochs = 1
     c.batch.row_lengths = (4096,)  # of packed rows; the first that fits is taken
     # Completions in one row share the positions of their prompt: pays where prompts are
-    # long beside completions. Needs model.attention=xla.
+    # long beside completions.
     c.batch.share_prompts = False
     c.batch.micro_tokens = 32768  # tokens of one micro-batch, over all devices
 
@@ -128,23 +142,52 @@ def get_config() -> ConfigDict:
     c.eval.samples = 8  # per problem, at eval.temperature
     c.eval.temperature = 1.0
     c.eval.top_p = 1.0
+    c.eval.reward = ""  # as reward.function; empty: the same
     c.eval.greedy = True  # a greedy pass besides
 
     c.checkpoint = ConfigDict()
     c.checkpoint.every_steps = 20
-    c.checkpoint.keep = 3
+    c.checkpoint.keep = 3  # the newest; the last healthy and the best one besides
+    c.checkpoint.on_damage = "fallback"  # to the newest whole one | stop
+    # After a signal a step under way has so long to end and be saved, or is abandoned;
+    # about what the scheduler gives, less the time that a save takes.
+    c.checkpoint.grace_seconds = 1.5
 
     c.export = ConfigDict()
     c.export.dtype = "bfloat16"  # of the Hugging Face folder at the end
+    c.export.unhealthy = False  # whether a run leaves one whose last updates failed
 
     c.log = ConfigDict()
     c.log.samples = 4  # completions per step in samples.jsonl, TensorBoard; 0 to 4
 
+    # What each alarm does after `patience` steps in a row at which it holds: warn, and
+    # so at each of them | stop | rollback to the last healthy checkpoint.
     c.alarms = ConfigDict()
-    c.alarms.truncated = 0.9
+    c.alarms.truncated = 0.9  # share of completions, above
+    c.alarms.unjudged = 0.01  # share of completions without a verdict, above
+    c.alarms.no_signal = 0.02  # share of groups some right and some wrong, below
+    c.alarms.repeated = 0.5  # share of completions that go round in circles, above
+    c.alarms.duplicated = 1.0  # share equal to another one of their group, above
     c.alarms.entropy_low = 0.01  # nats per token
     c.alarms.entropy_high = 5.0
-    c.alarms.sampler_gap = 0.1
+    c.alarms.sampler_gap = 0.1  # nats per token between sampler and trainer
+    c.alarms.stuck_reward = 10  # steps at which the mean reward has not moved
+    c.alarms.skipped_updates = 3  # in a row
+    c.alarms.on_truncated = "stop"
+    c.alarms.on_unjudged = "stop"
+    c.alarms.on_no_signal = "warn"
+    c.alarms.on_repeated = "warn"
+    c.alarms.on_duplicated = "warn"
+    c.alarms.on_entropy_low = "warn"
+    c.alarms.on_entropy_high = "warn"
+    c.alarms.on_sampler_gap = "warn"
+    c.alarms.on_stuck_reward = "warn"
+    c.alarms.on_skipped_updates = "stop"
+    c.alarms.on_not_finite = "warn"  # any figure of a step
     c.alarms.patience = 5
-    c.alarms.skipped_updates = 3
-    return c
+    c.alarms.max_rollbacks = 2  # of a run; the next one ends it
+
+    c.recorder = ConfigDict()  # see docs/alarms.md
+    c.recorder.max_gb = 8.0  # of records since the newest checkpoint; 0: off
+    c.recorder.dumps = 2  # that are kept, each with its checkpoint
+    return c.lock()  # a key that is not here is an error

@@ -1,10 +1,15 @@
 """Compass-Thinker-7B (arXiv 2508.08909): Qwen2.5-Math-7B with the paper's numbers.
 
-Command:   python -m rl.train --config=configs/compass_thinker_7b.py --workdir=DIR
-               --config.data.train=problems.jsonl --config.data.eval=math500.jsonl
+Command:   python -m rl.train --config=configs/compass_thinker_7b.py:h100-8
+               --workdir=DIR --config.data.train=problems.jsonl
+               --config.data.eval=math500.jsonl
            problems.jsonl as `python -m tools.curate` writes it: 30 thousand and more
            problems with levels 1 to 5 on one scale.
-Hardware:  8 x 80 GB, or a v5p-16 slice.
+Hardware:  h100-8    8 x H100 80 GB
+           h100-4+4  the same: 4 train, vLLM samples on 4 (CUDA_VISIBLE_DEVICES=0,1,2,3)
+           v5p-16    TPU v5p, 2x2x2: 8 chips
+           v5e-16    TPU v5e, 4x4: 16 chips
+           docs/scaling.md says what of it the accelerators' compilers have shown.
 Score:     none yet; this configuration has not been run to its end. The paper reports
            AIME2024 40.0, AMC 65.0, MATH-500 82.9, Minerva 36.4, OlympiadBench 43.5.
 
@@ -19,6 +24,7 @@ With verl's meaning of the first two numbers an iteration has 128 / 32 = 4 updat
 from ml_collections import ConfigDict
 
 from configs import base
+from configs.hardware import on_hardware
 
 # The paper trains in stages of different difficulty and settings, and gives none of
 # them: this plan is ours. At 128 prompts a step the three stages train on about 7,700,
@@ -51,8 +57,28 @@ STAGES = (
     },
 )
 
+HARDWARE = {
+    "h100-8": {
+        "mesh.fsdp": 8,
+        "model.remat": "dots",
+        "batch.micro_tokens": 131072,
+    },
+    "h100-4+4": {
+        "mesh.fsdp": 4,
+        "batch.micro_tokens": 65536,
+        "rollout.backend": "vllm",
+        "rollout.schedule": "one_step_off",
+    },
+    "v5p-16": {
+        "mesh.fsdp": 8,
+        "model.remat": "dots",
+        "batch.micro_tokens": 131072,
+    },
+    "v5e-16": {"mesh.fsdp": 16, "batch.micro_tokens": 65536},
+}
 
-def get_config() -> ConfigDict:
+
+def get_config(hardware: str = "") -> ConfigDict:
     c = base.get_config()
     c.model.path = "Qwen/Qwen2.5-Math-7B"
 
@@ -80,4 +106,4 @@ def get_config() -> ConfigDict:
     c.steps = 200
     c.eval.every_steps = 20
     c.eval.samples = 4
-    return c
+    return on_hardware(c, hardware, HARDWARE)

@@ -12,9 +12,8 @@ from configs import base
 def get_config() -> ConfigDict:
     c = base.get_config()
     c.steps = 200
-    c.compiled = "runs/compiled"
 
-    c.model.maker = "rl.arithmetic:make_base"
+    c.model.maker = "rl.problems.arithmetic:make_base"
     c.model.maker_args = ConfigDict(
         dict(
             cache="runs/bases",
@@ -28,6 +27,7 @@ def get_config() -> ConfigDict:
             forgotten_carries=0.65,
             held_out=512,
             seed=0,
+            tokenizer="",  # empty: of characters; or the folder of a real one
         )
     )
     c.model.dtype = "float32"
@@ -36,7 +36,7 @@ def get_config() -> ConfigDict:
     c.mesh.data = -1
     c.mesh.fsdp = 1
 
-    c.data.train = c.data.eval = "rl.arithmetic:problems"
+    c.data.train = c.data.eval = "rl.problems.arithmetic:problems"
     c.data.train_args = ConfigDict(dict(split="train", held_out=512, seed=0))
     c.data.eval_args = ConfigDict(dict(split="held_out", held_out=512, seed=0))
     c.data.template = "{problem}?\n"

@@ -1,19 +1,25 @@
 """Qwen2.5-14B: does the recipe carry to a larger model?
 
-Command:   python -m rl.train --config=configs/qwen2_5_14b.py --workdir=DIR
+Command:   python -m rl.train --config=configs/qwen2_5_14b.py:h100-16 --workdir=DIR
                --config.data.train=problems.jsonl --config.data.eval=math500.jsonl
-Hardware:  16 x 80 GB, or a v5p-32 slice.
+Hardware:  h100-16   two nodes of 8 x H100 80 GB
+           v5p-32    TPU v5p, 2x2x4: 16 chips
 Score:     none yet; this configuration has not been run to its end.
 """
 
 from ml_collections import ConfigDict
 
 from configs import compass_thinker_7b
+from configs.hardware import on_hardware
+
+HARDWARE = {
+    "h100-16": {"mesh.fsdp": 16, "batch.micro_tokens": 131072},
+    "v5p-32": {"mesh.fsdp": 16, "batch.micro_tokens": 131072},
+}
 
 
-def get_config() -> ConfigDict:
+def get_config(hardware: str = "") -> ConfigDict:
     c = compass_thinker_7b.get_config()
     c.model.path = "Qwen/Qwen2.5-14B"
-    c.batch.micro_tokens = 65536
     c.rollout.slots = 256
-    return c
+    return on_hardware(c, hardware, HARDWARE)

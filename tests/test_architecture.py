@@ -1,0 +1,105 @@
+"""The way of one prompt, as docs/architecture.md tells it, is the one that it goes."""
+
+import functools
+import pathlib
+import re
+import sys
+
+import jax
+
+from configs import quickstart
+from rl.hosts import peers
+from rl.hosts.stopping import StopSignals
+from rl.loop import train
+from rl.plan import make_plan
+from rollout.jax_sampler import JaxSampler
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+ROOMS = ("rl", "models", "sharding", "rollout")
+
+
+def _hops():
+    """(depth, "file:function") of each hop, in the page's order."""
+    found = re.findall(r"^( *)- `([\w/]+\.py:[\w.]+)`: \S", PAGE.read_text(), re.M)
+    return [(len(indent) // 2, hop) for indent, hop in found]
+
+
+@functools.cache
+def _place(filename, qualname):
+    """`file:function` of our own code; None for everybody else's."""
+    path = pathlib.Path(filename)
+    if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in ROOMS:
+        return None
+    name = qualname.replace(".<locals>", "")
+    # A comprehension is part of the function that it stands in.
+    return f"{path.relative_to(ROOT)}:{re.sub(r'[.]<.*', '', name)}"
+
+
+def _record(run):
+    """Calls from function to function of ours, in order, libraries between left out."""
+    calls = {}
+
+    def place(frame):
+        return _place(frame.f_code.co_filename, frame.f_code.co_qualname)
+
+    def note(frame, event, _):
+        if event != "call":
+            return
+        callee = place(frame)
+        if callee is None:
+            return
+        above = frame.f_back
+        while above is not None:
+            caller = place(above)
+            if caller is not None:
+                calls.setdefault((caller, callee), len(calls))
+                return
+            above = above.f_back
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_the_way_is_short():
+    hops = [hop for _, hop in _hops()]
+    files = {hop.partition(":")[0] for hop in hops}
+    assert 0 < len(hops) < 30 and len(files) < 30
+    assert len(set(hops)) == len(hops)
+
+
+def test_a_prompt_goes_the_way_that_the_page_tells(tmp_path, monkeypatch):
+    config = quickstart.get_config()
+    config.steps = 1
+    config.compiled = ""
+    config.data.eval = ""
+    config.model.maker_args.update(cache=str(tmp_path / "bases"), steps=1, layers=1)
+    config.rollout.max_response_tokens = config.rollout.slots = 8
+    config.rollout.group_size = 2
+    config.batch.prompts_per_step = config.batch.prompts_per_update = 4
+    # A base that has learned nothing answers no problem: none would pass the filter.
+    config.dynamic_sampling.filter = False
+    # Programs are traced where they are first called: by the sampling itself.
+    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
+    jax.clear_caches()
+    plan = make_plan(config)
+    plan.base()
+    workdir = tmp_path / "work"
+    workdir.mkdir()
+    with StopSignals("") as stop:
+        calls = _record(lambda: train(plan, workdir, peers.Alone(), stop))
+    callers, before = [], {}
+    for depth, hop in _hops():
+        assert depth <= len(callers), f"{hop} is indented under nothing"
+        del callers[depth:]
+        if callers:
+            caller = callers[-1]
+            assert (caller, hop) in calls, f"{caller} does not call {hop}"
+            at = calls[caller, hop]
+            assert at > before.get(caller, -1), f"{hop} comes earlier than told"
+            before[caller] = at
+        callers.append(hop)

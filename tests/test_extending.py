@@ -1,0 +1,51 @@
+"""What docs/extending.md shows works as shown, from a folder outside the repository."""
+
+import pathlib
+import re
+import sys
+
+import pytest
+
+from configs.reading import read_config
+from rl.batches.advantages import load_advantage
+from rl.plan import make_plan
+from tests.rl.examples import make_group
+from tools import check_objective
+
+PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "extending.md"
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """The page's files, written where a user would have them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    blocks = re.findall(
+        r"^```python\n# (\w+\.py)\n(.*?)^```", PAGE.read_text(), re.M | re.S
+    )
+    for name, text in blocks:
+        (tmp_path / name).write_text(text)
+    yield dict(blocks)
+    for name in dict(blocks):
+        sys.modules.pop(name.removesuffix(".py"), None)
+
+
+def test_each_is_short(files):
+    assert {"my_loss.py", "my_config.py", "my_advantage.py"} <= files.keys()
+    assert all(len(text.splitlines()) < 30 for text in files.values())
+
+
+def test_the_loss_holds_and_the_config_is_a_run(files, capsys):
+    assert check_objective.main(["my_loss:sequence_ratio"]) == 0, capsys.readouterr()
+    config = read_config("my_config.py")
+    config.objective.advantage = "my_advantage:ranks"
+    config.model.maker_args.cache = "bases"
+    make_plan(config)
+    config.objective.function_args = {"bonus": "much"}
+    with pytest.raises(ValueError, match="function_args.bonus='much': must be of type"):
+        make_plan(config)
+
+
+def test_the_advantage_gives_what_the_page_says(files):
+    group = make_group([True, False, False], rewards=[1.0, -1.0, 0.0])
+    assert load_advantage("my_advantage:ranks")([group])[0].tolist() == [1, -1, 0]

@@ -1,0 +1,235 @@
+"""What `pip install` gives: the packages whole, the commands, versions that agree."""
+
+import ast
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib import metadata
+
+import pytest
+import yaml
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from tools.__main__ import COMMANDS, summary, usage
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PACKAGES = ("rl", "models", "sharding", "rollout", "configs", "tools")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PYTHONS = ("3.11", "3.12", "3.13")
+
+
+def _requirements(name):
+    lines = (ROOT / name).read_text().splitlines()
+    stated = [line.split("#")[0].strip() for line in lines]
+    return [Requirement(line) for line in stated if line]
+
+
+def _locked(name):
+    """{package: [(version, marker or None, hashes)]} of a lock file."""
+    text = (ROOT / name).read_text().replace("\\\n", " ")
+    pins = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            pin, *hashes = line.split("--hash=")
+            requirement = Requirement(pin.strip())
+            (version,) = (s.version for s in requirement.specifier)
+            entry = version, requirement.marker, [h.strip() for h in hashes]
+            pins.setdefault(requirement.name, []).append(entry)
+    return pins
+
+
+def _versions(pins, name, python):
+    """The versions that a machine with Linux and this Python gets."""
+    here = {"python_version": python, "python_full_version": f"{python}.0"}
+    return [
+        version
+        for version, marker, _ in pins.get(name.lower().replace("_", "-"), ())
+        if marker is None or Marker(str(marker)).evaluate(here)
+    ]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The distribution, built from what git tracks."""
+    folder = tmp_path_factory.mktemp("source")
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True
+    )
+    if tracked.returncode:
+        pytest.skip("no git checkout")
+    for name in tracked.stdout.split("\0"):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes((ROOT / name).read_bytes())
+    build = "from setuptools import build_meta as b; print(b.build_wheel('.'))"
+    done = subprocess.run(
+        [sys.executable, "-c", build], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder, zipfile.ZipFile(folder / done.stdout.splitlines()[-1])
+
+
+def test_wheel_holds_every_file_of_the_packages_and_no_other(wheel):
+    folder, archive = wheel
+    source = {
+        path.relative_to(folder).as_posix()
+        for package in PACKAGES
+        for path in (folder / package).rglob("*")
+        if path.is_file()
+    }
+    held = {n for n in archive.namelist() if ".dist-info/" not in n}
+    assert held == source
+    assert any(name.endswith(".html") for name in held)
+
+
+def test_wheel_asks_for_what_the_requirements_files_say(wheel):
+    _, archive = wheel
+    (name,) = (n for n in archive.namelist() if n.endswith("/METADATA"))
+    asked = metadata.PathDistribution(zipfile.Path(archive, name[: -len("METADATA")]))
+    extras = {
+        path.name[len("requirements-") : -len(".txt")]: path.name
+        for path in ROOT.glob("requirements-*.txt")
+    }
+    assert set(asked.metadata.get_all("Provides-Extra")) == set(extras)
+    assert set(extras) == {"data", "gguf", "gpu", "gpu-cuda12", "test", "tpu", "vllm"}
+    by_extra = {None: set(), **{extra: set() for extra in extras}}
+    for text in asked.requires:
+        requirement = Requirement(text)
+        marker = re.fullmatch(r'extra == "(.+)"', str(requirement.marker or ""))
+        requirement.marker = None
+        by_extra[marker and marker[1]].add(str(requirement))
+    assert by_extra[None] == {str(r) for r in _requirements("requirements.txt")}
+    for extra, file in extras.items():
+        assert by_extra[extra] == {str(r) for r in _requirements(file)}, extra
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_locks_hold_one_version_of_each_requirement(python):
+    assert python in SpecifierSet(PYPROJECT["project"]["requires-python"])
+    pins = _locked("requirements.lock")
+    for requirement in _requirements("requirements.txt"):
+        (version,) = _versions(pins, requirement.name, python)
+        assert version in requirement.specifier, requirement.name
+    pins |= _locked("requirements-test.lock")
+    for requirement in _requirements("requirements-test.txt"):
+        if requirement.name != "torch":  # each machine takes another build of it
+            (version,) = _versions(pins, requirement.name, python)
+            assert version in requirement.specifier, requirement.name
+
+
+@pytest.mark.parametrize("name", [p.name for p in ROOT.glob("*.lock")])
+def test_locks_have_a_hash_for_every_file(name):
+    pins = _locked(name)
+    assert len(pins) > (2 if "-plan-" in name else 20)
+    for package, entries in pins.items():
+        for version, _, hashes in entries:
+            assert hashes, f"{package}=={version}"
+            assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", h) for h in hashes)
+
+
+def test_locks_do_not_contradict_each_other():
+    for name in ("test", "plan-tpu", "plan-cuda"):
+        further = _locked(f"requirements-{name}.lock")
+        assert further and not set(_locked("requirements.lock")) & set(further)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_compilers_are_of_the_trainers_jax(python):
+    (jax,) = _versions(_locked("requirements.lock"), "jax", python)
+    cuda = _locked("requirements-plan-cuda.lock")
+    assert _versions(cuda, "jax-cuda12-plugin", python) == [jax]
+    assert _versions(cuda, "jax-cuda12-pjrt", python) == [jax]
+    assert len(_versions(_locked("requirements-plan-tpu.lock"), "libtpu", python)) == 1
+
+
+def test_every_command_is_listed_with_a_line_of_what_it_does():
+    mains = set()
+    for path in (ROOT / "tools").rglob("*.py"):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        if module != "tools.__main__" and '__name__ == "__main__"' in path.read_text():
+            mains.add(module.removesuffix(".__main__"))
+    # Started by others, in environments of their own.
+    peers = {name for name in mains if name.startswith("tools.bench.")}
+    peers.add("tools.plan.compiling")
+    assert mains - peers == set(COMMANDS.values()) - {"rl.train"}
+    for name, module in COMMANDS.items():
+        assert f"  {name:<12}{summary(module)}" in usage()
+        assert len(summary(module)) > 20
+
+
+def test_commands_entry_is_that_of_the_package():
+    module, _, function = PYPROJECT["project"]["scripts"]["compass"].partition(":")
+    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
+    assert function in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+
+
+def _compass(*arguments, cwd=ROOT):
+    return subprocess.run(
+        [sys.executable, "-m", "tools", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_command_runs_its_module():
+    done = _compass("verify", "--help")
+    module = subprocess.run(
+        [sys.executable, "-m", "tools.verify", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and "PAIRS.jsonl" in done.stdout
+    assert done.stdout == module.stdout
+
+
+def test_unknown_command_is_one_line():
+    done = _compass("nosuch")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: 'nosuch' is none of train, ")
+
+
+def _dockerfile(instruction):
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.startswith(instruction + " ")]
+    assert lines
+    return [line.removeprefix(instruction).strip() for line in lines]
+
+
+def test_image_copies_what_exists_and_is_in_its_context():
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    context = {
+        path.name
+        for line in ignored
+        if line.startswith("!")
+        for path in ROOT.glob(line[1:])
+    }
+    assert ignored[0] == "*" and context >= set(PACKAGES)
+    for line in _dockerfile("COPY"):
+        for pattern in set(shlex.split(line)[:-1]) - {"."}:
+            found = {path.name for path in ROOT.glob(pattern)}
+            assert found and found <= context, pattern
+
+
+def test_image_runs_shell_that_parses_on_requirements_that_exist():
+    for script in _dockerfile("RUN"):
+        assert subprocess.run(["sh", "-nc", script]).returncode == 0, script
+        for name in re.findall(r"-r ([\w.-]+\.(?:txt|lock))", script):
+            assert (ROOT / name).is_file(), name
+    assert _dockerfile("ENTRYPOINT") == ['["compass"]']
+
+
+def test_one_version_is_stated_everywhere():
+    version = PYPROJECT["project"]["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == version
+    assert citation["license"] == PYPROJECT["project"]["license"]
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert re.search(r"^## \[(.+?)\]", changelog, re.M)[1] == version

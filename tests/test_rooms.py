@@ -1,0 +1,124 @@
+"""The shape of the code: imports run one way, and rooms hold what belongs to them."""
+
+import ast
+import graphlib
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+# A layer imports itself and what stands before it.
+LAYERS = ("sharding", "models", "rollout", "rl", "tools")
+
+
+def _name(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
+
+
+FILES = {
+    _name(path): path
+    for folder in (*LAYERS, "configs")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
+
+
+def _imports(module):
+    """Modules of ours that a file imports, wherever in it the statement stands."""
+    for node in ast.walk(ast.parse(FILES[module].read_text())):
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import, line {node.lineno}"
+            members = [f"{node.module}.{alias.name}" for alias in node.names]
+            found = [name if name in FILES else node.module for name in members]
+        else:
+            continue
+        yield from (name for name in found if name in FILES and name != module)
+
+
+def _strings(module):
+    """Modules that a file names in a string: `module:function`, or a `-m` argument."""
+    for node in ast.walk(ast.parse(FILES[module].read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value.partition(":")[0]
+            yield from {name, name.rpartition(".")[0]} & FILES.keys()
+
+
+IMPORTS = {module: set(_imports(module)) for module in FILES}
+
+
+def test_imports_run_one_way():
+    rank = {layer: i for i, layer in enumerate(LAYERS)}
+    wrong = [
+        f"{module} imports {imported}"
+        for module in FILES
+        for imported in IMPORTS[module]
+        if rank.get(imported.partition(".")[0], -1)
+        > rank.get(module.partition(".")[0], -1)
+    ]
+    assert wrong == []
+    # Imports that are there are seen.
+    assert "models.qwen2" in IMPORTS["rl.build"]
+    assert "rl.plan" in IMPORTS["tools.evaluate"]
+
+
+def test_imports_go_in_no_circle():
+    tuple(graphlib.TopologicalSorter(IMPORTS).static_order())
+
+
+def test_types_import_types_only():
+    types = {module for module in FILES if module.endswith(".types")}
+    assert types == {"rollout.types", "rl.problems.types", "rl.types"}
+    assert set().union(*(IMPORTS[module] for module in types)) <= types
+
+
+def test_the_verifier_stands_alone():
+    verifier = {module for module in FILES if module.startswith("rl.verifier")}
+    assert set().union(*(IMPORTS[module] for module in verifier)) <= verifier
+
+
+def test_what_only_tools_need_stands_under_tools():
+    # The last stands beside the sampler whose programs it describes.
+    commands = ["rl.train", "rl.minimal", "rollout.programs"]
+    reached, ahead = set(), [*commands, *(m for m in FILES if m.startswith("configs"))]
+    while ahead:
+        module = ahead.pop()
+        if module not in reached:
+            reached.add(module)
+            ahead += IMPORTS[module] | set(_strings(module))
+    ours = {
+        module
+        for module, path in FILES.items()
+        if module.startswith(("models.", "rl.", "rollout.", "sharding."))
+        and path.stem != "__init__"
+    }
+    assert ours - reached == set()
+
+
+def test_rl_is_seen_at_a_glance():
+    assert len(list((ROOT / "rl").glob("*.py"))) <= 16
+
+
+@pytest.mark.parametrize(
+    "package",
+    # The verifier is a library of its own, described by its functions.
+    sorted(m for m, p in FILES.items() if p.stem == "__init__" and m != "rl.verifier"),
+)
+def test_a_room_says_what_enters_what_leaves_and_where_to_begin(package):
+    text = ast.get_docstring(ast.parse(FILES[package].read_text()))
+    assert re.search(r"^Enters: \S.*\nLeaves: \S.*\nBegin at `", text, re.M)
+    begin = re.search(r"^Begin at .*", text, re.M)[0]
+    for name in re.findall(r"`(\w+)`", begin):
+        assert f"{package}.{name}" in FILES
+
+
+def test_tests_mirror_the_tree():
+    folders = {
+        path.parent.relative_to(ROOT / "tests")
+        for path in (ROOT / "tests").glob("*/**/test_*.py")
+    }
+    packages = {path.parent.relative_to(ROOT) for path in FILES.values()}
+    assert folders and folders <= packages
