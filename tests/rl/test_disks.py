@@ -49,7 +49,7 @@ def test_metrics_that_the_disk_does_not_take_are_told_and_the_rows_before_stay(
     tmp_path, what
 ):
     with mounted(tmp_path / "disk", "size=1m") as disk:
-        writer = MetricsWriter(disk, keep=-1)
+        writer = MetricsWriter(disk, keep=-1, evaluated=-1)
         writer.scalars(1, {"reward/mean": 0.5})
         writer.samples(1, [dict(problem="1+1", completion="2", gold="2", reward=1.0)])
         filler = fill(disk)
@@ -64,7 +64,7 @@ def test_metrics_that_the_disk_does_not_take_are_told_and_the_rows_before_stay(
         assert pathlib.Path(caught.value.filename).is_relative_to(disk)
         filler.unlink()
         # As a resumed run does: what was whole stays, a row cut short goes.
-        writer = MetricsWriter(disk, keep=1)
+        writer = MetricsWriter(disk, keep=1, evaluated=1)
         writer.scalars(2, {"reward/mean": 0.75})
         writer.close()
         rows = [row for _, row in files.read_rows(disk / "metrics.jsonl")]
