@@ -414,6 +414,8 @@ class _Comparison:
             if b.determinant or b.width not in (1, len(b.cells)):
                 return False
             b = Tuple(b.cells)
+        if isinstance(b, Call) and len(b.name) == 1 and b.name.isupper():
+            b = Tuple(b.arguments)  # the point P(3, 4)
         if isinstance(b, Expression):
             return self._same_vectors(a, b)
         return self._same_parts(a, b)
