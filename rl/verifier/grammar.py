@@ -84,7 +84,7 @@ _CLOSINGS = {
     "ceil(": "ceil)",
 }  # fmt: skip
 _DOTS = Sym("…")
-_RELATIONS = frozenset("= < > <= >= != approx in notin equiv to".split())
+_RELATIONS = frozenset("= < > <= >= != approx in notin equiv to parallel perp".split())
 _SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"}
 _STRONG = frozenset([";", "or", "and", "row"])
 _CONDITION = re.compile(r"(?:for|where|with)\b")
@@ -881,9 +881,9 @@ class Parser:
         self._at += 1
         if name in ("angle", "triangle"):
             if (corners := self._corners()) is not None:
-                either = (corners, corners[::-1])
-                ordered = min(either) if name == "angle" else "".join(sorted(corners))
-                return Sym(f"{name} {ordered}")
+                if name == "angle":
+                    corners = min(corners, corners[::-1])
+                return Sym(f"{name} {corners}")
         if name in ("C", "A") and self._next.value in ("_", "^"):
             if (count := self._choices(name)) is not None:
                 return count
