@@ -14,7 +14,7 @@ from rl.types import Problem
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams
 
-SETTINGS = dict(explore=0.05, power=2.0, retire_at=0.9, half_life=100.0)
+SETTINGS = dict(explore=0.05, power=1.0, retire_at=0.9, half_life=100.0)
 NONE, ZERO = np.zeros(1, np.float32), np.zeros(1, np.int32)
 COMPLETIONS = [
     Completion(np.array([right], np.int32), NONE, "stop", ZERO) for right in (0, 1)
@@ -93,7 +93,7 @@ def _mix(seed, n=400):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("size,first,gain", [(8, 0, 1.75), (8, 4, 1.8), (16, 0, 1.6)])
+@pytest.mark.parametrize("size,first,gain", [(8, 0, 1.7), (8, 4, 1.8), (16, 0, 1.7)])
 def test_where_most_groups_teach_nothing_a_taught_one_costs_far_less(
     size, first, gain, seed
 ):

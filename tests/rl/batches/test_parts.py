@@ -60,7 +60,7 @@ def _collected(arms, ends, *, first=FIRST):
     draws = Draws(
         Curriculum((Stage(name="all"),), [make_problem()], seed=0),
         [make_problem()],
-        policy="uniform", explore=0.05, power=2.0, retire_at=0.9, half_life=50.0,
+        policy="uniform", explore=0.05, power=1.0, retire_at=0.9, half_life=50.0,
     )  # fmt: skip
     draws.ends = lambda draw, judged, rest: ends
     script = Script(arms)
