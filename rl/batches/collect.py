@@ -37,8 +37,8 @@ class Tally:
       stage: that the step was sampled in.
       curriculum: the metrics of curriculum and draws once it was.
       asked: completions.
-      of_offered: of each group, how many problems on offer it stands for, and `correct`
-        of its first part.
+      of_offered: of each group, how many problems on offer it stands for, and what is
+        correct in its first part and in all of it.
       Others: of the rounds.
     """
 
@@ -53,7 +53,9 @@ class Tally:
     aged_out: int = 0
     carried: int = 0
     unjudged: int = 0
-    of_offered: list[tuple[float, np.ndarray]] = dataclasses.field(default_factory=list)
+    of_offered: list[tuple[float, np.ndarray, np.ndarray]] = dataclasses.field(
+        default_factory=list
+    )
     correct: list[np.ndarray] = dataclasses.field(default_factory=list)
     rewards: list[np.ndarray] = dataclasses.field(default_factory=list)
     components: dict[str, list[np.ndarray]] = dataclasses.field(default_factory=dict)
@@ -68,8 +70,8 @@ class Tally:
         self.sampled += 1
         self.asked += drawn.asked
         self.unjudged += drawn.asked - len(group.completions)
-        offered = 1 / drawn.draw.chance
-        self.of_offered.append((offered, group.correct[: drawn.first]))
+        part = group.correct[: drawn.first]
+        self.of_offered.append((1 / drawn.draw.chance, part, group.correct))
         if not len(group.correct):
             return
         self.solve_all += bool(group.correct.all())
@@ -89,20 +91,20 @@ class Tally:
     @property
     def accuracy(self) -> float | None:
         """Of the problems on offer, drawn or not; None where none were sampled."""
-        judged = sum(count * len(part) for count, part in self.of_offered)
-        right = sum(count * int(part.sum()) for count, part in self.of_offered)
+        judged = sum(count * len(part) for count, part, _ in self.of_offered)
+        right = sum(count * int(part.sum()) for count, part, _ in self.of_offered)
         return right / judged if judged else None
 
     @property
     def solve_all_rate(self) -> float | None:
         """Share of groups all right, as far as they were drawn, likewise."""
-        groups = sum(count for count, _ in self.of_offered)
-        right = sum(count for count, part in self.of_offered if _all_right(part))
-        return right / groups if groups else None
-
-
-def _all_right(correct: np.ndarray) -> bool:
-    return bool(len(correct) and correct.all())
+        groups = sum(count for count, *_ in self.of_offered)
+        solved = sum(
+            count
+            for count, _, correct in self.of_offered
+            if len(correct) and correct.all()
+        )
+        return solved / groups if groups else None
 
 
 class Collector:

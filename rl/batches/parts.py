@@ -14,13 +14,13 @@ times anything that does not depend on the order within a group (its gradient un
 advantage, loss and shaping; the number of its tokens), then has exactly the expectation
 that it has over whole groups that are filtered.
 
-Proof. Completions of a group are drawn alike and independently, so given which G there
-are, all orders are equally likely. Whether the group is kept depends on the order
-through its first G1 alone; these are all of an outcome in C(n, G1) of C(G, G1) cases.
-So the weight is one over the chance of being kept, given the completions, and cancels
-that chance (Horvitz and Thompson, 1952). Every informative group has such a chance:
-with G1 of 2 or more its first part can be mixed. At which outcomes it ends is settled
-before it is drawn.
+Proof. Completions of a group are drawn by the same weights and independently, so given
+which G there are, all orders are equally likely. Whether the group is kept depends on
+the order through its first G1 alone; these are all of an outcome in C(n, G1) of
+C(G, G1) cases. So the weight is one over the chance of being kept, given the
+completions, and cancels that chance (Horvitz and Thompson, 1952). Every informative
+group has such a chance: with G1 of 2 or more its first part can be mixed. At which
+outcomes it ends is settled before it is drawn.
 
 The weight is at most G / G1, and what it costs is variance. The sum over groups kept of
 the weight's square, by its expectation V and the completions C that it takes, is what

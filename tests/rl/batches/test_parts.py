@@ -56,7 +56,7 @@ def _score(texts, problems):
 
 
 def _collected(arms, ends, *, first=FIRST):
-    """What the collector keeps of a group, and how many completions that took."""
+    """What the collector keeps of a group, and its tally."""
     draws = Draws(
         Curriculum((Stage(name="all"),), [make_problem()], seed=0),
         [make_problem()],
@@ -73,7 +73,7 @@ def _collected(arms, ends, *, first=FIRST):
         max_shortfalls=3, first=first,
     )  # fmt: skip
     groups, tally = collector.collect(0)
-    return groups, tally.asked
+    return groups, tally
 
 
 def _gradients(group, advantages, policy):
@@ -89,10 +89,10 @@ def _sums(ends, *, first, weighted=True):
     """
     sums = [collections.defaultdict(float) for _ in POLICIES]
     for arms in itertools.product(range(3), repeat=G):
-        groups, asked = _collected(arms, ends, first=first)
+        groups, tally = _collected(arms, ends, first=first)
         for policy, total in zip(POLICIES, sums, strict=True):
             chance = float(np.prod(policy[list(arms)]))
-            total["completions"] += chance * asked
+            total["completions"] += chance * tally.asked
             for group in groups:
                 counts = chance * (group.weight if weighted else 1.0)
                 total["kept"] += counts
@@ -179,6 +179,19 @@ def test_a_group_counts_by_its_weight_in_every_average():
     np.testing.assert_allclose(b, 1 / (17.5 * np.array([1, 2, 1, 2, 1])))
     a, b = weights("constant")
     np.testing.assert_allclose([a, b], np.outer([2.5, 1], [1 / (17.5 * 4)] * 5))
+
+
+def test_accuracy_is_of_first_parts_and_all_right_is_all_that_was_drawn():
+    """How much is drawn depends on what is right: all completions would be biased."""
+    for arms, ends, told in (
+        ((0, 1, 2, 2, 2), (False, False), (5, 1.0, 0.0)),
+        ((0, 2, 0, 0, 0), (True, True), (5, 0.5, 0.0)),
+        ((0, 1, 2, 2, 2), (True, True), (2, 1.0, 1.0)),
+        ((0, 1, 1, 1, 0), (False, False), (5, 1.0, 1.0)),
+        ((2, 2, 0, 0, 0), (True, False), (2, 0.0, 0.0)),
+    ):
+        _, tally = _collected(arms, ends)
+        assert (tally.asked, tally.accuracy, tally.solve_all_rate) == told
 
 
 def test_the_bias_of_a_batchs_average_falls_with_its_groups():
