@@ -35,10 +35,15 @@ class Tally:
 
     Attributes:
       stage: that the step was sampled in.
+<<<<<<< HEAD
       curriculum: the metrics of curriculum and draws once it was.
       asked: completions.
       of_offered: of each group, how many problems on offer it stands for, and what is
         correct in its first part and in all of it.
+=======
+      curriculum: the curriculum's metrics once it was.
+      completions: drawn, judged or not.
+>>>>>>> main
       Others: of the rounds.
     """
 
@@ -47,7 +52,11 @@ class Tally:
     seconds: float = 0.0
     rounds: int = 0
     sampled: int = 0
+<<<<<<< HEAD
     asked: int = 0
+=======
+    completions: int = 0
+>>>>>>> main
     solve_all: int = 0
     solve_none: int = 0
     aged_out: int = 0
@@ -214,6 +223,11 @@ class Collector:
             ]
             for group in drawn:
                 tally.add(group)
+<<<<<<< HEAD
+=======
+                tally.completions += params.n
+                tally.unjudged += params.n - len(group.completions)
+>>>>>>> main
             self._acceptance = 0.5 * self._acceptance + 0.5 * len(accepted) / n
             kept += accepted
         tally.seconds = time.perf_counter() - began
