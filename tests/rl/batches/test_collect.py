@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rl.batches.collect import Collector, Shortfall
+from rl.batches.draws import Draws
 from rl.batches.packing import pack_groups
 from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
@@ -18,6 +19,7 @@ from rollout.types import Completion, SamplingParams
 from tests.rl.examples import make_problem
 
 PARAMS = SamplingParams(n=4, max_tokens=20, stop_token_ids=(0,))
+UNIFORM = dict(policy="uniform", explore=0.05, power=1.0, retire_at=0.9, half_life=50.0)
 
 
 class Coins:
@@ -78,10 +80,13 @@ def _collector(chance, **changes):
         max_age=1,
         on_shortfall="skip",
         max_shortfalls=3,
+        first=0,
     )
     problems = [make_problem(i) for i in range(64)]
+    drawing = UNIFORM | {k: changes.pop(k) for k in UNIFORM.keys() & changes}
+    curriculum = Curriculum((Stage(name="all"),), problems, seed=0)
     collector = Collector(
-        curriculum=Curriculum((Stage(name="all"),), problems, seed=0),
+        draws=Draws(curriculum, problems, **drawing),
         sample=sampler.sample,
         encode=lambda problem: [int(problem.id[1:])],
         params=PARAMS,
