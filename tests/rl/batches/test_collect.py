@@ -74,6 +74,7 @@ def _collector(chance, **changes):
         filter=True,
         filter_on="correct",
         max_rounds=6,
+        oversample=2.0,
         max_age=1,
         on_shortfall="skip",
         max_shortfalls=3,
