@@ -9,9 +9,9 @@ import logging
 import math
 from collections.abc import Sequence
 
+from rl.problems.types import Problem
 from rl.reward.score import Score
 from rl.reward.verifier import verifier_reward
-from rl.types import Problem
 from rl.verifier import Verdict, extract_answer, judge
 
 

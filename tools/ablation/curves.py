@@ -18,6 +18,7 @@ SPENT: Mapping[str, Spend] = {
 """What a row of metrics.jsonl says was spent: completions' tokens, steps, seconds."""
 
 FEWEST = 8  # points besides the first, for three parameters
+_MOST_STEPS = 60
 _BOUNDS = ((0.0, np.log(0.05), -np.inf), (1.0, np.log(50.0), np.inf))
 
 
@@ -91,7 +92,10 @@ def fit_sigmoid(curve: Curve) -> Sigmoid | None:
     end = float(np.clip(values[-len(values) // 4 :].mean(), 0.01, 0.99))
     fits = [
         optimize.least_squares(
-            residuals, (end, np.log(steep), np.log(middle)), bounds=_BOUNDS
+            residuals,
+            (end, np.log(steep), np.log(middle)),
+            bounds=_BOUNDS,
+            max_nfev=_MOST_STEPS,  # a flat curve has no least to come to
         )
         for steep, middle in starts
     ]

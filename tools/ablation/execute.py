@@ -101,7 +101,8 @@ def _start(run: Run, slot: Mapping[str, str]) -> tuple[subprocess.Popen, int]:
             [*command, f"--workdir={run.workdir}"],
             stdout=log,
             stderr=log,
-            env={**os.environ, **slot},
+            # What it says last is what it ended with.
+            env={**os.environ, **slot, "PYTHONUNBUFFERED": "1"},
         )
 
 

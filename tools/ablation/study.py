@@ -65,13 +65,11 @@ class Run:
 
     @property
     def said(self) -> str:
-        """What it said last of an error, or else last of all; empty before it began."""
+        """Its last line; empty before it has begun."""
         if not self.log.is_file():
             return ""
-        text = self.log.read_text(encoding="utf-8", errors="replace")
-        lines = [line for line in text.splitlines() if line.strip()]
-        errors = [line for line in lines[-1:] if line.startswith("error: ")]
-        return (errors or lines or [""])[-1]
+        text = self.log.read_text(encoding="utf-8", errors="replace").rstrip()
+        return text.rpartition("\n")[2]
 
     def command(self) -> str:
         """The run as a line of shell."""
