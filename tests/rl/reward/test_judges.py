@@ -3,7 +3,6 @@
 import pytest
 
 from rl.reward.judges import exact_match, flipped, flipped_10, math_verify
-from rl.reward.rewards import try_out
 from rl.types import Problem
 
 HALF = Problem(id="h", problem="1/4+1/4", answers=("1/2", "0.50"))
@@ -22,18 +21,18 @@ def test_math_verify_knows_that_numbers_are_equal():
 
 
 def test_a_share_of_verdicts_is_turned_round_and_always_the_same():
-    right = [f"{i}: \\boxed{{0.5}}" for i in range(2000)]
-    wrong = [f"{i}: \\boxed{{0.6}}" for i in range(2000)]
+    right = [f"{i}: \\boxed{{0.5}}" for i in range(500)]
+    wrong = [f"{i}: \\boxed{{{0.6}}" for i in range(500)]
     for texts, meant in ((right, 1.0), (wrong, -1.0)):
         told = [flipped(text, HALF, share=0.1)["reward"] for text in texts]
         assert set(told) == {1.0, -1.0}
-        # 200 are meant, with a standard deviation of 13.
-        assert 160 <= told.count(-meant) <= 240
+        # 50 are meant, with a standard deviation of 7.
+        assert 30 <= told.count(-meant) <= 70
         assert told == [flipped_10(text, HALF)["reward"] for text in texts]
         # A smaller share's mistakes are among a larger one's.
-        few = [flipped(text, HALF, share=0.01)["reward"] for text in texts]
+        few = [flipped(text, HALF, share=0.03)["reward"] for text in texts]
         assert all(a == b for a, b in zip(few, told, strict=True) if a == -meant)
-        assert 5 <= few.count(-meant) <= 40
+        assert 5 <= few.count(-meant) <= 27  # 15, and 4
     other = Problem(id="other", problem="1/4+1/4", answers=("1/2",))
     assert [flipped(t, HALF, share=0.1) for t in right] != [
         flipped(t, other, share=0.1) for t in right
@@ -45,11 +44,3 @@ def test_what_the_verifier_honours_or_cannot_read_stays_so():
     assert flipped("\\boxed{3\\text{ m}}", SECONDS, share=0)["reward"] == -1
     unreadable = Problem(id="u", problem="?", answers=("\\frac{",))
     assert flipped("\\boxed{1}", unreadable, share=1)["reward"] is None
-
-
-def test_they_are_rewards_that_a_config_can_name():
-    names = ("exact_match", "math_verify", "flipped_1", "flipped_3", "flipped_10")
-    for name in names:
-        key = "config.reward.function"
-        where = f"rl.reward.judges:{name}"
-        try_out({key: where}, HALF, timeout=60, right_from=1.0)
