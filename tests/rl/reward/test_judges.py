@@ -22,7 +22,7 @@ def test_math_verify_knows_that_numbers_are_equal():
 
 def test_a_share_of_verdicts_is_turned_round_and_always_the_same():
     right = [f"{i}: \\boxed{{0.5}}" for i in range(500)]
-    wrong = [f"{i}: \\boxed{{{0.6}}" for i in range(500)]
+    wrong = [f"{i}: \\boxed{{0.6}}" for i in range(500)]
     for texts, meant in ((right, 1.0), (wrong, -1.0)):
         told = [flipped(text, HALF, share=0.1)["reward"] for text in texts]
         assert set(told) == {1.0, -1.0}
