@@ -4,11 +4,11 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from configs.schema import Count, Index, NotNegative
+from configs.schema import Count, Index, NotNegative, Range
 from rl.batches.draws import Drawn, Draws
 from rl.batches.group_state import group_state, restore_group
 from rl.batches.groups import FilterOn, informative, join
@@ -140,6 +140,7 @@ class Collector:
         filter: bool,
         filter_on: FilterOn,
         max_rounds: Count,
+        oversample: Annotated[float, Range(1)],
         max_age: Index,
         on_shortfall: OnShortfall,
         max_shortfalls: Count,
@@ -160,6 +161,8 @@ class Collector:
           filter: drop groups that teach nothing.
           filter_on: what has to differ within a group, see `informative`.
           max_rounds: of sampling, within one step.
+          oversample: prompts of a round at most, over `prompts_per_step`. It asks for
+            as many as the share of groups that were kept lately makes necessary.
           max_age: steps after which a group that was left over is dropped.
           on_shortfall: after `max_rounds` without a full batch: "skip" keeps the groups
             and samples on in the next step, "partial" trains on what there is, "stop"
@@ -175,6 +178,7 @@ class Collector:
         self._overlong = dict(buffer=overlong_buffer, factor=overlong_factor)
         self._filter, self._filter_on = filter, filter_on
         self._max_rounds, self._max_age = max_rounds, max_age
+        self._most = int(oversample * prompts_per_step)
         self._on_shortfall, self._max_shortfalls = on_shortfall, max_shortfalls
         self._first = first
         self._left: list[Group] = []
@@ -210,8 +214,7 @@ class Collector:
         kept = young
         while len(kept) < self._groups and tally.rounds < self._max_rounds:
             missing = self._groups - len(kept)
-            # Ask for as many as the last acceptance rate needs, within one batch more.
-            n = min(math.ceil(missing / max(self._acceptance, 0.1)), 2 * self._groups)
+            n = min(math.ceil(missing / max(self._acceptance, 0.1)), self._most)
             drawn = self._round(step, n, params)
             tally.rounds += 1
             accepted = [

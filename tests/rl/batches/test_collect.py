@@ -77,6 +77,7 @@ def _collector(chance, **changes):
         filter=True,
         filter_on="correct",
         max_rounds=6,
+        oversample=2.0,
         max_age=1,
         on_shortfall="skip",
         max_shortfalls=3,
@@ -175,6 +176,23 @@ def test_a_shortfall_keeps_its_groups_for_the_next_step():
     )
     groups, _ = partial.collect(0)
     assert len(groups) == kept
+
+
+def test_a_round_asks_for_no_more_prompts_than_it_may():
+    # A third of the groups is informative, so that a step needs three times its batch.
+    def chance(problem):
+        return 0.5 if problem % 3 == 0 else 0.0
+
+    free, sampler = _collector(chance, max_rounds=1, on_shortfall="partial")
+    held, of_held = _collector(
+        chance, max_rounds=1, on_shortfall="partial", oversample=1.0
+    )
+    for step in range(4):
+        for collector in (free, held):
+            groups, _ = collector.collect(step)
+            assert 0 < len(groups) <= 8
+    assert max(sampler.calls) == 16
+    assert of_held.calls == [8, 8, 8, 8]
 
 
 def test_surplus_groups_age_out():
