@@ -143,6 +143,8 @@ class PublishedFileEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
             before.join()
         # The worker is bound to the cores that it decodes on, and its threads with it.
         os.sched_setaffinity(0, os.sched_getaffinity(os.getppid()))
+        if self.device.type != "cpu":
+            torch.accelerator.set_device_index(self.device)
         try:
             self._mirror = self._mirror or Mirror(self._shapes, self._dtype)
             self._twin = self._twin or Twin(self.model, self.device)

@@ -27,6 +27,10 @@ class Twin:
 
         Args:
           model: in service on `device`.
+
+        Raises:
+          ValueError: the device keeps a parameter in another shape than it is loaded
+            in, so that a copy would not do.
         """
         self._on_host = device.type == "cpu"
         self._pairs: list[tuple[torch.nn.Module, torch.nn.Module]] = []
@@ -70,6 +74,16 @@ class Twin:
         )
         tensor.__class__ = like.__class__
         tensor.__dict__ = like.__dict__.copy()
+        served = live._parameters[name]
+        if not self._on_host and (served.shape, served.dtype) != (
+            like.shape,
+            like.dtype,
+        ):
+            raise ValueError(
+                f"{type(live).__name__}.{name} is packed on the device:"
+                f" {served.dtype}{list(served.shape)}, loaded as"
+                f" {like.dtype}{list(like.shape)}"
+            )
         return restore_layer_refs(tensor, twin)
 
     @torch.inference_mode()
