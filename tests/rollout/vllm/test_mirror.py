@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from models.safetensors_io import read_tensors
+from models.safetensors_io import read_tensors, write_tensors
 from rollout.vllm.mirror import FileSource, Mirror
 from rollout.vllm.weight_sync import PublishedFiles
 
@@ -181,6 +181,58 @@ def test_a_bad_whole_tensor_is_refused_and_the_next_version_mends_it(trainer):
         trainer.update()
         trainer.take(mirror, trainer.stage(version))
         assert trainer.is_served(mirror)
+
+
+def _whole_cut(trainer, told):
+    os.truncate(told["whole"], os.path.getsize(told["whole"]) - 100)
+
+
+def _no_safetensors(trainer, told):
+    pathlib.Path(told["whole"]).write_bytes(b"nothing of the kind")
+
+
+def _of_another_dtype(trainer, told):
+    tensors = [(name, x) for name, x in trainer.params.items()]
+    write_tensors(told["whole"], {n: (x.shape, x.dtype) for n, x in tensors}, tensors)
+
+
+def _of_another_shape(trainer, told):
+    tensors = [(n, x.astype(BFLOAT16).T) for n, x in trainer.params.items()]
+    write_tensors(told["whole"], {n: (x.shape, x.dtype) for n, x in tensors}, tensors)
+
+
+def _lacks_a_tensor(trainer, told):
+    tensors = [(n, x.astype(BFLOAT16)) for n, x in trainer.params.items()][:-1]
+    write_tensors(told["whole"], {n: (x.shape, x.dtype) for n, x in tensors}, tensors)
+
+
+def _told_of_less(trainer, told):
+    del told["tensors"]["up"]
+
+
+def _told_of_more(trainer, told):
+    told["tensors"]["down"] = {"digest": 0}
+
+
+@pytest.mark.failure(8)
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (_whole_cut, "unreadable weights file: [0-9]+ bytes, its header says"),
+        (_no_safetensors, "unreadable weights file"),
+        (_of_another_dtype, "embed is F32, serving dtype is BF16"),
+        (_of_another_shape, r"embed has shape \[64, 256\], expected \[256, 64\]"),
+        (_lacks_a_tensor, "the weights file lacks norm"),
+        (_told_of_less, "1 tensors missing, first up"),
+        (_told_of_more, "1 unknown tensors, first down"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(trainer, damage, words):
+    mirror = trainer.mirror()
+    told = trainer.stage(0)
+    damage(trainer, told)
+    with pytest.raises(ValueError, match=words):
+        trainer.take(mirror, told)
 
 
 def test_damage_to_the_file_that_deltas_are_made_from_reaches_nobody(trainer):
