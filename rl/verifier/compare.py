@@ -13,6 +13,7 @@ from rl.verifier.budget import Open
 from rl.verifier.equality import Prover
 from rl.verifier.families import same_family, with_one_parameter
 from rl.verifier.nodes import (
+    SYMMETRIC,
     UNNAMED,
     ZERO,
     Assignment,
@@ -73,10 +74,7 @@ from rl.verifier.units import parse_unit
 
 _MAX_ITEMS = 200
 _MAX_SIGNS = 64
-_UNIT_VECTORS = [
-    {letter, f"hat {letter}", f"vec {letter}", f"overrightarrow {letter}"}
-    for letter in "ijk"
-]
+_UNIT_VECTORS = [{letter, f"hat {letter}", f"vec {letter}"} for letter in "ijk"]
 _MARKED = (Percent, Degrees)
 _RADIANS = "rad^1"
 _KINDS = (
@@ -330,10 +328,12 @@ class _Comparison:
         return self.same(first.right, second.right) or is_integer(steps)
 
     def _in_class(self, a: Congruence, b: Node) -> bool:
-        """The class of a remainder written out: x = 7k + 3."""
+        """The class of a remainder written out, x = 7k + 3, or its remainder alone."""
         if isinstance(b, Rel):
             b = value_of(b, self._prover)
         residue, modulus = a.relation.right, a.modulus
+        if isinstance(b, Num):
+            return self.same(residue, b)
         if not isinstance(b, Expression) or len(names := symbols(b)) != 1:
             return False
         (name,) = names
@@ -405,7 +405,7 @@ class _Comparison:
         second = add(b.left, negative(b.right))
         if not (symbols(first) and symbols(second)):
             return self.same(a.left, b.left) and self.same(a.right, b.right)
-        directed = a.op not in ("=", "!=", "approx", "equiv")
+        directed = a.op not in SYMMETRIC
         return self._prover.proportional(first, second, positive=directed)
 
     # --- several coordinates
@@ -415,6 +415,8 @@ class _Comparison:
             if b.determinant or b.width not in (1, len(b.cells)):
                 return False
             b = Tuple(b.cells)
+        if isinstance(b, Call) and len(b.name) == 1 and b.name.isupper():
+            b = Tuple(b.arguments)  # the point P(3, 4)
         if isinstance(b, Expression):
             return self._same_vectors(a, b)
         return self._same_parts(a, b)

@@ -7,6 +7,7 @@ statements again.
 """
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 
 from rl.verifier.nodes import (
@@ -83,7 +84,7 @@ _CLOSINGS = {
     "ceil(": "ceil)",
 }  # fmt: skip
 _DOTS = Sym("…")
-_RELATIONS = frozenset("= < > <= >= != approx in notin equiv to".split())
+_RELATIONS = frozenset("= < > <= >= != approx in notin equiv to parallel perp".split())
 _SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"}
 _STRONG = frozenset([";", "or", "and", "row"])
 _CONDITION = re.compile(r"(?:for|where|with)\b")
@@ -97,22 +98,44 @@ _HALF_DAYS = {
 }  # fmt: skip
 _INTRODUCING = frozenset(
     "the final answer is are equals equal to exactly so thus hence therefore value we"
-    " get have it solution solutions only".split()
+    " get have it solution solutions only there option choice about approximately"
+    " roughly".split()
 )
 _COUNTING = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen"
     " fourteen fifteen sixteen seventeen eighteen nineteen twenty".split()
 )
-_PHRASES: dict[str, Node] = {word: number(n) for n, word in enumerate(_COUNTING)} | {
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_PARTS = "half third quarter fifth sixth seventh eighth ninth tenth".split()
+
+
+def _spoken() -> Iterator[tuple[str, Fraction]]:
+    """Whole numbers up to 100 and proper fractions of up to tenths, in words."""
+    yield from ((word, Fraction(n)) for n, word in enumerate(_COUNTING))
+    for tens, word in enumerate(_TENS, start=2):
+        yield word, Fraction(10 * tens)
+        for n in range(1, 10):
+            yield f"{word} {_COUNTING[n]}", Fraction(10 * tens + n)
+    yield from ((f"{word} hundred", Fraction(100)) for word in ("a", "one"))
+    for bottom, word in [*enumerate(_PARTS, start=2), (4, "fourth")]:
+        yield from ((f"{one} {word}", Fraction(1, bottom)) for one in ("a", "one"))
+        for top in range(2, bottom):
+            yield f"{_COUNTING[top]} {word}s", Fraction(top, bottom)
+
+
+_PHRASES: dict[str, Node] = {words: number(value) for words, value in _spoken()} | {
     **dict.fromkeys(["all real numbers", "all reals", "all real"], REALS),
+    "all integers": Numbers("Z"),
     **dict.fromkeys(
         ["no solution", "no solutions", "empty set", "no real solutions"]
-        + ["no real solution", "the empty set"],
+        + ["no real solution", "the empty set", "none"],
         Braces(()),
     ),
     "noon": Clock(0, "pm"),
     "midnight": Clock(0, "am"),
 }
+_CHOSEN = re.compile(r"(?:[Oo]ption|[Cc]hoice) (?=[A-Z]\Z)")
+_SHORT_FOR = {"dne": "does not exist"}
 _IN_WORDS = frozenset([*_SEPARATORS, *"- ' ( ) . / { } in ? \" !".split()])
 
 
@@ -571,6 +594,8 @@ class Parser:
             left = SetOp(kind, left, self._sum())
         if self._accept("over"):
             left = quotient(_numeric(left), _numeric(self._sum()))
+        elif self._accept("choose"):
+            left = Fn("binom", (_numeric(left), _numeric(self._sum())))
         self._depth -= 1
         return left
 
@@ -734,6 +759,11 @@ class Parser:
             if braced:
                 self._expect("}")
             return base
+        letters = "".join(self._peek(i).value for i in (1, 2))
+        if isinstance(base, Num) and braced and letters in _ORDINALS:
+            if self._peek(3).value == "}":
+                self._at += 4
+                return base
         exponent = self._argument()
         if self._is("^"):
             self._enter()
@@ -849,10 +879,26 @@ class Parser:
     def _symbol(self) -> Node:
         name = self._next.value
         self._at += 1
+        if name in ("angle", "triangle"):
+            if (corners := self._corners()) is not None:
+                if name == "angle":
+                    corners = min(corners, corners[::-1])
+                return Sym(f"{name} {corners}")
         if name in ("C", "A") and self._next.value in ("_", "^"):
             if (count := self._choices(name)) is not None:
                 return count
         return self._named(name)
+
+    def _corners(self) -> str | None:
+        """Three points of an angle or a triangle: no product, their order counts."""
+        three = [self._peek(i) for i in range(3)]
+        if not all(t.kind == "sym" and len(t.value) == 1 for t in three):
+            return None
+        corners = "".join(t.value for t in three)
+        if not corners.isupper() or self._peek(3).value in ("_", "'", "^"):
+            return None
+        self._at += 3
+        return corners
 
     def _choices(self, name: str) -> Node | None:
         """C_n^k and A_n^k, the numbers of choices and of arrangements."""
@@ -1048,14 +1094,12 @@ class Parser:
         if name == "frac":
             top = _numeric(self._digit_argument())
             node = quotient(top, _numeric(self._digit_argument()))
-        elif name in ("binom", "dbinom", "tbinom"):
+        elif name == "binom":
             top = _numeric(self._digit_argument())
             node = Fn("binom", (top, _numeric(self._digit_argument())))
         elif name == "sqrt":
             node = self._root()
-        elif name in ("overline", "bar", "vec", "hat", "tilde", "overrightarrow"):
-            node = self._named(f"{name} {_name_of(self._argument())}")
-        elif name in ("widehat", "dot", "ddot"):
+        elif name in ("overline", "bar", "vec", "hat", "tilde", "dot", "ddot"):
             node = self._named(f"{name} {_name_of(self._argument())}")
         elif name == "mathbb":
             node = self._number_set()
@@ -1153,10 +1197,11 @@ class Parser:
 
 
 def _word(text: str) -> Node:
-    text = plain_text(text)
+    text = _CHOSEN.sub("", plain_text(text))
     if len(text) == 1 and text.isalpha():
         return Sym(text)
-    return _PHRASES.get(text.casefold()) or Word(text.casefold())
+    phrase = " ".join(text.casefold().replace("-", " ").split())
+    return _PHRASES.get(phrase) or Word(_SHORT_FOR.get(phrase, text.casefold()))
 
 
 def _joined(groups: list[list[Node]], word: str) -> Node:
