@@ -9,7 +9,7 @@ no zero-copy reader; a 7B model wants host memory near one tensor. The format: a
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import ml_dtypes
 import numpy as np
@@ -85,6 +85,80 @@ def write_tensors(
     Raises:
       ValueError: the stream does not hold just what `specs` announces.
     """
+    text, offsets, size = _layout(specs, metadata)
+    with open(os.open(path, os.O_RDWR | os.O_CREAT, mode), "r+b") as file:
+        file.truncate(size)
+        file.write(text)
+        for name, array in as_announced(path, specs, tensors):
+            file.seek(offsets[name])
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def map_tensors(
+    path: str | os.PathLike,
+    specs: Specs,
+    *,
+    metadata: Mapping[str, str] | None = None,
+    mode: int = 0o644,
+) -> tuple[np.memmap, dict[str, np.ndarray]]:
+    """Maps a file to be changed in place; what is not such a file is made one.
+
+    Args:
+      path, specs, metadata, mode: see `write_tensors`.
+
+    Returns:
+      The map of the whole file, to be flushed, and each tensor's view of it. Of a file
+      that was made they hold zeros.
+
+    Raises:
+      OSError: there is no room. The file has all its room once it is mapped: memory
+        that a full disk cannot back ends a process without a word.
+    """
+    text, offsets, size = _layout(specs, metadata)
+    with open(os.open(path, os.O_RDWR | os.O_CREAT, mode), "r+b") as file:
+        if os.fstat(file.fileno()).st_size != size or file.read(len(text)) != text:
+            file.truncate(0)
+            os.posix_fallocate(file.fileno(), 0, size)
+            file.seek(0)
+            file.write(text)
+            file.flush()
+        mapped = np.memmap(file, np.uint8, "r+")
+    return mapped, {
+        name: np.ndarray(shape, dtype, mapped, offsets[name])
+        for name, (shape, dtype) in specs.items()
+    }
+
+
+def as_announced(
+    path: str | os.PathLike, specs: Specs, tensors: Iterable[tuple[str, np.ndarray]]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Passes tensors through.
+
+    Raises:
+      ValueError: they are not just what `specs` announces; names `path`.
+    """
+    missing = set(specs)
+    for name, array in tensors:
+        if name not in missing:
+            raise ValueError(f"{path}: tensor {name} is unannounced or repeated")
+        shape, dtype = specs[name]
+        if array.shape != shape or array.dtype != dtype:
+            raise ValueError(
+                f"{path}: {name} is {array.dtype}{array.shape}, announced as"
+                f" {dtype}{shape}"
+            )
+        missing.remove(name)
+        yield name, array
+    if missing:
+        raise ValueError(f"{path}: tensors never came: {sorted(missing)[:3]}")
+
+
+def _layout(
+    specs: Specs, metadata: Mapping[str, str] | None
+) -> tuple[bytes, dict[str, int], int]:
+    """All that stands before the first tensor, where each begins, the file's size."""
     order = sorted(specs, key=lambda name: (-specs[name][1].itemsize, name))
     header, offsets, cursor = {}, {}, 0
     if metadata:
@@ -101,23 +175,6 @@ def write_tensors(
         cursor = stop
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    missing = set(specs)
-    with open(os.open(path, os.O_RDWR | os.O_CREAT, mode), "r+b") as file:
-        file.truncate(8 + len(text) + cursor)
-        file.write(len(text).to_bytes(8, "little") + text)
-        for name, array in tensors:
-            if name not in missing:
-                raise ValueError(f"{path}: tensor {name} is unannounced or repeated")
-            shape, dtype = specs[name]
-            if array.shape != shape or array.dtype != dtype:
-                raise ValueError(
-                    f"{path}: {name} is {array.dtype}{array.shape}, announced as"
-                    f" {dtype}{shape}"
-                )
-            missing.remove(name)
-            file.seek(8 + len(text) + offsets[name])
-            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-        if missing:
-            raise ValueError(f"{path}: tensors never came: {sorted(missing)[:3]}")
-        file.flush()
-        os.fsync(file.fileno())
+    text = len(text).to_bytes(8, "little") + text
+    offsets = {name: len(text) + offset for name, offset in offsets.items()}
+    return text, offsets, len(text) + cursor

@@ -4,10 +4,12 @@ Standard library and NumPy only. Every call has a deadline, and every error says
 server it was and what that server answered.
 """
 
+import dataclasses
 import http.client
 import json
 import socket
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +20,9 @@ from rollout.types import Completion, SamplerError, SamplingParams
 
 GENERATE = "/inference/v1/generate"
 COMPLETIONS = "/v1/completions"
+_POLL_SECONDS = 0.01  # each look is a call between two of the engine's steps
 _LIFECYCLE = (
+    "/collective_rpc",
     "/pause",
     "/resume",
     "/init_weight_transfer_engine",
@@ -51,6 +55,21 @@ class ServerRefused(SamplerError):
 
 class Aborted(RuntimeError):
     """The server gave up on a request whose tokens are to be asked for again."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Update:
+    """What a weight update cost a server.
+
+    Attributes:
+      pause_seconds: from the request to pause to the answer that it has resumed.
+      bytes: that a worker read of the version.
+      healed: tensors that came whole because their delta would not do, and why.
+    """
+
+    pause_seconds: float
+    bytes: int
+    healed: dict[str, str]
 
 
 class VllmClient:
@@ -177,6 +196,9 @@ class VllmClient:
           ServerRefused: what is missing, and how the server should be started.
         """
         routes = self.call("GET", "/openapi.json", timeout=30)["paths"]
+        if "/resume" in routes:
+            # A trainer that was killed may have left it paused.
+            self.call("POST", "/resume", timeout=30)
         logprob = self.attach(max_model_len=max_model_len)
         if missing := [route for route in _LIFECYCLE if route not in routes]:
             raise ServerRefused(
@@ -286,13 +308,16 @@ class VllmClient:
         )
 
     def update(
-        self, announcement: dict[str, Any], version: str, *, mode: str, timeout: float
-    ) -> None:
-        """Walks the server through one weight update; it serves `version` afterwards.
+        self, announcement: dict[str, Any], *, mode: str, timeout: float
+    ) -> Update:
+        """Walks the server through one weight update; it serves the version afterwards.
+
+        The server reads, checks and lays the version out while it serves; paused, it
+        only switches.
 
         Args:
-          announcement: what the transport's `stage` returned.
-          version: label that the server reports for the tokens drawn from here on.
+          announcement: what the transport's `stage` returned. Its "version" is the
+            label that the server reports for the tokens drawn from here on.
           mode: "abort" drops what is in flight, "keep" continues it under the new
             weights.
           timeout: seconds for each phase.
@@ -303,16 +328,44 @@ class VllmClient:
         """
 
         def post(path, body=None):
-            self.call("POST", path, body, timeout=timeout)
+            return self.call("POST", path, body, timeout=timeout)
 
+        version = announcement["version"]
+        order = {"method": "stage_version", "kwargs": {"announced": announcement}}
+        post("/collective_rpc", order)
+        workers = self._wait_staged(timeout)
+        post("/start_weight_update", {})
+        post("/update_weights", {"update_info": {"version": version}})
+        begin = time.monotonic()
         # Cached prefixes belong to the old weights.
         post(f"/pause?mode={mode}&clear_cache=true")
         try:
-            post("/start_weight_update", {})
-            post("/update_weights", {"update_info": announcement})
             post("/finish_weight_update", {"weight_version": version})
         finally:
             post("/resume")
+        return Update(
+            pause_seconds=time.monotonic() - begin,
+            bytes=max(worker["bytes"] for worker in workers),
+            healed={k: v for worker in workers for k, v in worker["healed"].items()},
+        )
+
+    def _wait_staged(self, timeout: float) -> list[dict[str, Any]]:
+        """What each of the server's workers says of the version, once it lies ready."""
+        deadline = time.monotonic() + timeout
+        order = {"method": "staged_version"}
+        while True:
+            answer = self.call("POST", "/collective_rpc", order, timeout=timeout)
+            workers = answer["results"]
+            for worker in workers:
+                if worker["state"] == "refused":
+                    raise ServerRefused(f"{self.url}: {worker['why']}")
+            if all(worker["state"] == "ready" for worker in workers):
+                return workers
+            if time.monotonic() > deadline:
+                raise ServerGone(
+                    f"{self.url}: a version was not laid out in {timeout:.0f} s"
+                )
+            time.sleep(_POLL_SECONDS)
 
 
 def _error_text(answer: bytes) -> str:

@@ -3,31 +3,28 @@
 vLLM imports this module in its workers (`--worker-extension-cls`) and in its API
 server (`--middleware`); the trainer never does. It needs torch and vLLM, and no JAX.
 
-An update is a safetensors file that the trainer has published. Everything about it is
-checked before the model is touched, so a refused file leaves the old weights serving.
+A version that the trainer has published is read, checked and laid out beside the model
+while that serves; a refused one leaves it as it is, and the switch takes milliseconds.
 """
 
 import dataclasses
 import hmac
 import os
 import pathlib
+import threading
+from typing import Any
 
-import numpy as np
 import torch
 import transformers
-from safetensors import SafetensorError, safe_open
 from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 from vllm.distributed.weight_transfer.base import (
     WeightTransferEngine,
     WeightTransferInitInfo,
     WeightTransferUpdateInfo,
 )
-from vllm.model_executor.model_loader.reload import (
-    finalize_layerwise_reload,
-    initialize_layerwise_reload,
-)
 
-from rollout.vllm.checksum import checksum
+from rollout.vllm.mirror import FileSource, Mirror
+from rollout.vllm.twin import Twin
 
 BACKEND = "published_file"
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
@@ -52,11 +49,26 @@ class InitInfo(WeightTransferInitInfo):
 
 @dataclasses.dataclass
 class UpdateInfo(WeightTransferUpdateInfo):
-    """One published version: its file, and the checksum of each tensor in it."""
+    """Which of the staged versions is to be served: the last one."""
 
-    path: str
     version: str
-    checksums: dict[str, int]
+
+
+@dataclasses.dataclass
+class Staged:
+    """A version on its way: `state` is "working", then "ready" or "refused".
+
+    Attributes:
+      why: it was refused.
+      bytes: read for it.
+      healed: tensors that had to come whole where a delta was announced, and why.
+    """
+
+    version: str
+    state: str = "working"
+    why: str = ""
+    bytes: int = 0
+    healed: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def served_shapes(config: transformers.PretrainedConfig) -> dict[str, list[int]]:
@@ -66,15 +78,15 @@ def served_shapes(config: transformers.PretrainedConfig) -> dict[str, list[int]]
     return {name: list(p.shape) for name, p in model.named_parameters()}
 
 
-def bytes_of(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.contiguous().view(torch.uint8).numpy()
-
-
 class PublishedFileEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
-    """Loads published files through vLLM's layer-by-layer reload."""
+    """Lays published versions out in the background, and switches to them."""
 
     init_info_cls = InitInfo
     update_info_cls = UpdateInfo
+    _mirror: Mirror | None = None
+    _twin: Twin | None = None
+    _thread: threading.Thread | None = None
+    _staged = Staged("none", "refused", "nothing was staged")
 
     def init_transfer_engine(self, init_info: InitInfo) -> None:
         """Agrees with the trainer on the model, the dtype and the folder.
@@ -103,93 +115,101 @@ class PublishedFileEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         self._shapes = served
         self._dtype = dtype
 
+    def stage(self, announced: dict[str, Any]) -> None:
+        """Begins to lay a version out; returns at once, and the model serves on.
+
+        Args:
+          announced: what the trainer's `PublishedFiles.stage` returned.
+        """
+        self._staged = Staged(announced["version"])
+        self._thread = threading.Thread(
+            target=self._lay_out,
+            args=(announced, self._staged, self._thread),
+            daemon=True,
+        )
+        self._thread.start()
+
+    def staged(self) -> Staged:
+        return self._staged
+
+    def _lay_out(
+        self,
+        announced: dict[str, Any],
+        staged: Staged,
+        before: threading.Thread | None,
+    ) -> None:
+        # Of a trainer that is gone; two may not write to one mirror.
+        if before is not None:
+            before.join()
+        # The worker is bound to the cores that it decodes on, and its threads with it.
+        os.sched_setaffinity(0, os.sched_getaffinity(os.getppid()))
+        if self.device.type != "cpu":
+            torch.accelerator.set_device_index(self.device)
+        try:
+            self._mirror = self._mirror or Mirror(self._shapes, self._dtype)
+            self._twin = self._twin or Twin(self.model, self.device)
+            source = FileSource(
+                announced["whole"], announced["delta"], self._shapes, self._dtype
+            )
+            taken = self._mirror.take(announced["tensors"], source)
+            dtype = self.model_config.dtype
+            self._twin.load(
+                (name, torch.from_numpy(bits).view(dtype))
+                for name, bits in self._mirror.tensors.items()
+            )
+            staged.bytes, staged.healed = taken.bytes, taken.healed
+            staged.state = "ready"
+        except Exception as error:
+            staged.why = str(error) or repr(error)
+            staged.state = "refused"
+
     def start_weight_update(self) -> None:
-        """Nothing yet: the file is judged first, in `receive_weights`."""
-        self._loading = False
+        """Nothing: what can be refused was judged when it was staged."""
 
     def update_weights(self, update_info: dict) -> None:
         self.receive_weights(self.parse_update_info(update_info))
-        if self.device.type != "cpu":
-            torch.accelerator.synchronize()
 
     def receive_weights(self, update_info: UpdateInfo) -> None:
-        """Checks the file as a whole, then loads it.
+        """Agrees on the version to switch to.
 
         Raises:
-          ValueError: the file is damaged, stale, incomplete or of another dtype. The
-            model is as it was.
+          ValueError: it is not the one that lies ready. The model is as it was.
         """
-        with open_published(update_info, self._shapes, self._dtype) as file:
-            initialize_layerwise_reload(self.model)
-            self._loading = True
-            self.model.load_weights(
-                (name, file.get_tensor(name)) for name in file.keys()
+        staged = self._staged
+        if (staged.version, staged.state) != (update_info.version, "ready"):
+            raise ValueError(
+                f"version {update_info.version} is to be served; {staged.version} is"
+                f" {staged.state} {staged.why}"
             )
 
     def finish_weight_update(self) -> None:
-        if not self._loading:
-            raise ValueError("no weights were accepted in this update")
-        finalize_layerwise_reload(self.model, self.model_config)
-        self._refresh_tied_head()
-        self._loading = False
-
-    def _refresh_tied_head(self) -> None:
-        """Lets a tied `lm_head` follow the embedding that was just loaded.
-
-        vLLM's CPU backend packs a private copy of the head when the model is loaded. A
-        tied head has no tensor of its own in an update, so the copy would stay on the
-        weights of the start, and nothing would say so.
-        """
-        if self.model_config.hf_config.tie_word_embeddings:
-            head = self.model.lm_head
-            head.quant_method.process_weights_after_loading(head)
+        """The switch. What was served before is gone."""
+        if self._staged.state != "ready":
+            raise ValueError(f"version {self._staged.version} does not lie ready")
+        self._twin.switch()
+        self._staged.state = "served"
 
     def shutdown(self) -> None:
-        """Holds nothing between updates."""
-
-
-def open_published(update: UpdateInfo, shapes: dict[str, list[int]], dtype: str):
-    """Opens a published file once its version, tensors and bytes are as announced.
-
-    Raises:
-      ValueError: it is not so; the text says what was expected and what was found.
-    """
-    try:
-        file = safe_open(update.path, framework="pt")
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"unreadable weights file: {error}") from None
-    stamped = (file.metadata() or {}).get("version")
-    if stamped != update.version:
-        raise ValueError(
-            f"stale weights file: holds version {stamped}, announced {update.version}"
-        )
-    names = set(file.keys())
-    if missing := sorted(shapes.keys() - names):
-        raise ValueError(f"{len(missing)} tensors missing, first {missing[0]}")
-    if unknown := sorted(names - shapes.keys()):
-        raise ValueError(f"{len(unknown)} unknown tensors, first {unknown[0]}")
-    for name in sorted(names):
-        view = file.get_slice(name)
-        if view.get_dtype() != dtype:
-            raise ValueError(f"{name} is {view.get_dtype()}, serving dtype is {dtype}")
-        if list(view.get_shape()) != shapes[name]:
-            raise ValueError(
-                f"{name} has shape {list(view.get_shape())}, expected {shapes[name]}"
-            )
-        found = checksum(bytes_of(file.get_tensor(name)))
-        if found != update.checksums.get(name):
-            raise ValueError(
-                f"{name} is corrupted: checksum {found:08x}, announced"
-                f" {update.checksums.get(name, 0):08x}"
-            )
-    return file
+        """The thread is a daemon, and memory goes with the process."""
 
 
 WeightTransferEngineFactory.register_engine(BACKEND, PublishedFileEngine)
 
 
 class PolicyWorker:
-    """Mixed into vLLM's worker; importing this module is what registers the engine."""
+    """Mixed into vLLM's worker; importing this module is what registers the engine.
+
+    Its methods are called over /collective_rpc.
+    """
+
+    def stage_version(self, announced: dict[str, Any]) -> None:
+        """See `PublishedFileEngine.stage`. Ends an update that a trainer left open."""
+        self._weight_update_active = False
+        self.weight_transfer_engine.stage(announced)
+
+    def staged_version(self) -> dict[str, Any]:
+        """See `Staged`."""
+        return dataclasses.asdict(self.weight_transfer_engine.staged())
 
 
 class RequireKey:

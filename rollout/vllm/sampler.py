@@ -1,5 +1,6 @@
 """Sampling by vLLM servers, held in step with the policy that is trained."""
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -8,12 +9,13 @@ from typing import Any, Literal
 import numpy as np
 
 from rollout.types import Completion, OnFinished, SamplerError, SamplingParams
-from rollout.vllm.client import VllmClient
+from rollout.vllm.client import Update, VllmClient
 from rollout.vllm.fan_out import check_lengths, sample_all
 from rollout.vllm.fleet import Fleet
 from rollout.vllm.server import VllmServer
 from rollout.vllm.weight_sync import WeightTransport
 
+log = logging.getLogger(__name__)
 Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 
 # Mean absolute difference of log-probs that rounding explains. Measured between vLLM
@@ -162,13 +164,17 @@ class VllmSampler:
         with self._fleet.nobody_loads():
             self._announced = self._transport.stage(params, f"{self._run}:{version}")
         written = time.monotonic()
-        answers = self._fleet.update()
+        found = self._fleet.update()
         self._version = version
-        gaps = self._prove(params, answers)
+        gaps = self._prove(params, [(client, answer) for client, (_, answer) in found])
+        updates = [update for _, (update, _) in found]
         self._metrics = {
             "sampler/write_seconds": written - begin,
             "sampler/update_seconds": self._served_at - written,
             "sampler/publish_seconds": time.monotonic() - begin,
+            "sampler/pause_seconds": max(u.pause_seconds for u in updates),
+            "sampler/publish_bytes": float(max(u.bytes for u in updates)),
+            "sampler/healed_tensors": float(sum(len(u.healed) for u in updates)),
             "sampler/probe_gap_mean": float(gaps.mean()),
             "sampler/probe_gap_max": float(gaps.max()),
         }
@@ -182,23 +188,27 @@ class VllmSampler:
         route = "/init_weight_transfer_engine"
         client.call("POST", route, hello, timeout=self._sync_seconds)
 
-    def _bring_up_to_date(self, client: VllmClient) -> Completion:
+    def _bring_up_to_date(self, client: VllmClient) -> tuple[Update, Completion]:
         """Gives a server the current weights; what it then draws for the probe."""
-        client.update(
-            self._announced,
-            self._announced["version"],
-            mode=self._in_flight,
-            timeout=self._sync_seconds,
+        update = client.update(
+            self._announced, mode=self._in_flight, timeout=self._sync_seconds
         )
+        if update.healed:
+            name, why = next(iter(update.healed.items()))
+            log.warning(
+                "%s took %d tensors whole whose delta would not do, first %s: %s",
+                *(client.url, len(update.healed), name, why),
+            )
         self._served_at = time.monotonic()
         # By the ordinary path, cached prefix and all: that is what must be right.
-        return client.generate(
+        answer = client.generate(
             self._probe_prompt,
             PROBE_DRAW,
             seed=0,
             version_of=self._version_of,
             timeout=self._sync_seconds,
         )
+        return update, answer
 
     def _prove(
         self, params: Any, answers: Sequence[tuple[VllmClient, Completion]]
@@ -237,12 +247,15 @@ class VllmSampler:
             )
         return gap
 
-    def _check_mended(self, client: VllmClient, answer: Completion) -> None:
+    def _check_mended(
+        self, client: VllmClient, found: tuple[Update, Completion]
+    ) -> None:
         """Holds a mended server to what was proved of this version at its publish.
 
         The trainer may be in the middle of an update, so its log-probs of that time are
         used, as far as the same seed has drawn the same tokens again.
         """
+        _, answer = found
         label, token_ids, own = self._proved
         if label != self._announced["version"]:
             return  # a publish is under way and will prove it

@@ -2,25 +2,29 @@
 
 `WeightTransport` is what the sampler knows: something that stages a version and says
 what to tell a server so that it takes it. `PublishedFiles` is the one implementation:
-a safetensors file in shared memory, or in a folder that remote servers share. A
-device-to-device path (NCCL has a rendezvous without torch) would be another: `hello`
-returns the communicator's id and `stage` the tensors' order, and no caller changes.
+two files in shared memory, or in a folder that remote servers share, one of all tensors
+and one of what changed; see `rollout.vllm.mirror` for what a server makes of them. A
+connection of its own would be another: `hello` gives its address and key and `stage`
+where in its stream a tensor lies, a `Source` on the server asks for it, and no caller
+changes. So would a device-to-device path (NCCL has a rendezvous without torch).
 """
 
 import os
 import pathlib
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
 
-from models.safetensors_io import Specs, write_tensors
+from models.safetensors_io import Specs, as_announced, map_tensors
 from rollout.vllm import leash
 from rollout.vllm.checksum import checksum
+from rollout.vllm.delta import apply, encode
 
 Export = Callable[[Any], Iterable[tuple[str, np.ndarray]]]
+_OVERWRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 WIRE_DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
 
@@ -44,7 +48,7 @@ class WeightTransport(Protocol):
 
 
 class PublishedFiles:
-    """One safetensors file per version, published by a rename; one is kept."""
+    """The current version whole, and what made it out of the one before."""
 
     backend = "published_file"
 
@@ -69,6 +73,8 @@ class PublishedFiles:
         self._specs = specs
         self._dtype = WIRE_DTYPES[dtype]
         self._file = folder / "policy.safetensors"
+        self._delta = folder / "policy.delta"
+        self._digests: dict[str, int] = {}
         self._beacon = folder / "beacon"
         self._token = secrets.token_hex(16)
         self.bytes = sum(
@@ -91,7 +97,10 @@ class PublishedFiles:
         }
 
     def stage(self, params: Any, version: str) -> dict[str, Any]:
-        """Writes the file tensor by tensor. No server may be loading the last one.
+        """Writes both files tensor by tensor. No server may be reading the last ones.
+
+        The file of all tensors is changed where it lies, by the very deltas that the
+        servers apply to theirs.
 
         Raises:
           OSError: the folder is full. Nothing half-written stays there.
@@ -101,23 +110,47 @@ class PublishedFiles:
         part = self._file.with_suffix(".part")
         if self._file.exists():
             os.replace(self._file, part)
-        checksums: dict[str, int] = {}
+        bases, self._digests = self._digests, {}
+        entries: dict[str, dict[str, int]] = {}
         try:
-            self._check_space(part)
-            write_tensors(
-                part,
-                self._specs,
-                _summed(self._export(params), checksums),
-                metadata={"format": "pt", "version": version},
-                mode=0o600,
+            room = self._check_space(part)
+            mapped, held = map_tensors(
+                part, self._specs, metadata={"format": "pt"}, mode=0o600
             )
+            exported = as_announced(part, self._specs, self._export(params))
+            with open(os.open(self._delta, _OVERWRITE, 0o600), "wb") as file:
+                for name, array in exported:
+                    array = np.ascontiguousarray(array)
+                    entries[name] = {"digest": checksum(array)}
+                    data = encode(held[name], array)
+                    if data is None:
+                        held[name][...] = array
+                        continue
+                    apply(held[name], data)
+                    start = file.tell()
+                    if name in bases and start + data.size <= room:
+                        file.write(data.data)
+                        entries[name] |= {
+                            "base": bases[name],
+                            "start": start,
+                            "stop": start + data.size,
+                        }
+            mapped.flush()
             os.replace(part, self._file)
         except BaseException:
             part.unlink(missing_ok=True)
+            self._delta.unlink(missing_ok=True)
             raise
-        return {"path": str(self._file), "version": version, "checksums": checksums}
+        self._digests = {name: entry["digest"] for name, entry in entries.items()}
+        return {
+            "version": version,
+            "whole": str(self._file),
+            "delta": str(self._delta),
+            "tensors": entries,
+        }
 
-    def _check_space(self, reused: pathlib.Path) -> None:
+    def _check_space(self, reused: pathlib.Path) -> int:
+        """How many bytes are free beside a version that takes the place of `reused`."""
         free = shutil.disk_usage(self._folder.parent).free
         held = reused.stat().st_size if reused.exists() else 0
         if free + held < self.bytes:
@@ -126,19 +159,10 @@ class PublishedFiles:
                 f" weights takes {self.bytes / 1e9:.2f} GB (set"
                 " rollout.vllm.weight_dir, or enlarge the shared memory)"
             )
+        return free + held - self.bytes
 
     def close(self) -> None:
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
             self._leash.wait()
-
-
-def _summed(
-    tensors: Iterable[tuple[str, np.ndarray]], checksums: dict[str, int]
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Passes tensors through, noting each one's checksum while it is in the cache."""
-    for name, array in tensors:
-        array = np.ascontiguousarray(array)
-        checksums[name] = checksum(array)
-        yield name, array

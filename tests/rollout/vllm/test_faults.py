@@ -285,6 +285,10 @@ def test_an_attached_server_outlives_us_and_is_fed_again(policy, tmp_path, forei
         assert policies.gaps(trained, PROMPTS, groups).max() < 1e-4
         sampler.close()
         assert foreign.process.poll() is None
+        # As a trainer leaves it that is killed just before the switch.
+        client = VllmClient(foreign.url, api_key="secret")
+        for route in ("/start_weight_update", "/pause?mode=abort"):
+            client.call("POST", route, {}, timeout=30)
 
 
 def test_every_route_that_changes_weights_asks_for_the_key(foreign, policy, tmp_path):

@@ -219,9 +219,10 @@ def test_a_published_file_appears_whole_or_not_at_all(tmp_path):
     files = _files(tmp_path / "weights", export)
     told = files.stage(np.ones(1000, np.float32), "run:1")
     # They are the policy, in shared memory, on a machine that others may use.
-    modes = [oct(os.stat(path).st_mode)[-3:] for path in (told["path"], files._folder)]
-    assert modes == ["600", "700"]
-    assert told["version"] == "run:1" and told["checksums"].keys() == {"w"}
+    paths = told["whole"], told["delta"], files._folder
+    modes = [oct(os.stat(path).st_mode)[-3:] for path in paths]
+    assert modes == ["600", "600", "700"]
+    assert told["version"] == "run:1" and told["tensors"].keys() == {"w"}
     with pytest.raises(ValueError, match="announced as float32"):
         files.stage(np.ones(999, np.float32), "run:2")
     assert not list((tmp_path / "weights").glob("policy*"))

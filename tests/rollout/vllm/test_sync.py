@@ -1,9 +1,10 @@
 """Weights pushed to a real server are the weights that it serves, or are refused."""
 
-import json
+import dataclasses
+import os
 import pathlib
-import struct
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -45,62 +46,85 @@ def test_twenty_updates_are_served_exactly(served):
         assert sampler.metrics()["sampler/probe_gap_max"] < 1e-4
 
 
-def _edit_header(path, edit):
-    raw = path.read_bytes()
-    (length,) = struct.unpack("<Q", raw[:8])
-    header = json.loads(raw[8 : 8 + length])
-    edit(header)
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + length :])
+def _few_changed(policy, seed):
+    """An update of one place in a hundred, as small rates leave it in bfloat16."""
+    keys = jax.random.split(jax.random.key(seed), 64)
+    leaves, tree = jax.tree.flatten(policy.params)
+    moved = [
+        leaf + 0.1 * (jax.random.uniform(key, leaf.shape) < 0.01)
+        for leaf, key in zip(leaves, keys, strict=False)
+    ]
+    return dataclasses.replace(policy, params=tree.unflatten(moved))
 
 
-def _flip_one_bit(path, announced, policy):
+@pytest.mark.failure(8)
+def test_deltas_are_served_exactly_and_a_bad_one_is_healed(served):
+    policy, sampler = served
+    sampler.publish(policy.params, 60)
+    transport = sampler._transport
+    stage = transport.stage
+    prompts = policies.prompts(1, low=300, high=301, seed=5)
+    for version in range(61, 69):
+        policy = _few_changed(policy, version)
+        lost = version == 65
+        if lost:
+            transport.stage = lambda *told: _without_delta(stage(*told))
+        sampler.publish(policy.params, version)
+        transport.stage = stage
+        found = sampler.metrics()
+        assert (found["sampler/healed_tensors"] > 0) == lost
+        assert lost == (found["sampler/publish_bytes"] > transport.bytes / 4)
+        groups = sampler.sample(prompts, policies.draw(16), seed=version)
+        assert policies.gaps(policy, prompts, groups).max() < 1e-4
+    # Told to take the last one whole, the server finds that it holds all of it.
+    transport._digests.clear()
+    sampler.publish(policy.params, 69)
+    assert sampler.metrics()["sampler/publish_bytes"] == 0
+
+
+def _without_delta(announced):
+    os.unlink(announced["delta"])
+    return announced
+
+
+def _flip_one_bit(path, before, policy):
     raw = bytearray(path.read_bytes())
     raw[-1001] ^= 1
     path.write_bytes(raw)
 
 
-def _truncate(path, announced, policy):
+def _truncate(path, before, policy):
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 4096)
 
 
-def _stale(path, announced, policy):
-    _edit_header(path, lambda h: h["__metadata__"].update(version="an older one"))
+def _stale(path, before, policy):
+    path.write_bytes(before)
 
 
-def _wrong_version(path, announced, policy):
-    announced["version"] = "another"
-
-
-def _rewrite(path, announced, specs, tensors):
-    write_tensors(path, specs, tensors, metadata={"version": announced["version"]})
-
-
-def _missing(path, announced, policy):
+def _missing(path, before, policy):
     specs = policy.specs()
     tensors = dict(policy.export(policy.params))
     for mapping in (specs, tensors):
         del mapping["model.layers.2.mlp.up_proj.weight"]
-    _rewrite(path, announced, specs, tensors.items())
+    write_tensors(path, specs, tensors.items())
 
 
-def _wrong_dtype(path, announced, policy):
+def _wrong_dtype(path, before, policy):
     kind = np.dtype(ml_dtypes.bfloat16)
     specs = {name: (shape, kind) for name, (shape, _) in policy.specs().items()}
     tensors = ((n, a.astype(kind)) for n, a in policy.export(policy.params))
-    _rewrite(path, announced, specs, tensors)
+    write_tensors(path, specs, tensors)
 
 
 @pytest.mark.failure(8)
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (_flip_one_bit, "corrupted: checksum"),
+        (_flip_one_bit, "is corrupted or stale: digest"),
         (_truncate, "unreadable weights file"),
-        (_stale, "stale weights file: holds version an older one"),
-        (_wrong_version, "announced another"),
-        (_missing, "tensors missing, first model.layers.2.mlp.up_proj.weight"),
+        (_stale, "is corrupted or stale: digest"),
+        (_missing, "lacks model.layers.2.mlp.up_proj.weight"),
         (_wrong_dtype, "is BF16, serving dtype is F32"),
     ],
 )
@@ -110,9 +134,11 @@ def test_a_bad_file_is_refused_and_the_old_weights_serve_on(served, damage, word
     transport = sampler._transport
     stage = transport.stage
 
+    before = transport._file.read_bytes()
+
     def damaged(params, version):
         announced = stage(params, version)
-        damage(pathlib.Path(announced["path"]), announced, policy)
+        damage(pathlib.Path(announced["whole"]), before, policy)
         return announced
 
     transport.stage = damaged

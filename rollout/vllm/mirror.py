@@ -1,0 +1,164 @@
+"""A server's own copy of the policy in host memory, brought from version to version.
+
+A version is a manifest and its bytes. The manifest says of each tensor what its digest
+is, and where in the delta lies what makes it out of a base, if anything does:
+
+    {"digest": d}                                          whole
+    {"digest": d, "base": b, "start": i, "stop": j}        a delta; of nothing, often
+
+Whoever holds the base applies the delta; whoever does not, or finds that the result is
+not as announced, takes the tensor whole. So a delta that is damaged, missing or of
+another version costs bytes and no more, and a tensor is never what was not announced.
+Needs NumPy only.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from rollout.vllm import delta
+from rollout.vllm.checksum import checksum
+
+ITEM_BYTES = {"F32": 4, "BF16": 2, "F16": 2}
+
+
+class Source(Protocol):
+    """Where a version's bytes come from; both calls raise OSError or ValueError."""
+
+    def delta(self, start: int, stop: int) -> np.ndarray:
+        """These bytes of the version's delta, uint8."""
+        ...
+
+    def whole(self, name: str, into: np.ndarray) -> None:
+        """Fills `into`, uint8, with a tensor."""
+        ...
+
+
+@dataclasses.dataclass(slots=True)
+class Taken:
+    """What a version cost.
+
+    Attributes:
+      bytes: read of tensors and deltas.
+      healed: tensors whose base was there and whose delta would not do, and why.
+    """
+
+    bytes: int = 0
+    healed: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Mirror:
+    """The tensors of one model in one dtype, each with the digest that it has."""
+
+    def __init__(self, shapes: Mapping[str, list[int]], dtype: str):
+        """Holds nothing yet.
+
+        Args:
+          shapes: by Hugging Face name.
+          dtype: in safetensors' words ("F32", "BF16", "F16").
+        """
+        kind = np.dtype(f"u{ITEM_BYTES[dtype]}")
+        self.tensors = {name: np.empty(s, kind) for name, s in shapes.items()}
+        self._held: dict[str, int | None] = dict.fromkeys(shapes)
+
+    def take(self, manifest: Mapping[str, Any], source: Source) -> Taken:
+        """Makes every tensor what the manifest says.
+
+        Raises:
+          ValueError: the manifest is of another model, or a whole tensor is not as
+            announced or cannot be read. Tensors may be of this version or the last.
+        """
+        if missing := sorted(self.tensors.keys() - manifest.keys()):
+            raise ValueError(f"{len(missing)} tensors missing, first {missing[0]}")
+        if unknown := sorted(manifest.keys() - self.tensors.keys()):
+            raise ValueError(f"{len(unknown)} unknown tensors, first {unknown[0]}")
+        taken = Taken()
+        for name, entry in manifest.items():
+            if self._held[name] is not None and self._held[name] == entry.get("base"):
+                try:
+                    self._take_delta(name, entry, source, taken)
+                    continue
+                except (OSError, ValueError) as error:
+                    taken.healed[name] = str(error)
+            if self._held[name] != entry["digest"]:
+                self._take_whole(name, entry, source, taken)
+        return taken
+
+    def _take_delta(self, name, entry, source, taken) -> None:
+        data = source.delta(entry["start"], entry["stop"])
+        taken.bytes += data.size
+        self._held[name] = None
+        delta.apply(self.tensors[name], data)
+        self._judge(name, entry["digest"])
+
+    def _take_whole(self, name, entry, source, taken) -> None:
+        into = self.tensors[name].reshape(-1).view(np.uint8)
+        self._held[name] = None
+        source.whole(name, into)
+        taken.bytes += into.size
+        self._judge(name, entry["digest"])
+
+    def _judge(self, name: str, announced: int) -> None:
+        found = checksum(self.tensors[name])
+        if found != announced:
+            raise ValueError(
+                f"{name} is corrupted or stale: digest {found:016x}, announced"
+                f" {announced:016x}"
+            )
+        self._held[name] = found
+
+
+class FileSource:
+    """A version as two files: all tensors in safetensors' format, and the delta."""
+
+    def __init__(self, whole: str, delta: str, shapes: Mapping, dtype: str):
+        """Opens nothing yet: the file of whole tensors is mostly not needed."""
+        self._whole, self._delta = whole, delta
+        self._shapes, self._dtype = shapes, dtype
+        self._places: dict[str, int] | None = None
+
+    def delta(self, start: int, stop: int) -> np.ndarray:
+        with open(self._delta, "rb") as file:
+            file.seek(start)
+            data = file.read(stop - start)
+        if len(data) != stop - start:
+            raise ValueError(f"{self._delta} ends after {start + len(data)} bytes")
+        return np.frombuffer(data, np.uint8)
+
+    def whole(self, name: str, into: np.ndarray) -> None:
+        with open(self._whole, "rb") as file:
+            if self._places is None:
+                self._places = self._read_header(file)
+            file.seek(self._places[name])
+            file.readinto(memoryview(into))
+
+    def _read_header(self, file) -> dict[str, int]:
+        """Where each tensor begins, once every one is found to be as expected."""
+        size = os.fstat(file.fileno()).st_size
+        length = int.from_bytes(file.read(8), "little")
+        try:
+            header = json.loads(file.read(length if length < size else 0))
+            header.pop("__metadata__", None)
+            ends = max(entry["data_offsets"][1] for entry in header.values())
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"unreadable weights file: {error}") from None
+        if 8 + length + ends != size:
+            raise ValueError(
+                f"unreadable weights file: {size} bytes, its header says"
+                f" {8 + length + ends}"
+            )
+        for name, shape in self._shapes.items():
+            if name not in header:
+                raise ValueError(f"the weights file lacks {name}")
+            found = header[name]
+            if found["dtype"] != self._dtype:
+                raise ValueError(
+                    f"{name} is {found['dtype']}, serving dtype is {self._dtype}"
+                )
+            if list(found["shape"]) != list(shape):
+                raise ValueError(f"{name} has shape {found['shape']}, expected {shape}")
+        return {name: 8 + length + e["data_offsets"][0] for name, e in header.items()}
