@@ -22,23 +22,26 @@ from rl.progress import duration
 from rl.types import Group
 from rl.update.objective import MEASURED
 
+EVALUATED = "eval/"  # begins the names of an evaluation's figures
+
 
 class MetricsWriter:
     """Writes each step's figures; a resumed run continues as if never interrupted."""
 
-    def __init__(self, workdir: pathlib.Path, *, keep: int):
+    def __init__(self, workdir: pathlib.Path, *, keep: int, evaluated: int):
         """
         Args:
           workdir: `metrics.jsonl`, `samples.jsonl` and `tensorboard/` live there.
           keep: the last step whose figures stay; later ones, of work that was lost,
             go. -1 begins afresh.
+          evaluated: the same of evaluations, for that of a step may be lost alone.
         """
         self._workdir = workdir
-        self._open(keep)
+        self._open(keep, evaluated)
 
-    def _open(self, keep: int) -> None:
+    def _open(self, keep: int, evaluated: int) -> None:
         for name in ("metrics.jsonl", "samples.jsonl"):
-            _keep_until(self._workdir / name, keep)
+            _keep_until(self._workdir / name, keep, evaluated)
         self._metrics = Rows(self._workdir / "metrics.jsonl")
         self._samples = Rows(self._workdir / "samples.jsonl")
         self._board = Board(self._workdir / "tensorboard", keep=keep)
@@ -46,7 +49,7 @@ class MetricsWriter:
     def rewind(self, keep: int) -> None:
         """Drops the figures of later steps than `keep`."""
         self.close()
-        self._open(keep)
+        self._open(keep, keep)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """One row of metrics.jsonl and one point per name on TensorBoard."""
@@ -146,11 +149,13 @@ def sampling_metrics(tally: Tally) -> dict[str, float]:
         "sampling/seconds": tally.seconds,
         "sampling/rounds": tally.rounds,
         "sampling/groups": tally.sampled,
-        "sampling/completions": tally.asked,
+        "sampling/completions": tally.completions,
         "sampling/carried": tally.carried,
         "sampling/aged_out": tally.aged_out,
-        "sampling/unjudged": tally.unjudged,
     }
+    if tally.completions:
+        # Of this step's own: under other schedules the verifier is ahead of it.
+        metrics["sampling/unjudged"] = tally.unjudged / tally.completions
     if not tally.correct:
         return metrics
     correct = np.concatenate(tally.correct)
@@ -308,7 +313,10 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(markdown_table(columns, cells))
 
 
-def _keep_until(path: pathlib.Path, keep: int) -> None:
+def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> None:
+    def last(row: Mapping[str, Any]) -> int:
+        return evaluated if any(name.startswith(EVALUATED) for name in row) else keep
+
     if path.exists():
         rows = read_rows(path, appended=True)
-        replace_rows(path, (row for _, row in rows if row["step"] <= keep))
+        replace_rows(path, (row for _, row in rows if row["step"] <= last(row)))
