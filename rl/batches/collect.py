@@ -35,15 +35,10 @@ class Tally:
 
     Attributes:
       stage: that the step was sampled in.
-<<<<<<< HEAD
       curriculum: the metrics of curriculum and draws once it was.
-      asked: completions.
+      completions: drawn, judged or not.
       of_offered: of each group, how many problems on offer it stands for, and what is
         correct in its first part and in all of it.
-=======
-      curriculum: the curriculum's metrics once it was.
-      completions: drawn, judged or not.
->>>>>>> main
       Others: of the rounds.
     """
 
@@ -52,11 +47,7 @@ class Tally:
     seconds: float = 0.0
     rounds: int = 0
     sampled: int = 0
-<<<<<<< HEAD
-    asked: int = 0
-=======
     completions: int = 0
->>>>>>> main
     solve_all: int = 0
     solve_none: int = 0
     aged_out: int = 0
@@ -77,7 +68,7 @@ class Tally:
     def add(self, drawn: Drawn) -> None:
         group = drawn.group
         self.sampled += 1
-        self.asked += drawn.asked
+        self.completions += drawn.asked
         self.unjudged += drawn.asked - len(group.completions)
         part = group.correct[: drawn.first]
         self.of_offered.append((1 / drawn.draw.chance, part, group.correct))
@@ -226,11 +217,6 @@ class Collector:
             ]
             for group in drawn:
                 tally.add(group)
-<<<<<<< HEAD
-=======
-                tally.completions += params.n
-                tally.unjudged += params.n - len(group.completions)
->>>>>>> main
             self._acceptance = 0.5 * self._acceptance + 0.5 * len(accepted) / n
             kept += accepted
         tally.seconds = time.perf_counter() - began

@@ -68,7 +68,7 @@ class World:
         for step in range(steps):
             now, tally = self.collector.collect(step)
             groups += now
-            asked += tally.asked
+            asked += tally.completions
             rows.append(tally.curriculum)
             self.rates[teachable] = np.minimum(self.rates[teachable] + rise, 1)
         weights = np.array([group.weight for group in groups])

@@ -92,7 +92,7 @@ def _sums(ends, *, first, weighted=True):
         groups, tally = _collected(arms, ends, first=first)
         for policy, total in zip(POLICIES, sums, strict=True):
             chance = float(np.prod(policy[list(arms)]))
-            total["completions"] += chance * tally.asked
+            total["completions"] += chance * tally.completions
             for group in groups:
                 counts = chance * (group.weight if weighted else 1.0)
                 total["kept"] += counts
@@ -191,7 +191,7 @@ def test_accuracy_is_of_first_parts_and_all_right_is_all_that_was_drawn():
         ((2, 2, 0, 0, 0), (True, False), (2, 0.0, 0.0)),
     ):
         _, tally = _collected(arms, ends)
-        assert (tally.asked, tally.accuracy, tally.solve_all_rate) == told
+        assert (tally.completions, tally.accuracy, tally.solve_all_rate) == told
 
 
 def test_the_bias_of_a_batchs_average_falls_with_its_groups():
