@@ -76,10 +76,19 @@ def get_config() -> ConfigDict:
     c.rollout.vllm.stall_seconds = 120.0  # without a token, before a server hangs
     c.rollout.vllm.max_restarts = 3  # of a server, between two publishes
 
+    c.sampling = ConfigDict()  # see docs/sampling.md
+    c.sampling.policy = "uniform"  # uniform | signal: problems likely to teach
+    c.sampling.explore = 0.05  # signal: least chance that a problem on offer is drawn
+    c.sampling.power = 1.0  # signal: 0 draws all alike, more prefers what teaches more
+    c.sampling.retire_at = 0.9  # signal: solve rate from which one is only explored
+    c.sampling.half_life = 200.0  # steps, of what was seen of a problem
+    c.sampling.first = 0  # completions before a group may end; 0: groups are whole
+
     c.dynamic_sampling = ConfigDict()
     c.dynamic_sampling.filter = True  # drop groups that teach nothing:
     c.dynamic_sampling.filter_on = "correct"  # all right or wrong | reward: all alike
     c.dynamic_sampling.max_rounds = 8  # of sampling per step
+    c.dynamic_sampling.oversample = 2.0  # prompts of a round, at most, over a step's
     c.dynamic_sampling.max_age = 1  # steps that a surplus group may wait
     c.dynamic_sampling.on_shortfall = "skip"  # skip | partial | stop
     c.dynamic_sampling.max_shortfalls = 5  # in a row, before the run ends

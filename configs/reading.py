@@ -12,6 +12,7 @@ import textwrap
 import tokenize
 import traceback
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
@@ -70,16 +71,37 @@ class _Parser(flags.ArgumentParser):
 
 
 def read_config(name: str) -> ConfigDict:
-    """Runs a config file; `FILE.py:TEXT` gives TEXT to its `get_config`.
+    """The config of a file; `FILE.py:TEXT` gives TEXT to its `get_config`.
+
+    Raises:
+      UnreadableConfig: one line that names the file and, where it has one, the line.
+    """
+    file, _, text = name.partition(":")
+    module = run_file(file)
+    if "get_config" not in module:
+        raise UnreadableConfig(f"{file}: defines no get_config()")
+    try:
+        config = module["get_config"](*([text] if text else []))
+    except UnreadableConfig:  # of another file, on which this one is built
+        raise
+    except Exception as error:
+        raise UnreadableConfig(f"{file}{_blame(error, module['__file__'])}") from None
+    if not isinstance(config, ConfigDict):
+        kind = type(config).__name__
+        raise UnreadableConfig(f"{file}: get_config() gives {kind}, not a ConfigDict")
+    return config
+
+
+def run_file(name: str) -> dict[str, Any]:
+    """Runs a config file; what it defines, by name.
 
     The file's folder goes on `sys.path`, so that functions beside it are found by
     "module:function". A relative name under configs/ that is not there is looked up
     among the configs that came with this package.
 
     Raises:
-      UnreadableConfig: one line that names the file and, where it has one, the line.
+      UnreadableConfig: as of `read_config`.
     """
-    name, _, text = name.partition(":")
     path = user_path(name)
     if not path.is_file() and path.parts[:1] == (_HERE.name,):
         path = _HERE.parent / path
@@ -91,25 +113,19 @@ def read_config(name: str) -> ConfigDict:
     module = {"__name__": path.stem, "__file__": str(path)}
     try:
         exec(compile(path.read_text("utf-8"), str(path), "exec"), module)
-        config = module["get_config"](*([text] if text else []))
     except Exception as error:
-        if "get_config" not in module and isinstance(error, KeyError):
-            raise UnreadableConfig(f"{name}: defines no get_config()") from None
-        raise UnreadableConfig(f"{name}{_blame(error, path)}") from None
-    if not isinstance(config, ConfigDict):
-        kind = type(config).__name__
-        raise UnreadableConfig(f"{name}: get_config() gives {kind}, not a ConfigDict")
-    return config
+        raise UnreadableConfig(f"{name}{_blame(error, str(path))}") from None
+    return module
 
 
-def _blame(error: Exception, path: pathlib.Path) -> str:
+def _blame(error: Exception, path: str) -> str:
     """`:LINE: KIND: MESSAGE`, the line being the last of the file that took part."""
     if isinstance(error, SyntaxError):
-        at = error.lineno if error.filename == str(path) else None
+        at = error.lineno if error.filename == path else None
         message = error.msg
     else:
         frames = traceback.extract_tb(error.__traceback__)
-        lines = [f.lineno for f in frames if f.filename == str(path)]
+        lines = [f.lineno for f in frames if f.filename == path]
         at, message = (lines or [None])[-1], str(error)
     where = f":{at}" if at else ""
     return f"{where}: {type(error).__name__}: {' '.join(message.split())}"

@@ -16,6 +16,7 @@ from models.qwen2 import Params, Qwen2
 from rl import files
 from rl.alarms import Alarms, Limits
 from rl.batches.collect import Collector
+from rl.batches.draws import Draws
 from rl.batches.packing import pack_groups
 from rl.batches.schedule import Rollouts
 from rl.checkpoint import Checkpoints
@@ -109,7 +110,10 @@ def open_parts(
         c.dynamic_sampling,
         c.batch,
         c.reward,
-        curriculum=Curriculum(plan.stages, plan.train, seed=c.seed),
+        c.sampling,
+        draws=take(Draws, c.sampling)(
+            Curriculum(plan.stages, plan.train, seed=c.seed), plan.train
+        ),
         sample=WatchedSampler(engine, "sample", check_stop).sample,
         reward=rewards.reward(TRAINING),
         encode=plan.encode,

@@ -149,6 +149,7 @@ def sampling_metrics(tally: Tally) -> dict[str, float]:
         "sampling/seconds": tally.seconds,
         "sampling/rounds": tally.rounds,
         "sampling/groups": tally.sampled,
+        "sampling/completions": tally.asked,
         "sampling/carried": tally.carried,
         "sampling/aged_out": tally.aged_out,
     }

@@ -33,6 +33,8 @@ from models.qwen2 import Qwen2, Remat, abstract_params, param_shardings
 from rl.alarms import Limits
 from rl.batches.advantages import load_advantage
 from rl.batches.collect import Collector
+from rl.batches.draws import Draws, Policy
+from rl.batches.groups import FilterOn
 from rl.batches.packing import pack_groups
 from rl.batches.schedule import Rollouts, Schedule
 from rl.checkpoint import Checkpoints, describe_cost, state_bytes
@@ -231,6 +233,12 @@ def _stages(c: ConfigDict, problems: Sequence[Problem]) -> tuple[Stage, ...]:
                     f"[{i}].max_response_tokens={asked}: exceeds"
                     f" config.rollout.max_response_tokens={longest}"
                 )
+            size, first = stage.group_size, c.sampling.first
+            if size is not None and first >= size:
+                raise ValueError(
+                    f"[{i}].group_size={size}: config.sampling.first={first} is no part"
+                    " of it"
+                )
     except ValueError as error:
         raise ValueError(f"config.curriculum.stages{error}") from None
     return stages
@@ -246,7 +254,8 @@ def check_sections(config: ConfigDict) -> None:
         "curriculum": (make_stages,),
         "rollout": (check_rollout, Rollouts, training_params, encode_all, make_layout),
         "rollout.vllm": (make_vllm_sampler,),
-        "dynamic_sampling": (Collector,),
+        "sampling": (Draws, Collector, check_sampling),
+        "dynamic_sampling": (Collector, check_sampling),
         "reward": (parse, Rewards, Collector),
         "objective": (pack_groups, make_hypers, make_objective),
         "batch": (Collector, pack_groups, make_hypers),
@@ -279,6 +288,7 @@ def _check_together(c: ConfigDict) -> None:
     except ValueError as error:
         raise ValueError(f"config.data.{error}") from None
     take(check_rollout, c.rollout)()
+    take(check_sampling, c.sampling, c.dynamic_sampling, c.rollout)()
     try:
         make_optimizer(**c.optimizer)
     except ValueError as error:
@@ -296,6 +306,30 @@ def check_rollout(*, backend: Backend, schedule: Schedule, top_p: float) -> None
         raise ValueError(
             f"config.rollout.schedule={schedule!r}: the embedded sampler"
             " shares its devices with the update; set rollout.backend='vllm'"
+        )
+
+
+def check_sampling(
+    *,
+    policy: Policy,
+    first: Index,
+    filter: bool,
+    filter_on: FilterOn,
+    group_size: int,
+) -> None:
+    """Refuses draws by what teaches where the filter goes by something else."""
+    if first == 1 or first >= group_size:
+        raise ValueError(
+            f"config.sampling.first={first}: give 0, or 2 and more and less than"
+            f" config.rollout.group_size={group_size}"
+        )
+    if policy == "uniform" and not first:
+        return
+    if not filter or filter_on != "correct":
+        key = f"first={first}" if first else f"policy={policy!r}"
+        raise ValueError(
+            f"config.sampling.{key}: needs config.dynamic_sampling.filter=True and"
+            f" filter_on='correct', not {filter} and {filter_on!r}"
         )
 
 

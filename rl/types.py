@@ -44,6 +44,8 @@ class Group:
       born: the step whose sampling began it (surplus groups age).
       components: float32 `[G]` each, of the reward, for a reader; NaN where there is
         none.
+      weight: of the group in the loss: how many such groups it stands for, itself and
+        those that were not completed.
     """
 
     problem: Problem
@@ -54,6 +56,7 @@ class Group:
     rewards: np.ndarray
     born: int
     components: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    weight: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)

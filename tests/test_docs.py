@@ -43,7 +43,7 @@ COMMANDS = _python_commands()
 
 
 # Two of them in one process would define the flag --config twice.
-WITH_ABSL_FLAGS = {"rl.train", "tools.curate", "tools.plan"}
+WITH_ABSL_FLAGS = {"rl.train", "tools.ablate", "tools.curate", "tools.plan"}
 
 
 def _help(module, *words):

@@ -39,6 +39,7 @@ def test_every_failure_has_its_row():
 def test_every_test_that_is_named_is_there_and_marked():
     for number, cell in ROWS:
         named = re.findall(r"`([^`]+)`", cell)
+        assert len(set(named)) == len(named), f"row {number}"
         assert bool(named) != (cell == NONE), cell
         for test in named:
             assert number in MARKED[test], f"row {number} names {test}"

@@ -18,6 +18,7 @@ COMMANDS = {
     "curate": "tools.curate",
     "verify": "tools.verify",
     "check_objective": "tools.check_objective",
+    "ablate": "tools.ablate",
     "convert": "tools.convert",
     "checkpoint": "tools.checkpoint",
     "plan": "tools.plan",

@@ -2,5 +2,6 @@
 
 Enters: problems, a sampler, a reward.
 Leaves: a step's groups, filtered and exactly full, packed into a `Batch` of rows.
-Begin at `collect`; `schedule` says how far ahead of the update that happens.
+Begin at `collect`; `draws` says of which problems, `schedule` how far ahead of the
+update.
 """

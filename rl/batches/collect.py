@@ -4,15 +4,17 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from configs.schema import Count, Index, NotNegative
+from configs.schema import Count, Index, NotNegative, Range
+from rl.batches.draws import Drawn, Draws
 from rl.batches.group_state import group_state, restore_group
-from rl.batches.groups import FilterOn, informative
+from rl.batches.groups import FilterOn, informative, join
+from rl.batches.parts import stands_for
 from rl.batches.repetition import circles, duplicated
-from rl.problems.curriculum import Curriculum, Stage
+from rl.problems.curriculum import Stage
 from rl.reward.score import Reward, Score
 from rl.reward.shaping import overlong_penalty, shuffled
 from rl.types import Group, Problem
@@ -33,8 +35,15 @@ class Tally:
 
     Attributes:
       stage: that the step was sampled in.
+<<<<<<< HEAD
+      curriculum: the metrics of curriculum and draws once it was.
+      asked: completions.
+      of_offered: of each group, how many problems on offer it stands for, and what is
+        correct in its first part and in all of it.
+=======
       curriculum: the curriculum's metrics once it was.
       completions: drawn, judged or not.
+>>>>>>> main
       Others: of the rounds.
     """
 
@@ -43,12 +52,19 @@ class Tally:
     seconds: float = 0.0
     rounds: int = 0
     sampled: int = 0
+<<<<<<< HEAD
+    asked: int = 0
+=======
     completions: int = 0
+>>>>>>> main
     solve_all: int = 0
     solve_none: int = 0
     aged_out: int = 0
     carried: int = 0
     unjudged: int = 0
+    of_offered: list[tuple[float, np.ndarray, np.ndarray]] = dataclasses.field(
+        default_factory=list
+    )
     correct: list[np.ndarray] = dataclasses.field(default_factory=list)
     rewards: list[np.ndarray] = dataclasses.field(default_factory=list)
     components: dict[str, list[np.ndarray]] = dataclasses.field(default_factory=dict)
@@ -58,8 +74,13 @@ class Tally:
     duplicated: list[np.ndarray] = dataclasses.field(default_factory=list)
     examples: list[Group] = dataclasses.field(default_factory=list)
 
-    def add(self, group: Group) -> None:
+    def add(self, drawn: Drawn) -> None:
+        group = drawn.group
         self.sampled += 1
+        self.asked += drawn.asked
+        self.unjudged += drawn.asked - len(group.completions)
+        part = group.correct[: drawn.first]
+        self.of_offered.append((1 / drawn.draw.chance, part, group.correct))
         if not len(group.correct):
             return
         self.solve_all += bool(group.correct.all())
@@ -78,13 +99,21 @@ class Tally:
 
     @property
     def accuracy(self) -> float | None:
-        """Of all completions, kept or not; None where none were sampled."""
-        return float(np.concatenate(self.correct).mean()) if self.correct else None
+        """Of the problems on offer, drawn or not; None where none were sampled."""
+        judged = sum(count * len(part) for count, part, _ in self.of_offered)
+        right = sum(count * int(part.sum()) for count, part, _ in self.of_offered)
+        return right / judged if judged else None
 
     @property
     def solve_all_rate(self) -> float | None:
-        """Share of the sampled groups that are all right; None where there are none."""
-        return self.solve_all / self.sampled if self.sampled else None
+        """Share of groups all right, as far as they were drawn, likewise."""
+        groups = sum(count for count, *_ in self.of_offered)
+        solved = sum(
+            count
+            for count, _, correct in self.of_offered
+            if len(correct) and correct.all()
+        )
+        return solved / groups if groups else None
 
 
 class Collector:
@@ -97,7 +126,7 @@ class Collector:
     def __init__(
         self,
         *,
-        curriculum: Curriculum,
+        draws: Draws,
         sample: Sample,
         reward: Reward,
         encode: Callable[[Problem], Sequence[int]],
@@ -111,13 +140,15 @@ class Collector:
         filter: bool,
         filter_on: FilterOn,
         max_rounds: Count,
+        oversample: Annotated[float, Range(1)],
         max_age: Index,
         on_shortfall: OnShortfall,
         max_shortfalls: Count,
+        first: Index,
     ):
         """
         Args:
-          curriculum: where prompts come from, and the settings of its stages.
+          draws: where prompts come from, and the settings of the curriculum's stages.
           sample: as `Sampler.sample`.
           reward: texts and problems to scores.
           encode: a problem to its prompt's token ids.
@@ -130,20 +161,26 @@ class Collector:
           filter: drop groups that teach nothing.
           filter_on: what has to differ within a group, see `informative`.
           max_rounds: of sampling, within one step.
+          oversample: prompts of a round at most, over `prompts_per_step`. It asks for
+            as many as the share of groups that were kept lately makes necessary.
           max_age: steps after which a group that was left over is dropped.
           on_shortfall: after `max_rounds` without a full batch: "skip" keeps the groups
             and samples on in the next step, "partial" trains on what there is, "stop"
             ends the run.
           max_shortfalls: in a row, under "skip", before the run is ended.
+          first: completions of a group that are drawn before it is known whether the
+            rest is worth it, see `rl.batches.parts`; 0 draws all at once.
         """
-        self._curriculum, self._sample, self._reward = curriculum, sample, reward
+        self._draws, self._sample, self._reward = draws, sample, reward
         self._encode, self._decode = encode, decode
         self._params, self._seed, self._groups = params, seed, prompts_per_step
         self._shuffle = shuffle
         self._overlong = dict(buffer=overlong_buffer, factor=overlong_factor)
         self._filter, self._filter_on = filter, filter_on
         self._max_rounds, self._max_age = max_rounds, max_age
+        self._most = int(oversample * prompts_per_step)
         self._on_shortfall, self._max_shortfalls = on_shortfall, max_shortfalls
+        self._first = first
         self._left: list[Group] = []
         self._rounds = 0
         self._attempt = 0
@@ -163,7 +200,7 @@ class Collector:
         Raises:
           Shortfall: under "stop", or after too many skips in a row.
         """
-        stage = self._curriculum.begin(step)
+        stage = self._draws.begin(step)
         params = dataclasses.replace(
             self._params,
             n=stage.group_size or self._params.n,
@@ -177,21 +214,23 @@ class Collector:
         kept = young
         while len(kept) < self._groups and tally.rounds < self._max_rounds:
             missing = self._groups - len(kept)
-            # Ask for as many as the last acceptance rate needs, within one batch more.
-            n = min(math.ceil(missing / max(self._acceptance, 0.1)), 2 * self._groups)
+            n = min(math.ceil(missing / max(self._acceptance, 0.1)), self._most)
             drawn = self._round(step, n, params)
             tally.rounds += 1
             accepted = [
-                g
-                for g in drawn
+                d.group
+                for d in drawn
                 # A lone one, its fellows unjudged, has nothing to be compared to.
-                if len(g.completions) >= min(2, params.n)
-                and (not self._filter or informative(g, on=self._filter_on))
+                if len(d.group.completions) >= min(2, params.n)
+                and (not self._filter or informative(d.group, on=self._filter_on))
             ]
             for group in drawn:
                 tally.add(group)
+<<<<<<< HEAD
+=======
                 tally.completions += params.n
                 tally.unjudged += params.n - len(group.completions)
+>>>>>>> main
             self._acceptance = 0.5 * self._acceptance + 0.5 * len(accepted) / n
             kept += accepted
         tally.seconds = time.perf_counter() - began
@@ -200,12 +239,12 @@ class Collector:
             self._shortfalls = 0
         else:
             groups = self._short(kept, tally)
-        self._curriculum.observe(
+        self._draws.settle(
             accuracy=tally.accuracy,
             solve_all=tally.solve_all_rate,
             updates=bool(groups),
         )
-        tally.curriculum = self._curriculum.metrics()
+        tally.curriculum = self._draws.metrics()
         return groups, tally
 
     def _short(self, kept: list[Group], tally: Tally) -> list[Group]:
@@ -228,20 +267,50 @@ class Collector:
             )
         return []
 
-    def _round(self, step: int, n: int, params: SamplingParams) -> list[Group]:
+    def _round(self, step: int, n: int, params: SamplingParams) -> list[Drawn]:
         """`n` problems drawn, completed and judged; every one becomes a group."""
-        problems = self._curriculum.draw(n)
+        seed = self._run_seed(Stream.SAMPLING, self._rounds)
+        draws = self._draws.draw(n, size=params.n, seed=seed)
+        first = self._first or params.n
+        rest = params.n - first
+        parts = self._complete(step, [d.problem for d in draws], params, first)
+        drawn = [
+            Drawn(draw, part, first=len(part.correct), asked=first)
+            for draw, part in zip(draws, parts, strict=True)
+        ]
+        if rest:
+            ends = [self._draws.ends(d.draw, d.first, rest) for d in drawn]
+            open_ = [i for i, d in enumerate(drawn) if not _ended(d, ends[i])]
+            problems = [draws[i].problem for i in open_]
+            rests = self._complete(step, problems, params, rest)
+            for i, part in zip(open_, rests, strict=True):
+                group = join(drawn[i].group, part)
+                weight = stands_for(group.correct, first=drawn[i].first, ends=ends[i])
+                drawn[i] = dataclasses.replace(
+                    drawn[i],
+                    group=dataclasses.replace(group, weight=weight),
+                    asked=params.n,
+                )
+        self._draws.observe(drawn, size=params.n)
+        return drawn
+
+    def _complete(
+        self, step: int, problems: Sequence[Problem], params: SamplingParams, n: int
+    ) -> list[Group]:
+        """`n` completions of each problem, judged."""
+        if not problems:
+            return []
         prompts = [np.asarray(self._encode(p), np.int32) for p in problems]
         number, self._rounds = self._rounds, self._rounds + 1
         completions = self._sample(
             [p.tolist() for p in prompts],
-            params,
+            dataclasses.replace(params, n=n),
             seed=self._run_seed(Stream.SAMPLING, number),
             on_finished=lambda *_: None,
         )
         flat = [c for group in completions for c in group]
         texts = [self._decode(c.token_ids.tolist()) for c in flat]
-        scores = self._reward(texts, [p for p in problems for _ in range(params.n)])
+        scores = self._reward(texts, [p for p in problems for _ in range(n)])
         correct = np.array([s.verdict.correct is True for s in scores], bool)
         raw = np.array([s.reward for s in scores], np.float32)
         components = _by_name(scores)
@@ -257,7 +326,7 @@ class Collector:
         for i, (problem, prompt, group) in enumerate(
             zip(problems, prompts, completions, strict=True)
         ):
-            own = slice(i * params.n, (i + 1) * params.n)
+            own = slice(i * n, (i + 1) * n)
             # Without a verdict a completion trains nobody: its group goes on without.
             judged = np.flatnonzero(~np.isnan(rewards[own]))
             groups.append(
@@ -282,7 +351,7 @@ class Collector:
     def state(self) -> dict[str, Any]:
         """JSON-able; `restore` of it continues with the very next group."""
         return {
-            "problems": self._curriculum.state(),
+            "problems": self._draws.state(),
             "rounds": self._rounds,
             "attempt": self._attempt,
             "left": [group_state(g) for g in self._left],
@@ -298,14 +367,25 @@ class Collector:
           attempt: of the steps that follow (see `run_seed`). Where it is another than
             that of `state`, problems and completions are others from here on.
         """
-        self._curriculum.restore(state["problems"])
+        self._draws.restore(state["problems"])
         self._rounds, self._attempt = state["rounds"], attempt
         self._left = [restore_group(g) for g in state["left"]]
         if attempt != state["attempt"]:
-            self._curriculum.deal_anew(attempt)
+            self._draws.deal_anew(attempt)
             self._left = []
         self._shortfalls = state["shortfalls"]
         self._acceptance = state["acceptance"]
+
+
+def _ended(drawn: Drawn, ends: tuple[bool, bool]) -> bool:
+    """Whether a group ends with its first part, where that is all wrong or all right.
+
+    One whose first part holds both never does.
+    """
+    correct = drawn.group.correct
+    return any(
+        would and bool((correct == outcome).all()) for outcome, would in enumerate(ends)
+    )
 
 
 def _by_name(scores: Sequence[Score]) -> dict[str, np.ndarray]:

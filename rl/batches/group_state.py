@@ -1,44 +1,33 @@
 """Groups to JSON and back, bit for bit: what a checkpoint keeps of a batch."""
 
-import base64
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from rl.batches.arrays import decode_array, encode_array
 from rl.types import Group, Problem
 from rollout.types import Completion
-
-
-def _encode_array(array: np.ndarray) -> dict[str, str]:
-    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
-    return {"dtype": str(array.dtype), "data": data}
-
-
-def _decode_array(state: Mapping[str, str]) -> np.ndarray:
-    data = base64.b64decode(state["data"])
-    return np.frombuffer(data, state["dtype"]).copy()
 
 
 def group_state(group: Group) -> dict[str, Any]:
     return {
         "problem": dataclasses.asdict(group.problem),
-        "prompt_ids": _encode_array(group.prompt_ids),
+        "prompt_ids": encode_array(group.prompt_ids),
         "completions": [
             {
-                "token_ids": _encode_array(c.token_ids),
-                "sampler_logprobs": _encode_array(c.sampler_logprobs),
+                "token_ids": encode_array(c.token_ids),
+                "sampler_logprobs": encode_array(c.sampler_logprobs),
                 "finish_reason": c.finish_reason,
-                "versions": _encode_array(c.versions),
+                "versions": encode_array(c.versions),
             }
             for c in group.completions
         ],
-        "correct": _encode_array(group.correct),
-        "raw": _encode_array(group.raw),
-        "rewards": _encode_array(group.rewards),
-        "components": {k: _encode_array(v) for k, v in group.components.items()},
+        "correct": encode_array(group.correct),
+        "raw": encode_array(group.raw),
+        "rewards": encode_array(group.rewards),
+        "components": {k: encode_array(v) for k, v in group.components.items()},
         "born": group.born,
+        "weight": group.weight,
     }
 
 
@@ -47,19 +36,20 @@ def restore_group(state: Mapping[str, Any]) -> Group:
     problem["answers"] = tuple(problem["answers"])
     return Group(
         problem=Problem(**problem),
-        prompt_ids=_decode_array(state["prompt_ids"]),
+        prompt_ids=decode_array(state["prompt_ids"]),
         completions=tuple(
             Completion(
-                token_ids=_decode_array(c["token_ids"]),
-                sampler_logprobs=_decode_array(c["sampler_logprobs"]),
+                token_ids=decode_array(c["token_ids"]),
+                sampler_logprobs=decode_array(c["sampler_logprobs"]),
                 finish_reason=c["finish_reason"],
-                versions=_decode_array(c["versions"]),
+                versions=decode_array(c["versions"]),
             )
             for c in state["completions"]
         ),
-        correct=_decode_array(state["correct"]),
-        raw=_decode_array(state["raw"]),
-        rewards=_decode_array(state["rewards"]),
-        components={k: _decode_array(v) for k, v in state["components"].items()},
+        correct=decode_array(state["correct"]),
+        raw=decode_array(state["raw"]),
+        rewards=decode_array(state["rewards"]),
+        components={k: decode_array(v) for k, v in state["components"].items()},
         born=state["born"],
+        weight=state.get("weight", 1.0),
     )

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from rl.types import Problem
+from rl.problems.types import Problem
 from rl.verifier import Verdict
 
 

@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
+from rl.problems.types import Problem
 from rl.reward.score import Reward, Score
-from rl.types import Problem
 from rl.verifier import VerifierPool
 
 _DECIMAL = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?")

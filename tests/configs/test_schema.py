@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from configs import base
+from configs import base, quickstart
 from configs.schema import Range, call, take
 from rl.plan import check_sections, make_plan
 
@@ -39,6 +39,12 @@ def test_every_config_of_ours_fits(name):
         ("model.attention", "flash", "be one of auto, xla, triton, mosaic"),
         ("batch.ppo_epochs", 0, "be at least 1"),
         ("dynamic_sampling.filter", 1, "be of type bool"),
+        ("sampling.policy", "greso", "be one of uniform, signal"),
+        ("sampling.explore", 0.0, "lie in (0, 1]"),
+        ("sampling.power", -1.0, "be at least 0"),
+        ("sampling.retire_at", 1.5, "lie in (0, 1]"),
+        ("sampling.half_life", 0.0, "be above 0"),
+        ("sampling.first", -2, "be at least 0"),
         ("optimizer.moments_dtype", "float16", "be one of float32, bfloat16"),
         ("schedule.decay", "step", "be one of constant, linear, cosine"),
         ("alarms.truncated", 2.0, "lie in [0, 1]"),
@@ -54,6 +60,42 @@ def test_a_value_that_fits_nowhere_is_named_with_what_it_must_be(key, value, wro
     with pytest.raises(ValueError) as caught:
         make_plan(config)
     assert str(caught.value) == f"config.{key}={value!r}: must {wrong}"
+
+
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"sampling.first": 1}, "first=1: give 0, or 2 and more and less than"
+         " config.rollout.group_size=16"),
+        ({"sampling.first": 16}, "first=16: give 0, or 2 and more and less than"
+         " config.rollout.group_size=16"),
+        ({"sampling.first": 4, "dynamic_sampling.filter": False}, "first=4: needs"
+         " config.dynamic_sampling.filter=True and filter_on='correct', not False and"
+         " 'correct'"),
+        ({"sampling.policy": "signal", "dynamic_sampling.filter_on": "reward"},
+         "policy='signal': needs config.dynamic_sampling.filter=True and"
+         " filter_on='correct', not True and 'reward'"),
+    ],
+)  # fmt: skip
+def test_draws_that_cannot_work_together_with_the_filter_are_one_line(changes, message):
+    config = base.get_config()
+    config.data.train = "any.jsonl"
+    config.update_from_flattened_dict(changes)
+    with pytest.raises(ValueError) as caught:
+        make_plan(config)
+    assert str(caught.value) == f"config.sampling.{message}"
+
+
+def test_a_stage_whose_groups_have_no_second_part_is_one_line():
+    config = quickstart.get_config()
+    config.sampling.first = 4
+    config.curriculum.stages = ({"name": "small", "group_size": 4},)
+    with pytest.raises(ValueError) as caught:
+        make_plan(config)
+    assert str(caught.value) == (
+        "config.curriculum.stages[0].group_size=4: config.sampling.first=4 is no part"
+        " of it"
+    )
 
 
 def test_a_key_that_is_not_there_cannot_be_set():

@@ -4,9 +4,11 @@ import dataclasses
 import os
 import pathlib
 import signal
+import time
 
 import numpy as np
 
+from models import hf
 from rl import loop
 from rl.batches.schedule import Rollouts
 from rl.problems.arithmetic import problems
@@ -39,24 +41,32 @@ def nan_batch(**arguments):
 
 def ended_around_an_evaluation(**arguments):
     """One start is stopped in its evaluation after two steps, the next is killed in the
-    step after it; the file $STARTS_LEFT says how many of them are to go.
+    step after it, the third is stopped while it exports; the file $STARTS_LEFT says how
+    many of them are to go.
     """
     left = pathlib.Path(os.environ["STARTS_LEFT"])
     starts, evaluate, take = int(left.read_text()), loop._evaluate, Rollouts.take
 
     def stopped(plan, engine, rewards, check_stop, step):
-        if starts == 2 and step == 2:
-            left.write_text("1")
+        if starts == 3 and step == 2:
+            left.write_text("2")
             os.kill(os.getpid(), signal.SIGTERM)
         return evaluate(plan, engine, rewards, check_stop, step)
 
     def killed(self, step):
-        if starts == 1 and step == 2:
-            left.write_text("0")
+        if starts == 2 and step == 2:
+            left.write_text("1")
             os.kill(os.getpid(), signal.SIGKILL)
         return take(self, step)
 
+    def hung(*args, **kwargs):
+        left.write_text("0")
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(3600)
+
     loop._evaluate, Rollouts.take = stopped, killed
+    if starts == 1:
+        hf.write_tensors = hung
     return problems(**arguments)
 
 

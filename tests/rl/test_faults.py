@@ -213,7 +213,7 @@ def test_killed_after_a_rollback_it_ends_bit_for_bit_the_same(ended, cache, tmp_
 
 
 @pytest.mark.failure(30)
-def test_an_evaluation_that_is_broken_off_is_written_once_and_scores_its_checkpoint(
+def test_broken_off_in_evaluation_and_export_it_ends_as_if_nothing_had_been(
     cache, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("STARTS_LEFT", str(tmp_path / "left"))
@@ -223,14 +223,19 @@ def test_an_evaluation_that_is_broken_off_is_written_once_and_scores_its_checkpo
         "steps": 4,
         "eval.every_steps": 2,
         "checkpoint.every_steps": 4,
+        "checkpoint.grace_seconds": 1.5,
     }
     ended = []
-    for name, starts in (("whole", "0"), ("again", "2")):
+    for name, starts in (("whole", "0"), ("again", "3")):
         (tmp_path / "left").write_text(starts)
         command = runs.command(tmp_path / name, cache, **TINY | changes)
         ended.append([runs.run(command, check=False) for _ in range(int(starts) + 1)])
     codes = [[done.returncode for done in starts] for starts in ended]
-    assert codes == [[0], [128 + signal.SIGTERM, -signal.SIGKILL, 0]], ended
+    stopped = 128 + signal.SIGTERM
+    assert codes == [[0], [stopped, -signal.SIGKILL, stopped, 0]], ended
+    in_export = ended[1][2]
+    assert in_export.stderr.splitlines()[-1].startswith("stopped: the same command")
+    assert "Traceback" not in in_export.stderr
     runs._assert_same_run(tmp_path / "whole", tmp_path / "again")
     rows = _rows(tmp_path / "again")
     evaluations = [row for row in rows if "eval/accuracy" in row]

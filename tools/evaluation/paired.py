@@ -1,6 +1,7 @@
 """Paired comparison of systems, and of models that differ in their seed alone."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -32,7 +33,8 @@ def sign_flip_p_value(
         taken only where the exact one is not.
       most_sums: exact, by counting the patterns of each sum, where the differences
         have a common denominator and there are at most so many sums. Those of avg@k
-        have one: 500 problems of 32 completions have 32,000 sums at most.
+        have one: 500 problems of 32 completions have 32,000 sums at most. Exact too
+        where there are at most so many sign patterns.
     """
     sizes = np.abs(np.asarray(differences, np.float64))
     sizes = sizes[sizes > 0]
@@ -44,6 +46,9 @@ def sign_flip_p_value(
     seen = abs(float(np.sum(differences)))
     exact = np.allclose([float(f) for f in fractions], sizes, rtol=0, atol=1e-9)
     if not exact or 2 * sum(whole) + 1 > most_sums:
+        if len(sizes) * 2 ** len(sizes) <= most_sums:
+            signs = np.array(list(itertools.product((-1, 1), repeat=len(sizes))))
+            return float(_as_far(signs @ sizes, seen).mean())
         return _sampled_sign_flips(sizes, seen, draws, seed)
     chance = np.ones(1)  # of each sum of the differences so far, from the least one up
     for size in whole:
@@ -60,10 +65,24 @@ def _sampled_sign_flips(sizes: np.ndarray, seen: float, draws: int, seed: int) -
     while left:
         rows = min(left, max(1, 4_000_000 // len(sizes)))
         signs = rng.integers(0, 2, (rows, len(sizes)), dtype=np.int8) * 2 - 1
-        # Equal sums may differ in their last bits.
-        hits += int((np.abs(signs @ sizes) >= seen * (1 - 1e-12)).sum())
+        hits += int(_as_far(signs @ sizes, seen).sum())
         left -= rows
     return (1 + hits) / (1 + draws)
+
+
+def _as_far(sums: np.ndarray, seen: float) -> np.ndarray:
+    # Equal sums may differ in their last bits.
+    return np.abs(sums) >= seen * (1 - 1e-12)
+
+
+def t_interval(values: Sequence[float]) -> Interval | None:
+    """95% interval of a mean of a few, by Student's t; None for a single one."""
+    count = len(values)
+    if count < 2:
+        return None
+    mean, variance = float(np.mean(values)), float(np.var(values, ddof=1))
+    half = stats.t.ppf(0.975, count - 1) * math.sqrt(variance / count)
+    return (mean - half, mean + half)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,16 +119,14 @@ def seed_spread(correct: Sequence[Sequence[Sequence[bool]]]) -> SeedSpread:
         for p, row in zip(of_model, rows, strict=True)
     ]
     of_drawing = float(np.mean(drawing)) / problems  # of one model's accuracy
-    means, interval, between = scores.mean(axis=1), None, None
+    means, between = scores.mean(axis=1), None
     if models > 1:
         variance = float(means.var(ddof=1))
-        half = stats.t.ppf(0.975, models - 1) * math.sqrt(variance / models)
-        interval = (float(means.mean() - half), float(means.mean() + half))
         between = math.sqrt(max(0.0, variance - np.nan_to_num(of_drawing)))
     of_problems = scores.mean(axis=0)
     return SeedSpread(
         accuracies=tuple(map(float, means)),
-        interval=interval,
+        interval=t_interval(means),
         seed_sd=between,
         drawing_sd=None if math.isnan(of_drawing) else math.sqrt(of_drawing),
         problem_se=float(of_problems.std(ddof=1) / math.sqrt(problems))

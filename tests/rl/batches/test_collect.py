@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rl.batches.collect import Collector, Shortfall
+from rl.batches.draws import Draws
 from rl.batches.packing import pack_groups
 from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
@@ -18,6 +19,7 @@ from rollout.types import Completion, SamplingParams
 from tests.rl.examples import make_problem
 
 PARAMS = SamplingParams(n=4, max_tokens=20, stop_token_ids=(0,))
+UNIFORM = dict(policy="uniform", explore=0.05, power=1.0, retire_at=0.9, half_life=50.0)
 
 
 class Coins:
@@ -75,13 +77,17 @@ def _collector(chance, **changes):
         filter=True,
         filter_on="correct",
         max_rounds=6,
+        oversample=2.0,
         max_age=1,
         on_shortfall="skip",
         max_shortfalls=3,
+        first=0,
     )
     problems = [make_problem(i) for i in range(64)]
+    drawing = UNIFORM | {k: changes.pop(k) for k in UNIFORM.keys() & changes}
+    curriculum = Curriculum((Stage(name="all"),), problems, seed=0)
     collector = Collector(
-        curriculum=Curriculum((Stage(name="all"),), problems, seed=0),
+        draws=Draws(curriculum, problems, **drawing),
         sample=sampler.sample,
         encode=lambda problem: [int(problem.id[1:])],
         params=PARAMS,
@@ -170,6 +176,23 @@ def test_a_shortfall_keeps_its_groups_for_the_next_step():
     )
     groups, _ = partial.collect(0)
     assert len(groups) == kept
+
+
+def test_a_round_asks_for_no_more_prompts_than_it_may():
+    # A third of the groups is informative, so that a step needs three times its batch.
+    def chance(problem):
+        return 0.5 if problem % 3 == 0 else 0.0
+
+    free, sampler = _collector(chance, max_rounds=1, on_shortfall="partial")
+    held, of_held = _collector(
+        chance, max_rounds=1, on_shortfall="partial", oversample=1.0
+    )
+    for step in range(4):
+        for collector in (free, held):
+            groups, _ = collector.collect(step)
+            assert 0 < len(groups) <= 8
+    assert max(sampler.calls) == 16
+    assert of_held.calls == [8, 8, 8, 8]
 
 
 def test_surplus_groups_age_out():

@@ -58,6 +58,14 @@ def test_sign_flips_agree_with_scipy_and_with_their_own_estimate():
     assert sign_flip_p_value(odd) == pytest.approx(exact, abs=0.003)
 
 
+def test_a_few_differences_are_counted_whatever_they_are():
+    # Three training seeds: both ends of eight patterns, or of those with two alike.
+    assert sign_flip_p_value(np.array([0.1, 0.2, 0.3]) * math.pi) == 0.25
+    assert sign_flip_p_value(np.array([-0.1, 0.2, 0.3]) * math.pi) == 0.5
+    # A difference of 0 is no pattern of its own.
+    assert sign_flip_p_value(np.array([0.0, math.pi, math.e])) == 0.5
+
+
 def test_the_p_value_says_what_the_interval_says():
     """1,000 comparisons of equal systems, 100 problems of 8 completions each."""
     rng = np.random.default_rng(0)

@@ -1,0 +1,11 @@
+"""What a completion's reward is compared with; see `rl.batches.advantages`."""
+
+from configs.ablation import Ablation, grid
+
+ABLATION = Ablation(
+    arms=grid(
+        {"objective.advantage": ("std", "mean", "batch_std", "maxrl", "leave_one_out")}
+    ),
+    reference="advantage=std",
+)
+get_config = ABLATION.get_config

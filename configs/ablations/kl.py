@@ -1,0 +1,14 @@
+"""What does leaving out the KL term do? It is measured to the base, which is kept."""
+
+from configs.ablation import Ablation, grid
+
+ABLATION = Ablation(
+    arms={
+        "none": {},
+        **grid({"objective.kl_estimate": ("k3",),
+                "objective.kl_penalty": (0.001, 0.01, 0.1)}),
+        **grid({"objective.kl_estimate": ("k1",), "objective.kl_penalty": (0.01,)}),
+    },
+    reference="none",
+)  # fmt: skip
+get_config = ABLATION.get_config

@@ -1,0 +1,13 @@
+"""How many updates to make of one step's 32 prompts, and of which kind."""
+
+from configs.ablation import Ablation
+
+ABLATION = Ablation(
+    arms={
+        "4": {"batch.prompts_per_update": 8},
+        "16_by_epochs": {"batch.prompts_per_update": 8, "batch.ppo_epochs": 4},
+        "16_by_smaller_batches": {"batch.prompts_per_update": 2},
+    },
+    reference="4",
+)
+get_config = ABLATION.get_config

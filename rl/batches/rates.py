@@ -1,0 +1,174 @@
+"""How often each problem is solved now, as far as its past groups tell.
+
+A problem's rate has a Beta distribution. Its prior is that of the problems of its
+level, fitted by moments to what was drawn of them lately, and each level's own prior is
+that of all levels together; right and wrong completions of the problem itself add to
+it, and count half as much after every `half_life` steps. All of it is sums and
+quotients, so that thousands of problems cost nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float64, Int
+
+from rl.batches.arrays import decode_array, encode_array
+from rl.types import Problem
+
+_MEMORY = 512  # groups that a level's prior remembers
+_WEIGHT = 4.0  # groups that the prior of a level's prior is worth
+_UNIFORM = np.array([1 / 2, 1 / 3])  # of all rates alike: means of p and of p squared
+_STRENGTH = 0.2, 32.0  # completions that a prior may be worth
+
+
+class Rate(NamedTuple):
+    """A Beta distribution of a problem's rate, or arrays of them.
+
+    Attributes:
+      right, wrong: its two parameters, as if so many had been seen; above 0.
+    """
+
+    right: Float64[np.ndarray, " *P"]
+    wrong: Float64[np.ndarray, " *P"]
+
+    @property
+    def mean(self) -> Float64[np.ndarray, " *P"]:
+        return self.right / (self.right + self.wrong)
+
+    def mixed(self, n: int) -> Float64[np.ndarray, " *P"]:
+        """The chance that the next `n` completions are neither all right nor all wrong.
+
+        The beta-binomial's middle.
+        """
+        return 1 - _row(self.right, self.wrong, n) - _row(self.wrong, self.right, n)
+
+    def counts(self, n: int) -> Float64[np.ndarray, " n+1"]:
+        """The chance of each number of right ones among the next `n`, of one problem.
+
+        The beta-binomial distribution.
+        """
+        chances = [_row(self.wrong, self.right, n)]
+        for k in range(n):
+            odds = (n - k) / (k + 1) * (self.right + k) / (self.wrong + n - k - 1)
+            chances.append(chances[-1] * odds)
+        return np.array(chances)
+
+
+def _row(this, other, n: int):
+    """B(this + n, other) / B(this, other), as the product that it is."""
+    chance = 1.0
+    for i in range(n):
+        chance = chance * (this + i) / (this + other + i)
+    return chance
+
+
+class SolveRates:
+    """An estimate for each of a run's problems; `state()` is its whole memory."""
+
+    def __init__(self, problems: Sequence[Problem], *, half_life: float):
+        """
+        Args:
+          problems: of the run; they are called by their place.
+          half_life: steps after which what was seen of a problem counts half.
+        """
+        levels = sorted({p.level for p in problems}, key=str)
+        self._level = np.array([levels.index(p.level) for p in problems])
+        self._half_life = half_life
+        # Of each problem, as of the step at which it was last seen; -1 is never.
+        self._right = np.zeros(len(problems), np.float32)
+        self._wrong = np.zeros(len(problems), np.float32)
+        self._last = np.full(len(problems), -1, np.int32)
+        # Of each level: groups, and sums over them of p and p squared.
+        self._groups = np.zeros(len(levels))
+        self._moments = np.zeros((len(levels), 2))
+
+    @property
+    def seen(self) -> np.ndarray:
+        """bool `[P]`, problems of which there was a completion with a verdict."""
+        return self._last >= 0
+
+    def at(self, step: int) -> Rate:
+        """The rates `[P]` of all problems at a step."""
+        prior = self._priors()
+        kept = self._kept(step, slice(None))
+        return Rate(
+            prior.right[self._level] + kept * self._right,
+            prior.wrong[self._level] + kept * self._wrong,
+        )
+
+    def _kept(self, step: int, of) -> np.ndarray:
+        age = np.maximum(step - self._last[of], 0)
+        return np.exp2(-age / self._half_life)
+
+    def _priors(self) -> Rate:
+        """Of each level, `[levels]`, by the method of moments."""
+        total = self._groups.sum()
+        of_all = (self._moments.sum(0) + _WEIGHT * _UNIFORM) / (total + _WEIGHT)
+        moments = self._moments + _WEIGHT * of_all
+        mean, square = (moments / (self._groups[:, None] + _WEIGHT)).T
+        variance = np.maximum(square - mean**2, 1e-9)
+        strength = np.clip((mean - square) / variance, *_STRENGTH)
+        return Rate(mean * strength, (1 - mean) * strength)
+
+    def observe(
+        self,
+        problem: int,
+        correct: Int[np.ndarray, " G"],
+        *,
+        first: int,
+        chance: float,
+        step: int,
+    ) -> None:
+        """Takes in a group.
+
+        Args:
+          problem: its place.
+          correct: of its completions that have a verdict.
+          first: how many of them were drawn before anything was known of the group:
+            whether there are more depends on these, so that they alone tell of the
+            level.
+          chance: with which the problem was drawn: one that stands for many counts so
+            in its level.
+          step: of the group.
+        """
+        n, right = len(correct), int(np.sum(correct))
+        if not n:
+            return
+        kept = float(self._kept(step, problem)) if self._last[problem] >= 0 else 0.0
+        self._right[problem] = kept * self._right[problem] + right
+        self._wrong[problem] = kept * self._wrong[problem] + (n - right)
+        self._last[problem] = step
+        if first < 2:
+            return
+        level, right = self._level[problem], int(np.sum(correct[:first]))
+        # Unbiased for p and for p squared.
+        seen = np.array([right / first, right * (right - 1) / (first * (first - 1))])
+        fade = 1 - 1 / _MEMORY
+        self._groups[level] = fade * self._groups[level] + 1 / chance
+        self._moments[level] = fade * self._moments[level] + seen / chance
+
+    def state(self) -> dict[str, Any]:
+        """JSON-able; 16 bytes a problem."""
+        return {
+            "right": encode_array(self._right),
+            "wrong": encode_array(self._wrong),
+            "last": encode_array(self._last),
+            "groups": self._groups.tolist(),
+            "moments": self._moments.tolist(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continues from `state`.
+
+        Raises:
+          ValueError: the state is of other problems.
+        """
+        right, wrong, last = (
+            decode_array(state[name]) for name in ("right", "wrong", "last")
+        )
+        if len(last) != len(self._last) or len(state["groups"]) != len(self._groups):
+            raise ValueError("the checkpoint was written with other problems")
+        self._right, self._wrong, self._last = right, wrong, last
+        self._groups = np.array(state["groups"])
+        self._moments = np.array(state["moments"])

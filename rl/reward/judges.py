@@ -1,0 +1,60 @@
+"""Judges to compare the verifier with, each a reward for `reward.function`.
+
+`configs/ablations/verifier.py` asks what a run learns from them.
+"""
+
+import functools
+import hashlib
+import logging
+import math
+from collections.abc import Sequence
+
+from rl.problems.types import Problem
+from rl.reward.score import Score
+from rl.reward.verifier import verifier_reward
+from rl.verifier import Verdict, extract_answer, judge
+
+
+def exact_match(completion: str, problem: Problem) -> float:
+    """Whether the box holds an accepted answer, letter by letter."""
+    return 1.0 if extract_answer(completion) in problem.answers else -1.0
+
+
+def math_verify(completion: str, problem: Problem) -> float:
+    """What Math-Verify says, a package of its own (`math-verify[antlr4_13_2]`)."""
+    from math_verify import parse, verify
+
+    logging.getLogger("math_verify").setLevel(logging.CRITICAL)
+    answer = parse(completion)
+    # A gold is math; without delimiters Math-Verify would look for numbers only.
+    golds = (parse(f"${gold}$") for gold in problem.answers)
+    return 1.0 if any(verify(gold, answer) for gold in golds) else -1.0
+
+
+def flipped(completion: str, problem: Problem, *, share: float) -> dict:
+    """The verifier's verdict, turned round for a share of all completions.
+
+    Which ones is settled by a hash of problem and completion.
+    """
+    score = _verified(completion, problem)
+    if math.isnan(score.reward):
+        return {"reward": None}
+    text = f"{problem.id}\0{completion}".encode()
+    drawn = int.from_bytes(hashlib.sha256(text).digest()[:8]) / 2**64
+    return {"reward": -score.reward if drawn < share else score.reward}
+
+
+flipped_1 = functools.partial(flipped, share=0.01)
+flipped_3 = functools.partial(flipped, share=0.03)
+flipped_10 = functools.partial(flipped, share=0.10)
+
+
+def _verified(completion: str, problem: Problem) -> Score:
+    return verifier_reward(_Here())([completion], [problem])[0]
+
+
+class _Here:
+    """Judges as `VerifierPool` does, in this process."""
+
+    def judge(self, items: Sequence[tuple]) -> list[Verdict]:
+        return [judge(*item) for item in items]

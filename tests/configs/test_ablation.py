@@ -1,0 +1,133 @@
+"""What an ablation file says, and the config of each of its arms."""
+
+import pathlib
+import re
+import sys
+
+import pytest
+
+from configs.ablation import Ablation, grid
+from configs.reading import UnreadableConfig, read_config, run_file
+from configs.schema import config_json
+from rl.plan import make_plan
+
+FILES = sorted(pathlib.Path("configs/ablations").glob("[a-z]*.py"))
+# Enough problems for a stage's levels, and no more than it takes.
+FEW = {
+    "data.train_args.held_out": 4000,
+    "data.eval_args.held_out": 8,
+    "model.maker_args.cache": "/nowhere",
+}
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def test_all_that_are_promised_are_there():
+    assert [path.stem for path in FILES] == [
+        "advantage", "aggregation", "clip_higher", "dynamic_sampling", "group_size",
+        "kl", "objective", "off_policy", "stages", "updates", "verifier",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
+def test_every_arm_is_a_run_of_its_own_that_could_begin(file):
+    ablation, seen = run_file(str(file))["ABLATION"], set()
+    for arm in ablation.arms:
+        config = read_config(f"{file}:{arm}")
+        config.update_from_flattened_dict(FEW)
+        seen.add(config_json(config))
+        assert make_plan(config).train
+    assert len(seen) == len(ablation.arms) > 1
+
+
+def test_arms_are_what_their_names_say():
+    clip = run_file("configs/ablations/clip_higher.py")["ABLATION"]
+    assert [arm["objective.eps_high"] for arm in clip.arms.values()] == [
+        0.20, 0.24, 0.28, 0.32, 0.36, 0.40,
+    ]  # fmt: skip
+    kl = read_config("configs/ablations/kl.py:kl_estimate=k1,kl_penalty=0.01")
+    assert (kl.objective.kl_estimate, kl.objective.kl_penalty) == ("k1", 0.01)
+    for arm, epochs, per_update in (
+        ("4", 1, 8),
+        ("16_by_epochs", 4, 8),
+        ("16_by_smaller_batches", 1, 2),
+    ):
+        batch = read_config(f"configs/ablations/updates.py:{arm}").batch
+        assert (batch.ppo_epochs, batch.prompts_per_update) == (epochs, per_update)
+        assert arm.startswith(str(batch.ppo_epochs * 32 // per_update))
+    for size in (4, 8, 16, 32):
+        c = read_config(f"configs/ablations/group_size.py:group_size={size}")
+        assert c.batch.prompts_per_step * c.rollout.group_size == 256
+        assert c.batch.prompts_per_step == 2 * c.batch.prompts_per_update
+
+
+def test_the_reference_of_most_is_the_base_itself_so_that_they_share_its_runs():
+    base = config_json(read_config("configs/quickstart.py"))
+    shared = {
+        file.stem for file in FILES if config_json(read_config(str(file))) == base
+    }
+    assert shared == {path.stem for path in FILES} - {"updates", "off_policy"}
+
+
+def test_an_arm_goes_on_any_base(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from configs import quickstart\n"
+        "def get_config(text='5'):\n"
+        "    c = quickstart.get_config()\n"
+        "    c.steps = int(text)\n"
+        "    return c\n"
+    )
+    base = f"{tmp_path / 'mine.py'}:7"
+    config = read_config(f"configs/ablations/clip_higher.py:eps_high=0.4@{base}")
+    assert (config.objective.eps_high, config.steps) == (0.4, 7)
+    config = read_config(f"configs/ablations/clip_higher.py:@{base}")
+    assert (config.objective.eps_high, config.steps) == (0.28, 7)
+
+
+def test_a_grid_is_every_combination():
+    assert grid({"a.b": (1, 2), "c": ("x",)}) == {
+        "b=1,c=x": {"a.b": 1, "c": "x"},
+        "b=2,c=x": {"a.b": 2, "c": "x"},
+    }
+
+
+@pytest.mark.parametrize(
+    "given,message",
+    [
+        ({"arms": {"a": {}}, "reference": "b"}, "reference='b': is no arm"),
+        ({"arms": {"a": {}, "b@c": {}}, "reference": "a"}, "arm 'b@c': a name has no"),
+        ({"arms": {"a b": {}}, "reference": "a b"}, "arm 'a b': a name has no space"),
+        ({"arms": {"a": {}}, "reference": "a", "seeds": (1, 1)}, "seeds=[1, 1]: give"),
+        ({"arms": {"a": {}}, "reference": "a", "seeds": ()}, "seeds=[]: give some"),
+    ],
+)
+def test_what_is_no_ablation_is_refused(given, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Ablation(**given)
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        ("nope", "ValueError: 'nope': known are good, typo, kind"),
+        ("typo", 'KeyError: \'Key "eps_hgih" does not exist'),
+        ("kind", "Could not override field 'eps_high'"),
+        ("good@none.py", "none.py: no such file"),
+    ],
+)
+def test_an_arm_that_cannot_be_is_one_line(tmp_path, text, message):
+    (tmp_path / "mine.py").write_text(
+        "from configs.ablation import Ablation\n"
+        "ABLATION = Ablation(reference='good', arms={\n"
+        "    'good': {},\n"
+        "    'typo': {'objective.eps_hgih': 0.3},\n"
+        "    'kind': {'objective.eps_high': 'much'},\n"
+        "})\n"
+        "get_config = ABLATION.get_config\n"
+    )
+    with pytest.raises(UnreadableConfig) as caught:
+        read_config(f"{tmp_path / 'mine.py'}:{text}")
+    assert message in str(caught.value) and "\n" not in str(caught.value)

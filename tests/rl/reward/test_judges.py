@@ -1,0 +1,46 @@
+"""Judges beside the verifier: what each accepts, which verdicts are turned round."""
+
+import pytest
+
+from rl.reward.judges import exact_match, flipped, flipped_10, math_verify
+from rl.types import Problem
+
+HALF = Problem(id="h", problem="1/4+1/4", answers=("1/2", "0.50"))
+SECONDS = Problem(id="s", problem="How long?", answers=("3",), meta={"unit": "s"})
+
+
+def test_exact_match_wants_every_letter():
+    said = ["\\boxed{1/2}", "so \\boxed{0.50}", "\\boxed{0.5}", "1/2", "\\boxed{ 1/2 }"]
+    assert [exact_match(text, HALF) for text in said] == [1, 1, -1, -1, 1]
+
+
+def test_math_verify_knows_that_numbers_are_equal():
+    pytest.importorskip("math_verify")
+    said = ["\\boxed{0.5}", "\\boxed{\\frac{2}{4}}", "\\boxed{0.6}", "none"]
+    assert [math_verify(text, HALF) for text in said] == [1, 1, -1, -1]
+
+
+def test_a_share_of_verdicts_is_turned_round_and_always_the_same():
+    right = [f"{i}: \\boxed{{0.5}}" for i in range(500)]
+    wrong = [f"{i}: \\boxed{{0.6}}" for i in range(500)]
+    for texts, meant in ((right, 1.0), (wrong, -1.0)):
+        told = [flipped(text, HALF, share=0.1)["reward"] for text in texts]
+        assert set(told) == {1.0, -1.0}
+        # 50 are meant, with a standard deviation of 7.
+        assert 30 <= told.count(-meant) <= 70
+        assert told == [flipped_10(text, HALF)["reward"] for text in texts]
+        # A smaller share's mistakes are among a larger one's.
+        few = [flipped(text, HALF, share=0.03)["reward"] for text in texts]
+        assert all(a == b for a, b in zip(few, told, strict=True) if a == -meant)
+        assert 5 <= few.count(-meant) <= 27  # 15, and 4
+    other = Problem(id="other", problem="1/4+1/4", answers=("1/2",))
+    assert [flipped(t, HALF, share=0.1) for t in right] != [
+        flipped(t, other, share=0.1) for t in right
+    ]
+
+
+def test_what_the_verifier_honours_or_cannot_read_stays_so():
+    assert flipped("\\boxed{3\\text{ s}}", SECONDS, share=0)["reward"] == 1
+    assert flipped("\\boxed{3\\text{ m}}", SECONDS, share=0)["reward"] == -1
+    unreadable = Problem(id="u", problem="?", answers=("\\frac{",))
+    assert flipped("\\boxed{1}", unreadable, share=1)["reward"] is None

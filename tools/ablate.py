@@ -1,0 +1,118 @@
+"""Runs an ablation, arms x seeds, and compares the arms.
+
+python -m tools.ablate --config=configs/ablations/NAME.py [--config.KEY=VALUE ...]
+
+Every arm's config is checked before anything runs. Runs lie in WORKDIR/runs, named by
+their config: one that has ended is not run again, whichever ablation asks for it, and
+one that was killed resumes. The report is WORKDIR/NAME.md and NAME.json. NAME.py:@BASE
+takes another base than the file's own, and --config.KEY=VALUE counts for every arm.
+"""
+
+import functools
+import pathlib
+import sys
+from collections.abc import Mapping
+
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+from configs.reading import define_config, describe_keys, parse_flags, user_path
+from rl import files
+from rl.hosts.stopping import DONE, ERROR, StopSignals, run
+from tools.ablation import execute
+from tools.ablation.curves import SPENT
+from tools.ablation.report import markdown, read_result
+from tools.ablation.study import Study, make_study
+
+_CONFIG = define_config("The ablation, configs/ablations/NAME.py or one of yours.")
+_WORKDIR = flags.DEFINE_string("workdir", "runs/ablations", "Folder of runs, reports.")
+_SEEDS = flags.DEFINE_list("seeds", [], "In place of the ablation's own: 0,1,2.")
+_PROCESSES = flags.DEFINE_integer(
+    "processes", 1, "Runs at a time; 0 reports on what there is.", lower_bound=0
+)
+_DEVICES = flags.DEFINE_string(
+    "devices", "", "GPUs of each run at a time, in place of --processes: 0,1;2,3."
+)
+_JOBS = flags.DEFINE_string(
+    "jobs", None, "Write the commands of runs that have not ended to this file instead."
+)
+_CURVE = flags.DEFINE_string(
+    "curve", "reward/accuracy", "Metric to which the sigmoid is fitted."
+)
+_AGAINST = flags.DEFINE_enum("against", "tokens", list(SPENT), "What it is drawn over.")
+_JSON = flags.DEFINE_string("json", None, "Write the result to this file as well.")
+
+
+def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+        sys.exit(f"error: unexpected argument {argv[1]!r}")
+    if _CONFIG.value is None:
+        sys.exit("error: give --config=configs/ablations/NAME.py")
+    logging.set_verbosity(logging.WARNING)
+    sys.exit(run("ablate: stopped; the same command goes on from here", _command))
+
+
+def _command(stop: StopSignals) -> int:
+    workdir = user_path(_WORKDIR.value)
+    try:
+        study = make_study(
+            config_flags.get_config_filename(flags.FLAGS["config"]),
+            workdir=workdir,
+            overrides=config_flags.get_override_values(flags.FLAGS["config"]),
+            seeds=_seeds(),
+        )
+        pending, slots, failed = study.pending, _slots(), []
+        if pending and (slots or _JOBS.value):
+            execute.check(pending)
+        if _JOBS.value:
+            return _write_jobs(user_path(_JOBS.value), study)
+        if pending and slots:
+            execute.make_bases(pending)
+            tell = functools.partial(_tell, study.name)
+            failed = execute.train(pending, slots=slots, stop=stop, tell=tell)
+        _report(study, workdir)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return ERROR
+    return ERROR if failed else DONE
+
+
+def _report(study: Study, workdir: pathlib.Path) -> None:
+    result, comparison = read_result(study, curve=_CURVE.value, against=_AGAINST.value)
+    text = markdown(result, comparison)
+    workdir.mkdir(parents=True, exist_ok=True)
+    files.replace(workdir / f"{study.name}.md", text)
+    files.replace_json(workdir / f"{study.name}.json", result)
+    if _JSON.value:
+        files.replace_json(user_path(_JSON.value), result)
+    print(text)
+
+
+def _write_jobs(path: pathlib.Path, study: Study) -> int:
+    commands = [job.command() for job in study.pending]
+    files.replace(path, "".join(f"{command}\n" for command in commands))
+    print(f"{len(commands)} commands in {path}; each runs from this folder")
+    return DONE
+
+
+def _seeds() -> list[int]:
+    try:
+        return [int(seed) for seed in _SEEDS.value]
+    except ValueError:
+        text = ",".join(_SEEDS.value)
+        raise ValueError(f"--seeds={text}: give whole numbers") from None
+
+
+def _slots() -> list[Mapping[str, str]]:
+    """What runs that go on at the same time find in their environment besides."""
+    if not _DEVICES.value:
+        return [{}] * _PROCESSES.value
+    return [{"CUDA_VISIBLE_DEVICES": gpus} for gpus in _DEVICES.value.split(";")]
+
+
+def _tell(name: str, line: str) -> None:
+    print(f"{name}: {line}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=lambda argv: parse_flags(argv, keys=describe_keys))

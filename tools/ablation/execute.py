@@ -1,0 +1,148 @@
+"""Makes runs: all are checked, their bases made, then so many at a time are trained.
+
+A run is a process of `rl.train`, which resumes by itself. It ends with this process,
+however that ends.
+"""
+
+import collections
+import multiprocessing
+import multiprocessing.connection
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from ml_collections import ConfigDict
+
+from configs.reading import expand_home
+from configs.schema import config_json, take
+from rl.hosts.stopping import StopSignals, blocked
+from rl.plan import find_model, keep_programs, make_plan, start_devices
+from rollout.vllm import leash
+from tools.ablation.study import Run
+
+
+def check(runs: Sequence[Run]) -> None:
+    """Holds the config of every arm to all that `rl.train --dry_run` checks.
+
+    Args:
+      runs: of which one for each arm is looked at: seeds change nothing.
+
+    Raises:
+      ValueError: names the arm, and what is wrong with it in a line.
+    """
+    for arm, config in {run.arm: run.config for run in reversed(runs)}.items():
+        if wrong := _outcome(make_plan, config):
+            raise ValueError(f"arm {arm!r}: {wrong}")
+
+
+def make_bases(runs: Sequence[Run]) -> None:
+    """Makes or downloads each base once, before several runs do so side by side.
+
+    Raises:
+      ValueError: a base cannot be had.
+    """
+    for config in {config_json(r.config.model): r.config for r in runs}.values():
+        if wrong := _outcome(_base, config):
+            raise ValueError(wrong)
+
+
+def train(
+    runs: Sequence[Run],
+    *,
+    slots: Sequence[Mapping[str, str]],
+    stop: StopSignals,
+    tell: Callable[[str], None],
+) -> list[Run]:
+    """Begins runs, or resumes them, until all have ended.
+
+    Args:
+      runs: in order.
+      slots: what each that goes on at the same time finds in its environment besides.
+      stop: by a signal; the runs then end as under one, and may be resumed.
+      tell: is told of each begin and end.
+
+    Returns:
+      Those that failed.
+    """
+    waiting, free = collections.deque(runs), collections.deque(slots)
+    going: dict[int, tuple[Run, Mapping[str, str], subprocess.Popen, int]] = {}
+    failed: list[Run] = []
+    try:
+        while waiting or going:
+            while waiting and free:
+                run, slot = waiting.popleft(), free.popleft()
+                process, lifeline = _start(run, slot)
+                going[os.pidfd_open(process.pid)] = (run, slot, process, lifeline)
+                tell(f"{run}: begins, {len(waiting)} to come; {run.log}")
+            for ended in select.select(list(going), [], [])[0]:
+                run, slot, process, lifeline = going.pop(ended)
+                status = process.wait()
+                os.close(ended)
+                os.close(lifeline)
+                free.append(slot)
+                failed += [run] if status else []
+                tell(f"{run}: {f'failed: {run.said}' if status else 'done'}")
+    finally:
+        with stop.saving():  # a lock that is still held would refuse to go on at once
+            for *_, lifeline in going.values():
+                os.close(lifeline)
+            for _, _, process, _ in going.values():
+                process.wait()
+    return failed
+
+
+def _start(run: Run, slot: Mapping[str, str]) -> tuple[subprocess.Popen, int]:
+    run.workdir.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "rl.train", *run.arguments]
+    with run.log.open("ab") as log:
+        return leash.start(
+            [*command, f"--workdir={run.workdir}"],
+            stdout=log,
+            stderr=log,
+            # What it says last is what it ended with.
+            env={**os.environ, **slot, "PYTHONUNBUFFERED": "1"},
+        )
+
+
+def _outcome(work: Callable[[ConfigDict], object], config: ConfigDict) -> str:
+    """What is wrong with a config, by `work`, in a process of its own.
+
+    JAX starts its devices once in a process, and keeps an accelerator until that ends.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    receiving, sending = context.Pipe(duplex=False)
+    process = context.Process(target=_tried, args=(work, config, sending))
+    with blocked():
+        process.start()
+    sending.close()
+    try:
+        return receiving.recv()
+    except EOFError:
+        process.join()
+        return f"the process that checked it ended with status {process.exitcode}"
+    finally:
+        process.kill()
+        process.join()
+
+
+def _tried(
+    work: Callable[[ConfigDict], object],
+    config: ConfigDict,
+    sending: multiprocessing.connection.Connection,
+) -> None:
+    wrong = ""
+    try:
+        expand_home(config)
+        start_devices(config)
+        work(config)
+    except (ValueError, OSError) as error:
+        wrong = str(error)
+    sending.send(wrong)
+
+
+def _base(config: ConfigDict) -> None:
+    keep_programs(compiled=config.compiled)
+    take(find_model, config.model)()
