@@ -165,7 +165,7 @@ def test_runs_that_have_ended_are_not_run_again_and_failures_are_told(place):
     ]  # fmt: skip
     (row,) = [line for line in page if line.startswith("| low |") and "[" in line]
     assert "-20.0 [-20.0, -20.0], p 0.5" in row
-    assert "which cannot be below 0.5 here, by the number of seeds (2)" in "".join(page)
+    assert "which cannot be below 0.5 with 2 seeds. p is not" in "".join(page)
     said = "config.log.samples=3: is refused"
     assert f"- broken, seed 0 has not ended: error: {said}." in page
     assert "- low, seed 1 ended after step 4: no group is left." in page

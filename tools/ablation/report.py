@@ -117,6 +117,13 @@ def _differences(
     if not differences:
         return []
     most = max(d.seeds for d in differences.values())
+    test = "One seed gives neither an interval nor a test."
+    if most > 1:
+        test = (
+            "The mean's 95% interval, and p of a paired permutation test, which cannot"
+            f" be below {least_p_value(most):.2g} with {most} seeds. p is not corrected"
+            f" for the number of arms ({len(others)} against one)."
+        )
     return [
         f"## Against {comparison.reference}",
         "",
@@ -134,10 +141,7 @@ def _differences(
             ],
             "<" + ">" * len(figures),
         ),
-        "Differences of runs with the same seed, the mean's 95% interval, and p of a"
-        f" paired permutation test, which cannot be below {least_p_value(most):.2g}"
-        f" here, by the number of seeds ({most}). p is not corrected for the number of"
-        f" arms ({len(others)} against one).",
+        f"Differences of runs with the same seed. {test}",
         "",
     ]
 
