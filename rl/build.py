@@ -127,7 +127,7 @@ def open_parts(
         contextlib.closing(rollouts),
         contextlib.closing(rewards),
         contextlib.closing(engine),
-        Recorder(workdir, base, **c.recorder) as recorder,
+        Recorder(workdir, base, settle=engine.finish_saving, **c.recorder) as recorder,
     ):
         yield Parts(
             engine=engine,

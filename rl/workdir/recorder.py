@@ -90,6 +90,7 @@ class Recorder:
         *,
         max_gb: NotNegative,
         dumps: Count,
+        settle: Callable[[], None] = lambda: None,
     ):
         """
         Args:
@@ -98,7 +99,10 @@ class Recorder:
           max_gb: of the records; the oldest go, and what needs them cannot be repeated.
             0 switches the recorder off.
           dumps: that are kept, the newest.
+          settle: waits for a checkpoint that is being written: its rotation may take
+            the one that a dump is to hold.
         """
+        self._settle = settle
         self._workdir, self._base = workdir, base
         self._folder = workdir / "recorder"
         self._max_bytes, self._dumps = int(max_gb * 1e9), dumps
@@ -216,6 +220,7 @@ class Recorder:
         """
         if not self._begun:
             return None
+        self._settle()
         try:
             folder = self._writing.submit(self._dump, cause, error).result()
         except Exception as failure:

@@ -232,6 +232,18 @@ def test_a_dump_begins_where_the_bound_left_all_records(workdir):
     assert json.loads((folder / "dump.json").read_text())["checkpoint"] == 5
 
 
+def test_a_dump_waits_for_the_save_whose_rotation_takes_its_checkpoint(workdir):
+    def settle():
+        _prove(workdir, 6)
+        for step in (2, 4):
+            shutil.rmtree(workdir / "checkpoints" / str(step))
+
+    folder = _dumped(workdir, steps=range(4, 8), settle=settle)
+    about = json.loads((folder / "dump.json").read_text())
+    assert about["checkpoint"] == 6
+    assert (folder / "checkpoints" / "6" / "proof.json").is_file()
+
+
 def test_a_dump_stays_as_it_was_while_the_run_goes_on(workdir):
     with _recorder(workdir) as kept:
         kept.begin(4)
