@@ -39,6 +39,7 @@ def group_state(group: Group) -> dict[str, Any]:
         "rewards": _encode_array(group.rewards),
         "components": {k: _encode_array(v) for k, v in group.components.items()},
         "born": group.born,
+        "rules": list(group.rules),
     }
 
 
@@ -62,4 +63,5 @@ def restore_group(state: Mapping[str, Any]) -> Group:
         rewards=_decode_array(state["rewards"]),
         components={k: _decode_array(v) for k, v in state["components"].items()},
         born=state["born"],
+        rules=tuple(state["rules"]),
     )
