@@ -174,9 +174,13 @@ def resolve_folder(
     where: dict[str, Any] = {"allow_patterns": wanted}
     try:
         if described_in is not None:
-            cached = huggingface_hub.try_to_load_from_cache(text, "config.json")
-            if isinstance(cached, str):
-                return pathlib.Path(cached).parent
+            # Another program may have cached one of them alone.
+            cached = [
+                huggingface_hub.try_to_load_from_cache(text, name)
+                for name in ("config.json", "tokenizer_config.json")
+            ]
+            if all(isinstance(path, str) for path in cached):
+                return pathlib.Path(cached[0]).parent
             where = {"allow_patterns": _CARRIED, "local_dir": described_in}
         return pathlib.Path(huggingface_hub.snapshot_download(text, **where))
     except Exception as error:  # offline, private, misspelt: the hub's many types

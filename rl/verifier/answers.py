@@ -27,7 +27,7 @@ _NUMBER_AND_UNIT = re.compile(
 )
 _CHOICE = re.compile(
     r"(?:\\(?:text|textbf|mathrm|mathbf)\s*\{)?\s*\(?([A-Z])(?:\)\s*\}?|[.:]\s)"
-    r"[.:]?(?:\\[\s,;]|~|\\q?quad|\s)*\}?(.+)",
+    r"[.:]?(?:\\[\s,;]|~|\\q?quad|\s)*\}?(.*)",
     re.DOTALL,
 )
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
@@ -125,6 +125,8 @@ def _read(text: str, group_commas: bool) -> tuple[Node, set[str]]:
             rest = rest[:-1].strip()
         if rest and rest[0] not in "+-*/^=<>_,'!)}]\\" or rest.startswith("\\frac"):
             letter, text = match[1], rest
+        elif not rest:
+            text = match[1]
     if (date := _date(text)) is not None:
         return date, set()
     if match := _LETTERED.fullmatch(text):

@@ -73,10 +73,7 @@ from rl.verifier.units import parse_unit
 
 _MAX_ITEMS = 200
 _MAX_SIGNS = 64
-_UNIT_VECTORS = [
-    {letter, f"hat {letter}", f"vec {letter}", f"overrightarrow {letter}"}
-    for letter in "ijk"
-]
+_UNIT_VECTORS = [{letter, f"hat {letter}", f"vec {letter}"} for letter in "ijk"]
 _MARKED = (Percent, Degrees)
 _RADIANS = "rad^1"
 _KINDS = (
@@ -330,10 +327,12 @@ class _Comparison:
         return self.same(first.right, second.right) or is_integer(steps)
 
     def _in_class(self, a: Congruence, b: Node) -> bool:
-        """The class of a remainder written out: x = 7k + 3."""
+        """The class of a remainder written out, x = 7k + 3, or its remainder alone."""
         if isinstance(b, Rel):
             b = value_of(b, self._prover)
         residue, modulus = a.relation.right, a.modulus
+        if isinstance(b, Num):
+            return self.same(residue, b)
         if not isinstance(b, Expression) or len(names := symbols(b)) != 1:
             return False
         (name,) = names

@@ -7,6 +7,7 @@ statements again.
 """
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 
 from rl.verifier.nodes import (
@@ -103,7 +104,25 @@ _COUNTING = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen"
     " fourteen fifteen sixteen seventeen eighteen nineteen twenty".split()
 )
-_PHRASES: dict[str, Node] = {word: number(n) for n, word in enumerate(_COUNTING)} | {
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_PARTS = "half third quarter fifth sixth seventh eighth ninth tenth".split()
+
+
+def _spoken() -> Iterator[tuple[str, Fraction]]:
+    """Whole numbers up to 100 and proper fractions of up to tenths, in words."""
+    yield from ((word, Fraction(n)) for n, word in enumerate(_COUNTING))
+    for tens, word in enumerate(_TENS, start=2):
+        yield word, Fraction(10 * tens)
+        for n in range(1, 10):
+            yield f"{word} {_COUNTING[n]}", Fraction(10 * tens + n)
+    yield from ((f"{word} hundred", Fraction(100)) for word in ("a", "one"))
+    for bottom, word in [*enumerate(_PARTS, start=2), (4, "fourth")]:
+        yield from ((f"{one} {word}", Fraction(1, bottom)) for one in ("a", "one"))
+        for top in range(2, bottom):
+            yield f"{_COUNTING[top]} {word}s", Fraction(top, bottom)
+
+
+_PHRASES: dict[str, Node] = {words: number(value) for words, value in _spoken()} | {
     **dict.fromkeys(["all real numbers", "all reals", "all real"], REALS),
     **dict.fromkeys(
         ["no solution", "no solutions", "empty set", "no real solutions"]
@@ -571,6 +590,8 @@ class Parser:
             left = SetOp(kind, left, self._sum())
         if self._accept("over"):
             left = quotient(_numeric(left), _numeric(self._sum()))
+        elif self._accept("choose"):
+            left = Fn("binom", (_numeric(left), _numeric(self._sum())))
         self._depth -= 1
         return left
 
@@ -734,6 +755,11 @@ class Parser:
             if braced:
                 self._expect("}")
             return base
+        letters = "".join(self._peek(i).value for i in (1, 2))
+        if isinstance(base, Num) and braced and letters in _ORDINALS:
+            if self._peek(3).value == "}":
+                self._at += 4
+                return base
         exponent = self._argument()
         if self._is("^"):
             self._enter()
@@ -1048,14 +1074,12 @@ class Parser:
         if name == "frac":
             top = _numeric(self._digit_argument())
             node = quotient(top, _numeric(self._digit_argument()))
-        elif name in ("binom", "dbinom", "tbinom"):
+        elif name == "binom":
             top = _numeric(self._digit_argument())
             node = Fn("binom", (top, _numeric(self._digit_argument())))
         elif name == "sqrt":
             node = self._root()
-        elif name in ("overline", "bar", "vec", "hat", "tilde", "overrightarrow"):
-            node = self._named(f"{name} {_name_of(self._argument())}")
-        elif name in ("widehat", "dot", "ddot"):
+        elif name in ("overline", "bar", "vec", "hat", "tilde", "dot", "ddot"):
             node = self._named(f"{name} {_name_of(self._argument())}")
         elif name == "mathbb":
             node = self._number_set()
@@ -1156,7 +1180,8 @@ def _word(text: str) -> Node:
     text = plain_text(text)
     if len(text) == 1 and text.isalpha():
         return Sym(text)
-    return _PHRASES.get(text.casefold()) or Word(text.casefold())
+    phrase = " ".join(text.casefold().replace("-", " ").split())
+    return _PHRASES.get(phrase) or Word(text.casefold())
 
 
 def _joined(groups: list[list[Node]], word: str) -> Node:

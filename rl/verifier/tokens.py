@@ -46,6 +46,10 @@ _ALIASES = {
     "cosec": "csc", "Sin": "sin", "Cos": "cos", "Tan": "tan", "arctg": "arctan",
     "Log": "log", "ceiling": "ceil", "Ln": "ln", "operatornamearcsin": "arcsin",
 }  # fmt: skip
+_SPELLINGS = {
+    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom",
+    "tbinom": "binom", "overrightarrow": "vec", "widehat": "hat",
+}  # fmt: skip
 _CONSTANTS = {"pi": "pi", "infty": "inf", "infinity": "inf", "oo": "inf", "inf": "inf"}
 _GREEK = frozenset(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa"
@@ -69,14 +73,15 @@ _OPERATORS = {
     "land": "and", "wedge": "and", "#": "#", "&": "&", "_": "_", "Vert": "|",
     "lbrack": "[", "rbrack": "]", "bmod": "mod", "mod": "mod", "sim": "approx",
     "thickapprox": "approx", "thicksim": "approx", "cong": "approx", "notin": "notin",
-    "longrightarrow": "to", "over": "over", "rVert": "|", "lVert": "|", "implies": "to",
+    "longrightarrow": "to", "over": "over", "choose": "choose", "rVert": "|",
+    "lVert": "|", "implies": "to",
 }  # fmt: skip
 _TEXT = frozenset(
     "text textbf textit textrm textsf texttt mathrm mathit mathsf mbox hbox emph"
     " operatorname mathop textnormal rm".split()
 )
 _WITH_ARGUMENTS = frozenset(
-    "frac dfrac tfrac cfrac sqrt binom dbinom tbinom choose overline bar vec hat tilde"
+    "frac dfrac tfrac cfrac sqrt binom dbinom tbinom overline bar vec hat tilde"
     " overrightarrow widehat dot ddot begin end sum prod int lim mathbb"
     " pmod".split()
 )
@@ -171,7 +176,7 @@ def _command(
     elif name in _ALIASES:
         tokens.append(Token("fn", _ALIASES[name], spaced))
     elif name in _WITH_ARGUMENTS:
-        name = {"dfrac": "frac", "tfrac": "frac", "cfrac": "frac"}.get(name, name)
+        name = _SPELLINGS.get(name, name)
         if name in ("begin", "end"):
             content, position = _braced(text, position)
             name = f"{name} {content.strip().rstrip('*')}"

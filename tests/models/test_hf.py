@@ -184,3 +184,30 @@ def test_specs_follow_the_table():
     assert list(specs)[-1] == "lm_head.weight"
     assert specs["model.layers.1.self_attn.k_proj.weight"][0] == (32, 64)
     assert len(specs) == 2 * 12 + 3
+
+
+def test_a_partly_cached_model_is_described_by_the_hub(tmp_path, monkeypatch):
+    """Another program may have fetched config.json alone."""
+    import huggingface_hub
+
+    snapshot = tmp_path / "hub/models--a--b/snapshots/1"
+    snapshot.mkdir(parents=True)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("1")
+    (snapshot / "config.json").write_text("{}")
+    monkeypatch.setattr(
+        huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub")
+    )
+    fetched = []
+
+    def snapshot_download(text, **where):
+        fetched.append(where["local_dir"])
+        return where["local_dir"]
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    described = tmp_path / "described"
+    assert resolve_folder("a/b", described_in=described) == described
+    assert fetched == [described]
+    (snapshot / "tokenizer_config.json").write_text("{}")
+    assert resolve_folder("a/b", described_in=described) == snapshot
+    assert len(fetched) == 1

@@ -40,7 +40,8 @@ def compare(arms: Sequence[Arm]) -> dict[str, Any]:
 
     Raises:
       FileNotFoundError: a folder that was never judged.
-      ValueError: no benchmark in common, or problems that not all of them have.
+      ValueError: no benchmark in common, problems that not all of them have, or an
+        arm whose evaluations were not drawn alike.
     """
     told = [[read_verdicts(folder) for folder in arm] for arm in arms]
     names = [name for name in told[0][0] if all(name in v for arm in told for v in arm)]
@@ -55,7 +56,7 @@ def compare(arms: Sequence[Arm]) -> dict[str, Any]:
         for folder, verdicts in zip(arm, of_arm, strict=True):
             for name in names:
                 _check_paired(name, arms[0][0], told[0][0], folder, verdicts)
-    drawn = [drawing((read_conditions(arm[0]) or {}).get("drawing")) for arm in arms]
+    drawn = [_drawn_alike(arm) for arm in arms]
     return {
         "benchmarks": names,
         "arms": [
@@ -72,6 +73,17 @@ def compare(arms: Sequence[Arm]) -> dict[str, Any]:
             for arm, of_arm, words in list(zip(arms, told, drawn, strict=True))[1:]
         ],
     }
+
+
+def _drawn_alike(arm: Arm) -> str:
+    """How the evaluations of an arm were drawn, in words."""
+    words = [drawing((read_conditions(folder) or {}).get("drawing")) for folder in arm]
+    for folder, its in zip(arm, words, strict=True):
+        if its != words[0]:
+            raise ValueError(
+                f"{folder}: drawn {its}, and {arm[0]}, of the same arm, {words[0]}"
+            )
+    return words[0]
 
 
 def compare_markdown(result: Mapping[str, Any], *, flips: int = 20) -> str:

@@ -1,5 +1,6 @@
 """A Hugging Face folder that is asked and not trained."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
+from models.attention import default_implementation
 from models.config import Qwen2Config
 from models.hf import DTYPES, load_params, resolve_folder
 from models.qwen2 import Qwen2
@@ -67,7 +69,7 @@ def leave_accelerators() -> None:
 
 
 def open_jax_sampler(
-    folder: pathlib.Path, *, dtype: str, slots: int, tensor: int = 0
+    folder: pathlib.Path, *, dtype: str, slots: int, context: int, tensor: int = 0
 ) -> JaxSampler:
     """Loads a folder onto all devices and serves it.
 
@@ -75,7 +77,12 @@ def open_jax_sampler(
       folder: with config.json and safetensors.
       dtype: of parameters, activations and cache, a key of `models.hf.DTYPES`.
       slots: completions decoded together, on all devices.
-      tensor: devices that share one copy of the parameters; 0: the fewest that can.
+      context: longest prompt and completion together, in tokens.
+      tensor: devices that share one copy of the parameters; 0: the fewest that hold it
+        with a cache of `context` tokens for each slot.
+
+    Raises:
+      ValueError: it does not fit, or `tensor` devices cannot share it.
     """
     mesh = make_mesh()
     model = Qwen2(
@@ -83,8 +90,17 @@ def open_jax_sampler(
         mesh=mesh,
         dtype=np.dtype(DTYPES[dtype]),
         param_dtype=np.dtype(DTYPES[dtype]),
+        attention=default_implementation(mesh),
     )
-    layout = make_layout(model, slots=slots, tensor=tensor, room=device_memory(mesh))
+    longest = make_layout(
+        model,
+        slots=slots,
+        tensor=tensor,
+        response_length=context,
+        room=device_memory(mesh),
+    )
+    # Each call has the shapes of its own lengths.
+    layout = dataclasses.replace(longest, response_length=0)
     return JaxSampler(layout, load_params(folder, model, mesh))
 
 

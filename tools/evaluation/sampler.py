@@ -73,7 +73,7 @@ def open_sampler(
 
     if args.sampler == "jax":
         return open_jax_sampler(
-            folder, dtype=dtype, slots=args.slots, tensor=args.tensor
+            folder, dtype=dtype, slots=args.slots, context=context, tensor=args.tensor
         )
     return open_vllm_sampler(
         folder,

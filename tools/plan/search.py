@@ -44,21 +44,27 @@ def best(config: ConfigDict, target: Target, *, cache: pathlib.Path) -> ConfigDi
     tried = near[:_TRIED]
     if smallest not in tried:
         tried.append(smallest)
+    refused = ""
     with watch("search", total=len(tried), unit="candidates") as count:
         for guess, work in tried:
-            resident, compiled = compile_programs(
-                work.config, target, programs=("score", "update"), cache=cache
-            )
+            try:
+                resident, compiled = compile_programs(
+                    work.config, target, programs=("score", "update"), cache=cache
+                )
+            except ValueError as error:  # such as: no room for the sampler
+                fits, refused = False, f"; {error}"
+            else:
+                refused = ""
+                fits = all(p.fits for p in phases(work, resident, compiled))
             count.update()
-            fits = all(p.fits for p in phases(work, resident, compiled))
             print(
                 f"{_named(work)}: about {gib(guess.peak)} GiB,"
-                f" {'fits' if fits else 'does not fit'}",
+                f" {'fits' if fits else f'does not fit{refused}'}",
                 file=sys.stderr,
             )
             if fits:
                 return work.config
-    raise ValueError(_nowhere(smallest, target))
+    raise ValueError(_nowhere(smallest, target) + refused)
 
 
 def _candidates(config: ConfigDict, target: Target) -> Iterator[Workload]:

@@ -101,6 +101,15 @@ def test_greedy_beside_sampled_is_said(tmp_path):
     assert "Not drawn alike" not in compare_markdown(compare([[a], [c]]))
 
 
+def test_seeds_of_one_arm_are_drawn_alike(tmp_path):
+    verdicts = {"s": {"x": [True]}}
+    a = judged(tmp_path / "a", verdicts, samples=1, temperature=0.0)
+    b = judged(tmp_path / "b", verdicts, samples=1, temperature=0.0)
+    c = judged(tmp_path / "c", verdicts, samples=1, temperature=1.0)
+    with pytest.raises(ValueError, match="/c: drawn .*, and .*/b, of the same arm, "):
+        compare([[a], [b, c]])
+
+
 def test_what_cannot_be_compared(tmp_path):
     a = judged(tmp_path / "a", {"s": {"x": [True], "y": [True]}})
     b = judged(tmp_path / "b", {"s": {"x": [True]}})

@@ -124,3 +124,21 @@ def test_what_fits_nowhere_is_not_compiled(compiler, tmp_path):
         "--target=v5e:4x4: Qwen/Qwen2.5-72B fits in no layout; the smallest, fsdp "
     )
     assert asked == []
+
+
+def test_a_layout_without_room_for_the_sampler_is_passed_over(
+    compiler, tmp_path, monkeypatch, capsys
+):
+    asked = compiler(10 * GIB)
+    compiles = search.compile_programs
+
+    def first_refused(config, target, **how):
+        answer = compiles(config, target, **how)
+        if len(asked) == 1:
+            raise ValueError("config.rollout.slots=256: takes 9.0 GiB")
+        return answer
+
+    monkeypatch.setattr(search, "compile_programs", first_refused)
+    chosen = search.best(_config(), parse_target("h100:8"), cache=tmp_path)
+    assert len(asked) == 2 and chosen == asked[1] != asked[0]
+    assert "does not fit; config.rollout.slots=256: takes" in capsys.readouterr().err

@@ -1,0 +1,28 @@
+"""A folder that is asked is laid out for the answers that it will give."""
+
+import pytest
+import transformers
+
+from tools.evaluation import pretrained
+
+MEGABYTE = 2**20
+
+
+@pytest.mark.parametrize("context,devices", [(64, 1), (4096, 2)])
+def test_a_copy_is_split_where_its_cache_would_not_fit(
+    tmp_path, monkeypatch, context, devices
+):
+    """Weights take 17 MB, a slot of 4,096 tokens 4 MB, and of 21 MB 19 may be used."""
+    transformers.Qwen2ForCausalLM(
+        transformers.Qwen2Config(
+            vocab_size=32768, hidden_size=64, intermediate_size=256,
+            num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=4096,
+        )
+    ).save_pretrained(tmp_path)  # fmt: skip
+    monkeypatch.setattr(pretrained, "device_memory", lambda mesh: 21 * MEGABYTE)
+    sampler = pretrained.open_jax_sampler(
+        tmp_path, dtype="float32", slots=8, context=context
+    )
+    assert sampler._layout.tensor == devices
+    assert sampler._layout.response_length == 0
