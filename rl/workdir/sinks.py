@@ -5,8 +5,9 @@ the workdir before; a sink that fails is told in a line and left out, for the ru
 worth more than its picture.
 """
 
+import contextlib
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -70,7 +71,7 @@ class Sinks:
     ):
         self._open: dict[str, Sink] = {}
         for name, maker in makers.items():
-            with _Guard(self._open, name):
+            with _guarded(self._open, name):
                 self._open[name] = maker(workdir, config=dict(config), keep=keep)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
@@ -88,26 +89,19 @@ class Sinks:
 
     def _tell(self, what: str, *arguments: Any) -> None:
         for name, sink in list(self._open.items()):
-            with _Guard(self._open, name):
+            with _guarded(self._open, name):
                 getattr(sink, what)(*arguments)
 
 
-class _Guard:
+@contextlib.contextmanager
+def _guarded(opened: dict[str, Sink], name: str) -> Iterator[None]:
     """Drops a sink that raises within, and says so."""
-
-    def __init__(self, opened: dict[str, Sink], name: str):
-        self._opened, self._name = opened, name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind, error, trace) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self._opened.pop(self._name, None)
+    try:
+        yield
+    except Exception as error:
+        opened.pop(name, None)
         reason = " ".join(str(error).split()) or repr(error)
-        print(f"WARNING: the sink {self._name} is left out: {reason}", flush=True)
-        return True
+        print(f"WARNING: the sink {name} is left out: {reason}", flush=True)
 
 
 def _wandb() -> Maker:

@@ -27,6 +27,7 @@ class Trace:
         check_steps(steps=steps)
         self._first, self._last = steps or (0, 0)
         self._folder = workdir / "profile"
+        self._running = False
         self._step: jax.profiler.StepTraceAnnotation | None = None
 
     def begin(self, step: int) -> None:
@@ -41,8 +42,6 @@ class Trace:
         if self._running:
             self._step = jax.profiler.StepTraceAnnotation("step", step_num=step)
             self._step.__enter__()
-
-    _running = False
 
     def _end_step(self) -> None:
         if self._step is not None:

@@ -18,6 +18,9 @@ import transformers
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests import forked
+from tools.report.health import findings
+from tools.report.reading import read_run
+from tools.report.sections import page
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 12
@@ -223,6 +226,19 @@ def test_tensorboard_opens_the_run(finished):
                           board.Tags()["tensors"] else "samples")  # fmt: skip
     text = table[-1].tensor_proto.string_val[0].decode()
     assert text.startswith("| problem | completion |") and "boxed" in text
+
+
+def test_its_report_finds_nothing_wrong(finished):
+    run = read_run(finished[0])
+    assert findings(run) == [] and run.done == STEPS
+    assert run.samples[0]["rule"] and len(run.tokens) == 2
+    for row in run.tokens:
+        assert row["step"] == 1 and set(row["versions"]) == {0}
+        # Sampler and trainer agree, and the step's updates have moved the policy.
+        np.testing.assert_allclose(row["sampler"], row["trainer"], atol=1e-4)
+        assert row["after"] != row["trainer"]
+    text = page([run])
+    assert "Nothing was found" in text and "<td>level 1</td>" in text
 
 
 def _begin(arguments):
