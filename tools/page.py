@@ -152,7 +152,7 @@ def dots(
         y, paint = 4 + step * (i + 0.5), f"var(--c{colour % COLOURS})"
         marks.append(
             f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">'
-            f"{html.escape(_cut(label, 30))}</text>"
+            f"{html.escape(_cut(label, 26))}</text>"
         )
         if interval:
             low, high = map(x, interval)
@@ -197,7 +197,8 @@ def lines(title: str, series: Sequence[Series], *, most: int = 400) -> str:
     width, height, left, right, top, bottom = 520, 220, 54, 10, 8, 196
     every = [p for s in series for p in (*s.points, *s.raw)]
     every += [(x, y) for s in series for x, *ys in s.band for y in ys]
-    x_low, x_high = _range([x for x, _ in every])
+    x_low, x_high = min(x for x, _ in every), max(x for x, _ in every)
+    x_high += x_high == x_low
     y_low, y_high = _range([y for _, y in every])
 
     def place(x: float, y: float) -> str:

@@ -12,7 +12,7 @@ from configs.schema import config_json
 from tests.tools.evaluation.test_page import browser  # noqa: F401
 from tools.report.__main__ import main
 from tools.report.health import findings
-from tools.report.reading import read_run
+from tools.report.reading import read_run, read_runs
 from tools.report.sections import arms, page, smoothed, t_interval
 
 STEPS = 40
@@ -226,6 +226,16 @@ def test_what_is_no_workdir_is_one_line(tmp_path, capsys):
     assert not (tmp_path / "page.html").exists()
 
 
+def test_two_folders_of_one_name_are_told_apart(tmp_path):
+    for parent in ("a", "b"):
+        (tmp_path / parent).mkdir()
+        make(tmp_path / parent / "run")
+    folders = [tmp_path / "a" / "run", tmp_path / "b" / "run"]
+    assert [run.name for run in read_runs(folders)] == list(map(str, folders))
+    with pytest.raises(ValueError, match="a/run: is given twice"):
+        read_runs([*folders, folders[0]])
+
+
 @pytest.mark.parametrize("name", ["config", "manifest", "summary"])
 @pytest.mark.parametrize(
     "text", ["{", "[]", "null", '{"steps": "x"}', '{"identity": 3, "history": 3}',
@@ -333,9 +343,11 @@ def test_runs_that_differ_in_their_seed_are_one_arm(tmp_path):
     ]
     runs.append(read_run(make(tmp_path / "b", eps_high=0.2)))
     found = arms(runs)
-    assert [[run.name for run in members] for members in found.values()] == [
-        ["a0", "a1", "a2"], ["b"],
-    ]  # fmt: skip
+    named = {name: [run.name for run in members] for name, members in found.items()}
+    assert named == {
+        "objective.eps_high=0.28 (3 seeds)": ["a0", "a1", "a2"],
+        "b": ["b"],
+    }
     mean, (low, high) = t_interval([0.7, 0.8, 0.9])
     # Student's t of two degrees of freedom is 4.303, the standard error 0.1 / sqrt(3).
     assert mean == pytest.approx(0.8)
@@ -351,9 +363,9 @@ def test_the_command_says_where_and_how_healthy(tmp_path, capsys):
     out = tmp_path / "page.html"
     main([str(folder), "--out", str(out), "--json", str(tmp_path / "found.json")])
     said = capsys.readouterr().out
-    assert f"{folder}: update: step 7: 2 updates skipped: not finite\n" in said
+    assert f"{folder.name}: update: step 7: 2 updates skipped: not finite\n" in said
     assert said.splitlines()[-1].startswith(f"{out}: 0.")
-    found = json.loads((tmp_path / "found.json").read_text())[str(folder)]
+    found = json.loads((tmp_path / "found.json").read_text())["run"]
     assert {f["kind"] for f in found} == {"alarm", "update"}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from configs.reading import user_path
 from rl import files
 from tools.report.health import findings
-from tools.report.reading import read_run
+from tools.report.reading import read_runs
 from tools.report.sections import page
 
 
@@ -32,19 +32,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=user_path, help="write the findings here")
     args = parser.parse_args(argv)
     try:
-        runs = [read_run(workdir) for workdir in args.workdir]
+        runs = read_runs(args.workdir)
         text = page(runs)
         files.replace(args.out, text)
-        health = {str(w): findings(r) for w, r in zip(args.workdir, runs, strict=True)}
+        health = {run.name: findings(run) for run in runs}
         if args.json:
-            told = {w: [f._asdict() for f in found] for w, found in health.items()}
+            told = {k: [f._asdict() for f in found] for k, found in health.items()}
             files.replace_json(args.json, told)
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
-    for workdir, found in health.items():
+    for name, found in health.items():
         for finding in found:
             steps = f"step {finding.steps}: " if finding.steps else ""
-            print(f"{workdir}: {finding.kind}: {steps}{finding.text}")
+            print(f"{name}: {finding.kind}: {steps}{finding.text}")
     print(f"{args.out}: {len(text.encode()) / 1e6:.1f} MB")
 
 

@@ -61,6 +61,22 @@ class Run:
         return [(step, value) for step, value in found if math.isfinite(value)]
 
 
+def read_runs(workdirs: Sequence[pathlib.Path]) -> list[Run]:
+    """Reads several, each under a name of its own.
+
+    Raises:
+      ValueError: one line: one is none, or is given twice.
+    """
+    runs = [read_run(workdir) for workdir in workdirs]
+    if len({run.name for run in runs}) < len(runs):
+        named = zip(runs, workdirs, strict=True)
+        runs = [dataclasses.replace(run, name=str(workdir)) for run, workdir in named]
+    names = [run.name for run in runs]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{twice[0]}: is given twice")
+    return runs
+
+
 def read_run(workdir: pathlib.Path) -> Run:
     """Reads a workdir.
 

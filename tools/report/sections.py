@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from configs.schema import flatten
 from rl.metrics import HEADLINE
 from rl.progress import duration
 from tools.page import (
@@ -43,7 +44,7 @@ def page(runs: Sequence[Run]) -> str:
     body = [f"<h1>{_text(title)}</h1>", _figures(runs)]
     if several:
         body += ["<h2>Compared</h2>", _compared(runs)]
-    body += ["<h2>Health</h2>", *(_health(run, several) for run in runs)]
+    body += ["<h2>Health</h2>", _health(runs)]
     body += ["<h2>Curves</h2>", _curves(runs)]
     body += ["<h2>Before and after</h2>", _before_and_after(runs)]
     body += ["<h2>What ran</h2>", *(_what_ran(run, several) for run in runs)]
@@ -91,21 +92,26 @@ def _state(run: Run) -> str:
 
 
 def _figures(runs: Sequence[Run]) -> str:
-    shown_of = []
+    rows = []
     for run in runs:
-        whose = f", {run.name}" if len(runs) > 1 else ""
-        of = run.config.get("steps")
-        shown_of.append((f"{run.done} of {of}", f"steps, {_state(run)}{whose}"))
-        for key, word in (("base", "before"), ("final", "after")):
-            accuracy = section(run.summary, key).get("accuracy")
-            if is_number(accuracy):
-                shown_of.append((f"{100 * accuracy:.1f}%", f"accuracy {word}{whose}"))
-        if len(runs) == 1:
-            trouble = len(findings(run))
-            shown_of.append((str(trouble), "findings on its health"))
-            seconds = run.summary.get("wall_seconds") or _total(run, "seconds/step")
-            shown_of.append((duration(float(seconds)), "so far" if run.goes_on else ""))
-    return cards(shown_of)
+        accuracies = [
+            section(run.summary, k).get("accuracy") for k in ("base", "final")
+        ]
+        before, after = (f"{_percent(x)}%" if _percent(x) else "" for x in accuracies)
+        spent = run.summary.get("wall_seconds")
+        seconds = spent if is_number(spent) else _total(run, "seconds/step")
+        steps = f"{run.done} of {run.config.get('steps')}"
+        trouble = str(len(findings(run)))
+        rows.append((steps, _state(run), before, after, duration(seconds), trouble))
+    if len(runs) > 1:
+        head = ("run", "steps", "", "before", "after", "time", "findings")
+        names = (run.name for run in runs)
+        return table(head, [(n, *row) for n, row in zip(names, rows, strict=True)])
+    ((steps, state, before, after, time, trouble),) = rows
+    labels = [(steps, f"steps, {state}"), (time, "time"), (trouble, "findings")]
+    labels += [(before, "accuracy before")] if before else []
+    labels += [(after, "accuracy after")] if after else []
+    return cards(labels)
 
 
 # -- what ran ------------------------------------------------------------------------
@@ -151,16 +157,20 @@ def _short(change: Mapping[str, Any]) -> str:
 # -- health --------------------------------------------------------------------------
 
 
-def _health(run: Run, several: bool) -> str:
-    found = findings(run)
-    if not found:
-        return _of(run, several) + '<p class="healthy">Nothing was found.</p>'
-    rows = [(f.kind, f.steps, f.text) for f in found]
-    return (
-        _of(run, several)
-        + f'<p class="bad">{len(found)} findings.</p>'
-        + table(("what", "steps", "said"), rows)
-    )
+def _health(runs: Sequence[Run]) -> str:
+    found = {run.name: findings(run) for run in runs}
+    fine = [name for name, of_run in found.items() if not of_run]
+    whose = f" of {', '.join(fine)}" if len(runs) > 1 else ""
+    text = f"<p>Nothing was found{_text(whose)}.</p>" if fine else ""
+    rows = [
+        (*((name,) if len(runs) > 1 else ()), f.kind, f.steps, f.text)
+        for name, of_run in found.items()
+        for f in of_run
+    ]
+    if not rows:
+        return text
+    head = (*(("run",) if len(runs) > 1 else ()), "what", "steps", "said")
+    return text + f'<p class="bad">Found: {len(rows)}</p>' + table(head, rows)
 
 
 # -- curves --------------------------------------------------------------------------
@@ -227,20 +237,32 @@ def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
     for run in runs:
         own = {k: v for k, v in run.changes.items() if k != "seed"}
         keyed.setdefault(json.dumps(own, sort_keys=True), []).append(run)
-    every = [json.loads(key) for key in keyed]
-    keys = {k for own in every for k in own}
-    differ = sorted(k for k in keys if len({json.dumps(o.get(k)) for o in every}) > 1)
+    apart = _differing(runs, [members[0] for members in keyed.values()])
     named: dict[str, list[Run]] = {}
-    for own, members in zip(every, keyed.values(), strict=True):
-        if len(members) == 1:
-            name = members[0].name
-        else:
-            said = [f"{k}={json.dumps(own[k])}" for k in differ if k in own]
-            name = f"{', '.join(said)[:80] or 'all'} ({len(members)} seeds)"
+    for members in keyed.values():
+        name = members[0].name
+        if len(members) > 1:
+            said = [
+                f"{key}={of[members[0].name]}" for key, of in apart if key != "seed"
+            ]
+            name = f"{', '.join(said)[:80]} ({len(members)} seeds)".strip()
         while name in named:
             name += "'"
         named[name] = members
     return named
+
+
+def _differing(
+    runs: Sequence[Run], among: Sequence[Run]
+) -> list[tuple[str, dict[str, str]]]:
+    """Keys in which some runs differ, each with the value of every run by its name."""
+    values = {run.name: flatten(run.config) for run in runs}
+    rows = []
+    for key in sorted({key for run in runs for key in run.changes}):
+        of = {name: json.dumps(config.get(key))[:60] for name, config in values.items()}
+        if len({of[run.name] for run in among}) > 1:
+            rows.append((key, of))
+    return rows
 
 
 def _of_arm(name: str, members: Sequence[Run], tag: str, colour: int) -> list[Series]:
@@ -345,22 +367,12 @@ def _compared(runs: Sequence[Run]) -> str:
         cells.append((name, len(members), f"{100 * mean:.1f}", said, over))
     chart = dots("Accuracy at the end, %, with 95% intervals", rows) if rows else ""
     head = ("runs", "count", "accuracy at the end, %", "95% interval", "interval")
-    differ = _differing(runs)
+    differ = [(key, *of.values()) for key, of in _differing(runs, runs)]
     return (
         f'<div class="plots">{chart}</div>'
         + table(head, cells)
         + (table(("key", *(run.name for run in runs)), differ) if differ else "")
     )
-
-
-def _differing(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    keys = sorted({key for run in runs for key in run.changes})
-    rows = []
-    for key in keys:
-        values = [json.dumps(run.changes.get(key, "as in base.py")) for run in runs]
-        if len(set(values)) > 1:
-            rows.append((key, *(value[:60] for value in values)))
-    return rows
 
 
 # -- time and tokens -----------------------------------------------------------------
