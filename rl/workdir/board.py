@@ -89,11 +89,17 @@ class Board:
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """A point per tag; finite values."""
         now = time.time()
+        points: dict[tuple[int, float], list[Summary.Value]] = {}
         for tag, value in values.items():
+            tags = [tag]
+            if tag in self._front:
+                tags.append(f"{FRONT}/{tag.replace('/', ' ')}")
             for at, when, what in self._points(tag, value, step, now):
-                self._scalar(tag, what, at, when)
-                if tag in self._front:
-                    self._scalar(f"{FRONT}/{tag.replace('/', ' ')}", what, at, when)
+                points.setdefault((at, when), []).extend(
+                    Summary.Value(tag=name, simple_value=what) for name in tags
+                )
+        for (at, when), found in sorted(points.items(), key=lambda point: point[0]):
+            self._write(Event(wall_time=when, step=at, summary=Summary(value=found)))
 
     def _points(
         self, tag: str, value: float, step: int, now: float
@@ -131,11 +137,6 @@ class Board:
         )
         tensor = _string(markdown.encode(), size=1)
         self._value(Summary.Value(tag=tag, metadata=metadata, tensor=tensor), step)
-
-    def _scalar(self, tag: str, value: float, step: int, when: float) -> None:
-        content = Summary.Value(tag=tag, simple_value=value)
-        summary = Summary(value=[content])
-        self._write(Event(wall_time=when, step=step, summary=summary))
 
     def _value(self, value: Summary.Value, step: int) -> None:
         self._event(step, summary=Summary(value=[value]))
