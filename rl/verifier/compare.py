@@ -13,6 +13,7 @@ from rl.verifier.budget import Open
 from rl.verifier.equality import Prover
 from rl.verifier.families import same_family, with_one_parameter
 from rl.verifier.nodes import (
+    SYMMETRIC,
     UNNAMED,
     ZERO,
     Assignment,
@@ -404,7 +405,7 @@ class _Comparison:
         second = add(b.left, negative(b.right))
         if not (symbols(first) and symbols(second)):
             return self.same(a.left, b.left) and self.same(a.right, b.right)
-        directed = a.op not in ("=", "!=", "approx", "equiv")
+        directed = a.op not in SYMMETRIC
         return self._prover.proportional(first, second, positive=directed)
 
     # --- several coordinates
@@ -414,6 +415,8 @@ class _Comparison:
             if b.determinant or b.width not in (1, len(b.cells)):
                 return False
             b = Tuple(b.cells)
+        if isinstance(b, Call) and len(b.name) == 1 and b.name.isupper():
+            b = Tuple(b.arguments)  # the point P(3, 4)
         if isinstance(b, Expression):
             return self._same_vectors(a, b)
         return self._same_parts(a, b)

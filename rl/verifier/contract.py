@@ -20,6 +20,7 @@ from rl.verifier.extract import extract_answer
 from rl.verifier.nodes import (
     MINUS_ONE,
     ONE,
+    SYMMETRIC,
     ZERO,
     Add,
     Big,
@@ -366,7 +367,7 @@ def _shape(node: Node) -> Node:
             return base
         case Pow(Pow(base, inner), outer) if inner == outer == MINUS_ONE:
             return base
-        case Rel(op, left, right) if op in ("=", "!=", "approx", "equiv"):
+        case Rel(op, left, right) if op in SYMMETRIC:
             return Rel(op, *sorted((left, right), key=repr))
         case Rel(">" | ">=" as op, left, right):
             return Rel({">": "<", ">=": "<="}[op], right, left)

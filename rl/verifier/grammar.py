@@ -84,7 +84,7 @@ _CLOSINGS = {
     "ceil(": "ceil)",
 }  # fmt: skip
 _DOTS = Sym("…")
-_RELATIONS = frozenset("= < > <= >= != approx in notin equiv to".split())
+_RELATIONS = frozenset("= < > <= >= != approx in notin equiv to parallel perp".split())
 _SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"}
 _STRONG = frozenset([";", "or", "and", "row"])
 _CONDITION = re.compile(r"(?:for|where|with)\b")
@@ -98,7 +98,8 @@ _HALF_DAYS = {
 }  # fmt: skip
 _INTRODUCING = frozenset(
     "the final answer is are equals equal to exactly so thus hence therefore value we"
-    " get have it solution solutions only".split()
+    " get have it solution solutions only there option choice about approximately"
+    " roughly".split()
 )
 _COUNTING = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen"
@@ -124,14 +125,17 @@ def _spoken() -> Iterator[tuple[str, Fraction]]:
 
 _PHRASES: dict[str, Node] = {words: number(value) for words, value in _spoken()} | {
     **dict.fromkeys(["all real numbers", "all reals", "all real"], REALS),
+    "all integers": Numbers("Z"),
     **dict.fromkeys(
         ["no solution", "no solutions", "empty set", "no real solutions"]
-        + ["no real solution", "the empty set"],
+        + ["no real solution", "the empty set", "none"],
         Braces(()),
     ),
     "noon": Clock(0, "pm"),
     "midnight": Clock(0, "am"),
 }
+_CHOSEN = re.compile(r"(?:[Oo]ption|[Cc]hoice) (?=[A-Z]\Z)")
+_SHORT_FOR = {"dne": "does not exist"}
 _IN_WORDS = frozenset([*_SEPARATORS, *"- ' ( ) . / { } in ? \" !".split()])
 
 
@@ -875,10 +879,26 @@ class Parser:
     def _symbol(self) -> Node:
         name = self._next.value
         self._at += 1
+        if name in ("angle", "triangle"):
+            if (corners := self._corners()) is not None:
+                if name == "angle":
+                    corners = min(corners, corners[::-1])
+                return Sym(f"{name} {corners}")
         if name in ("C", "A") and self._next.value in ("_", "^"):
             if (count := self._choices(name)) is not None:
                 return count
         return self._named(name)
+
+    def _corners(self) -> str | None:
+        """Three points of an angle or a triangle: no product, their order counts."""
+        three = [self._peek(i) for i in range(3)]
+        if not all(t.kind == "sym" and len(t.value) == 1 for t in three):
+            return None
+        corners = "".join(t.value for t in three)
+        if not corners.isupper() or self._peek(3).value in ("_", "'", "^"):
+            return None
+        self._at += 3
+        return corners
 
     def _choices(self, name: str) -> Node | None:
         """C_n^k and A_n^k, the numbers of choices and of arrangements."""
@@ -1177,11 +1197,11 @@ class Parser:
 
 
 def _word(text: str) -> Node:
-    text = plain_text(text)
+    text = _CHOSEN.sub("", plain_text(text))
     if len(text) == 1 and text.isalpha():
         return Sym(text)
     phrase = " ".join(text.casefold().replace("-", " ").split())
-    return _PHRASES.get(phrase) or Word(text.casefold())
+    return _PHRASES.get(phrase) or Word(_SHORT_FOR.get(phrase, text.casefold()))
 
 
 def _joined(groups: list[list[Node]], word: str) -> Node:

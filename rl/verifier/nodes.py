@@ -299,6 +299,8 @@ def number(value: int | Fraction, ulp: Fraction | None = None) -> Num:
 ZERO, ONE, MINUS_ONE, TWO = map(number, (0, 1, -1, 2))
 PI, EULER, IMAGINARY, INFINITY = map(Const, ("pi", "e", "i", "inf"))
 MINUS_INFINITY = Mul((MINUS_ONE, INFINITY))
+SYMMETRIC = frozenset("= != approx equiv parallel perp".split())
+"""Relations whose sides may be swapped."""
 UNNAMED = Sym("")
 """What a bare "3 mod 7" is about."""
 REALS = Interval(MINUS_INFINITY, INFINITY, False, False)

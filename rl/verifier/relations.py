@@ -4,6 +4,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from rl.verifier.nodes import (
+    MINUS_ONE,
     Assignment,
     Big,
     Braces,
@@ -18,6 +19,7 @@ from rl.verifier.nodes import (
     Node,
     Num,
     Numbers,
+    Pow,
     Rel,
     SetOp,
     Several,
@@ -48,6 +50,8 @@ def is_label(node: Node) -> bool:
             return name != "…"
         case Fn(_, (argument,)):
             return is_label(argument)
+        case Mul((Pow(Sym("f" | "g" | "h"), exponent), Sym())):
+            return exponent == MINUS_ONE  # the inverse function's value
         case Mul(factors):
             names = [p.name if isinstance(p, Sym) else "" for p in factors]
             if names[0] in _LABEL_PREFIXES:

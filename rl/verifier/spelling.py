@@ -137,7 +137,7 @@ def clean(text: str) -> str:
     if not text.isascii():
         text = _decode_unicode(text)
         text = _CHINESE_INTRODUCTION.sub("", text)
-    text = text.replace("{,}", "\\,")
+    text = text.replace("{,}", "\\,").replace("{:}", ":")
     if "\\" in text or "\t" in text or "\x0c" in text or "\x08" in text:
         text = _BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
         if "\\\\" in text and ("\\begin" not in text or "\\\\begin" in text):

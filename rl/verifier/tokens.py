@@ -74,6 +74,7 @@ _OPERATORS = {
     "lbrack": "[", "rbrack": "]", "bmod": "mod", "mod": "mod", "sim": "approx",
     "thickapprox": "approx", "thicksim": "approx", "cong": "approx", "notin": "notin",
     "longrightarrow": "to", "over": "over", "choose": "choose", "rVert": "|",
+    "parallel": "parallel", "perp": "perp",
     "lVert": "|", "implies": "to",
 }  # fmt: skip
 _TEXT = frozenset(
@@ -286,7 +287,7 @@ def _split_word(
     elif (prefix := _function_prefix(run)) is not None:
         tokens.append(Token("fn", prefix, spaced))
         _split_word(run[len(prefix) :], tokens, False)
-    elif len(run) > 2 and _VOWEL.search(run) or len(run) > 4:
+    elif len(run) > 2 and (run.isupper() or _VOWEL.search(run)) or len(run) > 4:
         tokens.append(Token("text", run, spaced))
     else:
         for index, letter in enumerate(run):
