@@ -114,9 +114,12 @@ class Engine:
     def score(self, batch: Batch) -> np.ndarray:
         """Log-probabilities of a micro-batch's tokens by the parameters, `[R, T]`.
 
+        It has the memory that an update has: nothing is sampled until the next publish.
+
         Args:
           batch: NumPy arrays.
         """
+        self._sampler.make_room()
         scored = self.step.score(self.state.params, place(batch, self.step.rows))
         return jax.device_get(self._gather(scored))
 

@@ -24,7 +24,6 @@ from rl.metrics import (
     Stopwatch,
     console_line,
     distributions,
-    example_rows,
     sampling_metrics,
     speed_metrics,
     update_metrics,
@@ -35,6 +34,7 @@ from rl.progress import WatchedSampler, duration, phase, watch
 from rl.reward.rewards import RewardError, Rewards
 from rl.types import Group
 from rl.workdir import manifest
+from rl.workdir.examples import example_rows
 from rl.workdir.export import model_card
 from rl.workdir.tokens import looked_at, token_rows
 from rollout.seeds import Stream, run_seed

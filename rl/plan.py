@@ -42,7 +42,6 @@ from rl.engine import Engine, make_hypers
 from rl.hosts.devices import start_cpu_devices
 from rl.hosts.sidecar import make_vllm_sampler
 from rl.hosts.stopping import StopSignals
-from rl.metrics import example_rows
 from rl.problems.curriculum import Curriculum, Stage, make_stages
 from rl.problems.functions import load_function
 from rl.problems.reading import load_problems
@@ -55,6 +54,7 @@ from rl.types import Problem
 from rl.update.objective import make_objective
 from rl.update.optimizer import make_optimizer, make_schedule
 from rl.update.step import make_step
+from rl.workdir.examples import example_rows
 from rl.workdir.recorder import Recorder
 from rl.workdir.sinks import Maker, load_sinks
 from rl.workdir.tokens import looked_at

@@ -22,10 +22,9 @@ from rl.metrics import (
     MetricsWriter,
     Stopwatch,
     distributions,
-    example_rows,
-    suspicion,
 )
 from rl.problems.curriculum import Stage
+from rl.workdir.examples import example_rows, suspicion
 from rl.workdir.sinks import load_sinks
 from rl.workdir.tokens import looked_at, token_rows
 from rl.workdir.trace import Trace
@@ -257,6 +256,9 @@ def test_examples_are_the_best_the_worst_and_what_is_odd():
     ("completion", "changes", "said"),
     [
         (r"so \boxed{3}", {}, ""),
+        (r"so \boxed{142}", {}, ""),
+        ("it is 1.42", {}, ""),
+        ("it is 142.", {}, ""),
         (r"so \boxed{42 apples}", {}, "wrong, though the answer holds the gold"),
         ("it is 42.", {}, "no answer found, though it ends on the gold"),
         (r"\boxed{7}", {"rule": "open"}, "wrong, since nothing was shown within the"),
