@@ -63,5 +63,5 @@ def restore_group(state: Mapping[str, Any]) -> Group:
         rewards=_decode_array(state["rewards"]),
         components={k: _decode_array(v) for k, v in state["components"].items()},
         born=state["born"],
-        rules=tuple(state["rules"]),
+        rules=tuple(state.get("rules", ())),  # an older checkpoint has none
     )
