@@ -89,11 +89,6 @@ def _of(name: str) -> Callable[[Metrics], float]:
     return lambda metrics: metrics.get(name, math.nan)
 
 
-def _unjudged(metrics: Metrics) -> float:
-    judged = metrics.get("verifier/judged", 0.0)
-    return metrics.get("sampling/unjudged", 0.0) / max(judged, 1.0)
-
-
 def _not_finite(metrics: Metrics) -> list[str]:
     return [name for name, value in metrics.items() if not math.isfinite(value)]
 
@@ -108,7 +103,7 @@ RULES = (
     ),
     Rule(
         "unjudged",
-        _unjudged,
+        _of("sampling/unjudged"),
         operator.gt,
         "{:.1%} of the completions have no verdict: see verifier/lost (workers that"
         " died or were stopped) and verifier/bad_gold",

@@ -20,7 +20,7 @@ import pathlib
 import platform
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import jax
@@ -139,7 +139,8 @@ class Checkpoints:
             one failed.
         """
         self.wait()
-        if step in steps_in(self._folder):
+        # Another process may see the folder of a moment ago, and examining is joint.
+        if _as_first(step in steps_in(self._folder)):
             return
         began = time.time()
         findings = examine(state)
@@ -152,8 +153,8 @@ class Checkpoints:
         partial = self._folder / f".{step}.partial"
         if jax.process_index() == 0:
             self._folder.mkdir(parents=True, exist_ok=True)
-            for leftover in self._folder.glob(".*.partial"):  # of a save cut short
-                shutil.rmtree(leftover)
+            for leftover in self._folder.glob(".*.partial"):  # of what was cut short
+                _remove(leftover)
             self._check_room(sum(x.nbytes for x in jax.tree.leaves(state)))
             partial.mkdir()
         text = _canonical({"step": step, "state": dict(loop)})
@@ -192,9 +193,29 @@ class Checkpoints:
             # What fills the disk up goes; what Orbax still writes goes in `save`.
             shutil.rmtree(partial, ignore_errors=True)
             raise
+        self._rotate()
+
+    def _rotate(self) -> None:
         proofs = proofs_in(self._folder)
         for step in proofs.keys() - kept_steps(proofs, self._keep).keys():
             shutil.rmtree(self._folder / str(step))
+
+    def record_score(self, step: int, score: float) -> None:
+        """Adds what was evaluated only after a step had been saved.
+
+        Raises:
+          OSError: it cannot be written; or the save before has failed.
+        """
+        self.wait()
+        if jax.process_index() == 0:
+            folder = self._folder / str(step)
+            proof = dataclasses.replace(read_proof(folder), score=score)
+            # Beside the folder, in which nothing may be that the proof does not name.
+            partial = self._folder / f".{step}.proof.partial"
+            _write(partial, _proof_text(proof))
+            partial.replace(folder / _PROOF)
+            _sync_folder(folder)
+            self._rotate()
 
     def finish(self) -> None:
         """Waits for the save in the background; `wait` tells how that has ended."""
@@ -225,9 +246,14 @@ class Checkpoints:
             ) from None
 
     def restore(
-        self, abstract: TrainState
+        self, abstract: TrainState, *, make_room: Callable[[], None] = lambda: None
     ) -> tuple[int, TrainState, dict[str, Any]] | None:
         """Reads the newest whole checkpoint onto the devices that `abstract` names.
+
+        Args:
+          abstract: see `abstract_state`.
+          make_room: called before a state is read, and not where there is none: frees
+            what stands where it goes.
 
         Returns:
           Its step, state and loop state; None where there is none at all.
@@ -239,6 +265,7 @@ class Checkpoints:
         self.wait()
         damaged: dict[int, str] = {}
         while (step := self._newest_whole(damaged)) is not None:
+            make_room()
             try:
                 state, loop = self._read(step, abstract)
             except Damaged as damage:
@@ -285,8 +312,7 @@ class Checkpoints:
                     f"{self._folder}: none of {len(damaged)} checkpoints is whole: "
                     + "; ".join(damaged.values())
                 )
-        if jax.process_count() > 1:
-            found = int(multihost_utils.broadcast_one_to_all(np.int32(found)))
+        found = _as_first(found)
         return None if found < 0 else found
 
     def _note(self, damaged: dict[int, str], step: int, damage: Damaged) -> None:
@@ -366,10 +392,14 @@ def write_proof(
         tensors=tensors,
         files=found,
     )
+    _write(folder / _PROOF, _proof_text(proof))
+    _sync_folder(folder)
+
+
+def _proof_text(proof: Proof) -> str:
     content = dataclasses.asdict(proof)
     own = hashlib.sha256(_canonical(content).encode()).hexdigest()
-    _write(folder / _PROOF, _canonical({**content, "sha256": own}))
-    _sync_folder(folder)
+    return _canonical({**content, "sha256": own})
 
 
 def read_proof(folder: pathlib.Path) -> Proof:
@@ -496,6 +526,18 @@ def _files(folder: pathlib.Path) -> list[str]:
         for path in folder.rglob("*")
         if path.is_symlink() or not path.is_dir()
     )
+
+
+def _as_first(value: int) -> int:
+    """What the first process says holds for all."""
+    return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
+
+
+def _remove(path: pathlib.Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _canonical(content: Any) -> str:

@@ -166,6 +166,10 @@ class Engine:
         """Begins to write a checkpoint; see `Checkpoints.save`, for errors too."""
         self._checkpoints.save(step, self.state, loop, healthy=healthy, score=score)
 
+    def record_score(self, step: int, score: float) -> None:
+        """Adds what was evaluated later; see `Checkpoints.record_score`."""
+        self._checkpoints.record_score(step, score)
+
     def finish_saving(self) -> None:
         """Waits for the save in the background, from any thread."""
         self._checkpoints.finish()
@@ -177,8 +181,7 @@ class Engine:
           The checkpoint's step and loop state; None where there is none. See
           `Checkpoints.restore` for errors.
         """
-        abstract = abstract_state(self.state, self.step.shardings)
-        restored = self._checkpoints.restore(abstract)
+        restored = self._read()
         if restored is None:
             self.publish(0)
             return None
@@ -195,17 +198,23 @@ class Engine:
         Returns:
           See `restore`.
         """
-        abstract = abstract_state(self.state, self.step.shardings)
-        self.state = None  # two states of a large model do not fit
         self._checkpoints.wait()
         self._checkpoints.forget_after(step)
-        step, self.state, loop = self._checkpoints.restore(abstract)
+        step, self.state, loop = self._read()
         self.publish(step)
         return step, loop
 
+    def _read(self) -> tuple[int, TrainState, dict[str, Any]] | None:
+        abstract = abstract_state(self.state, self.step.shardings)
+        return self._checkpoints.restore(abstract, make_room=self._make_room)
+
+    def _make_room(self) -> None:
+        self.state = None  # two states of a large model do not fit
+        self._sampler.make_room()
+
     def export(
         self, folder: str, *, card: str, dtype: hf.DType, unhealthy: bool
-    ) -> None:
+    ) -> bool:
         """Writes the policy as a Hugging Face folder.
 
         Args:
@@ -214,11 +223,14 @@ class Engine:
           dtype: of its weights.
           unhealthy: also where the last updates were not finite.
 
+        Returns:
+          Whether it did; if not, what is there is of an earlier end of the run.
+
         Raises:
           ValueError: a weight is not finite, in `dtype` either; nothing is left.
         """
         if self.skipped[0] and not unhealthy:
-            return
+            return False
         params = self.state.params
         with phase("export", folder):
             hf.save_folder(
@@ -229,6 +241,7 @@ class Engine:
                 dtype=dtype,
                 card=card,
             )
+        return True
 
     def close(self) -> None:
         self._sampler.close()

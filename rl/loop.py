@@ -20,6 +20,7 @@ from rl.hosts import peers
 from rl.hosts.compiles import Compiles
 from rl.hosts.stopping import Stopped, StopSignals
 from rl.metrics import (
+    EVALUATED,
     MetricsWriter,
     Stopwatch,
     console_line,
@@ -92,6 +93,10 @@ def train(
                 "wall_seconds": time.time() - began,
             }
 
+        def save(loop: Mapping[str, Any]) -> None:
+            known = latest if loop["evaluated"] == done else {}
+            engine.save(done, loop, healthy=healthy, score=known.get("accuracy"))
+
         def at_rest(work: Callable[[], Any]) -> Any:
             """Does what may be broken off: the run is then saved as it was before."""
             before = state()
@@ -102,7 +107,7 @@ def train(
             except (Stopped, Shortfall, RewardError) as end:
                 if base is not None:
                     with stop.saving():
-                        engine.save(done, before, healthy=healthy)
+                        save(before)
                         engine.finish_saving()
                     if isinstance(end, Stopped):
                         print(f"{end}: saved after step {engine.saved}", flush=True)
@@ -128,6 +133,7 @@ def train(
         writer = MetricsWriter(
             workdir,
             keep=done if restored else -1,
+            evaluated=evaluated,
             config=plan.changes,
             sinks=plan.sinks,
         )
@@ -135,7 +141,10 @@ def train(
             base = latest = evaluate_now()
             evaluated = 0
         elif _evaluation_due(config, done) and evaluated < done:
+            # It was saved when a signal broke its evaluation off.
             latest, evaluated = evaluate_now(), done
+            if "accuracy" in latest:
+                engine.record_score(done, latest["accuracy"])
 
         while done < config.steps:
             step = done
@@ -170,7 +179,7 @@ def train(
             writer.scalars(step + 1, metrics)
             examples = take(example_rows, config.log)(tally, plan.decode)
             writer.samples(step + 1, examples)
-            (warnings, alarm), score = parts.alarms.check(metrics), None
+            warnings, alarm = parts.alarms.check(metrics)
             for warning in warnings:
                 print(f"WARNING: step {step + 1}: {warning}", flush=True)
             if sound and metrics.get("policy/skipped"):
@@ -186,14 +195,14 @@ def train(
             last = done == config.steps
             if _evaluation_due(config, done):
                 latest, evaluated = evaluate_now(), done
-                score = latest.get("accuracy")
             if last or due(done, every_steps=config.checkpoint.every_steps):
                 with stop.saving():
-                    engine.save(done, state(), healthy=healthy, score=score)
+                    save(state())
 
         if ended:
             print(f"ending after step {done}: {ended}", flush=True)
-            latest = evaluate_now()
+            if evaluated < done:
+                latest = evaluate_now()
         in_a_row, skipped = engine.skipped
         unhealthy = f"its last {in_a_row} updates were not finite" if in_a_row else ""
         card = model_card(
@@ -201,7 +210,7 @@ def train(
             step=done,
             evaluations={"base": base, "final": latest},
         )
-        engine.export(str(workdir / "hf"), card=card, **config.export)
+        exported = engine.export(str(workdir / "hf"), card=card, **config.export)
         writer.close()
     return {
         "base": base,
@@ -209,6 +218,7 @@ def train(
         "steps": done,
         "ended": ended,
         "unhealthy": unhealthy,
+        "exported": exported,
         "updates": engine.updates,
         "skipped": skipped,
         "wall_seconds": time.time() - began,
@@ -341,4 +351,4 @@ def _record(summary: Mapping[str, Any], writer: MetricsWriter, step: int) -> Non
     """An evaluation's figures, where there was one."""
     scalars = {k: v for k, v in summary.items() if isinstance(v, int | float)}
     if scalars:
-        writer.scalars(step, {f"eval/{k}": v for k, v in scalars.items()})
+        writer.scalars(step, {EVALUATED + k: v for k, v in scalars.items()})

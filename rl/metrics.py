@@ -34,6 +34,8 @@ HEADLINE = {
 
 _FILES = ("metrics.jsonl", "samples.jsonl", "tokens.jsonl")
 
+EVALUATED = "eval/"  # begins the names of an evaluation's figures
+
 
 class MetricsWriter:
     """Writes each step's figures; a resumed run continues as if never interrupted."""
@@ -43,6 +45,7 @@ class MetricsWriter:
         workdir: pathlib.Path,
         *,
         keep: int,
+        evaluated: int,
         config: Mapping[str, Any] | None = None,
         sinks: Mapping[str, Maker] | None = None,
     ):
@@ -52,15 +55,18 @@ class MetricsWriter:
             live there.
           keep: the last step whose figures stay; later ones, of work that was lost,
             go. -1 begins afresh.
+          evaluated: the same of evaluations, for that of a step may be lost alone.
           config: what is worth showing of the run's, by dotted key.
           sinks: whoever else is told, by name; see `rl.workdir.sinks`.
         """
         self._workdir, self._config = workdir, dict(config or {})
         self._makers = dict(sinks or {})
-        self._open(keep)
+        self._open(keep, evaluated)
 
-    def _open(self, keep: int) -> None:
-        kept = {name: _keep_until(self._workdir / name, keep) for name in _FILES}
+    def _open(self, keep: int, evaluated: int) -> None:
+        kept = {
+            name: _keep_until(self._workdir / name, keep, evaluated) for name in _FILES
+        }
         self._metrics, self._samples, self._tokens = (
             Rows(self._workdir / name) for name in _FILES
         )
@@ -76,7 +82,7 @@ class MetricsWriter:
     def rewind(self, keep: int) -> None:
         """Drops the figures of later steps than `keep`."""
         self.close()
-        self._open(keep)
+        self._open(keep, keep)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """One row of metrics.jsonl and one point per name on TensorBoard."""
@@ -141,8 +147,10 @@ def sampling_metrics(tally: Tally) -> dict[str, float]:
         "sampling/groups": tally.sampled,
         "sampling/carried": tally.carried,
         "sampling/aged_out": tally.aged_out,
-        "sampling/unjudged": tally.unjudged,
     }
+    if tally.completions:
+        # Of this step's own: under other schedules the verifier is ahead of it.
+        metrics["sampling/unjudged"] = tally.unjudged / tally.completions
     if not tally.correct:
         return metrics
     correct = np.concatenate(tally.correct)
@@ -293,9 +301,14 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(markdown_table(columns, cells))
 
 
-def _keep_until(path: pathlib.Path, keep: int) -> list[dict[str, Any]]:
+def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> list[dict[str, Any]]:
     """Drops the rows of later steps, and gives what is left."""
-    rows = [row for _, row in read_rows(path, appended=True) if row["step"] <= keep]
+
+    def last(row: Mapping[str, Any]) -> int:
+        return evaluated if any(name.startswith(EVALUATED) for name in row) else keep
+
+    rows = [row for _, row in read_rows(path, appended=True)]
+    rows = [row for row in rows if row["step"] <= last(row)]
     if path.exists():
         replace_rows(path, rows)
     return rows

@@ -85,7 +85,12 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
         if summary[name]:
             print(f"{name:>5}: {headline(summary[name])}")
     folder = workdir / "hf"
-    model = f"the model is in {folder}" if folder.is_dir() else "no model was exported"
+    if summary["exported"]:
+        model = f"the model is in {folder}"
+    else:
+        model = "no model was exported"
+        if folder.is_dir():
+            model += f", that in {folder} is of an earlier end"
     print(
         f"{summary['steps']} steps, {summary['updates']} updates,"
         f" {duration(summary['wall_seconds'])}; {model}"

@@ -18,6 +18,7 @@ from models.cache import Entries, KVCache
 from models.qwen2 import Qwen2, head_table
 from models.served import ServedQwen2, abstract_served, served_params
 from rollout.inverse_cdf import Split, draw_tokens
+from rollout.layout import Pace
 from rollout.types import SamplingParams
 from sharding.rules import constrain, laid_out, mesh_axes, shards, spec
 
@@ -183,15 +184,15 @@ def insert(mesh, state: Slots, root, k, v, lengths, slot, row, last, path) -> Sl
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
-def decode(model, tokens: int, params, state: Slots, dynamic: Dynamic, wake):
-    """Decodes until at least `wake` slots are done.
+def decode(model, pace: Pace, params, state: Slots, dynamic: Dynamic, wake):
+    """Decodes until at least `wake` slots are done, or for `pace.call` tokens.
 
     Between two looks nothing is exchanged but what heads, MLP and vocabulary are split
     for: sums of `[B, D]` over the devices of a copy, and the few numbers of a draw.
 
     Args:
       model, params: a `ServedQwen2` and its parameters.
-      tokens: drawn for each slot between two looks at what has ended.
+      pace: tokens drawn for each slot between two looks at what has ended, and in all.
       state: donated.
       dynamic: how tokens are drawn and when a completion ends.
       wake: int32.
@@ -265,16 +266,20 @@ def decode(model, tokens: int, params, state: Slots, dynamic: Dynamic, wake):
     def longest(state: Slots) -> jax.Array:
         return jnp.max(jnp.where(state.done, 0, state.cache.length))
 
-    state = jax.lax.while_loop(
-        lambda state: jnp.sum(state.done) < wake,
-        lambda state: jax.lax.fori_loop(
+    def some(drawn: jax.Array, state: Slots) -> tuple[jax.Array, Slots]:
+        _, state = jax.lax.fori_loop(
             0,
-            tokens,
+            pace.tokens,
             lambda i, carry: (carry[0], body(carry[0] + i, carry[1])),
             (longest(state), state),
-            unroll=tokens == 1,
-        )[1],
-        state,
+            unroll=pace.tokens == 1,
+        )
+        return drawn + pace.tokens, state
+
+    _, state = jax.lax.while_loop(
+        lambda carry: (carry[0] < pace.call) & (jnp.sum(carry[1].done) < wake),
+        lambda carry: some(*carry),
+        (jnp.int32(0), state),
     )
     drawn = state.done, state.count, state.token_ids, state.logprobs
     return (

@@ -31,7 +31,6 @@ class JaxSampler:
     def __init__(self, layout: Layout, params: Params, *, version: int = 0):
         """Serves `params`, of the layout's model and on its mesh, as `version`."""
         self._layout, self._model, self._mesh = layout, layout.model, layout.mesh
-        self._tokens = layout.pace.tokens
         self.publish(params, version)
 
     def publish(self, params: Params, version: int) -> None:
@@ -69,9 +68,7 @@ class JaxSampler:
                 jax.random.key_data(jax.random.key(0)),
                 *_padded([], [], block, batch, self._layout.refill(batch)),
             )
-            state, _ = decoding.decode(
-                self._model, self._tokens, self._params, state, dynamic, batch
-            )
+            state, _ = self._decode(state, dynamic, batch)
             self._narrow(state, {}, batch)
             on_compiled()
 
@@ -122,10 +119,7 @@ class JaxSampler:
             ends = refill if waiting else self._ends_to_narrow(running, batch)
             idle = batch - len(running)
             wake = idle + min(ends, len(running))
-            state, drawn = decoding.decode(
-                self._model, self._tokens, self._params, state, dynamic, wake
-            )
-            done, count, ids, logprobs = jax.device_get(drawn)
+            state, (done, count, ids, logprobs) = self._decode(state, dynamic, wake)
             for slot in [slot for slot in running if done[slot]]:
                 prompt, sample = running.pop(slot)
                 free.append(slot)
@@ -136,6 +130,18 @@ class JaxSampler:
                 if on_finished is not None:
                     on_finished(prompt, sample, completion)
         return results
+
+    def _decode(self, state, dynamic, wake: int):
+        """Decodes until `wake` slots are done, a call after the other.
+
+        In between this thread is Python's again, and a signal may end it.
+        """
+        while True:
+            state, drawn = decoding.decode(
+                self._model, self._layout.pace, self._params, state, dynamic, wake
+            )
+            if np.sum(drawn[0]) >= wake:
+                return state, jax.device_get(drawn)
 
     def _completion(self, ids, logprobs, params: SamplingParams) -> Completion:
         stopped = not params.ignore_stop and ids[-1] in params.stop_token_ids

@@ -40,20 +40,23 @@ class Pace(NamedTuple):
       layers: in one array, and in one loop: all of them, or each alone.
       columns: of the cache, read at a time; 0: all that there are.
       tokens: drawn between two looks at what has ended.
+      call: tokens of one call at most: the host sees a signal after it.
     """
 
     layers: bool
     columns: int
     tokens: int
+    call: int
 
 
 # What a loop takes out of an array is read in place on a TPU. On GPUs and CPUs it is
 # copied first, at three times the traffic; a GPU reads the cache by a kernel. A CPU has
-# nobody to wait for between two tokens.
+# nobody to wait for between two tokens. A token of a large model takes some ten
+# milliseconds on an accelerator and some hundred on a CPU: a call, about a second.
 _PACES = {
-    "cpu": Pace(layers=False, columns=0, tokens=1),
-    "gpu": Pace(layers=False, columns=64, tokens=8),
-    "tpu": Pace(layers=True, columns=256, tokens=8),
+    "cpu": Pace(layers=False, columns=0, tokens=1, call=4),
+    "gpu": Pace(layers=False, columns=64, tokens=8, call=64),
+    "tpu": Pace(layers=True, columns=256, tokens=8, call=64),
 }
 
 

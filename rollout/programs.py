@@ -78,6 +78,6 @@ def programs(layout: Layout, *, batch: int = 0) -> dict[str, Program]:
         ),
         "decode": Program(
             decoding.decode,
-            (model, layout.pace.tokens, weights, state, dynamic, array((), jnp.int32)),
+            (model, layout.pace, weights, state, dynamic, array((), jnp.int32)),
         ),
     }

@@ -57,7 +57,7 @@ def test_the_advantage_gives_what_the_page_says(files):
 def test_the_sink_is_told(files, tmp_path):
     config = read_config("my_sink_config.py")
     sinks = load_sinks(sinks=config.log.sinks)
-    writer = MetricsWriter(tmp_path, keep=-1, sinks=sinks)
+    writer = MetricsWriter(tmp_path, keep=-1, evaluated=-1, sinks=sinks)
     writer.scalars(1, {"reward/mean": 0.25})
     writer.histograms(1, {"length/tokens": np.ones(2)})
     writer.samples(1, [])

@@ -175,6 +175,7 @@ def _run(
         "mesh.data": data,
         "mesh.fsdp": fsdp,
         "mesh.tensor": tensor,
+        **dict(args.set),
     }
     order = {"strike": strike and dataclasses.asdict(strike)}
     done = _start(args.out, workdir, settings, order)
@@ -270,6 +271,7 @@ def _steady(args: argparse.Namespace) -> dict[str, Any]:
         # It is to go on, whatever it learns from such completions.
         "dynamic_sampling.filter": False,
         "alarms.patience": 10**6,
+        **dict(args.set),
     }
     seconds = 60 * args.minutes
     order = {"usage": str(usage.absolute()), "seconds": seconds, "seed": args.seed}
@@ -403,6 +405,13 @@ def _watch_and_hurt(usage: pathlib.Path, seconds: float, seed: int) -> None:
     _wrap("rl.metrics:MetricsWriter.scalars", scalars)
 
 
+def _setting(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not key or not separator:
+        raise argparse.ArgumentTypeError(f"{text!r} is no KEY=VALUE")
+    return key, value
+
+
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tools.soak",
@@ -414,6 +423,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--devices", type=int, choices=_MESHES, default=1)
     parser.add_argument("--steps", type=int, help="12 of a killed run, else 2000")
+    parser.add_argument(
+        "--set",
+        type=_setting,
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="another setting of the run's config, such as model.maker_args.steps=100",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of moments and texts")
     parser.add_argument(
         "--minutes", type=float, default=60, help="after which nothing new is begun"

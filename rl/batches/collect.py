@@ -34,6 +34,7 @@ class Tally:
     Attributes:
       stage: that the step was sampled in.
       curriculum: the curriculum's metrics once it was.
+      completions: drawn, judged or not.
       Others: of the rounds.
     """
 
@@ -42,6 +43,7 @@ class Tally:
     seconds: float = 0.0
     rounds: int = 0
     sampled: int = 0
+    completions: int = 0
     solve_all: int = 0
     solve_none: int = 0
     aged_out: int = 0
@@ -188,6 +190,7 @@ class Collector:
             ]
             for group in drawn:
                 tally.add(group)
+                tally.completions += params.n
                 tally.unjudged += params.n - len(group.completions)
             self._acceptance = 0.5 * self._acceptance + 0.5 * len(accepted) / n
             kept += accepted

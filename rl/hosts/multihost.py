@@ -111,6 +111,10 @@ class JointEngine:
         """See `Engine.save`."""
         self._all("save", step, loop, healthy=healthy, score=score)
 
+    def record_score(self, step: int, score: float) -> None:
+        """See `Engine.record_score`; the leader writes it."""
+        self._engine.record_score(step, score)
+
     def finish_saving(self) -> None:
         """See `Engine.finish_saving`; for the leader's part, which ends last."""
         self._engine.finish_saving()
@@ -123,9 +127,9 @@ class JointEngine:
         """See `Engine.roll_back`."""
         return self._all("roll_back", step)
 
-    def export(self, folder: str, *, card: str, dtype: str, unhealthy: bool) -> None:
+    def export(self, folder: str, *, card: str, dtype: str, unhealthy: bool) -> bool:
         """See `Engine.export`."""
-        self._all("export", folder, card=card, dtype=dtype, unhealthy=unhealthy)
+        return self._all("export", folder, card=card, dtype=dtype, unhealthy=unhealthy)
 
     def close(self) -> None:
         """See `Engine.close`."""

@@ -116,6 +116,7 @@ def make_objective(
         given = jnp.where(loss_mask, batch.old_logprobs, 0)
         sampled = jnp.where(loss_mask, batch.sampler_logprobs, 0)
         detached = jnp.where(loss_mask, detached, 0)
+        entropy = jnp.where(loss_mask, entropy, 0)
         old = jnp.where(hyper.first, detached, given)
         segments = Segments(batch.segment_ids, loss_mask, batch.group_ids)
         arrays = {

@@ -40,6 +40,7 @@ class Child:
             ],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
+            start_new_session=True,  # its group is what it starts; see `worker`
             env={
                 k: v
                 for k, v in os.environ.items()
@@ -55,10 +56,6 @@ class Child:
     @property
     def pid(self) -> int:
         return self._process.pid
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
 
     def await_ready(self, patience: float = START_SECONDS) -> bool:
         """Whether the interpreter has started; no item's deadline includes it.

@@ -39,6 +39,23 @@ def _die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def _take_along(descriptor: int) -> None:
+    """What this process starts is killed with it, however it ends.
+
+    A child waits for the end of its parent, and then ends the process group.
+    """
+    own = os.getpid()
+    if os.fork():
+        return
+    os.close(descriptor)
+    # Not by one that a scheduler sends to every process of a run.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGRTMIN)
+    if os.getppid() == own:
+        signal.sigwait({signal.SIGRTMIN})
+    os.killpg(own, signal.SIGKILL)
+
+
 def main(descriptor: int, parent: int) -> None:
     """Answers requests on a connection."""
     _die_with_parent(parent)
@@ -46,6 +63,8 @@ def main(descriptor: int, parent: int) -> None:
     sys.path[:], function, preload, confined = connection.recv()
     if confined:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    else:
+        _take_along(descriptor)
     for name in preload:
         # Whatever is wrong with it is said where it is used.
         with contextlib.suppress(BaseException):

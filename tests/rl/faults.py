@@ -1,9 +1,14 @@
 """Faults for a real run: a config's `data.train` names one, which plants it."""
 
 import dataclasses
+import os
+import pathlib
+import signal
 
 import numpy as np
 
+from rl import loop
+from rl.batches.schedule import Rollouts
 from rl.problems.arithmetic import problems
 from rollout.jax_sampler import JaxSampler
 from rollout.seeds import Stream, run_seed
@@ -29,6 +34,29 @@ def nan_batch(**arguments):
         return groups
 
     JaxSampler.sample = with_nan
+    return problems(**arguments)
+
+
+def ended_around_an_evaluation(**arguments):
+    """One start is stopped in its evaluation after two steps, the next is killed in the
+    step after it; the file $STARTS_LEFT says how many of them are to go.
+    """
+    left = pathlib.Path(os.environ["STARTS_LEFT"])
+    starts, evaluate, take = int(left.read_text()), loop._evaluate, Rollouts.take
+
+    def stopped(plan, engine, rewards, check_stop, step):
+        if starts == 2 and step == 2:
+            left.write_text("1")
+            os.kill(os.getpid(), signal.SIGTERM)
+        return evaluate(plan, engine, rewards, check_stop, step)
+
+    def killed(self, step):
+        if starts == 1 and step == 2:
+            left.write_text("0")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return take(self, step)
+
+    loop._evaluate, Rollouts.take = stopped, killed
     return problems(**arguments)
 
 

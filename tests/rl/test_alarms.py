@@ -17,9 +17,10 @@ def _alarms(**changes):
 # Each alarm's own figures: one at which it holds, one at which it does not.
 FIGURES = {
     "truncated": [{"sampling/truncated": 0.95}, {"sampling/truncated": 0.5}],
+    # Whatever the verifier has judged meanwhile, of other steps and in evaluation.
     "unjudged": [
-        {"verifier/judged": 2048.0, "sampling/unjudged": 41.0},
-        {"verifier/judged": 2048.0, "sampling/unjudged": 20.0},
+        {"sampling/unjudged": 0.02, "verifier/judged": 9e6},
+        {"sampling/unjudged": 0.009, "verifier/judged": 1.0},
     ],
     "no_signal": [{"sampling/informative": 0.0}, {"sampling/informative": 0.1}],
     "repeated": [{"sampling/repeated": 0.75}, {"sampling/repeated": 0.25}],
@@ -108,9 +109,6 @@ def test_a_figure_that_is_no_number_is_not_taken_for_a_healthy_one():
 def test_completions_without_a_verdict_warn():
     ((warning,), _) = _alarms().check(FIGURES["unjudged"][0])
     assert warning.startswith("2.0% of the completions have no verdict")
-    # A step that judged nothing has no share, and no division by zero.
-    nothing = {"verifier/judged": 0.0, "sampling/unjudged": 0.0}
-    assert _alarms().check(nothing) == ([], None)
 
 
 def test_a_reward_that_moves_at_all_is_not_stuck():

@@ -485,6 +485,39 @@ def test_a_step_that_is_there_is_not_written_again(made, pair, tmp_path, opened)
     assert (folder / "2" / "proof.json").read_bytes() == before
 
 
+def test_whether_a_step_is_there_is_the_first_processs_word(
+    made, tmp_path, opened, monkeypatch
+):
+    """The other that does not see it yet would wait for all in `examine`."""
+    asked = []
+
+    def of_first(own):
+        asked.append(int(own))
+        return np.int32(True)
+
+    monkeypatch.setattr(checkpoint.multihost_utils, "broadcast_one_to_all", of_first)
+    checkpoints = opened()
+    checkpoints.save(1, made[1], LOOP)
+    checkpoints.wait()
+    assert asked == [0] and not (tmp_path / "c").exists()
+
+
+def test_a_score_that_comes_later_makes_it_the_best_one(made, tmp_path, opened):
+    checkpoints = opened(keep=1)
+    for step, score in ((1, 0.5), (2, None)):
+        checkpoints.save(step, made[1], LOOP, score=score)
+    # What a kill in the middle of it leaves.
+    (tmp_path / "c" / ".2.proof.partial").write_text("{")
+    checkpoints.record_score(2, 0.6)
+    assert {p.name for p in (tmp_path / "c").iterdir()} == {"2"}
+    assert verify(tmp_path / "c" / "2").score == 0.6
+    (tmp_path / "c" / ".2.proof.partial").write_text("{")
+    checkpoints.save(3, made[1], LOOP)
+    checkpoints.wait()
+    assert {p.name for p in (tmp_path / "c").iterdir()} == {"2", "3"}
+    assert checkpoints.restore(_abstract(made))[0] == 3
+
+
 def test_what_a_checkpoint_of_7b_costs_is_said_beforehand(pair, tmp_path):
     qwen = Qwen2Config.from_hf(
         dict(

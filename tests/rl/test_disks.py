@@ -13,7 +13,7 @@ from models import hf
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, init_params
 from rl import files
-from rl.metrics import MetricsWriter
+from rl.metrics import Board, MetricsWriter
 from sharding.mesh import make_mesh
 from tests.rl import test_train as runs
 from tests.tools.tiny import make_model
@@ -49,7 +49,7 @@ def test_metrics_that_the_disk_does_not_take_are_told_and_the_rows_before_stay(
     tmp_path, what
 ):
     with mounted(tmp_path / "disk", "size=1m") as disk:
-        writer = MetricsWriter(disk, keep=-1)
+        writer = MetricsWriter(disk, keep=-1, evaluated=-1)
         writer.scalars(1, {"reward/mean": 0.5})
         writer.samples(1, [dict(problem="1+1", completion="2", gold="2", reward=1.0)])
         filler = fill(disk)
@@ -64,7 +64,7 @@ def test_metrics_that_the_disk_does_not_take_are_told_and_the_rows_before_stay(
         assert pathlib.Path(caught.value.filename).is_relative_to(disk)
         filler.unlink()
         # As a resumed run does: what was whole stays, a row cut short goes.
-        writer = MetricsWriter(disk, keep=1)
+        writer = MetricsWriter(disk, keep=1, evaluated=1)
         writer.scalars(2, {"reward/mean": 0.75})
         writer.close()
         rows = [row for _, row in files.read_rows(disk / "metrics.jsonl")]
@@ -73,6 +73,21 @@ def test_metrics_that_the_disk_does_not_take_are_told_and_the_rows_before_stay(
             {"step": 2, "reward/mean": 0.75},
         ]
         assert len((disk / "samples.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.failure(31)
+def test_points_that_the_disk_does_not_take_name_their_file(tmp_path):
+    with mounted(tmp_path / "disk", "size=1m") as disk:
+        board = Board(disk / "tensorboard", keep=0)
+        fill(disk)
+        with pytest.raises(OSError) as caught:
+            # More than is held back before the file is written to.
+            board.text("samples", "x" * 2**20, 1)
+        assert caught.value.errno == errno.ENOSPC
+        assert pathlib.Path(caught.value.filename).parent == disk / "tensorboard"
+        with pytest.raises(OSError) as caught:
+            board.close()
+        assert pathlib.Path(caught.value.filename).parent == disk / "tensorboard"
 
 
 @pytest.mark.failure(31)

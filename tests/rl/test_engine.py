@@ -1,9 +1,11 @@
 """The engine: what an objective asks of it besides the policy."""
 
 import dataclasses
+import gc
 
 import jax
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from configs import quickstart
@@ -36,6 +38,35 @@ def _group(seed, vocab):
     return dataclasses.replace(
         group, completions=completions, prompt_ids=group.prompt_ids % vocab
     )
+
+
+def _resident():
+    return sum(array.nbytes for array in jax.live_arrays())
+
+
+@pytest.mark.parametrize("go_back", ["restore", "roll_back"])
+def test_a_state_is_read_where_neither_the_old_one_nor_what_is_served_stands(
+    config, tmp_path, monkeypatch, go_back
+):
+    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
+    (tmp_path / "work").mkdir()
+    engine = build.make_engine(make_plan(config), tmp_path / "work")
+    engine.save(1, {"at": 1})
+    gc.collect()
+    before = _resident()
+    state = sum(array.nbytes for array in jax.tree.leaves(engine.state))
+    served = sum(array.nbytes for array in jax.tree.leaves(engine._sampler._params))
+    read, freed = ocp.StandardCheckpointer.restore, []
+
+    def reading(self, *args, **kwargs):
+        freed.append(before - _resident())
+        return read(self, *args, **kwargs)
+
+    monkeypatch.setattr(ocp.StandardCheckpointer, "restore", reading)
+    back = engine.restore() if go_back == "restore" else engine.roll_back(1)
+    assert back == (1, {"at": 1})
+    assert len(freed) == 1 and freed[0] >= state + served > state
+    engine.close()
 
 
 def test_a_reference_is_the_base_and_stays_so(config, tmp_path, monkeypatch):

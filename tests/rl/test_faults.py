@@ -5,12 +5,14 @@ One base of random weights and one folder of compiled programs serve them all.
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from rl import checkpoint
 from tests import forked
 from tests.rl import test_train as runs
 from tests.rl.faults import STEP
@@ -228,6 +230,36 @@ def test_killed_after_a_rollback_it_ends_bit_for_bit_the_same(ended, cache, tmp_
     assert rolled_back
     assert "resuming after step 6" in runs.run(command).stdout
     runs._assert_same_run(ended["rollback"][0], again)
+
+
+@pytest.mark.failure(30)
+def test_an_evaluation_that_is_broken_off_is_written_once_and_scores_its_checkpoint(
+    cache, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("STARTS_LEFT", str(tmp_path / "left"))
+    changes = {
+        "data.train": "tests.rl.faults:ended_around_an_evaluation",
+        "data.eval": "rl.problems.arithmetic:problems",
+        "steps": 4,
+        "eval.every_steps": 2,
+        "checkpoint.every_steps": 4,
+    }
+    ended = []
+    for name, starts in (("whole", "0"), ("again", "2")):
+        (tmp_path / "left").write_text(starts)
+        command = runs.command(tmp_path / name, cache, **TINY | changes)
+        ended.append([runs.run(command, check=False) for _ in range(int(starts) + 1)])
+    codes = [[done.returncode for done in starts] for starts in ended]
+    assert codes == [[0], [128 + signal.SIGTERM, -signal.SIGKILL, 0]], ended
+    runs._assert_same_run(tmp_path / "whole", tmp_path / "again")
+    rows = _rows(tmp_path / "again")
+    evaluations = [row for row in rows if "eval/accuracy" in row]
+    scores = {row["step"]: row["eval/accuracy"] for row in evaluations}
+    assert [row["step"] for row in evaluations] == [0, 2, 4]
+    proofs = checkpoint.proofs_in(tmp_path / "again" / "checkpoints")
+    assert {step: proof.score for step, proof in proofs.items()} == {
+        2: scores[2], 4: scores[4],
+    }  # fmt: skip
 
 
 def test_a_fault_that_stays_is_rolled_back_a_few_times_and_then_ends(cache, tmp_path):

@@ -42,7 +42,7 @@ def points(board, tag):
 
 
 def write(workdir, rows, *, keep=-1, **options):
-    writer = MetricsWriter(workdir, keep=keep, **options)
+    writer = MetricsWriter(workdir, keep=keep, evaluated=keep, **options)
     for step, values in rows:
         writer.scalars(step, values)
     writer.close()
@@ -96,7 +96,7 @@ def test_what_matters_stands_in_front(tmp_path):
 
 def test_hyperparameters_and_histograms(tmp_path):
     config = {"objective.eps_high": 0.28, "batch.row_lengths": [32, 64], "on": True}
-    writer = MetricsWriter(tmp_path, keep=-1, config=config)
+    writer = MetricsWriter(tmp_path, keep=-1, evaluated=-1, config=config)
     writer.histograms(3, {"length/tokens": np.array([1, 1, 2, 16]), "none": []})
     writer.close()
     board = read(tmp_path)
@@ -149,7 +149,9 @@ def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
     Kept.opened.clear()
     names = [f"{__name__}:Broken", f"{__name__}:Kept"]
     sinks = load_sinks(sinks=names)
-    writer = MetricsWriter(tmp_path, keep=-1, config={"seed": 3}, sinks=sinks)
+    writer = MetricsWriter(
+        tmp_path, keep=-1, evaluated=-1, config={"seed": 3}, sinks=sinks
+    )
     writer.scalars(1, {"reward/mean": 0.5, "policy/loss": float("nan")})
     writer.histograms(1, {"length/tokens": np.ones(4)})
     writer.samples(1, [ROW])

@@ -156,7 +156,7 @@ def test_after_a_publish_the_new_weights_draw_and_no_old_one(folder):
 
 
 # As on an accelerator: one loop over the layers, the cache by blocks, several tokens.
-PACE = Pace(layers=True, columns=16, tokens=4)
+PACE = Pace(layers=True, columns=16, tokens=4, call=8)
 
 
 @pytest.mark.parametrize(
@@ -190,13 +190,15 @@ def test_the_decode_batch_narrows_as_completions_end(folder, shape, monkeypatch)
     path, _ = folder
     sampler = _sampler(path, shape, slots=16, prompt_length=12, response_length=64)
     sampler.warm_up()
-    compiles, steps = Compiles(), {}
+    compiles, steps, longest = Compiles(), {}, 0
     decode = decoding.decode
 
-    def counted(model, tokens, params, state, *rest):
+    def counted(model, pace, params, state, *rest):
+        nonlocal longest
         before, size = np.asarray(state.count), state.count.size
-        state, drawn = decode(model, tokens, params, state, *rest)
-        steps[size] = steps.get(size, 0) + int((np.asarray(drawn[1]) - before).max())
+        state, drawn = decode(model, pace, params, state, *rest)
+        tokens = int((np.asarray(drawn[1]) - before).max())
+        steps[size], longest = steps.get(size, 0) + tokens, max(longest, tokens)
         return state, drawn
 
     monkeypatch.setattr(decoding, "decode", counted)
@@ -206,6 +208,8 @@ def test_the_decode_batch_narrows_as_completions_end(folder, shape, monkeypatch)
     assert compiles.programs == 0
     assert list(steps) == sorted(steps, reverse=True) and {16, 2} <= set(steps)
     assert sum(steps.values()) == max(lengths)
+    # A signal is seen between two calls, which take as long as their tokens.
+    assert longest == sampler._layout.pace.call == 4
     # 16 slots to the last would do this many rows of work.
     assert sum(size * n for size, n in steps.items()) < 0.6 * 16 * max(lengths)
     monkeypatch.undo()

@@ -27,7 +27,7 @@ CONFIG = Qwen2Config(
     max_positions=512,
 )
 # As on an accelerator: one loop over the layers, the cache by blocks, several tokens.
-PACE = Pace(layers=True, columns=16, tokens=4)
+PACE = Pace(layers=True, columns=16, tokens=4, call=8)
 
 
 def _layout(tensor, **how):

@@ -168,6 +168,9 @@ class _Nobody:
     def publish(self, params: Any, version: int) -> None:
         pass
 
+    def make_room(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

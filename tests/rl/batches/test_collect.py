@@ -8,6 +8,7 @@ import pytest
 
 from rl.batches.collect import Collector, Shortfall
 from rl.batches.packing import pack_groups
+from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
 from rl.problems.curriculum import Curriculum, Stage
 from rl.reward.score import Score
@@ -230,6 +231,8 @@ def test_what_could_not_be_judged_trains_nobody_and_is_counted():
     collector, _ = _collector(lambda p: 0.5, reward=reward)
     groups, tally = collector.collect(0)
     assert len(groups) == 8 and tally.unjudged == sum(asked) > 0
+    share = sampling_metrics(tally)["sampling/unjudged"]
+    assert share == sum(asked) / len(asked)
     for group in groups:
         texts = ["".join(map(str, c.token_ids)) for c in group.completions]
         assert 2 <= len(texts) == len(group.correct) == len(group.rewards) <= 4
@@ -246,6 +249,7 @@ def test_a_step_of_which_nothing_could_be_judged_has_no_groups():
     collector, _ = _collector(lambda p: 0.5, reward=reward)
     groups, tally = collector.collect(0)
     assert groups == [] and tally.unjudged == 4 * tally.sampled > 0
+    assert sampling_metrics(tally)["sampling/unjudged"] == 1.0
     assert tally.solve_none == tally.solve_all == 0
 
 

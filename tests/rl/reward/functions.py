@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import time
 
 import numpy as np
@@ -108,6 +109,14 @@ def hangs(text, problem):
 
 def dies(text, problem):
     os._exit(3)
+
+
+def starts(text, problem):
+    """Hangs, and so does what it has started, whose id is in the file."""
+    child = subprocess.Popen(["sleep", "600"])
+    with open(text, "w") as file:
+        file.write(str(child.pid))
+    child.wait()
 
 
 no_function = 3

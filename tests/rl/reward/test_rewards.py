@@ -4,11 +4,13 @@ import contextlib
 import math
 import subprocess
 import sys
+import time
 
 import pytest
 
 from rl.reward.rewards import RewardError, Rewards, Term, parse, try_out
 from rl.types import Problem
+from tests.rl.verifier.test_pool import is_running
 
 HERE = "tests.rl.reward.functions"
 KEY = "config.reward.function"
@@ -194,6 +196,46 @@ def test_a_call_that_hangs_is_named_and_costs_its_own_verdict():
         f"{KEY}='{HERE}:hangs': {place}: took too long (reward.timeout=1 s);"
         " problem 'a-7', completion 'hang'"
     ]
+
+
+_RUN = f"""
+import sys
+from rl.reward.rewards import Rewards
+from tests.rl.reward.test_rewards import FOUR, KEY
+own = {{KEY: "{HERE}:starts"}}
+rewards = Rewards(own, workers=1, timeout=float(sys.argv[2]), right_from=1.0)
+rewards.reward(KEY)([sys.argv[1]], [FOUR])
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("killed", ["worker", "run"])
+def test_what_it_starts_ends_with_its_worker_and_with_the_run(tmp_path, killed):
+    file, errors = tmp_path / "id", tmp_path / "errors"
+    seconds = {"worker": "1", "run": "600"}[killed]
+    with errors.open("w") as stderr:
+        run = subprocess.Popen(
+            [sys.executable, "-c", _RUN, str(file), seconds],
+            stdin=subprocess.PIPE, stderr=stderr,
+        )  # fmt: skip
+    with run:
+        try:
+            if killed == "worker":
+                _wait(lambda: "took too long" in errors.read_text())
+            else:
+                _wait(lambda: file.exists() and file.read_text())
+                assert is_running(int(file.read_text()))
+                run.kill()
+            _wait(lambda: not is_running(int(file.read_text())))
+        finally:
+            run.kill()
+
+
+def _wait(come, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not come():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_one_that_ends_its_worker_is_refused_at_once():

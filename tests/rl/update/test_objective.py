@@ -1,5 +1,7 @@
 """The objective: what it adds to a loss, how it weighs it, what it measures."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -152,14 +154,22 @@ def test_a_loss_of_the_wrong_kind_is_refused_before_it_runs(loss, message):
         _objective(function=f"{__name__}:{loss.__name__}")
 
 
-@jax.jit
-def _scored(batch, hyper, policy, entropy):
+def of_all(
+    policy_logprobs, old_logprobs, sampler_logprobs, reference_logprobs, entropy
+):
+    """A loss of whatever a loss may name."""
+    others = sampler_logprobs + reference_logprobs + entropy
+    return -jnp.exp(policy_logprobs - old_logprobs) * others, {}
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _scored(function, batch, hyper, policy, entropy):
     """Loss, statistics and gradient."""
-    loss = _objective(kl_penalty=0.1, entropy_bonus=0.0).loss
-    return jax.value_and_grad(loss, has_aux=True)(policy, entropy, batch, hyper)
+    loss = _objective(function=function, kl_penalty=0.1, entropy_bonus=0.1).loss
+    return jax.value_and_grad(loss, (0, 1), has_aux=True)(policy, entropy, batch, hyper)
 
 
-def _with_outside(first, **outside):
+def _with_outside(function, first, **outside):
     """A row of which two tokens count; `outside` stands where none does."""
     inside = np.array([[False, True, True, False]])
 
@@ -178,17 +188,22 @@ def _with_outside(first, **outside):
     hyper = make_hyper(learning_rate=1.0, eps_low=0.2, eps_high=0.28, first=first)
     batch, hyper = jax.tree.map(jnp.asarray, (batch, hyper))
     values = jnp.asarray(row(-1.45, "policy")), jnp.asarray(row(0.7, "entropy"))
-    return jax.device_get(_scored(batch, hyper, *values))
+    return jax.device_get(_scored(function, batch, hyper, *values))
 
 
 @pytest.mark.failure(23)
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("name", ["policy", "old", "sampler", "reference", "entropy"])
-def test_whatever_stands_where_nothing_counts_is_masked_before_arithmetic(name, first):
+@pytest.mark.parametrize("function", ["grpo", f"{__name__}:of_all"])
+def test_whatever_stands_where_nothing_counts_is_masked_before_arithmetic(
+    function, name, first
+):
     """0 * inf is NaN: in the loss, in its statistics and, by where, in its gradient."""
-    clean = _with_outside(first)
-    (loss, _), gradient = clean
+    clean = _with_outside(function, first)
+    (loss, _), gradients = clean
     assert np.isfinite(loss) and loss != 0
-    assert gradient[0, 1] != 0 and not gradient[0, [0, 3]].any()
+    for gradient in gradients:
+        assert gradient[0, 1] != 0 and not gradient[0, [0, 3]].any()
     for value in (200.0, -200.0, np.inf, -np.inf, np.nan):
-        np.testing.assert_equal(_with_outside(first, **{name: value}), clean)
+        found = _with_outside(function, first, **{name: value})
+        np.testing.assert_equal(found, clean)

@@ -248,16 +248,16 @@ def test_workers_leave_when_the_parent_is_killed(answer):
         text=True,
     )
     pids = list(map(int, parent.stdout.readline().split()))
-    assert pids and all(map(_is_running, pids))
+    assert pids and all(map(is_running, pids))
     parent.kill()
     parent.wait()
     deadline = time.monotonic() + 20
-    while any(_is_running(pid) for pid in pids) and time.monotonic() < deadline:
+    while any(is_running(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert not any(_is_running(pid) for pid in pids)
+    assert not any(is_running(pid) for pid in pids)
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
@@ -314,7 +314,7 @@ def test_a_closed_pool_says_so():
     pids = pool.pids
     pool.close()
     pool.close()
-    assert not any(_is_running(pid) for pid in pids)
+    assert not any(is_running(pid) for pid in pids)
     with pytest.raises(RuntimeError, match="closed"):
         pool.judge([])
 

@@ -60,9 +60,17 @@ def test_a_mask_of_minus_infinity_is_meant_so():
         return jax.nn.softmax(scores)
 
     assert find_origin(function, X) is None
-    # Behind a door that is not looked into, such as a loop's, neither.
-    masked = jax.jit(lambda x: jax.lax.cond(x[0] > 0, function, lambda x: x, x))
-    assert find_origin(masked, X) is None
+
+
+def test_nor_is_one_behind_a_door_that_is_not_looked_into_an_operations_fault():
+    def scores(x):
+        return jax.lax.cond(x[0] > 0, lambda x: jnp.where(x > 1, x, -jnp.inf), abs, x)
+
+    assert scores(X)[0] == -jnp.inf and jnp.isfinite(X).all()
+    assert find_origin(lambda x: jax.nn.softmax(scores(x)), X) is None
+    # What is infinite of these operands alone is its fault all the same.
+    origin = find_origin(lambda x: jax.lax.cond(x[1] > 0, jnp.log, abs, x), X - 1)
+    assert origin.operation == "cond" and origin.nonfinite == 1
 
 
 def test_what_is_wrong_before_anything_is_done_is_no_operations_fault():
