@@ -167,7 +167,12 @@ def get_config() -> ConfigDict:
     c.export.unhealthy = False  # whether a run leaves one whose last updates failed
 
     c.log = ConfigDict()
-    c.log.samples = 4  # completions per step in samples.jsonl, TensorBoard; 0 to 4
+    c.log.samples = 4  # completions per step in samples.jsonl, TensorBoard; 0 to 8
+    c.log.tokens_every = 20  # steps, of which some tokens go to tokens.jsonl; 0: never
+    c.log.sinks = ()  # who else is told the figures: "wandb", or "module:function"
+
+    c.profile = ConfigDict()
+    c.profile.steps = ()  # the first and the last step of a trace in WORKDIR/profile
 
     # What each alarm does after `patience` steps in a row at which it holds: warn, and
     # so at each of them | stop | rollback to the last healthy checkpoint.

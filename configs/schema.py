@@ -128,6 +128,13 @@ def check_same(config: ConfigDict, of_leader: str) -> None:
             )
 
 
+def changes(config: Mapping[str, Any], base: ConfigDict) -> dict[str, Any]:
+    """What a config as JSON says other than `base`, by dotted key."""
+    before = flatten(json.loads(config_json(base)))
+    own = flatten(config)
+    return {k: v for k, v in own.items() if k not in before or before[k] != v}
+
+
 def flatten(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Leaves of nested sections by their dotted names."""
     leaves: dict[str, Any] = {}

@@ -190,24 +190,36 @@ class Alarms:
         Returns:
           Warnings, none for a healthy step; and what is to be done, if anything.
         """
-        metrics = {**metrics, "reward/unmoved": self._count_unmoved(metrics)}
-        names = ", ".join(_not_finite(metrics)[:3])
         warnings, due = [], []
-        for rule in RULES:
-            value, limit = rule.value(metrics), getattr(self.limits, rule.name, None)
-            row = self._in_a_row.get(rule.name, 0) + 1
-            if not rule.beyond(value, limit):
-                self._in_a_row[rule.name] = 0
-                continue
-            self._in_a_row[rule.name] = row
-            warnings.append(rule.says.format(value, names=names))
+        for rule, value, text in self._holding(metrics):
+            warnings.append(text)
+            row = self._in_a_row[rule.name]
             action = getattr(self.limits, f"on_{rule.name}")
+            limit = getattr(self.limits, rule.name, None)
             over = value >= limit if rule.counts else row >= self.limits.patience
             if over and action != "warn":
                 rows = "" if rule.counts else f", {row} steps in a row"
-                due.append(Due(action, f"{rule.name}: {warnings[-1]}{rows}"))
+                due.append(Due(action, f"{rule.name}: {text}{rows}"))
         # What ends the run goes before what takes it back.
         return warnings, max(due, key=lambda d: d.action == "stop", default=None)
+
+    def warnings(self, metrics: Metrics) -> dict[str, str]:
+        """What `check` warns of, by the alarm's name."""
+        return {rule.name: text for rule, _, text in self._holding(metrics)}
+
+    def _holding(self, metrics: Metrics) -> list[tuple[Rule, float, str]]:
+        """Rules that hold at a step, each with its value and what it says."""
+        metrics = {**metrics, "reward/unmoved": self._count_unmoved(metrics)}
+        names = ", ".join(_not_finite(metrics)[:3])
+        holding = []
+        for rule in RULES:
+            value, limit = rule.value(metrics), getattr(self.limits, rule.name, None)
+            if rule.beyond(value, limit):
+                self._in_a_row[rule.name] = self._in_a_row.get(rule.name, 0) + 1
+                holding.append((rule, value, rule.says.format(value, names=names)))
+            else:
+                self._in_a_row[rule.name] = 0
+        return holding
 
     def _count_unmoved(self, metrics: Metrics) -> int:
         """Steps in a row with the very same mean reward; those without one pass."""

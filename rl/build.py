@@ -37,6 +37,7 @@ from rl.update.step import Step, TrainState, make_step
 from rl.workdir import manifest
 from rl.workdir.export import serve_as_trained
 from rl.workdir.recorder import Recorder
+from rl.workdir.trace import Trace
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import device_bytes, device_memory, make_layout
 from rollout.types import PolicySampler
@@ -53,6 +54,7 @@ class Parts:
       rewards: judge what is sampled, and what is evaluated.
       alarms: watch the metrics.
       recorder: keeps what a step's updates were given.
+      trace: of the steps that the config names.
       pack: `pack_groups` of this run: groups and their version to mini-batches.
       hypers: `make_hypers` of this run: a stage, the updates done and a number of
         mini-batches to the scalars of each update.
@@ -63,6 +65,7 @@ class Parts:
     rewards: Rewards
     alarms: Alarms
     recorder: Recorder
+    trace: Trace
     pack: Callable[..., list[list[Batch]]]
     hypers: Callable[..., list[Hyper]]
 
@@ -128,6 +131,7 @@ def open_parts(
         contextlib.closing(rewards),
         contextlib.closing(engine),
         Recorder(workdir, base, settle=engine.finish_saving, **c.recorder) as recorder,
+        Trace(workdir, **c.profile) as trace,
     ):
         yield Parts(
             engine=engine,
@@ -135,6 +139,7 @@ def open_parts(
             rewards=rewards,
             alarms=Alarms(Limits(**c.alarms)),
             recorder=recorder,
+            trace=trace,
             pack=take(
                 pack_groups,
                 c.batch,

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding
+from jax.sharding import NamedSharding, PartitionSpec
 
 from configs.schema import Count, Positive, Share
 from models import hf
@@ -46,6 +46,8 @@ class Engine:
         self._sampler, self._checkpoints = sampler, checkpoints
         self._assets, self._reference = assets, reference
         self._digests: dict[str, int] = {}
+        everywhere = NamedSharding(step.rows.mesh, PartitionSpec())
+        self._gather = jax.jit(lambda x: x, out_shardings=everywhere)
 
     @property
     def updates(self) -> int:
@@ -108,6 +110,18 @@ class Engine:
             self.state, of_update = self.step.update(self.state, micro, hyper)
             stats.append(of_update)
         return jax.device_get(stats)
+
+    def score(self, batch: Batch) -> np.ndarray:
+        """Log-probabilities of a micro-batch's tokens by the parameters, `[R, T]`.
+
+        It has the memory that an update has: nothing is sampled until the next publish.
+
+        Args:
+          batch: NumPy arrays.
+        """
+        self._sampler.make_room()
+        scored = self.step.score(self.state.params, place(batch, self.step.rows))
+        return jax.device_get(self._gather(scored))
 
     def prepare(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]

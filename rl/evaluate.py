@@ -89,13 +89,19 @@ def evaluate(
       judge: texts and their problems to scores, in order.
 
     Returns:
-      The scored completions, problem by problem, and `summarise` of them.
+      The scored completions, problem by problem, and `summarise` of them, with the
+      accuracy of each source and each level of problems besides.
     """
     drawn = draw(
         problems, prompts, sampler=sampler, params=params, seed=seed, decode=decode
     )
     scored = score(drawn, problems, judge)
-    return scored, summarise(scored)
+    groups, of_id = by_problem(scored), {problem.id: problem for problem in problems}
+    parts = {
+        "by_source": breakdown(groups, lambda id: of_id[id].source or None),
+        "by_level": breakdown(groups, lambda id: of_id[id].level),
+    }
+    return scored, summarise(scored) | parts
 
 
 def draw(
@@ -226,6 +232,26 @@ def accuracy_of(correct: Sequence[Sequence[bool]]) -> dict[str, Any]:
         "accuracy": float(scores.mean()),
         "accuracy_interval": mean_interval(scores),
         "problems": len(scores),
+    }
+
+
+def breakdown(
+    groups: Mapping[str, Sequence[Scored]], label_of: Callable[[str], Any]
+) -> dict[str, dict[str, Any]]:
+    """`accuracy_of` the problems of each label.
+
+    Args:
+      groups: completions by problem id.
+      label_of: an id to the problem's label, None where it has none.
+    """
+    parts: dict[Any, list[list[bool]]] = {}
+    for id, group in groups.items():
+        label = label_of(id)
+        if label is not None:
+            parts.setdefault(label, []).append([s.correct for s in group])
+    return {
+        str(label): accuracy_of(correct)
+        for label, correct in sorted(parts.items(), key=lambda part: part[0])
     }
 
 

@@ -24,7 +24,7 @@ from rl.metrics import (
     MetricsWriter,
     Stopwatch,
     console_line,
-    example_rows,
+    distributions,
     sampling_metrics,
     speed_metrics,
     update_metrics,
@@ -35,7 +35,9 @@ from rl.progress import WatchedSampler, duration, phase, watch
 from rl.reward.rewards import RewardError, Rewards
 from rl.types import Group
 from rl.workdir import manifest
+from rl.workdir.examples import example_rows
 from rl.workdir.export import model_card
+from rl.workdir.tokens import looked_at, token_rows
 from rollout.seeds import Stream, run_seed
 
 
@@ -129,7 +131,11 @@ def train(
         else:
             parts.recorder.begin(0)
         writer = MetricsWriter(
-            workdir, keep=done if restored else -1, evaluated=evaluated
+            workdir,
+            keep=done if restored else -1,
+            evaluated=evaluated,
+            config=plan.changes,
+            sinks=plan.sinks,
         )
         if base is None:
             base = latest = evaluate_now()
@@ -145,23 +151,24 @@ def train(
             judged, compiled = rewards.counts, compiles.programs
             sound = engine.skipped[0] == 0
             clock = Stopwatch()
+            parts.trace.begin(step + 1)
             try:
-                with watch("sample"):
+                with clock.phase("sample"), watch("sample"):
                     groups, tally = at_rest(lambda step=step: rollouts.take(step))
             except Shortfall as end:
                 ended = str(end)
                 break
-            clock.lap("sample")
-            metrics = sampling_metrics(tally) | tally.curriculum
+            with clock.phase("log"):
+                metrics = sampling_metrics(tally) | tally.curriculum
             if groups:
-                metrics |= _update(parts, groups, tally, step, clock)
+                metrics |= _update(parts, plan, writer, groups, tally, step, clock)
             else:
                 print(f"step {step + 1}: too few informative groups, no update")
-            rollouts.settle()
-            clock.lap("sample")
-            engine.publish(step + 1)
-            parts.recorder.published(step + 1, engine.digests)
-            clock.lap("publish")
+            with clock.phase("sample"):
+                rollouts.settle()
+            with clock.phase("publish"):
+                engine.publish(step + 1)
+                parts.recorder.published(step + 1, engine.digests)
             metrics |= engine.sampler_metrics() | speed_metrics(metrics, clock)
             metrics |= verifier_metrics(judged, rewards.counts)
             metrics["timing/compiled_programs"] = compiles.programs - compiled
@@ -170,7 +177,8 @@ def train(
             metrics["checkpoint/step"] = engine.saved
             metrics["alarms/rollbacks"] = len(manifest.rollbacks(workdir))
             writer.scalars(step + 1, metrics)
-            writer.samples(step + 1, example_rows(tally, plan.decode, **config.log))
+            examples = take(example_rows, config.log)(tally, plan.decode)
+            writer.samples(step + 1, examples)
             warnings, alarm = parts.alarms.check(metrics)
             for warning in warnings:
                 print(f"WARNING: step {step + 1}: {warning}", flush=True)
@@ -259,21 +267,37 @@ def _roll_back(
 
 
 def _update(
-    parts: build.Parts, groups: list[Group], tally: Tally, step: int, clock: Stopwatch
+    parts: build.Parts,
+    plan: Plan,
+    writer: MetricsWriter,
+    groups: list[Group],
+    tally: Tally,
+    step: int,
+    clock: Stopwatch,
 ) -> dict[str, float]:
     """Packs the groups into mini-batches and runs the step's updates on them."""
     engine = parts.engine
-    mini_batches = parts.pack(groups, version=step)
-    clock.lap("pack")
-    hypers = parts.hypers(
-        tally.stage, updates=engine.updates, mini_batches=len(mini_batches)
-    )
-    parts.recorder.record(step, groups, mini_batches, hypers)
-    clock.lap("record")
-    with watch("update"):
+    with clock.phase("pack"):
+        mini_batches = parts.pack(groups, version=step)
+    with clock.phase("record"):
+        hypers = parts.hypers(
+            tally.stage, updates=engine.updates, mini_batches=len(mini_batches)
+        )
+        parts.recorder.record(step, groups, mini_batches, hypers)
+    # From the first step on, so that no later one compiles what scores them.
+    looks = take(looked_at, plan.config.log)(step)
+    looked = mini_batches[0][0] if looks else None
+    with clock.phase("log"):
+        before = engine.score(looked) if looks else None
+    with clock.phase("update"), watch("update"):
         stats = engine.update(mini_batches, hypers)
-    parts.recorder.updated(step, stats)
-    clock.lap("update")
+        parts.recorder.updated(step, stats)
+    with clock.phase("log"):
+        writer.histograms(step + 1, distributions(tally, mini_batches))
+        if looks:
+            scored = before, engine.score(looked)
+            rows = token_rows(groups, looked, *scored, hypers[-1], plan.decode)
+            writer.tokens(step + 1, rows)
     micro = [batch for batches in mini_batches for batch in batches]
     return update_metrics(stats) | {
         **staleness_metrics(groups, step),

@@ -1,26 +1,38 @@
-"""Where a run's figures go: metrics.jsonl, TensorBoard, samples.jsonl, one line."""
+"""What a run says of itself: figures of each step, examples, one line, and their way.
 
+They go to metrics.jsonl, samples.jsonl, tokens.jsonl and TensorBoard, which fail with
+the run, and to sinks that the config names, which do not.
+"""
+
+import contextlib
 import math
 import pathlib
-import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import jax
 import numpy as np
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
-from tensorboard.compat.proto.tensor_pb2 import TensorProto
-from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
-from tensorboard.compat.proto.types_pb2 import DT_STRING
-from tensorboard.summary.writer.record_writer import RecordWriter
 
-from configs.schema import Range
 from rl.batches.collect import Tally
-from rl.files import Rows, markdown_table, named, read_rows, replace_rows
+from rl.files import Rows, markdown_table, read_rows, replace_rows
 from rl.progress import duration
-from rl.types import Group
+from rl.types import Batch
 from rl.update.objective import MEASURED
+from rl.workdir.board import Board
+from rl.workdir.sinks import Maker, Sinks
+
+HEADLINE = {
+    "accuracy": ("reward/accuracy", "eval/accuracy", "eval/greedy_accuracy"),
+    "reward": ("reward/mean",),
+    "length, tokens": ("length/all_mean", "length/all_p95"),
+    "entropy, nats": ("policy/entropy",),
+    "clip fractions": ("policy/clipped_high", "policy/clipped_low"),
+    "speed, tokens per second": ("speed/sampling_tokens", "speed/update_tokens"),
+}
+"""What matters most, by chart: TensorBoard and the report open on it."""
+
+_FILES = ("metrics.jsonl", "samples.jsonl", "tokens.jsonl")
 
 EVALUATED = "eval/"  # begins the names of an evaluation's figures
 
@@ -28,23 +40,44 @@ EVALUATED = "eval/"  # begins the names of an evaluation's figures
 class MetricsWriter:
     """Writes each step's figures; a resumed run continues as if never interrupted."""
 
-    def __init__(self, workdir: pathlib.Path, *, keep: int, evaluated: int):
+    def __init__(
+        self,
+        workdir: pathlib.Path,
+        *,
+        keep: int,
+        evaluated: int,
+        config: Mapping[str, Any] | None = None,
+        sinks: Mapping[str, Maker] | None = None,
+    ):
         """
         Args:
-          workdir: `metrics.jsonl`, `samples.jsonl` and `tensorboard/` live there.
+          workdir: `metrics.jsonl`, `samples.jsonl`, `tokens.jsonl` and `tensorboard/`
+            live there.
           keep: the last step whose figures stay; later ones, of work that was lost,
             go. -1 begins afresh.
           evaluated: the same of evaluations, for that of a step may be lost alone.
+          config: what is worth showing of the run's, by dotted key.
+          sinks: whoever else is told, by name; see `rl.workdir.sinks`.
         """
-        self._workdir = workdir
+        self._workdir, self._config = workdir, dict(config or {})
+        self._makers = dict(sinks or {})
         self._open(keep, evaluated)
 
     def _open(self, keep: int, evaluated: int) -> None:
-        for name in ("metrics.jsonl", "samples.jsonl"):
-            _keep_until(self._workdir / name, keep, evaluated)
-        self._metrics = Rows(self._workdir / "metrics.jsonl")
-        self._samples = Rows(self._workdir / "samples.jsonl")
-        self._board = Board(self._workdir / "tensorboard", keep=keep)
+        kept = {
+            name: _keep_until(self._workdir / name, keep, evaluated) for name in _FILES
+        }
+        self._metrics, self._samples, self._tokens = (
+            Rows(self._workdir / name) for name in _FILES
+        )
+        self._board = Board(
+            self._workdir / "tensorboard",
+            keep=keep,
+            before=kept["metrics.jsonl"],
+            front=HEADLINE,
+            config=self._config,
+        )
+        self._sinks = Sinks(self._makers, self._workdir, config=self._config, keep=keep)
 
     def rewind(self, keep: int) -> None:
         """Drops the figures of later steps than `keep`."""
@@ -55,88 +88,51 @@ class MetricsWriter:
         """One row of metrics.jsonl and one point per name on TensorBoard."""
         plain = {name: _plain(value) for name, value in values.items()}
         self._metrics.write({"step": step, **plain})
-        for name, value in values.items():
-            if math.isfinite(value):
-                self._board.scalar(name, value, step)
+        finite = {k: v for k, v in plain.items() if math.isfinite(v)}
+        self._board.scalars(step, finite)
         self._board.flush()
+        self._sinks.scalars(step, finite)
+
+    def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
+        """How something is distributed in a step, on TensorBoard."""
+        some = {name: array for name, array in values.items() if len(array)}
+        for name, array in some.items():
+            self._board.histogram(name, array, step)
+        self._sinks.histograms(step, some)
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Completions as text: a line each, and a table on TensorBoard."""
         self._samples.write(*({"step": step, **row} for row in rows))
         self._board.text("samples", _table(rows), step)
+        self._sinks.samples(step, rows)
+
+    def tokens(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Completions token by token, a line each; see `rl.workdir.tokens`."""
+        self._tokens.write(*({"step": step, **row} for row in rows))
 
     def close(self) -> None:
         self._metrics.close()
         self._samples.close()
+        self._tokens.close()
         self._board.close()
-
-
-class Board:
-    """TensorBoard's event files, record by record: no TensorFlow, no torch, no thread.
-
-    Its own writer tells of a full disk by the traceback of a thread.
-    """
-
-    def __init__(self, folder: pathlib.Path, *, keep: int):
-        """
-        Args:
-          folder: of the event files.
-          keep: the last step whose points stay; TensorBoard drops later ones that an
-            earlier start of the run left behind.
-        """
-        folder.mkdir(exist_ok=True)
-        name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}"
-        self._path = folder / name
-        self._file = self._path.open("xb")
-        self._records = RecordWriter(self._file)
-        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
-        self._add(keep + 1, session_log=SessionLog(status=SessionLog.START))
-
-    def scalar(self, name: str, value: float, step: int) -> None:
-        self._add(
-            step, summary=Summary(value=[Summary.Value(tag=name, simple_value=value)])
-        )
-
-    def text(self, name: str, markdown: str, step: int) -> None:
-        metadata = SummaryMetadata(
-            plugin_data=SummaryMetadata.PluginData(plugin_name="text")
-        )
-        tensor = TensorProto(
-            dtype=DT_STRING,
-            string_val=[markdown.encode()],
-            tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)]),
-        )
-        value = Summary.Value(tag=name, metadata=metadata, tensor=tensor)
-        self._add(step, summary=Summary(value=[value]))
-
-    def _add(self, step: int, **content) -> None:
-        self._write(Event(wall_time=time.time(), step=step, **content))
-
-    def _write(self, event: Event) -> None:
-        with named(self._path):
-            self._records.write(event.SerializeToString())
-
-    def flush(self) -> None:
-        with named(self._path):
-            self._file.flush()
-
-    def close(self) -> None:
-        with named(self._path), self._file:
-            self._file.flush()
+        self._sinks.close()
 
 
 class Stopwatch:
-    """Seconds by phase of one step."""
+    """Seconds by phase of one step; a trace shows the phases by their names."""
 
     def __init__(self):
-        self._began = self._last = time.perf_counter()
+        self._began = time.perf_counter()
         self.seconds: dict[str, float] = {}
 
-    def lap(self, phase: str) -> None:
-        """Books the time since the last lap on `phase`."""
-        now = time.perf_counter()
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._last
-        self._last = now
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Books what is done within on a phase, which may come more than once."""
+        began = time.perf_counter()
+        with jax.profiler.TraceAnnotation(name):
+            yield
+        spent = time.perf_counter() - began
+        self.seconds[name] = self.seconds.get(name, 0.0) + spent
 
     @property
     def total(self) -> float:
@@ -191,31 +187,24 @@ def sampling_metrics(tally: Tally) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def example_rows(
-    tally: Tally,
-    decode: Callable[[Sequence[int]], str],
-    *,
-    samples: Annotated[int, Range(0, 4)],
-) -> list[dict[str, Any]]:
-    """The first completion of some groups, for samples.jsonl."""
-    return [
-        {
-            "id": group.problem.id,
-            "problem": group.problem.problem,
-            "completion": decode(group.completions[0].token_ids.tolist()),
-            "gold": group.problem.answers[0],
-            "correct": bool(group.correct[0]),
-            "reward": float(group.rewards[0]),
-            **_components(group),
-            "finish_reason": group.completions[0].finish_reason,
-        }
-        for group in tally.examples[:samples]
-    ]
+def distributions(
+    tally: Tally, mini_batches: Sequence[Sequence[Batch]]
+) -> dict[str, np.ndarray]:
+    """Lengths of all completions of a step, and advantages of those trained on."""
+    batches = [batch for micro in mini_batches for batch in micro]
+    advantages = [batch.advantages[_first_tokens(batch)] for batch in batches]
+    return {
+        "length/tokens": np.concatenate([*tally.lengths, np.zeros(0)]),
+        "advantage/completions": np.concatenate([*advantages, np.zeros(0)]),
+    }
 
 
-def _components(group: Group) -> dict[str, Any]:
-    found = {k: float(v[0]) for k, v in group.components.items() if not np.isnan(v[0])}
-    return {"components": found} if found else {}
+def _first_tokens(batch: Batch) -> np.ndarray:
+    """bool `[R, T]`, where a completion begins."""
+    same = batch.segment_ids[:, 1:] == batch.segment_ids[:, :-1]
+    goes_on = np.zeros_like(batch.loss_mask)
+    goes_on[:, 1:] = same & batch.loss_mask[:, :-1]
+    return batch.loss_mask & ~goes_on
 
 
 def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -313,10 +302,14 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(markdown_table(columns, cells))
 
 
-def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> None:
+def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> list[dict[str, Any]]:
+    """Drops the rows of later steps, and gives what is left."""
+
     def last(row: Mapping[str, Any]) -> int:
         return evaluated if any(name.startswith(EVALUATED) for name in row) else keep
 
+    rows = [row for _, row in read_rows(path, appended=True)]
+    rows = [row for row in rows if row["step"] <= last(row)]
     if path.exists():
-        rows = read_rows(path, appended=True)
-        replace_rows(path, (row for _, row in rows if row["step"] <= last(row)))
+        replace_rows(path, rows)
+    return rows

@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
+from configs.base import get_config as defaults
 from configs.schema import (
     Count,
     Index,
@@ -23,6 +24,7 @@ from configs.schema import (
     Positive,
     Range,
     call,
+    changes,
     check,
     config_json,
     take,
@@ -42,7 +44,6 @@ from rl.engine import Engine, make_hypers
 from rl.hosts.devices import start_cpu_devices
 from rl.hosts.sidecar import make_vllm_sampler
 from rl.hosts.stopping import StopSignals
-from rl.metrics import example_rows
 from rl.problems.curriculum import Curriculum, Stage, make_stages
 from rl.problems.functions import load_function
 from rl.problems.reading import load_problems
@@ -55,7 +56,11 @@ from rl.types import Problem
 from rl.update.objective import make_objective
 from rl.update.optimizer import make_optimizer, make_schedule
 from rl.update.step import make_step
+from rl.workdir.examples import example_rows
 from rl.workdir.recorder import Recorder
+from rl.workdir.sinks import Maker, load_sinks
+from rl.workdir.tokens import looked_at
+from rl.workdir.trace import check_steps
 from rollout.layout import make_layout
 from rollout.types import SamplingParams
 from sharding.mesh import abstract_mesh, make_mesh, resolve_shape
@@ -93,6 +98,7 @@ class Plan:
       mesh_shape: data, fsdp, tensor.
       stages: of the curriculum; a single one where the config gives none.
       needs_reference: whether the objective keeps the base model loaded.
+      sinks: whoever else is told the run's figures, by name.
     """
 
     config: ConfigDict
@@ -107,6 +113,7 @@ class Plan:
     mesh_shape: tuple[int, int, int]
     stages: tuple[Stage, ...]
     needs_reference: bool
+    sinks: Mapping[str, Maker]
 
     @property
     def updates_per_step(self) -> int:
@@ -117,6 +124,11 @@ class Plan:
     def row_multiple(self) -> int:
         """Devices that share the rows of a batch."""
         return shards("batch", abstract_mesh(self.mesh_shape))
+
+    @property
+    def changes(self) -> Mapping[str, Any]:
+        """What the config says other than configs/base.py, by dotted key."""
+        return changes(json.loads(config_json(self.config)), defaults())
 
     @property
     def rewards(self) -> Mapping[str, str]:
@@ -166,8 +178,8 @@ class Plan:
                 else {}
             ),
             "writes": f"{workdir}/: config.json metrics.jsonl samples.jsonl"
-            " summary.json tensorboard/ checkpoints/ manifest.json recorder/ dumps/ hf/"
-            + (f", {c.compiled}/" if c.compiled else ""),
+            " tokens.jsonl summary.json tensorboard/ checkpoints/ manifest.json"
+            " recorder/ dumps/ hf/" + (f", {c.compiled}/" if c.compiled else ""),
         }
         width = max(map(len, lines))
         text = "\n".join(f"{key:<{width}}  {value}" for key, value in lines.items())
@@ -218,6 +230,7 @@ def make_plan(config: ConfigDict) -> Plan:
         mesh_shape=mesh_shape,
         stages=_stages(config, train),
         needs_reference=objective.needs_reference,
+        sinks=take(load_sinks, config.log)(),
     )
 
 
@@ -264,7 +277,8 @@ def check_sections(config: ConfigDict) -> None:
         "eval": (due, evaluation_params, evaluation_formula),
         "checkpoint": (due, Checkpoints, StopSignals.under_way),
         "export": (Engine.export,),
-        "log": (example_rows,),
+        "log": (example_rows, load_sinks, looked_at),
+        "profile": (check_steps,),
         "alarms": (Limits,),
         "recorder": (Recorder,),
     }
@@ -289,6 +303,7 @@ def _check_together(c: ConfigDict) -> None:
         raise ValueError(f"config.data.{error}") from None
     take(check_rollout, c.rollout)()
     take(check_sampling, c.sampling, c.dynamic_sampling, c.rollout)()
+    take(check_steps, c.profile)()
     try:
         make_optimizer(**c.optimizer)
     except ValueError as error:

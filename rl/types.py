@@ -42,6 +42,7 @@ class Group:
       raw: float32 `[G]`, the rewards as judged.
       rewards: float32 `[G]`, shaped; advantages read this and nothing else.
       born: the step whose sampling began it (surplus groups age).
+      rules: what decided on each, for a reader; empty where nobody kept it.
       components: float32 `[G]` each, of the reward, for a reader; NaN where there is
         none.
       weight: of the group in the loss: how many such groups it stands for, itself and
@@ -55,6 +56,7 @@ class Group:
     raw: np.ndarray
     rewards: np.ndarray
     born: int
+    rules: tuple[str, ...] = ()
     components: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     weight: float = 1.0
 

@@ -4,11 +4,14 @@ import pathlib
 import re
 import sys
 
+import numpy as np
 import pytest
 
 from configs.reading import read_config
 from rl.batches.advantages import load_advantage
+from rl.metrics import MetricsWriter
 from rl.plan import make_plan
+from rl.workdir.sinks import load_sinks
 from tests.rl.examples import make_group
 from tools import check_objective
 
@@ -49,3 +52,16 @@ def test_the_loss_holds_and_the_config_is_a_run(files, capsys):
 def test_the_advantage_gives_what_the_page_says(files):
     group = make_group([True, False, False], rewards=[1.0, -1.0, 0.0])
     assert load_advantage("my_advantage:ranks")([group])[0].tolist() == [1, -1, 0]
+
+
+def test_the_sink_is_told(files, tmp_path):
+    config = read_config("my_sink_config.py")
+    sinks = load_sinks(sinks=config.log.sinks)
+    writer = MetricsWriter(tmp_path, keep=-1, evaluated=-1, sinks=sinks)
+    writer.scalars(1, {"reward/mean": 0.25})
+    writer.histograms(1, {"length/tokens": np.ones(2)})
+    writer.samples(1, [])
+    writer.scalars(1, {"eval/accuracy": 0.5})
+    writer.scalars(2, {"reward/mean": 0.5})
+    writer.close()
+    assert (tmp_path / "reward.csv").read_text() == "1,0.25\n2,0.5\n"

@@ -23,6 +23,7 @@ COMMANDS = {
     "checkpoint": "tools.checkpoint",
     "plan": "tools.plan",
     "soak": "tools.soak",
+    "report": "tools.report",
     "replay": "tools.replay",
     "bench": "tools.bench",
 }

@@ -326,6 +326,7 @@ class Collector:
                     components={
                         name: part[own][judged] for name, part in components.items()
                     },
+                    rules=tuple(scores[own][j].verdict.rule for j in judged),
                     born=step,
                 )
             )

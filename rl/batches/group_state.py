@@ -28,6 +28,7 @@ def group_state(group: Group) -> dict[str, Any]:
         "components": {k: encode_array(v) for k, v in group.components.items()},
         "born": group.born,
         "weight": group.weight,
+        "rules": list(group.rules),
     }
 
 
@@ -52,4 +53,5 @@ def restore_group(state: Mapping[str, Any]) -> Group:
         components={k: decode_array(v) for k, v in state["components"].items()},
         born=state["born"],
         weight=state.get("weight", 1.0),
+        rules=tuple(state.get("rules", ())),  # an older checkpoint has none
     )

@@ -44,6 +44,7 @@ def join(first: Group, rest: Group) -> Group:
         correct=both(first.correct, rest.correct),
         raw=both(first.raw, rest.raw),
         rewards=both(first.rewards, rest.rewards),
+        rules=first.rules + rest.rules,
         components={
             name: both(component(first, name), component(rest, name)) for name in names
         },

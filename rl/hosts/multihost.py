@@ -9,6 +9,8 @@ the same order; `follow` is the whole life of the others.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from rl.engine import Engine
 from rl.hosts.peers import Alone, Follower, Leader
 from rl.types import Batch, Hyper
@@ -85,6 +87,10 @@ class JointEngine:
     ) -> list[dict[str, Any]]:
         """See `Engine.update`."""
         return self._all("update", mini_batches, hypers)
+
+    def score(self, batch: Batch) -> np.ndarray:
+        """See `Engine.score`."""
+        return self._all("score", batch)
 
     def publish(self, version: int) -> None:
         """See `Engine.publish`."""

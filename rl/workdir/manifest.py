@@ -1,6 +1,7 @@
 """What a run is: hashes of its config, base, data and code, kept in its workdir.
 
-`WORKDIR/manifest.json` holds the identity of the newest start and the history of all.
+`WORKDIR/manifest.json` holds the identity of the newest start and the history of all,
+and where that start was made.
 A start that would silently be another run is refused, with the difference.
 """
 
@@ -12,6 +13,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import platform
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -22,6 +24,7 @@ from configs.schema import config_json, flatten
 from rl import files
 from rl.checkpoint import DAMAGED, library_versions, steps_in
 from rl.plan import Plan
+from rl.workdir.export import commit
 
 # What may change from one start of a run to the next: by key of the config, or all
 # below it. Everything else would make it another run.
@@ -30,6 +33,7 @@ MAY_CHANGE = (
     "compiled",
     "mesh",
     "log",
+    "profile",
     "eval",
     "data.eval",
     "data.eval_args",
@@ -175,7 +179,7 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
             }
         )
         content = {"identity": dataclasses.asdict(now), "history": history}
-        files.replace_json(path, content)
+    files.replace_json(path, content | {"start": _start()})
     return [f"changed: {change}" for change in changes]
 
 
@@ -244,6 +248,13 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
             " put it back, take another --workdir, or go on from there, losing later"
             " metrics, with --accept_changes"
         )
+
+
+def _start() -> dict[str, Any]:
+    """Of this start, what makes no other run of it: for a reader."""
+    devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    cores = f"{platform.machine()}, {os.cpu_count()} cores"
+    return {"time": _now(), "commit": commit(), "devices": devices, "machine": cores}
 
 
 def _now() -> str:

@@ -16,6 +16,8 @@ from rl import checkpoint
 from tests import forked
 from tests.rl import test_train as runs
 from tests.rl.faults import STEP
+from tools.report.health import findings
+from tools.report.reading import read_run
 
 # Six runs, three replays, three sets of programs to compile.
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
@@ -96,6 +98,24 @@ def _dump(workdir):
 
 def _rows(workdir):
     return [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [
+        ("nan", "update", "1 updates skipped"),
+        ("nan", "dump", "1 updates in a row were skipped"),
+        ("rate", "update", "updates skipped"),
+        ("collapsed", "alarm", "entropy_low: "),
+        ("collapsed", "end", "no summary.json"),
+        ("truncated", "alarm", "truncated: "),
+        ("stale", "alarm", "sampler_gap: "),
+        ("rollback", "rollback", "back to step 6: skipped_updates: 1"),
+    ],
+)
+def test_the_report_names_it(ended, name, kind, said):
+    found = findings(read_run(ended[name][0]))
+    assert [f for f in found if f.kind == kind and f.text.startswith(said)], found
 
 
 def test_a_nan_in_a_batch_costs_its_update_and_is_dumped(ended):

@@ -18,6 +18,9 @@ import transformers
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests import forked
+from tools.report.health import findings
+from tools.report.reading import read_run
+from tools.report.sections import page
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 12
@@ -176,8 +179,7 @@ def test_tensorboard_opens_the_run(finished):
     workdir, _ = finished
     board = EventAccumulator(str(workdir / "tensorboard"))
     board.Reload()
-    tags = set(board.Tags()["scalars"])
-    assert tags >= {
+    named = {
         "reward/mean",
         "reward/accuracy",
         "policy/entropy",
@@ -207,6 +209,14 @@ def test_tensorboard_opens_the_run(finished):
         "seconds/update",
         "eval/accuracy",
     }
+    seen = [
+        (name, row[name]) for row in _rows(workdir / "metrics.jsonl") for name in row
+    ]
+    assert named <= {name for name, _ in seen}
+    # What has not moved is no chart.
+    moved = {name for name in named if len({v for n, v in seen if n == name}) > 1}
+    tags = set(board.Tags()["scalars"])
+    assert tags & named == moved and len(moved) > 20
     updates = [(e.step, e.value) for e in board.Scalars("schedule/updates")]
     assert updates == [(s, 2.0 * s) for s in range(1, STEPS + 1)]
     rows = {
@@ -215,7 +225,7 @@ def test_tensorboard_opens_the_run(finished):
     for event in board.Scalars("reward/mean"):
         assert event.value == pytest.approx(rows[event.step]["reward/mean"], rel=1e-6)
     # float32: the same program scored the tokens, but for rounding.
-    assert all(e.value < 1e-5 for e in board.Scalars("policy/old_gap_max"))
+    assert all(row["policy/old_gap_max"] < 1e-5 for row in rows.values())
     for event in board.Scalars("policy/sampler_gap_max"):
         # Groups left over from the step before were drawn by an older policy.
         assert event.value < 1e-4 or rows[event.step]["sampling/carried"]
@@ -223,6 +233,19 @@ def test_tensorboard_opens_the_run(finished):
                           board.Tags()["tensors"] else "samples")  # fmt: skip
     text = table[-1].tensor_proto.string_val[0].decode()
     assert text.startswith("| problem | completion |") and "boxed" in text
+
+
+def test_its_report_finds_nothing_wrong(finished):
+    run = read_run(finished[0])
+    assert findings(run) == [] and run.done == STEPS
+    assert run.samples[0]["rule"] and len(run.tokens) == 2
+    for row in run.tokens:
+        assert row["step"] == 1 and set(row["versions"]) == {0}
+        # Sampler and trainer agree, and the step's updates have moved the policy.
+        np.testing.assert_allclose(row["sampler"], row["trainer"], atol=1e-4)
+        assert row["after"] != row["trainer"]
+    text = page([run])
+    assert "Nothing was found" in text and "<td>level 4</td>" in text
 
 
 def _begin(arguments):

@@ -3,14 +3,12 @@
 import html
 import json
 import pathlib
-import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rl.files import markdown_table
 from tools.curation.report import CONTAMINATED, LENGTHS, Report, level_order
-
-_PAGE = pathlib.Path(__file__).with_name("report.html")
+from tools.page import bars, cards, document, is_number, plain_code, shown, table
 
 
 def write_pages(
@@ -29,12 +27,12 @@ def write_pages(
     """
     sections = list(_sections(report, facts))
     lines = ["# Curation report", ""]
-    for title, note, table in sections:
+    for title, note, content in sections:
         lines += [f"## {title}", ""] + ([note, ""] if note else [])
-        if table:
-            head, rows = table
-            align = "".join("<>"[_is_number(v)] for v in (rows[0] if rows else head))
-            cells = [[_format(value) for value in row] for row in rows]
+        if content:
+            head, rows = content
+            align = "".join("<>"[is_number(v)] for v in (rows[0] if rows else head))
+            cells = [[shown(value) for value in row] for row in rows]
             lines += markdown_table(head, cells, align)
     markdown.write_text("\n".join(lines), encoding="utf-8")
     page.write_text(_html(report, sections), encoding="utf-8")
@@ -168,19 +166,19 @@ def _sections(
 
 def _html(report: Report, sections: Sequence[tuple[str, str, Table | None]]) -> str:
     plots = (
-        _bars(
+        bars(
             "Funnel: rows left after each step",
             [("read", report.rows)] + [(s["step"], s["out"]) for s in report.funnel()],
         )
-        + _bars(
+        + bars(
             "Dropped, by reason",
             [(r, n) for r, n in report.counted.most_common(14) if n],
         )
-        + _bars(
+        + bars(
             "Levels of kept problems",
             [(str(k or "none"), report.levels[k]) for k in level_order(report.levels)],
         )
-        + _bars(
+        + bars(
             "Characters of kept problems, up to",
             [(str(e), report.lengths[e]) for e in (*LENGTHS, "more")],
         )
@@ -197,75 +195,15 @@ def _html(report: Report, sections: Sequence[tuple[str, str, Table | None]]) -> 
             "evaluation matches",
         ),
     ]
-    cards = "".join(
-        f"<div class=card><b>{number}</b><span>{label}</span></div>"
-        for number, label in figures
-    )
     tables = "".join(
         f"<h2>{html.escape(title)}</h2>"
-        + (f"<p class=soft>{_code(note)}</p>" if note else "")
-        + (_html_table(*table) if table else "")
-        for title, note, table in sections[1:]
+        + (f'<p class="soft">{plain_code(note)}</p>' if note else "")
+        + (table(*content) if content else "")
+        for title, note, content in sections[1:]
     )
-    page = string.Template(_PAGE.read_text(encoding="utf-8"))
-    return page.substitute(cards=cards, plots=plots, tables=tables)
-
-
-def _html_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    first = rows[0] if rows else head
-    kinds = [" class=number" if _is_number(value) else "" for value in first]
-    heads = "".join(
-        f"<th{kind}>{html.escape(name)}</th>"
-        for name, kind in zip(head, kinds, strict=True)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f"<td{kind}>{html.escape(_format(value))}</td>"
-            for value, kind in zip(row, kinds, strict=True)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    return f"<div class=wide><table><tr>{heads}</tr>{body}</table></div>"
-
-
-def _bars(title: str, values: Sequence[tuple[str, int]]) -> str:
-    """A horizontal bar chart as inline SVG."""
-    step, left, right = 22, 150, 70
-    width = 520
-    top = max((count for _, count in values), default=1) or 1
-    parts = []
-    for i, (label, count) in enumerate(values):
-        y = i * step
-        bar = max(1.0, (width - left - right) * count / top)
-        parts.append(
-            f'<text x="{left - 8}" y="{y + 15}" text-anchor="end">'
-            f"{html.escape(label)}</text>"
-            f'<rect x="{left}" y="{y + 4}" width="{bar:.1f}" height="15" rx="2"/>'
-            f'<text class="soft" x="{left + bar + 6:.1f}" y="{y + 15}">{count:,}</text>'
-        )
-    height = step * len(values) + 4
-    return (
-        f"<figure><figcaption>{html.escape(title)}</figcaption>"
-        f'<svg viewBox="0 0 {width} {height}" role="img"'
-        f' aria-label="{html.escape(title)}">{"".join(parts)}</svg></figure>'
-    )
-
-
-def _code(text: str) -> str:
-    pieces = html.escape(text).split("`")
-    return "".join(
-        f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces)
-    )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _format(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    title = "Curation report"
+    top = f'<h1>{title}</h1>{cards(figures)}<div class="plots">{plots}</div>'
+    return document(title, top + tables)
 
 
 def _short(text: str, size: int) -> str:

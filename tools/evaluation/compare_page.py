@@ -12,8 +12,9 @@ from tools.evaluation.benchmarks import title
 from tools.evaluation.compare import Arm
 from tools.evaluation.files import Judged, read_completions, read_verdicts
 from tools.evaluation.tex import formula, to_html
+from tools.page import document
 
-_TEMPLATE = pathlib.Path(__file__).with_suffix(".html")
+_STYLE = pathlib.Path(__file__).with_suffix(".css")
 _MOST_CHARACTERS = 8_000  # of a completion
 
 
@@ -60,12 +61,10 @@ def compare_page(
                 _problem(name, of_id[id], result["arms"], judged, drawn, whole, kinds)
             )
         sections.append(_section(name, blocks))
-    return (
-        _TEMPLATE.read_text(encoding="utf-8")
-        .replace("__TITLE__", html.escape(_title(result)))
-        .replace("__SUMMARY__", _summary(result))
-        .replace("__BODY__", "\n".join(sections))
-    )
+    title = _title(result)
+    top = f"<h1>{html.escape(title)}</h1>\n{_summary(result)}\n"
+    style = _STYLE.read_text(encoding="utf-8")
+    return document(title, top + "\n".join(sections), style=style)
 
 
 def _title(result: Mapping[str, Any]) -> str:

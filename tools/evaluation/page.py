@@ -1,6 +1,5 @@
 """An evaluation as one HTML file that needs no network: plots, and completions."""
 
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from rl.evaluate import Scored, by_problem, repeats_itself
 from rl.types import Problem
 from tools.evaluation.report import FIVE, PUBLISHED, drawing, subject
+from tools.page import document, parts
 
 _TEMPLATE = pathlib.Path(__file__).with_suffix(".html")
 
@@ -51,9 +51,8 @@ def page(
             for name, result in results["benchmarks"].items()
         },
     }
-    # "</script>" or "<!--" inside a completion must not end the block.
-    text = json.dumps(payload, ensure_ascii=False).replace("<", "\\u003c")
-    return _TEMPLATE.read_text(encoding="utf-8").replace("__DATA__", text)
+    title = f"Evaluation of {results['model']}"
+    return document(title, data=payload, **parts(_TEMPLATE))
 
 
 def _samples_that_fit(scored: Sequence[Scored], max_characters: int) -> int:

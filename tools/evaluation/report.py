@@ -1,11 +1,11 @@
 """The figures of an evaluation, and its tables beside those that were published."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from rl.evaluate import Scored, accuracy_of, by_problem, summarise
+from rl.evaluate import Scored, breakdown, by_problem, summarise
 from rl.files import markdown_table
 from rl.statistics import mean_interval
 from rl.types import Problem
@@ -61,8 +61,8 @@ def benchmark_result(
         result[key] = float(majority.mean())
         result[f"{key}_interval"] = mean_interval(majority)
     of_id = {problem.id: problem for problem in problems}
-    result["by_level"] = _breakdown(groups, lambda id: of_id[id].level)
-    result["by_subject"] = _breakdown(groups, lambda id: subject(of_id[id]))
+    result["by_level"] = breakdown(groups, lambda id: of_id[id].level)
+    result["by_subject"] = breakdown(groups, lambda id: subject(of_id[id]))
     return result
 
 
@@ -118,20 +118,6 @@ def markdown(results: Mapping[str, Any]) -> str:
             lines += markdown_table(["benchmark", "", "problems", "accuracy, %"], rows)
     lines += ["## Conditions", "", *_conditions(results)]
     return "\n".join(lines) + "\n"
-
-
-def _breakdown(
-    groups: Mapping[str, Sequence[Scored]], label_of: Callable[[str], Any]
-) -> dict[str, dict[str, Any]]:
-    parts: dict[Any, list[list[bool]]] = {}
-    for id, group in groups.items():
-        label = label_of(id)
-        if label is not None:
-            parts.setdefault(label, []).append([s.correct for s in group])
-    return {
-        str(label): accuracy_of(correct)
-        for label, correct in sorted(parts.items(), key=lambda part: part[0])
-    }
 
 
 def drawing(said: Mapping[str, Any] | None) -> str:

@@ -1,0 +1,157 @@
+"""Whoever else is told a run's figures: services and functions of the user's.
+
+`log.sinks` names them: "wandb", or "module:function" of a `Maker`. Figures are safe in
+the workdir before; a sink that fails is told in a line and left out, for the run is
+worth more than its picture.
+"""
+
+import contextlib
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from rl.problems.functions import load_function
+
+
+class Sink(Protocol):
+    """What is told of each step, in ascending order but after a rollback."""
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """The figures of a step, finite ones."""
+
+    def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
+        """All values of something in a step, at least one."""
+
+    def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Completions of a step, as in samples.jsonl."""
+
+    def close(self) -> None:
+        """Nothing comes any more."""
+
+
+Maker = Callable[..., Sink]
+"""`maker(workdir, *, config, keep)`: opens a sink for a run.
+
+`config` holds the hyperparameters by dotted key; `keep` is the last step whose figures
+stay, -1 for a new run.
+"""
+
+
+def load_sinks(*, sinks: Sequence[str]) -> dict[str, Maker]:
+    """The makers of `log.sinks`, by name.
+
+    Raises:
+      ValueError: one line: a name is none, or its library is not installed.
+    """
+    key, makers = "config.log.sinks", {}
+    if isinstance(sinks, str):
+        raise ValueError(f"{key}={sinks!r}: must be a tuple of names")
+    for name in sinks:
+        if ":" in name:
+            makers[name] = load_function(name, key=key)
+        elif name == "wandb":
+            makers[name] = _wandb()
+        else:
+            raise ValueError(f"{key}: {name!r} is neither wandb nor module:function")
+    return makers
+
+
+class Sinks:
+    """All sinks of a run; none of them can end it."""
+
+    def __init__(
+        self,
+        makers: Mapping[str, Maker],
+        workdir: pathlib.Path,
+        *,
+        config: Mapping[str, Any],
+        keep: int,
+    ):
+        self._open: dict[str, Sink] = {}
+        for name, maker in makers.items():
+            with _guarded(self._open, name):
+                self._open[name] = maker(workdir, config=dict(config), keep=keep)
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        self._tell("scalars", step, values)
+
+    def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
+        self._tell("histograms", step, values)
+
+    def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._tell("samples", step, rows)
+
+    def close(self) -> None:
+        self._tell("close")
+        self._open.clear()
+
+    def _tell(self, what: str, *arguments: Any) -> None:
+        for name, sink in list(self._open.items()):
+            with _guarded(self._open, name):
+                getattr(sink, what)(*arguments)
+
+
+@contextlib.contextmanager
+def _guarded(opened: dict[str, Sink], name: str) -> Iterator[None]:
+    """Drops a sink that raises within, and says so."""
+    try:
+        yield
+    except Exception as error:
+        opened.pop(name, None)
+        reason = " ".join(str(error).split()) or repr(error)
+        print(f"WARNING: the sink {name} is left out: {reason}", flush=True)
+
+
+def _wandb() -> Maker:
+    try:
+        import wandb
+    except ImportError:
+        raise ValueError(
+            "config.log.sinks: wandb is not installed: pip install wandb"
+        ) from None
+
+    def open_run(workdir: pathlib.Path, *, config: Mapping[str, Any], keep: int):
+        return _WandbRun(wandb, workdir, config=config, keep=keep)
+
+    return open_run
+
+
+class _WandbRun:
+    """A run on Weights & Biases, with the steps of ours as its own axis.
+
+    Its own steps can only grow, and ours go back in a rollback.
+    """
+
+    def __init__(self, wandb: Any, workdir: pathlib.Path, *, config, keep: int):
+        self._wandb = wandb
+        kept = workdir / "wandb_id"
+        if keep < 0 or not kept.is_file():
+            kept.write_text(wandb.util.generate_id(), encoding="utf-8")
+        self._run = wandb.init(
+            id=kept.read_text(encoding="utf-8"),
+            resume="allow",
+            name=workdir.name,
+            dir=str(workdir),
+            config=dict(config),
+        )
+        self._run.define_metric("step")
+        self._run.define_metric("*", step_metric="step")
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log({"step": step, **values})
+
+    def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
+        made = {f"histogram/{k}": self._wandb.Histogram(v) for k, v in values.items()}
+        self._run.log({"step": step, **made})
+
+    def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        columns = ["problem", "completion", "gold", "reward"]
+        cells = [[row[column] for column in columns] for row in rows]
+        self._run.log(
+            {"step": step, "samples": self._wandb.Table(columns=columns, data=cells)}
+        )
+
+    def close(self) -> None:
+        self._run.finish()

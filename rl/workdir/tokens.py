@@ -1,0 +1,76 @@
+"""A few completions token by token: what sampler and trainer thought of each."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from configs.schema import Index
+from rl.types import Batch, Group, Hyper
+
+_COMPLETIONS = 2  # of a step that are kept
+
+
+def looked_at(step: int, *, tokens_every: Index) -> bool:
+    """Whether completions of a step are kept so; the first step's are."""
+    return tokens_every > 0 and step % tokens_every == 0
+
+
+def token_rows(
+    groups: Sequence[Group],
+    batch: Batch,
+    before: np.ndarray,
+    after: np.ndarray,
+    hyper: Hyper,
+    decode: Callable[[Sequence[int]], str],
+) -> list[dict[str, Any]]:
+    """The first completions of a step's first micro-batch, for tokens.jsonl.
+
+    Args:
+      groups: of the step, in the order in which they were packed.
+      batch: the step's first micro-batch.
+      before, after: float32 `[R, T]`, the trainer's log-probabilities at the start of
+        the step, and after its last update.
+      hyper: of the last update; its clipping.
+      decode: token ids to text.
+
+    Returns:
+      For each completion its problem, advantage and clipping, and a list for each of
+      `ids`, `texts`, `sampler` and `trainer` (log-probabilities when the token was
+      drawn, and at the start of the step), `after`, and `versions`.
+    """
+    rows = []
+    for where in list(_completions(batch))[:_COMPLETIONS]:
+        ids = batch.token_ids[where]
+        group = groups[int(batch.group_ids[where][0])]
+        own = [c for c in group.completions if np.array_equal(c.token_ids, ids)]
+        rows.append(
+            {
+                "id": group.problem.id,
+                "problem": group.problem.problem,
+                "advantage": float(batch.advantages[where][0]),
+                "eps_low": float(hyper.eps_low),
+                "eps_high": float(hyper.eps_high),
+                "ids": ids.tolist(),
+                "texts": [decode([token]) for token in ids.tolist()],
+                "sampler": _short(batch.sampler_logprobs[where]),
+                "trainer": _short(before[where]),
+                "after": _short(after[where]),
+                "versions": own[0].versions.tolist() if own else [],
+            }
+        )
+    return rows
+
+
+def _completions(batch: Batch) -> Iterator[tuple[int, np.ndarray]]:
+    """Row and columns of each completion, in order."""
+    for row, (segments, mask) in enumerate(
+        zip(batch.segment_ids, batch.loss_mask, strict=True)
+    ):
+        for segment in np.unique(segments[mask]):
+            yield row, np.flatnonzero(mask & (segments == segment))
+
+
+def _short(values: np.ndarray) -> list[float]:
+    """Five digits, which a reader of a page does not exceed."""
+    return [float(f"{value:.5g}") for value in values]

@@ -1,0 +1,364 @@
+"""What a run says of itself, read back by TensorBoard's own reader and by sinks."""
+
+import gzip
+import json
+import sys
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.hparams import metadata as hparams
+from tensorboard.util import tensor_util
+
+from rl.batches.collect import Tally
+from rl.batches.packing import pack_groups
+from rl.engine import make_hyper
+from rl.metrics import (
+    HEADLINE,
+    MetricsWriter,
+    Stopwatch,
+    distributions,
+)
+from rl.problems.curriculum import Stage
+from rl.workdir.examples import example_rows, suspicion
+from rl.workdir.sinks import load_sinks
+from rl.workdir.tokens import looked_at, token_rows
+from rl.workdir.trace import Trace
+from tests.rl.examples import make_group
+
+
+def read(workdir):
+    board = EventAccumulator(str(workdir / "tensorboard"))
+    board.Reload()
+    return board
+
+
+def points(board, tag):
+    return [(e.step, e.value) for e in board.Scalars(tag)]
+
+
+def write(workdir, rows, *, keep=-1, **options):
+    writer = MetricsWriter(workdir, keep=keep, evaluated=keep, **options)
+    for step, values in rows:
+        writer.scalars(step, values)
+    writer.close()
+
+
+def test_a_series_that_stands_still_is_no_chart_until_it_moves(tmp_path):
+    rows = [
+        (step, {"a/moves": step / 4, "a/still": 7, "a/late": 0 if step < 5 else 3})
+        for step in range(1, 7)
+    ]
+    write(tmp_path, [*rows, (6, {"eval/once": 0.5})])
+    board = read(tmp_path)
+    assert set(board.Tags()["scalars"]) == {"a/moves", "a/late"}
+    assert points(board, "a/moves") == [(s, s / 4) for s in range(1, 7)]
+    # Where it began to stand still, where that ended, and all that followed.
+    assert points(board, "a/late") == [(1, 0), (4, 0), (5, 3), (6, 3)]
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line).get("a/still") for line in lines] == [7] * 6 + [None]
+
+
+def test_a_resumed_run_goes_on_with_its_charts(tmp_path):
+    rows = [(s, {"a/moves": s / 4, "a/still": 7, "a/lost": s}) for s in (1, 2, 3)]
+    write(tmp_path, rows)
+    # Step 3 was lost; what moved goes on point by point, what stood still comes whole.
+    write(tmp_path, [(3, {"a/moves": 0.75, "a/still": 8})], keep=2)
+    board = read(tmp_path)
+    assert points(board, "a/moves") == [(1, 0.25), (2, 0.5), (3, 0.75)]
+    assert points(board, "a/still") == [(1, 7), (2, 7), (3, 8)]
+
+
+def test_what_matters_stands_in_front(tmp_path):
+    rows = [
+        (s, {"reward/accuracy": s / 8, "policy/entropy": 1 / s, "alarms/a": s})
+        for s in (1, 2)
+    ]
+    write(tmp_path, rows)
+    board = read(tmp_path)
+    tags = sorted(board.Tags()["scalars"])
+    assert tags[:2] == ["Front/policy entropy", "Front/reward accuracy"]
+    assert points(board, "Front/reward accuracy") == points(board, "reward/accuracy")
+    (event,) = board.Tensors("custom_scalars__config__")
+    text = tensor_util.make_ndarray(event.tensor_proto).item()
+    layout = layout_pb2.Layout.FromString(text)
+    charts = {chart.title: chart for chart in layout.category[0].chart}
+    assert list(charts) == list(HEADLINE) and len(charts) == 6
+    assert list(charts["clip fractions"].multiline.tag) == [
+        "^policy/clipped_high$",
+        "^policy/clipped_low$",
+    ]
+
+
+def test_hyperparameters_and_histograms(tmp_path):
+    config = {"objective.eps_high": 0.28, "batch.row_lengths": [32, 64], "on": True}
+    writer = MetricsWriter(tmp_path, keep=-1, evaluated=-1, config=config)
+    writer.histograms(3, {"length/tokens": np.array([1, 1, 2, 16]), "none": []})
+    writer.close()
+    board = read(tmp_path)
+    content = board.summary_metadata[hparams.SESSION_START_INFO_TAG].plugin_data.content
+    found = hparams.parse_session_start_info_plugin_data(content).hparams
+    assert found["objective.eps_high"].number_value == 0.28
+    assert found["batch.row_lengths"].string_value == "[32, 64]"
+    assert found["on"].bool_value is True
+    (event,) = board.Tensors("length/tokens")
+    buckets = tensor_util.make_ndarray(event.tensor_proto)
+    assert event.step == 3 and buckets.shape == (30, 3)
+    assert (buckets[0, 0], buckets[-1, 1], buckets[:, 2].sum()) == (1.0, 16.0, 4.0)
+    assert buckets[0, 2] == 2.0 and "none" not in board.Tags()["tensors"]
+
+
+# -- sinks ---------------------------------------------------------------------------
+
+
+class Kept:
+    """A sink that keeps what it is told."""
+
+    opened = []
+
+    def __init__(self, workdir, *, config, keep):
+        self.told, self.config, self.keep = [], config, keep
+        Kept.opened.append(self)
+
+    def scalars(self, step, values):
+        self.told.append((step, dict(values)))
+
+    def histograms(self, step, values):
+        self.told.append((step, {k: len(v) for k, v in values.items()}))
+
+    def samples(self, step, rows):
+        self.told.append((step, [row["completion"] for row in rows]))
+
+    def close(self):
+        self.told.append("closed")
+
+
+class Broken(Kept):
+    def scalars(self, step, values):
+        raise RuntimeError("the service\nis gone")
+
+
+ROW = dict(problem="1+1", completion="2", gold="2", reward=1.0)
+
+
+def test_sinks_are_told_and_none_of_them_ends_a_run(tmp_path, capsys):
+    Kept.opened.clear()
+    names = [f"{__name__}:Broken", f"{__name__}:Kept"]
+    sinks = load_sinks(sinks=names)
+    writer = MetricsWriter(
+        tmp_path, keep=-1, evaluated=-1, config={"seed": 3}, sinks=sinks
+    )
+    writer.scalars(1, {"reward/mean": 0.5, "policy/loss": float("nan")})
+    writer.histograms(1, {"length/tokens": np.ones(4)})
+    writer.samples(1, [ROW])
+    writer.rewind(0)
+    writer.scalars(1, {"reward/mean": 0.75})
+    writer.close()
+    broken, kept, _, again = Kept.opened
+    assert kept.config == {"seed": 3} and (kept.keep, again.keep) == (-1, 0)
+    assert kept.told == [
+        (1, {"reward/mean": 0.5}), (1, {"length/tokens": 4}), (1, ["2"]), "closed",
+    ]  # fmt: skip
+    assert again.told == [(1, {"reward/mean": 0.75}), "closed"]
+    assert broken.told == []
+    said = capsys.readouterr().out.splitlines()
+    line = f"WARNING: the sink {__name__}:Broken is left out: the service is gone"
+    assert said == [line, line]  # once for each opening
+
+
+def test_a_sink_that_is_none_is_one_line():
+    for name, told in (
+        ("csv", "config.log.sinks: 'csv' is neither wandb nor module:function"),
+        ("nosuch:sink", "config.log.sinks='nosuch:sink': cannot be imported"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            load_sinks(sinks=(name,))
+    with pytest.raises(ValueError, match="must be a tuple of names"):
+        load_sinks(sinks="wandb")
+
+
+def test_wandb_is_asked_for_only_where_it_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    assert load_sinks(sinks=()) == {}
+    with pytest.raises(ValueError, match="wandb is not installed: pip install wandb$"):
+        load_sinks(sinks=("wandb",))
+
+
+def test_a_run_on_wandb_resumes_under_its_id_with_steps_of_its_own(
+    tmp_path, monkeypatch
+):
+    """A stand-in for the package: what it is called with."""
+    calls = []
+    run = types.SimpleNamespace(
+        define_metric=lambda *a, **k: calls.append(("define", a, k)),
+        log=lambda values: calls.append(("log", values)),
+        finish=lambda: calls.append(("finish",)),
+    )
+
+    def init(**options):
+        calls.append(("init", options["id"], options["resume"], options["config"]))
+        return run
+
+    stand_in = types.SimpleNamespace(
+        init=init,
+        Histogram=len,
+        Table=lambda columns, data: data,
+        util=types.SimpleNamespace(generate_id=lambda: f"id{len(calls)}"),
+    )
+    monkeypatch.setitem(sys.modules, "wandb", stand_in)
+    sinks = load_sinks(sinks=("wandb",))
+    write(tmp_path, [(1, {"a": 1.0})], sinks=sinks, config={"seed": 3})
+    write(tmp_path, [(2, {"a": 2.0})], sinks=sinks, keep=1)
+    begun = [call for call in calls if call[0] == "init"]
+    assert begun == [
+        ("init", "id0", "allow", {"seed": 3}), ("init", "id0", "allow", {}),
+    ]  # fmt: skip
+    assert ("define", ("*",), {"step_metric": "step"}) in calls
+    logged = [call[1] for call in calls if call[0] == "log"]
+    assert logged == [{"step": 1, "a": 1.0}, {"step": 2, "a": 2.0}]
+    assert calls[-1] == ("finish",)
+
+
+# -- what is kept of a step ----------------------------------------------------------
+
+
+def decode(ids):
+    return " ".join(map(str, ids))
+
+
+def tallied(*groups):
+    tally = Tally(Stage(name="all"))
+    for group in groups:
+        tally.add(group)
+    return tally
+
+
+def test_examples_are_the_best_the_worst_and_what_is_odd():
+    plain = make_group([True, False, False], lengths=[5, 3, 4])
+    other = make_group([False, False, True], lengths=[2, 6, 2], seed=1)
+    cut = other.completions[1]
+    object.__setattr__(cut, "finish_reason", "length")
+    rows = example_rows(tallied(plain, other), decode, samples=4)
+    assert [row["shown_as"] for row in rows] == [
+        ["best"], ["worst"], ["truncated"], [],
+    ]  # fmt: skip
+    assert [row["reward"] for row in rows] == [1.0, -1.0, -1.0, -1.0]
+    assert rows[2]["tokens"] == 6 and rows[2]["finish_reason"] == "length"
+    assert rows[3]["completion"] == decode(other.completions[0].token_ids)
+    assert len(example_rows(tallied(plain, other), decode, samples=1)) == 1
+    assert example_rows(tallied(plain), decode, samples=0) == []
+    assert example_rows(tallied(), decode, samples=4) == []
+
+
+@pytest.mark.parametrize(
+    ("completion", "changes", "said"),
+    [
+        (r"so \boxed{3}", {}, ""),
+        (r"so \boxed{142}", {}, ""),
+        ("it is 1.42", {}, ""),
+        ("it is 142.", {}, ""),
+        (r"so \boxed{42 apples}", {}, "wrong, though the answer holds the gold"),
+        ("it is 42.", {}, "no answer found, though it ends on the gold"),
+        (r"\boxed{7}", {"rule": "open"}, "wrong, since nothing was shown within the"),
+        (r"\boxed{42}", {"correct": True}, ""),
+        (r"\boxed{42}", {"correct": True, "finish_reason": "length"}, "it was cut off"),
+        (r"\boxed{42}", {"correct": True, "repeated": True}, "goes round in circles"),
+    ],
+)
+def test_a_verdict_worth_a_second_look(completion, changes, said):
+    row = {
+        "completion": completion, "gold": "42", "correct": False, "repeated": False,
+        "finish_reason": "stop", "rule": "different",
+    }  # fmt: skip
+    found = suspicion(row | changes)
+    assert said in found and bool(said) == bool(found)
+
+
+def step_of(groups):
+    packed = pack_groups(
+        groups, version=1, share_prompts=False, sampler_is_trainer=True,
+        advantage="mean", aggregation="token", constant=8, prompts_per_update=2,
+        row_lengths=(32,), micro_tokens=64, row_multiple=1,
+    )  # fmt: skip
+    return packed
+
+
+def test_each_completion_counts_once_in_the_histograms():
+    groups = [
+        make_group([True, False, False], lengths=[5, 3, 4], seed=seed)
+        for seed in range(2)
+    ]
+    found = distributions(tallied(*groups), step_of(groups))
+    np.testing.assert_array_equal(found["length/tokens"], [5, 3, 4] * 2)
+    advantages = np.sort(found["advantage/completions"])
+    third = 2 / 3  # rewards of 1, -1, -1 have the mean -1/3
+    np.testing.assert_allclose(advantages, [-third] * 4 + [4 / 3] * 2, rtol=1e-6)
+
+
+def test_tokens_stand_beside_what_sampler_and_trainer_thought_of_them():
+    groups = [make_group([True, False], lengths=[5, 3], seed=s) for s in range(2)]
+    batch = step_of(groups)[0][0]
+    before = batch.sampler_logprobs + np.float32(0.25)
+    hyper = make_hyper(learning_rate=1e-6, eps_low=0.2, eps_high=0.28, first=False)
+    rows = token_rows(groups, batch, before, before + 1, hyper, decode)
+    assert len(rows) == 2
+    by_ids = {
+        (group.problem.id, *c.token_ids.tolist()): (c, advantage)
+        for group in groups
+        for c, advantage in zip(group.completions, (1.0, -1.0), strict=True)
+    }
+    for row in rows:
+        completion, advantage = by_ids[row["id"], *row["ids"]]
+        assert row["advantage"] == advantage
+        assert row["texts"] == [str(id) for id in completion.token_ids]
+        assert row["versions"] == completion.versions.tolist()
+        np.testing.assert_allclose(
+            row["sampler"], completion.sampler_logprobs, rtol=1e-4
+        )
+        np.testing.assert_allclose(
+            np.subtract(row["trainer"], row["sampler"]), 0.25, atol=1e-3
+        )
+    assert rows[0]["eps_high"] == pytest.approx(0.28)
+    seen = [s for s in range(50) if looked_at(s, tokens_every=20)]
+    assert seen == [0, 20, 40] and not looked_at(0, tokens_every=0)
+
+
+# -- traces --------------------------------------------------------------------------
+
+
+def test_a_trace_holds_the_steps_asked_for_and_their_phases(tmp_path):
+    double = jax.jit(lambda x: 2 * x)
+    with Trace(tmp_path, steps=(2, 3)) as trace:
+        for step in (1, 2, 3, 4):
+            trace.begin(step)
+            with Stopwatch().phase(f"phase of {step}"):
+                double(jnp.ones(8)).block_until_ready()
+    (file,) = (tmp_path / "profile").rglob("*.trace.json.gz")
+    events = json.loads(gzip.open(file).read())["traceEvents"]
+    names = {event.get("name") for event in events}
+    assert {f"phase of {s}" for s in range(1, 5)} & names == {
+        "phase of 2",
+        "phase of 3",
+    }
+    steps = [e["args"]["step_num"] for e in events if e.get("name") == "step"]
+    assert sorted(map(int, steps)) == [2, 3]
+
+
+def test_a_run_that_ends_within_a_trace_leaves_it_whole(tmp_path):
+    with pytest.raises(RuntimeError, match="over"), Trace(tmp_path, steps=(1, 9)) as t:
+        t.begin(1)
+        raise RuntimeError("over")
+    assert len(list((tmp_path / "profile").rglob("*.xplane.pb"))) == 1
+    with Trace(tmp_path / "none", steps=()) as t:
+        t.begin(1)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("steps", [(3,), (5, 3), (0, 2), ("3", "5"), (1, 2, 3)])
+def test_steps_that_are_no_first_and_last_are_one_line(tmp_path, steps):
+    with pytest.raises(ValueError, match="^config.profile.steps=.*first and the last"):
+        Trace(tmp_path, steps=steps)

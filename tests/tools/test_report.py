@@ -1,0 +1,446 @@
+"""The page of a run: whole, narrow, live, hostile; its health; several compared."""
+
+import fcntl
+import json
+import random
+import re
+
+import pytest
+
+from configs import quickstart
+from configs.schema import config_json
+from tests.tools.evaluation.test_page import browser  # noqa: F401
+from tools.report.__main__ import main
+from tools.report.health import findings
+from tools.report.reading import read_run, read_runs
+from tools.report.sections import arms, page, smoothed, t_interval
+
+STEPS = 40
+HOSTILE = (
+    "</script><script>document.title='owned'</script>"
+    "<img src=x onerror=\"document.title='owned'\"><!-- \u2028 ]]> é 你好"
+    "<style>*{display:none}</style><a href='javascript:alert(1)'>x</a>\"'>"
+)
+
+
+def metrics(step, rng, **changes):
+    """A step of a healthy run."""
+    gain = step / STEPS
+    return {
+        "step": step,
+        "reward/mean": 2 * gain - 1 + rng.random() / 8,
+        "reward/accuracy": gain,
+        "length/all_mean": 24 + rng.random(),
+        "length/all_p95": 26,
+        "policy/loss": 0.01,
+        "policy/entropy": 0.3 - gain / 8,
+        "policy/clipped_high": 0.01,
+        "policy/clipped_low": 0.02,
+        "policy/skipped": 0,
+        "policy/skipped_in_a_row": 0,
+        "policy/sampler_gap_mean": 1e-4,
+        "sampling/informative": 0.8,
+        "sampling/truncated": 0.0,
+        "sampling/repeated": 0.0,
+        "sampling/duplicated": 0.5,
+        "sampling/unjudged": 0,
+        "sampling/tokens": 6000,
+        "sampling/seconds": 0.25,
+        "packing/tokens": 7000,
+        "verifier/judged": 256,
+        "seconds/sample": 0.25,
+        "seconds/update": 0.75,
+        "seconds/step": 1.0,
+        "speed/sampling_tokens": 24_000,
+        "speed/update_tokens": 9_333,
+    } | changes
+
+
+def sample(step, **changes):
+    return {
+        "step": step, "id": "7+8", "problem": "7+8", "completion": "so \\boxed{15}",
+        "gold": "15", "correct": True, "reward": 1.0, "finish_reason": "stop",
+        "tokens": 12, "repeated": False, "rule": "text", "suspect": "",
+        "shown_as": ["best"],
+    } | changes  # fmt: skip
+
+
+def token_row(step, **changes):
+    return {
+        "step": step, "id": "7+8", "problem": "7+8", "advantage": 1.0,
+        "eps_low": 0.2, "eps_high": 0.28, "ids": [1, 2, 3], "texts": ["1", "5", ""],
+        "sampler": [-0.1, -0.2, -0.3], "trainer": [-0.1, -0.15, -0.3],
+        "after": [-0.1, 0.2, -0.35], "versions": [0, 0, 1],
+    } | changes  # fmt: skip
+
+
+def evaluated(accuracy):
+    part = {"accuracy": accuracy, "accuracy_interval": [accuracy - 0.1, 1.0]}
+    part |= {"problems": 256}
+    by = {"by_source": {"gsm8k": part, "math500": part}, "by_level": {"1": part}}
+    return part | {"samples": 4, "greedy_accuracy": accuracy} | by
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def make(folder, *, seed=0, end=True, after=0.75, faults=None, **changes):
+    """A run's folder; `faults` are changes of its metrics by step."""
+    folder.mkdir()
+    config = quickstart.get_config()
+    config.steps, config.seed = STEPS, seed
+    for key, value in changes.items():
+        config.objective[key] = value
+    (folder / "config.json").write_text(config_json(config))
+    manifest = {
+        "identity": {"hosts": {"devices": 1}, "versions": {"jax": "0.10.2"}},
+        "history": [{"after": 0, "changes": []}],
+        "start": {"commit": "commit abc123", "devices": "8 x H100"},
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    rng, faults = random.Random(seed), faults or {}
+    rows = [metrics(s, rng, **faults.get(s, {})) for s in range(1, STEPS + 1)]
+    write(folder / "metrics.jsonl", [{"step": 0, "eval/accuracy": 0.25}, *rows])
+    write(folder / "samples.jsonl", [sample(s) for s in range(1, STEPS + 1)])
+    write(folder / "tokens.jsonl", [token_row(1), token_row(21)])
+    if end:
+        summary = {
+            "base": evaluated(0.25), "final": evaluated(after), "steps": STEPS,
+            "ended": "", "unhealthy": "", "skipped": 0, "wall_seconds": 61.0,
+        }  # fmt: skip
+        (folder / "summary.json").write_text(json.dumps(summary))
+    return folder
+
+
+def told(folder):
+    return [(f.kind, f.steps, f.text) for f in findings(read_run(folder))]
+
+
+# -- health --------------------------------------------------------------------------
+
+
+def test_a_healthy_run_raises_nothing(tmp_path):
+    assert told(make(tmp_path / "run")) == []
+
+
+FAULTS = {
+    "truncated": (
+        {s: {"sampling/truncated": 0.95} for s in (3, 4, 5, 9)},
+        ("alarm", "3-5, 9", "truncated: 95% of the completions are truncated"),
+    ),
+    "entropy": (
+        {STEPS: {"policy/entropy": 0.001}},
+        ("alarm", "40", "entropy_low: entropy 0.0010 nats: the policy has collapsed"),
+    ),
+    "stale": (
+        {7: {"policy/sampler_gap_mean": 0.5}},
+        ("alarm", "7", "sampler_gap: sampler and trainer differ by 0.5000 nats"),
+    ),
+    "skipped": (
+        {7: {"policy/skipped": 2, "policy/skipped_in_a_row": 2}},
+        ("update", "7", "2 updates skipped: not finite"),
+    ),
+    "nan": (
+        {8: {"policy/loss": float("nan")}},
+        ("alarm", "8", "not_finite: not finite: policy/loss"),
+    ),
+    "stuck": (
+        {s: {"reward/mean": -1.0} for s in range(10, 30)},
+        ("alarm", "20-29", "stuck_reward: the mean reward has not moved for 19 steps"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_named(tmp_path, name):
+    faults, (kind, steps, text) = FAULTS[name]
+    found = told(make(tmp_path / "run", faults=faults))
+    assert [f for f in found if f[:2] == (kind, steps) and f[2].startswith(text)]
+    # And nothing else, but for the alarm that a skipped update raises besides.
+    kinds = {f[2].partition(":")[0] for f in found} - {"skipped_updates"}
+    assert len(kinds) == 1, found
+
+
+def test_rollbacks_dumps_and_ends_are_named(tmp_path):
+    folder = make(tmp_path / "run")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    back = {"after": 6, "rollback": {"from": 8, "why": "sampler_gap: 0.5 nats"}}
+    manifest["history"].append(back)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    dump = folder / "dumps" / "8"
+    dump.mkdir(parents=True)
+    (dump / "dump.json").write_text(json.dumps({"step": 8, "cause": "a NaN"}))
+    summary = json.loads((folder / "summary.json").read_text())
+    summary |= {"ended": "0 of 4 informative groups", "unhealthy": "its last 3 updates"}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    assert told(folder) == [
+        ("rollback", "8", "back to step 6: sampler_gap: 0.5 nats"),
+        ("dump", "8", "a NaN; python -m tools.replay of dumps/8"),
+        ("end", "40", "ended early: 0 of 4 informative groups"),
+        ("end", "40", "ended unhealthy: its last 3 updates"),
+    ]
+
+
+def test_a_run_that_goes_on_is_no_finding_and_a_killed_one_is(tmp_path):
+    folder = make(tmp_path / "run", end=False)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert told(folder) == []
+        text = page([read_run(folder)])
+        assert "steps, goes on" in text and "has not ended" in text
+    ((kind, steps, said),) = told(folder)
+    assert (kind, steps) == ("end", "40") and "stopped or killed" in said
+
+
+# -- reading -------------------------------------------------------------------------
+
+
+def test_a_line_being_written_does_not_count_and_a_broken_one_is_told(tmp_path):
+    folder = make(tmp_path / "run")
+    for name in ("metrics", "samples", "tokens"):
+        with (folder / f"{name}.jsonl").open("a") as file:
+            file.write('{"step": 41, "reward/me')
+    run = read_run(folder)
+    assert (run.done, len(run.samples), len(run.tokens)) == (STEPS, STEPS, 2)
+    assert findings(run) == []
+    lines = (folder / "samples.jsonl").read_text().splitlines()
+    lines[1:4] = ["nonsense", '["no", "object"]', '{"step": "3", "problem": "?"}']
+    (folder / "samples.jsonl").write_text("\n".join(lines))
+    assert told(folder) == [("file", "", "samples.jsonl: 3 lines are no rows: 2, 3, 4")]
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "samples.jsonl", "manifest.json"])
+def test_a_run_that_has_just_begun(tmp_path, name):
+    folder = make(tmp_path / "run", end=False)
+    (folder / name).unlink()
+    assert "<h1>run</h1>" in page([read_run(folder)])
+    for path in folder.glob("*.jsonl"):
+        path.write_text("")
+    assert "No step is done yet" in page([read_run(folder)])
+
+
+def test_what_is_no_workdir_is_one_line(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="no workdir of a run: it has no config.json"):
+        main([str(tmp_path), "--out", str(tmp_path / "page.html")])
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_two_folders_of_one_name_are_told_apart(tmp_path):
+    for parent in ("a", "b"):
+        (tmp_path / parent).mkdir()
+        make(tmp_path / parent / "run")
+    folders = [tmp_path / "a" / "run", tmp_path / "b" / "run"]
+    assert [run.name for run in read_runs(folders)] == list(map(str, folders))
+    with pytest.raises(ValueError, match="a/run: is given twice"):
+        read_runs([*folders, folders[0]])
+
+
+@pytest.mark.parametrize("name", ["config", "manifest", "summary"])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "null", '{"steps": "x"}', '{"identity": 3, "history": 3}',
+             '{"base": 3, "final": {"accuracy": "<b>"}, "objective": [1]}']
+)  # fmt: skip
+def test_files_of_strangers_are_read_as_data(tmp_path, name, text):
+    folder = make(tmp_path / "run")
+    (folder / f"{name}.json").write_text(text)
+    assert "<h1>run</h1>" in page([read_run(folder)])
+
+
+# -- the page ------------------------------------------------------------------------
+
+
+def hostile(folder):
+    """A run in which every text that can be somebody's is hostile."""
+    make(folder)
+    own = {k: HOSTILE for k in ("problem", "completion", "gold", "rule", "suspect")}
+    kinds = {"shown_as": [HOSTILE], "components": {HOSTILE: HOSTILE}, "tokens": HOSTILE}
+    write(folder / "samples.jsonl", [sample(1, **own, **kinds), sample(2)])
+    texts = {"texts": [HOSTILE] * 3, "problem": HOSTILE, "versions": [HOSTILE] * 3}
+    write(folder / "tokens.jsonl", [token_row(1, **texts)])
+    config = json.loads((folder / "config.json").read_text())
+    config["model"]["path"] = config["alarms"][HOSTILE] = HOSTILE
+    config[HOSTILE] = {HOSTILE: HOSTILE}
+    (folder / "config.json").write_text(json.dumps(config))
+    manifest = {
+        "identity": {"versions": {HOSTILE: HOSTILE}, "hosts": {HOSTILE: HOSTILE}},
+        "start": dict.fromkeys(("commit", "devices", "machine", "time"), HOSTILE),
+        "history": [
+            {"after": HOSTILE, "changes": [{"key": HOSTILE, "before": HOSTILE}]},
+            {"after": HOSTILE, "rollback": {"from": HOSTILE, "why": HOSTILE}},
+        ],
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    summary = {"ended": HOSTILE, "unhealthy": HOSTILE, "wall_seconds": 3}
+    part = {"accuracy": 0.5, "problems": HOSTILE}
+    summary["final"] = part | {"by_source": {HOSTILE: part, "b": part}}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    rows = (folder / "metrics.jsonl").read_text()
+    row = json.dumps(metrics(STEPS + 1, random.Random(0), **{f"seconds/{HOSTILE}": 2}))
+    (folder / "metrics.jsonl").write_text(f"{rows}{row}\n")
+    dump = folder / "dumps" / "8"
+    dump.mkdir(parents=True)
+    (dump / "dump.json").write_text(json.dumps({"cause": HOSTILE}))
+    return folder
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_hostile_texts_stay_texts(tmp_path, count):
+    runs = [read_run(hostile(tmp_path / f"run{i}<img src=x>")) for i in range(count)]
+    text = page(runs)
+    assert text.count("<script") == 2 and text.count("</script>") == 2
+    assert "<img" not in text and "<a " not in text and text.count("<style") == 1
+    # It is there, and as text.
+    assert text.count("&lt;img src=x onerror=&quot;") > 20
+    (policy,) = re.findall(r'Security-Policy" content="(.*?)"', text)
+    assert "default-src 'none'" in policy and "script-src 'sha256-" in policy
+    assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
+
+
+def test_what_is_shown_of_a_run(tmp_path):
+    text = page([read_run(make(tmp_path / "run", eps_high=0.36))])
+    assert "commit abc123" in text and "8 x H100" in text
+    assert "<td>objective.eps_high</td><td>0.36</td>" in text
+    assert "<td>objective.eps_low</td>" not in text  # as in configs/base.py
+    titles = re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    assert titles[:6] == [
+        "accuracy", "reward", "length, tokens", "entropy, nats", "clip fractions",
+        "speed, tokens per second",
+    ]  # fmt: skip
+    assert "<td>gsm8k</td><td>before</td>" in text
+    assert ">update, 75.0%</text>" in text and ">sample, 25.0%</text>" in text
+    assert len(text.encode()) < 5e6 and "://" not in text
+
+
+def test_a_long_run_stays_under_five_megabytes(tmp_path):
+    folder = make(tmp_path / "run")
+    rng = random.Random(0)
+    write(folder / "metrics.jsonl", [metrics(s, rng) for s in range(1, 2001)])
+    long = "<&> " * 4000
+    write(folder / "samples.jsonl", [sample(s, completion=long) for s in range(1500)])
+    many = 4096
+    row = token_row(1, ids=[151_000] * many, texts=["<long"] * many)
+    row |= {k: [-1.23456] * many for k in ("sampler", "trainer", "after", "versions")}
+    write(folder / "tokens.jsonl", [row | {"step": s} for s in range(0, 2000, 50)])
+    text = page([read_run(folder)])
+    assert 5e5 < len(text.encode()) < 5e6
+    assert "others are in samples.jsonl" in text
+    assert text.count('data-step="') > 50
+
+
+def test_smoothing_keeps_the_ends_and_the_mean_of_a_line():
+    points = [(s, float(s)) for s in range(100)]
+    line = smoothed(points)
+    assert [s for s, _ in line] == list(range(100))
+    assert line[50] == (50, 50.0) and line[0] == (0, 1.0)  # the mean of 0, 1 and 2
+    assert smoothed([(3, 7.0)]) == [(3, 7.0)] and smoothed([]) == []
+
+
+def test_runs_that_differ_in_their_seed_are_one_arm(tmp_path):
+    runs = [
+        read_run(make(tmp_path / f"a{seed}", seed=seed, after=0.7 + seed / 10))
+        for seed in range(3)
+    ]
+    runs.append(read_run(make(tmp_path / "b", eps_high=0.2)))
+    found = arms(runs)
+    named = {name: [run.name for run in members] for name, members in found.items()}
+    assert named == {
+        "objective.eps_high=0.28 (3 seeds)": ["a0", "a1", "a2"],
+        "b": ["b"],
+    }
+    mean, (low, high) = t_interval([0.7, 0.8, 0.9])
+    # Student's t of two degrees of freedom is 4.303, the standard error 0.1 / sqrt(3).
+    assert mean == pytest.approx(0.8)
+    assert (low, high) == pytest.approx((0.8 - 0.24841, 0.8 + 0.24841), abs=1e-4)
+    text = page(runs)
+    assert "<td>80.0</td><td>55.2 to 104.8</td>" in text
+    assert text.count("<polygon") >= 6  # a band for each curve of the first arm
+    assert "<td>objective.eps_high</td>" in text
+
+
+def test_the_command_says_where_and_how_healthy(tmp_path, capsys):
+    folder = make(tmp_path / "run", faults=FAULTS["skipped"][0])
+    out = tmp_path / "page.html"
+    main([str(folder), "--out", str(out), "--json", str(tmp_path / "found.json")])
+    said = capsys.readouterr().out
+    assert f"{folder.name}: update: step 7: 2 updates skipped: not finite\n" in said
+    assert said.splitlines()[-1].startswith(f"{out}: 0.")
+    found = json.loads((tmp_path / "found.json").read_text())["run"]
+    assert {f["kind"] for f in found} == {"alarm", "update"}
+
+
+# -- in a browser --------------------------------------------------------------------
+
+
+@pytest.fixture(params=[1280, 400])
+def opened(request, browser, tmp_path):  # noqa: F811
+    file = tmp_path / "page.html"
+    runs = [make(tmp_path / "plain"), hostile(tmp_path / "hostile")]
+    file.write_text(page([read_run(run) for run in runs]), encoding="utf-8")
+    size = {"width": request.param, "height": 900, "deviceScaleFactor": 1}
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", size | {"mobile": False}
+    )
+    browser.get_log("browser")
+    browser.get(file.as_uri())
+    yield browser
+    assert browser.get_log("browser") == []
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def find(window, selector):
+    return window.find_elements("css selector", selector)
+
+
+def test_it_opens_whole_at_both_widths_and_runs_nothing_of_a_text(opened):
+    assert opened.title == "Run plain, hostile"
+    width = opened.execute_script("return innerWidth")
+    assert opened.execute_script("return document.documentElement.scrollWidth") <= width
+    loaded = opened.execute_script("return performance.getEntriesByType('resource')")
+    assert loaded == [] and find(opened, "img") == []
+    shown = [f.size["height"] for f in find(opened, "figure")]
+    assert len(shown) > 10 and min(shown) > 40
+    ((text,),) = [
+        [pre.get_property("textContent")]
+        for pre in find(opened, "[data-run=hostile][data-step='1'] pre")[1:]
+    ]
+    assert text == HOSTILE
+
+
+def test_completions_are_found_by_kind_run_and_step(opened):
+    def visible():
+        return opened.execute_script(
+            "return [...document.querySelectorAll('details.sample')]"
+            ".filter(e => !e.hidden).map(e => e.dataset.run + e.dataset.step)"
+        )
+
+    def choose(control, value):
+        find(opened, f"#{control} option[value='{value}'], #{control} option")
+        opened.execute_script(
+            "const e = document.getElementById(arguments[0]); e.value = arguments[1];"
+            "e.dispatchEvent(new Event('input'))",
+            control,
+            value,
+        )
+
+    assert len(visible()) == STEPS + 2
+    choose("kind", "suspect")
+    assert visible() == ["hostile1"]
+    choose("kind", "best")
+    choose("whose", "plain")
+    choose("from", "5")
+    choose("to", "7")
+    assert visible() == ["plain5", "plain6", "plain7"]
+    assert find(opened, "#shown")[0].text == f"3 of {STEPS + 2}"
+
+
+def test_a_token_says_what_sampler_and_trainer_thought_of_it(opened):
+    tokens = find(opened, "#tokens span")
+    assert [t.get_property("className") for t in tokens] == ["", "high", ""]
+    tokens[1].click()
+    said = find(opened, "#of-token")[0].text
+    # exp(0.2 + 0.15) is 1.419, above 1.28.
+    assert said == (
+        "token 2, id 2: sampler -0.2000, trainer -0.1500 nats, ratio after the step"
+        " 1.4191, beyond the range above, version 0"
+    )
