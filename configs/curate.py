@@ -5,8 +5,7 @@
 About 68 thousand rows in, 46 thousand problems out, 31 thousand of them with levels, in
 two minutes on two cores. The files lie in the folder that the environment names as
 SHARED_DATA, by default ../shared/data. Read DIR/report.html. Another set:
-`--input A.jsonl,B.jsonl` (in the schema of problems.jsonl), or your own copy of this
-file.
+`--input A.json,B.parquet`, or your own copy of this file.
 
 Ours, not the paper's (arXiv 2508.08909 says only that 30 thousand verifiable problems
 were kept): every threshold below.
@@ -21,8 +20,9 @@ def get_config() -> ConfigDict:
     train = f"{data}/train"
     return ConfigDict(
         {
-            # JSONL, Parquet, or hf://ORG/NAME/FILE. `fields` maps our names to a
-            # source's where they differ; `level_source` names the scale of its levels.
+            # JSONL, JSON, Parquet, or hf://ORG/NAME/FILE, in a known format or with
+            # `fields` such as {"problem": "prompt[0].content", "answer": "gold"};
+            # `level_source` names the scale of its levels.
             "sources": (
                 {
                     "path": f"{train}/deepscaler_levels.jsonl",

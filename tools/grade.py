@@ -41,7 +41,9 @@ from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.types import SamplerError
+from tools.curation.formats import parse_fields
 from tools.curation.grade import Grade, grade_missing, graded_rows, read_grades
+from tools.curation.repair import with_answer
 from tools.curation.sources import make_source, read
 from tools.evaluation.files import record_conditions
 from tools.evaluation.run import Conditions, check_prompts, checkpoint_hash
@@ -63,10 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
     """What is graded, in our own schema."""
     if args.input:
+        fields = parse_fields(args.fields)
         rows = [
             row.record()
             for path in args.input
-            for row in read(make_source(path=path))
+            for row in map(with_answer, read(make_source(path=path, fields=fields)))
             if row.answers
         ]
     else:
@@ -213,7 +216,13 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--input",
         type=comma_separated,
         default=[],
-        help="comma-separated JSONL or Parquet files",
+        help="comma-separated JSONL, JSON or Parquet files, in any of the formats that "
+        "tools/curation/formats.py lists",
+    )
+    parser.add_argument(
+        "--fields",
+        default="",
+        help="of an --input in another format: problem=COLUMN,answer=COLUMN.key[0]",
     )
     parser.add_argument(
         "--out", type=user_path, required=True, help="folder of this grading"
