@@ -67,7 +67,7 @@ def make_plan(
         )
     data_dir = pathlib.Path(os.path.expandvars(options["data_dir"]))
     evaluation = {
-        f"{pathlib.PurePath(spec).stem}/{problem.id}": problem.problem
+        f"{pathlib.PurePath(spec).stem}/{problem.id}": problem
         for spec in options["evaluation"]
         for problem in load_benchmark(os.path.expandvars(spec), data_dir)
     }
