@@ -183,6 +183,12 @@ def _write(
         raise ValueError(
             f"{args.input}: no row has a solve_rate, and no model is given"
         )
+    if args.levels == "percentile" and not any(row["level"] == 5 for row in graded):
+        print(
+            f"grade: level 5 is empty: all {len(rates)} solve rates are {rates[0]:g};"
+            " only more --samples or another model can tell what is hard",
+            file=sys.stderr,
+        )
     args.out.mkdir(parents=True, exist_ok=True)
     files.replace_rows(args.out / "graded.jsonl", graded)
     levels = collections.Counter(str(row["level"]) for row in graded)
@@ -233,7 +239,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--levels",
         choices=("percentile", "keep"),
         default="keep",
-        help="percentile: fifths of the solve rates, 1 the most solved; ties share one",
+        help="percentile: fifths of the solve rates, 1 the most solved; ties share one,"
+        " and the least solved are 5",
     )
     parser.add_argument("--level_source", help="name of the new levels' scale")
     asked = parser.add_argument_group("conditions")

@@ -24,6 +24,12 @@ def reasons(problem: str, answer: str = "7", **fields) -> set[str]:
 
 
 DROPPED = [
+    ("symbol_answer", "Which variable does the volume of a cone depend on most?", "f"),
+    ("symbol_answer", "Name the quantities that the volume of a cone needs.", "r, h"),
+    ("symbol_answer", "Determine which of the players has a winning strategy.", "(B)"),
+    ("free_text_answer", "What is the relation of the points $A, B, C$?", "Collinear"),
+    ("free_text_answer", "How can 7 be split?", r"\text{It is impossible}"),
+    ("answer_leak", "In a triangle the largest angle of the three is $60$.", "60"),
     ("no_answer", "What is the sum of the digits of 2024?", ""),
     ("proof", "Let $a > 1$. Prove that $a^2 > a$ for every such number.", "a"),
     ("proof", "What is the product? Show that it is 20.", "20"),
@@ -117,6 +123,10 @@ DROPPED = [
 ]  # fmt: skip
 
 KEPT = [
+    ("Find the limit of $(1+1/n)^n$ as $n$ grows.", "e"),
+    ("Is $f(x) = x^2$ even, odd, or neither? Write even, odd or neither.", "even"),
+    ("What is the largest angle if the smallest of the three is $60$?", "60"),
+    ("Compute the product of all numbers up to $n$.", "n!"),
     ("Find the volume of the solid formed by the points that satisfy condition (a), (b)"
      " . $(a)$ The foot of the point is in $C$. $(b)$ Its height is 2.", r"\pi"),
     (r"Let $a\_1 = 2$ and $a\_2 = 3$; then $a\_1 + a\_2 =$ ______.", "5"),
