@@ -57,6 +57,10 @@ def get_config() -> ConfigDict:
                 # 0.01 asks that one graded completion verified (see tools.grade).
                 "min_solve_rate": 0.0,
                 "max_solve_rate": 1.0,
+                # What a grading says of a gold counts from this many completions on,
+                # where this share of them agrees on another answer.
+                "min_grading": 4,
+                "max_disagreement": 0.75,
                 "min_chars": 16,
                 "max_chars": 2500,
                 "max_answer_chars": 120,

@@ -11,6 +11,8 @@ OPTIONS = {
     "languages": "english",
     "max_solve_rate": 1.0,
     "min_solve_rate": 0.0,
+    "min_grading": 4,
+    "max_disagreement": 0.75,
     "min_chars": 16,
     "max_chars": 2500,
     "max_answer_chars": 120,

@@ -35,6 +35,8 @@ BASE = Plan(
         "labels": "judge",
         "languages": "english",
         "min_solve_rate": 0.0,
+        "min_grading": 4,
+        "max_disagreement": 0.75,
         "max_solve_rate": 1.0,
         "min_chars": 16,
         "max_chars": 2500,
