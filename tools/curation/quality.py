@@ -64,11 +64,12 @@ _LEFT_OPEN = re.compile(
     re.I,
 )
 _PROSE = re.compile(r"[A-Za-z]{3,}")
-# `f`, `r, h` or `(B)`, but not the constants e and i.
+# `r, h`, `(B)`, or one letter in whatever stands around it.
 _SYMBOLS = re.compile(
-    r"\$?(?:\\(?:text|mathrm|textbf)\s*\{)?\(?(?![ei]\b)[A-Za-z]\)?\}?"
-    r"(?:(?:\s*,\s*|\s+and\s+|\s+)[A-Za-z])*[$.]*"
+    r"\$?(?:\\(?:text|mathrm|textbf)\s*\{)?\(?([A-Za-z])\)?\}?"
+    r"((?:(?:\s*,\s*|\s+and\s+|\s+)[A-Za-z])*)[$.]*"
 )
+_CONSTANTS = "ei"
 # "..., the largest angle is 60.", and nothing is asked.
 _STATED = re.compile(r"(?:\b(?:is|are|be|equals?)|=)[\s$\\(:]*\Z")
 _STATEMENT_END = ".$\\) "
@@ -186,8 +187,16 @@ def free_text_answer(row: Row) -> str | None:
 
 
 def symbol_answer(row: Row) -> str | None:
-    """Bare letters: a symbol of the problem again, or an option that is not there."""
-    return next((a for a in row.answers if _SYMBOLS.fullmatch(a)), None)
+    """Names of letters: symbols repeated, an option, a variable that nothing names."""
+    for answer in row.answers:
+        match = _SYMBOLS.fullmatch(answer)
+        if not match or answer in _CONSTANTS:
+            continue
+        letter, others = match.groups()
+        named = re.search(rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])", row.problem)
+        if others or letter.isupper() or not named:
+            return answer
+    return None
 
 
 def answer_mismatch(row: Row) -> str | None:
