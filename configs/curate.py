@@ -49,10 +49,6 @@ def get_config() -> ConfigDict:
             "screen": {
                 # "value": the question for the option's value; "drop": no choices.
                 "multiple_choice": "value",
-                # "drop": two labels such as (1) and (2) cost a row whatever they label,
-                # 0.7% of what would stay; "judge": only where several questions are
-                # asked.
-                "labels": "drop",
                 "languages": "english",
                 # 0.01 asks that one graded completion verified (see tools.grade).
                 "min_solve_rate": 0.0,

@@ -58,7 +58,6 @@ class Screen:
 def make_screen(
     *,
     multiple_choice: str,
-    labels: str,
     languages: str,
     max_solve_rate: float,
     min_solve_rate: float,
@@ -73,8 +72,6 @@ def make_screen(
     Args:
       multiple_choice: "value" turns a question into its value where it can, "drop"
         drops them all.
-      labels: "drop" drops whatever bears two labels such as (1) and (2), "judge" only
-        what asks several questions by `tools.curation.parts`, which misses some.
       languages: "english" drops other languages, "any" keeps them.
       max_solve_rate: rows solved more often are dropped; 1 keeps all.
       min_solve_rate: rows with a solve rate below it are dropped; 0 keeps all, any
@@ -90,8 +87,6 @@ def make_screen(
         raise ValueError(
             f"multiple_choice={multiple_choice!r}: must be 'value' or 'drop'"
         )
-    if labels not in ("drop", "judge"):
-        raise ValueError(f"labels={labels!r}: must be 'drop' or 'judge'")
     if languages not in ("english", "any"):
         raise ValueError(f"languages={languages!r}: must be 'english' or 'any'")
 
@@ -121,15 +116,12 @@ def make_screen(
             return None
         return f"{grade['agreement']:.0%} say {grade['majority'][:60]}"
 
-    verifiable_checks = dict(verifiable.CHECKS)
-    if labels == "judge":
-        del verifiable_checks["multi_part_labels"]
     noise_checks = dict(noise.CHECKS)
     if languages == "any":
         del noise_checks["other_language"]
     return Screen(
         steps={
-            "verifiable": verifiable_checks,
+            "verifiable": verifiable.CHECKS,
             "noise": noise_checks,
             "quality": quality.make_checks(
                 min_chars=min_chars,

@@ -32,7 +32,6 @@ BASE = Plan(
     evaluation=EVALUATION,
     screen={
         "multiple_choice": "value",
-        "labels": "judge",
         "languages": "english",
         "min_solve_rate": 0.0,
         "min_grading": 4,
