@@ -5,8 +5,7 @@
 About 68 thousand rows in, 46 thousand problems out, 31 thousand of them with levels, in
 two minutes on two cores. The files lie in the folder that the environment names as
 SHARED_DATA, by default ../shared/data. Read DIR/report.html. Another set:
-`--input A.jsonl,B.jsonl` (in the schema of problems.jsonl), or your own copy of this
-file.
+`--input A.json,B.parquet`, or your own copy of this file.
 
 Ours, not the paper's (arXiv 2508.08909 says only that 30 thousand verifiable problems
 were kept): every threshold below.
@@ -21,8 +20,9 @@ def get_config() -> ConfigDict:
     train = f"{data}/train"
     return ConfigDict(
         {
-            # JSONL, Parquet, or hf://ORG/NAME/FILE. `fields` maps our names to a
-            # source's where they differ; `level_source` names the scale of its levels.
+            # JSONL, JSON, Parquet, or hf://ORG/NAME/FILE, in a known format or with
+            # `fields` such as {"problem": "prompt[0].content", "answer": "gold"};
+            # `level_source` names the scale of its levels.
             "sources": (
                 {
                     "path": f"{train}/deepscaler_levels.jsonl",
@@ -49,14 +49,14 @@ def get_config() -> ConfigDict:
             "screen": {
                 # "value": the question for the option's value; "drop": no choices.
                 "multiple_choice": "value",
-                # "drop": two labels such as (1) and (2) cost a row whatever they label,
-                # 0.7% of what would stay; "judge": only where several questions are
-                # asked.
-                "labels": "drop",
                 "languages": "english",
                 # 0.01 asks that one graded completion verified (see tools.grade).
                 "min_solve_rate": 0.0,
                 "max_solve_rate": 1.0,
+                # What a grading says of a gold counts from this many completions on,
+                # where this share of them agrees on another answer.
+                "min_grading": 4,
+                "max_disagreement": 0.75,
                 "min_chars": 16,
                 "max_chars": 2500,
                 "max_answer_chars": 120,
@@ -73,8 +73,9 @@ def get_config() -> ConfigDict:
             },
             "ngram": 13,
             "ngram_max_problems": 10,
-            # "majority" of the copies decides, or "drop" all copies.
-            "conflicts": "majority",
+            # "drop" all copies of a problem whose answers disagree, or let the
+            # "majority" decide: of 23 that it decided, 7 were read and found wrong.
+            "conflicts": "drop",
             # The scale that levels are kept on; "auto": the one most rows have.
             "levels": "auto",
             "unlevelled": "keep",

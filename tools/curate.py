@@ -1,7 +1,8 @@
 """Curates raw data into verifiable problems, with a report.
 
     python -m tools.curate --config=configs/curate.py --out DIR
-    python -m tools.curate --config=configs/curate.py --out DIR --input A.jsonl,B.jsonl
+    python -m tools.curate --config=configs/curate.py --out DIR --input A.json,B.parquet
+    python -m tools.curate ... --input A.jsonl --fields problem=ask,answer=gold.text[0]
 
 Writes problems.jsonl, dropped.jsonl, report.md, report.html and summary.json into DIR.
 Interrupted, the same command goes on where it stopped; the same command over the same
@@ -26,12 +27,19 @@ from configs.reading import define_config, expand_home, parse_flags, user_path
 from rl.files import replace_json
 from rl.hosts.stopping import DONE, ERROR, run
 from tools.curation.build import make_plan
+from tools.curation.formats import parse_fields
 from tools.curation.pipeline import curate
 
 _CONFIG = define_config("what is curated, and how", default="configs/curate.py")
 _OUT = flags.DEFINE_string("out", None, "folder to write to", required=True)
 _INPUT = flags.DEFINE_list(
-    "input", None, "JSONL or Parquet files that replace the configuration's sources"
+    "input",
+    None,
+    "JSONL, JSON or Parquet files that replace the configuration's sources, in any of"
+    " the formats that tools/curation/formats.py lists",
+)
+_FIELDS = flags.DEFINE_string(
+    "fields", "", "of --input in another format: problem=COLUMN,answer=COLUMN.key[0]"
 )
 _JSON = flags.DEFINE_string("json", None, "also write the summary to this file")
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -50,7 +58,10 @@ def main(argv: list[str]) -> None:
 
 def _curate(out: pathlib.Path, inputs: list[str] | None) -> int:
     try:
-        plan = make_plan(_CONFIG.value, inputs=inputs)
+        fields = parse_fields(_FIELDS.value)
+        if fields and not inputs:
+            raise ValueError("--fields: says how --input is read, which is not given")
+        plan = make_plan(_CONFIG.value, inputs=inputs, fields=fields)
         summary = curate(plan, out)
     except (ValueError, OSError) as error:
         print(f"curate: {error}", file=sys.stderr)

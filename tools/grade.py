@@ -6,9 +6,9 @@
     python -m tools.grade --input problems.jsonl --levels percentile --out DIR
 
 The last form needs no model: it turns the rates that the rows have into levels. DIR
-gets graded.jsonl (the rows with `solve_rate`, `solve_interval`, `level`), grades.jsonl
-(one line per problem as it is judged: the same command goes on where it was stopped)
-and summary.json.
+gets graded.jsonl (the rows with `solve_rate`, `solve_interval`, `graded`, `level`),
+summary.json, and completions.jsonl and verdicts.jsonl as tools.evaluate keeps them. The
+same command goes on where it was stopped, and judges again what it has drawn.
 """
 
 # ruff: noqa: E402
@@ -35,17 +35,31 @@ import tqdm
 from configs.reading import UnreadableConfig, read_config, user_path
 from configs.schema import take
 from rl import files
+from rl.evaluate import Drawn, score
 from rl.hosts.stopping import REFUSED, run
 from rl.problems.templates import encode_prompt
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.types import SamplerError
-from tools.curation.grade import Grade, grade_missing, graded_rows, read_grades
+from tools.curation.formats import parse_fields
+from tools.curation.grade import NAME, Grade, graded_rows, make_grades
+from tools.curation.repair import with_answer
 from tools.curation.sources import make_source, read
-from tools.evaluation.files import record_conditions
-from tools.evaluation.run import Conditions, check_prompts, checkpoint_hash
+from tools.evaluation.files import (
+    appended,
+    read_completions,
+    record_conditions,
+    write_verdicts,
+)
+from tools.evaluation.run import (
+    Conditions,
+    check_prompts,
+    checkpoint_hash,
+    draw_missing,
+)
 from tools.evaluation.sampler import add_flags, comma_separated, open_sampler, prepare
+from tools.evaluation.votes import answer_classes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,10 +77,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
     """What is graded, in our own schema."""
     if args.input:
+        fields = parse_fields(args.fields)
         rows = [
             row.record()
             for path in args.input
-            for row in read(make_source(path=path))
+            for row in map(with_answer, read(make_source(path=path, fields=fields)))
             if row.answers
         ]
     else:
@@ -137,36 +152,51 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
     drawing = dataclasses.asdict(conditions) | {
         "model": str(folder),
         "checkpoint": checkpoint_hash(folder),
-        "verifier": VERSION,
         "problems": len(problems),
         "dtype": dtype,
         "sampler": args.sampler,
     }
-    path = args.out / "grades.jsonl"
     with files.locked(args.out):
         record_conditions(args.out, {"drawing": drawing, "benchmarks": {}})
-        begun = sum(1 for _ in read_grades(path))
-        if begun < len(problems):
+        present = read_completions(args.out).get(NAME, [])
+        total = len(problems) * conditions.samples
+        if len(present) < total:
             with (
                 contextlib.closing(
                     open_sampler(args, folder, dtype=dtype, context=conditions.context)
                 ) as sampler,
-                VerifierPool(workers=os.cpu_count() or 1) as pool,
-                tqdm.tqdm(total=len(problems), initial=begun, unit="problem") as bar,
+                appended(args.out) as append,
+                tqdm.tqdm(total=total, initial=len(present), unit="completion") as bar,
             ):
-                grade_missing(
-                    path,
+
+                def keep(drawn: Drawn) -> None:
+                    append(NAME, drawn)
+                    bar.update()
+
+                draw_missing(
+                    "grades",
                     problems,
                     prompts,
+                    present=[(drawn.id, drawn.sample) for drawn in present],
                     conditions=conditions,
                     stop_token_ids=stop_ids,
                     sampler=sampler,
                     decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
-                    judge=verifier_reward(pool),
-                    on_graded=lambda grade: bar.update(),
+                    on_drawn=keep,
                 )
-        wanted = {problem.id for problem in problems}
-        return {g.id: g for g in read_grades(path) if g.id in wanted}
+        return _judge(args.out, problems)
+
+
+def _judge(folder: pathlib.Path, problems: Sequence[Problem]) -> dict[str, Grade]:
+    """Grades from all completions that are kept, and their verdicts beside them."""
+    wanted = {problem.id for problem in problems}
+    drawn = [d for d in read_completions(folder)[NAME] if d.id in wanted]
+    drawn.sort(key=lambda d: (d.id, d.sample))
+    with VerifierPool(workers=os.cpu_count() or 1) as pool:
+        scored = score(drawn, problems, verifier_reward(pool))
+        classes = answer_classes(scored, pool)
+    write_verdicts(folder, {NAME: scored}, {NAME: classes})
+    return make_grades(scored, classes)
 
 
 def _write(
@@ -180,6 +210,12 @@ def _write(
         raise ValueError(
             f"{args.input}: no row has a solve_rate, and no model is given"
         )
+    if args.levels == "percentile" and not any(row["level"] == 5 for row in graded):
+        print(
+            f"grade: level 5 is empty: all {len(rates)} solve rates are {rates[0]:g};"
+            " only more --samples or another model can tell what is hard",
+            file=sys.stderr,
+        )
     args.out.mkdir(parents=True, exist_ok=True)
     files.replace_rows(args.out / "graded.jsonl", graded)
     levels = collections.Counter(str(row["level"]) for row in graded)
@@ -189,8 +225,12 @@ def _write(
         "mean_solve_rate": sum(rates) / len(rates) if rates else None,
         "never_solved": sum(rate == 0 for rate in rates),
         "always_solved": sum(rate == 1 for rate in rates),
+        "never_answered": sum(g.unparsable == g.samples for g in grades.values()),
+        "majority_against_gold": sum(g.against_gold for g in grades.values()),
+        "unparsable": sum(g.unparsable for g in grades.values()),
         "truncated": sum(g.truncated for g in grades.values()),
         "completions": sum(g.samples for g in grades.values()),
+        "verifier": VERSION,
         "levels": dict(sorted(levels.items())),
         "level_source": args.level_source if args.levels == "percentile" else None,
     }
@@ -213,7 +253,13 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--input",
         type=comma_separated,
         default=[],
-        help="comma-separated JSONL or Parquet files",
+        help="comma-separated JSONL, JSON or Parquet files, in any of the formats that "
+        "tools/curation/formats.py lists",
+    )
+    parser.add_argument(
+        "--fields",
+        default="",
+        help="of an --input in another format: problem=COLUMN,answer=COLUMN.key[0]",
     )
     parser.add_argument(
         "--out", type=user_path, required=True, help="folder of this grading"
@@ -224,7 +270,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--levels",
         choices=("percentile", "keep"),
         default="keep",
-        help="percentile: fifths of the solve rates, 1 the most solved; ties share one",
+        help="percentile: fifths of the solve rates, 1 the most solved; ties share one,"
+        " and the least solved are 5",
     )
     parser.add_argument("--level_source", help="name of the new levels' scale")
     asked = parser.add_argument_group("conditions")

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests import forked
+from tests.tools.curation.test_formats import FORMATS, ten_rows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = {"SHARED_DATA": "/nowhere"} | os.environ
@@ -91,3 +92,24 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
         assert message in said
         assert "Traceback" not in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_nine_public_formats_one_command_each(tmp_path, config):
+    pytest.importorskip("pyarrow")
+    files = [ten_rows(tmp_path, made) for made in FORMATS]
+    ends = forked.starts(
+        tmp_path,
+        "tools.curate",
+        [
+            [f"--config={config}", f"--input={file}", f"--out={tmp_path / file.stem}"]
+            for file in files
+        ],
+        needs=("tools.curation.build", "tools.curation.pipeline", "rl.files"),
+        cwd=ROOT,
+        env=ENVIRONMENT,
+    )
+    for file, result in zip(files, ends, strict=True):
+        assert result.returncode == 0, result.stderr
+        summary = json.loads((tmp_path / file.stem / "summary.json").read_text())
+        assert summary["rows"] == 10

@@ -33,11 +33,18 @@ def test_a_model_grades_and_the_same_command_does_nothing_again(tmp_path):
     assert status == 0, said
     rows = [json.loads(x) for x in (tmp_path / "out/graded.jsonl").open()]
     assert [r["id"] for r in rows] == [f"s{i}" for i in range(6)]
-    # a random model never finds a box, so all rates tie and share the middle level
+    # a random model never finds a box, and what is never solved is hardest
     assert {r["solve_rate"] for r in rows} == {0.0}
-    assert {(r["level"], r["level_source"]) for r in rows} == {(3, "grade:model")}
-    assert rows[0]["graded"] == {"samples": 4, "correct": 0}
-    before = (tmp_path / "out/grades.jsonl").read_bytes()
+    assert {(r["level"], r["level_source"]) for r in rows} == {(5, "grade:model")}
+    assert rows[0]["graded"] == {
+        "samples": 4, "correct": 0, "unparsable": 4, "majority": None,
+        "agreement": 0.0, "against_gold": False,
+        "truncated": rows[0]["graded"]["truncated"],
+        "tokens": rows[0]["graded"]["tokens"],
+    }  # fmt: skip
+    before = (tmp_path / "out/completions.jsonl").read_bytes()
+    # A kill in the middle of the last row: it and what it was is drawn again.
+    (tmp_path / "out/completions.jsonl").write_bytes(before[:-30])
     again = subprocess.run(
         [sys.executable, "-m", "tools.grade", *map(str, command)],
         cwd=ROOT,
@@ -45,8 +52,24 @@ def test_a_model_grades_and_the_same_command_does_nothing_again(tmp_path):
         text=True,
         env=os.environ | {"JAX_PLATFORMS": "cpu", "HF_HUB_OFFLINE": "1"},
     )
-    assert again.returncode == 0 and "problem" not in again.stderr
-    assert (tmp_path / "out/grades.jsonl").read_bytes() == before
+    assert again.returncode == 0, again.stderr
+    assert sorted((tmp_path / "out/completions.jsonl").read_bytes().splitlines()) == (
+        sorted(before.splitlines())
+    )
+    # Judged by another rule without a sampler: an answer is put where there was none.
+    right = [json.loads(line) for line in before.splitlines()]
+    for row in right[:12]:
+        row["completion"] = "\\boxed{-1}"
+    (tmp_path / "out/completions.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in right)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tools.grade.open_sampler", None)
+        status, said = grade(*command)
+    assert status == 0, said
+    rows = [json.loads(x) for x in (tmp_path / "out/graded.jsonl").open()]
+    told = [r["graded"] for r in rows if r["graded"]["majority"]]
+    assert told and all(g["majority"] == "-1" and g["against_gold"] for g in told)
     status, said = grade(*command, "--temperature", 0.5)
     assert status == 2
     assert "drawing.temperature=1.0, now 0.5" in said and said.count("\n") == 1

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rl.verifier import Verdict, VerifierPool, is_equivalent, self_check
 
+# No gold is equal to both, unless it is equal to anything.
+_OTHERS = (r"\sqrt{7919}", "(104729, -17)")
 JUDGE = f"{__name__}:judge"
 
 
@@ -20,7 +22,11 @@ def judge(golds: Sequence[str], problem: str | None) -> Callable[[str], Verdict]
     """
 
     def one(answer: str) -> Verdict:
-        fault = self_check(answer) if answer in golds else None
+        fault = None
+        if answer in golds:
+            fault = self_check(answer)
+            if fault is None and all(is_equivalent(other, answer) for other in _OTHERS):
+                fault = "equals an unrelated answer"
         if fault is not None:
             return Verdict(False, answer, "unreadable", fault)
         equal = any(is_equivalent(answer, gold) for gold in golds)
@@ -62,10 +68,23 @@ class AnswerJudge:
 
     def equal(self, left: Sequence[str], right: Sequence[str]) -> bool:
         """Whether any answer of one problem equals any of the other."""
-        if set(left) & set(right):
-            return True
-        verdicts = self._pool.judge([(_boxed(a), tuple(right), None) for a in left])
-        return any(verdict.correct is True for verdict in verdicts)
+        return self.equal_pairs([(left, right)])[0]
+
+    def equal_pairs(
+        self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
+    ) -> list[bool]:
+        """`equal` of each pair, in one call of the pool."""
+        found = [bool(set(left) & set(right)) for left, right in pairs]
+        asked = [
+            (i, answer, tuple(right))
+            for i, (left, right) in enumerate(pairs)
+            if not found[i]
+            for answer in left
+        ]
+        verdicts = self._pool.judge([(_boxed(a), right, None) for _, a, right in asked])
+        for (i, _, _), verdict in zip(asked, verdicts, strict=True):
+            found[i] |= verdict.correct is True
+        return found
 
 
 _REMEMBERED = 200_000

@@ -22,13 +22,17 @@ _CHOICES = {"conflicts": ("majority", "drop"), "unlevelled": ("keep", "drop")}
 
 
 def make_plan(
-    config: Mapping[str, Any], *, inputs: Sequence[str] | None = None
+    config: Mapping[str, Any],
+    *,
+    inputs: Sequence[str] | None = None,
+    fields: Mapping[str, str] | None = None,
 ) -> Plan:
     """Checks a configuration and reads the evaluation problems.
 
     Args:
       config: the keys of configs/curate.py.
-      inputs: files in our own schema that replace its sources.
+      inputs: files that replace its sources.
+      fields: our field -> its path in the rows of `inputs`; none: by their format.
 
     Raises:
       ValueError: a source is missing or of an unknown kind, a key is unknown or
@@ -53,7 +57,9 @@ def make_plan(
         if not options[name] > 0:
             raise ValueError(f"config.{name}={options[name]}: must be positive")
     sources = (
-        [{"path": path} for path in inputs] if inputs else list(options["sources"])
+        [{"path": path, "fields": fields} for path in inputs]
+        if inputs
+        else list(options["sources"])
     )
     for i, source in enumerate(sources):
         _check_keys(
@@ -61,7 +67,7 @@ def make_plan(
         )
     data_dir = pathlib.Path(os.path.expandvars(options["data_dir"]))
     evaluation = {
-        f"{pathlib.PurePath(spec).stem}/{problem.id}": problem.problem
+        f"{pathlib.PurePath(spec).stem}/{problem.id}": problem
         for spec in options["evaluation"]
         for problem in load_benchmark(os.path.expandvars(spec), data_dir)
     }

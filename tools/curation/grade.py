@@ -1,40 +1,45 @@
-"""Solve rates: k completions per problem, judged, kept problem by problem."""
+"""What completions say of a problem: how hard it is, and whether its gold holds.
+
+The completions lie where `tools.evaluate` keeps its own, in the same form, so they are
+judged as often as one likes and drawn once.
+"""
 
 import collections
-import contextlib
 import dataclasses
-import itertools
-import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rl.evaluate import Decode, Drawn, Scored, score
-from rl.files import Rows, read_rows
-from rl.reward.score import Reward
+from rl.evaluate import Scored, by_problem
 from rl.statistics import wilson_interval
-from rl.types import Problem
-from rollout.types import Sampler
 from tools.curation.levels import percentile_levels
-from tools.evaluation.run import Conditions, draw_missing
+
+NAME = "graded"
+"""What completions of a grading are kept under, as those of a benchmark are."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """How often a model solves a problem.
+    """What the completions of a problem say of it.
 
     Attributes:
-      id: of the problem.
       samples: completions drawn.
       correct: right ones among them.
-      truncated: completions that ran out of tokens.
-      tokens: of all completions together.
+      unparsable: those in which no answer was found.
+      truncated: those that ran out of tokens.
+      tokens: of all completions together; None where one's length is unknown.
+      majority: the answer that most gave, None where none was found.
+      agreement: share of the completions that gave it.
+      against_gold: whether it is judged wrong.
     """
 
-    id: str
     samples: int
     correct: int
+    unparsable: int
     truncated: int
-    tokens: int
+    tokens: int | None
+    majority: str | None
+    agreement: float
+    against_gold: bool
 
     @property
     def solve_rate(self) -> float:
@@ -46,73 +51,34 @@ class Grade:
         return wilson_interval(self.correct, self.samples, confidence)
 
 
-def grade_missing(
-    path: pathlib.Path,
-    problems: Sequence[Problem],
-    prompts: Sequence[Sequence[int]],
-    *,
-    conditions: Conditions,
-    stop_token_ids: tuple[int, ...],
-    sampler: Sampler,
-    decode: Decode,
-    judge: Reward,
-    on_graded: Callable[[Grade], None] = lambda grade: None,
-) -> None:
-    """Grades what `path` does not hold yet; a problem is written when it is judged.
+def make_grades(
+    scored: Sequence[Scored], classes: Mapping[str, Sequence[int | None]]
+) -> dict[str, Grade]:
+    """A grade of each problem.
 
     Args:
-      path: JSONL of grades, appended to.
-      judge: texts and their problems to scores, in order.
-      on_graded: told of each grade as it is written.
-      Others: see `tools.evaluation.run.draw_missing`.
+      scored: judged completions of all problems.
+      classes: for each problem, per completion the class of equivalent answers that
+        its answer is of, None without one; see `answer_classes`.
     """
-    of_id = {problem.id: problem for problem in problems}
-    waiting: dict[str, list[Drawn]] = collections.defaultdict(list)
-    graded = [grade.id for grade in read_grades(path)]
-    with contextlib.closing(Rows(path)) as out:
-
-        def keep(drawn: Drawn) -> None:
-            waiting[drawn.id].append(drawn)
-            if len(waiting[drawn.id]) < conditions.samples:
-                return
-            grade = _graded(score(waiting.pop(drawn.id), [of_id[drawn.id]], judge))
-            out.write(dataclasses.asdict(grade))
-            on_graded(grade)
-
-        draw_missing(
-            "grades",
-            problems,
-            prompts,
-            present=itertools.product(graded, range(conditions.samples)),
-            conditions=conditions,
-            stop_token_ids=stop_token_ids,
-            sampler=sampler,
-            decode=decode,
-            on_drawn=keep,
-        )
+    return {id: _grade(group, classes[id]) for id, group in by_problem(scored).items()}
 
 
-def _graded(scored: Sequence[Scored]) -> Grade:
+def _grade(scored: Sequence[Scored], kinds: Sequence[int | None]) -> Grade:
+    votes = collections.Counter(kind for kind in kinds if kind is not None)
+    leader, count = votes.most_common(1)[0] if votes else (None, 0)
+    first = scored[kinds.index(leader)] if votes else None
+    tokens = [s.drawn.tokens for s in scored]
     return Grade(
-        id=scored[0].drawn.id,
         samples=len(scored),
-        correct=sum(s.verdict.correct is True for s in scored),
+        correct=sum(s.correct for s in scored),
+        unparsable=sum(s.answer is None for s in scored),
         truncated=sum(s.drawn.finish_reason == "length" for s in scored),
-        tokens=sum(s.drawn.tokens for s in scored),
+        tokens=None if None in tokens else sum(tokens),
+        majority=first.answer if first else None,
+        agreement=count / len(scored),
+        against_gold=first is not None and first.verdict.correct is False,
     )
-
-
-def read_grades(path: pathlib.Path) -> Iterator[Grade]:
-    """Grades kept so far; a row cut short by a kill does not count.
-
-    Raises:
-      ValueError: naming a malformed row.
-    """
-    for where, row in read_rows(path, appended=True):
-        try:
-            yield Grade(**row)
-        except TypeError:
-            raise ValueError(f"{where}: not a grade") from None
 
 
 def graded_rows(
@@ -122,7 +88,7 @@ def graded_rows(
     levels: str,
     level_source: str,
 ) -> list[dict[str, Any]]:
-    """The rows with solve rates, their intervals and, if asked for, levels.
+    """The rows with solve rates, what speaks for them and, if asked for, levels.
 
     Args:
       rows: in our own schema; those without a grade keep the rate they have.
@@ -138,7 +104,7 @@ def graded_rows(
         if grade is not None:
             new["solve_rate"] = grade.solve_rate
             new["solve_interval"] = [round(edge, 6) for edge in grade.interval()]
-            new["graded"] = {"samples": grade.samples, "correct": grade.correct}
+            new["graded"] = dataclasses.asdict(grade)
         result.append(new)
     if levels == "percentile":
         of_rows = percentile_levels([row.get("solve_rate") for row in result])

@@ -30,8 +30,9 @@ def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
 
     Problems with equal rates get the same level, so levels differ in size by at most
     the ties at their edges: a tied block goes to the level in which its middle falls.
-    Rates of 0 and 1 are ties like any other; they can only be told apart by more
-    completions. None stays None.
+    The least solved block is level 5 however large it is, so that a grader that solves
+    little leaves a hardest level; what is never solved is always on it. Only where all
+    rates are equal and above 0 nothing says what is hard. None stays None.
 
     Args:
       rates: fraction of right completions per problem, or None.
@@ -49,6 +50,9 @@ def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
     before = np.searchsorted(ordered, -values, side="left")
     through = np.searchsorted(ordered, -values, side="right")
     middle = (before + through) / 2 / len(values)
-    for i, fraction in zip(known, middle, strict=True):
-        levels[i] = min(LEVELS, int(fraction * LEVELS) + 1)
+    least = values.min()
+    told_apart = least == 0 or least < values.max()
+    for i, fraction, rate in zip(known, middle, values, strict=True):
+        hardest = told_apart and rate == least
+        levels[i] = LEVELS if hardest else min(LEVELS, int(fraction * LEVELS) + 1)
     return levels

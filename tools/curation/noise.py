@@ -73,11 +73,6 @@ _LINE_ABSENT = re.compile(
     r"number line[^?]*\bwhat (?:is|are|number)\b[^?]*\b(?:value|number|coordinate)",
     re.I,
 )
-_OPTIONS = re.compile(
-    r"\bwhich (?:one )?of the following (?:\w+ ){0,3}?(?:is|are|has|have|can|could|must"
-    r"|equals?|represents?|does|do|will|satisf\w+|describes?)\b[^:\n?]*\?\s*$",
-    re.I,
-)
 _IN_TEXT = any_of(
     r"\\begin\{(?:array|tabular|[pbvB]?matrix|align|cases)",
     r"```",
@@ -87,34 +82,6 @@ _IN_TEXT = any_of(
     r"\\hline",
     r"\\bullet",
 )
-_TABLE = any_of(
-    r"\btables? (?:below|above|shown|shows?|displays?|gives?|given|summari[sz]es?"
-    r"|lists?"
-    r"|records?|presents?)\b",
-    r"\b(?:following|accompanying|attached|below|above) (?:\w+ ){0,3}?table\b",
-    r"\b(?:shown|given|listed|recorded|presented|displayed|organized|summari[sz]ed"
-    r"|described|indicated|compiled) (?:in|on|by) (?:the|this|a) (?:\w+ ){0,3}?table\b",
-    r"\b(?:according to|based on|complete|fill in|refer to) the (?:\w+ )?table\b",
-    r"\btable (?:\d|[IVX]+\b)",
-)
-_TABULAR = any_of(
-    r"\\begin\{(?:array|tabular|[pbvB]?matrix|cases)",
-    r"\|[^|\n]*\|[^|\n]*\|",
-    r"\\hline",
-    r"(?:[^\n&]*&){2}",
-    r"(?:\n[^\n]*\d[^\n]*(?:\s{2,}|\t|,\s|:)[^\n]*){2}",
-)
-_BROKEN_TEX = re.compile(
-    r"(?<![A-Za-z\\])(?:[fd]?rac\{|inity\b|extpi\b|heta\b|s?qrt\{|egin\{|cdot\b|imes\b"
-    r"|ext\{|verline\{|ightarrow|anrac)"
-    r"|\\(?:ext|rac|egin)\b|\\extcircled|\\textbackslash"
-    r"|\boperation\s+(?:\"\s*\"|“\s*”)"
-)
-_CUT_OFF = re.compile(
-    r"(?<=\s)(?:the|an?|and|or|that|if|where|which|whose|such|let|suppose|with|from|these"
-    r"|its|their|find|determine|calculate|compute|because|than)$|[(&+]$|(?<!\\)\\$"
-)
-_SENTENCE_END = re.compile(r"[.?!](?:\s|$)")
 _STOP_WORDS = {
     "Spanish": "el la los las una que para por con del está cuál cuántos sea son halla",
     "French": "le la les une est dans pour que qui sont soit combien avec trouver deux",
@@ -167,19 +134,6 @@ def missing_figure(row: Row) -> str | None:
     return None
 
 
-def missing_options(row: Row) -> str | None:
-    """Asks which of the following, and nothing follows."""
-    return found(_OPTIONS, row.problem)
-
-
-def missing_table(row: Row) -> str | None:
-    """The text leans on a table that did not survive."""
-    match = _TABLE.search(row.problem)
-    if match and not _TABULAR.search(row.problem):
-        return snippet(row.problem, match)
-    return None
-
-
 def other_language(row: Row) -> str | None:
     """A script or a vocabulary other than English."""
     for char in row.problem + row.answer:
@@ -197,36 +151,11 @@ def other_language(row: Row) -> str | None:
     return None
 
 
-def truncated(row: Row) -> str | None:
-    """The text stops before its end."""
-    text = row.problem.rstrip()
-    if _CUT_OFF.search(text):
-        return "ends: " + text[-40:]
-    for opening, closing in ((r"\[", r"\]"), (r"\(", r"\)"), (r"\begin{", r"\end{")):
-        _, opened, rest = text.rpartition(opening)
-        if opened and closing not in rest and not _SENTENCE_END.search(rest):
-            return f"{opening} never closes: {rest[-40:]}"
-    return None
-
-
-def broken_tex(row: Row) -> str | None:
-    """TeX commands that lost a letter beyond repair."""
-    for text in (row.problem, *row.answers):
-        fault = found(_BROKEN_TEX, text) or found(re.compile("\ufffd"), text)
-        if fault:
-            return fault
-    return None
-
-
 CHECKS = {
     "link": link,
     "image": image,
     "drawing_code": drawing_code,
     "html": html,
     "missing_figure": missing_figure,
-    "missing_table": missing_table,
-    "missing_options": missing_options,
     "other_language": other_language,
-    "truncated": truncated,
-    "broken_tex": broken_tex,
 }

@@ -59,7 +59,7 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
         with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
             screen_all(plan, inspected, store, judge, quiet)
             scale = level_scale(plan, store)
-            decontaminate(plan, store)
+            decontaminate(plan, store, judge)
             drop_exact(plan, store, judge, scale)
             drop_near(plan, store, judge, scale, quiet)
         summary = write(plan, inspected, store, scale, fingerprint, out, quiet)

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rl.types import Problem
 from tools.curation.sources import Source
 
 
@@ -13,7 +14,7 @@ class Plan:
 
     Attributes:
       sources: where rows come from; earlier ones win among duplicates.
-      evaluation: id -> text of the problems that must not be trained on.
+      evaluation: name -> problem of those that must not be trained on.
       screen: keyword arguments of `make_screen`.
       near: thresholds of near duplicates: `threshold`, `same_answer_threshold`,
         `conflict_threshold`, and `contamination_threshold` against evaluation.
@@ -28,7 +29,7 @@ class Plan:
     """
 
     sources: Sequence[Source]
-    evaluation: Mapping[str, str]
+    evaluation: Mapping[str, Problem]
     screen: Mapping[str, Any]
     near: Mapping[str, float]
     ngram: int
@@ -38,3 +39,8 @@ class Plan:
     unlevelled: str
     answer_timeout: float
     workers: int
+
+    @property
+    def evaluation_texts(self) -> dict[str, str]:
+        """Name -> text."""
+        return {name: problem.problem for name, problem in self.evaluation.items()}

@@ -30,6 +30,10 @@ _QUESTION = any_of(
     # a bare noun phrase names what is wanted
     r"^\W*the (?:(?!\b(?:is|are|was|were|has|have|equals|intersects?)\b)[^?])*$",
 )
+_ASKS = re.compile(
+    r"\?|\b(?:find|determine|compute|calculate|evaluate|what|how|when|if|solve|such)\b",
+    re.I,
+)
 _LEAK = any_of(
     r"(?:\bthe (?:final |correct )?answer is\b|\banswers?\s*[:=]|\bans\s*[.:]"
     r"|\[answer\]"
@@ -60,6 +64,15 @@ _LEFT_OPEN = re.compile(
     re.I,
 )
 _PROSE = re.compile(r"[A-Za-z]{3,}")
+# `r, h`, `(B)`, or one letter in whatever stands around it.
+_SYMBOLS = re.compile(
+    r"\$?(?:\\(?:text|mathrm|textbf)\s*\{)?\(?([A-Za-z])\)?\}?"
+    r"((?:(?:\s*,\s*|\s+and\s+|\s+)[A-Za-z])*)[$.]*"
+)
+_CONSTANTS = "ei"
+# "..., the largest angle is 60.", and nothing is asked.
+_STATED = re.compile(r"(?:\b(?:is|are|be|equals?)|=)[\s$\\(:]*\Z")
+_STATEMENT_END = ".$\\) "
 _PROPOSITION = re.compile(r"\W*if\b.*\bthen\b", re.I | re.S)
 _COMMAND = re.compile(
     r"\\(?:begin|end)\s*\{[^}]*\}(?:\{[lcr|]*\})?"
@@ -82,7 +95,11 @@ _UNITS = (
     "joule joules newton newtons watt watts kw am ways way times time people "
     "persons students points point rpm mol dozen "
 )
-_PLAIN_WORDS = frozenset((_CONNECTIVES + _UNITS).split())
+_NAMED = (
+    "monday tuesday wednesday thursday friday saturday sunday zero one two three four "
+    "five six seven eight nine ten eleven twelve first second third fourth fifth sixth "
+)
+_PLAIN_WORDS = frozenset((_CONNECTIVES + _UNITS + _NAMED).split())
 
 
 def make_checks(
@@ -121,6 +138,7 @@ def make_checks(
         "answer_leak": answer_leak,
         "answer_too_long": answer_too_long,
         "free_text_answer": free_text_answer,
+        "symbol_answer": symbol_answer,
         "answer_mismatch": answer_mismatch,
         "left_open": left_open,
         "printed_double": printed_double,
@@ -140,15 +158,20 @@ def answer_leak(row: Row) -> str | None:
     boxed = re.search(r"\\boxed\s*\{\s*[^}\s_?\\]", row.problem)
     if boxed and any("boxed{" + answer + "}" in row.problem for answer in row.answers):
         return row.problem[boxed.start() : boxed.start() + 40]
+    last = re.split(r"(?<=[.?!])\s+(?=[A-Z])", row.problem)[-1].rstrip(_STATEMENT_END)
     for answer in row.answers:
         digits = re.fullmatch(r"-?\d+\.\d{5,}|-?\d{8,}", answer)
         if digits and answer in row.problem:
             return answer
+        before = last.removesuffix(answer)
+        if before != last and _STATED.search(before) and not _ASKS.search(last):
+            return last[-60:]
     return None
 
 
 def free_text_answer(row: Row) -> str | None:
-    """Prose that no rule can compare: several words, or one beside numbers."""
+    """Prose that no rule can compare: words, unless the problem names the one word."""
+    said = {word.lower() for word in _PROSE.findall(row.problem)}
     for answer in row.answers:
         if _PROPOSITION.match(answer):
             return answer[:60]
@@ -158,8 +181,21 @@ def free_text_answer(row: Row) -> str | None:
             if word.lower() not in _PLAIN_WORDS and not word.isupper()
         ]
         mixed = len(prose) == 1 and re.search(r"\d", answer)
-        if len(prose) > 1 or mixed:
+        if len(prose) > 1 or mixed or any(word.lower() not in said for word in prose):
             return answer[:60]
+    return None
+
+
+def symbol_answer(row: Row) -> str | None:
+    """Names of letters: symbols repeated, an option, a variable that nothing names."""
+    for answer in row.answers:
+        match = _SYMBOLS.fullmatch(answer)
+        if not match or answer in _CONSTANTS:
+            continue
+        letter, others = match.groups()
+        named = re.search(rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])", row.problem)
+        if others or letter.isupper() or not named:
+            return answer
     return None
 
 

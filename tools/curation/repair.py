@@ -77,15 +77,20 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
     if without_credit != problem:
         done.append("credit")
     if not answers:
-        found = answer_of_solution(row.solution)
-        if found:
-            answers = (found,)
+        answers = with_answer(row).answers
+        if answers:
             done.append("answer_from_solution")
     bare = tuple(dict.fromkeys(filter(None, map(bare_answer, answers))))
     if bare != answers and answers:
         done.append("answer_markup")
     repaired = dataclasses.replace(row, problem=without_credit.strip(), answers=bare)
     return repaired, tuple(done)
+
+
+def with_answer(row: Row) -> Row:
+    """The row; where it has no answer, with that of its solution, if it has one."""
+    found = None if row.answers else answer_of_solution(row.solution)
+    return dataclasses.replace(row, answers=(found,)) if found else row
 
 
 def restore_escapes(text: str) -> str:

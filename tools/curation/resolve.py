@@ -13,6 +13,7 @@ from tools.curation import duplicates
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import EvaluationIndex, boilerplate
 from tools.curation.plan import Plan
+from tools.curation.retrieval import Retrieval
 from tools.curation.store import Store
 
 CHUNK = 500
@@ -27,7 +28,7 @@ def level_scale(plan: Plan, store: Store) -> str | None:
     return scales[0][0] if scales else None
 
 
-def decontaminate(plan: Plan, store: Store) -> None:
+def decontaminate(plan: Plan, store: Store, judge: AnswerJudge) -> None:
     if store.get("decontaminated"):
         return
     common = boilerplate(
@@ -35,7 +36,7 @@ def decontaminate(plan: Plan, store: Store) -> None:
         plan.ngram_max_problems,
     )
     index = EvaluationIndex(
-        plan.evaluation,
+        plan.evaluation_texts,
         threshold=plan.near["contamination_threshold"],
         ngram=plan.ngram,
     )
@@ -51,7 +52,31 @@ def decontaminate(plan: Plan, store: Store) -> None:
             elif runs:
                 names = dict.fromkeys(itertools.chain(*map(index.holders, runs)))
                 store.drop(n, "evaluation_ngram", ", ".join(list(names)[:3]))
+        _drop_reworded(plan, store, judge)
         store.put("decontaminated", "1")
+
+
+def _drop_reworded(plan: Plan, store: Store, judge: AnswerJudge) -> None:
+    """Rows that ask an evaluation problem in other words and have its answer."""
+    if not plan.evaluation:
+        return
+    alive = store.survivors(None)
+    texts = (store.record(n)["problem"] for n in alive)
+    index = Retrieval(plan.evaluation_texts, texts)
+    for begin in range(0, len(alive), CHUNK):
+        rows = [store.record(n) for n in alive[begin : begin + CHUNK]]
+        matches = index.matches([row["problem"] for row in rows])
+        equal = judge.equal_pairs(
+            [
+                (rows[match.row]["answers"], plan.evaluation[match.name].answers)
+                for match in matches
+            ]
+        )
+        for match, same in zip(matches, equal, strict=True):
+            if same:
+                score = f"words {match.words:.2f}, numbers {match.numbers:.2f}"
+                of = f"{match.name} ({score})"
+                store.drop(alive[begin + match.row], "evaluation_reworded", of)
 
 
 def drop_exact(plan: Plan, store: Store, judge: AnswerJudge, scale: str | None) -> None:

@@ -1,22 +1,20 @@
 """The row that curation works on, and the schema of the files it comes from."""
 
 import dataclasses
+import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-FIELDS = (
-    "id",
-    "problem",
-    "answer",
-    "answers",
-    "source",
-    "level",
-    "level_source",
-    "solve_rate",
-    "solution",
-    "meta",
-)
+from tools.curation.formats import has, split, unwrapped
+
+# What some sets write where they have no answer (NuminaMath-1.5).
+_NONE = ("proof", "notfound")
+_LEVEL = re.compile(r"(?:level\s*)?([1-5])", re.I)
+_UNKNOWN_LEVEL = re.compile(r"(?:level\s*)?\??", re.I)
+# The worked solution that stands in the answer's place, as in GSM8K.
+_WORKED = re.compile(r"\n#### *(?=\S)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +69,18 @@ def parse_row(
     *,
     where: str,
     fields: Mapping[str, str],
+    required: Collection[str],
     default_id: str,
     source: str,
     level_source: str | None,
 ) -> Row:
-    """Reads a row of a source.
+    """Reads a row of a source; what no field takes goes to `meta`.
 
     Args:
       record: the raw object.
       where: file and row, for messages.
-      fields: our field name -> the source's, where they differ.
+      fields: our field name -> its path in the record.
+      required: of our fields, those that must be there.
       default_id: id of a row that has none.
       source: name of the source, for rows that do not say.
       level_source: scale of this source's levels; None: the row's own `level_source`,
@@ -92,58 +92,66 @@ def parse_row(
     Raises:
       ValueError: a field is missing, or holds a value of the wrong type.
     """
-    names = {name: fields.get(name, name) for name in FIELDS}
-    for name in {"problem", *fields} & set(names):
-        if names[name] not in record:
+    for name in required:
+        if not has(record, fields[name]):
             have = ", ".join(sorted(map(str, record))) or "nothing"
-            raise ValueError(f"{where}: no field {names[name]!r} (it has: {have})")
+            raise ValueError(f"{where}: no field {fields[name]!r} (it has: {have})")
+    values, meta = split(record, fields)
 
-    def text(name: str, *, required: bool = False) -> str:
-        value = record.get(names[name])
-        if value is None and not required:
+    def text(name: str) -> str:
+        value = values.get(name)
+        if value is None and name != "problem":
             return ""
         if isinstance(value, int | float) and not isinstance(value, bool):
             if name in ("id", "answer") and math.isfinite(value):
                 return _number(value)
         if not isinstance(value, str):
             raise ValueError(
-                f"{where}: {names[name]!r} must be text, got {_brief(value)}"
+                f"{where}: {fields[name]!r} must be text, got {_brief(value)}"
             )
         return value
 
-    level = _level(record.get(names["level"]), f"{where}: {names['level']!r}")
+    def named(name: str, parse: Callable[[Any, str], Any]) -> Any:
+        value = values.get(name)
+        where_named = f"{where}: {fields.get(name)!r}"
+        return None if value is None else parse(value, where_named)
+
+    level = named("level", _level)
     row_source = text("source") or source
-    meta = record.get(names["meta"]) or {}
-    if not isinstance(meta, Mapping):
-        raise ValueError(
-            f"{where}: {names['meta']!r} must be an object, got {_brief(meta)}"
-        )
+    answer, solution = text("answer"), text("solution")
+    if not solution and _WORKED.search(answer):
+        answer, solution = "", answer
     return Row(
         id=text("id") or default_id,
-        problem=text("problem", required=True),
-        answers=_answers(record.get(names["answers"]), text("answer"), where),
+        problem=unwrapped(text("problem")),
+        answers=_answers(named("answers", _listed) or [], answer),
         source=row_source,
         level=level,
         level_source=(level_source or text("level_source") or row_source)
         if level is not None
         else None,
-        solve_rate=_rate(
-            record.get(names["solve_rate"]), f"{where}: {names['solve_rate']!r}"
-        ),
-        solution=text("solution"),
+        solve_rate=named("solve_rate", _rate),
+        solution=solution,
         meta=meta,
     )
 
 
-def _answers(listed: Any, single: str, where: str) -> tuple[str, ...]:
-    if listed is None:
-        return (_trim(single),) if single.strip() else ()
+def _listed(value: Any, where: str) -> list[str]:
+    """A list of texts, or one as JSON."""
+    listed = value
+    if isinstance(value, str):
+        try:
+            listed = json.loads(value)
+        except ValueError:
+            pass
     if not isinstance(listed, list) or not all(isinstance(a, str) for a in listed):
-        raise ValueError(
-            f"{where}: 'answers' must be a list of text, got {_brief(listed)}"
-        )
-    kept = dict.fromkeys(_trim(a) for a in [single, *listed] if a.strip())
-    return tuple(kept)
+        raise ValueError(f"{where} must be a list of text, got {_brief(value)}")
+    return listed
+
+
+def _answers(listed: Sequence[str], single: str) -> tuple[str, ...]:
+    given = (_trim(answer) for answer in (single, *listed) if answer.strip())
+    return tuple(dict.fromkeys(a for a in given if a.lower() not in _NONE))
 
 
 def _trim(answer: str) -> str:
@@ -152,16 +160,18 @@ def _trim(answer: str) -> str:
 
 
 def _level(value: Any, where: str) -> int | None:
-    if value is None:
+    text = str(value).strip()
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        text = "no level"
+    if _UNKNOWN_LEVEL.fullmatch(text):
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 5:
+    level = _LEVEL.fullmatch(text)
+    if not level:
         raise ValueError(f"{where} must be a level 1 to 5 or null, got {value!r}")
-    return value
+    return int(level[1])
 
 
-def _rate(value: Any, where: str) -> float | None:
-    if value is None:
-        return None
+def _rate(value: Any, where: str) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value <= 1:
         raise ValueError(f"{where} must be a rate in 0..1 or null, got {value!r}")

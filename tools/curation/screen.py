@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tools.curation import choice, noise, quality, verifiable
 from tools.curation.repair import repair
@@ -57,10 +58,11 @@ class Screen:
 def make_screen(
     *,
     multiple_choice: str,
-    labels: str,
     languages: str,
     max_solve_rate: float,
     min_solve_rate: float,
+    min_grading: int,
+    max_disagreement: float,
     min_chars: int,
     max_chars: int,
     max_answer_chars: int,
@@ -70,12 +72,13 @@ def make_screen(
     Args:
       multiple_choice: "value" turns a question into its value where it can, "drop"
         drops them all.
-      labels: "drop" drops whatever bears two labels such as (1) and (2), "judge" only
-        what asks several questions by `tools.curation.parts`, which misses some.
       languages: "english" drops other languages, "any" keeps them.
       max_solve_rate: rows solved more often are dropped; 1 keeps all.
       min_solve_rate: rows with a solve rate below it are dropped; 0 keeps all, any
         positive value asks that at least one graded completion verified.
+      min_grading: completions from which on a grading speaks against a row.
+      max_disagreement: share of completions that agree on another answer than the gold
+        from which on the gold is taken to be wrong.
       min_chars: shortest problem kept.
       max_chars: longest problem kept.
       max_answer_chars: longest answer kept.
@@ -84,8 +87,6 @@ def make_screen(
         raise ValueError(
             f"multiple_choice={multiple_choice!r}: must be 'value' or 'drop'"
         )
-    if labels not in ("drop", "judge"):
-        raise ValueError(f"labels={labels!r}: must be 'drop' or 'judge'")
     if languages not in ("english", "any"):
         raise ValueError(f"languages={languages!r}: must be 'english' or 'any'")
 
@@ -96,22 +97,42 @@ def make_screen(
             return None
         return f"solve rate {rate:g}"
 
-    verifiable_checks = dict(verifiable.CHECKS)
-    if labels == "judge":
-        del verifiable_checks["multi_part_labels"]
+    def graded(row: Row) -> Mapping[str, Any]:
+        found = row.meta.get("graded")
+        return found if isinstance(found, Mapping) else {}
+
+    def never_answered(row: Row) -> str | None:
+        """Graded, and no completion gave an answer."""
+        samples = graded(row).get("samples", 0)
+        silent = samples >= min_grading and graded(row).get("unparsable") == samples
+        return f"none of {samples} completions" if silent else None
+
+    def majority_against_gold(row: Row) -> str | None:
+        """Graded, and most completions agree on another answer than the gold."""
+        grade = graded(row)
+        if grade.get("samples", 0) < min_grading or not grade.get("against_gold"):
+            return None
+        if grade["agreement"] < max_disagreement:
+            return None
+        return f"{grade['agreement']:.0%} say {grade['majority'][:60]}"
+
     noise_checks = dict(noise.CHECKS)
     if languages == "any":
         del noise_checks["other_language"]
     return Screen(
         steps={
-            "verifiable": verifiable_checks,
+            "verifiable": verifiable.CHECKS,
             "noise": noise_checks,
             "quality": quality.make_checks(
                 min_chars=min_chars,
                 max_chars=max_chars,
                 max_answer_chars=max_answer_chars,
             ),
-            "graded": {"solve_rate": solve_rate},
+            "graded": {
+                "solve_rate": solve_rate,
+                "never_answered": never_answered,
+                "majority_against_gold": majority_against_gold,
+            },
         },
         choice_to_value=multiple_choice == "value",
     )

@@ -84,7 +84,7 @@ def screen_all(
     chunks = _chunks(_rows_from(plan.sources, inspected, done))
     arguments = (
         dict(plan.screen),
-        dict(plan.evaluation),
+        plan.evaluation_texts,
         plan.near["contamination_threshold"],
         plan.ngram,
     )

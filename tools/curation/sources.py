@@ -1,16 +1,18 @@
-"""Reading rows from JSONL, Parquet or a dataset on the Hugging Face hub.
+"""Reading rows from JSONL, JSON, Parquet or a dataset on the Hugging Face hub.
 
 A source is read twice: `inspect` hashes and validates all of it before any work is
 done, so that a bad row stops the run while nothing is written; `read` streams it.
 """
 
 import dataclasses
+import json
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rl.files import download, read_rows, sha256
+from tools.curation.formats import TURNS, all_fields, find_format
 from tools.curation.row import Row, parse_row
 
 _HUB = "hf://"
@@ -22,8 +24,8 @@ class Source:
 
     Attributes:
       name: written to rows that do not say their source.
-      path: a .jsonl or .parquet file.
-      fields: our field name -> the file's, where they differ.
+      path: a .jsonl, .json or .parquet file.
+      fields: our field name -> its path in a row; empty: the format's (see `formats`).
       level_source: the scale of its levels; None: the row's own, else its source.
     """
 
@@ -35,10 +37,11 @@ class Source:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
-    """What a source holds: its name, file name, size in bytes and rows, and sha256."""
+    """What a source holds: its format, size in bytes and rows, and sha256."""
 
     name: str
     file: str
+    format: str
     size: int
     rows: int
     sha256: str
@@ -54,11 +57,12 @@ def make_source(
     """A source from its configuration.
 
     Args:
-      path: a .jsonl or .parquet file; or `hf://OWNER/DATASET/FILE` (optionally
+      path: a .jsonl, .json or .parquet file; or `hf://OWNER/DATASET/FILE` (optionally
         `OWNER/DATASET@REVISION`), downloaded once to the hub's own cache. `~` and
         environment variables are expanded.
       name: defaults to the file's stem.
-      fields: our field name -> the file's, where they differ.
+      fields: our field name -> its path in a row, as `prompt[0].content`, where the
+        file is in none of the known `formats`.
       level_source: the scale that its levels are on.
 
     Raises:
@@ -68,8 +72,9 @@ def make_source(
     local = download(path) if path.startswith(_HUB) else expanded
     if not local.is_file():
         raise ValueError(f"{local}: no such file")
-    if local.suffix not in (".jsonl", ".parquet"):
-        raise ValueError(f"{local}: must end in .jsonl or .parquet")
+    if local.suffix not in _READERS:
+        raise ValueError(f"{local}: must end in .jsonl, .json or .parquet")
+    all_fields(fields or {})
     return Source(
         name=name or local.stem,
         path=local,
@@ -90,6 +95,7 @@ def inspect(source: Source) -> Inspected:
     return Inspected(
         name=source.name,
         file=source.path.name,
+        format=_format(source)[0],
         size=source.path.stat().st_size,
         rows=rows,
         sha256=sha256(source.path),
@@ -102,17 +108,52 @@ def read(source: Source, start: int = 0) -> Iterator[Row]:
     Raises:
       ValueError: a row is malformed; the message names the file and the line.
     """
-    records = _parquet if source.path.suffix == ".parquet" else read_rows
-    for index, (where, record) in enumerate(records(source.path)):
+    _, fields = _format(source)
+    required = {"problem", *source.fields}
+    for index, (where, record) in enumerate(_records(source.path)):
         if index >= start:
             yield parse_row(
                 record,
                 where=where,
-                fields=source.fields,
+                fields=fields,
+                required=required,
                 default_id=f"{source.name}-{index}",
                 source=source.name,
                 level_source=source.level_source,
             )
+
+
+def _format(source: Source) -> tuple[str, dict[str, str]]:
+    """The name of its format and the paths of our fields, by its first row."""
+    if source.fields:
+        return "fields", all_fields(source.fields)
+    for where, record in _records(source.path):
+        return find_format(record, where)
+    return "problems", all_fields({})
+
+
+def _records(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    return _READERS[path.suffix](path)
+
+
+def _json(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    try:
+        rows = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON: {error}") from None
+    if not isinstance(rows, list):
+        raise ValueError(f"{path}: must hold a list of rows, not {_kind(rows)}")
+    for number, row in enumerate(rows, 1):
+        row = {TURNS: row} if isinstance(row, list) else row
+        if not isinstance(row, dict):
+            raise ValueError(
+                f"{path} row {number}: must be an object, not {_kind(row)}"
+            )
+        yield f"{path} row {number}", row
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
 
 
 def _parquet(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
@@ -132,3 +173,6 @@ def _parquet(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
                 yield f"{path} row {number}", record
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: not Parquet: {str(error).splitlines()[0]}") from None
+
+
+_READERS = {".jsonl": read_rows, ".json": _json, ".parquet": _parquet}

@@ -3,7 +3,7 @@
 import re
 
 from tools.curation import choice
-from tools.curation.parts import multiple_parts, several_values, two_labels
+from tools.curation.parts import several_values, two_labels
 from tools.curation.patterns import any_of, found, snippet
 from tools.curation.row import Row
 
@@ -139,12 +139,7 @@ def yes_no(row: Row) -> str | None:
 
 def multi_part(row: Row) -> str | None:
     """Several questions, of which the answer covers one."""
-    return multiple_parts(row.problem) or several_values(row.problem, row.answers)
-
-
-def multi_part_labels(row: Row) -> str | None:
-    """A (1) and a (2), be they parts, conditions or `f(1) + f(2)`: not told apart."""
-    return two_labels(row.problem)
+    return two_labels(row.problem) or several_values(row.problem, row.answers)
 
 
 def multiple_choice(row: Row) -> str | None:
@@ -165,5 +160,4 @@ CHECKS = {
     "yes_no": yes_no,
     "multi_part": multi_part,
     "multiple_choice": multiple_choice,
-    "multi_part_labels": multi_part_labels,
 }

@@ -104,6 +104,7 @@ def _steps(screen: Screen) -> Steps:
         "evaluation_exact": "An evaluation problem, word for word.",
         "evaluation_near": "An evaluation problem, nearly word for word.",
         "evaluation_ngram": "A long run of words in common with an evaluation problem.",
+        "evaluation_reworded": "An evaluation problem in other words, with its answer.",
     }
     table["duplicates"] = {
         "conflicting_answers": "One problem, two answers, no majority.",

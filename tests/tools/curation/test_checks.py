@@ -7,10 +7,11 @@ from tools.curation.screen import make_screen
 
 OPTIONS = {
     "multiple_choice": "value",
-    "labels": "judge",
     "languages": "english",
     "max_solve_rate": 1.0,
     "min_solve_rate": 0.0,
+    "min_grading": 4,
+    "max_disagreement": 0.75,
     "min_chars": 16,
     "max_chars": 2500,
     "max_answer_chars": 120,
@@ -24,6 +25,12 @@ def reasons(problem: str, answer: str = "7", **fields) -> set[str]:
 
 
 DROPPED = [
+    ("symbol_answer", "Which variable does the volume of a cone depend on most?", "f"),
+    ("symbol_answer", "Name the quantities that the volume of a cone needs.", "r, h"),
+    ("symbol_answer", "Determine which of the players has a winning strategy.", "(B)"),
+    ("free_text_answer", "What is the relation of the points $A, B, C$?", "Collinear"),
+    ("free_text_answer", "How can 7 be split?", r"\text{It is impossible}"),
+    ("answer_leak", "In a triangle the largest angle of the three is $60$.", "60"),
     ("no_answer", "What is the sum of the digits of 2024?", ""),
     ("proof", "Let $a > 1$. Prove that $a^2 > a$ for every such number.", "a"),
     ("proof", "What is the product? Show that it is 20.", "20"),
@@ -82,14 +89,9 @@ DROPPED = [
     ("missing_figure", "How many squares are in Figure 2 when $n$ is 5?", "25"),
     ("missing_figure", "On the number line, $M$ halves $LP$. What is the value at $M$?",
      "1/9"),
-    ("missing_options", "Which of the following numbers is odd and above 5?", "7"),
-    ("missing_table", "The table below shows the sales of a week. Find the mean.", "4"),
     ("other_language", "In the equation 数学 + 1 = 20, what is the number?", "19"),
     ("other_language", "Encuentra el valor de la suma de los primeros números que son"
      " pares y el resto para una serie del tipo dado.", "6"),
-    ("truncated", "Find the sum of all integers $n$ such that the", "6"),
-    ("truncated", r"Determine all functions for which \[f(x", "x"),
-    ("broken_tex", r"Find the range of $a$ with $a > inity$ and $a < 2$.", "2"),
     ("too_short", "Find $2+2$.", "4"),
     ("too_long", "Find the sum. " + "word " * 600, "4"),
     ("no_question", "The distance from the origin to the line is 13.", "13"),
@@ -113,12 +115,14 @@ DROPPED = [
      " 12?", "1"),
     ("printed_double", "A train takes 6.461538461538462 hours. How fast is it?", "21"),
     ("html", "What is $M$? <details><summary>Answer</summary>60</details>", "60"),
-    ("broken_tex", 'Define the operation "" such that $ab = a + 2b$. Find $2 3$.', "8"),
 ]  # fmt: skip
 
 KEPT = [
-    ("Find the volume of the solid formed by the points that satisfy condition (a), (b)"
-     " . $(a)$ The foot of the point is in $C$. $(b)$ Its height is 2.", r"\pi"),
+    ("Let $S$ be the sum over all subsets of $n$ points. Find its largest value.", "n"),
+    ("Find the limit of $(1+1/n)^n$ as $n$ grows.", "e"),
+    ("Is $f(x) = x^2$ even, odd, or neither? Write even, odd or neither.", "even"),
+    ("What is the largest angle if the smallest of the three is $60$?", "60"),
+    ("Compute the product of all numbers up to $n$.", "n!"),
     (r"Let $a\_1 = 2$ and $a\_2 = 3$; then $a\_1 + a\_2 =$ ______.", "5"),
     ("The roots of $x^2 = 4$ are ______ and ______.", "-2, 2"),
     ("Find the maximum and minimum values of $x$, and then their sum.", "5"),
@@ -141,13 +145,6 @@ KEPT = [
     ("How long will it take each of them to walk 6 km at 3 km an hour?", "2"),
     ("Use $1/7 = 0.142857142857142857...$ to find the third digit of $3/7$.", "8"),
     ("Let $f(x) = x$. Find $f(1) + f(2) + \\cdots + f(2021)$.", "2043231"),
-    ("Find the largest integer $n$ satisfying the following conditions:\n(i) $n^2$ is"
-     " the difference of two cubes;\n(ii) $2n + 79$ is a square.", "181"),
-    ("A number has two properties:\n(a) It is a palindrome\n(b) It is even.\nHow many"
-     " such numbers are there below 1000?", "48"),
-    ("Consider the statements:\n(1) p is true\n(2) q is true\nHow many imply r?", "2"),
-    ("If the sets satisfy\n(1) $|A|=|B|=5$;\n(2) $n(A)=3$,\nthen the maximum is ____.",
-     "5"),
     ("Determine, with proof, the smallest positive integer with this property.", "9"),
     ("A professor asks a student to prove an implication. How many are there?", "6"),
     ("It can be shown that $x$ is unique. Compute $x$ if $2x = 6$.", "3"),
@@ -202,21 +199,19 @@ def test_solve_rates_are_a_filter_only_when_asked():
 @pytest.mark.parametrize(
     "problem",
     [
-        "For $f(x) = x^2$, what is $f(1) + f(2)$?",
         "Find the least $n$ such that (i) $n$ is odd; (ii) $n > 5$.",
-        "Six people sign up for three events. How many ways are there?\n"
-        "(1) Each joins one.\n(2) Each event has one.",
+        "A number has two properties:\n(a) It is a palindrome\n(b) It is even.\nHow"
+        " many such numbers are there below 1000?",
+        "Consider the statements:\n(1) p is true\n(2) q is true\nHow many imply r?",
+        "Given is $2+x$.\n\nA. Find it for $x=5$.\n\nB. Find $x$ if it is 4.",
+        "**a)** Solve $x=1$. **b)** What is then $f(0)$?",
     ],
 )
-def test_labels_cost_a_row_unless_they_are_judged(problem):
-    row = Row(id="a", problem=problem, answers=("7",))
-    strict = make_screen(**OPTIONS | {"labels": "drop"})
-    assert set(strict(row).reasons) - set(screen(row).reasons) == {"multi_part_labels"}
-    one = Row(id="a", problem="What is $f(1)$ if $f(x) = x + 6$?", answers=("7",))
-    assert not strict(one).reasons
+def test_labels_cost_a_row_whatever_they_label(problem):
+    assert reasons(problem) == {"multi_part"}
 
 
-@pytest.mark.parametrize("key", ["multiple_choice", "labels", "languages"])
+@pytest.mark.parametrize("key", ["multiple_choice", "languages"])
 def test_a_mode_that_does_not_exist_is_refused(key):
     with pytest.raises(ValueError, match=f"{key}='maybe'"):
         make_screen(**OPTIONS | {key: "maybe"})

@@ -16,9 +16,12 @@ def test_ten_distinct_rates_make_five_pairs():
     assert percentile_levels(rates) == [5, 5, 4, 4, 3, 3, 2, 2, 1, 1]
 
 
-def test_ties_share_a_level():
-    # six zeros span ranks 4..10 of ten: their middle, 0.7, lies in level 4
-    assert percentile_levels([0.0] * 6 + [1.0] * 4) == [4] * 6 + [2] * 4
+def test_ties_share_a_level_and_the_least_solved_are_the_hardest():
+    # four ones span ranks 0..4 of ten: their middle, 0.2, lies in level 2
+    assert percentile_levels([0.0] * 6 + [1.0] * 4) == [5] * 6 + [2] * 4
+    assert percentile_levels([0.0] * 9 + [0.5]) == [5] * 9 + [1]
+    assert percentile_levels([0.25] * 8 + [0.5, 0.5]) == [5] * 8 + [1, 1]
+    assert percentile_levels([0.0] * 3) == [5] * 3
     assert percentile_levels([0.5] * 7) == [3] * 7
     assert percentile_levels([None, 1.0]) == [None, 3]
     assert percentile_levels([]) == []
@@ -30,6 +33,12 @@ def test_levels_never_rise_with_the_rate(rates):
     known = sorted((r, v) for r, v in zip(rates, levels, strict=True) if r is not None)
     assert all(a[1] >= b[1] for a, b in zip(known, known[1:], strict=False))
     assert all((r is None) == (v is None) for r, v in zip(rates, levels, strict=True))
+
+
+@given(RATES)
+def test_level_five_is_empty_only_where_nothing_is_told_apart(rates):
+    known = {rate for rate in rates if rate is not None}
+    assert (5 in percentile_levels(rates)) == (0 in known or len(known) > 1)
 
 
 @given(st.permutations(range(25)))

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from rl.types import Problem
 from rollout.vllm.leash import descendants
 from tools.curation.pipeline import curate
 from tools.curation.plan import Plan
@@ -19,17 +20,22 @@ from tools.curation.sources import make_source
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 OUTPUTS = ("problems.jsonl", "dropped.jsonl", "report.md", "report.html")
 EVALUATION = {
-    "exam/0": "A fair coin is tossed until two heads come up in a row. What is the"
-    " expected number of tosses that this takes in the long run?"
+    "exam/0": Problem(
+        id="0",
+        answers=("6",),
+        problem="A fair coin is tossed until two heads come up in a row. What is the"
+        " expected number of tosses that this takes in the long run?",
+    )
 }
 BASE = Plan(
     sources=(),
     evaluation=EVALUATION,
     screen={
         "multiple_choice": "value",
-        "labels": "judge",
         "languages": "english",
         "min_solve_rate": 0.0,
+        "min_grading": 4,
+        "max_disagreement": 0.75,
         "max_solve_rate": 1.0,
         "min_chars": 16,
         "max_chars": 2500,
@@ -70,7 +76,7 @@ ROWS = [
     row("vote 3", "Which number is twice as large as the number thirty?", "30"),
     row("tied 1", "How many edges has the solid that was cut from wood?", "12"),
     row("tied 2", "How many edges has the solid that was cut from wood?", "18"),
-    row("leaked", EVALUATION["exam/0"].replace("expected", "average"), "6"),
+    row("leaked", EVALUATION["exam/0"].problem.replace("expected", "average"), "6"),
     row("boxed", "What is the sum of four and of nine?", None, solution=r"\boxed{013}"),
     row("proof", "Prove that the sum of two even numbers is even.", None),
     row("unsound", "What is the set of all of these numbers?", r"\frac{1}{"),

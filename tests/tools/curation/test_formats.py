@@ -1,0 +1,220 @@
+"""Nine public sets by their real columns: each one command, no column lost."""
+
+import json
+
+import pytest
+
+from tests.tools.curation.test_sources import write
+from tools.curation.formats import parse_fields, unwrapped
+from tools.curation.repair import with_answer
+from tools.curation.sources import inspect, make_source, read
+
+ASKED = "What is {i} plus seven, and is it more than the number of a week's days?"
+DAPO = (
+    "Solve the following math problem step by step. The last line of your response"
+    " should be of the form Answer: $Answer (without quotes) where $Answer is the"
+    " answer to the problem.\n\n{}\n\nRemember to put your answer on its own line after"
+    ' "Answer:".'
+)
+
+
+def deepscaler(i, ask, gold):
+    return {"problem": ask, "answer": gold, "solution": f"It is \\boxed{{{gold}}}."}
+
+
+def big_math(i, ask, gold):
+    return {
+        "problem": ask,
+        "answer": gold,
+        "source": "orca_math",
+        "domain": ["Mathematics -> Algebra -> Other"],
+        "llama8b_solve_rate": i / 64,
+    }
+
+
+def dapo(i, ask, gold):
+    return {
+        "data_source": "math_dapo",
+        "prompt": [{"content": DAPO.format(ask), "role": "user"}],
+        "ability": "MATH",
+        "reward_model": {"ground_truth": gold, "style": "rule-lighteval/MATH_v2"},
+        "extra_info": {"index": f"9a9b6eb4-a1cb-49d1-8c1e-62eaf2f7407{i}"},
+    }
+
+
+def dapo_processed(i, ask, gold):
+    raw = dapo(i, ask, gold)
+    return raw | {"prompt": ask, "solution": gold, "source_prompt": raw["prompt"]}
+
+
+def skywork(i, ask, gold):
+    return {
+        "data_source": "train-math-numinamath1.5_olympiads",
+        "prompt": [{"content": ask, "role": "user"}],
+        "ability": "math",
+        "reward_model": {"ground_truth": json.dumps([gold]), "style": "rule"},
+        "extra_info": {
+            "index": i,
+            "model_difficulty": {
+                "DeepSeek-R1-Distill-Qwen-1.5B": 16,
+                "DeepSeek-R1-Distill-Qwen-32B": 2,
+                "DeepSeek-R1-Distill-Qwen-7B": 9,
+            },
+        },
+    }
+
+
+def open_reasoner_zero(i, ask, gold):
+    return [
+        {"from": "human", "value": ask},
+        {"from": "assistant", "ground_truth": {"value": gold}},
+    ]
+
+
+def numina(i, ask, gold):
+    return {
+        "problem": ask,
+        "solution": f"We add them: {gold}.",
+        "answer": gold if i else "proof",
+        "problem_type": "Algebra",
+        "question_type": "math-word-problem",
+        "problem_is_valid": "Yes",
+        "solution_is_valid": "Yes",
+        "source": "olympiads",
+        "synthetic": False,
+    }
+
+
+def math(i, ask, gold):
+    return {
+        "problem": ask,
+        "level": "Level 3" if i else "Level ?",
+        "type": "Prealgebra",
+        "solution": f"Counting on gives $\\boxed{{{gold}}}$.",
+    }
+
+
+def gsm8k(i, ask, gold):
+    return {
+        "question": ask,
+        "answer": f"It is {i}+7 = <<{i}+7={gold}>>{gold}.\n#### {gold}",
+    }
+
+
+# What of a row stays in `meta`, beside the columns that are ours.
+FORMATS = {
+    deepscaler: (".json", "problems", set()),
+    big_math: (".parquet", "big_math", {"domain"}),
+    dapo: (
+        ".parquet",
+        "dapo",
+        {"prompt", "ability", "reward_model", "extra_info"},
+    ),
+    dapo_processed: (
+        ".parquet",
+        "dapo_processed",
+        {"ability", "reward_model", "extra_info", "source_prompt"},
+    ),
+    skywork: (
+        ".parquet",
+        "skywork_or1",
+        {"prompt", "ability", "reward_model", "extra_info"},
+    ),
+    open_reasoner_zero: (".json", "open_reasoner_zero", {"messages"}),
+    numina: (
+        ".parquet",
+        "problems",
+        {"problem_type", "question_type", "problem_is_valid", "solution_is_valid"}
+        | {"synthetic"},
+    ),
+    math: (".jsonl", "problems", {"type"}),
+    gsm8k: (".jsonl", "gsm8k", set()),
+}
+
+
+def ten_rows(folder, made):
+    """A file of ten rows as the set has them."""
+    suffix = FORMATS[made][0]
+    rows = [made(i, ASKED.format(i=i), str(i + 7)) for i in range(10)]
+    path = folder / f"{made.__name__}{suffix}"
+    if suffix == ".jsonl":
+        return write(path, *rows)
+    if suffix == ".json":
+        path.write_text(json.dumps(rows))
+        return path
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+@pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.__name__)
+def test_a_public_set_is_read_as_it_is(tmp_path, made):
+    source = make_source(path=str(ten_rows(tmp_path, made)))
+    rows = [with_answer(row) for row in read(source)]
+    assert inspect(source).format == FORMATS[made][1]
+    assert [row.problem for row in rows] == [ASKED.format(i=i) for i in range(10)]
+    golds = [(str(i + 7),) for i in range(10)]
+    if made is numina:
+        golds[0] = ()  # its "proof" is no answer
+    assert [row.answers for row in rows] == golds
+    assert {frozenset(row.meta) for row in rows} == {frozenset(FORMATS[made][2])}
+
+
+def test_what_a_column_says_is_used_or_kept(tmp_path):
+    def rows(made):
+        return list(read(make_source(path=str(ten_rows(tmp_path, made)))))
+
+    assert [row.level for row in rows(math)] == [None] + [3] * 9
+    assert rows(big_math)[6].solve_rate == 6 / 64
+    assert rows(numina)[1].source == "olympiads"
+    assert rows(gsm8k)[2].solution.startswith("It is 2+7")
+    assert rows(skywork)[3].meta == {
+        "prompt": [{"role": "user"}],
+        "ability": "math",
+        "reward_model": {"style": "rule"},
+        "extra_info": skywork(3, "", "")["extra_info"],
+    }
+
+
+def test_fields_are_paths(tmp_path):
+    row = {"chat": [{"ask": ASKED}], "gold": {"text": ["8"]}, "tag": {"a": None}}
+    path = write(tmp_path / "rows.jsonl", row)
+    fields = parse_fields("problem=chat[0].ask, answer=gold.text[0]")
+    (read_row,) = read(make_source(path=str(path), fields=fields))
+    assert (read_row.problem, read_row.answers) == (ASKED, ("8",))
+    assert read_row.meta == {"chat": [{}], "gold": {"text": [None]}, "tag": {"a": None}}
+
+
+@pytest.mark.failure(33)
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("", "no known format (columns: gold, task)"),
+        ("answer=gold", "no field 'problem' (it has: gold, task)"),
+        ("problem=task,answer=gold.text", "no field 'gold.text' (it has: gold, task)"),
+        ("problem=task,answer=gold[", "answer='gold[': must be written as in a.b[0]"),
+        ("question=task", "'question' is none of id, problem, answer"),
+        ("problem", "'problem': must be written as ours=theirs"),
+    ],
+)
+def test_an_unknown_format_is_one_line(tmp_path, fields, message):
+    path = write(tmp_path / "rows.jsonl", {"task": ASKED, "gold": "8"})
+    with pytest.raises(ValueError) as error:
+        inspect(make_source(path=str(path), fields=parse_fields(fields)))
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        DAPO.format("{}"),
+        "Question: {}\nAnswer:",
+        "{}\nPlease reason step by step, and put your final answer within \\boxed{{}}.",
+        "{} Let's think step by step and output the final answer within \\boxed{{}}.",
+        "{}\n\nPresent the answer in LaTex format: \\boxed{{Your answer}}",
+    ],
+)
+def test_wrappers_go(wrapped):
+    assert unwrapped(wrapped.format(ASKED)) == ASKED
+    assert unwrapped(ASKED) == ASKED

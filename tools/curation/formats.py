@@ -1,0 +1,195 @@
+"""The formats of public sets: where in their rows our fields stand.
+
+A format is data: our field -> the path of the source's, such as `prompt[0].content`.
+It is recognised by the columns of the first row. What no path takes stays in `meta`.
+"""
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any
+
+FIELDS = (
+    "id",
+    "problem",
+    "answer",
+    "answers",
+    "source",
+    "level",
+    "level_source",
+    "solve_rate",
+    "solution",
+)
+TURNS = "messages"
+"""The column that a row is given which is no object but a list of turns."""
+
+# name -> (a column that tells it from the others, our field -> path where they differ).
+# The first is meant whose paths and column are all there. DeepScaleR, NuminaMath-1.5,
+# MATH and our own files name their columns as we do: `problem` and what we know beside
+# it. A worked solution that ends in its answer gives the answer by itself.
+FORMATS: dict[str, tuple[str | None, dict[str, str]]] = {
+    "open_reasoner_zero": (
+        None,
+        {
+            "problem": f"{TURNS}[0].value",
+            "answer": f"{TURNS}[1].ground_truth.value",
+        },
+    ),
+    "skywork_or1": (
+        "extra_info.model_difficulty",
+        {
+            "problem": "prompt[0].content",
+            "answers": "reward_model.ground_truth",
+            "source": "data_source",
+        },
+    ),
+    "dapo": (
+        None,
+        {
+            "problem": "prompt[0].content",
+            "answer": "reward_model.ground_truth",
+            "source": "data_source",
+        },
+    ),
+    "dapo_processed": (
+        "reward_model.ground_truth",
+        {"problem": "prompt", "answer": "solution", "source": "data_source"},
+    ),
+    "big_math": (None, {"problem": "problem", "solve_rate": "llama8b_solve_rate"}),
+    "gsm8k": (None, {"problem": "question", "answer": "answer"}),
+    "problems": (None, {"problem": "problem"}),
+}
+
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+_PATH = re.compile(rf"(?:{_STEP.pattern})+")
+# What a set's makers put around a problem to ask a model for an answer in a form.
+_WRAPPERS = re.compile(
+    r"\A\s*(?:Solve the following math problem[^.\n]*\.\s*(?:The last line of your"
+    r" response should be of the form Answer:[^\n]*)?"
+    r"|(?:Question|Problem|User)\s*:"
+    # a number in its book, and what the exam gave for it
+    r"|(?:(?:Example|Exercise|Problem|Question|Task)\s*\d+[.:]?|\d{1,2}\.(?=\s+[A-Z(\[]))"
+    r"(?:\s*[(\[][^)\]\n]{0,60}(?:points?|(?:19|20)\d\d)[^)\]\n]{0,60}[)\]])*[.:]?)\s*"
+    r"|\s*(?:Remember to put your answer on its own line after \"Answer:\"[^\n]*"
+    r"|(?:Please |Let's )?(?:reason|think) step by step[^\n]{0,40}\\boxed\s*\{\s*\}\.?"
+    r"|Present the answer in LaTex format: \\boxed\{Your answer\}"
+    r"|(?:Please )?(?:put|give|write|enclose|place) (?:your|the) (?:final )?answer"
+    r"[^\n]{0,20}\\boxed\s*\{\s*\}\.?"
+    r"|\n\s*(?:Answer|Solution|Assistant)\s*:)\s*\Z",
+    re.I,
+)
+
+
+def find_format(record: Mapping[str, Any], where: str) -> tuple[str, dict[str, str]]:
+    """The name of a first row's format, and its paths.
+
+    Raises:
+      ValueError: it is none of them; the message names the columns.
+    """
+    for name, (column, fields) in FORMATS.items():
+        if all(has(record, path) for path in filter(None, (column, *fields.values()))):
+            return name, all_fields(fields)
+    columns = ", ".join(sorted(map(str, record))) or "none"
+    raise ValueError(
+        f"{where}: no known format (columns: {columns}); say which is which, as in"
+        " --fields problem=COLUMN,answer=COLUMN.key[0]"
+    )
+
+
+def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
+    """Paths of all our fields: where nothing else is said, the column of that name.
+
+    Raises:
+      ValueError: a field is none of ours, or a path is not written as in `a.b[0]`.
+    """
+    for name, path in fields.items():
+        if name not in FIELDS:
+            raise ValueError(f"fields: {name!r} is none of {', '.join(FIELDS)}")
+        if not _PATH.fullmatch(path):
+            raise ValueError(f"fields: {name}={path!r}: must be written as in a.b[0]")
+    return dict(fields) | {
+        name: name
+        for name in FIELDS
+        if name not in fields and name not in fields.values()
+    }
+
+
+def parse_fields(text: str) -> dict[str, str]:
+    """`problem=question,answer=reward.gold[0]` as on a command line.
+
+    Raises:
+      ValueError: an entry has no `=`, or as in `all_fields`.
+    """
+    pairs = [entry.partition("=") for entry in text.split(",") if entry.strip()]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise ValueError(f"fields: {name!r}: must be written as ours=theirs")
+    fields = {name.strip(): path.strip() for name, _, path in pairs}
+    all_fields(fields)
+    return fields
+
+
+def has(record: Any, path: str) -> bool:
+    """Whether anything stands at the path, null included."""
+    for step in _steps(path):
+        if not _holds(record, step):
+            return False
+        record = record[step]
+    return True
+
+
+def take(record: Any, path: str) -> Any:
+    """Removes what stands at the path and gives it, None where nothing does.
+
+    A list keeps its places: an entry that is taken leaves its other keys, or null.
+    """
+    *parents, last = _steps(path)
+    for step in parents:
+        if not _holds(record, step):
+            return None
+        record = record[step]
+    if not _holds(record, last):
+        return None
+    value = record[last]
+    if isinstance(record, list):
+        record[last] = None
+    else:
+        del record[last]
+    return value
+
+
+def split(
+    record: Mapping[str, Any], fields: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Our fields as the record has them, and all else that it has.
+
+    What the record has under `meta` is spread among the rest.
+    """
+    rest = copy.deepcopy(dict(record))
+    values = {name: take(rest, path) for name, path in fields.items()}
+    inner = rest.pop("meta", None)
+    if isinstance(inner, Mapping):
+        rest = {**rest, **inner}
+    elif inner:
+        rest["meta"] = inner
+    for key in [key for key, value in rest.items() if value in ({}, [])]:
+        if record.get(key) != rest[key]:
+            del rest[key]
+    return values, rest
+
+
+def unwrapped(text: str) -> str:
+    """A problem without what asks a model for an answer in some form around it."""
+    while (shorter := _WRAPPERS.sub("", text)) != text and shorter.strip():
+        text = shorter
+    return text
+
+
+def _steps(path: str) -> list[str | int]:
+    return [int(i) if i else key for key, i in _STEP.findall(path)]
+
+
+def _holds(record: Any, step: str | int) -> bool:
+    if isinstance(step, int):
+        return isinstance(record, list) and step < len(record)
+    return isinstance(record, Mapping) and step in record

@@ -1,0 +1,144 @@
+"""Evaluation problems in other words: TF-IDF over words, numbers apart, equal answers.
+
+A rewording changes words, but hardly the numbers and never the answer. So what is
+compared is three things: the words, as TF-IDF vectors of words and of the four-letter
+pieces in them, which inflections and compounds share; the numbers, as multisets; and
+the answers, by the verifier. Variables have no part in it, since they are renamed.
+"""
+
+import collections
+import dataclasses
+import itertools
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import scipy.sparse as sparse
+
+from tools.curation.text import tokens
+
+_BUCKETS = 2**20
+_PIECE = 4
+_BACKGROUND = 20_000  # texts that say how common a word is
+_COMMON = 0.15  # a word in a larger share of the texts says nothing
+_NUMBER_WORDS = {
+    word: str(number)
+    for number, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve".split()
+    )
+}
+_GROUPS = re.compile(r"(?<=\d)(?:,|\{,\}|\\!|\\,)+(?=\d{3}(?!\d))")
+_SHORT_FRACTION = re.compile(r"\\([dtc]?frac)\s*(\d)\s*(\d)")
+NO_NUMBERS = 0.5
+"""What two texts without numbers count as having in common."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Match:
+    """An evaluation problem that a text may be a rewording of.
+
+    Attributes:
+      row: the text's place.
+      name: id of the evaluation problem.
+      words: cosine of the two TF-IDF vectors.
+      numbers: share of the numbers of both that both have.
+    """
+
+    row: int
+    name: str
+    words: float
+    numbers: float
+
+
+class Retrieval:
+    """Finds texts that may reword an evaluation problem; answers are not looked at.
+
+    Args:
+      problems: id -> text of the evaluation problems.
+      background: texts of training problems, of which the first 20,000 are used.
+    """
+
+    def __init__(self, problems: Mapping[str, str], background: Iterable[str]):
+        self._features: dict[str, list[int]] = {}
+        self._names = list(problems)
+        self._numbers = [_numbers(text) for text in problems.values()]
+        counts = self._counts(list(problems.values()))
+        some = self._counts(list(itertools.islice(background, _BACKGROUND)))
+        texts = counts.shape[0] + some.shape[0]
+        holders = counts.getnnz(axis=0) + some.getnnz(axis=0)
+        rarity = np.log((1 + texts) / (1 + holders)) + 1
+        rarity[holders > max(2, _COMMON * texts)] = 0
+        self._rarity = rarity.astype(np.float32)
+        self._vectors = self._weighted(counts).T.tocsr()
+
+    def matches(self, texts: Sequence[str]) -> list[Match]:
+        """Those that agree in words and numbers together, in the order of `texts`.
+
+        Half of what the numbers lack of agreement the words must have more, from a
+        cosine of 0.25 where all numbers agree; below 0.4 nothing is a rewording.
+        """
+        found = (self._weighted(self._counts(texts)) @ self._vectors).tocoo()
+        near = found.data >= 0.25
+        numbers = [_numbers(text) for text in texts]
+        matches = []
+        places = zip(found.row[near], found.col[near], found.data[near], strict=True)
+        for row, column, words in sorted(places):
+            shared = _agreement(numbers[row], self._numbers[column])
+            if shared >= 0.4 and words >= 0.75 - shared / 2:
+                name = self._names[column]
+                matches.append(Match(int(row), name, float(words), shared))
+        return matches
+
+    def _counts(self, texts: Sequence[str]) -> sparse.csr_matrix:
+        """Damped counts of features, `[len(texts), _BUCKETS]`."""
+        ends, columns, values = [0], [], []
+        for text in texts:
+            counted = collections.Counter(
+                itertools.chain.from_iterable(map(self._of_token, tokens(text)))
+            )
+            columns += counted.keys()
+            values += counted.values()
+            ends.append(len(columns))
+        damped = 1 + np.log(np.array(values or [1], np.float32)[: len(values)])
+        return sparse.csr_matrix(
+            (damped, np.array(columns, np.int32), np.array(ends)),
+            shape=(len(texts), _BUCKETS),
+        )
+
+    def _of_token(self, token: str) -> list[int]:
+        known = self._features.get(token)
+        if known is None:
+            names = []
+            if token.startswith("\\"):
+                names = [token]
+            elif token.isalpha() and len(token) > 1 and token not in _NUMBER_WORDS:
+                word = f" {token} "
+                pieces = range(len(word) - _PIECE + 1)
+                names = [token, *(word[i : i + _PIECE] for i in pieces)]
+            known = [zlib.crc32(name.encode()) % _BUCKETS for name in names]
+            self._features[token] = known
+        return known
+
+    def _weighted(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
+        """Weighted by rarity, each row of length one."""
+        weighted = counts.copy()
+        weighted.data = weighted.data * self._rarity[weighted.indices]
+        weighted.eliminate_zeros()
+        length = np.sqrt(weighted.multiply(weighted).sum(axis=1)).A1
+        scale = np.repeat(1 / np.maximum(length, 1e-6), np.diff(weighted.indptr))
+        weighted.data = (weighted.data * scale).astype(np.float32)
+        return weighted
+
+
+def _numbers(text: str) -> collections.Counter:
+    """How often each number is there, be it in figures or as a word."""
+    text = _SHORT_FRACTION.sub(r"\\\1{\2}{\3}", _GROUPS.sub("", text))
+    found = (_NUMBER_WORDS.get(token, token) for token in tokens(text))
+    return collections.Counter(token for token in found if token[0].isdigit())
+
+
+def _agreement(left: collections.Counter, right: collections.Counter) -> float:
+    if not left and not right:
+        return NO_NUMBERS
+    return sum((left & right).values()) / sum((left | right).values())
