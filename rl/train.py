@@ -85,7 +85,8 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
         if summary[name]:
             print(f"{name:>5}: {headline(summary[name])}")
     folder = workdir / "hf"
-    if summary["exported"]:
+    # A summary of an earlier version does not say.
+    if summary.get("exported", folder.is_dir()):
         model = f"the model is in {folder}"
     else:
         model = "no model was exported"

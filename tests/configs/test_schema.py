@@ -48,7 +48,7 @@ def test_every_config_of_ours_fits(name):
         ("optimizer.moments_dtype", "float16", "be one of float32, bfloat16"),
         ("schedule.decay", "step", "be one of constant, linear, cosine"),
         ("alarms.truncated", 2.0, "lie in [0, 1]"),
-        ("log.samples", 5, "lie in [0, 4]"),
+        ("log.samples", 9, "lie in [0, 8]"),
         ("checkpoint.every_steps", -1, "be at least 0"),
         ("steps", 0, "be at least 1"),
     ],

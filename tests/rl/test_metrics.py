@@ -15,7 +15,9 @@ from tensorboard.plugins.hparams import metadata as hparams
 from tensorboard.util import tensor_util
 
 from rl.batches.collect import Tally
+from rl.batches.draws import Draw, Drawn
 from rl.batches.packing import pack_groups
+from rl.batches.rates import Rate
 from rl.engine import make_hyper
 from rl.metrics import (
     HEADLINE,
@@ -233,7 +235,9 @@ def decode(ids):
 def tallied(*groups):
     tally = Tally(Stage(name="all"))
     for group in groups:
-        tally.add(group)
+        size = len(group.completions)
+        draw = Draw(problem=group.problem, place=0, chance=1.0, rate=Rate(1.0, 1.0))
+        tally.add(Drawn(draw=draw, group=group, first=size, asked=size))
     return tally
 
 
