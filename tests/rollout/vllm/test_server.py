@@ -1,5 +1,6 @@
 """What is refused or ended without vLLM itself: addresses, devices, trees, files."""
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -245,17 +246,30 @@ def test_a_disk_that_fills_while_we_write_leaves_nothing_half_written(tmp_path):
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("may not mount a small tmpfs")
+    full = False
+
+    def export(params):
+        if full:  # somebody else takes the room after it was seen to be there
+            with contextlib.suppress(OSError), (folder / "other").open("wb") as other:
+                while True:
+                    other.write(bytes(4096))
+                    other.flush()
+        yield "w", params
+
+    def refused(files, params, version):
+        # The error's frames would hold on to what is mapped, and so to the disk.
+        try:
+            files.stage(params, version)
+        except OSError as error:
+            return error.errno
+
     try:
-
-        def export(params):
-            # Somebody else takes the room after it was seen to be there.
-            (folder / "other").write_bytes(bytes(900_000))
-            yield "w", params
-
         files = _files(folder / "weights", export, size=100_000)
-        with pytest.raises(OSError) as caught:
-            files.stage(np.ones(100_000, np.float32), "run:1")
-        assert caught.value.errno == errno.ENOSPC
+        params = np.ones(100_000, np.float32)
+        files.stage(params, "run:1")
+        full = True
+        params[:10_000] = 1.5
+        assert refused(files, params, "run:2") == errno.ENOSPC
         assert [path.name for path in (folder / "weights").iterdir()] == ["beacon"]
         files.close()
     finally:
