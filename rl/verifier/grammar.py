@@ -84,7 +84,10 @@ _CLOSINGS = {
     "ceil(": "ceil)",
 }  # fmt: skip
 _DOTS = Sym("…")
-_RELATIONS = frozenset("= < > <= >= != approx in notin equiv to parallel perp".split())
+_RELATIONS = frozenset(
+    "= < > <= >= != approx in notin equiv to parallel perp subset supset subseteq"
+    " supseteq".split()
+)
 _SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"}
 _STRONG = frozenset([";", "or", "and", "row"])
 _CONDITION = re.compile(r"(?:for|where|with)\b")

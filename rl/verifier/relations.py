@@ -27,6 +27,7 @@ from rl.verifier.nodes import (
     Tuple,
     symbols,
 )
+from rl.verifier.tokens import GREEK
 
 _LABEL_PREFIXES = frozenset({"Delta", "angle", "triangle"})
 _VALUES = (Braces, Interval, SetOp, Tuple, Matrix, Cases)
@@ -62,8 +63,10 @@ def is_label(node: Node) -> bool:
 
 
 def wordy(label: Node) -> bool:
-    """A label in words ("area"), which may stand for any symbol."""
-    return isinstance(label, Sym) and len(label.name) > 1 and label.name.isalpha()
+    """A label in words ("area"), which may stand for any symbol; alpha is no word."""
+    if not isinstance(label, Sym) or label.name in GREEK:
+        return False
+    return len(label.name) > 1 and label.name.isalpha()
 
 
 def steps_of(node: Rel | Chain) -> tuple[Rel, ...]:

@@ -51,7 +51,7 @@ _SPELLINGS = {
     "tbinom": "binom", "overrightarrow": "vec", "widehat": "hat",
 }  # fmt: skip
 _CONSTANTS = {"pi": "pi", "infty": "inf", "infinity": "inf", "oo": "inf", "inf": "inf"}
-_GREEK = frozenset(
+GREEK = frozenset(
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa"
     " lambda mu nu xi rho sigma tau phi varphi chi psi omega Gamma Delta Theta Lambda"
     " Xi Pi Sigma Upsilon Phi Psi Omega".split()
@@ -74,7 +74,8 @@ _OPERATORS = {
     "lbrack": "[", "rbrack": "]", "bmod": "mod", "mod": "mod", "sim": "approx",
     "thickapprox": "approx", "thicksim": "approx", "cong": "approx", "notin": "notin",
     "longrightarrow": "to", "over": "over", "choose": "choose", "rVert": "|",
-    "parallel": "parallel", "perp": "perp",
+    "parallel": "parallel", "perp": "perp", "subset": "subset", "supset": "supset",
+    "subseteq": "subseteq", "supseteq": "supseteq",
     "lVert": "|", "implies": "to",
 }  # fmt: skip
 _TEXT = frozenset(
@@ -262,7 +263,7 @@ def _split_word(
         tokens.append(Token("cmd" if name == "sqrt" else "fn", name, spaced))
     elif run.lower() in _CONSTANTS and len(run) > 1:
         tokens.append(Token("const", _CONSTANTS[run.lower()], spaced))
-    elif run in _GREEK or run in ("ell", "hbar"):
+    elif run in GREEK or run in ("ell", "hbar"):
         tokens.append(Token("sym", run.removeprefix("var"), spaced))
     elif len(run) == 1:
         kind = "const" if run in "ei" else "sym"
