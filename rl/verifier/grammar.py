@@ -728,6 +728,9 @@ class Parser:
             elif value == "%":
                 self._at += 1
                 node = Percent(_numeric(node))
+            elif value == "°" and isinstance(node, Sym) and self._peek().kind == "sym":
+                self._at += 1  # f after g; 5 degrees have a number before them
+                node = Call("after", (node, self._symbol()))
             elif value == "°":
                 self._at += 1
                 node = self._degrees(node)

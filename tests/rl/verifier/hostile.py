@@ -526,6 +526,8 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
         ("\\alpha=2", "2", True),
         ("A \\subset B", "B \\subset A", False),
         ("A \\subset B", "A \\subset B", True),
+        ("f \\circ g", "g \\circ f", False),
+        ("f \\circ g", "f\\circ g", True),
         ("HTT", "THT", False),
         ("HTT", "\\text{HTT}", True),
         ("AB \\parallel CD", "AC \\parallel BD", False),
