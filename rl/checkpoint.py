@@ -32,7 +32,7 @@ from jax.experimental import multihost_utils
 from configs.schema import Count
 from models import hf
 from models.qwen2 import Params
-from rl.files import sha256
+from rl.files import publish, sha256, sync
 from rl.update.examine import NotFinite, examine, flatten
 from rl.update.step import TrainState
 
@@ -188,7 +188,7 @@ class Checkpoints:
             _write(partial / _LOOP, loop)
             write_proof(partial, **header)
             partial.rename(self._folder / str(header["step"]))
-            _sync_folder(self._folder)
+            sync(self._folder)
         except BaseException:
             # What fills the disk up goes; what Orbax still writes goes in `save`.
             shutil.rmtree(partial, ignore_errors=True)
@@ -212,9 +212,8 @@ class Checkpoints:
             proof = dataclasses.replace(read_proof(folder), score=score)
             # Beside the folder, in which nothing may be that the proof does not name.
             partial = self._folder / f".{step}.proof.partial"
-            _write(partial, _proof_text(proof))
-            partial.replace(folder / _PROOF)
-            _sync_folder(folder)
+            partial.write_text(_proof_text(proof), encoding="utf-8")
+            publish(partial, folder / _PROOF)
             self._rotate()
 
     def finish(self) -> None:
@@ -393,7 +392,7 @@ def write_proof(
         files=found,
     )
     _write(folder / _PROOF, _proof_text(proof))
-    _sync_folder(folder)
+    sync(folder)
 
 
 def _proof_text(proof: Proof) -> str:
@@ -545,18 +544,8 @@ def _canonical(content: Any) -> str:
 
 
 def _write(path: pathlib.Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: pathlib.Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    path.write_text(text, encoding="utf-8")
+    sync(path)
 
 
 def _line(error: Exception) -> str:

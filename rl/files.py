@@ -59,9 +59,9 @@ def replace_rows(path: pathlib.Path, rows: Iterable[Mapping[str, Any]]) -> None:
 def publish(part: pathlib.Path, path: pathlib.Path) -> None:
     """Moves a finished file to where it is looked for, once it is on the disk."""
     with named(path):
-        _sync(part)
+        sync(part)
         os.replace(part, path)
-        _sync(path.parent)
+        sync(path.parent)
 
 
 class Rows:
@@ -212,7 +212,8 @@ def _end_last_row(path: pathlib.Path) -> None:
             file.truncate(start)
 
 
-def _sync(path: pathlib.Path) -> None:
+def sync(path: pathlib.Path) -> None:
+    """Waits until a file's content, or a folder's names, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

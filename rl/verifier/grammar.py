@@ -129,6 +129,7 @@ def _spoken() -> Iterator[tuple[str, Fraction]]:
 _PHRASES: dict[str, Node] = {words: number(value) for words, value in _spoken()} | {
     **dict.fromkeys(["all real numbers", "all reals", "all real"], REALS),
     "all integers": Numbers("Z"),
+    "dne": Word("does not exist"),
     **dict.fromkeys(
         ["no solution", "no solutions", "empty set", "no real solutions"]
         + ["no real solution", "the empty set", "none"],
@@ -138,7 +139,6 @@ _PHRASES: dict[str, Node] = {words: number(value) for words, value in _spoken()}
     "midnight": Clock(0, "am"),
 }
 _CHOSEN = re.compile(r"(?:[Oo]ption|[Cc]hoice) (?=[A-Z]\Z)")
-_SHORT_FOR = {"dne": "does not exist"}
 _IN_WORDS = frozenset([*_SEPARATORS, *"- ' ( ) . / { } in ? \" !".split()])
 
 
@@ -1207,7 +1207,7 @@ def _word(text: str) -> Node:
     if len(text) == 1 and text.isalpha():
         return Sym(text)
     phrase = " ".join(text.casefold().replace("-", " ").split())
-    return _PHRASES.get(phrase) or Word(_SHORT_FOR.get(phrase, text.casefold()))
+    return _PHRASES.get(phrase) or Word(text.casefold())
 
 
 def _joined(groups: list[list[Node]], word: str) -> Node:

@@ -1,7 +1,6 @@
 """A run that draws what teaches, in two parts: what it reports, and a restart of it."""
 
 import json
-import subprocess
 
 import pytest
 
@@ -52,16 +51,8 @@ def test_killed_it_ends_bit_for_bit_the_same(finished, cache, tmp_path, after):
     workdir, _ = finished
     again = tmp_path / "again"
     arguments = runs.command(again, cache, **DRAWS)
-    process = subprocess.Popen(
-        arguments, cwd=runs.ROOT, env=runs.environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
     # The checkpoint before the last one has been written by then, at the least.
-    for line in process.stdout:
-        if line.startswith(f"step {after + 1}/"):
-            break
-    process.kill()
-    process.wait()
+    runs.kill_at(arguments, after + 1)
     done = runs.run(arguments)
     assert "resuming after step" in done.stdout
     runs._assert_same_run(workdir, again)

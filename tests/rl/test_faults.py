@@ -6,7 +6,6 @@ One base of random weights and one folder of compiled programs serve them all.
 import json
 import shutil
 import signal
-import subprocess
 import sys
 
 import numpy as np
@@ -216,18 +215,7 @@ def test_a_rollback_draws_something_else_and_goes_on(ended):
 def test_killed_after_a_rollback_it_ends_bit_for_bit_the_same(ended, cache, tmp_path):
     again = tmp_path / "again"
     command = _command(again, cache, "rollback")
-    process = subprocess.Popen(
-        command, cwd=runs.ROOT, env=runs.environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    rolled_back = False
-    for line in process.stdout:
-        rolled_back |= "rolling back" in line
-        if rolled_back and line.startswith(f"step {STEP}/"):
-            break
-    process.kill()
-    process.wait()
-    assert rolled_back
+    runs.kill_at(command, STEP, after="rolling back")
     assert "resuming after step 6" in runs.run(command).stdout
     runs._assert_same_run(ended["rollback"][0], again)
 

@@ -1,7 +1,6 @@
 """A staged run: stages change settings, and a restart across a boundary is exact."""
 
 import json
-import subprocess
 
 import pytest
 
@@ -66,16 +65,8 @@ def test_killed_around_the_boundary_it_ends_bit_for_bit_the_same(
     again = tmp_path / "again"
     every = STEPS | {"checkpoint.every_steps": 1}
     arguments = runs.command(again, cache, config=config, **every)
-    process = subprocess.Popen(
-        arguments, cwd=runs.ROOT, env=runs.environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
     # The checkpoint before the last one has been written by then, at the least.
-    for line in process.stdout:
-        if line.startswith(f"step {after + 1}/"):
-            break
-    process.kill()
-    process.wait()
+    runs.kill_at(arguments, after + 1)
     done = runs.run(arguments)
     assert "resuming after step" in done.stdout
     runs._assert_same_run(workdir, again)

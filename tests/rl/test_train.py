@@ -259,6 +259,21 @@ def _begin(arguments):
     )
 
 
+def kill_at(arguments, step, *, after=""):
+    """Runs until the line of a step, once one has held `after`, and kills it there."""
+    process = _begin(arguments)
+    held, said = False, []
+    for line in process.stdout:
+        said.append(line)
+        held |= after in line
+        if held and line.startswith(f"step {step}/"):
+            break
+    else:
+        raise AssertionError("".join(said)[-4000:])
+    process.kill()
+    process.wait()
+
+
 def _first_step(process):
     """What a run says up to the line of its first step."""
     said = []
