@@ -92,7 +92,7 @@ class Plan:
       tokenizer: the model's own.
       params: how completions are drawn that are trained on.
       train, held_out: problems whose prompts fit.
-      prompts: token ids by problem id, template applied.
+      prompts: token ids by problem text, template applied.
       left_out: problems whose prompts are too long.
       unread: lines on problems left out for golds that the verifier cannot read.
       mesh_shape: data, fsdp, tensor.
