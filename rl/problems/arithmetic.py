@@ -240,7 +240,8 @@ def _pretrain(model, params, corpus, *, steps, batch, learning_rate, seed):
         updates, opt_state = optimizer.update(grads, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, value
 
-    opt_state = optimizer.init(params)
+    # Where `step` leaves it: laid out otherwise, the second step would compile anew.
+    opt_state = jax.device_put(optimizer.init(params), laid_out(model.mesh))
     rng = generator(seed, 2)
     with watch("base", total=steps, unit="steps") as count:
         for _ in range(steps):
