@@ -48,6 +48,7 @@ _STAGES = (
 # A pass over these sums ends every few steps; of four completions of one most are all
 # right or all wrong.
 _SETTINGS = {
+    "model.maker_args.heads": 4,  # two kv heads, one for each shard of eight devices
     "model.maker_args.held_out": 40,
     "data.train_args.held_out": 5000,
     "data.eval_args.held_out": 40,
