@@ -291,6 +291,38 @@ def test_a_stop_signal_to_any_process_saves_and_ends_all(cache, tmp_path, receiv
     assert f"resuming after step {saved}" in resumed.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.ci
+def test_a_signal_breaks_off_what_no_completion_ends(alone, cache, tmp_path):
+    """Nor does it save what is there already, whatever the other process sees of it."""
+    folder = shutil.copytree(cache / "tiny", tmp_path / "long")
+    config = json.loads((folder / "config.json").read_text())
+    config["max_position_embeddings"] = 8192
+    (folder / "config.json").write_text(json.dumps(config))
+    workdir = shutil.copytree(alone, tmp_path / "w")
+    (workdir / "summary.json").unlink()
+    before = (workdir / "checkpoints" / "4" / "proof.json").read_bytes()
+    changes = {
+        "model.path": folder,
+        "data.train": "tests.rl.faults:a_second_process_that_sees_no_checkpoint",
+        "rollout.max_response_tokens": 8000,
+        "rollout.stop_token_ids": "(1000,)",  # which is no token of this model
+        "batch.row_lengths": "(8192,)",
+        "batch.micro_tokens": 8 * 8192,
+        "steps": 6,
+    }
+    arguments = command(workdir, cache, devices=4, **changes)
+    with two([*arguments, "--accept_changes"]) as (leader, follower):
+        _read_until(leader, "resuming after step 4")
+        time.sleep(2)
+        follower.terminate()
+        began = time.monotonic()
+        assert [leader.wait(60), follower.wait(60)] == [143, 143]
+        print(f"both ended after {time.monotonic() - began:.2f} s")
+        assert "SIGTERM: saved after step 4" in leader.stdout.read()
+    assert (workdir / "checkpoints" / "4" / "proof.json").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     "flags,message",
     [
