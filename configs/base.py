@@ -47,7 +47,7 @@ def get_config() -> ConfigDict:
 
     c.rollout = ConfigDict()
     c.rollout.backend = "jax"  # jax: inside the trainer | vllm: servers, below
-    c.rollout.schedule = "sync"  # sync | one_step_off | async (vllm only)
+    c.rollout.schedule = "sync"  # sync | one_step_off | async; the last two want vllm
     c.rollout.max_staleness = 2  # async: versions that a batch may be begun ahead
     c.rollout.group_size = 16  # G, completions per prompt
     c.rollout.temperature = 1.0
@@ -202,6 +202,6 @@ def get_config() -> ConfigDict:
     c.alarms.max_rollbacks = 2  # of a run; the next one ends it
 
     c.recorder = ConfigDict()  # see docs/alarms.md
-    c.recorder.max_gb = 8.0  # of records since the newest checkpoint; 0: off
+    c.recorder.max_gb = 8.0  # of records since the last healthy checkpoint; 0: off
     c.recorder.dumps = 2  # that are kept, each with its checkpoint
     return c.lock()  # a key that is not here is an error

@@ -168,8 +168,7 @@ def sampling_metrics(tally: Tally) -> dict[str, float]:
         },
         "sampling/solve_all": tally.solve_all / tally.sampled,
         "sampling/solve_none": tally.solve_none / tally.sampled,
-        "sampling/informative": 1
-        - (tally.solve_all + tally.solve_none) / tally.sampled,
+        "sampling/informative": tally.informative / tally.sampled,
         "sampling/truncated": truncated.mean(),
         "sampling/repeated": np.concatenate(tally.repeated).mean(),
         "sampling/duplicated": np.concatenate(tally.duplicated).mean(),

@@ -6,10 +6,6 @@ trains the quickstart's model as `python -m rl.train --config=configs/quickstart
 does, with the same functions and to the same numbers, bit for bit. What `rl.loop` has
 besides is left out: stages, other samplers and schedules, several hosts, evaluation,
 checkpoints, alarms. Metrics go to WORKDIR/minimal.jsonl, the model to WORKDIR/hf.
-
-A run is steps. Each samples groups of completions for problems, judges them, keeps the
-groups that there is something to learn from, packs them into rows, updates the policy
-on them a few times, and publishes it to the sampler.
 """
 
 import contextlib
@@ -23,6 +19,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from configs import quickstart
+from configs.reading import expand_home
 from configs.schema import take
 from models import hf
 from models.qwen2 import Params
@@ -48,15 +45,12 @@ from sharding.mesh import make_mesh
 def train(config: ConfigDict) -> tuple[Params, list[dict[str, Any]], Plan]:
     """Trains a policy.
 
-    Args:
-      config: of the numbers. Keys that choose something else than the quickstart does
-        have no say.
+    Keys of the config that choose something else than the quickstart does have no say.
 
     Returns:
       The parameters, each step's metrics, and the plan of the run.
     """
-    # The plan is the config, checked, with the tokenizer, the problems, and their
-    # prompts as token ids.
+    # The config, checked, with tokenizer, problems, and their prompts as token ids.
     plan, c = make_plan(config), config
 
     # The policy: parameters, split over a mesh of all devices, and their optimizer's
@@ -242,6 +236,7 @@ def main() -> None:
         sys.exit(__doc__)
     workdir = pathlib.Path(sys.argv[1])
     config = quickstart.get_config()
+    expand_home(config)
     start_devices(config)
     keep_programs(compiled=config.compiled)
     params, rows, plan = train(config)

@@ -92,7 +92,7 @@ class Plan:
       tokenizer: the model's own.
       params: how completions are drawn that are trained on.
       train, held_out: problems whose prompts fit.
-      prompts: token ids by problem id, template applied.
+      prompts: token ids by problem text, template applied.
       left_out: problems whose prompts are too long.
       unread: lines on problems left out for golds that the verifier cannot read.
       mesh_shape: data, fsdp, tensor.
@@ -228,17 +228,28 @@ def make_plan(config: ConfigDict) -> Plan:
         left_out=left_out,
         unread=unread,
         mesh_shape=mesh_shape,
-        stages=_stages(config, train),
+        stages=_stages(config, train, left_out),
         needs_reference=objective.needs_reference,
         sinks=take(load_sinks, config.log)(),
     )
 
 
-def _stages(c: ConfigDict, problems: Sequence[Problem]) -> tuple[Stage, ...]:
+def _stages(
+    c: ConfigDict, problems: Sequence[Problem], left_out: int
+) -> tuple[Stage, ...]:
     """The curriculum's stages, checked against the problems and the run's sizes."""
     try:
         stages = make_stages(c.curriculum.stages)
-        Curriculum(stages, problems, seed=c.seed)
+        try:
+            Curriculum(stages, problems, seed=c.seed)
+        except ValueError as error:
+            if not left_out:
+                raise
+            # A level may be gone with them.
+            raise ValueError(
+                f"{error}; {left_out:,} prompts are longer than"
+                f" config.rollout.max_prompt_tokens={c.rollout.max_prompt_tokens}"
+            ) from None
         for i, stage in enumerate(stages):
             longest, asked = c.rollout.max_response_tokens, stage.max_response_tokens
             if asked is not None and asked > longest:

@@ -1,6 +1,8 @@
 """All chance on the host: numbers on a path, hashed. Imports nothing of ours.
 
-Equal paths give equal draws on any machine, and no two paths give related ones.
+Equal paths give equal draws on any machine, and two of one length give unrelated ones.
+To NumPy a short path is the same with zeros behind it: paths of several lengths must
+not draw the same kind of thing.
 """
 
 import enum
@@ -9,7 +11,7 @@ import numpy as np
 
 
 class Stream(enum.IntEnum):
-    """What a run draws seeds for; the streams never meet."""
+    """What a run draws seeds for; no two share a path."""
 
     SAMPLING = 0
     SHUFFLING = 1

@@ -35,6 +35,7 @@ class Tally:
 
     Attributes:
       stage: that the step was sampled in.
+      filter_on: what has to differ in an informative group.
       curriculum: the metrics of curriculum and draws once it was.
       completions: drawn, judged or not.
       of_offered: of each group, how many problems on offer it stands for, and what is
@@ -43,6 +44,7 @@ class Tally:
     """
 
     stage: Stage
+    filter_on: FilterOn = "correct"
     curriculum: Mapping[str, float] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
     rounds: int = 0
@@ -50,6 +52,7 @@ class Tally:
     completions: int = 0
     solve_all: int = 0
     solve_none: int = 0
+    informative: int = 0
     aged_out: int = 0
     carried: int = 0
     unjudged: int = 0
@@ -76,6 +79,7 @@ class Tally:
             return
         self.solve_all += bool(group.correct.all())
         self.solve_none += not group.correct.any()
+        self.informative += informative(group, on=self.filter_on)
         self.correct.append(group.correct)
         self.rewards.append(group.rewards)
         for name, part in group.components.items():
@@ -197,7 +201,7 @@ class Collector:
             n=stage.group_size or self._params.n,
             max_tokens=stage.max_response_tokens or self._params.max_tokens,
         )
-        tally = Tally(stage)
+        tally = Tally(stage, self._filter_on)
         began = time.perf_counter()
         young = [g for g in self._left if step - g.born <= self._max_age]
         tally.aged_out = len(self._left) - len(young)

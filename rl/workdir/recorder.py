@@ -8,7 +8,7 @@ newer one: it and they give the state at any moment since, an update being a fun
 of its state and its arguments. A `dump` is a folder with all of that in it, which
 `python -m tools.replay` repeats.
 
-A 7B run's step of 2,048 completions of 4,096 tokens takes 67 MB: eight bytes for each
+A 7B run's step of 2,048 completions of 4,096 tokens takes 62 MB: eight bytes for each
 token, its id and its sampler's log-probability, for all else stands still along a row.
 It is written beside the update.
 """

@@ -79,6 +79,10 @@ def test_a_stage_that_cannot_work_is_one_line(cache, tmp_path, config):
             "stages[0].max_response_tokens=28: exceeds",
         ),
         ({"data.train_args.held_out": 5050}, "no problem"),
+        (
+            {"rollout.max_prompt_tokens": 5},
+            "prompts are longer than config.rollout.max_prompt_tokens=5",
+        ),
     )
     commands = [
         runs.command(tmp_path / "w", cache, config=config, **changes)

@@ -276,6 +276,22 @@ def test_a_step_of_which_nothing_could_be_judged_has_no_groups():
     assert tally.solve_none == tally.solve_all == 0
 
 
+@pytest.mark.failure(41)
+def test_a_group_that_nobody_judged_is_no_sign_of_information():
+    """Neither all right nor all wrong: by these alone it counted as informative."""
+
+    def reward(texts, problems):
+        return [
+            Score.of(_verdict(None if problem.id == "p1" else False))
+            for problem in problems
+        ]
+
+    collector, _ = _collector(lambda p: 0.0, reward=reward)
+    _, tally = collector.collect(0)
+    assert 0 < tally.unjudged < tally.completions
+    assert sampling_metrics(tally)["sampling/informative"] == 0.0
+
+
 def _graded(texts, problems):
     """1.0 for a right one, 0.1 for a long wrong one: none is right of problem 0."""
     scores = []
@@ -304,6 +320,8 @@ def test_partial_credit_is_not_right_and_the_filter_reads_what_it_is_told():
         collector, _ = _collector(lambda p: 0.0, reward=_graded, filter_on=on)
         groups, tally = collector.collect(0)
         assert len(groups) == full and tally.accuracy == 0
+        share = sampling_metrics(tally)["sampling/informative"]
+        assert (share > 0) == (on == "reward")
         assert all(np.ptp(group.raw) > 0 for group in groups)
 
 
