@@ -1,11 +1,14 @@
 """Real processes: two of four devices do what one of eight does, and end together."""
 
+import concurrent.futures
 import contextlib
 import json
+import queue
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import jax
@@ -14,7 +17,9 @@ import orbax.checkpoint as ocp
 import pytest
 
 from rl.checkpoint import steps_in
-from rl.hosts import peers
+from rl.hosts import multihost, peers
+from rl.hosts.messages import decode, encode
+from rollout.types import SamplingParams
 from tests.rl import test_train as runs
 from tests.tools.tiny import make_model
 
@@ -42,6 +47,69 @@ MADE = {
 }
 # Far beyond what a test waits for.
 ENDLESS = {"steps": 100_000, "checkpoint.every_steps": 2}
+
+
+class Line:
+    """From a leader to its follower."""
+
+    def __init__(self):
+        self._messages = queue.SimpleQueue()
+
+    def announce(self, name, *args, **kwargs):
+        self._messages.put(encode(name, *args, **kwargs))
+
+    def receive(self):
+        return decode(self._messages.get(timeout=30))
+
+
+class Together:
+    """An engine's part in calls that are joint: who is not in one breaks it."""
+
+    def __init__(self, barrier):
+        self._barrier, self.done = barrier, []
+
+    def sample(self, prompts, params, *, seed, on_finished=None, on_pause=None):
+        for call in range(4):
+            self.publish(call)
+            if call == 2 and on_finished is not None:
+                on_finished(0, 0, "a completion")
+            on_pause()
+        return "completions"
+
+    def publish(self, version):
+        self._barrier.wait(timeout=30)
+        self.done.append(version)
+
+
+@pytest.mark.parametrize("raises,calls", [("pause", 2), ("finished", 3), ("none", 4)])
+def test_all_leave_a_call_of_the_sampler_at_the_same_pause(raises, calls):
+    line, barrier = Line(), threading.Barrier(2)
+    ours, theirs = Together(barrier), Together(barrier)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        status = pool.submit(multihost.follow, line, lambda config: theirs)
+        line.announce("begin", "{}")
+        engine = multihost.JointEngine(ours, line, embedded=True)
+        pauses = []
+
+        def finished(*of_completion):
+            if raises == "finished":
+                raise KeyboardInterrupt
+
+        def pause():
+            pauses.append(raises)
+            if pauses == ["pause"] * 2:
+                raise KeyboardInterrupt
+
+        ended = contextlib.nullcontext()
+        if raises != "none":
+            ended = pytest.raises(KeyboardInterrupt)
+        params = SamplingParams(max_tokens=1, stop_token_ids=(0,))
+        with ended:
+            engine.sample([[1]], params, seed=3, on_finished=finished, on_pause=pause)
+        engine.publish(7)
+        line.announce("end", 0)
+        assert status.result(timeout=30) == 0
+    assert ours.done == theirs.done == [*range(calls), 7]
 
 
 def command(workdir, cache, *, devices, **changes):
