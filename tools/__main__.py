@@ -13,6 +13,7 @@ import sys
 COMMANDS = {
     "train": "rl.train",
     "evaluate": "tools.evaluate",
+    "perplexity": "tools.perplexity",
     "fetch": "tools.fetch",
     "grade": "tools.grade",
     "curate": "tools.curate",

@@ -44,9 +44,10 @@ from tools.evaluation.benchmarks import (
     BENCHMARKS,
     benchmark_name,
     content_hash,
+    is_another_copy,
     load_benchmark,
 )
-from tools.evaluation.compare import compare, compare_markdown
+from tools.evaluation.compare import beside, compare, compare_markdown
 from tools.evaluation.compare_page import compare_page
 from tools.evaluation.files import (
     appended,
@@ -244,8 +245,11 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
     recorded = (conditions or {}).get("benchmarks", {})
     specs = {benchmark_name(spec): spec for spec in args.benchmarks}
     problems: dict[str, Sequence[Problem]] = {}
+    others = []
     for name, drawn in completions.items():
         problems[name] = _asked(folder, name, args.data_dir, specs.get(name, name))
+        if is_another_copy(name, problems[name]):
+            others.append(name)
         if name in recorded:
             problems[name] = problems[name][: recorded[name]["problems"]]
         _check_ids(name, problems[name], drawn, folder)
@@ -263,6 +267,12 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
             results[name] = benchmark_result(
                 name, problems[name], scored[name], classes[name]
             )
+    for name in others:
+        results[name]["title"] += ", another copy"
+    for name, result in results.items():
+        original = name.partition("@")[0]
+        if original != name and original in results:
+            result["original"] = beside(scored[original], scored[name])
     if (folder / AUDIT / "completions.jsonl").is_file():
         heard = read_completions(folder / AUDIT)
         for name, result in results.items():
@@ -387,8 +397,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         type=comma_separated,
         default=[],
         help="comma-separated names, .jsonl files, hf://OWNER/DATASET/FILE.jsonl, "
-        "held_out (of a workdir's run), or clean:DATE (made on the spot); default: the "
-        "paper's five",
+        "held_out (of a workdir's run), clean:DATE (made on the spot), or "
+        "perturbed:NAME:DATE (with other numbers, where its solutions are GSM8K's); "
+        "default: the paper's five",
     )
     parser.add_argument(
         "--data_dir", type=user_path, help="holds NAME.jsonl of the names"

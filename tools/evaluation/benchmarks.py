@@ -14,8 +14,9 @@ from rl.files import download
 from rl.problems.reading import read_problems
 from rl.types import Problem
 from tools.evaluation.clean import clean_problems
+from tools.evaluation.perturbed import perturbed_problems
 
-CLEAN = "clean:"
+CLEAN, PERTURBED = "clean:", "perturbed:"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,12 +78,25 @@ def benchmark_name(spec: str) -> str:
     """The short name of a benchmark's spec: itself, or the stem of its file."""
     if spec.startswith(CLEAN):
         return spec.replace(":", "-")
+    if spec.startswith(PERTURBED):
+        original, date = _original(spec)
+        return f"{benchmark_name(original)}@{date}"
     return spec if spec in BENCHMARKS else pathlib.PurePosixPath(spec).stem
 
 
 def title(name: str) -> str:
     """How tables print a benchmark."""
-    return BENCHMARKS[name].title if name in BENCHMARKS else name
+    of, _, date = name.partition("@")
+    said = BENCHMARKS[of].title if of in BENCHMARKS else of
+    return f"{said}, other numbers ({date})" if date else said
+
+
+def _original(spec: str) -> tuple[str, str]:
+    """The spec of the benchmark that gets other numbers, and the date."""
+    original, _, date = spec.removeprefix(PERTURBED).rpartition(":")
+    if not original:
+        raise ValueError(f"{spec}: give perturbed:BENCHMARK:DATE")
+    return original, date
 
 
 def load_benchmark(spec: str, data_dir: pathlib.Path | None = None) -> list[Problem]:
@@ -90,12 +104,13 @@ def load_benchmark(spec: str, data_dir: pathlib.Path | None = None) -> list[Prob
 
     Args:
       spec: a name of `BENCHMARKS`, the path of a JSONL file, a hub file as
-        `hf://OWNER/DATASET/PATH.jsonl`, or `clean:DATE` (`clean_problems`).
+        `hf://OWNER/DATASET/PATH.jsonl`, `clean:DATE` (`clean_problems`), or
+        `perturbed:SPEC:DATE` (`perturbed_problems`).
       data_dir: holds NAME.jsonl or eval/NAME.jsonl; needed for names only.
 
     Raises:
-      ValueError: an unknown name, a malformed row, or a known name whose file does not
-        hold that benchmark.
+      ValueError: an unknown name, a malformed row, or a known name whose file has
+        another number of rows.
       FileNotFoundError: naming the file that was looked for.
     """
     if spec in BENCHMARKS:
@@ -105,6 +120,12 @@ def load_benchmark(spec: str, data_dir: pathlib.Path | None = None) -> list[Prob
         return problems
     if spec.startswith(CLEAN):
         return clean_problems(spec.removeprefix(CLEAN))
+    if spec.startswith(PERTURBED):
+        original, date = _original(spec)
+        try:
+            return perturbed_problems(load_benchmark(original, data_dir), date)
+        except ValueError as error:
+            raise ValueError(f"{spec}: {error}") from None
     if spec.startswith("hf://"):
         return read_problems(download(spec))
     if spec.endswith(".jsonl"):
@@ -137,15 +158,15 @@ def _find(name: str, data_dir: pathlib.Path | None) -> pathlib.Path:
 
 
 def _check(name: str, problems: Sequence[Problem], path: pathlib.Path) -> None:
-    expected = BENCHMARKS[name]
-    advice = f"not the benchmark {name}; to use it as a set of your own, give its path"
-    if len(problems) != expected.rows:
+    rows = BENCHMARKS[name].rows
+    if len(problems) != rows:
         raise ValueError(
-            f"{path}: {len(problems)} rows instead of {expected.rows}: {advice}"
+            f"{path}: {len(problems)} rows instead of {rows}: not the benchmark {name};"
+            " to use it as a set of your own, give its path"
         )
-    found = content_hash(problems)
-    if expected.sha256 and found != expected.sha256:
-        raise ValueError(
-            f"{path}: content hash {found[:12]} instead of {expected.sha256[:12]}, a "
-            f"problem or an answer differs: {advice}"
-        )
+
+
+def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
+    """Whether a known benchmark has a problem or answer that is not as in ours."""
+    known = BENCHMARKS[name].sha256 if name in BENCHMARKS else ""
+    return bool(known) and content_hash(problems) != known

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rl.evaluate import Scored, by_problem
 from rl.files import markdown_table
 from rl.statistics import bootstrap_interval
 from tools.evaluation.benchmarks import title
@@ -211,7 +212,19 @@ def _pair(
     }
 
 
+def beside(original: Sequence[Scored], perturbed: Sequence[Scored]) -> dict[str, Any]:
+    """A set with other numbers against those of its problems as they are known."""
+    known, other = by_problem(original), by_problem(perturbed)
+    ids = [id for id in other if id in known]
+    first, second = (
+        np.array([np.mean([s.correct for s in of[id]]) for id in ids])
+        for of in (known, other)
+    )
+    return _paired(ids, first, second)
+
+
 def _paired(ids: Sequence[str], a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
+    """How accuracies `[problems]` of the same problems differ, second minus first."""
     solved_a, solved_b = a > 0.5, b > 0.5
     flipped = list(zip(ids, solved_a, solved_b, strict=True))
     return {

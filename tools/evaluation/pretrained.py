@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from models.attention import default_implementation
 from models.config import Qwen2Config
@@ -68,6 +69,24 @@ def leave_accelerators() -> None:
     jax.config.update("jax_platforms", "cpu")
 
 
+def split_model(folder: pathlib.Path, *, dtype: str) -> tuple[Qwen2, Mesh]:
+    """The model of a folder, to be split over all devices; its weights are not read.
+
+    Args:
+      folder: with config.json.
+      dtype: of parameters and activations, a key of `models.hf.DTYPES`.
+    """
+    mesh = make_mesh()
+    model = Qwen2(
+        Qwen2Config.from_folder(folder),
+        mesh=mesh,
+        dtype=np.dtype(DTYPES[dtype]),
+        param_dtype=np.dtype(DTYPES[dtype]),
+        attention=default_implementation(mesh),
+    )
+    return model, mesh
+
+
 def open_jax_sampler(
     folder: pathlib.Path, *, dtype: str, slots: int, context: int, tensor: int = 0
 ) -> JaxSampler:
@@ -84,14 +103,7 @@ def open_jax_sampler(
     Raises:
       ValueError: it does not fit, or `tensor` devices cannot share it.
     """
-    mesh = make_mesh()
-    model = Qwen2(
-        Qwen2Config.from_folder(folder),
-        mesh=mesh,
-        dtype=np.dtype(DTYPES[dtype]),
-        param_dtype=np.dtype(DTYPES[dtype]),
-        attention=default_implementation(mesh),
-    )
+    model, mesh = split_model(folder, dtype=dtype)
     longest = make_layout(
         model,
         slots=slots,

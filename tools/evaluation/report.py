@@ -190,6 +190,7 @@ def _detail(benchmarks: Mapping[str, Any]) -> list[str]:
                 _rate(result, "truncated"),
                 _rate(result, "repeated"),
                 _memory(result),
+                _known(result),
                 f"{result['tokens_mean']:.0f} / {result['tokens_p95']:.0f}"
                 if "tokens_mean" in result
                 else "",
@@ -206,6 +207,7 @@ def _detail(benchmarks: Mapping[str, Any]) -> list[str]:
             "truncated, %",
             "repeats itself, %",
             "completes the problem, % (of it given)",
+            "against its known numbers",
             "tokens, mean / p95",
         ],
         rows,
@@ -218,6 +220,18 @@ def _memory(result: Mapping[str, Any]) -> str:
         return "not audited"
     told = result["memory"].items()
     return ", ".join(f"{100 * part['completed']:.1f} ({p}%)" for p, part in told)
+
+
+def _known(result: Mapping[str, Any]) -> str:
+    """A set with other numbers beside the problems that it was made from."""
+    if "original" not in result:
+        return ""
+    known = result["original"]
+    low, high = (100 * edge for edge in known["difference_interval"])
+    return (
+        f"{100 * known['difference']:+.1f} [{low:+.1f}, {high:+.1f}] from"
+        f" {100 * known['first']:.1f}, p {known['p_value']:.2g}"
+    )
 
 
 def _conditions(results: Mapping[str, Any]) -> list[str]:

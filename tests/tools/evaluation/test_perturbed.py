@@ -1,0 +1,135 @@
+"""A benchmark with other numbers: exact where it is made, and paired with its own."""
+
+import json
+import re
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from rl.evaluate import Drawn, Scored
+from rl.problems.reading import read_problems
+from rl.types import Problem
+from rl.verifier import Verdict
+from tools.evaluation.benchmarks import benchmark_name, load_benchmark, title
+from tools.evaluation.compare import beside
+from tools.evaluation.perturbed import perturbed_problems
+
+
+def problem(text, solution, answer, id="a"):
+    return Problem(id=id, problem=text, answers=(answer,), meta={"solution": solution})
+
+
+SPENT = problem(
+    "Ann has $40. A pen costs $1.50 and she buys 6 of them. How much is left?",
+    "6*1.50=<<6*1.50=9>>9 dollars, 40-9=<<40-9=31>>31",
+    "31",
+)
+
+
+def test_the_answer_follows_the_numbers():
+    found = set()
+    for day in range(1, 29):
+        (made,) = perturbed_problems([SPENT], f"2026-11-{day:02}")
+        told = re.fullmatch(
+            r"Ann has \$(\d+)\. A pen costs \$(\d\.\d\d) and she buys (\d+) of them\."
+            r" How much is left\?",
+            made.problem,
+        )
+        has, cost, count = map(Fraction, told.groups())
+        assert has - cost * count == int(made.answers[0]) > 0
+        assert (has, cost, count) != (40, Fraction("1.5"), 6) and count >= 2
+        assert made.id == "a" and made.meta == {"from": SPENT.problem}
+        found.add(made.problem)
+    assert len(found) > 20
+    assert perturbed_problems([SPENT], "2026-11-22") == perturbed_problems(
+        [SPENT], "2026-11-22"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "solution", "answer"),
+    [
+        # "half" is a 2 as the bolts are: 4 bolts would become 4/4 + 4.
+        ("A robe takes 2 bolts of blue and half that much white. How many bolts?",
+         "2/2=<<2/2=1>>1, 2+1=<<2+1=3>>3", "3"),
+        # Her and 4 friends are the 5, which nothing says.
+        ("Maria invited 4 friends. Her mom gave everybody 3 balloons. How many?",
+         "There are 5: 5*3=<<5*3=15>>15", "15"),
+        # Sunday and Wednesday are the other 2.
+        ("He sells 9 cars a day but on Sunday and Wednesday, for 2 weeks. How many?",
+         "7-2=<<7-2=5>>5, 9*5=<<9*5=45>>45, 45*2=<<45*2=90>>90", "90"),
+        # 6 is a number of the text and a result.
+        ("Bo has 6 red hats and 8 blue ones, 2 of which he loses. How many blue more?",
+         "8-2=<<8-2=6>>6, 6-6=<<6-6=0>>0", "0"),
+        # 30 stands there for nothing that is counted.
+        ("At 30 degrees Al sells 7 cones at $3. What does he take?",
+         "7*3=<<7*3=21>>21", "21"),
+        # The chain ends at another number than the answer.
+        ("Al sells 7 cones at $3. What does he take?", "7*3=<<7*3=21>>21", "22"),
+        ("Al sells 7 cones at $3. What does he take?", "7 times 3 is 21.", "21"),
+        ("It is 7:30 and he sleeps 3 hours. When?", "7+3=<<7+3=10>>10", "10"),
+    ],
+)  # fmt: skip
+def test_what_is_not_exact_is_left_out(text, solution, answer):
+    made = perturbed_problems([problem(text, solution, answer, "b"), SPENT], "2026-1-1")
+    assert [p.id for p in made] == ["a"]
+
+
+def test_constants_that_words_mean_stay():
+    of_words = problem(
+        "Bo eats 9 plums a day. How many does he eat in 3 weeks?",
+        "9*7=<<9*7=63>>63, 63*3=<<63*3=189>>189",
+        "189",
+    )
+    (made,) = perturbed_problems([of_words], "2026-11-22")
+    plums, weeks = map(int, re.findall(r"\d+", made.problem))
+    assert int(made.answers[0]) == plums * 7 * weeks
+
+
+@pytest.mark.failure(33)
+def test_what_cannot_be_perturbed_is_one_line(tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps({"problem": "1+1", "answer": "2"}) + "\n")
+    for spec, message in (
+        (f"perturbed:{path}:2026-11-22", "no solution says how the answer follows"),
+        (f"perturbed:{path}:today", "today': give a date"),
+        ("perturbed:2026-11-22", "give perturbed:BENCHMARK:DATE"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load_benchmark(spec)
+
+
+def test_names_say_what_it_was_made_from():
+    assert benchmark_name("perturbed:gsm8k_test:2026-11-22") == "gsm8k_test@2026-11-22"
+    assert title("gsm8k_test@2026-11-22") == "GSM8K, other numbers (2026-11-22)"
+
+
+def test_a_memoriser_falls_and_one_that_calculates_does_not():
+    ids = [str(i) for i in range(40)]
+
+    def scored(right):
+        return [
+            Scored(
+                drawn=Drawn(id=id, sample=0, completion=""),
+                verdict=Verdict(i < right, None, "given"),
+            )
+            for i, id in enumerate(ids)
+        ]
+
+    known, other = scored(40), scored(4)[:30]
+    fell = beside(known, other)
+    assert fell["problems"] == 30 and fell["first"] == 1.0
+    assert fell["difference"] == pytest.approx(-26 / 30)
+    assert fell["difference_interval"][1] < -0.7 and fell["p_value"] < 1e-6
+    same = beside(scored(20), scored(20))
+    assert same["difference"] == 0 and same["p_value"] == 1.0
+
+
+def test_of_gsm8k_a_sixth_can_be_asked_again(shared_data):
+    path = shared_data / "eval" / "gsm8k_test.jsonl"
+    made = perturbed_problems(read_problems(path), "2026-11-22")
+    assert len(made) == 227
+    shares = [float(Fraction(p.answers[0])) for p in made]
+    assert np.isfinite(shares).all()
+    assert all(p.problem != p.meta["from"] for p in made)

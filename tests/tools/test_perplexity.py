@@ -1,0 +1,91 @@
+"""A text under two models, as a user asks for it, beside transformers."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from tests.tools.tiny import make_model
+from tools import perplexity
+
+TEXT = "thesumof12and7is19" * 20  # 360 characters, a token each
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    a, b = (make_model(folder / name, seed=i) for i, name in enumerate("ab"))
+    (folder / "text.txt").write_text(TEXT)
+    out = folder / "out.json"
+    arguments = [str(a), str(b), "--text", str(folder / "text.txt"), "--context", "64"]
+    assert perplexity.main([*arguments, "--json", str(out)]) == 0
+    return a, b, json.loads(out.read_text())
+
+
+def by_transformers(folder):
+    """Mean of -log p of each token, given those before it in its window."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    ids = transformers.AutoTokenizer.from_pretrained(folder).encode(TEXT)
+    nats = []
+    for window in perplexity.windows(ids, 64):
+        given = torch.tensor([window])
+        with torch.no_grad():
+            logits = model(given).logits.double()
+        of_next = -logits.log_softmax(-1)[0, :-1].gather(1, given[0, 1:, None])
+        nats += of_next[:, 0].tolist()
+    return nats
+
+
+def test_it_is_that_of_transformers(asked):
+    a, _, result = asked
+    nats = by_transformers(a)
+    found = result["models"][str(a)]
+    assert found["tokens"] == len(nats) == 359
+    assert found["nats"] == pytest.approx(np.mean(nats), rel=1e-5)
+    assert found["bits_per_byte"] == pytest.approx(
+        sum(nats) / math.log(2) / 360, rel=1e-5
+    )
+
+
+def test_another_model_is_compared_window_by_window(asked):
+    a, b, result = asked
+    first, other = (result["models"][str(m)] for m in (a, b))
+    said = other["against_first"]
+    assert said["difference"] == pytest.approx(other["nats"] - first["nats"])
+    low, high = said["interval"]
+    assert low < said["difference"] < high
+    assert "against_first" not in first
+    table = perplexity.markdown(result)
+    assert f"{said['difference']:+.4f} [{low:+.4f}, {high:+.4f}]" in table
+
+
+def test_windows_predict_every_token_once():
+    for tokens, length, sizes in ((10, 4, [4, 4, 4]), (9, 4, [4, 3, 4]), (2, 8, [2])):
+        cut = perplexity.windows(list(range(tokens)), length)
+        assert [len(w) for w in cut] == sizes
+        predicted = [t for w in cut for t in w[1:]]
+        assert predicted == list(range(1, tokens))
+
+
+def test_other_tokens_are_not_paired():
+    a = {"ids": "a", "nats": 1.0, "of_windows": [1.0]}
+    with pytest.raises(ValueError, match="tokens are not the same"):
+        perplexity.compared(a, a | {"ids": "b"})
+
+
+@pytest.mark.failure(33)
+def test_what_cannot_be_scored_is_one_line(asked, tmp_path, capsys):
+    a, _, _ = asked
+    text = tmp_path / "t.txt"
+    text.write_text("1")
+    for arguments, message in (
+        (["no/such", "--text", str(text)], "no/such: no such"),
+        ([str(a), "--text", "missing.txt"], "missing.txt"),
+        ([str(a), "--text", str(text)], "1 tokens in windows of 64: none to predict"),
+        ([str(a), "--text", str(text), "--context", "97"], "exceeds the 96 positions"),
+    ):
+        assert perplexity.main([*["--context", "64"], *arguments]) == 2
+        assert message in capsys.readouterr().err

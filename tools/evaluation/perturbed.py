@@ -1,0 +1,237 @@
+"""A benchmark with other numbers in it: known by heart, it would be no help.
+
+Where a solution says how its answer follows from the problem's numbers, as GSM8K's do
+(`48/2 = <<48/2=24>>24`), the problem can be asked again with other numbers and their
+answer (the manner of GSM-Symbolic, arXiv 2410.05229). A problem is taken only where
+that is exact: each number of its text stands there once, is used by the solution, and
+is not to be confused with a result of an earlier step or with a number that a word of
+the text means, as "half" means 2; and all else that the solution counts with is one of
+these.
+"""
+
+import collections
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from rl.types import Problem
+from rollout.seeds import generator
+
+_NUMBER = r"\d+(?:\.\d+)?"
+_IN_TEXT = re.compile(rf"(?<![\w.,/:])({_NUMBER})(?![\w,/:]|\.\d)")
+_STEP = re.compile(r"<<([^<>=]+)=([^<>=]+)>>")
+_TOKEN = re.compile(rf"({_NUMBER}|\.\d+|[-+*/()])")
+
+# What words mean, by value. A number of a solution that is neither of the text nor a
+# result has to be one of these; a number of the text that is could be the word's.
+_MEANT: dict[Fraction, frozenset[str]] = {
+    Fraction(value): frozenset(words.split())
+    for value, words in {
+        "1/4": "quarter quarters",
+        "1/2": "half halves",
+        "1": "a an once single each herself himself one first",
+        "2": "half halves twice double doubles doubled doubling both pair pairs couple "
+        "two second",
+        "3": "thrice triple triples tripled three third thirds",
+        "4": "quarter quarters month months quadruple four fourth fourths",
+        "5": "nickel nickels weekday weekdays five fifth fifths",
+        "6": "six sixth sixths",
+        "7": "week weeks weekly day days daily seven seventh",
+        "8": "eight eighth eighths",
+        "9": "nine ninth",
+        "10": "dime dimes decade decades ten tenth tenths",
+        "11": "eleven",
+        "12": "dozen dozens year years yearly annual annually month months foot feet "
+        "inch inches noon midnight twelve",
+        "13": "thirteen",
+        "14": "fourteen",
+        "15": "fifteen",
+        "16": "pound pounds ounce ounces sixteen",
+        "17": "seventeen",
+        "18": "eighteen",
+        "19": "nineteen",
+        "20": "score twenty",
+        "24": "day days daily hour hours",
+        "25": "quarter quarters",
+        "30": "month months monthly thirty",
+        "31": "month months",
+        "36": "yard yards",
+        "40": "forty",
+        "50": "half fifty",
+        "52": "year years yearly week weeks",
+        "60": "minute minutes hour hours hourly second seconds sixty",
+        "70": "seventy",
+        "80": "eighty",
+        "90": "ninety",
+        "100": "% percent percentage cent cents dollar dollars $ meter meters metre "
+        "metres century hundred",
+        "365": "year years yearly day days daily",
+        "1000": "thousand kilogram kilograms kilometer kilometers liter liters gram "
+        "grams",
+    }.items()
+}
+
+
+def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
+    """Those of a benchmark that can be asked exactly with other numbers.
+
+    Args:
+      problems: of GSM8K, or others with a `solution` in their `meta` that is annotated
+        as its is.
+      date: the seed, such as 2026-11-22.
+
+    Returns:
+      Problems under the ids of those that they are made from.
+
+    Raises:
+      ValueError: no date, or no problem with such a solution.
+    """
+    digits = re.sub(r"\D", "", date)
+    if not digits:
+        raise ValueError(f"{date!r}: give a date, such as 2026-11-22")
+    made = [
+        _perturbed(problem, generator(int(digits), i))
+        for i, problem in enumerate(problems)
+    ]
+    if not any(made):
+        raise ValueError(
+            "no solution says how the answer follows, as GSM8K's <<48/2=24>> do"
+        )
+    return [problem for problem in made if problem]
+
+
+def _perturbed(problem: Problem, rng: np.random.Generator) -> Problem | None:
+    read = _chain(problem)
+    if not read:
+        return None
+    numbers, steps = read
+    old = dict(enumerate(map(Fraction, numbers)))
+    before = _values(steps, old)
+    for _ in range(300):
+        new = {i: _other(value, rng) for i, value in old.items()}
+        after = _values(steps, new)
+        if after is None or any(new[i] == old[i] for i in old):
+            continue
+        if after[-1] != before[-1] and all(map(_alike, before, after)):
+            parts = _IN_TEXT.split(problem.problem)  # every second one is a number
+            parts[1::2] = [
+                _like(n, v) for n, v in zip(numbers, new.values(), strict=True)
+            ]
+            return Problem(
+                id=problem.id,
+                problem="".join(parts),
+                answers=(_written(after[-1]),),
+                source=problem.source,
+                level=problem.level,
+                meta={"from": problem.problem},
+            )
+    return None
+
+
+def _chain(problem: Problem) -> tuple[list[str], list[list[str | tuple]]] | None:
+    """The numbers of the text, and the solution's steps in terms of them.
+
+    A step is a list of signs and brackets, numbers that stay, ("text", i) for a number
+    of the text and ("step", k) for the result of an earlier step.
+    """
+    meta = problem.meta
+    solution = meta.get("solution") or (meta.get("meta") or {}).get("solution") or ""
+    found = _STEP.findall(solution)
+    numbers = _IN_TEXT.findall(problem.problem)
+    digits = re.findall(r"\d", problem.problem)
+    if (
+        not found
+        or not numbers
+        or len("".join(numbers)) - "".join(numbers).count(".") != len(digits)
+    ):
+        return None
+    place = {Fraction(n): i for i, n in enumerate(numbers)}
+    words = set(re.findall(r"[a-z]+|[$%]", problem.problem.lower()))
+    meant = {value for value, by in _MEANT.items() if words & by}
+    if len(place) < len(numbers) or meant & place.keys():
+        return None
+    results: dict[Fraction, int] = {}
+    steps: list[list[str | tuple]] = []
+    used = collections.Counter()
+    for expression, value in found:
+        tokens = _TOKEN.findall(expression)
+        if "".join(tokens) != re.sub(r"[\s$]", "", expression):
+            return None
+        step: list[str | tuple] = []
+        for token in tokens:
+            number = Fraction(token) if token[-1].isdigit() else None
+            if number in place:
+                used[place[number]] += 1
+                step.append(("text", place[number]))
+            elif number in results:
+                step.append(("step", results[number]))
+            elif number is None or number in meant:
+                step.append(token)
+            else:
+                return None  # said nowhere: perhaps a result that has no step
+        steps.append(step)
+        result = _TOKEN.fullmatch(value.strip())
+        if not result or Fraction(result[0]) in results or Fraction(result[0]) in place:
+            return None
+        results[Fraction(result[0])] = len(steps) - 1
+    values = _values(steps, dict(enumerate(map(Fraction, numbers))))
+    # Used twice, one may be a count of what the text lists that happens to be alike.
+    if (
+        values is None
+        or list(results) != values
+        or any(used[i] != 1 for i in range(len(numbers)))
+    ):
+        return None
+    return (numbers, steps) if [_written(values[-1])] == [*problem.answers] else None
+
+
+def _values(
+    steps: Sequence[Sequence[str | tuple]], numbers: dict[int, Fraction]
+) -> list[Fraction] | None:
+    """The result of each step; None where one divides by zero."""
+    results: list[Fraction] = []
+    for step in steps:
+        known = {"text": numbers, "step": dict(enumerate(results))}
+        terms = [
+            f"Fraction({str(known[t[0]][t[1]])!r})"
+            if isinstance(t, tuple)
+            else f"Fraction({t!r})"
+            if t[-1].isdigit()
+            else t
+            for t in step
+        ]
+        try:
+            # Fractions, signs and brackets alone, as `_TOKEN` read them.
+            results.append(eval(" ".join(terms), {"Fraction": Fraction}))
+        except (ZeroDivisionError, SyntaxError, TypeError):
+            return None
+    return results
+
+
+def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
+    """A number of the same kind and size: as many decimals, half to twice as large."""
+    unit = Fraction(1)
+    while value % unit:
+        unit /= 10
+    # One of a thing would ask for other grammar.
+    least, most = max(unit, min(value, Fraction(2)), value / 2), 2 * value
+    return unit * int(rng.integers(int(least / unit), int(most / unit) + 1))
+
+
+def _alike(before: Fraction, after: Fraction) -> bool:
+    """Whether a result still makes sense: whole if it was, of the same sign."""
+    whole = after.denominator == 1 if before.denominator == 1 else True
+    return whole and (after > 0) == (before > 0) and (after < 0) == (before < 0)
+
+
+def _like(number: str, value: Fraction) -> str:
+    """A value with as many decimals as a number of the text."""
+    return f"{float(value):.{len(number.partition('.')[2])}f}"
+
+
+def _written(value: Fraction) -> str:
+    if value.denominator == 1:
+        return str(value.numerator)
+    return f"{float(value):.10g}"

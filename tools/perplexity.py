@@ -1,0 +1,204 @@
+"""What models make of a text: did training on one thing cost them another?
+
+    python -m tools.perplexity --text FILE MODEL [MODEL ...] [--json OUT]
+
+A model is a Hugging Face folder, a run's workdir or a hub id. Each further one is
+compared with the first, window by window. The text is read as it is, without a
+template; take one that has nothing to do with what was trained.
+"""
+
+import argparse
+import hashlib
+import math
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from configs.reading import user_path
+from rl.files import markdown_table, replace_json
+from rl.hosts.stopping import REFUSED, run
+from rl.progress import phase
+from rl.statistics import bootstrap_interval
+
+
+def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
+    """A text cut so that every token but its first is predicted in one window.
+
+    Each window begins with the last token of the one before. Their lengths, `length` at
+    most, differ by one at most, so that a mean over windows is one over tokens.
+
+    Raises:
+      ValueError: nothing to predict.
+    """
+    if len(ids) < 2 or length < 2:
+        raise ValueError(f"{len(ids)} tokens in windows of {length}: none to predict")
+    count = math.ceil((len(ids) - 1) / (length - 1))
+    edges = np.linspace(0, len(ids) - 1, count + 1).round().astype(int)
+    return [
+        ids[start : end + 1] for start, end in zip(edges[:-1], edges[1:], strict=True)
+    ]
+
+
+def score(
+    folder: pathlib.Path, text: str, *, dtype: str, context: int
+) -> dict[str, Any]:
+    """Scores a text under the model of a Hugging Face folder.
+
+    Args:
+      folder: with config.json, safetensors and a tokenizer.
+      text: what is scored.
+      dtype: a key of `models.hf.DTYPES`, or "auto".
+      context: most tokens of a window.
+
+    Returns:
+      `tokens` scored; `nats`, the mean of -log p over them; `bits_per_byte` of the
+      text; `of_windows`, the mean of each window; `ids`, a hash of the token ids.
+
+    Raises:
+      ValueError: a context beyond the model's positions, or a text of one token.
+    """
+    import jax
+
+    from models.hf import load_params
+    from rl import plan
+    from rl.engine import place
+    from rl.types import Batch
+    from rl.update.objective import token_logprobs
+    from sharding.rules import laid_out
+    from tools.evaluation import pretrained
+
+    positions = pretrained.max_positions(folder)
+    if context > positions:
+        raise ValueError(
+            f"context={context} exceeds the {positions} positions of {folder}"
+        )
+    ids = plan.load_tokenizer(folder).encode(text, add_special_tokens=False)
+    cut = windows(ids, context)
+    model, mesh = pretrained.split_model(
+        folder, dtype=pretrained.resolve_dtype(folder, dtype)
+    )
+    params = load_params(folder, model, mesh)
+
+    @jax.jit
+    def logprobs(params, batch):
+        return token_logprobs(
+            model, params, batch, temperature=1.0, mesh=mesh, chunk=1024
+        )[0]
+
+    found = []
+    with phase("score", str(folder), total=len(cut), unit="windows") as scored:
+        for start in range(0, len(cut), mesh.size):
+            some = cut[start : start + mesh.size]
+            batch = Batch.padding(mesh.size, context)
+            for row, window in enumerate(some):
+                n = len(window)
+                batch.token_ids[row, :n] = window
+                batch.positions[row, :n] = np.arange(n)
+                batch.segment_ids[row, :n] = 1
+                batch.loss_mask[row, 1:n] = True
+            sums = np.asarray(
+                logprobs(params, place(batch, laid_out(mesh, "batch"))), np.float64
+            ).sum(axis=1)
+            found += [-s / (len(w) - 1) for s, w in zip(sums, some, strict=False)]
+            scored.update(len(some))
+    sizes = np.array([len(window) - 1 for window in cut])
+    nats = float(np.average(found, weights=sizes))
+    return {
+        "tokens": int(sizes.sum()),
+        "nats": nats,
+        "bits_per_byte": nats * int(sizes.sum()) / math.log(2) / len(text.encode()),
+        "of_windows": [float(x) for x in found],
+        "ids": hashlib.sha256(np.asarray(ids, "<i4").tobytes()).hexdigest(),
+    }
+
+
+def compared(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """How much worse another model is than the first, in nats per token.
+
+    Raises:
+      ValueError: their tokenizers cut the text otherwise, so that no window pairs.
+    """
+    if first["ids"] != other["ids"]:
+        raise ValueError("their tokens are not the same; compare bits per byte")
+    differences = np.subtract(other["of_windows"], first["of_windows"])
+    several = len(differences) > 1
+    return {
+        "difference": other["nats"] - first["nats"],
+        "interval": bootstrap_interval(differences) if several else None,
+    }
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """The figures as a table; the last column is against its first row."""
+    rows = []
+    for name, part in result["models"].items():
+        against = part.get("against_first")
+        said = ""
+        if against:
+            said = f"{against['difference']:+.4f}"
+            if against["interval"]:
+                said += " [{:+.4f}, {:+.4f}]".format(*against["interval"])
+        elif rows:
+            said = "other tokens"
+        rows.append(
+            [
+                name,
+                f"{part['tokens']:,}",
+                f"{part['nats']:.4f}",
+                f"{math.exp(part['nats']):.3f}",
+                f"{part['bits_per_byte']:.4f}",
+                said,
+            ]
+        )
+    columns = ["model", "tokens", "nats per token", "perplexity", "bits per byte"]
+    table = markdown_table([*columns, "nats more than the first"], rows)
+    return "\n".join(
+        [*table, "Brackets are 95% intervals over windows of the text, paired.", ""]
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.perplexity",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("--text", type=user_path, required=True, help="UTF-8 file")
+    parser.add_argument(
+        "--context", type=int, default=1024, help="tokens of a window (default 1024)"
+    )
+    parser.add_argument("--dtype", default="auto", help="auto: the checkpoint's own")
+    parser.add_argument("--json", type=user_path, metavar="OUT", help="write here")
+    args = parser.parse_args(argv)
+
+    from rl.hosts.devices import start_cpu_devices
+    from tools.evaluation import pretrained
+
+    try:
+        text = args.text.read_text("utf-8")
+        start_cpu_devices(0, rows=1)
+        folders = {name: pretrained.find_folder(name) for name in args.models}
+        models = {
+            name: score(folder, text, dtype=args.dtype, context=args.context)
+            for name, folder in folders.items()
+        }
+    except (ValueError, OSError) as error:
+        print(f"perplexity: {error}", file=sys.stderr)
+        return REFUSED
+    first = models[args.models[0]]
+    for name, part in models.items():
+        if name != args.models[0] and part["ids"] == first["ids"]:
+            part["against_first"] = compared(first, part)
+    result = {"text": str(args.text), "context": args.context, "models": models}
+    if args.json:
+        replace_json(args.json, result)
+    print(markdown(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run("perplexity: stopped; nothing is written", lambda _: main()))
