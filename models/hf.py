@@ -5,6 +5,7 @@ tensor by tensor, so that host memory peaks near one tensor rather than one mode
 """
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -407,25 +408,26 @@ def save_folder(
     if writes:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        copy_assets(assets, partial)
-        _set_dtype(partial / "config.json", dtype)
-        if card:
-            (partial / "README.md").write_text(card, encoding="utf-8")
-        _write_index(partial, layout, specs)
-    for file in sorted(set(layout.values())):
-        subset = {name: specs[name] for name in specs if layout[name] == file}
-        stream = export_tensors(params, config, DTYPES[dtype], names=subset)
-        if not writes:
-            collections.deque(stream, maxlen=0)
-            continue
-        try:
+    try:
+        if writes:
+            copy_assets(assets, partial)
+            _set_dtype(partial / "config.json", dtype)
+            if card:
+                _write_text(partial / "README.md", card)
+            _write_index(partial, layout, specs)
+        for file in sorted(set(layout.values())):
+            subset = {name: specs[name] for name in specs if layout[name] == file}
+            stream = export_tensors(params, config, DTYPES[dtype], names=subset)
+            if not writes:
+                collections.deque(stream, maxlen=0)
+                continue
             stream = _finite(stream, folder, dtype)
-            write_tensors(partial / file, subset, stream, metadata={"format": "pt"})
-        except BaseException as error:
+            with _named(folder / file):
+                write_tensors(partial / file, subset, stream, metadata={"format": "pt"})
+    except BaseException:
+        if writes:
             shutil.rmtree(partial)
-            if isinstance(error, OSError):  # a full disk; the system names no file
-                error.filename = str(folder / file)
-            raise
+        raise
     if writes:
         if folder.exists():
             shutil.rmtree(folder)
@@ -479,7 +481,7 @@ def _write_index(folder: pathlib.Path, layout: Mapping[str, str], specs: Specs):
     old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     metadata = {**old.get("metadata", {}), "total_size": total}
     index = {"metadata": metadata, "weight_map": dict(sorted(layout.items()))}
-    path.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    _write_text(path, json.dumps(index, indent=2) + "\n")
 
 
 def _set_dtype(path: pathlib.Path, dtype: str) -> None:
@@ -489,4 +491,19 @@ def _set_dtype(path: pathlib.Path, dtype: str) -> None:
     if all(config.get(key) == dtype for key in keys):
         return
     config.update(dict.fromkeys(keys, dtype))
-    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    _write_text(path, json.dumps(config, indent=2) + "\n")
+
+
+def _write_text(path: pathlib.Path, text: str) -> None:
+    with _named(path):
+        path.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _named(path: pathlib.Path) -> Iterator[None]:
+    """Names the file of an error: the system does not say which disk is full."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise

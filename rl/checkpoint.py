@@ -10,6 +10,7 @@ agree with its proof is never loaded: it is named, and the one before it is take
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import datetime
 import hashlib
@@ -32,7 +33,7 @@ from jax.experimental import multihost_utils
 from configs.schema import Count
 from models import hf
 from models.qwen2 import Params
-from rl.files import publish, sha256, sync
+from rl.files import named, publish, sha256, sync
 from rl.update.examine import NotFinite, examine, flatten
 from rl.update.step import TrainState
 
@@ -198,7 +199,15 @@ class Checkpoints:
     def _rotate(self) -> None:
         proofs = proofs_in(self._folder)
         for step in proofs.keys() - kept_steps(proofs, self._keep).keys():
-            shutil.rmtree(self._folder / str(step))
+            self._forget(step)
+
+    def _forget(self, step: int) -> None:
+        # Its name first: a kill leaves a checkpoint whole or not there. What then
+        # cannot be removed goes in `save`, or is told there.
+        gone = self._folder / f".{step}.partial"
+        (self._folder / str(step)).rename(gone)
+        with contextlib.suppress(OSError):
+            _remove(gone)
 
     def record_score(self, step: int, score: float) -> None:
         """Adds what was evaluated only after a step had been saved.
@@ -212,7 +221,8 @@ class Checkpoints:
             proof = dataclasses.replace(read_proof(folder), score=score)
             # Beside the folder, in which nothing may be that the proof does not name.
             partial = self._folder / f".{step}.proof.partial"
-            partial.write_text(_proof_text(proof), encoding="utf-8")
+            with named(partial):
+                partial.write_text(_proof_text(proof), encoding="utf-8")
             publish(partial, folder / _PROOF)
             self._rotate()
 
@@ -290,10 +300,7 @@ class Checkpoints:
         if jax.process_index() == 0:
             for newer in sorted(steps_in(self._folder), reverse=True):
                 if newer > step:
-                    # Its name first: a kill leaves a checkpoint whole or not there.
-                    gone = self._folder / f".{newer}.partial"
-                    (self._folder / str(newer)).rename(gone)
-                    shutil.rmtree(gone)
+                    self._forget(newer)
 
     def _newest_whole(self, damaged: dict[int, str]) -> int | None:
         """By the files alone; what the first process finds holds for all."""
@@ -323,7 +330,8 @@ class Checkpoints:
         for step, damage in damaged.items():
             folder = self._folder / str(step)
             aside = folder.with_name(folder.name + DAMAGED)
-            shutil.rmtree(aside, ignore_errors=True)
+            if os.path.lexists(aside):  # of an earlier damage
+                _remove(aside)
             folder.rename(aside)
             print(
                 f"WARNING: {damage}; set aside as {aside.name}, step {taken} is taken",
@@ -533,7 +541,7 @@ def _as_first(value: int) -> int:
 
 
 def _remove(path: pathlib.Path) -> None:
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink()

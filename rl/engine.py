@@ -19,7 +19,13 @@ from rl.progress import phase
 from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
 from rl.update.step import Step, TrainState
-from rollout.types import Completion, OnFinished, PolicySampler, SamplingParams
+from rollout.types import (
+    Completion,
+    OnFinished,
+    OnPause,
+    PolicySampler,
+    SamplingParams,
+)
 
 
 class Engine:
@@ -81,9 +87,12 @@ class Engine:
         *,
         seed: int,
         on_finished: OnFinished | None = None,
+        on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
         """See `rollout.types.Sampler.sample`."""
-        return self._sampler.sample(prompts, params, seed=seed, on_finished=on_finished)
+        return self._sampler.sample(
+            prompts, params, seed=seed, on_finished=on_finished, on_pause=on_pause
+        )
 
     def update(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]

@@ -307,8 +307,12 @@ def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> list[dict[str,
     def last(row: Mapping[str, Any]) -> int:
         return evaluated if any(name.startswith(EVALUATED) for name in row) else keep
 
-    rows = [row for _, row in read_rows(path, appended=True)]
-    rows = [row for row in rows if row["step"] <= last(row)]
+    rows = []
+    for where, row in read_rows(path, appended=True):
+        if not isinstance(row.get("step"), int):
+            raise ValueError(f"{where}: step={row.get('step')!r} is no step")
+        if row["step"] <= last(row):
+            rows.append(row)
     if path.exists():
         replace_rows(path, rows)
     return rows

@@ -138,7 +138,7 @@ def phase(
 class WatchedSampler:
     """A sampler whose calls show how many of their completions have ended.
 
-    `check_stop` is called at each and may raise, which ends the call.
+    `check_stop` is called now and then and may raise, which ends the call.
     """
 
     def __init__(
@@ -162,12 +162,15 @@ class WatchedSampler:
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
             count.update()
-            self._check_stop()
             on_finished(prompt, sample, completion)
 
         with watch(self._name, total=total, unit="completions") as count:
             return self._sampler.sample(
-                prompts, params, seed=seed, on_finished=finished
+                prompts,
+                params,
+                seed=seed,
+                on_finished=finished,
+                on_pause=self._check_stop,
             )
 
 

@@ -67,6 +67,8 @@ _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process."
 _RESUMES = (
     "stopped: the same command resumes, from the newest checkpoint if there is one"
 )
+# Of what summary.json holds, what `_report` says.
+_SAID = {"base", "final", "steps", "updates", "wall_seconds", "unhealthy"}
 # What these say in a line is all that a user needs.
 _TOLD = (ValueError, OSError, SamplerError)
 
@@ -75,7 +77,16 @@ def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
     path = workdir / "summary.json"
     if not path.is_file():
         return None
-    summary = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        missing = sorted(_SAID - summary.keys())
+        if missing or not isinstance(summary["steps"], int):
+            raise TypeError(f"no {missing[0]}" if missing else "steps is no number")
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"{path}: damaged ({error}); once it is gone, the run ends anew from its"
+            " newest checkpoint"
+        ) from None
     return summary if summary["steps"] >= steps else None
 
 

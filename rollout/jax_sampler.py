@@ -21,7 +21,7 @@ from models.cache import Entries
 from models.qwen2 import Params
 from rollout import decoding
 from rollout.layout import Layout
-from rollout.types import Completion, OnFinished, SamplingParams
+from rollout.types import Completion, OnFinished, OnPause, SamplingParams
 from sharding.replicas import share_replicas
 
 
@@ -79,6 +79,7 @@ class JaxSampler:
         *,
         seed: int,
         on_finished: OnFinished | None = None,
+        on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
         longest = max((len(prompt) for prompt in prompts), default=0)
         if not all(len(prompt) for prompt in prompts):
@@ -119,7 +120,9 @@ class JaxSampler:
             ends = refill if waiting else self._ends_to_narrow(running, batch)
             idle = batch - len(running)
             wake = idle + min(ends, len(running))
-            state, (done, count, ids, logprobs) = self._decode(state, dynamic, wake)
+            state, (done, count, ids, logprobs) = self._decode(
+                state, dynamic, wake, on_pause
+            )
             for slot in [slot for slot in running if done[slot]]:
                 prompt, sample = running.pop(slot)
                 free.append(slot)
@@ -129,9 +132,11 @@ class JaxSampler:
                 results[prompt][sample] = completion
                 if on_finished is not None:
                     on_finished(prompt, sample, completion)
+            if on_pause is not None:
+                on_pause()
         return results
 
-    def _decode(self, state, dynamic, wake: int):
+    def _decode(self, state, dynamic, wake: int, on_pause: OnPause | None = None):
         """Decodes until `wake` slots are done, a call after the other.
 
         In between this thread is Python's again, and a signal may end it.
@@ -142,6 +147,8 @@ class JaxSampler:
             )
             if np.sum(drawn[0]) >= wake:
                 return state, jax.device_get(drawn)
+            if on_pause is not None:
+                on_pause()
 
     def _completion(self, ids, logprobs, params: SamplingParams) -> Completion:
         stopped = not params.ignore_stop and ids[-1] in params.stop_token_ids

@@ -67,6 +67,7 @@ class Completion:
 
 
 OnFinished = Callable[[int, int, Completion], None]
+OnPause = Callable[[], None]
 
 
 class SamplerError(RuntimeError):
@@ -83,6 +84,7 @@ class Sampler(Protocol):
         *,
         seed: int,
         on_finished: OnFinished | None = None,
+        on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
         """Draws `params.n` completions for each prompt of token ids.
 
@@ -95,6 +97,8 @@ class Sampler(Protocol):
           seed: non-negative; callers take a fresh one per call (see `rollout.seeds`).
           on_finished: called as `(prompt index, sample index, completion)` when a
             completion ends, in any order, on the calling thread.
+          on_pause: called now and then, whether or not one has ended, on that thread;
+            what it raises ends the call.
 
         Returns:
           For each prompt, its `params.n` completions.

@@ -48,6 +48,7 @@ _STAGES = (
 # A pass over these sums ends every few steps; of four completions of one most are all
 # right or all wrong.
 _SETTINGS = {
+    "model.maker_args.heads": 4,  # two kv heads, one for each shard of eight devices
     "model.maker_args.held_out": 40,
     "data.train_args.held_out": 5000,
     "data.eval_args.held_out": 40,
@@ -60,6 +61,20 @@ _SETTINGS = {
     "eval.samples": 2,
     "eval.every_steps": 5,
     "checkpoint.every_steps": 2,
+}
+# Of a long run: nothing is learned, and a step is little more than what it leaves.
+SMALL = {
+    "model.maker_args.steps": 1,
+    "model.maker_args.layers": 1,
+    "model.maker_args.hidden_size": 32,
+    "rollout.max_response_tokens": 12,
+    "batch.row_lengths": "(32,)",
+    "batch.micro_tokens": 256,
+    "batch.prompts_per_step": 4,
+    "batch.prompts_per_update": 2,
+    "data.eval_args.held_out": 8,
+    "eval.samples": 1,
+    "eval.greedy": False,
 }
 _MESHES = {1: (1, 1, 1), 8: (2, 2, 2)}
 # Where a kill strikes: within the call of a function, or within one under a condition.
@@ -263,16 +278,20 @@ def _steady(args: argparse.Namespace) -> dict[str, Any]:
     shutil.rmtree(workdir, ignore_errors=True)
     usage.unlink(missing_ok=True)
     before = _shared_memory()
-    settings = _SETTINGS | {
-        "steps": args.steps,
-        "mesh.cpu_devices": 1,
-        "eval.every_steps": 100,
-        "checkpoint.every_steps": 100,
-        # It is to go on, whatever it learns from such completions.
-        "dynamic_sampling.filter": False,
-        "alarms.patience": 10**6,
-        **dict(args.set),
-    }
+    settings = (
+        _SETTINGS
+        | SMALL
+        | {
+            "steps": args.steps,
+            "mesh.cpu_devices": 1,
+            "eval.every_steps": 50,
+            "checkpoint.every_steps": 20,
+            # It is to go on, whatever it learns from such completions.
+            "dynamic_sampling.filter": False,
+            "alarms.patience": 10**6,
+            **dict(args.set),
+        }
+    )
     seconds = 60 * args.minutes
     order = {"usage": str(usage.absolute()), "seconds": seconds, "seed": args.seed}
     done = _start(args.out, workdir, settings, order)

@@ -14,7 +14,7 @@ import numpy as np
 from rl.engine import Engine
 from rl.hosts.peers import Alone, Follower, Leader
 from rl.types import Batch, Hyper
-from rollout.types import Completion, OnFinished, SamplingParams
+from rollout.types import Completion, OnFinished, OnPause, SamplingParams
 
 
 class JointEngine:
@@ -62,25 +62,30 @@ class JointEngine:
         *,
         seed: int,
         on_finished: OnFinished | None = None,
+        on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
-        """See `Engine.sample`. All leave it together where `on_finished` raises."""
+        """See `Engine.sample`. All leave it together, at the pause after what raises.
+
+        A pause is between two programs, and comes alike in all processes.
+        """
         if not self._embedded:
             return self._engine.sample(
-                prompts, params, seed=seed, on_finished=on_finished
+                prompts, params, seed=seed, on_finished=on_finished, on_pause=on_pause
             )
-        if on_finished is None:
-            return self._all("sample", prompts, params, seed=seed)
 
-        def finished(*of_completion) -> None:
-            try:
-                on_finished(*of_completion)
-            except BaseException:
-                self._leader.announce("leave")
-                raise
+        def pause() -> None:
+            if on_pause is not None:
+                on_pause()
             self._leader.announce("stay")
 
-        self._leader.announce("sample_until_told", prompts, params, seed=seed)
-        return self._engine.sample(prompts, params, seed=seed, on_finished=finished)
+        self._leader.announce("sample", prompts, params, seed=seed)
+        try:
+            return self._engine.sample(
+                prompts, params, seed=seed, on_finished=on_finished, on_pause=pause
+            )
+        except BaseException:
+            self._leader.announce("leave")
+            raise
 
     def update(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
@@ -176,7 +181,7 @@ def follow(peers: Follower, make_engine: Callable[[str], Engine]) -> int:
       The exit status of the run.
     """
 
-    def finished(*_) -> None:
+    def pause() -> None:
         if peers.receive()[0] == "leave":
             raise _Left
 
@@ -186,9 +191,9 @@ def follow(peers: Follower, make_engine: Callable[[str], Engine]) -> int:
             return args[0]
         if name == "begin":
             engine = make_engine(*args)
-        elif name == "sample_until_told":
+        elif name == "sample":
             try:
-                engine.sample(*args, **kwargs, on_finished=finished)
+                engine.sample(*args, **kwargs, on_pause=pause)
             except _Left:
                 continue
         else:

@@ -324,7 +324,7 @@ class FollowerSampler:
         collections.deque(self._export(params), maxlen=0)
         self._probe(params, [])
 
-    def sample(self, prompts, params, *, seed, on_finished=None):
+    def sample(self, prompts, params, *, seed, on_finished=None, on_pause=None):
         raise RuntimeError("the first process samples")
 
     def make_room(self) -> None:

@@ -136,12 +136,14 @@ class StopSignals:
     def at_rest(self) -> Iterator[None]:
         """What is interrupted here can be saved: raises Stopped in the main thread.
 
-        With several processes `check` does, which is to be called now and then. It may
-        be raised where `with` is left: catch it around that, in the same function.
+        With several processes `check` does, which is to be called now and then, and is
+        at the end: what comes next may be cut short. It may be raised where `with` is
+        left: catch it around that, in the same function.
         """
         with self._during(_Phase(interrupts=True, patience=math.inf)):
             self.check()
             yield
+            self.check()
 
     @contextlib.contextmanager
     def under_way(self, *, grace_seconds: NotNegative) -> Iterator[None]:

@@ -24,6 +24,8 @@ from rl.problems.functions import load_function
 from rl.problems.types import Problem
 
 _KEYS = ("reward", "correct", "components")
+# Rewards are kept in float32, which beyond this tells no two whole numbers apart.
+_LARGEST = 2**24
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -209,10 +211,14 @@ def _number(value: Any, said: str) -> float:
         if isinstance(value, str | bytes):
             raise TypeError
         number = float(value)
-    except (TypeError, ValueError):
+    except OverflowError:
+        number = math.inf
+    except Exception:  # an object's own conversion may raise anything
         raise _Broken(f"{said}{_shown(value)}, not a number") from None
     if not math.isfinite(number):
         raise _Broken(f"{said}{number}")
+    if abs(number) > _LARGEST:
+        raise _Broken(f"{said}{number:g}, beyond {_LARGEST:,}")
     return number
 
 
@@ -243,7 +249,10 @@ def told(problem: Problem, completion: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # such as of a whole number of too many digits
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 160 else f"{text[:80]} ... {text[-70:]}"
 
 

@@ -44,7 +44,33 @@ MAY_CHANGE = (
     "reward.workers",
     "data.unreadable_golds",
     "rollout.vllm",
+    # How it is computed, and not what.
+    "model.attention",
+    "model.head_chunk",
+    "model.remat",
+    "model.unroll",
+    "batch.micro_tokens",
+    "batch.row_lengths",
+    "rollout.slots",
+    "rollout.tensor",
+    # What these lead to is hashed: the base, the problems, their prompts.
+    "model.path",
+    "model.maker",
+    "model.maker_args",
+    "data.train",
+    "data.train_args",
+    "data.fields",
+    "data.template",
 )
+# Settings of JAX that change what is drawn or computed, and their defaults; the
+# environment may set them too.
+_OF_JAX = {
+    "jax_default_matmul_precision": None,
+    "jax_default_prng_impl": "threefry2x32",
+    "jax_enable_x64": False,
+    "jax_random_seed_offset": 0,
+    "jax_threefry_partitionable": True,
+}
 _ROOMS = ("rl", "models", "rollout", "sharding")
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Files of a model's folder that a run reads.
@@ -74,6 +100,7 @@ class Identity:
         config names.
       versions: of Python and the libraries.
       hosts: processes and devices.
+      jax: settings of JAX that change numbers, where they are not its defaults.
     """
 
     config: Mapping[str, Any]
@@ -82,6 +109,7 @@ class Identity:
     code: Mapping[str, str]
     versions: Mapping[str, str]
     hosts: Mapping[str, int]
+    jax: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,13 +144,18 @@ def identify(plan: Plan, base: pathlib.Path) -> Identity:
         code=_code(c),
         versions=library_versions(),
         hosts={"processes": jax.process_count(), "devices": jax.device_count()},
+        jax={k: v for k, v in _settings_of_jax().items() if v != _OF_JAX[k]},
     )
+
+
+def _settings_of_jax() -> dict[str, Any]:
+    return {name: getattr(jax.config, name) for name in _OF_JAX}
 
 
 def differences(before: Identity, now: Identity) -> list[Change]:
     """What differs, refused differences first."""
     changes = []
-    for section in ("config", "base", "data", "code", "versions", "hosts"):
+    for section in (field.name for field in dataclasses.fields(Identity)):
         old, new = getattr(before, section), getattr(now, section)
         for name in sorted(old.keys() | new.keys()):
             if old.get(name) != new.get(name):
@@ -137,7 +170,7 @@ def _refused(section: str, name: str) -> bool:
         return not any(name == k or name.startswith(f"{k}.") for k in MAY_CHANGE)
     if section == "data":
         return name != "held_out"
-    return section == "base"
+    return section in ("base", "jax")
 
 
 def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list[str]:
@@ -232,13 +265,11 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
       ValueError: going on would begin anew, or further back, and lose the metrics.
     """
     path, spoken = workdir / "metrics.jsonl", 0
-    if not path.is_file():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            spoken = max(spoken, int(json.loads(line).get("checkpoint/step", 0)))
-        except (ValueError, AttributeError):
-            break  # a line that a kill cut short is the last
+    for where, row in files.read_rows(path, appended=True):
+        step = row.get("checkpoint/step", 0)
+        if not isinstance(step, int):
+            raise ValueError(f"{where}: checkpoint/step={step!r} is no step")
+        spoken = max(spoken, step)
     folder = workdir / "checkpoints"
     newest = max(steps_in(folder), default=0)
     if newest < spoken and not (folder / f"{spoken}{DAMAGED}").exists():
@@ -264,12 +295,20 @@ def _now() -> str:
 def _read(path: pathlib.Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        Identity(**content["identity"]), list(content["history"])
+        identity = Identity(**content["identity"])
+        sections = [getattr(identity, f.name) for f in dataclasses.fields(identity)]
+        starts = [row["after"] for row in content["history"]]
+        if not all(isinstance(section, dict) for section in sections):
+            raise TypeError("a section that is no object")
+        if not all(isinstance(after, int) for after in starts):
+            raise TypeError("a start that is after no step")
         return content
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: damaged ({error})") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{path}: damaged ({error}); once it is gone, --accept_changes goes on"
+        ) from None
 
 
 def folder_hashes(base: pathlib.Path) -> dict[str, str]:

@@ -6,18 +6,20 @@ others are still being drawn.
 """
 
 import collections
+import contextlib
 import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from rollout.seeds import derive
-from rollout.types import Completion, OnFinished, SamplingParams
+from rollout.types import Completion, OnFinished, OnPause, SamplingParams
 from rollout.vllm.client import Aborted, ServerBusy, ServerGone, ServerRefused
 from rollout.vllm.fleet import Fleet
 from rollout.vllm.server import ServerFailed
 
 _BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
+_PAUSE_SECONDS = 0.5
 
 
 def check_lengths(
@@ -42,12 +44,13 @@ def sample_all(
     version_of: Callable[[str], int],
     most_faults: int,
     on_finished: OnFinished | None,
+    on_pause: OnPause | None,
 ) -> list[list[Completion]]:
     """See `Sampler.sample`. May be called from several threads.
 
     Args:
       fleet: has been brought up to date.
-      prompts, params, seed, on_finished: see `Sampler.sample`.
+      prompts, params, seed, on_finished, on_pause: see `Sampler.sample`.
       version_of: reads a server's version label.
       most_faults: times that one completion is asked for again after a fault.
 
@@ -101,10 +104,17 @@ def sample_all(
                 return
             finished.put((i, j, done))
 
+    def next_finished():
+        while True:
+            if on_pause is not None:
+                on_pause()
+            with contextlib.suppress(queue.Empty):
+                return finished.get(timeout=_PAUSE_SECONDS)
+
     fleet.crew.run(work, min(fleet.slots, len(todo)))
     try:
         for _ in range(len(prompts) * params.n):
-            item = finished.get()
+            item = next_finished()
             if isinstance(item, Exception):
                 raise item
             i, j, completion = item

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rollout.types import Completion, OnFinished, SamplerError, SamplingParams
+from rollout.types import Completion, OnFinished, OnPause, SamplerError, SamplingParams
 from rollout.vllm.client import Update, VllmClient
 from rollout.vllm.fan_out import check_lengths, sample_all
 from rollout.vllm.fleet import Fleet
@@ -120,6 +120,7 @@ class VllmSampler:
         *,
         seed: int,
         on_finished: OnFinished | None = None,
+        on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
         """See `Sampler.sample`. May be called from several threads.
 
@@ -138,6 +139,7 @@ class VllmSampler:
             version_of=self._version_of,
             most_faults=self._max_restarts + 2,
             on_finished=on_finished,
+            on_pause=on_pause,
         )
 
     def _version_of(self, label: str) -> int:

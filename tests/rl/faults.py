@@ -6,10 +6,11 @@ import pathlib
 import signal
 import time
 
+import jax
 import numpy as np
 
 from models import hf
-from rl import loop
+from rl import checkpoint, loop
 from rl.batches.schedule import Rollouts
 from rl.problems.arithmetic import problems
 from rollout.jax_sampler import JaxSampler
@@ -24,8 +25,8 @@ def nan_batch(**arguments):
     sample = JaxSampler.sample
     fatal = run_seed(0, Stream.SAMPLING, STEP - 1)
 
-    def with_nan(self, prompts, params, *, seed, on_finished=None):
-        groups = sample(self, prompts, params, seed=seed, on_finished=on_finished)
+    def with_nan(self, prompts, params, *, seed, **told):
+        groups = sample(self, prompts, params, seed=seed, **told)
         if seed == fatal:
             c = groups[1][3]
             logprobs = c.sampler_logprobs.copy()
@@ -36,6 +37,13 @@ def nan_batch(**arguments):
         return groups
 
     JaxSampler.sample = with_nan
+    return problems(**arguments)
+
+
+def a_second_process_that_sees_no_checkpoint(**arguments):
+    """As where a file system has not told it yet; what is joint would wait for it."""
+    if jax.process_index() == 1:
+        checkpoint.steps_in = lambda folder: set()
     return problems(**arguments)
 
 

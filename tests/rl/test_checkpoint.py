@@ -476,6 +476,30 @@ def test_the_last_healthy_and_the_best_stay_outside_the_rotation(
     assert checkpoint.kept_steps(proofs, 2)[8] == ["newest", "healthy", "best"]
 
 
+def test_a_checkpoint_that_is_a_link_is_read_and_its_name_alone_removed(
+    made, pair, tmp_path, opened
+):
+    folder = shutil.copytree(pair, tmp_path / "c")
+    (folder / "1").rename(tmp_path / "elsewhere")
+    (folder / "1").symlink_to(tmp_path / "elsewhere")
+    checkpoints = opened(folder, keep=1)
+    verify(folder / "1")
+    checkpoints.save(3, made[1], LOOP)
+    checkpoints.wait()
+    assert {p.name for p in folder.iterdir()} == {"3"}
+    assert (tmp_path / "elsewhere" / "proof.json").is_file()
+
+
+def test_what_was_set_aside_before_makes_room_for_what_is_now(
+    made, pair, tmp_path, opened
+):
+    folder = shutil.copytree(pair, tmp_path / "c")
+    (folder / "2.damaged").write_text("a file")
+    (folder / "2" / "loop.json").unlink()
+    assert opened(folder).restore(_abstract(made))[0] == 1
+    assert (folder / "2.damaged" / "proof.json").is_file()
+
+
 def test_a_step_that_is_there_is_not_written_again(made, pair, tmp_path, opened):
     folder = shutil.copytree(pair, tmp_path / "c")
     before = (folder / "2" / "proof.json").read_bytes()
@@ -483,23 +507,6 @@ def test_a_step_that_is_there_is_not_written_again(made, pair, tmp_path, opened)
     checkpoints.save(2, made[1], LOOP)
     checkpoints.wait()
     assert (folder / "2" / "proof.json").read_bytes() == before
-
-
-def test_whether_a_step_is_there_is_the_first_processs_word(
-    made, tmp_path, opened, monkeypatch
-):
-    """The other that does not see it yet would wait for all in `examine`."""
-    asked = []
-
-    def of_first(own):
-        asked.append(int(own))
-        return np.int32(True)
-
-    monkeypatch.setattr(checkpoint.multihost_utils, "broadcast_one_to_all", of_first)
-    checkpoints = opened()
-    checkpoints.save(1, made[1], LOOP)
-    checkpoints.wait()
-    assert asked == [0] and not (tmp_path / "c").exists()
 
 
 def test_a_score_that_comes_later_makes_it_the_best_one(made, tmp_path, opened):

@@ -106,6 +106,16 @@ def test_an_export_that_does_not_fit_names_the_file_and_leaves_the_one_before(tm
         assert caught.value.filename == str(disk / "hf" / "model.safetensors")
         assert {p.name: p.read_bytes() for p in (disk / "hf").iterdir()} == before
         assert {p.name for p in disk.iterdir()} == {"hf", "filler"}
+        # Not even for what describes it.
+        filler.unlink()
+        filler = fill(disk, leave=2**14)
+        card = "x" * 2**16
+        with pytest.raises(OSError) as caught:
+            hf.save_folder(disk / "hf", params, model.config, card=card, **asked)
+        assert caught.value.errno == errno.ENOSPC
+        assert pathlib.Path(caught.value.filename).is_relative_to(disk)
+        assert {p.name: p.read_bytes() for p in (disk / "hf").iterdir()} == before
+        assert {p.name for p in disk.iterdir()} == {"hf", "filler"}
         filler.unlink()
         hf.save_folder(disk / "hf", params, model.config, **asked)
 

@@ -120,17 +120,19 @@ def test_a_watched_sampler_counts_and_passes_everything_on(log):
     told = []
 
     class Sampler:
-        def sample(self, prompts, params, *, seed, on_finished):
+        def sample(self, prompts, params, *, seed, on_finished, on_pause):
             assert (prompts, params.n, seed) == ([[1], [2]], 3, 7)
             on_finished(1, 2, "a completion")
+            on_pause()
             _until(lambda: "evaluate: 1 of 6 completions" in log.getvalue())
             return "completions"
 
     params = SamplingParams(n=3, max_tokens=1, stop_token_ids=(0,))
-    got = WatchedSampler(Sampler(), "evaluate").sample(
+    sampler = WatchedSampler(Sampler(), "evaluate", lambda: told.append("pause"))
+    got = sampler.sample(
         [[1], [2]], params, seed=7, on_finished=lambda *of: told.append(of)
     )
-    assert got == "completions" and told == [(1, 2, "a completion")]
+    assert got == "completions" and told == [(1, 2, "a completion"), "pause"]
 
 
 @pytest.mark.parametrize(

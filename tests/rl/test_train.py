@@ -578,6 +578,27 @@ BAD = [
 ]  # fmt: skip
 
 
+def _without_config(text):
+    manifest = json.loads(text)
+    manifest["identity"]["config"] = []
+    return json.dumps(manifest)
+
+
+# A file of a finished workdir, what becomes of its text, and what is said of it.
+DAMAGED = [
+    ("summary.json", lambda text: text[:40], "damaged ("),
+    ("summary.json", lambda text: '{"steps": 99}', "damaged (no base); once it is"),
+    ("summary.json", lambda text: "[]", "damaged ("),
+    ("metrics.jsonl", lambda text: "\x00" + text, "1: not JSON ("),
+    ("metrics.jsonl", lambda text: '{"checkpoint/step": null}\n' + text,
+     "1: checkpoint/step=None is no step"),
+    ("manifest.json", lambda text: text[:-20], "damaged ("),
+    ("manifest.json", _without_config, "damaged (a section that is no object); once"),
+    ("manifest.json", lambda text: text.replace('"after": 0', '"after": null'),
+     "damaged (a start that is after no step)"),
+]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def early(tmp_path_factory, finished, cache):
     """Starts that end before a step, by name; the workdir and the end of each."""
@@ -588,8 +609,12 @@ def early(tmp_path_factory, finished, cache):
         "another seed": {**longer, "seed": 1},
         "no checkpoints": longer,
     }
+    changes |= {f"damaged {i}": longer for i in range(len(DAMAGED))}
     for name in changes:
         shutil.copytree(finished[0], folder / name)
+    for i, (file, damage, _) in enumerate(DAMAGED):
+        path = folder / f"damaged {i}" / file
+        path.write_text(damage(path.read_text()))
     shutil.rmtree(folder / "no checkpoints" / "checkpoints")
     base = shutil.copytree(next(cache.glob("arithmetic-*")), folder / "base")
     weights = dict(safetensors.numpy.load_file(base / "model.safetensors"))
@@ -620,6 +645,14 @@ def test_bad_input_is_one_clear_line(early, number):
     assert lines[-1].startswith("error: ") and message in lines[-1], done.stderr
     assert "Traceback" not in done.stderr
     assert not workdir.exists()
+
+
+@pytest.mark.failure(33)
+@pytest.mark.parametrize("number", range(len(DAMAGED)))
+def test_a_damaged_file_of_a_workdir_is_one_line_that_names_it(early, number):
+    (workdir, done), (file, _, message) = early[f"damaged {number}"], DAMAGED[number]
+    assert _error(done).startswith(f"error: {workdir / file}:")
+    assert message in _error(done)
 
 
 def test_a_bucket_is_no_workdir(early):

@@ -260,6 +260,35 @@ def test_finish_reason_says_what_ended_a_completion(folder):
     assert sorted(finished) == [(p, s) for p in range(5) for s in range(16)]
 
 
+def test_a_pause_comes_where_no_completion_ends_and_what_it_raises_ends_the_call(
+    folder,
+):
+    path, _ = folder
+    sampler = _sampler(path)
+    params = SamplingParams(n=2, max_tokens=20, stop_token_ids=(), ignore_stop=True)
+    finished, pauses = [], []
+
+    def pause():
+        pauses.append(len(finished))
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sampler.sample(
+            _prompts(), params, seed=1, on_finished=finished.append, on_pause=pause
+        )
+    assert pauses == [0, 0, 0]
+    groups = sampler.sample(
+        _prompts(),
+        params,
+        seed=1,
+        on_finished=lambda *of: finished.append(of),
+        on_pause=lambda: pauses.append(len(finished)),
+    )
+    # Once all have ended there is one more.
+    assert pauses[-1] == len(finished) == 2 * len(groups) == 10
+
+
 def test_draws_follow_the_distribution():
     rng = np.random.default_rng(0)
     logits = rng.normal(size=300).astype(np.float32) * 3

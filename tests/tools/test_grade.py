@@ -95,3 +95,17 @@ def test_levels_need_rates_and_bad_input_is_one_line(tmp_path):
     status, said = grade(*asked, tmp_path / "no")
     assert status == 2 and "rows.jsonl:1: 'problem' must be text, got int 3" in said
     assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.failure(52)
+@pytest.mark.parametrize("rate,hardest,told", [(0.0, 5, False), (0.5, 3, True)])
+def test_that_nothing_is_hard_is_said(tmp_path, rate, hardest, told):
+    path = tmp_path / "rows.jsonl"
+    row = {"problem": "2+2=?", "answer": "4", "solve_rate": rate}
+    path.write_text("".join(json.dumps({"id": str(i)} | row) + "\n" for i in range(9)))
+    asked = ("--input", path, "--levels", "percentile", "--out", tmp_path / "out")
+    status, said = grade(*asked)
+    assert status == 0, said
+    levels = [json.loads(x)["level"] for x in (tmp_path / "out/graded.jsonl").open()]
+    assert levels == [hardest] * 9
+    assert ("grade: level 5 is empty: all 9 solve rates are 0.5;" in said) == told

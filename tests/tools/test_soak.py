@@ -8,20 +8,9 @@ import pytest
 from tests.rl import test_train as runs
 from tools import soak
 
-# A random model of one layer; one text in eight is right, whatever it says.
-TINY = {
-    "model.maker_args.steps": 1,
-    "model.maker_args.layers": 1,
-    "model.maker_args.hidden_size": 32,
+# A random model; one text in eight is right, whatever it says.
+TINY = soak.SMALL | {
     "reward.function": f"{__name__}:one_in_eight",
-    "rollout.max_response_tokens": 12,
-    "batch.row_lengths": "(32,)",
-    "batch.micro_tokens": 256,
-    "batch.prompts_per_step": 4,
-    "batch.prompts_per_update": 2,
-    "data.eval_args.held_out": 8,
-    "eval.samples": 1,
-    "eval.greedy": False,
     "eval.every_steps": 3,
 }
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rollout.types import Completion, OnFinished, SamplingParams
+from rollout.types import Completion, OnFinished, OnPause, SamplingParams
 from rollout.vllm.client import VllmClient
 from rollout.vllm.fan_out import check_lengths, sample_all
 from rollout.vllm.fleet import Fleet
@@ -68,6 +68,7 @@ class FixedVllmSampler:
         *,
         seed: int,
         on_finished: OnFinished | None = None,
+        on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
         """See `Sampler.sample` and `rollout.vllm.fan_out.sample_all`."""
         check_lengths(prompts, params, self._max_model_len)
@@ -79,6 +80,7 @@ class FixedVllmSampler:
             version_of=lambda label: 0,
             most_faults=_MAX_RESTARTS + 2,
             on_finished=on_finished,
+            on_pause=on_pause,
         )
 
     def close(self) -> None:

@@ -1,11 +1,14 @@
 """Real processes: two of four devices do what one of eight does, and end together."""
 
+import concurrent.futures
 import contextlib
 import json
+import queue
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import jax
@@ -14,7 +17,9 @@ import orbax.checkpoint as ocp
 import pytest
 
 from rl.checkpoint import steps_in
-from rl.hosts import peers
+from rl.hosts import multihost, peers
+from rl.hosts.messages import decode, encode
+from rollout.types import SamplingParams
 from tests.rl import test_train as runs
 from tests.tools.tiny import make_model
 
@@ -42,6 +47,69 @@ MADE = {
 }
 # Far beyond what a test waits for.
 ENDLESS = {"steps": 100_000, "checkpoint.every_steps": 2}
+
+
+class Line:
+    """From a leader to its follower."""
+
+    def __init__(self):
+        self._messages = queue.SimpleQueue()
+
+    def announce(self, name, *args, **kwargs):
+        self._messages.put(encode(name, *args, **kwargs))
+
+    def receive(self):
+        return decode(self._messages.get(timeout=30))
+
+
+class Together:
+    """An engine's part in calls that are joint: who is not in one breaks it."""
+
+    def __init__(self, barrier):
+        self._barrier, self.done = barrier, []
+
+    def sample(self, prompts, params, *, seed, on_finished=None, on_pause=None):
+        for call in range(4):
+            self.publish(call)
+            if call == 2 and on_finished is not None:
+                on_finished(0, 0, "a completion")
+            on_pause()
+        return "completions"
+
+    def publish(self, version):
+        self._barrier.wait(timeout=30)
+        self.done.append(version)
+
+
+@pytest.mark.parametrize("raises,calls", [("pause", 2), ("finished", 3), ("none", 4)])
+def test_all_leave_a_call_of_the_sampler_at_the_same_pause(raises, calls):
+    line, barrier = Line(), threading.Barrier(2)
+    ours, theirs = Together(barrier), Together(barrier)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        status = pool.submit(multihost.follow, line, lambda config: theirs)
+        line.announce("begin", "{}")
+        engine = multihost.JointEngine(ours, line, embedded=True)
+        pauses = []
+
+        def finished(*of_completion):
+            if raises == "finished":
+                raise KeyboardInterrupt
+
+        def pause():
+            pauses.append(raises)
+            if pauses == ["pause"] * 2:
+                raise KeyboardInterrupt
+
+        ended = contextlib.nullcontext()
+        if raises != "none":
+            ended = pytest.raises(KeyboardInterrupt)
+        params = SamplingParams(max_tokens=1, stop_token_ids=(0,))
+        with ended:
+            engine.sample([[1]], params, seed=3, on_finished=finished, on_pause=pause)
+        engine.publish(7)
+        line.announce("end", 0)
+        assert status.result(timeout=30) == 0
+    assert ours.done == theirs.done == [*range(calls), 7]
 
 
 def command(workdir, cache, *, devices, **changes):
@@ -289,6 +357,38 @@ def test_a_stop_signal_to_any_process_saves_and_ends_all(cache, tmp_path, receiv
     last = {**MADE, "steps": saved + 1}
     resumed = runs.run(command(workdir, cache, devices=8, **last))
     assert f"resuming after step {saved}" in resumed.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_a_signal_breaks_off_what_no_completion_ends(alone, cache, tmp_path):
+    """Nor does it save what is there already, whatever the other process sees of it."""
+    folder = shutil.copytree(cache / "tiny", tmp_path / "long")
+    config = json.loads((folder / "config.json").read_text())
+    config["max_position_embeddings"] = 8192
+    (folder / "config.json").write_text(json.dumps(config))
+    workdir = shutil.copytree(alone, tmp_path / "w")
+    (workdir / "summary.json").unlink()
+    before = (workdir / "checkpoints" / "4" / "proof.json").read_bytes()
+    changes = {
+        "model.path": folder,
+        "data.train": "tests.rl.faults:a_second_process_that_sees_no_checkpoint",
+        "rollout.max_response_tokens": 8000,
+        "rollout.stop_token_ids": "(1000,)",  # which is no token of this model
+        "batch.row_lengths": "(8192,)",
+        "batch.micro_tokens": 8 * 8192,
+        "steps": 6,
+    }
+    arguments = command(workdir, cache, devices=4, **changes)
+    with two([*arguments, "--accept_changes"]) as (leader, follower):
+        _read_until(leader, "resuming after step 4")
+        time.sleep(2)
+        follower.terminate()
+        began = time.monotonic()
+        assert [leader.wait(60), follower.wait(60)] == [143, 143]
+        print(f"both ended after {time.monotonic() - began:.2f} s")
+        assert "SIGTERM: saved after step 4" in leader.stdout.read()
+    assert (workdir / "checkpoints" / "4" / "proof.json").read_bytes() == before
 
 
 @pytest.mark.parametrize(

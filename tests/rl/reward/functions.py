@@ -93,6 +93,25 @@ def nothing(text, problem):
     pass
 
 
+def endless(text, problem):
+    return 10**5000
+
+
+def vast(text, problem):
+    return 1e30
+
+
+class Stubborn:
+    def __float__(self):
+        raise RuntimeError("has several elements")
+
+    __repr__ = __float__
+
+
+def stubborn(text, problem):
+    return Stubborn()
+
+
 def several(text, problem):
     return [1.0, 2.0]
 

@@ -5,6 +5,7 @@ import json
 import pathlib
 import shutil
 
+import jax
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -87,6 +88,26 @@ def _eval_row(config, folder):
     make_sums(folder / "eval.jsonl", 9)
 
 
+def _elsewhere(key, name):
+    """The same in another folder."""
+
+    def move(config, folder):
+        (folder / "moved").mkdir()
+        (folder / name).rename(folder / "moved" / name)
+        _set(key, str(folder / "moved" / name))(config, folder)
+
+    return move
+
+
+def _of_a_tokenizer(config, folder):
+    path = folder / "base" / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"padding_side": "left"}))
+
+
+def _other_level(rows):
+    return [{**rows[0], "level": 2}, *rows[1:]]
+
+
 def _other_answer(rows):
     return [{**rows[0], "answer": "1"}, *rows[1:]]
 
@@ -105,6 +126,12 @@ GOES_ON = [
     ("a server's memory", _set("rollout.vllm.gpu_memory_utilization", 0.5)),
     ("the export's dtype", _set("export.dtype", "float32")),
     ("compiled programs", _set("compiled", "elsewhere")),
+    ("what the backward pass recomputes", _set("model.remat", "dots")),
+    ("tokens of a micro-batch", _set("batch.micro_tokens", 4096)),
+    ("the sampler's slots", _set("rollout.slots", 64)),
+    ("where the base lies", _elsewhere("model.path", "base")),
+    ("where the problems lie", _elsewhere("data.train", "train.jsonl")),
+    ("the template's name", _set("data.template", "none")),
 ]
 # With the key that the refusal names.
 REFUSED = [
@@ -122,6 +149,31 @@ REFUSED = [
     ("a gold answer", _rows(_other_answer), "data.train: "),
     ("the order of problems", _rows(lambda rows: rows[::-1]), "data.train: "),
     ("fewer problems", _rows(lambda rows: rows[:-1]), "data.train: "),
+    ("a level", _rows(_other_level), "data.train: "),
+    ("a problem twice", _rows(lambda rows: [*rows, {**rows[0], "id": "again"}]),
+     "data.train: "),
+    ("the tokenizer's config", _of_a_tokenizer, "base.tokenizer_config.json: "),
+    ("longest prompts", _set("rollout.max_prompt_tokens", 15),
+     "config.rollout.max_prompt_tokens: 16 -> 15"),
+    ("longest completions", _set("rollout.max_response_tokens", 32),
+     "config.rollout.max_response_tokens: 48 -> 32"),
+    ("the filter", _set("dynamic_sampling.filter", False),
+     "config.dynamic_sampling.filter: true -> false"),
+    ("which problems are drawn", _set("sampling.policy", "signal"),
+     "config.sampling.policy: "),
+    ("the dtype of activations", _set("model.dtype", "float32"),
+     'config.model.dtype: "bfloat16" -> "float32"'),
+    ("the dtype of masters", _set("model.param_dtype", "bfloat16"),
+     "config.model.param_dtype: "),
+    ("Adam's memory", _set("optimizer.b2", 0.999), "config.optimizer.b2: 0.99 -> "),
+    ("warm-up", _set("schedule.warmup_updates", 0), "config.schedule.warmup_updates: "),
+    ("how tokens are averaged", _set("objective.aggregation", "group"),
+     "config.objective.aggregation: "),
+    ("a correction's cap", _set("objective.correction_cap", 3.0),
+     "config.objective.correction_cap: "),
+    ("updates of a step", _set("batch.ppo_epochs", 2), "config.batch.ppo_epochs: "),
+    ("from where it is right", _set("reward.right_from", 0.5),
+     "config.reward.right_from: "),
     ("the stop tokens", _set("rollout.stop_token_ids", (0, 5)), "data.stop: "),
 ]  # fmt: skip
 
@@ -184,6 +236,26 @@ def test_other_code_and_versions_are_shown_and_never_refused(
     now = dataclasses.replace(first, **{section: old})
     said = manifest.begin(workdir, now, accept_changes=False)
     assert len(said) == 1 and said[0].startswith(f"changed: {section}.{name}: ")
+
+
+@pytest.mark.failure(37)
+def test_settings_of_jax_that_change_what_is_drawn_are_part_of_a_run(
+    workdir, made, first
+):
+    assert first.jax == {}
+    with jax.threefry_partitionable(False):
+        now = _identify(_config(made))
+        drawn = jax.random.uniform(jax.random.key(0), (3,))
+    assert (drawn != jax.random.uniform(jax.random.key(0), (3,))).any()
+    message = "holds another run: jax.jax_threefry_partitionable: none -> false;"
+    with pytest.raises(ValueError, match=message):
+        manifest.begin(workdir, now, accept_changes=False)
+    # A manifest of before they were looked at says that none was set.
+    path = workdir / "manifest.json"
+    content = json.loads(path.read_text())
+    del content["identity"]["jax"]
+    path.write_text(json.dumps(content))
+    assert manifest.begin(workdir, first, accept_changes=False) == []
 
 
 @pytest.mark.failure(37)

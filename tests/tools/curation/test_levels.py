@@ -4,6 +4,7 @@ import collections
 import json
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from tools.curation.levels import on_one_scale, percentile_levels
@@ -16,6 +17,7 @@ def test_ten_distinct_rates_make_five_pairs():
     assert percentile_levels(rates) == [5, 5, 4, 4, 3, 3, 2, 2, 1, 1]
 
 
+@pytest.mark.failure(52)
 def test_ties_share_a_level_and_the_least_solved_are_the_hardest():
     # four ones span ranks 0..4 of ten: their middle, 0.2, lies in level 2
     assert percentile_levels([0.0] * 6 + [1.0] * 4) == [5] * 6 + [2] * 4
@@ -35,6 +37,7 @@ def test_levels_never_rise_with_the_rate(rates):
     assert all((r is None) == (v is None) for r, v in zip(rates, levels, strict=True))
 
 
+@pytest.mark.failure(52)
 @given(RATES)
 def test_level_five_is_empty_only_where_nothing_is_told_apart(rates):
     known = {rate for rate in rates if rate is not None}
