@@ -32,6 +32,8 @@ SETTINGS = {
     "dynamic_sampling.filter": False,
     "data.eval": "",
     "rollout.group_size": 4,
+    # A step draws so many completions, and its decode batch narrows once.
+    "rollout.slots": 16,
     "rollout.max_response_tokens": 16,
     "checkpoint.every_steps": 2,
     "checkpoint.keep": 9,
