@@ -37,7 +37,7 @@ def test_random_weights_find_nothing_say_so_and_end(shared_data, tmp_path):
         "rollout.group_size": 4,
         "rollout.max_prompt_tokens": 480,
         "rollout.max_response_tokens": 16,
-        "rollout.slots": 8,
+        "rollout.slots": 2,
         "batch.prompts_per_step": 2,
         "batch.prompts_per_update": 2,
         "batch.row_lengths": "(512,)",
