@@ -7,6 +7,7 @@ import pytest
 from tests.rl import test_train as runs
 
 DRAWS = {
+    **runs.ABLE,
     "steps": 6,
     "sampling.policy": "signal",
     "sampling.half_life": 3.0,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.rl import test_train as runs
 
-STEPS = {"steps": 6}
+STEPS = {**runs.ABLE, "steps": 6}
 STAGES = (
     {"name": "short", "levels": {"3": 1.0}, "steps": 3, "group_size": 4,
      "max_response_tokens": 28, "learning_rate": 5e-5},

@@ -25,10 +25,14 @@ from tools.report.sections import page
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 12
 
+# The base is right often enough that a step leaves groups over to the next one.
 SMALL = {
     "steps": STEPS,
+    "model.maker_args.batch": 32,
+    "model.maker_args.layers": 2,
     "model.maker_args.held_out": 40,
-    "data.train_args.held_out": 40,
+    # Every start reads and encodes them all.
+    "data.train_args.held_out": 4000,
     "data.eval_args.held_out": 40,
     "rollout.group_size": 8,
     "rollout.slots": 32,
@@ -41,6 +45,12 @@ SMALL = {
     "checkpoint.grace_seconds": 600,
     "dynamic_sampling.max_rounds": 40,
     "mesh.cpu_devices": 2,
+}
+
+# The quickstart's own base.
+ABLE = {
+    "model.maker_args.batch": 64,
+    "model.maker_args.layers": 3,
 }
 
 
@@ -73,7 +83,7 @@ def run(arguments, *, check=True):
 
 
 def starts(folder, commands):
-    """Runs commands that end before any work, see `tests.forked`."""
+    """Runs commands that nobody looks at while they run, see `tests.forked`."""
     after = [arguments[arguments.index("rl.train") + 1 :] for arguments in commands]
     needs = ("rl.build", "rl.loop", "tensorboard")
     return forked.starts(
@@ -330,6 +340,8 @@ def interrupted(tmp_path_factory, cache):
 @pytest.mark.failure(30)
 def test_killed_and_stopped_it_ends_bit_for_bit_the_same(finished, interrupted):
     _assert_same_run(finished[0], interrupted[0])
+    # Groups that were left over went through the checkpoints too.
+    assert any(row.get("sampling/carried") for row in _metrics(finished[0]))
 
 
 @pytest.mark.failure(35)
@@ -373,21 +385,37 @@ def test_killed_at_random_moments_it_ends_bit_for_bit_the_same(
     _assert_same_run(whole, again)
 
 
-def test_a_run_without_informative_groups_ends_early_and_leaves_its_model(
-    cache, tmp_path
-):
-    workdir = tmp_path / "w"
-    done = run(
-        command(
-            workdir,
-            cache,
-            **{
-                "reward.function": "tests.rl.examples:wrong",
-                "dynamic_sampling.max_rounds": 1,
-                "dynamic_sampling.max_shortfalls": 2,
-            },
-        )
-    )
+# A rate at which the first update leaves the finite numbers.
+FAR = {
+    "schedule.learning_rate": 1e30,
+    "reward.function": "tests.rl.examples:parity",
+    "dynamic_sampling.filter": False,
+    "steps": 3,
+    "data.eval": "",
+}
+ENDS = {
+    "no_groups": {
+        "reward.function": "tests.rl.examples:wrong",
+        "dynamic_sampling.max_rounds": 1,
+        "dynamic_sampling.max_shortfalls": 2,
+    },
+    3: {**FAR, "alarms.skipped_updates": 3},
+    1000: {**FAR, "alarms.skipped_updates": 1000},
+}
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory, cache):
+    """Runs that end otherwise than they should, by name; the workdir and the end."""
+    folder = tmp_path_factory.mktemp("ended")
+    commands = [command(folder / str(name), cache, **ENDS[name]) for name in ENDS]
+    done = starts(folder, commands)
+    return {name: (folder / str(name), d) for name, d in zip(ENDS, done, strict=True)}
+
+
+def test_a_run_without_informative_groups_ends_early_and_leaves_its_model(ended):
+    workdir, done = ended["no_groups"]
+    assert done.returncode == 0, done.stderr
     assert "step 1: too few informative groups, no update" in done.stdout
     assert (
         "ending after step 1: 0 of 4 informative groups after 1 rounds" in done.stdout
@@ -433,26 +461,14 @@ def test_a_base_that_is_not_finite_is_named_and_not_trained(early):
 
 @pytest.mark.failure(38)
 @pytest.mark.parametrize("patience", [3, 1000])
-def test_a_run_that_leaves_the_finite_numbers_exports_nothing(
-    cache, tmp_path, patience
-):
-    workdir = tmp_path / "w"
-    changes = {
-        "schedule.learning_rate": 1e30,
-        "reward.function": "tests.rl.examples:parity",
-        "dynamic_sampling.filter": False,
-        "alarms.skipped_updates": patience,
-        "steps": 3,
-        "data.eval": "",
-    }
-    done = run(command(workdir, cache, **changes), check=False)
+def test_a_run_that_leaves_the_finite_numbers_exports_nothing(ended, early, patience):
+    workdir, done = ended[patience]
     message = {3: "updates in a row were skipped", 1000: "ended unhealthy: its last"}
     assert message[patience] in _error(done, 3)
     assert "updates in a row were skipped: not finite" in done.stdout
     assert not (workdir / "hf").exists()
     if patience == 1000:  # and says so again, whatever an earlier end has left
-        (workdir / "hf").mkdir()
-        again = run(command(workdir, cache, **changes), check=False)
+        workdir, again = early["unhealthy"]
         assert message[patience] in _error(again, 3)
         assert f"no model was exported, that in {workdir}/hf is of" in again.stdout
 
@@ -600,7 +616,7 @@ DAMAGED = [
 
 
 @pytest.fixture(scope="module")
-def early(tmp_path_factory, finished, cache):
+def early(tmp_path_factory, finished, ended, cache):
     """Starts that end before a step, by name; the workdir and the end of each."""
     folder = tmp_path_factory.mktemp("early")
     longer = {"steps": STEPS + 2}
@@ -616,6 +632,9 @@ def early(tmp_path_factory, finished, cache):
         path = folder / f"damaged {i}" / file
         path.write_text(damage(path.read_text()))
     shutil.rmtree(folder / "no checkpoints" / "checkpoints")
+    changes["unhealthy"] = ENDS[1000]
+    shutil.copytree(ended[1000][0], folder / "unhealthy")
+    (folder / "unhealthy" / "hf").mkdir()
     base = shutil.copytree(next(cache.glob("arithmetic-*")), folder / "base")
     weights = dict(safetensors.numpy.load_file(base / "model.safetensors"))
     name = "model.layers.1.mlp.up_proj.weight"
