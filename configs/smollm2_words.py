@@ -11,37 +11,42 @@ from ml_collections import ConfigDict
 
 from configs import base
 
-# Worked examples, none of whose sentences is a training template. Their turns are those
-# of the base's own chat template.
+# Worked examples, none of whose sentences is a training template. As a page of questions
+# and answers, not as a chat: of the same examples, the base then leaves out the box at
+# temperature 1 half as often, and gets twice as many right greedily.
 _SHOTS = (
-    (
-        "Ed had 3 pens. His aunt gave him 4. How many pens does Ed have?",
-        "3 + 4 = 7. The answer is \\boxed{7}.",
-    ),
+    ("Ed had 3 pens. His aunt gave him 4. How many pens does Ed have?", "3 + 4 = 7", 7),
     (
         "A train has 2 cars with 6 seats each and 5 folding seats. How many seats are "
         "there on the train?",
-        "2 * 6 = 12. 12 + 5 = 17. The answer is \\boxed{17}.",
+        "2 * 6 = 12. 12 + 5 = 17",
+        17,
+    ),
+    ("Sue baked 15 pies. She ate 9. How many pies are there?", "15 - 9 = 6", 6),
+    (
+        "Ann puts 12 roses into 3 vases. How many roses are in each vase?",
+        "12 / 3 = 4",
+        4,
     ),
     (
-        "Sue baked 15 pies. She ate 9 and baked 2 again. How many pies are there?",
-        "15 - 9 = 6. 6 + 2 = 8. The answer is \\boxed{8}.",
+        "Tim is 9 years old. His sister is 2 years younger. How old are they together?",
+        "9 - 2 = 7. 9 + 7 = 16",
+        16,
     ),
 )
-
-
-def _turn(question: str, answer: str) -> str:
-    return f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n{answer}"
-
-
-TEMPLATE = "".join(_turn(*shot) + "<|im_end|>\n" for shot in _SHOTS) + _turn(
-    "{problem}", ""
+TEMPLATE = (
+    "".join(
+        f"Question: {question}\nAnswer: {sums}. The answer is \\boxed{{{answer}}}."
+        "<|im_end|>\n"
+        for question, sums, answer in _SHOTS
+    )
+    + "Question: {problem}\nAnswer:"
 )
 
 
 def get_config() -> ConfigDict:
     c = base.get_config()
-    c.steps = 120
+    c.steps = 60
     c.compiled = "runs/compiled"
 
     c.model.maker = "models.gguf_file:from_package"
@@ -59,29 +64,22 @@ def get_config() -> ConfigDict:
     c.mesh.fsdp = 1
 
     c.data.train = c.data.eval = "rl.problems.words:problems"
-    c.data.train_args = ConfigDict(dict(split="train", count=6000, most=20, seed=0))
-    c.data.eval_args = ConfigDict(dict(split="held_out", count=96, most=20, seed=0))
+    c.data.train_args = ConfigDict(dict(split="train", count=6000, most=10, seed=0))
+    c.data.eval_args = ConfigDict(
+        dict(split="held_out", count=96, most=10, seed=0, steps=(1, 1, 2, 3))
+    )
     c.data.template = TEMPLATE
 
+    # Two steps from the start: a policy that has only ever met one writes one sum for
+    # all, so surely that no group of eight has anything else in it.
     c.curriculum.stages = (
-        {
-            "name": "one step",
-            "levels": {"1": 1.0},
-            "steps": 30,
-            "advance": {"metric": "accuracy", "at_least": 0.7, "window": 3},
-        },
-        {
-            "name": "two steps",
-            "levels": {"1": 0.4, "2": 0.6},
-            "steps": 40,
-            "advance": {"metric": "accuracy", "at_least": 0.7, "window": 3},
-        },
-        {"name": "all", "levels": {"1": 0.3, "2": 0.4, "3": 0.3}},
+        {"name": "short", "levels": {"1": 0.6, "2": 0.4}, "steps": 10},
+        {"name": "all", "levels": {"1": 0.25, "2": 0.4, "3": 0.35}},
     )
 
-    c.rollout.group_size = 16
-    c.rollout.max_prompt_tokens = 288
-    c.rollout.max_response_tokens = 96
+    c.rollout.group_size = 8
+    c.rollout.max_prompt_tokens = 352
+    c.rollout.max_response_tokens = 64
     c.rollout.slots = 64
 
     c.dynamic_sampling.max_rounds = 4
@@ -89,8 +87,8 @@ def get_config() -> ConfigDict:
     c.batch.prompts_per_update = 4
     # The prompt, mostly worked examples, is several times as long as a completion.
     c.batch.share_prompts = True
-    c.batch.row_lengths = (1024,)
-    c.batch.micro_tokens = 2048
+    c.batch.row_lengths = (1152,)
+    c.batch.micro_tokens = 2304
 
     c.schedule.learning_rate = 1e-5
     c.schedule.warmup_updates = 4
