@@ -11,9 +11,9 @@ from ml_collections import ConfigDict
 
 from configs import base
 
-# Worked examples, none of whose sentences is a training template. As a page of questions
-# and answers, not as a chat: of the same examples, the base then leaves out the box at
-# temperature 1 half as often, and gets twice as many right greedily.
+# Worked examples, none of whose sentences is a training template. As a page of
+# questions and answers, not as a chat: of the same examples, the base then leaves out
+# the box at temperature 1 half as often, and gets twice as many right greedily.
 _SHOTS = (
     ("Ed had 3 pens. His aunt gave him 4. How many pens does Ed have?", "3 + 4 = 7", 7),
     (

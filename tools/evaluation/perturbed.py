@@ -9,9 +9,11 @@ the text means, as "half" means 2; and all else that the solution counts with is
 these.
 """
 
+import ast
 import collections
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -22,6 +24,12 @@ from rollout.seeds import generator
 _NUMBER = r"\d+(?:\.\d+)?"
 _IN_TEXT = re.compile(rf"(?<![\w.,/:])({_NUMBER})(?![\w,/:]|\.\d)")
 _STEP = re.compile(r"<<([^<>=]+)=([^<>=]+)>>")
+_SIGNS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 _TOKEN = re.compile(rf"({_NUMBER}|\.\d+|[-+*/()])")
 
 # What words mean, by value. A number of a solution that is neither of the text nor a
@@ -190,24 +198,35 @@ def _chain(problem: Problem) -> tuple[list[str], list[list[str | tuple]]] | None
 def _values(
     steps: Sequence[Sequence[str | tuple]], numbers: dict[int, Fraction]
 ) -> list[Fraction] | None:
-    """The result of each step; None where one divides by zero."""
+    """The result of each step; None where one divides by zero or is no arithmetic."""
     results: list[Fraction] = []
     for step in steps:
         known = {"text": numbers, "step": dict(enumerate(results))}
-        terms = [
-            f"Fraction({str(known[t[0]][t[1]])!r})"
-            if isinstance(t, tuple)
-            else f"Fraction({t!r})"
-            if t[-1].isdigit()
-            else t
-            for t in step
-        ]
+        values = {
+            f"n{i}": known[term[0]][term[1]]
+            if isinstance(term, tuple)
+            else Fraction(term)
+            for i, term in enumerate(step)
+            if isinstance(term, tuple) or term[-1].isdigit()
+        }
+        written = [f"n{i}" if f"n{i}" in values else t for i, t in enumerate(step)]
         try:
-            # Fractions, signs and brackets alone, as `_TOKEN` read them.
-            results.append(eval(" ".join(terms), {"Fraction": Fraction}))
-        except (ZeroDivisionError, SyntaxError, TypeError):
+            tree = ast.parse(" ".join(written), mode="eval")
+            results.append(_value(tree.body, values))
+        except (ZeroDivisionError, SyntaxError, ValueError):
             return None
     return results
+
+
+def _value(node: ast.expr, numbers: Mapping[str, Fraction]) -> Fraction:
+    match node:
+        case ast.Name(name):
+            return numbers[name]
+        case ast.UnaryOp(ast.USub(), operand):
+            return -_value(operand, numbers)
+        case ast.BinOp(left, sign, right) if type(sign) in _SIGNS:
+            return _SIGNS[type(sign)](_value(left, numbers), _value(right, numbers))
+    raise ValueError("no sum, difference, product or quotient")
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
