@@ -18,6 +18,7 @@ import transformers
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests import forked
+from tests.metrics_page import documented
 from tools.report.health import findings
 from tools.report.reading import read_run
 from tools.report.sections import page
@@ -135,6 +136,14 @@ def test_nothing_compiles_after_the_first_steps(finished):
     compiled = [r["timing/compiled_programs"] for r in rows if "reward/mean" in r]
     assert compiled[0] > 0
     assert compiled[2:] == [0] * (STEPS - 2)
+
+
+def test_the_page_of_figures_names_what_a_run_writes(finished):
+    written = {name for row in _rows(finished[0] / "metrics.jsonl") for name in row}
+    assert len(written) > 60
+    pattern = documented()
+    assert {name for name in written - {"step"} if not pattern.fullmatch(name)} == set()
+    assert not pattern.fullmatch("policy/entropies")
 
 
 def test_a_run_leaves_what_it_promises(finished, cache):

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from rollout.vllm import leash
+from tests.metrics_page import documented
 from tests.rollout.vllm import policies
 
 pytestmark = pytest.mark.vllm
@@ -88,7 +89,10 @@ def test_a_schedule_trains_and_knows_each_tokens_version(
 ):
     run = _start(tmp_path, bases, **{"rollout.schedule": schedule})
     rows = _finish(run, tmp_path)
+    pattern = documented()
     for row in rows:
+        unnamed = {k for k in row.keys() - {"step"} if not pattern.fullmatch(k)}
+        assert unnamed == set()
         assert row["sampler/probe_gap_mean"] < 1e-4
         # The sampler is not the trainer, so every token is weighted.
         assert row["off_policy/tokens"] == 1
