@@ -179,7 +179,7 @@ def get_config() -> ConfigDict:
     c.alarms = ConfigDict()
     c.alarms.truncated = 0.9  # share of completions, above
     c.alarms.unjudged = 0.01  # share of completions without a verdict, above
-    c.alarms.no_signal = 0.02  # share of groups some right and some wrong, below
+    c.alarms.no_signal = 0.02  # share of groups that the filter would keep, below
     c.alarms.repeated = 0.5  # share of completions that go round in circles, above
     c.alarms.duplicated = 1.0  # share equal to another one of their group, above
     c.alarms.entropy_low = 0.01  # nats per token

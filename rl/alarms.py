@@ -27,8 +27,8 @@ class Limits:
       truncated: share of completions that were cut off, above which nothing is learned.
       unjudged: share of completions without a verdict, above which the verifier or the
         golds are at fault.
-      no_signal: share of the groups drawn that are neither all right nor all wrong,
-        below which sampling is for nothing.
+      no_signal: share of the groups drawn that the filter would keep, below which
+        sampling is for nothing.
       repeated: share of completions that go over the same tokens again and again.
       duplicated: share of completions that another one of their group equals.
       entropy_low, entropy_high: nats per token; outside, the policy has collapsed or

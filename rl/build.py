@@ -85,7 +85,7 @@ def open_parts(
       plan: the run.
       workdir: of the run.
       processes: the leader's, or the only process.
-      check_stop: called at every completion; raises where the run is to end.
+      check_stop: called while completions are drawn; raises where the run is to end.
       accept_changes: see `rl.workdir.manifest.begin`.
 
     Raises:

@@ -10,7 +10,6 @@ agree with its proof is never loaded: it is named, and the one before it is take
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import datetime
 import hashlib
@@ -155,7 +154,10 @@ class Checkpoints:
         if jax.process_index() == 0:
             self._folder.mkdir(parents=True, exist_ok=True)
             for leftover in self._folder.glob(".*.partial"):  # of what was cut short
-                _remove(leftover)
+                if leftover == partial:
+                    _remove(leftover)
+                else:
+                    _discard(leftover)
             self._check_room(sum(x.nbytes for x in jax.tree.leaves(state)))
             partial.mkdir()
         text = _canonical({"step": step, "state": dict(loop)})
@@ -202,12 +204,15 @@ class Checkpoints:
             self._forget(step)
 
     def _forget(self, step: int) -> None:
-        # Its name first: a kill leaves a checkpoint whole or not there. What then
-        # cannot be removed goes in `save`, or is told there.
+        # Its name first: a kill leaves a checkpoint whole or not there.
+        folder = self._folder / str(step)
         gone = self._folder / f".{step}.partial"
-        (self._folder / str(step)).rename(gone)
-        with contextlib.suppress(OSError):
-            _remove(gone)
+        try:
+            folder.rename(gone)
+        except OSError as error:
+            print(f"WARNING: {folder}: not removed ({error.strerror})", flush=True)
+        else:
+            _discard(gone)
 
     def record_score(self, step: int, score: float) -> None:
         """Adds what was evaluated only after a step had been saved.
@@ -545,6 +550,14 @@ def _remove(path: pathlib.Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
+
+
+def _discard(path: pathlib.Path) -> None:
+    """Removes what nobody needs; where that fails, a later save tries again."""
+    try:
+        _remove(path)
+    except OSError as error:
+        print(f"WARNING: {path}: not removed ({error.strerror})", flush=True)
 
 
 def _canonical(content: Any) -> str:

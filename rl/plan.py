@@ -243,12 +243,13 @@ def _stages(
         try:
             Curriculum(stages, problems, seed=c.seed)
         except ValueError as error:
-            if not left_out:
+            if not left_out or ": no problem has level" not in str(error):
                 raise
             # A level may be gone with them.
             raise ValueError(
-                f"{error}; {left_out:,} prompts are longer than"
-                f" config.rollout.max_prompt_tokens={c.rollout.max_prompt_tokens}"
+                f"{error} whose prompt fits"
+                f" config.rollout.max_prompt_tokens={c.rollout.max_prompt_tokens}:"
+                f" {left_out:,} prompts do not"
             ) from None
         for i, stage in enumerate(stages):
             longest, asked = c.rollout.max_response_tokens, stage.max_response_tokens

@@ -25,6 +25,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import tqdm
 
@@ -46,6 +47,7 @@ from tools.evaluation.benchmarks import (
     content_hash,
     is_another_copy,
     load_benchmark,
+    made_from,
 )
 from tools.evaluation.compare import beside, compare, compare_markdown
 from tools.evaluation.compare_page import compare_page
@@ -105,10 +107,10 @@ def _evaluate(args: argparse.Namespace) -> int:
     stop_ids = plan.default_stop_ids(folder, tokenizer)
     problems = {
         benchmark_name(spec): (
-            pretrained.held_out(pathlib.Path(args.model))[0]
+            pretrained.held_out(pathlib.Path(args.model))[0][: args.limit]
             if spec == "held_out"
-            else load_benchmark(spec, args.data_dir)
-        )[: args.limit]
+            else load_benchmark(spec, args.data_dir, limit=args.limit)
+        )
         for spec in args.benchmarks
     }
     if args.reward:
@@ -252,6 +254,7 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
             others.append(name)
         if name in recorded:
             problems[name] = problems[name][: recorded[name]["problems"]]
+            _check_same(name, problems[name], recorded[name], folder)
         _check_ids(name, problems[name], drawn, folder)
     reward = judging_reward(args.reward, folder / "results.json", "reward")
     scored, results, classes = {}, {}, {}
@@ -269,9 +272,9 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
             )
     for name in others:
         results[name]["title"] += ", another copy"
+        results[name]["another_copy"] = True
     for name, result in results.items():
-        original = name.partition("@")[0]
-        if original != name and original in results:
+        if original := made_from(name, problems):
             result["original"] = beside(scored[original], scored[name])
     if (folder / AUDIT / "completions.jsonl").is_file():
         heard = read_completions(folder / AUDIT)
@@ -343,6 +346,19 @@ def _compare(args: argparse.Namespace) -> int:
     if args.out:
         print(f"browse {args.out / 'compare.html'}")
     return 0
+
+
+def _check_same(
+    name: str,
+    problems: Sequence[Problem],
+    recorded: Mapping[str, Any],
+    folder: pathlib.Path,
+) -> None:
+    if "sha256" in recorded and content_hash(problems) != recorded["sha256"]:
+        raise ValueError(
+            f"{folder / 'completions.jsonl'}: {name} was drawn from another copy, with"
+            " other problems or answers; give that one by --data_dir"
+        )
 
 
 def _check_ids(

@@ -179,7 +179,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     from tools.evaluation import pretrained
 
     try:
-        text = args.text.read_text("utf-8")
+        text = _read(args.text)
+        if args.json and not args.json.parent.is_dir():
+            raise FileNotFoundError(f"--json: no folder {args.json.parent}")
         start_cpu_devices(0, rows=1)
         folders = {name: pretrained.find_folder(name) for name in args.models}
         models = {
@@ -194,10 +196,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name != args.models[0] and part["ids"] == first["ids"]:
             part["against_first"] = compared(first, part)
     result = {"text": str(args.text), "context": args.context, "models": models}
-    if args.json:
-        replace_json(args.json, result)
     print(markdown(result))
+    try:
+        if args.json:
+            replace_json(args.json, result)
+    except OSError as error:
+        print(f"perplexity: {error}", file=sys.stderr)
+        return REFUSED
     return 0
+
+
+def _read(path: pathlib.Path) -> str:
+    """A text with its line ends as they are."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--text: {path}: no UTF-8 ({error.reason})") from None
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from rl.problems.types import Problem
 
 _KEYS = ("reward", "correct", "components")
 # Rewards are kept in float32, which beyond this tells no two whole numbers apart.
-_LARGEST = 2**24
+LARGEST = 2**24
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def _form(function: Callable) -> Form:
 def _answer(value: Any) -> Answer:
     """Holds one value to the contract."""
     if not isinstance(value, Mapping):
-        return Answer(_number(value, "returned"))
+        return Answer(_reward(value, "returned"))
     unknown = [key for key in value if key not in _KEYS]
     if unknown or "reward" not in value:
         what = f"key {unknown[0]!r}" if unknown else "no key 'reward'"
@@ -196,7 +196,7 @@ def _answer(value: Any) -> Answer:
     if correct is not None:
         correct = bool(_number(correct, "returned correct="))
     return Answer(
-        None if reward is None else _number(reward, "returned reward="),
+        None if reward is None else _reward(reward, "returned reward="),
         correct,
         {
             str(name): _number(part, f"returned components[{name!r}]=")
@@ -217,8 +217,14 @@ def _number(value: Any, said: str) -> float:
         raise _Broken(f"{said}{_shown(value)}, not a number") from None
     if not math.isfinite(number):
         raise _Broken(f"{said}{number}")
-    if abs(number) > _LARGEST:
-        raise _Broken(f"{said}{number:g}, beyond {_LARGEST:,}")
+    return number
+
+
+def _reward(value: Any, said: str) -> float:
+    number = _number(value, said)
+    if abs(number) > LARGEST:
+        said += "" if said.endswith("=") else " "
+        raise _Broken(f"{said}{number:g}, beyond {LARGEST:,}")
     return number
 
 

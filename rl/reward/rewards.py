@@ -16,7 +16,7 @@ from itertools import groupby
 
 from configs.schema import Count, Positive
 from rl.reward import function as functions
-from rl.reward.function import Answer, Fault, Form, told
+from rl.reward.function import LARGEST, Answer, Fault, Form, told
 from rl.reward.score import Reward, Score
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
@@ -274,10 +274,12 @@ def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
                 raise RewardError(f"{term.name}: component {name!r} is another term's")
             components[name] = part
     unjudged = [s.verdict for s in scores if s.verdict.correct is None]
+    reward = math.fsum(t.weight * s.reward for t, s in zip(terms, scores, strict=True))
+    if abs(reward) > LARGEST:
+        formula = " + ".join(f"{t.weight:g}*{t.name}" for t in terms)
+        raise RewardError(f"{formula} is {reward:g}, beyond {LARGEST:,}")
     return Score(
-        reward=math.fsum(
-            t.weight * s.reward for t, s in zip(terms, scores, strict=True)
-        ),
+        reward=reward,
         verdict=(unjudged or [scores[0].verdict])[0],
         components=components,
     )

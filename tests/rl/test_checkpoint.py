@@ -1,6 +1,7 @@
 """Checkpoints that are damaged, half-written, or find no room; and that prove it."""
 
 import collections
+import errno
 import json
 import os
 import random
@@ -488,6 +489,32 @@ def test_a_checkpoint_that_is_a_link_is_read_and_its_name_alone_removed(
     checkpoints.wait()
     assert {p.name for p in folder.iterdir()} == {"3"}
     assert (tmp_path / "elsewhere" / "proof.json").is_file()
+
+
+def test_an_old_one_that_cannot_be_removed_costs_no_later_save(
+    made, pair, tmp_path, opened, monkeypatch, capsys
+):
+    """Such as one whose files another machine still reads: the run once ended."""
+    folder = shutil.copytree(pair, tmp_path / "c")
+    remove = shutil.rmtree
+
+    def busy(path, *args, **kwargs):
+        if path.name == ".1.partial":
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+        remove(path, *args, **kwargs)
+
+    monkeypatch.setattr(shutil, "rmtree", busy)
+    checkpoints = opened(folder, keep=1)
+    for step in (3, 4):
+        checkpoints.save(step, made[1], LOOP)
+        checkpoints.wait()
+    assert {p.name for p in folder.iterdir()} == {"4", ".1.partial"}
+    told = capsys.readouterr().out
+    assert told.count(f"WARNING: {folder}/.1.partial: not removed (Device or") == 2
+    monkeypatch.undo()
+    checkpoints.save(5, made[1], LOOP)
+    checkpoints.wait()
+    assert {p.name for p in folder.iterdir()} == {"5"}
 
 
 def test_what_was_set_aside_before_makes_room_for_what_is_now(

@@ -143,6 +143,52 @@ def test_rescoring_leaves_every_output(tmp_path, shared_data, capsys):
     assert json.loads((folder / "results.json").read_text())["verifier"]
 
 
+def _set(folder, answer):
+    """A known set's name over other problems, as many; and its golds."""
+    rows = [{"id": str(i), "problem": f"{i}+1", "answer": answer} for i in range(30)]
+    folder.mkdir()
+    (folder / "aime2024.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return folder
+
+
+def test_another_copy_is_told_and_never_mixed(model, tmp_path, capsys):
+    ours, theirs = _set(tmp_path / "ours", "1"), _set(tmp_path / "theirs", "2")
+    for copy in (ours, theirs):
+        out = tmp_path / f"of-{copy.name}"
+        data = ("--data_dir", str(copy))
+        assert main(command(model, "aime2024", out, *data)) == 0
+        assert "of another copy |" in capsys.readouterr().out
+        assert (out / "completions.jsonl").read_text().count("aime2024") == 30
+    out = tmp_path / "of-ours"
+    assert main(["--rescore", str(out), "--data_dir", str(theirs)]) == 2
+    assert "aime2024 was drawn from another copy" in capsys.readouterr().err
+    assert main(["--compare", str(out), str(tmp_path / "of-theirs")]) == 2
+    assert "were asked other copies of it" in capsys.readouterr().err
+
+
+def test_other_numbers_stand_beside_the_known_ones(model, tmp_path, capsys):
+    rows = [
+        {
+            "id": str(i),
+            "problem": f"Al sells {i} pens at 3 coins. What does he get?",
+            "answer": str(3 * i),
+            "solution": f"{i}*3=<<{i}*3={3 * i}>>{3 * i}",
+        }
+        for i in range(4, 9)
+    ]
+    path = tmp_path / "own.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    asked = f"{path},perturbed:{path}:2026-11-22"
+    assert main(command(model, asked, tmp_path / "a", "--limit", "2")) == 0
+    # Those of the same problems, though other files may have a name with an @ too.
+    assert "from 0.0 of 2, p 1 |" in capsys.readouterr().out
+    other = tmp_path / "own@hard.jsonl"
+    other.write_text('{"id": "x", "problem": "1+1", "answer": "2"}\n')
+    assert main(command(model, f"{path},{other}", tmp_path / "b")) == 0
+    shown = capsys.readouterr().out
+    assert "| own@hard |" in shown and "from 0.0" not in shown
+
+
 @pytest.mark.failure(33)
 @pytest.mark.parametrize(
     "row, message",

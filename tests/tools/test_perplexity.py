@@ -81,11 +81,21 @@ def test_what_cannot_be_scored_is_one_line(asked, tmp_path, capsys):
     a, _, _ = asked
     text = tmp_path / "t.txt"
     text.write_text("1")
+    latin = tmp_path / "latin.txt"
+    latin.write_bytes(b"caf\xe9s")
     for arguments, message in (
         (["no/such", "--text", str(text)], "no/such: no such"),
         ([str(a), "--text", "missing.txt"], "missing.txt"),
         ([str(a), "--text", str(text)], "1 tokens in windows of 64: none to predict"),
         ([str(a), "--text", str(text), "--context", "97"], "exceeds the 96 positions"),
+        (
+            [str(a), "--text", str(latin)],
+            "latin.txt: no UTF-8 (invalid cont",
+        ),
+        (
+            [str(a), "--text", str(text), "--json", str(tmp_path / "no" / "o.json")],
+            f"--json: no folder {tmp_path / 'no'}",
+        ),
     ):
         assert perplexity.main([*["--context", "64"], *arguments]) == 2
         assert message in capsys.readouterr().err

@@ -6,10 +6,11 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rl.types import Problem
 from tools.curation.plan import Plan
 from tools.curation.screen import make_screen
 from tools.curation.sources import make_source
-from tools.evaluation.benchmarks import load_benchmark
+from tools.evaluation.benchmarks import is_another_copy, load_benchmark
 
 _NEAR = (
     "threshold",
@@ -69,7 +70,7 @@ def make_plan(
     evaluation = {
         f"{pathlib.PurePath(spec).stem}/{problem.id}": problem
         for spec in options["evaluation"]
-        for problem in load_benchmark(os.path.expandvars(spec), data_dir)
+        for problem in _evaluation(os.path.expandvars(spec), data_dir)
     }
     return Plan(
         sources=tuple(make_source(**source) for source in sources),
@@ -78,6 +79,17 @@ def make_plan(
         near=dict(options["near"]),
         **{name: options[name] for name in names if name not in ("screen", "near")},
     )
+
+
+def _evaluation(spec: str, data_dir: pathlib.Path) -> list[Problem]:
+    """What is screened against; a name means what that set is known to hold."""
+    problems = load_benchmark(spec, data_dir)
+    if is_another_copy(spec, problems):
+        raise ValueError(
+            f"config.evaluation: {spec} of {data_dir} has other problems or answers"
+            " than the set of that name; to screen against it even so, give its path"
+        )
+    return problems
 
 
 def _keywords(function) -> list[str]:

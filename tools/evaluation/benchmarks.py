@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rl.files import download
 from rl.problems.reading import read_problems
@@ -87,8 +87,9 @@ def benchmark_name(spec: str) -> str:
 def title(name: str) -> str:
     """How tables print a benchmark."""
     of, _, date = name.partition("@")
-    said = BENCHMARKS[of].title if of in BENCHMARKS else of
-    return f"{said}, other numbers ({date})" if date else said
+    if of not in BENCHMARKS:
+        return name
+    return BENCHMARKS[of].title + (f", other numbers ({date})" if date else "")
 
 
 def _original(spec: str) -> tuple[str, str]:
@@ -99,7 +100,9 @@ def _original(spec: str) -> tuple[str, str]:
     return original, date
 
 
-def load_benchmark(spec: str, data_dir: pathlib.Path | None = None) -> list[Problem]:
+def load_benchmark(
+    spec: str, data_dir: pathlib.Path | None = None, *, limit: int | None = None
+) -> list[Problem]:
     """Reads the problems of one benchmark.
 
     Args:
@@ -107,6 +110,7 @@ def load_benchmark(spec: str, data_dir: pathlib.Path | None = None) -> list[Prob
         `hf://OWNER/DATASET/PATH.jsonl`, `clean:DATE` (`clean_problems`), or
         `perturbed:SPEC:DATE` (`perturbed_problems`).
       data_dir: holds NAME.jsonl or eval/NAME.jsonl; needed for names only.
+      limit: its first problems; of perturbed ones those made from its first.
 
     Raises:
       ValueError: an unknown name, a malformed row, or a known name whose file has
@@ -117,19 +121,20 @@ def load_benchmark(spec: str, data_dir: pathlib.Path | None = None) -> list[Prob
         path = _find(spec, data_dir)
         problems = read_problems(path)
         _check(spec, problems, path)
-        return problems
+        return problems[:limit]
     if spec.startswith(CLEAN):
-        return clean_problems(spec.removeprefix(CLEAN))
+        return clean_problems(spec.removeprefix(CLEAN))[:limit]
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
         try:
-            return perturbed_problems(load_benchmark(original, data_dir), date)
+            known = load_benchmark(original, data_dir, limit=limit)
+            return perturbed_problems(known, date)
         except ValueError as error:
             raise ValueError(f"{spec}: {error}") from None
     if spec.startswith("hf://"):
-        return read_problems(download(spec))
+        return read_problems(download(spec))[:limit]
     if spec.endswith(".jsonl"):
-        return read_problems(pathlib.Path(spec))
+        return read_problems(pathlib.Path(spec))[:limit]
     raise ValueError(
         f"benchmark {spec!r}: neither one of {', '.join(BENCHMARKS)} nor a .jsonl file"
     )
@@ -170,3 +175,11 @@ def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
     """Whether a known benchmark has a problem or answer that is not as in ours."""
     known = BENCHMARKS[name].sha256 if name in BENCHMARKS else ""
     return bool(known) and content_hash(problems) != known
+
+
+def made_from(name: str, problems: Mapping[str, Sequence[Problem]]) -> str | None:
+    """The set, of several by name, that one got its problems and other numbers from."""
+    original = name.rpartition("@")[0]
+    known = {problem.id: problem.problem for problem in problems.get(original, ())}
+    some = any(known.get(p.id) == p.meta.get("from", "") for p in problems[name])
+    return original if some else None

@@ -253,3 +253,13 @@ def _check_paired(
             f"{name}: {len(lonely)} problems cannot be paired, {lonely[0]} is only in "
             f"{where}"
         )
+    asked = [
+        (read_conditions(folder) or {}).get("benchmarks", {}).get(name, {})
+        for folder in (first, second)
+    ]
+    hashes = {facts["sha256"] for facts in asked if "sha256" in facts}
+    if len(hashes) > 1:
+        raise ValueError(
+            f"{name}: {first} and {second} were asked other copies of it, with other"
+            " problems or answers under the same ids"
+        )

@@ -170,6 +170,8 @@ def _chain(problem: Problem) -> tuple[list[str], list[list[str | tuple]]] | None
         step: list[str | tuple] = []
         for token in tokens:
             number = Fraction(token) if token[-1].isdigit() else None
+            if number in results and number in meant:
+                return None  # a result, or what a word means: not said which
             if number in place:
                 used[place[number]] += 1
                 step.append(("text", place[number]))

@@ -73,8 +73,13 @@ def subject(problem: Problem) -> str | None:
 
 
 def average_of_five(benchmarks: Mapping[str, Mapping[str, Any]]) -> float | None:
-    """The unweighted mean accuracy of the paper's five, None unless all are there."""
+    """The unweighted mean accuracy of the paper's five, None unless all are there.
+
+    Nor where one is another copy than the one that is known.
+    """
     if not all(name in benchmarks for name in FIVE):
+        return None
+    if any(benchmarks[name].get("another_copy") for name in FIVE):
         return None
     return float(np.mean([benchmarks[name]["accuracy"] for name in FIVE]))
 
@@ -139,7 +144,13 @@ def _of_several(result: Mapping[str, Any]) -> list[str]:
 def _beside_published(
     model: str, benchmarks: Mapping[str, Any], drawn: str
 ) -> list[str]:
-    ours = [_percent(benchmarks[name]) if name in benchmarks else "" for name in FIVE]
+    copies = {name for name in FIVE if benchmarks.get(name, {}).get("another_copy")}
+    ours = [
+        _percent(benchmarks[name]) + (" of another copy" if name in copies else "")
+        if name in benchmarks
+        else ""
+        for name in FIVE
+    ]
     average = average_of_five(benchmarks)
     ours.append("" if average is None else f"**{100 * average:.1f}**")
     rows = [[f"**{model}**", drawn, *ours, "this evaluation"]]
@@ -230,7 +241,7 @@ def _known(result: Mapping[str, Any]) -> str:
     low, high = (100 * edge for edge in known["difference_interval"])
     return (
         f"{100 * known['difference']:+.1f} [{low:+.1f}, {high:+.1f}] from"
-        f" {100 * known['first']:.1f}, p {known['p_value']:.2g}"
+        f" {100 * known['first']:.1f} of {known['problems']}, p {known['p_value']:.2g}"
     )
 
 

@@ -41,6 +41,7 @@ FORMULAS = (
     | {
         "sum": f"verifier + 0.1*{HERE}:simple - 2*{HERE}:batch",
         "half": f"0.5*{HERE}:judge",
+        "weighty": f"1e30*{HERE}:judge",
         "clash": f"{HERE}:batch + {HERE}:own_part",
     }
 )
@@ -112,6 +113,8 @@ def test_a_sum_has_weights_and_its_first_term_says_what_is_correct(rewards):
     assert math.isnan(unknown.reward)
     with pytest.raises(RewardError, match="component 'length' is another term's"):
         rewards.reward("clash")(["a"], [FOUR])
+    with pytest.raises(RewardError, match=r"1e\+30\*.+:judge is 1e\+30, beyond 16,77"):
+        rewards.reward("weighty")(["4"], [FOUR])
 
 
 def test_counts_are_of_completions_whatever_judged_them(rewards):
