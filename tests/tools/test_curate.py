@@ -66,8 +66,14 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
     (tmp_path / "bad.jsonl").write_text(
         '{"problem": "What is one more than six?"}\n{"question": "x"}\n'
     )
+    rows = [{"id": str(i), "problem": f"{i}+1", "answer": "1"} for i in range(30)]
+    (tmp_path / "aime2024.jsonl").write_text(
+        "".join(json.dumps(r) + "\n" for r in rows)
+    )
     # What is wrong is the last argument.
     bad = {
+        # The real problems would stay in the training set.
+        "--config.evaluation=('aime2024',)": f"aime2024 of {tmp_path} has other prob",
         "--config.conflicts=maybe": "config.conflicts='maybe': must be majority or",
         "--config.near.threshold=1.5": "config.near.threshold=1.5: must lie in",
         "--config.screen.languages=latin": "languages='latin': must be",
@@ -75,7 +81,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
         f"--input={tmp_path}/bad.jsonl": "bad.jsonl:2: no field 'problem' (it has: q",
     }
     given = [f"--config={config}", f"--out={tmp_path / 'out'}"]
-    given.append(f"--input={tmp_path}/good.jsonl")
+    given += [f"--input={tmp_path}/good.jsonl", f"--config.data_dir={tmp_path}"]
     ends = forked.starts(
         tmp_path,
         "tools.curate",
