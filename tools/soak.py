@@ -1,14 +1,17 @@
-"""Kills a small run again and again, or lets one go on for long, and looks for a trace.
+"""Ends a small run again and again, or lets one go on for long, and looks for a trace.
 
-    python -m tools.soak kill --out DIR [--kills 30] [--devices 8] [--minutes 20]
+    python -m tools.soak kill --out DIR [--times 30] [--devices 8] [--minutes 20]
+    python -m tools.soak stop --out DIR [--times 30] [--devices 8] [--within 2]
     python -m tools.soak steady --out DIR [--steps 2000] [--minutes 30]
 
 kill: a staged run that drops most of its groups is killed (`kill -9`) at seeded random
-moments: while it samples, verifies, fills a batch up with groups left over, updates,
-saves, publishes, evaluates, or comes to the end of its data. Resumed to its end, its
-metrics, its completions and every bit of its last checkpoint must be those of a run
-that nobody killed. steady: completions that are made to hurt the verifier, workers that
-are killed; memory, threads, descriptors and shared memory must stay within 5%.
+moments: while it loads, compiles, samples, verifies, fills a batch up with groups left
+over, updates, saves, publishes, evaluates, exports, or comes to the end of its data.
+Resumed to its end, its metrics, its completions and every bit of its last checkpoint
+must be those of a run that nobody killed. stop: the same with SIGTERM, after which it
+must have ended within two seconds, with the status that a stop has. steady:
+completions that are made to hurt the verifier, workers that are killed; memory,
+threads, descriptors and shared memory must stay within 5%.
 
 Exit status 1 says that something differed, in the last line.
 """
@@ -36,7 +39,7 @@ from typing import Any
 from configs.reading import user_path
 from rl import files
 from rl.checkpoint import proofs_in
-from rl.hosts.stopping import run
+from rl.hosts.stopping import run, status_of
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What depends on the machine and the moment; saves go on beside the steps.
@@ -79,6 +82,10 @@ SMALL = {
 _MESHES = {1: (1, 1, 1), 8: (2, 2, 2)}
 # Where a kill strikes: within the call of a function, or within one under a condition.
 _MOMENTS = {
+    "plan": "rl.plan:make_plan",
+    "load": "models.hf:load_params",
+    "compile": "rollout.jax_sampler:JaxSampler.warm_up",
+    "restore": "rl.checkpoint:Checkpoints.restore",
     "sample": "rollout.jax_sampler:JaxSampler.sample",
     "verify": "rl.verifier.pool:VerifierPool.judge",
     "refill": "rl.batches.collect:Collector._round",
@@ -89,9 +96,25 @@ _MOMENTS = {
     "evaluate": "rl.loop:_evaluate",
     "metrics": "rl.metrics:MetricsWriter.scalars",
     "epoch": "rl.problems.reading:ProblemStream.draw",
+    "export": "rl.engine:Engine.export",
 }
-# Longest that a kill waits within the call, about as long as the call takes.
-_WITHIN_SECONDS = {"sample": 0.3, "update": 0.3, "evaluate": 0.5, "commit": 0.05}
+_ONCE = {"plan", "load", "compile", "restore", "export"}  # in each start
+# Longest that a strike waits within the call, about as long as the call takes.
+_WITHIN_SECONDS = {
+    "plan": 0.5,
+    "load": 0.1,
+    "compile": 0.5,
+    "sample": 0.3,
+    "update": 0.3,
+    "evaluate": 0.5,
+    "commit": 0.05,
+    "export": 0.05,
+}
+# How a run ends after a signal; of SIGTERM's the second while it still imports.
+_ENDS = {
+    signal.SIGKILL: (-signal.SIGKILL,),
+    signal.SIGTERM: (status_of(signal.SIGTERM), -signal.SIGTERM),
+}
 _TOLERANCE = 0.05
 _HOSTILE = (
     "9^{9^{9^{9^{9}}}}",
@@ -107,18 +130,19 @@ _HOSTILE = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Strike:
-    """One kill: the `count`th time that a moment comes, after so long within it."""
+    """A signal: the `count`th time that a moment comes, after so long within it."""
 
     moment: str
     count: int
     seconds: float
+    signal: int
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     try:
-        result = _kill(args) if args.what == "kill" else _steady(args)
+        result = _steady(args) if args.what == "steady" else _strikes(args)
     except Different as difference:
         print(f"soak: {difference}", file=sys.stderr)
         return 1
@@ -132,44 +156,52 @@ class Different(Exception):
     """A run is not what it should be; says what differs."""
 
 
-# -- kills ---------------------------------------------------------------------------
+# -- kills and stops -----------------------------------------------------------------
 
 
-def _kill(args: argparse.Namespace) -> dict[str, Any]:
+def _strikes(args: argparse.Namespace) -> dict[str, Any]:
     began, rng = time.monotonic(), random.Random(args.seed)
     whole = args.out / "whole"
     shutil.rmtree(whole, ignore_errors=True)
     _run(args, whole)
-    struck: list[Strike] = []
+    number = signal.SIGKILL if args.what == "kill" else signal.SIGTERM
+    struck: list[tuple[Strike, float]] = []
     missed = runs = 0
     # Every moment in turn, in an order that the seed gives.
     waiting: list[str] = []
-    while len(struck) < args.kills and time.monotonic() - began < 60 * args.minutes:
-        workdir = args.out / f"killed-{runs}"
+    while len(struck) < args.times and time.monotonic() - began < 60 * args.minutes:
+        workdir = args.out / f"struck-{runs}"
         shutil.rmtree(workdir, ignore_errors=True)
         while True:
             strike = None
             out_of_time = time.monotonic() - began >= 60 * args.minutes
-            if len(struck) < args.kills and not out_of_time:
+            if len(struck) < args.times and not out_of_time:
                 waiting = waiting or rng.sample(sorted(_MOMENTS), len(_MOMENTS))
                 moment = waiting.pop()
                 seconds = rng.random() * _WITHIN_SECONDS.get(moment, 0.01)
-                strike = Strike(moment, rng.randint(1, 3), seconds)
-            if not _run(args, workdir, strike):
+                count = 1 if moment in _ONCE else rng.randint(1, 3)
+                strike = Strike(moment, count, seconds, number)
+            took = _run(args, workdir, strike)
+            if took is None:
                 missed += strike is not None
                 break
-            struck.append(strike)
-            print(f"soak: killed in {strike.moment}", file=sys.stderr, flush=True)
+            struck.append((strike, took))
+            told = f"soak: {args.what} in {strike.moment}: ended after {took:.2f} s"
+            print(told, file=sys.stderr, flush=True)
         _compare(whole, workdir)
         shutil.rmtree(workdir)
         runs += 1
-    counts = {m: sum(s.moment == m for s in struck) for m in _MOMENTS}
+    seconds = {m: [t for s, t in struck if s.moment == m] for m in _MOMENTS}
     return {
+        "signal": number.name,
         "devices": args.devices,
         "steps": args.steps,
-        "kills": len(struck),
-        "by_moment": counts,
-        "ended_before_their_kill": missed,
+        "struck": len(struck),
+        "by_moment": {m: len(took) for m, took in seconds.items()},
+        "longest_seconds": {
+            m: round(max(took), 2) for m, took in seconds.items() if took
+        },
+        "ended_before_their_strike": missed,
         "runs": runs,
         "seconds": round(time.monotonic() - began, 1),
     }
@@ -177,11 +209,14 @@ def _kill(args: argparse.Namespace) -> dict[str, Any]:
 
 def _run(
     args: argparse.Namespace, workdir: pathlib.Path, strike: Strike | None = None
-) -> bool:
-    """Starts a run, or resumes it; whether it was killed on the way.
+) -> float | None:
+    """Starts a run, or resumes it.
+
+    Returns:
+      Seconds that it took to end after a signal; None where it came to its own end.
 
     Raises:
-      Different: it ended otherwise.
+      Different: it ended otherwise, or late.
     """
     data, fsdp, tensor = _MESHES[args.devices]
     settings = _SETTINGS | {
@@ -192,14 +227,23 @@ def _run(
         "mesh.tensor": tensor,
         **dict(args.set),
     }
-    order = {"strike": strike and dataclasses.asdict(strike)}
+    at = args.out / "struck_at"
+    at.unlink(missing_ok=True)
+    order = {"strike": strike and dataclasses.asdict(strike), "at": str(at.absolute())}
     done = _start(args.out, workdir, settings, order)
-    if done.returncode == -signal.SIGKILL and strike:
-        return True
+    ended = time.time()
+    if strike and done.returncode in _ENDS[strike.signal]:
+        took = ended - float(at.read_text())
+        if strike.signal == signal.SIGTERM and took > args.within:
+            raise Different(f"stopped in {strike.moment}, it took {took:.1f} s to end")
+        return took
     if done.returncode:
         lines = (done.stdout + done.stderr).strip().splitlines()
-        raise Different(f"a run ended with {done.returncode}: {' | '.join(lines[-3:])}")
-    return False
+        where = f" after {strike}" if strike else ""
+        raise Different(
+            f"a run ended with {done.returncode}{where}: {' | '.join(lines[-3:])}"
+        )
+    return None
 
 
 def _start(
@@ -295,7 +339,7 @@ def _steady(args: argparse.Namespace) -> dict[str, Any]:
     seconds = 60 * args.minutes
     order = {"usage": str(usage.absolute()), "seconds": seconds, "seed": args.seed}
     done = _start(args.out, workdir, settings, order)
-    if done.returncode not in (0, 128 + signal.SIGTERM):
+    if done.returncode not in (0, status_of(signal.SIGTERM)):
         lines = (done.stdout + done.stderr).strip().splitlines()
         raise Different(f"the run ended with {done.returncode}: {lines[-1:]}")
     rows = [row for _, row in files.read_rows(usage, appended=True)]
@@ -342,7 +386,7 @@ def _usage() -> dict[str, int]:
 def _child(order: dict[str, Any], arguments: Sequence[str]) -> None:
     """`rl.train`, with a strike ordered, or watched."""
     if order.get("strike"):
-        _order_strike(Strike(**order["strike"]))
+        _order_strike(Strike(**order["strike"]), pathlib.Path(order["at"]))
     if order.get("usage"):
         _watch_and_hurt(pathlib.Path(order["usage"]), order["seconds"], order["seed"])
     sys.argv[1:] = arguments
@@ -363,15 +407,19 @@ def _wrap(where: str, around: Callable[..., Any]) -> None:
     setattr(owner, name, wrapped)
 
 
-def _order_strike(strike: Strike) -> None:
+def _order_strike(strike: Strike, at: pathlib.Path) -> None:
     left = strike.count
     rounds: dict[str, Any] = {}
+
+    def send() -> None:
+        at.write_text(str(time.time()))
+        os.kill(os.getpid(), strike.signal)
 
     def come() -> None:
         nonlocal left
         left -= 1
         if not left:
-            timer = threading.Timer(strike.seconds, os.kill, (os.getpid(), 9))
+            timer = threading.Timer(strike.seconds, send)
             timer.daemon = True
             timer.start()
 
@@ -437,11 +485,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=("kill", "steady"))
+    parser.add_argument("what", choices=("kill", "stop", "steady"))
     parser.add_argument("--out", type=user_path, required=True, help="for its runs")
-    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--times", type=int, default=30, help="kills, or stops")
+    parser.add_argument(
+        "--within", type=float, default=2, help="seconds until a stopped run has ended"
+    )
     parser.add_argument("--devices", type=int, choices=_MESHES, default=1)
-    parser.add_argument("--steps", type=int, help="12 of a killed run, else 2000")
+    parser.add_argument("--steps", type=int, help="2000 of a steady run, else 12")
     parser.add_argument(
         "--set",
         type=_setting,
@@ -457,7 +508,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=user_path, help="write the result here")
     args = parser.parse_args(argv)
     args.out = args.out.absolute()
-    args.steps = args.steps or (12 if args.what == "kill" else 2000)
+    args.steps = args.steps or (2000 if args.what == "steady" else 12)
     return args
 
 

@@ -19,17 +19,21 @@ def one_in_eight(text, problem):
     return float(zlib.crc32((problem.id + text).encode()) % 8 == 0)
 
 
+def _soak(what, out, capsys, *more):
+    short = ["--times=3", "--steps=5", "--seed=0", *more]
+    settings = [f"--set={key}={value}" for key, value in TINY.items()]
+    status = soak.main([what, f"--out={out}", *short, *settings])
+    told = capsys.readouterr()
+    assert status == 0, told.err
+    return json.loads(told.out)
+
+
 @pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.failure(30)
 def test_killed_where_a_seed_says_it_ends_bit_for_bit_the_same(tmp_path, capsys):
-    short = ["--kills=3", "--steps=5", "--seed=0"]
-    settings = [f"--set={key}={value}" for key, value in TINY.items()]
-    status = soak.main(["kill", f"--out={tmp_path}", *short, *settings])
-    told = capsys.readouterr()
-    assert status == 0, told.err
-    result = json.loads(told.out)
-    assert result["kills"] == sum(result["by_moment"].values()) == 3
+    result = _soak("kill", tmp_path, capsys)
+    assert result["struck"] == sum(result["by_moment"].values()) == 3
     # Most groups are dropped, so that some are left over and some have to be drawn on.
     rows = [
         r
@@ -39,3 +43,12 @@ def test_killed_where_a_seed_says_it_ends_bit_for_bit_the_same(tmp_path, capsys)
     assert sum(row["sampling/rounds"] for row in rows) > len(rows)
     assert any(row["sampling/carried"] for row in rows)
     assert sum(row["sampling/groups"] for row in rows) > 2 * 4 * len(rows)
+
+
+@pytest.mark.slow
+@pytest.mark.failure(35)
+def test_stopped_where_a_seed_says_it_ends_soon_and_resumes_bit_for_bit(
+    tmp_path, capsys
+):
+    result = _soak("stop", tmp_path, capsys, "--within=10")  # others may be at work
+    assert result["struck"] == len(result["longest_seconds"]) == 3
