@@ -33,7 +33,7 @@ from configs.schema import Count
 from models import hf
 from models.qwen2 import Params
 from rl.files import named, publish, sha256, sync
-from rl.update.examine import NotFinite, examine, flatten
+from rl.update.examine import NotFinite, by_path, examine
 from rl.update.step import TrainState
 
 ASSETS = "assets"
@@ -493,13 +493,13 @@ def _read_loop(folder: pathlib.Path, step: int) -> dict[str, Any]:
 def _tensors(tree, findings) -> dict[str, tuple[list[int], str, int]]:
     return {
         name: (list(x.shape), str(x.dtype), findings[name].digest)
-        for name, x in flatten(tree).items()
+        for name, x in by_path(tree).items()
     }
 
 
 def _check_shapes(folder: pathlib.Path, stated: Mapping, abstract: Any) -> None:
     """Raises ValueError: the checkpoint is whole, and another model's."""
-    wanted = flatten(abstract)
+    wanted = by_path(abstract)
     for name in sorted(wanted.keys() ^ stated.keys()):
         there = "holds no" if name in wanted else "holds a"
         raise ValueError(f"{folder}: {there} {name}, unlike this run's state")
@@ -514,7 +514,7 @@ def _check_shapes(folder: pathlib.Path, stated: Mapping, abstract: Any) -> None:
 
 def _check_tensors(folder: pathlib.Path, stated: Mapping, tree: Any) -> None:
     """Holds loaded tensors to their digests, on the devices."""
-    leaves = flatten(tree)
+    leaves = by_path(tree)
     for name, finding in examine(tree).items():
         _, dtype, digest = stated[name]
         # A tensor that was cast on its way has other bits.

@@ -37,6 +37,14 @@ def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
     return 1 - all_wrong
 
 
+def t_interval(values: Sequence[float]) -> Interval | None:
+    """95% interval of a mean of a few, by Student's t; None for a single one."""
+    if len(values) < 2:
+        return None
+    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
+    return float(np.mean(values) - half), float(np.mean(values) + half)
+
+
 def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval:
     """Wilson's score interval of a proportion, for one verdict per problem."""
     interval = stats.binomtest(int(successes), int(trials)).proportion_ci(

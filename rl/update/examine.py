@@ -43,7 +43,7 @@ def examine(tree: Any) -> dict[str, Finding]:
     Returns:
       Findings by path, such as `params/layers/q`.
     """
-    named = flatten(tree)
+    named = by_path(tree)
     found = {name: _program(_mesh(x))(_on_device(x)) for name, x in named.items()}
     return {
         name: Finding(int(digest), int(nonfinite))
@@ -57,7 +57,7 @@ def check_finite(tree: Any, where: str) -> dict[str, Finding]:
     bad = [(name, f.nonfinite) for name, f in found.items() if f.nonfinite]
     if bad:
         name, count = bad[0]
-        size = flatten(tree)[name].size
+        size = by_path(tree)[name].size
         more = f", and {len(bad) - 1} more tensors hold some" if len(bad) > 1 else ""
         raise NotFinite(
             f"{where}: {count:,} of {size:,} entries of {name} are not finite{more}"
@@ -73,7 +73,7 @@ def digest(tree: Any) -> jax.Array:
     return total
 
 
-def flatten(tree: Any) -> dict[str, Any]:
+def by_path(tree: Any) -> dict[str, Any]:
     """A tree's leaves by their paths, `/` between the parts."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf

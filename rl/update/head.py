@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from models.embedding import table_axes
 from sharding.rules import mesh_axes, spec
 
-_BLOCK = 4096  # W; with chunks of 1,024 tokens a block of logits takes 16 MiB
+BLOCK = 4096  # W; with chunks of 1,024 tokens a block of logits takes 16 MiB
 _MASKED = -1e30
 
 
@@ -154,7 +154,7 @@ def _over_vocabulary(visit, carry, table, dtype):
     The block begins at word `start`; `words [W, D]` are whole along D and in `dtype`.
     """
     vocab = table.shape[0]
-    size = min(_BLOCK, vocab)
+    size = min(BLOCK, vocab)
     blocks, rest = divmod(vocab, size)
 
     def fetch(start, size):

@@ -13,7 +13,7 @@ from tests.tools.evaluation.test_page import browser  # noqa: F401
 from tools.report.__main__ import main
 from tools.report.health import findings
 from tools.report.reading import read_run, read_runs
-from tools.report.sections import arms, page, smoothed, t_interval
+from tools.report.sections import arms, page, smoothed
 
 STEPS = 40
 HOSTILE = (
@@ -348,10 +348,7 @@ def test_runs_that_differ_in_their_seed_are_one_arm(tmp_path):
         "objective.eps_high=0.28 (3 seeds)": ["a0", "a1", "a2"],
         "b": ["b"],
     }
-    mean, (low, high) = t_interval([0.7, 0.8, 0.9])
     # Student's t of two degrees of freedom is 4.303, the standard error 0.1 / sqrt(3).
-    assert mean == pytest.approx(0.8)
-    assert (low, high) == pytest.approx((0.8 - 0.24841, 0.8 + 0.24841), abs=1e-4)
     text = page(runs)
     assert "<td>80.0</td><td>55.2 to 104.8</td>" in text
     assert text.count("<polygon") >= 6  # a band for each curve of the first arm

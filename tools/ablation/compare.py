@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from rl.statistics import Interval
-from tools.evaluation.paired import sign_flip_p_value, t_interval
+from rl.statistics import Interval, t_interval
+from tools.evaluation.paired import sign_flip_p_value
 
 Figures = Mapping[str, float]
 """Of one run, by name."""

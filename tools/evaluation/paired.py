@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from scipy import stats
 
-from rl.statistics import Interval, avg_at_k
+from rl.statistics import Interval, avg_at_k, t_interval
 
 
 def sign_flip_p_value(
@@ -73,16 +72,6 @@ def _sampled_sign_flips(sizes: np.ndarray, seen: float, draws: int, seed: int) -
 def _as_far(sums: np.ndarray, seen: float) -> np.ndarray:
     # Equal sums may differ in their last bits.
     return np.abs(sums) >= seen * (1 - 1e-12)
-
-
-def t_interval(values: Sequence[float]) -> Interval | None:
-    """95% interval of a mean of a few, by Student's t; None for a single one."""
-    count = len(values)
-    if count < 2:
-        return None
-    mean, variance = float(np.mean(values)), float(np.var(values, ddof=1))
-    half = stats.t.ppf(0.975, count - 1) * math.sqrt(variance / count)
-    return (mean - half, mean + half)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

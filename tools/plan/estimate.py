@@ -10,12 +10,11 @@ from collections.abc import Mapping
 
 import jax.numpy as jnp
 
-from sharding.rules import shards
+from rl.update.head import BLOCK
 from tools.plan import speed
 from tools.plan.targets import Target
 from tools.plan.workload import Workload, shard_sizes
 
-_BLOCK = 4096  # words of the head at a time, as of rl.update.head
 # Multiples of the parts below, fitted to compiled programs by least squares.
 FITTED: Mapping[str, Mapping[str, float]] = {
     "tpu": {
@@ -88,7 +87,7 @@ def parts(work: Workload) -> dict[str, float]:
         "dots": heads + d + 2 * mlp,
         "none": 2 * heads + 6 * d + 4 * mlp,
     }
-    logits = min(t.head_chunk, tokens) * _BLOCK * 4
+    logits = min(t.head_chunk, tokens) * BLOCK * 4
     return {
         "gradient": masters,
         "shards": layers * size,
@@ -96,7 +95,7 @@ def parts(work: Workload) -> dict[str, float]:
         "layer": layers * work.mesh_shape[1] / c.num_layers * size,
         "wide": tokens * (heads + 2 * d + 3 * mlp) * size,
         "saved": c.num_layers * tokens * kept[t.remat] * size,
-        "head": logits + (_BLOCK + tokens) * d * 8,
+        "head": logits + (BLOCK + tokens) * d * 8,
     }
 
 
@@ -138,7 +137,3 @@ def _seconds(work: Workload) -> float:
     if chip.network and reach > work.trainer.shape[-1]:
         rate = min(rate, chip.network)
     return max(compute, links / rate) / tokens
-
-
-def rows_per_device(work: Workload) -> int:
-    return work.rows // shards("batch", work.mesh)

@@ -36,7 +36,7 @@ from rl.hosts.devices import join_cpu_devices
 from rl.plan import keep_programs, make_model, start_devices
 from rl.progress import phase
 from rl.types import Batch, Hyper
-from rl.update.examine import examine, flatten
+from rl.update.examine import by_path, examine
 from rl.update.objective import make_objective
 from rl.workdir.manifest import folder_hashes
 from rl.workdir.recorder import Record, plain, read_journal, read_record, recorded
@@ -254,7 +254,7 @@ def _look(
         line = (
             f"{update}: the gradient is finite; at learning rate"
             f" {float(hyper.learning_rate):g} it would make {count:,} of"
-            f" {flatten(tree)[name].size:,} entries of {name} not finite"
+            f" {by_path(tree)[name].size:,} entries of {name} not finite"
         )
         return {**found, "tensor": name, "lines": [line, _largest(state.params)]}
     lines = [f"{update}: the gradient is not finite", _largest(state.params)]
@@ -295,7 +295,7 @@ def _gradient(step, state, micro, hyper):
 
 
 def _largest(params: Any) -> str:
-    tops = {name: float(jnp.max(jnp.abs(x))) for name, x in flatten(params).items()}
+    tops = {name: float(jnp.max(jnp.abs(x))) for name, x in by_path(params).items()}
     name = max(tops, key=tops.get)
     return f"the largest parameter before it: {tops[name]:.3g}, in {name}"
 
@@ -311,8 +311,8 @@ def _differing(
         return ["the run did not get to its end"]
     lines = []
     for number, (now, before) in enumerate(zip(stats, noted, strict=True), 1):
-        for name, value in flatten(before).items():
-            again = flatten(now)[name]
+        for name, value in by_path(before).items():
+            again = by_path(now)[name]
             if not np.array_equal(again, value, equal_nan=True):
                 lines.append(f"update {number}: {name} is {again}, was {value}")
     for name, digest in (noted_digests or {}).items():

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from configs.schema import flatten
 from rl.metrics import HEADLINE
 from rl.progress import duration
+from rl.statistics import t_interval
 from tools.page import (
     Series,
     bars,
@@ -277,17 +277,10 @@ def _of_arm(name: str, members: Sequence[Run], tag: str, colour: int) -> list[Se
     common = sorted(set.intersection(*map(set, by_step)))
     mean, band = [], []
     for step in common:
-        middle, (low, high) = t_interval([curve[step] for curve in by_step])
-        mean.append((step, middle))
-        band.append((step, low, high))
+        values = [curve[step] for curve in by_step]
+        mean.append((step, float(np.mean(values))))
+        band.append((step, *t_interval(values)))
     return [Series(label=name, points=mean, band=band, colour=colour)]
-
-
-def t_interval(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
-    """Mean and 95% interval over runs, of two at least, by Student's t."""
-    mean, error = float(np.mean(values)), float(stats.sem(values))
-    wide = error * float(stats.t.ppf(0.975, len(values) - 1))
-    return mean, (mean - wide, mean + wide)
 
 
 # -- before and after ----------------------------------------------------------------
@@ -353,11 +346,11 @@ def _compared(runs: Sequence[Run]) -> str:
         if not values:
             cells.append((name, len(members), "", "", ""))
             continue
+        mean = float(np.mean(values))
         if len(values) > 1:
-            mean, interval = t_interval(values)
+            interval = t_interval(values)
             over = f"Student's t over {len(values)} runs"
         else:
-            mean = values[0]
             interval = _interval(finals[0])
             over = "over problems"
         rows.append((name, mean, interval, i))

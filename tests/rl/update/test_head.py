@@ -47,7 +47,7 @@ def _with_gradients(score, hidden, table, targets, mask, weights):
     "shape", [(1, 1, 1), (2, 1, 1), (1, 2, 2), (1, 1, 4), (2, 2, 1)]
 )
 def test_any_chunk_block_and_mesh_give_the_plain_result(monkeypatch, shape, block):
-    monkeypatch.setattr(head, "_BLOCK", block)
+    monkeypatch.setattr(head, "BLOCK", block)
     with jax.enable_x64(True):
         inputs = _inputs(np.float64)
         expected = _with_gradients(_plain, *inputs)
