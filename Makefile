@@ -30,7 +30,7 @@ WORKERS ?= 2
 SPREAD = $(if $(WORKERS),-n $(WORKERS) --dist loadfile --no-loadscope-reorder)
 
 test: $(VENV)/.test
-	@echo "test: the plain suite; 14 minutes on two cores"
+	@echo "test: the plain suite; 10 minutes on two cores"
 	@$(BIN)/python -m pytest -m "not slow and not vllm" $(SPREAD)
 
 # Kills, hangs and restarts at full length, one of each.

@@ -140,7 +140,11 @@ def program_rows(
 
 
 def weight_test(
-    model: Qwen2Config, mesh_shape: tuple[int, int, int], tensor: int
+    model: Qwen2Config,
+    mesh_shape: tuple[int, int, int],
+    tensor: int,
+    *,
+    gradients: bool,
 ) -> Callable[[str, Array, str], bool]:
     """Whether a collective moves a weight, or a weight's gradient.
 
@@ -151,6 +155,8 @@ def weight_test(
       model: the architecture.
       mesh_shape: of the trainer.
       tensor: parts of a served copy.
+      gradients: whether the program has any; else what is reduced is no weight, though
+        some slots' activations may have as many elements as a part of one.
     """
     c, (_, fsdp, of_trainer) = model, mesh_shape
     d, h = c.hidden_size, c.head_dim
@@ -169,6 +175,8 @@ def weight_test(
 
     def is_weight(kind: str, array: Array, place: str) -> bool:
         if kind == "all-to-all" or len(array.dims) < 2:
+            return False
+        if kind in ("all-reduce", "reduce-scatter") and not gradients:
             return False
         if array.elements in layer | tables:
             return True

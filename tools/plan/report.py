@@ -43,7 +43,12 @@ def make_report(
     readings = [
         hlo.read(
             text,
-            is_weight=phases.weight_test(work.model, work.mesh_shape, resident.tensor),
+            is_weight=phases.weight_test(
+                work.model,
+                work.mesh_shape,
+                resident.tensor,
+                gradients=program.name == "update",
+            ),
             trips=_trips(work, resident, program, lengths),
         )
         if text
