@@ -73,22 +73,22 @@ def get_config() -> ConfigDict:
     # Two steps from the start: a policy that has only ever met one writes one sum for
     # all, so surely that no group of eight has anything else in it.
     c.curriculum.stages = (
-        {"name": "short", "levels": {"1": 0.6, "2": 0.4}, "steps": 10},
-        {"name": "all", "levels": {"1": 0.25, "2": 0.4, "3": 0.35}},
+        {"name": "short", "levels": {"1": 0.7, "2": 0.3}, "steps": 14},
+        {"name": "all", "levels": {"1": 0.4, "2": 0.4, "3": 0.2}},
     )
 
-    c.rollout.group_size = 8
+    c.rollout.group_size = 16
     c.rollout.max_prompt_tokens = 352
     c.rollout.max_response_tokens = 64
     c.rollout.slots = 64
 
     c.dynamic_sampling.max_rounds = 4
     c.batch.prompts_per_step = 8
-    c.batch.prompts_per_update = 4
+    c.batch.prompts_per_update = 2
     # The prompt, mostly worked examples, is several times as long as a completion.
     c.batch.share_prompts = True
-    c.batch.row_lengths = (1152,)
-    c.batch.micro_tokens = 2304
+    c.batch.row_lengths = (1664,)
+    c.batch.micro_tokens = 1664
 
     c.schedule.learning_rate = 1e-5
     c.schedule.warmup_updates = 4
