@@ -137,3 +137,35 @@ def test_a_run_goes_on_when_its_server_is_killed(tmp_path, bases):
     assert rows[0]["sampler/restarts"] == 0
     assert rows[-1]["sampler/restarts"] == 1
     assert max(row["policy/sampler_gap_max"] for row in rows) < 1e-4
+
+
+def _drawn(workdir):
+    """What the last checkpoint knows of the problems drawn, and the step's number."""
+    last = max((workdir / "checkpoints").iterdir(), key=lambda path: int(path.name))
+    loop = json.loads((last / "loop.json").read_text())
+    problems = loop["state"]["rollouts"]["problems"]
+    return loop["step"], problems["streams"], problems["drawn"]
+
+
+@pytest.mark.slow
+@pytest.mark.failure(30)
+@pytest.mark.parametrize("schedule", ["sync", "async"])
+def test_a_killed_trainer_loses_no_problem_and_draws_none_twice(
+    tmp_path, bases, schedule
+):
+    settings = {"rollout.schedule": schedule, "checkpoint.every_steps": 1}
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    _finish(_start(whole, bases, **settings), whole)
+    run = _start(killed, bases, **settings)
+    deadline = time.monotonic() + 600
+    while len(_rows(killed)) < 3:
+        assert run.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    run.kill()
+    run.communicate()
+    rows = _finish(_start(killed, bases, **settings), killed)
+    # All of them trained, since none is filtered: sixteen problems a step.
+    assert [row["sampling/groups"] for row in rows] == [16] * STEPS
+    step, streams, drawn = _drawn(killed)
+    assert (step, streams, drawn) == _drawn(whole)
+    assert sum(count for _, count in drawn) == 16 * STEPS
