@@ -71,7 +71,7 @@ def get_config() -> ConfigDict:
     c.data.template = TEMPLATE
 
     # Two steps from the start: a policy that has only ever met one writes one sum for
-    # all, so surely that no group of eight has anything else in it.
+    # all, so surely that hardly a group has anything else in it.
     c.curriculum.stages = (
         {"name": "short", "levels": {"1": 0.7, "2": 0.3}, "steps": 14},
         {"name": "all", "levels": {"1": 0.4, "2": 0.4, "3": 0.2}},

@@ -154,10 +154,7 @@ class Checkpoints:
         if jax.process_index() == 0:
             self._folder.mkdir(parents=True, exist_ok=True)
             for leftover in self._folder.glob(".*.partial"):  # of what was cut short
-                if leftover == partial:
-                    _remove(leftover)
-                else:
-                    _discard(leftover)
+                _discard(leftover)
             self._check_room(sum(x.nbytes for x in jax.tree.leaves(state)))
             partial.mkdir()
         text = _canonical({"step": step, "state": dict(loop)})

@@ -44,7 +44,7 @@ from rl.engine import Engine, make_hypers
 from rl.hosts.devices import start_cpu_devices
 from rl.hosts.sidecar import make_vllm_sampler
 from rl.hosts.stopping import StopSignals
-from rl.problems.curriculum import Curriculum, Stage, make_stages
+from rl.problems.curriculum import Curriculum, NoProblem, Stage, make_stages
 from rl.problems.functions import load_function
 from rl.problems.reading import load_problems
 from rl.problems.templates import check_template, encode_prompt
@@ -242,8 +242,8 @@ def _stages(
         stages = make_stages(c.curriculum.stages)
         try:
             Curriculum(stages, problems, seed=c.seed)
-        except ValueError as error:
-            if not left_out or ": no problem has level" not in str(error):
+        except NoProblem as error:
+            if not left_out:
                 raise
             # A level may be gone with them.
             raise ValueError(

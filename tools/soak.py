@@ -80,7 +80,7 @@ SMALL = {
     "eval.greedy": False,
 }
 _MESHES = {1: (1, 1, 1), 8: (2, 2, 2)}
-# Where a kill strikes: within the call of a function, or within one under a condition.
+# Where a signal strikes: within a call of a function, perhaps under a condition.
 _MOMENTS = {
     "plan": "rl.plan:make_plan",
     "load": "models.hf:load_params",
@@ -232,7 +232,7 @@ def _run(
     order = {"strike": strike and dataclasses.asdict(strike), "at": str(at.absolute())}
     done = _start(args.out, workdir, settings, order)
     ended = time.time()
-    if strike and done.returncode in _ENDS[strike.signal]:
+    if strike and at.exists() and done.returncode in _ENDS[strike.signal]:
         took = ended - float(at.read_text())
         if strike.signal == signal.SIGTERM and took > args.within:
             raise Different(f"stopped in {strike.moment}, it took {took:.1f} s to end")

@@ -184,7 +184,7 @@ def _form(function: Callable) -> Form:
 def _answer(value: Any) -> Answer:
     """Holds one value to the contract."""
     if not isinstance(value, Mapping):
-        return Answer(_reward(value, "returned"))
+        return Answer(_number(value, "returned", most=LARGEST))
     unknown = [key for key in value if key not in _KEYS]
     if unknown or "reward" not in value:
         what = f"key {unknown[0]!r}" if unknown else "no key 'reward'"
@@ -196,7 +196,7 @@ def _answer(value: Any) -> Answer:
     if correct is not None:
         correct = bool(_number(correct, "returned correct="))
     return Answer(
-        None if reward is None else _reward(reward, "returned reward="),
+        None if reward is None else _number(reward, "returned reward=", most=LARGEST),
         correct,
         {
             str(name): _number(part, f"returned components[{name!r}]=")
@@ -205,7 +205,7 @@ def _answer(value: Any) -> Answer:
     )
 
 
-def _number(value: Any, said: str) -> float:
+def _number(value: Any, said: str, *, most: float = math.inf) -> float:
     said += "" if said.endswith("=") else " "
     try:
         if isinstance(value, str | bytes):
@@ -217,14 +217,8 @@ def _number(value: Any, said: str) -> float:
         raise _Broken(f"{said}{_shown(value)}, not a number") from None
     if not math.isfinite(number):
         raise _Broken(f"{said}{number}")
-    return number
-
-
-def _reward(value: Any, said: str) -> float:
-    number = _number(value, said)
-    if abs(number) > LARGEST:
-        said += "" if said.endswith("=") else " "
-        raise _Broken(f"{said}{number:g}, beyond {LARGEST:,}")
+    if abs(number) > most:
+        raise _Broken(f"{said}{number:g}, beyond {most:,}")
     return number
 
 

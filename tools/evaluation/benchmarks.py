@@ -117,13 +117,6 @@ def load_benchmark(
         another number of rows.
       FileNotFoundError: naming the file that was looked for.
     """
-    if spec in BENCHMARKS:
-        path = _find(spec, data_dir)
-        problems = read_problems(path)
-        _check(spec, problems, path)
-        return problems[:limit]
-    if spec.startswith(CLEAN):
-        return clean_problems(spec.removeprefix(CLEAN))[:limit]
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
         try:
@@ -131,10 +124,21 @@ def load_benchmark(
             return perturbed_problems(known, date)
         except ValueError as error:
             raise ValueError(f"{spec}: {error}") from None
+    return _load(spec, data_dir)[:limit]
+
+
+def _load(spec: str, data_dir: pathlib.Path | None) -> list[Problem]:
+    if spec in BENCHMARKS:
+        path = _find(spec, data_dir)
+        problems = read_problems(path)
+        _check(spec, problems, path)
+        return problems
+    if spec.startswith(CLEAN):
+        return clean_problems(spec.removeprefix(CLEAN))
     if spec.startswith("hf://"):
-        return read_problems(download(spec))[:limit]
+        return read_problems(download(spec))
     if spec.endswith(".jsonl"):
-        return read_problems(pathlib.Path(spec))[:limit]
+        return read_problems(pathlib.Path(spec))
     raise ValueError(
         f"benchmark {spec!r}: neither one of {', '.join(BENCHMARKS)} nor a .jsonl file"
     )

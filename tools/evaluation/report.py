@@ -144,12 +144,8 @@ def _of_several(result: Mapping[str, Any]) -> list[str]:
 def _beside_published(
     model: str, benchmarks: Mapping[str, Any], drawn: str
 ) -> list[str]:
-    copies = {name for name in FIVE if benchmarks.get(name, {}).get("another_copy")}
     ours = [
-        _percent(benchmarks[name]) + (" of another copy" if name in copies else "")
-        if name in benchmarks
-        else ""
-        for name in FIVE
+        _percent_of(benchmarks[name]) if name in benchmarks else "" for name in FIVE
     ]
     average = average_of_five(benchmarks)
     ours.append("" if average is None else f"**{100 * average:.1f}**")
@@ -260,6 +256,11 @@ def _conditions(results: Mapping[str, Any]) -> list[str]:
 def _percent(part: Mapping[str, Any], key: str = "accuracy") -> str:
     low, high = part[f"{key}_interval"]
     return f"{100 * part[key]:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _percent_of(result: Mapping[str, Any]) -> str:
+    """A known set's accuracy, with a word where it was another copy of the set."""
+    return _percent(result) + (" of another copy" if "another_copy" in result else "")
 
 
 def _rate(result: Mapping[str, Any], key: str) -> str:
