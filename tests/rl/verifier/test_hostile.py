@@ -4,7 +4,6 @@ import json
 import pathlib
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -21,13 +20,13 @@ def test_there_are_thirty_families():
 
 @pytest.mark.failure(13)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_family(family):
+def test_family(family, seconds):
     wrong, slow = [], []
     for gold, predicted, label in FAMILIES[family]:
         for left, right in ((predicted, gold), (gold, predicted)):
-            started = time.process_time()
+            started = seconds()
             verdict = is_equivalent(left, right, keep_golds=False)
-            if time.process_time() - started > 1:
+            if seconds() - started > 1:
                 slow.append((left[:80], right[:80]))
             if verdict != label:
                 wrong.append((left[:80], right[:80], label))
@@ -39,11 +38,11 @@ def test_family(family):
 @pytest.mark.parametrize(
     "row", REPLIES, ids=[f"{n}: {row[1][:24]}" for n, row in enumerate(REPLIES)]
 )
-def test_reply(row):
+def test_reply(row, seconds):
     gold, reply, correct = row
-    started = time.process_time()
+    started = seconds()
     assert verify(reply, gold) == correct
-    assert time.process_time() - started < 0.5
+    assert seconds() - started < 0.5
 
 
 _DIRECT = """
