@@ -7,8 +7,10 @@ phase by phase against what there is, collectives, how long a step takes at best
 it costs. `make plan` makes the compilers' environments.
 """
 
+import itertools
 import pathlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from absl import app, flags, logging
@@ -23,11 +25,12 @@ from configs.reading import (
 )
 from rl.files import replace, replace_json
 from rl.progress import watch
+from tools.page import document, parts
 from tools.plan import search
+from tools.plan.compiling import Compiled
 from tools.plan.environments import CACHE, compile_programs
 from tools.plan.lengths import PRESETS, Lengths, read_lengths
-from tools.plan.page import page
-from tools.plan.programs import NAMES
+from tools.plan.programs import PARTS
 from tools.plan.report import describe, make_report
 from tools.plan.targets import CHIPS, Target, parse_target
 from tools.plan.workload import make_workload
@@ -57,39 +60,39 @@ _RATE = flags.DEFINE_float(
 _PRICE = flags.DEFINE_float("price", 0.0, "Of one device for an hour.", lower_bound=0)
 _CACHE = flags.DEFINE_string("cache", str(CACHE), "Keeps what was compiled.")
 
+_PAGE = pathlib.Path(__file__).with_name("page.html")
+
 
 def make_plan(config: ConfigDict, target: Target, lengths: Lengths) -> dict[str, Any]:
     """Compiles a run's programs and puts together what they say."""
     work = make_workload(config, target)
-    names = NAMES if work.embedded else ("score", "update", "export")
-    cache = user_path(_CACHE.value)
-    # The update has two programs, and export two.
-    with watch("compile", total=len(names) + 2, unit="programs") as count:
+    # Beside vLLM the embedded sampler's four are not there.
+    total = len(PARTS) if work.embedded else len(PARTS) - 4
+    with watch("compile", total=total, unit="programs") as count:
         resident, compiled = compile_programs(
-            config, target, programs=names, cache=cache, on_compiled=count.update
+            config,
+            target,
+            programs=list(PARTS),
+            cache=user_path(_CACHE.value),
+            on_compiled=count.update,
         )
-    texts = [program.text(cache) for program in compiled]
     if _DUMP.value:
-        _dump(user_path(_DUMP.value), compiled, texts)
+        _dump(user_path(_DUMP.value), compiled)
     return make_report(
         work,
         resident,
         compiled,
-        texts,
         lengths=lengths,
         rate=_RATE.value or lengths.rate,
         price=_PRICE.value,
     )
 
 
-def _dump(folder: pathlib.Path, compiled, texts) -> None:
+def _dump(folder: pathlib.Path, compiled: Sequence[Compiled]) -> None:
     """NAME.txt for each program; one of several parts has them one after the other."""
     folder.mkdir(parents=True, exist_ok=True)
-    by_name: dict[str, str] = {}
-    for program, text in zip(compiled, texts, strict=True):
-        by_name[program.name] = by_name.get(program.name, "") + text + "\n"
-    for name, text in by_name.items():
-        replace(folder / f"{name}.txt", text)
+    for name, programs in itertools.groupby(compiled, lambda p: PARTS[p.name]):
+        replace(folder / f"{name}.txt", "".join(p.text + "\n" for p in programs))
 
 
 def main(argv: list[str]) -> None:
@@ -111,7 +114,8 @@ def main(argv: list[str]) -> None:
         if _JSON.value:
             replace_json(user_path(_JSON.value), plan)
         if _HTML.value:
-            replace(user_path(_HTML.value), page(plan))
+            page = document("Plan", data=plan, **parts(_PAGE))
+            replace(user_path(_HTML.value), page)
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

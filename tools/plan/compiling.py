@@ -9,7 +9,6 @@ compiled before comes out of the cache.
 import contextlib
 import dataclasses
 import fcntl
-import functools
 import gzip
 import hashlib
 import importlib.metadata
@@ -19,13 +18,15 @@ import pathlib
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 from ml_collections import ConfigDict
 
-from rl.files import replace
-from tools.plan.programs import Program, Resident, programs
+from rl.files import publish
+from rl.proof import in_a_line
+from tools.plan.programs import programs
 from tools.plan.targets import Target, parse_target
 from tools.plan.workload import make_workload
 
@@ -41,91 +42,66 @@ class Compiled:
     """What a compiler says of one program, of each device.
 
     Attributes:
-      name, part: of a `Program`.
-      key: of the cache; `KEY.txt.gz` there is the compiled text.
+      name: of `programs.PARTS`.
       arguments, outputs, aliased, temporary: bytes; the aliased ones are both argument
         and output.
-      peak: bytes in use at most, arguments and outputs with them.
       exceeds: bytes that it would need, where the compiler refused it for that; the
-        others are then 0.
+        others are then 0, and there is no text.
       seconds: that compiling took when it was done.
+      text: the compiled program.
     """
 
     name: str
-    part: str
-    key: str
     arguments: int = 0
     outputs: int = 0
     aliased: int = 0
     temporary: int = 0
-    peak: int = 0
     exceeds: int = 0
     seconds: float = 0.0
-
-    def text(self, cache: pathlib.Path) -> str:
-        if self.exceeds:
-            return ""
-        return gzip.decompress(_text_file(cache, self.key).read_bytes()).decode()
+    text: str = ""
 
 
-def _text_file(cache: pathlib.Path, key: str) -> pathlib.Path:
-    return cache / f"{key}.txt.gz"
+def _compiled(
+    name: str, lowered: jax.stages.Lowered, target: Target, cache: pathlib.Path
+) -> Compiled:
+    """What the target's compiler says of a program, or has said before.
 
-
-def compile_all(
-    config: Mapping, target: Target, names: Sequence[str], cache: pathlib.Path
-) -> Iterator[Resident | Compiled]:
-    """Compiles the named programs of a run, or takes them from the cache.
-
-    Args:
-      config: of the run, as plain values.
-      target: of the whole run.
-      names: some of `programs.NAMES`.
-      cache: a folder.
-
-    Yields:
-      What stays on the devices; then each program.
+    Raises:
+      ValueError: it refuses the program, and not for its size.
     """
-    work = make_workload(ConfigDict(config).lock(), target)
-    resident, found = programs(work)
-    yield resident
-    for program in found:
-        if program.name in names:
-            yield _compiled(program, work.trainer, cache)
+    path = cache / f"{_key(lowered.as_text(), target)}.json.gz"
+    if not path.is_file():
+        try:
+            with _alone(target, cache):
+                row = _compile(lowered)
+        except jax.errors.JaxRuntimeError as error:
+            raise ValueError(f"{name}: {in_a_line(error)}") from None
+        part = path.with_suffix(f".{os.getpid()}.part")
+        with gzip.open(part, "wt", encoding="utf-8") as file:
+            json.dump(row, file)
+        publish(part, path)
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return Compiled(name=name, **json.load(file))
 
 
-def _compiled(program: Program, target: Target, cache: pathlib.Path) -> Compiled:
-    lowered = program.lower()
-    key = _key(lowered.as_text(), target)
-    described = cache / f"{key}.json"
-    if described.is_file():
-        row = json.loads(described.read_text(encoding="utf-8"))
-        return Compiled(name=program.name, part=program.part, key=key, **row)
+def _compile(lowered: jax.stages.Lowered) -> dict[str, Any]:
     began = time.perf_counter()
     try:
-        with _alone(target, cache):
-            executable = lowered.compile()
+        executable = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
-        needed = _needed(str(error))
-        if not needed:
-            raise ValueError(f"{program.name}: {_line(error)}") from None
-        row = {"exceeds": needed}
-    else:
-        memory = executable.memory_analysis()
-        text = gzip.compress(executable.as_text().encode(), mtime=0)
-        part = cache / f"{key}.{os.getpid()}.part"
-        part.write_bytes(text)
-        part.replace(_text_file(cache, key))
-        row = {
-            "arguments": memory.argument_size_in_bytes,
-            "outputs": memory.output_size_in_bytes,
-            "aliased": memory.alias_size_in_bytes,
-            "temporary": memory.temp_size_in_bytes,
-            "peak": memory.peak_memory_in_bytes,
-        }
-    row["seconds"] = time.perf_counter() - began
-    replace(described, json.dumps(row))
-    return Compiled(name=program.name, part=program.part, key=key, **row)
+        exceeds = _needed(str(error))
+        if not exceeds:
+            raise
+        return {"exceeds": exceeds, "seconds": time.perf_counter() - began}
+    memory = executable.memory_analysis()
+    return {
+        "arguments": memory.argument_size_in_bytes,
+        "outputs": memory.output_size_in_bytes,
+        "aliased": memory.alias_size_in_bytes,
+        "temporary": memory.temp_size_in_bytes,
+        "seconds": time.perf_counter() - began,
+        "text": executable.as_text(),
+    }
 
 
 def _key(text: str, target: Target) -> str:
@@ -156,28 +132,27 @@ def _needed(error: str) -> int:
     return int(float(found[1]) * _SIZES[found[2]]) if found else 0
 
 
-def _line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 def main() -> int:
     request = json.load(sys.stdin)
     # Libraries print to stdout as they like; the answers have it for themselves.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    cache = pathlib.Path(request["cache"])
-    cache.mkdir(parents=True, exist_ok=True)
-    say = functools.partial(print, file=answers, flush=True)
+
+    def say(answer: dict[str, Any]) -> None:
+        print(json.dumps(answer), file=answers, flush=True)
+
     try:
-        for answer in compile_all(
-            request["config"],
-            parse_target(request["target"]),
-            request["programs"],
-            cache,
-        ):
-            say(json.dumps(dataclasses.asdict(answer)))
+        config = ConfigDict(request["config"]).lock()
+        work = make_workload(config, parse_target(request["target"]))
+        cache = pathlib.Path(request["cache"])
+        resident, found = programs(work)
+        say(dataclasses.asdict(resident))
+        for name, program in found.items():
+            if name in request["programs"]:
+                compiled = _compiled(name, program.lower(), work.trainer, cache)
+                say(dataclasses.asdict(compiled))
     except (ValueError, OSError) as error:
-        say(json.dumps({"error": str(error)}))
+        say({"error": str(error)})
         return 2
     return 0
 

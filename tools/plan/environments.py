@@ -50,7 +50,7 @@ def compile_programs(
     Args:
       config: of the run.
       target: of the whole run.
-      programs: names of `tools.plan.programs.NAMES`.
+      programs: names of `tools.plan.programs.PARTS`.
       cache: a folder that keeps what was compiled.
       on_compiled: is told of each program.
 

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 
 from rl.update.head import BLOCK
 from tools.plan import speed
-from tools.plan.targets import Target
 from tools.plan.workload import Workload, shard_sizes
 
 # Multiples of the parts below, fitted to compiled programs by least squares.
@@ -59,9 +58,6 @@ class Estimate:
     def peak(self) -> float:
         return max(self.accumulate, self.apply)
 
-    def fits(self, target: Target) -> bool:
-        return self.peak <= target.usable
-
 
 def parts(work: Workload) -> dict[str, float]:
     """Bytes of what a micro-batch's program holds besides its arguments.
@@ -80,8 +76,7 @@ def parts(work: Workload) -> dict[str, float]:
     d, h, f = c.hidden_size, c.head_dim, c.intermediate_size
     heads = (c.num_heads + 2 * c.num_kv_heads) * h / tensor
     mlp = f / tensor
-    sizes = shard_sizes(work.model, work.mesh_shape)
-    masters, layers = sizes[0] * jnp.dtype(t.param_dtype).itemsize, sizes[1]
+    weights, layers = shard_sizes(work.model, work.mesh_shape)
     kept = {
         "full": 0,
         "dots": heads + d + 2 * mlp,
@@ -89,7 +84,7 @@ def parts(work: Workload) -> dict[str, float]:
     }
     logits = min(t.head_chunk, tokens) * BLOCK * 4
     return {
-        "gradient": masters,
+        "gradient": weights * jnp.dtype(t.param_dtype).itemsize,
         "shards": layers * size,
         "carries": c.num_layers * tokens * d * size,
         "layer": layers * work.mesh_shape[1] / c.num_layers * size,
@@ -120,20 +115,16 @@ def estimate(work: Workload) -> Estimate:
 
 def _seconds(work: Workload) -> float:
     """Of a token, where operations and links overlap."""
-    chip, tokens = work.trainer.chip, work.rows * work.row_length
+    tokens = work.rows * work.row_length
     squares = tokens * work.row_length / 4
     flops = speed.update_flops(work, tokens, tokens)
     flops += 4.5 * speed.attention_flops(work, squares)
-    compute = flops / work.trainer.count / chip.flops
+    compute = flops / work.trainer.count / work.trainer.chip.flops
     _, layers = shard_sizes(work.model, work.mesh_shape)
-    fsdp, tensor = work.mesh_shape[1:]
+    _, fsdp, tensor = work.mesh_shape
     # Weights are gathered forward and back, again under remat; gradients are reduced.
     passes = 3 if work.config.model.remat == "none" else 4
     links = passes * 2.0 * layers * (fsdp - 1)
     summed = 2 * 2 * (tensor - 1) / tensor * work.local_tokens * work.model.hidden_size
     links += passes * 2 * work.model.num_layers * summed
-    reach = fsdp * tensor * work.mesh_shape[0]
-    rate = chip.links / 2
-    if chip.network and reach > work.trainer.shape[-1]:
-        rate = min(rate, chip.network)
-    return max(compute, links / rate) / tokens
+    return max(compute, links / work.trainer.link_rate(work.trainer.count)) / tokens

@@ -87,7 +87,7 @@ class Collective:
       times: that it happens in one run of the program.
       in_loop: whether a loop has it in its body.
       of_weight: whether it is a weight or its gradient.
-      group: devices that take part together.
+      devices: that take part together.
       reach: how far apart by number its first and last device are, both counted.
     """
 
@@ -96,13 +96,13 @@ class Collective:
     times: float
     in_loop: bool
     of_weight: bool
-    group: int
+    devices: int
     reach: int
 
     @property
     def sent(self) -> float:
         """Bytes that each device sends, all times together, in a ring."""
-        share = (self.group - 1) / self.group
+        share = (self.devices - 1) / self.devices
         if self.kind == "collective-permute":
             share = 1
         twice = 2 if self.kind == "all-reduce" else 1
@@ -118,19 +118,12 @@ class Reading:
       kernel_calls: kernels in the text.
       flops: of its matrix products; what is inside of kernels is not seen.
       hbm_bytes: read from and written to memory.
-      open_loops: loops whose trips are data.
     """
 
     collectives: tuple[Collective, ...]
     kernel_calls: int
     flops: float
     hbm_bytes: float
-    open_loops: int
-
-
-NOTHING = Reading(
-    collectives=(), kernel_calls=0, flops=0.0, hbm_bytes=0.0, open_loops=0
-)
 
 
 def read(
@@ -139,20 +132,37 @@ def read(
     """Reads a compiled program.
 
     Args:
-      text: of `jax.stages.Compiled.as_text`.
+      text: of `jax.stages.Compiled.as_text`; empty where the compiler refused it.
       is_weight: of a collective's kind, largest array and place in the source, whether
         it moves a weight or its gradient.
       trips: of loops whose length is data: of one in no other such loop, of one in one
         other, and so on; the last is that of all deeper ones.
     """
     module = _Module(text)
-    return module.read(is_weight, trips)
+    collectives, kernels, flops, hbm = [], 0, 0.0, 0.0
+    for instructions, times, in_loop, fused in module.visits(trips):
+        later = _goes_on(instructions)
+        for i in instructions.values():
+            kind = i.op.removesuffix("-start")
+            if kind in COLLECTIVES and not later:
+                collectives.append(
+                    _collective(i, kind, instructions, times, in_loop, is_weight)
+                )
+            kernels += i.op == "custom-call" and any(k in i.rest for k in _KERNELS)
+            flops += times * _flops(i, instructions)
+            if not fused:
+                hbm += times * module.bytes(i, instructions)
+    return Reading(
+        collectives=tuple(collectives), kernel_calls=kernels, flops=flops, hbm_bytes=hbm
+    )
 
 
 class _Module:
+    """A text's computations, and the name of the one that it begins with."""
+
     def __init__(self, text: str):
         self.entry = ""
-        self.computations: dict[str, dict[str, Instruction]] = {}
+        self.computations: dict[str, dict[str, Instruction]] = {"": {}}
         self._users: dict[str, Mapping[str, list[Instruction]]] = {}
         current = None
         # A kernel's attributes may run over several lines.
@@ -169,40 +179,15 @@ class _Module:
                 instruction = _parse(line)
                 self.computations[current][instruction.name] = instruction
 
-    def read(self, is_weight, trips) -> Reading:
-        collectives, kernels = [], 0
-        flops = hbm = 0.0
-        unknown = 0
-        for computation, times, in_loop, fused in self._visits(trips):
-            instructions = self.computations[computation]
-            later = _goes_on(instructions)
-            for i in instructions.values():
-                kind = i.op.removesuffix("-start")
-                if kind in COLLECTIVES and not later:
-                    collectives.append(
-                        _collective(i, kind, instructions, times, in_loop, is_weight)
-                    )
-                if i.op == "custom-call" and any(k in i.rest for k in _KERNELS):
-                    kernels += 1
-                flops += times * self._flops(i, instructions)
-                if not fused:
-                    hbm += times * self._bytes(i, instructions)
-                unknown += i.op == "while" and self._trips(i, instructions) is None
-        return Reading(
-            collectives=tuple(collectives),
-            kernel_calls=kernels,
-            flops=flops,
-            hbm_bytes=hbm,
-            open_loops=unknown,
-        )
-
-    def _visits(self, trips) -> Iterator[tuple[str, float, bool, bool]]:
+    def visits(
+        self, trips: Sequence[float]
+    ) -> Iterator[tuple[Mapping[str, Instruction], float, bool, bool]]:
         """Each computation as often as it is called: times, in a loop, in a fusion."""
         ahead = [(self.entry, 1.0, False, False, 0)]
         while ahead:
             name, times, in_loop, fused, depth = ahead.pop()
-            yield name, times, in_loop, fused
             instructions = self.computations[name]
+            yield instructions, times, in_loop, fused
             for i in instructions.values():
                 called = _called(i)
                 if i.op == "while":
@@ -221,21 +206,18 @@ class _Module:
         if found := re.search(r'known_trip_count[^}]*?"n":"(\d+)"', loop.rest):
             return int(found[1])
         # A TPU's compiler does not say so: a counter meets a constant.
-        condition = self.computations[
-            re.search(r"condition=%?([\w.\-]+)", loop.rest)[1]
-        ]
+        condition = self.computations[_attribute(loop, "condition")]
         (root,) = (i for i in condition.values() if i.root)
         state = others[loop.operands[0]]
         if root.op != "compare" or "direction=LT" not in root.rest:
             return None
-
         counter, bound = (_source(name, condition) for name in root.operands)
         low, high = self._initial(counter, state, others), _constant(bound)
         if high is None:
             high = self._initial(bound, state, others)
         if high is None or counter.op != "get-tuple-element":
             return None
-        body = self.computations[re.search(r"body=%?([\w.\-]+)", loop.rest)[1]]
+        body = self.computations[_attribute(loop, "body")]
         return max(0, -(-(high - (low or 0)) // _step(body, _index(counter))))
 
     def _initial(self, element, state, others) -> int | None:
@@ -244,23 +226,8 @@ class _Module:
             return None
         return _constant(_source(state.operands[_index(element)], others))
 
-    def _flops(self, i: Instruction, others: Mapping[str, Instruction]) -> float:
-        def dims(index):
-            return others[i.operands[index]].arrays[0].dims
-
-        if i.op == "dot":
-            contracted = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", i.rest)[1]
-        elif i.op == "custom-call" and any(f'"{g}' in i.rest for g in _GEMM):
-            found = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', i.rest)
-            contracted = found[1].replace('"', "")
-        elif i.op == "convolution":
-            return _convolution_flops(i, dims(0), dims(1))
-        else:
-            return 0.0
-        inner = math.prod(dims(0)[int(d)] for d in contracted.split(",") if d)
-        return 2.0 * i.arrays[0].elements * inner
-
-    def _bytes(self, i: Instruction, others: Mapping[str, Instruction]) -> float:
+    def bytes(self, i: Instruction, others: Mapping[str, Instruction]) -> float:
+        """What an instruction reads from memory and writes to it."""
         if i.op in _FREE or i.op.endswith("-done"):
             return 0.0
         operands = [others[name] for name in i.operands if name in others]
@@ -379,24 +346,41 @@ def _called(i: Instruction) -> list[str]:
     return names
 
 
+def _flops(i: Instruction, others: Mapping[str, Instruction]) -> float:
+    """Of a matrix product."""
+
+    def dims(index):
+        return others[i.operands[index]].arrays[0].dims
+
+    if i.op == "dot":
+        contracted = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", i.rest)[1]
+    elif i.op == "custom-call" and any(f'"{g}' in i.rest for g in _GEMM):
+        found = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', i.rest)
+        contracted = found[1].replace('"', "")
+    elif i.op == "convolution":
+        return _convolution_flops(i, dims(0), dims(1))
+    else:
+        return 0.0
+    inner = math.prod(dims(0)[int(d)] for d in contracted.split(",") if d)
+    return 2.0 * i.arrays[0].elements * inner
+
+
 def _convolution_flops(i: Instruction, lhs, kernel) -> float:
     """Of what a TPU makes of matrix products: spatial axes are batches or blocks."""
     left, right, out = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", i.rest).groups()
-    window = {
-        name: [[int(n) for n in part.split("_")] for part in values.split("x")]
-        for name, values in re.findall(r"(\w+)=([\dx_\-]+)", _window(i.rest))
-    }
+    window = re.search(r"window=\{([^}]*)\}", i.rest)
+    given = dict(re.findall(r"(\w+)=([\dx_\-]+)", window[1] if window else ""))
+
+    def of(name, axis, default):
+        # Padding has two numbers for an axis, of which the first stands before it.
+        axes = given[name].split("x") if name in given else {axis: default}
+        return int(axes[axis].partition("_")[0])
+
     products = 1
-    for axis in (c for c in out if c.isdigit()):
+    for axis in filter(str.isdigit, out):
         n = int(axis)
-
-        def of(name, default, n=n):
-            return window[name][n] if name in window else default
-
-        (stride,), (dilation,), (spread,) = (
-            of("stride", [1]), of("rhs_dilate", [1]), of("lhs_dilate", [1]),
-        )  # fmt: skip
-        padding = of("pad", [0, 0])[0]
+        stride, dilation = of("stride", n, "1"), of("rhs_dilate", n, "1")
+        spread, padding = of("lhs_dilate", n, "1"), of("pad", n, "0")
         size = (lhs[left.index(axis)] - 1) * spread + 1
         places = [
             o * stride + k * dilation - padding
@@ -407,11 +391,6 @@ def _convolution_flops(i: Instruction, lhs, kernel) -> float:
     results = i.arrays[0].dims
     of_rest = results[out.index("b")] * results[out.index("f")]
     return 2.0 * of_rest * kernel[right.index("i")] * products
-
-
-def _window(rest: str) -> str:
-    found = re.search(r"window=\{([^}]*)\}", rest)
-    return found[1] if found else ""
 
 
 def _source(name: str, among: Mapping[str, Instruction]) -> Instruction:
@@ -428,8 +407,12 @@ def _constant(i: Instruction) -> int | None:
     return None
 
 
+def _attribute(i: Instruction, name: str) -> str:
+    return re.search(rf"\b{name}=%?([\w.\-]+)", i.rest)[1]
+
+
 def _index(i: Instruction) -> int:
-    return int(re.search(r"index=(\d+)", i.rest)[1])
+    return int(_attribute(i, "index"))
 
 
 def _step(body: Mapping[str, Instruction], counter: int) -> int:
@@ -466,7 +449,7 @@ def _collective(i, kind, others, times, in_loop, is_weight) -> Collective:
         # The operands stand in the result's type as well.
         results = results[len(operands) :] or results
     whole = results if kind == "all-gather" else operands
-    group, reach = _group(i.rest)
+    devices, reach = _group(i.rest)
     place = re.search(r'op_name="([^"]*)"', i.rest)
     largest = max(whole, key=lambda array: array.bytes)
     return Collective(
@@ -475,7 +458,7 @@ def _collective(i, kind, others, times, in_loop, is_weight) -> Collective:
         times=times,
         in_loop=in_loop,
         of_weight=is_weight(kind, largest, place[1] if place else ""),
-        group=group,
+        devices=devices,
         reach=reach,
     )
 

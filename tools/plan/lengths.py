@@ -18,17 +18,17 @@ class Lengths:
 
     Attributes:
       source: where this is from.
-      prompt: tokens of a prompt, mean.
       completions: int `[n]`, tokens of completions drawn from the distribution.
       accepted: share of sampled groups that training takes.
       rate: completion tokens per second that the sampler was seen to make; 0: unknown.
+      prompt: tokens of a prompt, mean.
     """
 
     source: str
-    prompt: float
     completions: np.ndarray
     accepted: float
     rate: float = 0.0
+    prompt: float = 150.0
 
     @property
     def mean(self) -> float:
@@ -38,6 +38,11 @@ class Lengths:
     def sequence(self) -> float:
         """Mean tokens of a prompt with its completion."""
         return self.prompt + self.mean
+
+    @property
+    def context(self) -> float:
+        """Mean positions that a token sees while it is drawn."""
+        return self.prompt + self.mean / 2
 
     def squares(self) -> float:
         """Mean squared length of a prompt with its completion, as attention costs."""
@@ -61,7 +66,7 @@ def read_lengths(name: str, *, longest: int) -> Lengths:
     if name in PRESETS:
         median, spread = PRESETS[name]
         drawn = _lognormal(math.log(median), math.log(spread) / _Z95, longest)
-        return Lengths(source=name, prompt=150, completions=drawn, accepted=0.5)
+        return Lengths(source=name, completions=drawn, accepted=0.5)
     path = pathlib.Path(name).expanduser()
     if not path.is_file():
         raise ValueError(
@@ -78,7 +83,6 @@ def read_lengths(name: str, *, longest: int) -> Lengths:
     center, width = _fitted(mean, p95)
     return Lengths(
         source=str(path),
-        prompt=150,
         completions=_lognormal(center, width, longest),
         accepted=float(np.clip(np.mean(taken), 0.01, 1)),
         rate=float(np.median(rates)) if rates else 0.0,

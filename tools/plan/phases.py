@@ -1,12 +1,14 @@
 """Programs and what stays beside them, added up phase by phase."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from models.config import Qwen2Config
 from tools.plan.compiling import Compiled
 from tools.plan.hlo import Array, Reading
-from tools.plan.programs import Resident
+from tools.plan.programs import PARTS, Resident
 from tools.plan.workload import Workload
 
 
@@ -29,47 +31,26 @@ class Phase:
         return sum(self.parts.values())
 
 
-# What is a program's own argument, of what stays; the rest of it stays beside.
-_OWN = {
-    "publish": ("masters", "served"),
-    "prefill": ("served",),
-    "insert": ("cache",),
-    "decode": ("served", "cache"),
-    "score": ("masters",),
-    "accumulate": ("masters", "gradients"),
-    "apply": ("masters", "moments", "gradients"),
-    "tables": ("masters",),
-    "layer": ("masters",),
-}
-_STAY = {
-    "publish": ("masters", "moments", "served"),
-    "prefill": ("masters", "moments", "served", "cache"),
-    "insert": ("masters", "moments", "served", "cache"),
-    "decode": ("masters", "moments", "served", "cache"),
-    # The sampler makes room before the step is scored, and gets its weights anew.
-    "score": ("masters", "moments"),
-    "accumulate": ("masters", "moments", "gradients"),
-    "apply": ("masters", "moments", "gradients"),
-    "tables": ("masters", "moments", "served"),
-    "layer": ("masters", "moments", "served"),
-}
+# Of each program its phase, what it takes as arguments of all that stays, and what of
+# that stays beside it.
 _PHASES = {
-    "publish": "publish",
-    "prefill": "sample: prefill",
-    "insert": "sample: insert",
-    "decode": "sample: decode",
-    "score": "score",
-    "accumulate": "update: accumulate",
-    "apply": "update: apply",
-    "tables": "export: tables",
-    "layer": "export: layer",
+    "publish": ("publish", ("masters", "served"), ("moments",)),
+    "prefill": ("sample: prefill", ("served",), ("masters", "moments", "cache")),
+    "insert": ("sample: insert", ("cache",), ("masters", "moments", "served")),
+    "decode": ("sample: decode", ("served", "cache"), ("masters", "moments")),
+    # The sampler makes room before the step is scored, and gets its weights anew.
+    "score": ("score", ("masters",), ("moments",)),
+    "accumulate": ("update: accumulate", ("masters", "gradients"), ("moments",)),
+    "apply": ("update: apply", ("masters", "moments", "gradients"), ()),
+    "tables": ("export: tables", ("masters",), ("moments", "served")),
+    "layer": ("export: layer", ("masters",), ("moments", "served")),
 }
 
 
 def reserved(program: Compiled) -> int:
     """Bytes that a program has for itself: arguments, results and temporary ones.
 
-    Not the compiler's `peak`, which leaves out what fragments.
+    Not the compiler's own peak, which leaves out what fragments.
     """
     if program.exceeds:
         return program.exceeds
@@ -82,60 +63,40 @@ def phases(
     """Each program's phase, in order, with all that is on the device meanwhile."""
     found = []
     for program in compiled:
-        name = program.part or program.name
-        stays = (*_STAY[name], "reference")
-        has = {part: getattr(resident, part) for part in stays}
-        beside = sum(has[part] for part in stays if part not in _OWN[name])
-        parts = {part: size for part, size in has.items() if size}
-        peak = beside + reserved(program)
+        name, own, beside = _PHASES[program.name]
+        beside = (*beside, "reference")
+        stays = {part: getattr(resident, part) for part in (*own, *beside)}
+        peak = reserved(program) + sum(stays[part] for part in beside)
+        parts = {part: size for part, size in stays.items() if size}
         parts["activations"] = max(0, peak - sum(parts.values()))
         fits = peak <= work.target.usable and not program.exceeds
-        found.append(Phase(name=_PHASES[name], parts=parts, fits=fits))
+        found.append(Phase(name=name, parts=parts, fits=fits))
     return found
 
 
 def program_rows(
-    resident: Resident,
-    compiled: Sequence[Compiled],
-    readings: Sequence[Reading],
-    found: Sequence[Phase],
-) -> dict[str, dict]:
-    """The programs as JSON has them, the parts of one name put together."""
-    rows: dict[str, dict] = {}
-    for program, reading, phase in zip(compiled, readings, found, strict=True):
-        row = rows.setdefault(
-            program.name,
-            {
-                "peak_bytes": 0,
-                "temp_bytes": 0,
-                "kernel_calls": 0,
-                "collectives": [],
-                "compile_seconds": 0.0,
-                "flops": 0.0,
-                "hbm_bytes": 0.0,
-            },
-        )
-        own = reserved(program)
-        if program.name == "update":
+    compiled: Sequence[Compiled], readings: Sequence[Reading], found: Sequence[Phase]
+) -> dict[str, dict[str, Any]]:
+    """The programs as JSON has them, the functions of one part put together."""
+    rows = {}
+    every = zip(compiled, readings, found, strict=True)
+    for part, of_part in itertools.groupby(every, lambda row: PARTS[row[0].name]):
+        programs, texts, during = zip(*of_part, strict=True)
+        own = [reserved(program) for program in programs]
+        if part == "update":
             # Moments rest beside a micro-batch, and are an argument of the rest.
-            own = phase.bytes
-        row["peak_bytes"] = max(row["peak_bytes"], own)
-        row["temp_bytes"] = max(row["temp_bytes"], program.temporary)
-        row["kernel_calls"] += reading.kernel_calls
-        row["collectives"] += [
-            {
-                "kind": c.kind,
-                "bytes": c.bytes,
-                "in_loop": c.in_loop,
-                "of_weight": c.of_weight,
-                "times": c.times,
-                "devices": c.group,
-            }
-            for c in reading.collectives
-        ]
-        row["compile_seconds"] += program.seconds
-        row["flops"] += reading.flops
-        row["hbm_bytes"] += reading.hbm_bytes
+            own = [phase.bytes for phase in during]
+        rows[part] = {
+            "peak_bytes": max(own),
+            "temp_bytes": max(p.temporary for p in programs),
+            "kernel_calls": sum(t.kernel_calls for t in texts),
+            "collectives": [
+                dataclasses.asdict(c) for t in texts for c in t.collectives
+            ],
+            "compile_seconds": sum(p.seconds for p in programs),
+            "flops": sum(t.flops for t in texts),
+            "hbm_bytes": sum(t.hbm_bytes for t in texts),
+        }
     return rows
 
 
@@ -165,20 +126,18 @@ def weight_test(
         d * c.num_kv_heads * h,
         d * c.intermediate_size,
     }
-    parts = {1, of_trainer, tensor}
-    layer = {m // p for m in matrices for p in parts}
-    layer |= {m // p // f for m in matrices for p in parts for f in (fsdp, fsdp // 2)
-              if f > 1}  # fmt: skip
-    layer |= {c.num_layers * m for m in set(layer)}
-    tables = {c.vocab_size * d // p for p in parts}
-    tables |= {t // fsdp for t in tables}
+    parts, shards = {1, of_trainer, tensor}, {1, max(1, fsdp // 2), fsdp}
+    layer = {m // p // s for m in matrices for p in parts for s in shards}
+    layers = {c.num_layers * m for m in layer}
+    tables = {c.vocab_size * d // p // s for p in parts for s in (1, fsdp)}
+    weights = layer | layers | tables
 
     def is_weight(kind: str, array: Array, place: str) -> bool:
         if kind == "all-to-all" or len(array.dims) < 2:
             return False
         if kind in ("all-reduce", "reduce-scatter") and not gradients:
             return False
-        if array.elements in layer | tables:
+        if array.elements in weights:
             return True
         # The head takes its words block by block; tokens are summed in bfloat16.
         words = array.dims[-1] in (d, d // fsdp) and array.dims[-2] <= 4096

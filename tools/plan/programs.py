@@ -5,45 +5,39 @@ sampler, on a mesh whose devices need not exist.
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import jax
 
 from configs.schema import take
 from models import hf
-from models.qwen2 import abstract_params
+from models.qwen2 import Params, abstract_params
 from rl.build import make_update
 from rl.engine import make_hyper
 from rl.plan import make_model
 from rl.types import Batch
 from rl.update.objective import make_objective
-from rl.update.step import Step
+from rl.update.step import Step, TrainState
 from rollout.layout import device_bytes, make_layout, placed
+from rollout.programs import Program
 from rollout.programs import programs as sampler_programs
 from sharding.mesh import SIZES, make_mesh
 from sharding.rules import laid_out
 from tools.plan.targets import devices
 from tools.plan.workload import Workload
 
-# In the order in which a step runs them; export's comes at the run's end.
-NAMES = ("prefill", "insert", "decode", "score", "update", "publish", "export")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Program:
-    """One compiled function of a run.
-
-    Attributes:
-      name: of `NAMES`.
-      part: the function, where several have the name.
-      lower: traces it; gives a `jax.stages.Lowered`.
-    """
-
-    name: str
-    part: str
-    lower: Callable[[], Any]
+# By function, in the order in which a step runs them, export's at the run's end: what
+# it is a part of.
+PARTS = {
+    "prefill": "prefill",
+    "insert": "insert",
+    "decode": "decode",
+    "score": "score",
+    "accumulate": "update",
+    "apply": "update",
+    "publish": "publish",
+    "tables": "export",
+    "layer": "export",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,8 +73,8 @@ class Resident:
     prompts: int = 1
 
 
-def programs(work: Workload) -> tuple[Resident, Iterator[Program]]:
-    """What stays, and every program in the order of `NAMES`; traced when asked to.
+def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
+    """What stays, and every function of `PARTS` that the run has, in that order.
 
     Raises:
       ValueError: the config's sampler does not fit beside the trainer.
@@ -107,7 +101,7 @@ def programs(work: Workload) -> tuple[Resident, Iterator[Program]]:
         gradients=device_bytes(state.params),
         reference=device_bytes(reference),
     )
-    found = [*_of_update(work, step, state), *_of_export(work, state.params)]
+    found = _of_update(work, step, state) | _of_export(work, state.params)
     if work.embedded:
         r = c.rollout
         layout = take(make_layout, r)(
@@ -116,8 +110,8 @@ def programs(work: Workload) -> tuple[Resident, Iterator[Program]]:
             response_length=r.max_response_tokens,
             room=work.target.usable - device_bytes((state, reference)),
         )
-        sampler = sampler_programs(layout)
-        _, _, served, slots, *_ = sampler["decode"].arguments
+        found |= sampler_programs(layout)
+        _, _, served, slots, *_ = found["decode"].arguments
         resident = dataclasses.replace(
             resident,
             served=device_bytes(served),
@@ -127,16 +121,12 @@ def programs(work: Workload) -> tuple[Resident, Iterator[Program]]:
             batch=layout.batches()[-1],
             tokens=layout.pace.tokens,
             columns=layout.pace.columns or layout.lengths(1, 1)[1],
-            prompts=sampler["prefill"].arguments[2].shape[0],
+            prompts=found["prefill"].arguments[2].shape[0],
         )
-        found += [
-            Program(name=name, part="", lower=program.lower)
-            for name, program in sampler.items()
-        ]
-    return resident, iter(sorted(found, key=lambda p: NAMES.index(p.name)))
+    return resident, {name: found[name] for name in PARTS if name in found}
 
 
-def _of_update(work: Workload, step: Step, state) -> Iterator[Program]:
+def _of_update(work: Workload, step: Step, state: TrainState) -> dict[str, Program]:
     rows = Batch.padding(work.rows, work.row_length)
     batch = placed(rows, jax.tree.map(lambda _: step.rows, rows))
     hyper = make_hyper(learning_rate=1e-6, eps_low=0.2, eps_high=0.28, first=False)
@@ -146,34 +136,21 @@ def _of_update(work: Workload, step: Step, state) -> Iterator[Program]:
         placed(gradients, step.shardings.params),
         *placed(statistics, jax.tree.map(lambda _: whole, statistics)),
     )
-    parts = {
-        "score": functools.partial(step.score.lower, state.params, batch),
-        "accumulate": functools.partial(
-            step.accumulate.lower, carry, state.params, batch, hyper
-        ),
-        "apply": functools.partial(step.apply.lower, state, carry, hyper),
+    return {
+        "score": Program(step.score, (state.params, batch)),
+        "accumulate": Program(step.accumulate, (carry, state.params, batch, hyper)),
+        "apply": Program(step.apply, (state, carry, hyper)),
     }
-    for part, lower in parts.items():
-        if part == "score":
-            yield Program(name="score", part="", lower=lower)
-        else:
-            yield Program(name="update", part=part, lower=lower)
 
 
-def _of_export(work: Workload, params) -> Iterator[Program]:
+def _of_export(work: Workload, params: Params) -> dict[str, Program]:
     """A layer's tensors, and those of no layer, brought together as for a file."""
     model, dtype = work.model, hf.DTYPES[work.config.export.dtype]
     whole = laid_out(jax.tree.leaves(params)[0].sharding.mesh)
-    by_layer = {layer: [] for layer in (None, 0)}
-    for _, weight, layer in hf.rows(model):
-        if layer in by_layer:
-            by_layer[layer].append(weight)
-    for layer, weights in by_layer.items():
+
+    def brought(layer: int | None) -> Program:
+        weights = tuple(weight for _, weight, of in hf.rows(model) if of == layer)
         arrays = tuple(hf.at(params, weight.path) for weight in weights)
-        yield Program(
-            name="export",
-            part="tables" if layer is None else "layer",
-            lower=functools.partial(
-                hf.lay_out.lower, tuple(weights), model, dtype, whole, arrays, 0
-            ),
-        )
+        return Program(hf.lay_out, (weights, model, dtype, whole, arrays, 0))
+
+    return {"tables": brought(None), "layer": brought(0)}

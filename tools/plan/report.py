@@ -10,6 +10,7 @@ from models.qwen2 import Qwen2, abstract_params
 from rl.checkpoint import SAVED_BYTES_PER_SECOND, state_bytes
 from rl.progress import duration
 from rl.update.optimizer import make_optimizer
+from sharding.mesh import SIZES
 from tools.plan import hlo, phases, speed
 from tools.plan.compiling import Compiled
 from tools.plan.lengths import Lengths
@@ -17,14 +18,12 @@ from tools.plan.programs import Resident
 from tools.plan.workload import Workload
 
 _GIB = 2**30
-SCHEDULES = ("sync", "one_step_off", "async")
 
 
 def make_report(
     work: Workload,
     resident: Resident,
     compiled: Sequence[Compiled],
-    texts: Sequence[str],
     *,
     lengths: Lengths,
     rate: float,
@@ -35,33 +34,19 @@ def make_report(
     Args:
       work: the run.
       resident: what stays on each device.
-      compiled, texts: its programs, and the text of each.
+      compiled: its programs.
       lengths: of completions.
       rate: of vLLM's servers, completion tokens per second in all; 0: unknown.
       price: of one device for an hour; 0: unknown.
     """
-    readings = [
-        hlo.read(
-            text,
-            is_weight=phases.weight_test(
-                work.model,
-                work.mesh_shape,
-                resident.tensor,
-                gradients=program.name == "update",
-            ),
-            trips=_trips(work, resident, program, lengths),
-        )
-        if text
-        else hlo.NOTHING
-        for program, text in zip(compiled, texts, strict=True)
-    ]
+    readings = [_read(work, resident, program, lengths) for program in compiled]
     found = phases.phases(work, resident, compiled)
     plan = {
         "target": str(work.target),
         "model": work.config.model.path or work.config.model.maker,
         "trainer": {
             "devices": work.trainer.count,
-            **dict(zip(("data", "fsdp", "tensor"), work.mesh_shape, strict=True)),
+            **dict(zip(SIZES, work.mesh_shape, strict=True)),
         },
         "micro_batch": {"rows": work.rows, "row_length": work.row_length},
         "remat": work.config.model.remat,
@@ -70,15 +55,9 @@ def make_report(
             "device_bytes": work.target.chip.memory,
             "usable_bytes": work.target.usable,
         },
-        "programs": phases.program_rows(resident, compiled, readings, found),
+        "programs": phases.program_rows(compiled, readings, found),
         "phases": [
-            {
-                "name": phase.name,
-                "bytes": phase.bytes,
-                "parts": dict(phase.parts),
-                "fits": phase.fits,
-            }
-            for phase in found
+            dataclasses.asdict(phase) | {"bytes": phase.bytes} for phase in found
         ],
         "fits": all(phase.fits for phase in found),
         "sampler": {
@@ -93,38 +72,51 @@ def make_report(
             "accepted": lengths.accepted,
         },
     }
-    if not work.embedded:
-        plan["servers"] = _servers(work, lengths)
-        plan["fits"] &= plan["servers"]["fits"]
     rooflines = {
-        program.part or program.name: speed.roofline(
+        program.name: speed.roofline(
             reading, work.trainer, kernel_flops=_kernel_flops(work, program, lengths)
         )
         for program, reading in zip(compiled, readings, strict=True)
     }
-    if {"score", "accumulate", "apply"} <= rooflines.keys() and plan["fits"]:
-        plan |= _times(work, resident, rooflines, lengths, rate, price)
+    if work.embedded:
+        sampling = speed.embedded_sampling(work, lengths, resident, rooflines)
+    else:
+        sampling = speed.served_sampling(work, lengths, rate)
+        plan["servers"] = {
+            "devices": work.servers,
+            "servers": sampling.samplers,
+            "weight_bytes": speed.weight_bytes(work),
+            "completions_in_cache": sampling.slots,
+            "fits": sampling.slots > 0,
+        }
+        plan["fits"] &= plan["servers"]["fits"]
+    if plan["fits"]:
+        plan |= _times(work, lengths, sampling, rooflines, price)
     return plan
 
 
-def _trips(
+def _read(
     work: Workload, resident: Resident, program: Compiled, lengths: Lengths
-) -> tuple[float, ...]:
-    """Of loops whose length is data."""
+) -> hlo.Reading:
+    is_weight = phases.weight_test(
+        work.model,
+        work.mesh_shape,
+        resident.tensor,
+        gradients=program.name in ("accumulate", "apply"),
+    )
     if program.name == "decode":
         # One look at what has ended; then the cache, as far as it is read in the mean.
-        context = lengths.prompt + lengths.mean / 2
-        return 1, -(-context // resident.columns)
-    # The head's chunks, where every token is scored.
-    return (-(-work.local_tokens // work.config.model.head_chunk),)
+        trips = (1, -(-lengths.context // resident.columns))
+    else:
+        # The head's chunks, where every token is scored.
+        trips = (-(-work.local_tokens // work.config.model.head_chunk),)
+    return hlo.read(program.text, is_weight=is_weight, trips=trips)
 
 
 def _kernel_flops(work: Workload, program: Compiled, lengths: Lengths) -> float:
     """Of attention, per device: forward, again under remat, and 2.5 times back."""
     again = 1 if work.config.model.remat == "none" else 2
-    passes = {"score": 1, "accumulate": again + 2.5}.get(program.part or program.name)
-    if not passes:
-        return 0.0
+    passes = {"score": 1, "accumulate": again + 2.5}.get(program.name, 0)
     squares = work.local_tokens * lengths.squares() / lengths.sequence
     return passes * speed.attention_flops(work, squares) / work.mesh_shape[2]
 
@@ -133,63 +125,34 @@ def _checkpoint(work: Workload) -> dict[str, float]:
     c = work.config
     model = Qwen2(work.model, param_dtype=jnp.dtype(c.model.param_dtype))
     size = state_bytes(abstract_params(model)[0], make_optimizer(**c.optimizer))
-    seconds = size / SAVED_BYTES_PER_SECOND
-    return {"bytes": size, "grace_seconds": seconds}
+    return {"bytes": size, "grace_seconds": size / SAVED_BYTES_PER_SECOND}
 
 
-def _servers(work: Workload, lengths: Lengths) -> dict[str, Any]:
-    sampling = speed.served_sampling(work, lengths, 0)
-    return {
-        "devices": work.servers,
-        "servers": sampling.samplers,
-        "weight_bytes": speed.weight_bytes(work),
-        "completions_in_cache": sampling.slots,
-        "fits": sampling.slots > 0,
-    }
-
-
-def _times(work, resident, rooflines, lengths, rate, price) -> dict[str, Any]:
-    publish = rooflines.get("publish", speed.NOTHING)
-    if work.embedded:
-        sampling = speed.embedded_sampling(
-            work,
-            lengths,
-            decode=rooflines["decode"].times(1 / resident.tokens),
-            prefill=rooflines["prefill"],
-            prompts=resident.prompts,
-            batch=resident.batch,
-            copies=resident.copies,
-        )
-    else:
-        sampling = speed.served_sampling(work, lengths, rate)
-    step = speed.make_step(
-        work,
-        lengths,
-        sampling,
-        score=rooflines["score"],
-        accumulate=rooflines["accumulate"],
-        apply=rooflines["apply"],
-        publish=publish,
-    )
-    schedules = {name: step.seconds(name) for name in SCHEDULES}
-    if work.embedded:
-        # It shares its devices with the update.
-        schedules = {"sync": schedules["sync"]}
-    chosen = schedules[work.config.rollout.schedule]
+def _times(
+    work: Workload,
+    lengths: Lengths,
+    sampling: speed.Sampling,
+    rooflines: Mapping[str, speed.Roofline],
+    price: float,
+) -> dict[str, Any]:
+    step = speed.make_step(work, lengths, sampling, rooflines)
+    # The embedded sampler shares its devices with the update.
+    schedules = ("sync",) if work.embedded else ("sync", "one_step_off", "async")
+    timeline = {name: step.seconds(name) for name in schedules}
     told = {
         "rooflines": {
             name: dataclasses.asdict(r) | {"bound": r.bound, "by": r.by}
             for name, r in rooflines.items()
         },
         "step": dataclasses.asdict(step) | {"train": step.train},
-        "timeline": schedules,
+        "timeline": timeline,
     }
     if not work.embedded:
         told["sampling_devices_to_balance"] = max(
             1, round(step.sample * max(1, work.servers) / step.train)
         )
     if price:
-        hours = 1000 * chosen / 3600
+        hours = 1000 * timeline[work.config.rollout.schedule] / 3600
         told["cost_per_1000_steps"] = price * work.target.count * hours
     return told
 

@@ -49,7 +49,10 @@ def best(config: ConfigDict, target: Target, *, cache: pathlib.Path) -> ConfigDi
         for guess, work in tried:
             try:
                 resident, compiled = compile_programs(
-                    work.config, target, programs=("score", "update"), cache=cache
+                    work.config,
+                    target,
+                    programs=("score", "accumulate", "apply"),
+                    cache=cache,
                 )
             except ValueError as error:  # such as: no room for the sampler
                 fits, refused = False, f"; {error}"

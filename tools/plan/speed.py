@@ -1,19 +1,21 @@
 """How fast a step can be: by operations, memory and links, and how phases overlap.
 
 A roofline: a program takes at least as long as its operations, its traffic with memory
-or its data on the links take at the makers' figures. `bound` lets them overlap wholly,
-`serial` not at all; a real run lies between, or beyond where kernels are poor.
+or its data on the links take at the makers' figures, each behind the others wholly. A
+real run takes longer.
 """
 
 import dataclasses
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tools.plan.hlo import Collective, Reading
+from models.config import Qwen2Config
+from tools.plan.hlo import Reading
 from tools.plan.lengths import Lengths
+from tools.plan.programs import Resident
 from tools.plan.targets import Target
 from tools.plan.workload import Workload
 
@@ -35,30 +37,9 @@ class Roofline:
         return max(self.compute, self.memory, self.links)
 
     @property
-    def serial(self) -> float:
-        return self.compute + self.memory + self.links
-
-    @property
     def by(self) -> str:
-        names = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return max(names, key=names.get)
-
-    def __add__(self, other: "Roofline") -> "Roofline":
-        return Roofline(
-            compute=self.compute + other.compute,
-            memory=self.memory + other.memory,
-            links=self.links + other.links,
-        )
-
-    def times(self, count: float) -> "Roofline":
-        return Roofline(
-            compute=count * self.compute,
-            memory=count * self.memory,
-            links=count * self.links,
-        )
-
-
-NOTHING = Roofline(compute=0, memory=0, links=0)
+        seconds = dataclasses.asdict(self)
+        return max(seconds, key=seconds.get)
 
 
 def roofline(
@@ -71,22 +52,11 @@ def roofline(
       target: whose chips run it.
       kernel_flops: operations inside its kernels, which the text does not show.
     """
-    chip = target.chip
     return Roofline(
-        compute=(reading.flops + kernel_flops) / chip.flops,
-        memory=reading.hbm_bytes / chip.hbm,
-        links=sum(link_seconds(c, target) for c in reading.collectives),
+        compute=(reading.flops + kernel_flops) / target.chip.flops,
+        memory=reading.hbm_bytes / target.chip.hbm,
+        links=sum(c.sent / target.link_rate(c.reach) for c in reading.collectives),
     )
-
-
-def link_seconds(collective: Collective, target: Target) -> float:
-    """Of a collective in a ring; over the network where it reaches beyond a node."""
-    chip = target.chip
-    within = chip.links / 2
-    each_node = target.shape[-1]
-    if chip.network is None or collective.reach <= each_node:
-        return collective.sent / within
-    return collective.sent / min(within, chip.network)
 
 
 # -- operations by the architecture --------------------------------------------------
@@ -95,10 +65,14 @@ def link_seconds(collective: Collective, target: Target) -> float:
 def forward_flops(work: Workload, tokens: float, scored: float) -> float:
     """Matrix products of one forward pass: layers for all tokens, head for some."""
     c = work.model
-    attention = 2 * c.hidden_size * c.head_dim * (c.num_heads + c.num_kv_heads)
-    layer = attention + 3 * c.hidden_size * c.intermediate_size
     head = c.vocab_size * c.hidden_size
-    return 2.0 * (c.num_layers * layer * tokens + head * scored)
+    return 2.0 * (c.num_layers * _layer_size(c) * tokens + head * scored)
+
+
+def _layer_size(c: Qwen2Config) -> int:
+    """Entries of a layer's matrices."""
+    attention = 2 * c.hidden_size * c.head_dim * (c.num_heads + c.num_kv_heads)
+    return attention + 3 * c.hidden_size * c.intermediate_size
 
 
 def attention_flops(work: Workload, squares: float) -> float:
@@ -138,20 +112,15 @@ def decode_steps(completions: Sequence[int], slots: int) -> list[tuple[int, int]
     Returns:
       `(steps, live)`, one after the other.
     """
-    running = [int(n) for n in completions[:slots]]
-    heapq.heapify(running)
-    waiting = iter(completions[slots:])
+    ends, waiting = sorted(map(int, completions[:slots])), iter(completions[slots:])
     found, now = [], 0
-    while running:
-        end, live = running[0], len(running)
-        found.append((end - now, live))
-        now = end
-        while running and running[0] == end:
-            heapq.heappop(running)
-            following = next(waiting, None)
-            if following is not None:
-                heapq.heappush(running, now + int(following))
-    return [(steps, live) for steps, live in found if steps]
+    while ends:
+        if ends[0] > now:
+            found.append((ends[0] - now, len(ends)))
+        now = heapq.heappop(ends)
+        if (following := next(waiting, None)) is not None:
+            heapq.heappush(ends, now + int(following))
+    return found
 
 
 def completions_drawn(work: Workload, lengths: Lengths) -> np.ndarray:
@@ -164,10 +133,8 @@ def completions_drawn(work: Workload, lengths: Lengths) -> np.ndarray:
 def weight_bytes(work: Workload) -> int:
     """Of the whole policy as it is served, in bfloat16."""
     c = work.model
-    attention = 2 * c.hidden_size * c.head_dim * (c.num_heads + c.num_kv_heads)
-    layer = attention + 3 * c.hidden_size * c.intermediate_size
     tables = (1 if c.tie_word_embeddings else 2) * c.vocab_size * c.hidden_size
-    return 2 * (c.num_layers * layer + tables)
+    return 2 * (c.num_layers * _layer_size(c) + tables)
 
 
 def position_bytes(work: Workload) -> int:
@@ -209,34 +176,28 @@ class Sampling:
 def embedded_sampling(
     work: Workload,
     lengths: Lengths,
-    *,
-    decode: Roofline,
-    prefill: Roofline,
-    prompts: int,
-    batch: int,
-    copies: int,
+    resident: Resident,
+    rooflines: Mapping[str, Roofline],
 ) -> Sampling:
     """Of the sampler on the trainer's devices, by its compiled programs.
 
     Args:
       work: the run.
       lengths: of its completions.
-      decode: of one token for all slots, with a cache as full as it is in the mean.
-      prefill: of one prefill.
-      prompts: that it reads.
-      batch: slots in all.
-      copies: of the weights.
+      resident: has the sampler's sizes.
+      rooflines: by program; of decode with a cache as full as it is in the mean.
     """
-    context = lengths.prompt + lengths.mean / 2
+    batch, copies = resident.batch, resident.copies
     split = work.trainer.count // copies
-    cached = batch // copies * context * position_bytes(work) / split
+    cached = batch // copies * lengths.context * position_bytes(work) / split
     each = cached / work.target.chip.hbm / batch
+    token = rooflines["decode"].bound / resident.tokens
     return Sampling(
-        fixed=max(0.0, decode.bound - each * batch),
+        fixed=max(0.0, token - each * batch),
         each=each,
         slots=batch,
         samplers=1,
-        prefill=prefill.bound / prompts,
+        prefill=rooflines["prefill"].bound / resident.prompts,
         how="computed",
     )
 
@@ -253,10 +214,12 @@ def served_sampling(work: Workload, lengths: Lengths, rate: float) -> Sampling:
     sets = [part.split(",") for part in r.devices.split(";")] if r.devices else []
     servers = len(sets) or max(1, work.servers)
     each_has = len(sets[0]) if sets else 1
-    slots = min(r.max_num_seqs, server_slots(work, lengths, each_has))
-    context = lengths.prompt + lengths.mean / 2
+    # What is left beside the weights holds so many completions of mean length.
+    room = each_has * chip.memory * (r.gpu_memory_utilization or 0.9)
+    held = (room - weight_bytes(work)) / (lengths.sequence * position_bytes(work))
+    slots = min(r.max_num_seqs, max(0, int(held)))
     fixed = weight_bytes(work) / each_has / chip.hbm
-    each = context * position_bytes(work) / each_has / chip.hbm
+    each = lengths.context * position_bytes(work) / each_has / chip.hbm
     how = "computed"
     if rate:
         # What a full server takes for a token, by what all of them were seen to make.
@@ -270,13 +233,6 @@ def served_sampling(work: Workload, lengths: Lengths, rate: float) -> Sampling:
         prefill=forward_flops(work, lengths.prompt, 0) / each_has / chip.flops,
         how=how,
     )
-
-
-def server_slots(work: Workload, lengths: Lengths, devices: int) -> int:
-    """Completions whose cache a server has room for, at their mean length."""
-    share = work.config.rollout.vllm.gpu_memory_utilization or 0.9
-    room = devices * work.target.chip.memory * share - weight_bytes(work)
-    return max(0, int(room / (lengths.sequence * position_bytes(work))))
 
 
 # -- one step ------------------------------------------------------------------------
@@ -325,11 +281,7 @@ def make_step(
     work: Workload,
     lengths: Lengths,
     sampling: Sampling,
-    *,
-    score: Roofline,
-    accumulate: Roofline,
-    apply: Roofline,
-    publish: Roofline,
+    rooflines: Mapping[str, Roofline],
 ) -> Step:
     """Adds up a step.
 
@@ -337,38 +289,32 @@ def make_step(
       work: the run.
       lengths: of its completions.
       sampling: of `embedded_sampling` or `served_sampling`.
-      score, accumulate, apply, publish: of one run of each program.
+      rooflines: of one run of each program.
     """
     b, group = work.config.batch, work.config.rollout.group_size
-    micro = micro_batches(work, lengths)
-    updates = work.updates_per_step
-    whole = accumulate.times(micro) + apply
     texts = b.prompts_per_update * group
+    # Rows are packed full but for the last ones.
+    rows = math.ceil(texts * lengths.sequence / work.row_length)
+    micro = math.ceil(rows / work.rows)
+    updates = work.updates_per_step
+    accumulate, apply = rooflines["accumulate"], rooflines["apply"]
+    whole = Roofline(
+        compute=micro * accumulate.compute + apply.compute,
+        memory=micro * accumulate.memory + apply.memory,
+        links=micro * accumulate.links + apply.links,
+    )
     useful = 3 * forward_flops(work, texts * lengths.sequence, texts * lengths.mean)
     useful += 3.5 * attention_flops(work, texts * lengths.squares())
     peak = work.trainer.count * work.trainer.chip.flops
     scored = micro * (b.prompts_per_step // b.prompts_per_update)
     return Step(
         sample=sampling.seconds(completions_drawn(work, lengths), group),
-        score=score.bound * scored if updates > 1 else 0.0,
+        score=rooflines["score"].bound * scored if updates > 1 else 0.0,
         update=whole.bound * updates,
-        publish=publish_seconds(work, publish),
+        publish=rooflines["publish"].bound
+        if work.embedded
+        else weight_bytes(work) / _FILES_PER_SECOND,
         mfu=useful / peak / whole.bound,
         by=whole.by,
         sampling=sampling.how,
     )
-
-
-def micro_batches(work: Workload, lengths: Lengths) -> float:
-    """Of one update: rows are packed full but for the last ones."""
-    b = work.config.batch
-    texts = b.prompts_per_update * work.config.rollout.group_size
-    rows = math.ceil(texts * lengths.sequence / work.row_length)
-    return math.ceil(rows / work.rows)
-
-
-def publish_seconds(work: Workload, publish: Roofline) -> float:
-    """From the update's end to the first token of the new policy."""
-    if work.embedded:
-        return publish.bound
-    return weight_bytes(work) / _FILES_PER_SECOND

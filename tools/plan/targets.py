@@ -8,7 +8,7 @@ from typing import Literal
 
 import jax
 
-_GIB = 2**30
+from rl.proof import in_a_line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ def _tpu(name, teraflops, hbm, links, gib, dimensions) -> Chip:
         hbm=hbm * 1e9,
         links=links * 1e9,
         network=None,
-        memory=int(gib * _GIB),
+        memory=int(gib * 2**30),
         usable=0.95,
         dimensions=dimensions,
     )
@@ -135,14 +135,21 @@ class Target:
         return math.prod(self.shape)
 
     @property
-    def hosts(self) -> int:
-        """Nodes of GPUs; of TPUs one, since their links do not end at a host."""
-        return self.shape[0] if self.chip.platform == "cuda" else 1
-
-    @property
     def usable(self) -> int:
         """Bytes of each device that programs may have."""
         return int(self.chip.memory * self.chip.usable)
+
+    def link_rate(self, reach: int) -> float:
+        """Bytes per second that a chip sends to those of a group.
+
+        Args:
+          reach: how far apart by number its first and last chip are, both counted;
+            beyond a node it goes over the network.
+        """
+        within = self.chip.links / 2
+        if self.chip.network is None or reach <= self.shape[-1]:
+            return within
+        return min(within, self.chip.network)
 
     def first(self, count: int) -> "Target":
         """Its first `count` GPUs, where a trainer leaves the others to servers.
@@ -201,6 +208,5 @@ def devices(target: Target) -> Sequence[jax.Device]:
         else:
             topology = topologies.get_topology_desc(str(target), platform="tpu")
     except Exception as error:  # the plugins' own types
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"--target={target}: {reason}") from None
+        raise ValueError(f"--target={target}: {in_a_line(error)}") from None
     return topology.devices

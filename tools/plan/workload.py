@@ -121,21 +121,21 @@ def _trainers(config: ConfigDict, target: Target) -> int:
     r = config.rollout
     if r.backend == "jax" or r.vllm.url:
         return target.count
-    sizes = [config.mesh[axis] for axis in SIZES]
-    if all(size > 0 for size in sizes):
-        count = math.prod(sizes)
+    sizes = {axis: config.mesh[axis] for axis in SIZES}
+    if all(size > 0 for size in sizes.values()):
+        count = math.prod(sizes.values())
     elif r.vllm.devices:
         sets = r.vllm.devices.replace(";", ",").split(",")
         count = target.count - len({gpu.strip() for gpu in sets})
     else:
         raise ValueError(
-            f"config.mesh={dict(zip(SIZES, sizes, strict=True))} beside"
+            f"config.mesh={sizes} beside"
             " config.rollout.backend='vllm' leaves open which devices train: give all"
             " three sizes, or config.rollout.vllm.devices"
         )
     if not 0 < count < target.count:
         raise ValueError(
-            f"config.mesh={dict(zip(SIZES, sizes, strict=True))}: a trainer on {count}"
-            f" of the {target.count} devices of {target} leaves none to vLLM's servers"
+            f"config.mesh={sizes}: a trainer on {count} of the {target.count} devices"
+            f" of {target} leaves none to vLLM's servers"
         )
     return count

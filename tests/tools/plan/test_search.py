@@ -84,8 +84,8 @@ def compiler(monkeypatch):
         def compile_programs(config, target, *, programs, cache):
             asked.append(config)
             found = [
-                Compiled(name="score", part="", key="", temporary=size),
-                Compiled(name="update", part="accumulate", key="", temporary=size),
+                Compiled(name="score", temporary=size),
+                Compiled(name="accumulate", temporary=size),
             ]
             return Resident(masters=0, moments=0, gradients=0), found
 

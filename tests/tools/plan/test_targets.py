@@ -16,20 +16,27 @@ def _config(hardware="", **values):
 
 
 @pytest.mark.parametrize(
-    "text,count,hosts",
+    "text,count",
     [
-        ("v5e:4x4", 16, 1),
-        ("v5p:2x2x2", 8, 1),
-        ("v6e:16x16", 256, 1),
-        ("h100:8", 8, 1),
-        ("h200:2x8", 16, 2),
-        ("b200:1x8", 8, 1),
+        ("v5e:4x4", 16),
+        ("v5p:2x2x2", 8),
+        ("v6e:16x16", 256),
+        ("h100:8", 8),
+        ("h200:2x8", 16),
+        ("b200:1x8", 8),
     ],
 )
-def test_a_target_has_so_many_devices(text, count, hosts):
+def test_a_target_has_so_many_devices(text, count):
     target = parse_target(text)
-    assert (target.count, target.hosts) == (count, hosts)
+    assert target.count == count
     assert parse_target(str(target)) == target
+
+
+def test_a_group_beyond_its_node_goes_over_the_network():
+    gpus = parse_target("h200:2x8")
+    assert (gpus.link_rate(8), gpus.link_rate(16)) == (450e9, 50e9)
+    # A slice's links do not end at a host.
+    assert parse_target("v5e:4x4").link_rate(16) == 100e9
 
 
 @pytest.mark.parametrize(
