@@ -118,11 +118,12 @@ def check_loss(name: str, arguments: Mapping[str, Any]) -> list[Finding]:
 def _findings(trial: "_Trial") -> Iterator[Finding]:
     (together,) = _layout()
     plain = trial.run([together])
-    yield (finite := _finite(plain))
+    yield (finite := _finite("finite", plain))
     if not finite.holds:
         return  # nothing else can be told apart from it
     yield _reaches(plain)
-    yield _weights(plain, trial.run([together], weight=4.0))
+    fourfold = trial.run([together], weight=4.0)
+    yield _same("weights", {"policy": 4 * plain["policy"]}, fourfold)
     yield from _reach(trial.reach(together), trial.owner)
     short = _layout(length=_SHORT, rows=2 * _DEVICES)
     mesh = make_mesh(data=2, fsdp=2, tensor=2, devices=jax.devices()[:_DEVICES])
@@ -137,11 +138,16 @@ def _findings(trial: "_Trial") -> Iterator[Finding]:
         yield _same(property, plain, found)
     far = {k: v.copy() for k, v in trial.values.items()}
     far["policy"][[4, 20]] += 200.0, -200.0
-    yield _overflow(trial.run([together], values=far, dtype=np.float32))
+    overflowing = trial.run([together], values=far, dtype=np.float32)
+    yield _finite("large ratios", overflowing)
     # Old log-probabilities are the policy's own then, whatever was reported.
     policy, old = trial.values["policy"], trial.values["old"]
     reported = trial.values | {"old": old - 50, "sampler": policy - 0.3}
-    yield _first_update(trial.run([together], values=reported, first=True))
+    first = trial.run([together], values=reported, first=True)
+    if "metric ratio" in first:
+        yield _same("first update", {"metric ratio": first["metric tokens"]}, first)
+    else:
+        yield Finding("first update", True, "no metric 'ratio', which would be 1")
 
 
 def _segments() -> list[Segment]:
@@ -304,88 +310,47 @@ def _hyper(first: bool) -> Hyper:
     return make_hyper(learning_rate=1, eps_low=0.2, eps_high=0.28, first=first)
 
 
-def _finite(found: Mapping[str, Any]) -> Finding:
-    bad = [name for name, value in found.items() if not np.isfinite(value).all()]
-    return Finding(
-        "finite",
-        not bad,
-        f"not finite: {bad[0]}; where no token counts all arrays hold 0, which is"
-        " divided by or has its logarithm taken"
-        if bad
-        else "with zeros wherever no token counts",
-    )
-
-
-def _reaches(plain: Mapping[str, Any]) -> Finding:
-    without = int(np.sum(plain["policy"] == 0))
-    total = plain["policy"].size
-    return Finding(
-        "gradient",
-        without < total,
-        f"reaches {total - without} of {total} tokens"
-        if without < total
-        else "none reaches the policy: policy_logprobs is detached, or not used",
-    )
-
-
-def _weights(plain: Mapping[str, Any], fourfold: Mapping[str, Any]) -> Finding:
-    off = _distance(fourfold["policy"], 4 * plain["policy"])
-    holds = off <= TOLERANCE
-    return Finding(
-        "weights",
-        holds,
-        "the gradient grows with loss_weights"
-        if holds
-        else f"four times the weights are not four times the gradient (off by"
-        f" {off:.1e}): loss_weights is applied to the result, and belongs in no average"
-        " of its own",
-    )
-
-
-def _reach(acts: Mapping[str, np.ndarray], owner: np.ndarray) -> Iterator[Finding]:
-    strangers = owner[:, None] != owner
-    leaks = [name for name, on in acts.items() if (on & strangers).any()]
-    count = sum(int((on & strangers).sum()) for on in acts.values())
-    yield Finding(
-        "completions",
-        not leaks,
-        f"{', '.join(leaks)} of one act on the loss of others ({count} pairs of"
-        " tokens): sums and means go by `segments`, not by rows or micro-batches"
-        if leaks
-        else "none acts on the loss of another",
-    )
-    # A ratio takes both log-probabilities of one token.
-    reach = acts["policy"] | np.eye(len(owner), dtype=bool)
-    shifted = [name for name, on in acts.items() if (on & ~strangers & ~reach).any()]
-    if acts["policy"].any() and not acts["policy"].diagonal().any():
-        shifted.append("policy")
-    yield Finding(
-        "alignment",
-        not shifted,
-        f"{', '.join(shifted)} of a token acts on the loss of another token, which its"
-        " policy_logprobs does not: shifted"
-        if shifted
-        else "all arrays speak of the same token",
-    )
-
-
-def _same(property: str, plain: Mapping[str, Any], other: Mapping[str, Any]) -> Finding:
-    off = {name: _distance(other[name], plain[name]) for name in plain}
-    worst = max(off, key=off.get)
-    names = {"policy": "the gradient", "entropy": "the gradient by the entropy"}
-    differs = f"{names.get(worst, worst)} differs by {off[worst]:.1e}"
-    holds = off[worst] <= TOLERANCE
-    return Finding(property, holds, differs + ("" if holds else f": {_WHY[property]}"))
-
-
+# What is wrong where a property does not hold.
 _WHY = {
+    "finite": "where no token counts all arrays hold 0, which is divided by or has its"
+    " logarithm taken",
+    "gradient": "policy_logprobs is detached, or not used",
+    "weights": "four times the weights do not make four times that: loss_weights is"
+    " applied to the result, and belongs in no average of its own",
+    "completions": "sums and means go by `segments`, not by rows or micro-batches",
+    "alignment": "its policy_logprobs does not: shifted",
     "packing": "it depends on rows, their number or their length",
     "shared prompts": "it counts prompts' positions, which completions may share",
     "micro-batches": "it depends on what else is in the micro-batch",
     "row order": "it depends on where in the batch a row stands",
     "mesh": "it depends on how rows are split over devices",
     "masked positions": "it reads positions that do not count",
+    "large ratios": "log-ratios of +-200 overflow in float32: hold the exponent, as"
+    " `rl.update.losses.importance` does",
+    "first update": "it is to be 1, as that of policy_logprobs to old_logprobs is,"
+    " token by token",
 }
+
+
+def _finding(name: str, fault: str, well: str) -> Finding:
+    """The fault and what is wrong; or, where there is none, what holds."""
+    return Finding(name, not fault, f"{fault}: {_WHY[name]}" if fault else well)
+
+
+def _finite(name: str, found: Mapping[str, Any]) -> Finding:
+    bad = [key for key, value in found.items() if not np.isfinite(value).all()]
+    fault = f"{_TOLD.get(bad[0], bad[0])} is not finite" if bad else ""
+    return _finding(name, fault, "loss, gradient and metrics are finite")
+
+
+def _same(name: str, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Finding:
+    off = {key: _distance(found[key], value) for key, value in wanted.items()}
+    worst = max(off, key=off.get)
+    differs = f"{_TOLD.get(worst, worst)} differs by {off[worst]:.1e}"
+    return _finding(name, differs if off[worst] > TOLERANCE else "", differs)
+
+
+_TOLD = {"policy": "the gradient", "entropy": "the gradient by the entropy"}
 
 
 def _distance(a: Any, b: Any) -> float:
@@ -394,30 +359,31 @@ def _distance(a: Any, b: Any) -> float:
     return float(difference / max(size, 1.0)) if np.isfinite(difference) else np.inf
 
 
-def _overflow(found: Mapping[str, Any]) -> Finding:
-    bad = [name for name, value in found.items() if not np.isfinite(value).all()]
-    return Finding(
-        "large ratios",
-        not bad,
-        f"in float32 log-ratios of +-200 make {bad[0]} infinite: hold the exponent,"
-        " as `rl.update.losses.importance` does"
-        if bad
-        else "log-ratios of +-200 stay finite in float32",
+def _reaches(plain: Mapping[str, Any]) -> Finding:
+    reached, total = np.count_nonzero(plain["policy"]), plain["policy"].size
+    fault = "" if reached else "none reaches the policy"
+    return _finding("gradient", fault, f"reaches {reached} of {total} tokens")
+
+
+def _reach(acts: Mapping[str, np.ndarray], owner: np.ndarray) -> Iterator[Finding]:
+    strangers = owner[:, None] != owner
+    leaks = {name: int((on & strangers).sum()) for name, on in acts.items()}
+    named = ", ".join(name for name, count in leaks.items() if count)
+    fault = (
+        f"{named} of one act on the loss of others ({sum(leaks.values())} pairs of"
+        " tokens)"
     )
-
-
-def _first_update(found: Mapping[str, Any]) -> Finding:
-    if "metric ratio" not in found:
-        return Finding("first update", True, "no metric 'ratio', which would be 1")
-    ratio = float(found["metric ratio"] / found["metric tokens"])
-    holds = abs(ratio - 1) <= TOLERANCE
-    return Finding(
-        "first update",
-        holds,
-        "the ratio is 1"
-        if holds
-        else f"the ratio is {ratio:.3f}, not 1: it is that of policy_logprobs to"
-        " old_logprobs, token by token",
+    yield _finding(
+        "completions", fault if named else "", "none acts on the loss of another"
+    )
+    # A ratio takes both log-probabilities of one token.
+    reach = acts["policy"] | np.eye(len(owner), dtype=bool)
+    shifted = [name for name, on in acts.items() if (on & ~strangers & ~reach).any()]
+    if acts["policy"].any() and not acts["policy"].diagonal().any():
+        shifted.append("policy")
+    fault = f"{', '.join(shifted)} of a token acts on the loss of another token"
+    yield _finding(
+        "alignment", fault if shifted else "", "all arrays speak of the same token"
     )
 
 
