@@ -8,23 +8,18 @@ import sys
 from configs.reading import user_path
 from rl.files import replace_json
 
-BENCHES = {
-    "pack": "padding and time of packing at the size of a 7B step",
-    "served": "vLLM's servers: a publish beside a copy, the client beside vLLM alone",
-    "sampler": "the embedded sampler beside Tunix, transformers and vLLM",
-    "update": "the update beside Tunix and TRL: tokens per second, share of peak",
-    "verifier": "the verifier beside Math-Verify: accuracy, speed, the pool",
-}
+BENCHES = ("pack", "served", "sampler", "update", "verifier")
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.bench")
     commands = parser.add_subparsers(dest="name", required=True)
     modules = {}
-    for name, summary in BENCHES.items():
+    for name in BENCHES:
         modules[name] = importlib.import_module(f"tools.bench.{name}")
+        said = modules[name].__doc__
         command = commands.add_parser(
-            name, help=summary, description=modules[name].__doc__
+            name, help=said.partition("\n")[0], description=said
         )
         command.add_argument("--json", type=user_path, metavar="OUT")
         modules[name].add_arguments(command)

@@ -5,11 +5,8 @@ batch, backward, clipping and AdamW; sampling is `transformers.generate`, TRL's 
 where there is no vLLM.
 """
 
-import json
-import sys
 import tempfile
 
-import numpy as np
 import torch
 import transformers
 import trl
@@ -17,23 +14,17 @@ from datasets import Dataset
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
-from work import Shape, measure, stop_ids
+from work import Shape, contend, stop_ids
 
 
-def main() -> None:
-    work, out, repeat, *what = sys.argv[1:]
-    arrays = np.load(work)
-    shape, repeat = Shape(**json.loads(str(arrays["shape"]))), int(repeat)
+def prepare(shape: Shape, arrays) -> dict:
     trainer = _trainer(shape)
     batch = _batch(arrays)
-    runs = {
+    return {
         "update": lambda: _update(trainer, batch),
         "logprobs": lambda: _logprobs(trainer, batch),
         **_sampling(trainer.model, batch["prompt_ids"], shape),
     }
-    timings = {name: measure(runs[name], repeat=repeat, warm_up=1) for name in what}
-    with open(out, "w") as file:
-        json.dump({"version": f"trl {trl.__version__}", "timings": timings}, file)
 
 
 def _trainer(shape: Shape) -> trl.GRPOTrainer:
@@ -139,4 +130,4 @@ def _sampling(model, prompts, shape: Shape) -> dict:
 
 
 if __name__ == "__main__":
-    main()
+    contend(f"trl {trl.__version__}", prepare)

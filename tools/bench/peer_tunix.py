@@ -4,14 +4,12 @@ The update is Tunix's own jitted train step with its GRPO policy loss under a
 `DAPOConfig` and AdamW; sampling is its vanilla sampler.
 """
 
+import functools
 import importlib.metadata
 import itertools
-import json
-import sys
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from flax import nnx
 from tunix.generate import sampler as samplers
@@ -20,25 +18,24 @@ from tunix.rl import common, function_registry
 from tunix.rl import trainer as trainers
 from tunix.rl.grpo import dapo_learner, grpo_learner
 from tunix.sft import peft_trainer
-from work import Shape, measure, stop_ids
+from work import Shape, contend, stop_ids
 
 
-def main() -> None:
-    work, out, repeat, *what = sys.argv[1:]
-    arrays = dict(np.load(work))
-    shape, repeat = Shape(**json.loads(str(arrays["shape"]))), int(repeat)
-    runs = {
+def prepare(shape: Shape, arrays) -> dict:
+    makers = {
         "update": _update,
         "logprobs": _logprobs,
-        "sample": _sample(temperature=1.0, top_p=1.0),
-        "sample_top_p": _sample(temperature=1.0, top_p=0.95),
-        "greedy": _sample(temperature=0.0),
-        "mixed": _sample(temperature=1.0, top_p=1.0, stopping=True),
+        "sample": functools.partial(_sample, temperature=1.0, top_p=1.0),
+        "sample_top_p": functools.partial(_sample, temperature=1.0, top_p=0.95),
+        "greedy": functools.partial(_sample, temperature=0.0),
+        "mixed": functools.partial(_sample, temperature=1.0, top_p=1.0, stopping=True),
     }
-    timings = {name: measure(runs[name](shape, arrays), repeat=repeat) for name in what}
-    version = f"google-tunix {importlib.metadata.version('google-tunix')}"
-    with open(out, "w") as file:
-        json.dump({"version": version, "timings": timings}, file)
+
+    def lazily(make):
+        made = functools.cache(lambda: make(shape, arrays))
+        return lambda: made()()
+
+    return {name: lazily(make) for name, make in makers.items()}
 
 
 def _model(shape: Shape) -> qwen2.Qwen2:
@@ -146,42 +143,40 @@ class _Words:
         return 0
 
 
-def _sample(stopping=False, **options):
-    def prepare(shape: Shape, arrays):
-        end = shape.vocab - 1
-        ends = (
-            {"eos_tokens": stop_ids(shape)}
-            if stopping
-            else {"forbidden_tokens": [end], "eos_tokens": [end]}
+def _sample(shape: Shape, arrays, *, stopping=False, **options):
+    end = shape.vocab - 1
+    ends = (
+        {"eos_tokens": stop_ids(shape)}
+        if stopping
+        else {"forbidden_tokens": [end], "eos_tokens": [end]}
+    )
+    sampler = samplers.Sampler(
+        _model(shape),
+        _Words(shape.vocab),
+        samplers.CacheConfig(
+            cache_size=shape.prompt + shape.completion,
+            num_layers=shape.layers,
+            num_kv_heads=shape.kv_heads,
+            head_dim=shape.hidden // shape.heads,
+        ),
+    )
+    texts = [" ".join(map(str, prompt)) for prompt in arrays["prompts"]]
+    seeds = itertools.count()
+
+    def sample():
+        output = sampler(
+            texts,
+            max_generation_steps=shape.completion,
+            max_prompt_length=shape.prompt,
+            seed=next(seeds),
+            **ends,
+            **options,
         )
-        sampler = samplers.Sampler(
-            _model(shape),
-            _Words(shape.vocab),
-            samplers.CacheConfig(
-                cache_size=shape.prompt + shape.completion,
-                num_layers=shape.layers,
-                num_kv_heads=shape.kv_heads,
-                head_dim=shape.hidden // shape.heads,
-            ),
-        )
-        texts = [" ".join(map(str, prompt)) for prompt in arrays["prompts"]]
-        seeds = itertools.count()
+        return sum(len(tokens) for tokens in output.tokens)
 
-        def sample():
-            output = sampler(
-                texts,
-                max_generation_steps=shape.completion,
-                max_prompt_length=shape.prompt,
-                seed=next(seeds),
-                **ends,
-                **options,
-            )
-            return sum(len(tokens) for tokens in output.tokens)
-
-        return sample
-
-    return prepare
+    return sample
 
 
 if __name__ == "__main__":
-    main()
+    version = importlib.metadata.version("google-tunix")
+    contend(f"google-tunix {version}", prepare)

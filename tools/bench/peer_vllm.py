@@ -1,22 +1,17 @@
 """vLLM's offline engine on the work of `tools.bench`; run with its interpreter."""
 
-import json
+import functools
 import os
 import pathlib
-import sys
 import tempfile
 
-import numpy as np
 import torch
 import transformers
 import vllm
-from work import Shape, measure, stop_ids
+from work import Shape, contend, stop_ids
 
 
-def main() -> None:
-    work, out, repeat, *what = sys.argv[1:]
-    arrays = np.load(work)
-    shape = Shape(**json.loads(str(arrays["shape"])))
+def prepare(shape: Shape, arrays) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         _save_model(shape, pathlib.Path(folder))
         engine = vllm.LLM(
@@ -27,32 +22,24 @@ def main() -> None:
             max_num_seqs=shape.rows,
             seed=0,
         )
-        prompts = [{"prompt_token_ids": p.tolist()} for p in arrays["prompts"]]
+    prompts = [{"prompt_token_ids": p.tolist()} for p in arrays["prompts"]]
 
-        def draw(**options):
-            params = vllm.SamplingParams(
-                max_tokens=shape.completion, logprobs=0, detokenize=False, **options
-            )
-            outputs = engine.generate(prompts, params, use_tqdm=False)
-            return sum(len(c.token_ids) for o in outputs for c in o.outputs)
+    def draw(**options):
+        params = vllm.SamplingParams(
+            max_tokens=shape.completion, logprobs=0, detokenize=False, **options
+        )
+        outputs = engine.generate(prompts, params, use_tqdm=False)
+        return sum(len(c.token_ids) for o in outputs for c in o.outputs)
 
-        runs = {
-            "sample": dict(temperature=1.0, ignore_eos=True),
-            "sample_top_p": dict(temperature=1.0, top_p=0.95, ignore_eos=True),
-            "greedy": dict(temperature=0.0, ignore_eos=True),
-            "mixed": dict(temperature=1.0, stop_token_ids=stop_ids(shape)),
-        }
-        timings = {
-            name: measure(
-                lambda options=runs[name]: draw(**options),
-                repeat=int(repeat),
-                warm_up=1,
-            )
-            for name in what
-        }
-    with open(out, "w") as file:
-        version = f"vllm {vllm.__version__}"
-        json.dump({"version": version, "timings": timings}, file)
+    whole = functools.partial(draw, ignore_eos=True)
+    return {
+        "sample": functools.partial(whole, temperature=1.0),
+        "sample_top_p": functools.partial(whole, temperature=1.0, top_p=0.95),
+        "greedy": functools.partial(whole, temperature=0.0),
+        "mixed": functools.partial(
+            draw, temperature=1.0, stop_token_ids=stop_ids(shape)
+        ),
+    }
 
 
 def _save_model(shape: Shape, folder: pathlib.Path) -> None:
@@ -64,4 +51,4 @@ def _save_model(shape: Shape, folder: pathlib.Path) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    main()
+    contend(f"vllm {vllm.__version__}", prepare)

@@ -9,30 +9,30 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
 from configs.reading import user_path
-from tools.bench.work import Shape, report
+from tools.bench.work import Shape, make_tokens, report
 
 PEERS = {"tunix": ".venv-tunix", "trl": ".venv-trl", "vllm": ".venv-vllm"}
 _SCRIPTS = pathlib.Path(__file__).parent
 
 
-def add_shape_arguments(parser: argparse.ArgumentParser, **defaults: int) -> None:
-    for field in dataclasses.fields(Shape):
-        default = defaults.get(field.name, field.default)
-        if field.name == "lengths":
-            parser.add_argument(
-                "--lengths", choices=("equal", "lognormal"), default="equal"
-            )
-        else:
-            parser.add_argument(f"--{field.name}", type=int, default=default)
-
-
-def add_peer_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
+def add_arguments(
+    parser: argparse.ArgumentParser, *names: str, **defaults: int
+) -> None:
+    """Flags for the work's shape, the calls and the devices, and for named peers."""
+    sizes = dataclasses.asdict(Shape()) | {"repeat": 5} | defaults
+    parser.add_argument(
+        "--lengths", choices=("equal", "lognormal"), default=sizes.pop("lengths")
+    )
+    for name, default in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--devices", type=int, default=0, help="on a CPU; 0: cores")
     for name in names:
         folder = PEERS[name]
         parser.add_argument(
@@ -50,28 +50,49 @@ def shape_of(arguments: argparse.Namespace) -> Shape:
     return Shape(**{name: getattr(arguments, name) for name in fields})
 
 
-def installed(arguments: argparse.Namespace) -> Iterator[tuple[str, pathlib.Path]]:
-    """Peers that have an environment, unless they are not asked for."""
+def compare(
+    result: dict[str, Any],
+    arguments: argparse.Namespace,
+    *works: tuple[Shape, Sequence[str]],
+) -> dict[str, Any]:
+    """Adds the peers that have an environment, and our figures over theirs.
+
+    Args:
+      result: has `ours` by measurement; and `peak_gflop_per_s` where operations are
+        counted, of which shares are added.
+      arguments: of the command.
+      works: each a shape, and what is measured of it.
+    """
+    ours = result["ours"]
     for name in PEERS:
         python = getattr(arguments, name, None)
         if python and python.is_file() and not arguments.only_ours:
-            yield name, python
+            result[name] = {}
+            for shape, what in works:
+                result[name] |= _measure(name, python, what, shape, arguments.repeat)
+    result["ratios"] = {
+        f"{key} / {name}": row["tokens_per_s"] / result[name][key]["tokens_per_s"]
+        for name in PEERS
+        for key, row in ours.items()
+        if key in result.get(name, {})
+    }
+    for name in ("ours", *PEERS):
+        for row in result.get(name, {}).values():
+            if "gflop_per_s" in row:
+                row["of_peak"] = row["gflop_per_s"] / result["peak_gflop_per_s"]
+    return result
 
 
-def measure(
-    name: str,
-    python: pathlib.Path,
-    what: Sequence[str],
-    shape: Shape,
-    tokens: dict[str, np.ndarray],
-    repeat: int,
-) -> dict:
+def _measure(
+    name: str, python: pathlib.Path, what: Sequence[str], shape: Shape, repeat: int
+) -> dict[str, Any]:
     """Runs `peer_NAME.py`, which writes a timing by measurement.
 
     Returns:
       Its version and a report by measurement; or `failed`, the end of what it printed:
       one peer's failure costs no other figure.
     """
+    tokens = make_tokens(shape)
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder) / "work.npz"
         out = pathlib.Path(folder) / "out.json"
@@ -85,33 +106,8 @@ def measure(
             print(f"bench: {name} failed: {tail}", file=sys.stderr, flush=True)
             return {"failed": tail}
         found = json.loads(out.read_text())
-    useful = int(tokens["lengths"].sum()) + shape.rows * shape.prompt
-    flops = shape.forward_flops(tokens["lengths"])
-    of = {"update": (useful, 3 * flops), "logprobs": (useful, flops)}
-    return {
-        "version": found["version"],
-        **{
-            key: report(timing, *of.get(key, ()))
-            for key, timing in found["timings"].items()
-        },
-    }
-
-
-def with_ratios(result: dict) -> dict:
-    """Adds each figure of ours over the peers', and shares of the matmul peak."""
-    ours = result["ours"]
-    result["ratios"] = {
-        f"{key} / {name}": ours[key]["tokens_per_s"] / result[name][key]["tokens_per_s"]
-        for name in PEERS
-        if name in result
-        for key in ours
-        if isinstance(ours[key], dict) and key in result[name]
-    }
-    for name in ("ours", *PEERS):
-        for row in result.get(name, {}).values():
-            if isinstance(row, dict) and "gflop_per_s" in row:
-                row["of_peak"] = row["gflop_per_s"] / result["peak_gflop_per_s"]
-    return result
+    reports = report(found["timings"], shape, tokens["lengths"])
+    return {"version": found["version"], **reports}
 
 
 def machine() -> dict:

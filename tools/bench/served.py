@@ -23,27 +23,24 @@ from models.config import Qwen2Config
 from models.qwen2 import Params, Qwen2, init_params
 from rl.hosts.devices import start_cpu_devices
 from rl.hosts.sidecar import make_vllm_sampler
-from rollout.types import PolicySampler, SamplingParams
+from rollout.types import PolicySampler
 from sharding.mesh import make_mesh
 from tools.bench import peers
-from tools.bench.work import Shape, make_tokens, measure, report
+from tools.bench.sampler import measure_sampler
+from tools.bench.work import make_tokens
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     # 97M parameters, as wide in proportion as the small Qwen2.5 models.
     sizes = dict(vocab=16384, layers=10, hidden=768, heads=12, kv_heads=2, mlp=3072)
     work = dict(groups=64, group_size=8, prompt=32, completion=64)
-    peers.add_shape_arguments(parser, **sizes, **work)
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--devices", type=int, default=0, help="on a CPU; 0: cores")
-    peers.add_peer_arguments(parser, "vllm")
+    peers.add_arguments(parser, "vllm", **sizes, **work)
 
 
 def run(arguments: argparse.Namespace) -> dict:
     """Measures; see the module's docstring."""
     shape = peers.shape_of(arguments)
     start_cpu_devices(arguments.devices, rows=64)
-    tokens = make_tokens(shape)
     mesh = make_mesh()
     model = Qwen2(Qwen2Config.from_hf(shape.hf_config()), mesh=mesh)
     params = init_params(model, mesh, 0)
@@ -60,21 +57,19 @@ def run(arguments: argparse.Namespace) -> dict:
             model=model,
             folder=folder / "model",
             workdir=folder,
-            prompt=tokens["prompts"][0].tolist(),
+            prompt=make_tokens(shape)["prompts"][0].tolist(),
             max_model_len=shape.prompt + shape.completion,
             head_chunk=1024,
             in_flight="abort",
         )
         with contextlib.closing(sampler):
             result["publish"] = _measure_publish(sampler, params, arguments.repeat)
-            result["ours"] = {"sample": _measure_sample(sampler, shape, arguments)}
+            result["ours"] = measure_sampler(
+                sampler, shape, ("sample",), arguments.repeat
+            )
     copies = [_copy_seconds(nbytes) for _ in range(arguments.repeat)]
     result["publish"]["copy_s"] = statistics.median(copies)
-    for peer, python in peers.installed(arguments):
-        result[peer] = peers.measure(
-            peer, python, ("sample",), shape, tokens, arguments.repeat
-        )
-    return peers.with_ratios(result)
+    return peers.compare(result, arguments, (shape, ("sample",)))
 
 
 def _measure_publish(
@@ -98,20 +93,3 @@ def _copy_seconds(nbytes: int) -> float:
     seconds = time.perf_counter() - began
     path.unlink()
     return seconds
-
-
-def _measure_sample(sampler: PolicySampler, shape: Shape, arguments) -> dict:
-    prompts = make_tokens(shape)["prompts"][:: shape.group_size].tolist()
-    params = SamplingParams(
-        n=shape.group_size,
-        max_tokens=shape.completion,
-        stop_token_ids=(),
-        ignore_stop=True,
-    )
-    seeds = iter(range(10**6))
-
-    def draw():
-        groups = sampler.sample(prompts, params, seed=next(seeds))
-        return sum(len(c.token_ids) for group in groups for c in group)
-
-    return report(measure(draw, repeat=arguments.repeat, warm_up=1))

@@ -34,21 +34,18 @@ from tools.bench.work import Shape, make_tokens, measure, report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    peers.add_shape_arguments(parser)
-    parser.add_argument("--repeat", type=int, default=7)
+    peers.add_arguments(parser, "tunix", "trl", repeat=7)
     parser.add_argument("--row_length", type=int, default=0, help="0: the longest")
     parser.add_argument("--micro_tokens", type=int, default=2048)
     parser.add_argument("--head_chunk", type=int, default=256)
     parser.add_argument("--unroll", type=int, default=4)
     parser.add_argument("--remat", choices=sorted(REMAT_POLICIES), default="none")
     parser.add_argument("--attention", choices=sorted(IMPLEMENTATIONS), default="xla")
-    parser.add_argument("--devices", type=int, default=0, help="on a CPU; 0: cores")
     parser.add_argument(
         "--no_sharing",
         action="store_true",
         help="give every completion a prompt of its own, as the peers do",
     )
-    peers.add_peer_arguments(parser, "tunix", "trl")
 
 
 def run(arguments: argparse.Namespace) -> dict:
@@ -60,13 +57,9 @@ def run(arguments: argparse.Namespace) -> dict:
         "shape": dataclasses.asdict(shape),
         "machine": peers.machine(),
         "peak_gflop_per_s": matmul_peak() / 1e9,
-        "ours": _measure_ours(arguments, shape, tokens),
+        **_measure_ours(arguments, shape, tokens),
     }
-    for name, python in peers.installed(arguments):
-        result[name] = peers.measure(
-            name, python, ["update", "logprobs"], shape, tokens, arguments.repeat
-        )
-    return peers.with_ratios(result)
+    return peers.compare(result, arguments, (shape, ("update", "logprobs")))
 
 
 def matmul_peak(size: int = 2048, repeat: int = 9) -> float:
@@ -90,22 +83,16 @@ def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
     return [
         Segment(
             group=i // shape.group_size,
-            token_ids=np.concatenate([prompt, completion[:length]]),
+            token_ids=np.concatenate(
+                [tokens["prompts"][i], tokens["completions"][i, :length]]
+            ),
             prompt_length=shape.prompt,
             sampler_logprobs=np.full(length, -6.9, np.float32),
             off_policy=np.zeros(length, bool),
-            advantage=float(advantage),
+            advantage=float(tokens["advantages"][i]),
             loss_weight=1 / scored,
         )
-        for i, (prompt, completion, length, advantage) in enumerate(
-            zip(
-                tokens["prompts"],
-                tokens["completions"],
-                tokens["lengths"],
-                tokens["advantages"],
-                strict=True,
-            )
-        )
+        for i, length in enumerate(tokens["lengths"])
     ]
 
 
@@ -148,12 +135,11 @@ def _measure_ours(arguments, shape: Shape, tokens) -> dict:
     def logprobs():
         jax.block_until_ready([step.score(state.params, batch) for batch in placed])
 
-    useful = int(tokens["lengths"].sum()) + shape.rows * shape.prompt
-    forward = shape.forward_flops(tokens["lengths"])
+    runs = {"logprobs": logprobs, "update": update}
+    timings = {k: measure(run, repeat=arguments.repeat) for k, run in runs.items()}
     return {
         "rows": [batch.token_ids.shape for batch in batches],
         "padding": padding_fraction(batches),
         "positions": int(sum((b.segment_ids > 0).sum() for b in batches)),
-        "logprobs": report(measure(logprobs, repeat=arguments.repeat), useful, forward),
-        "update": report(measure(update, repeat=arguments.repeat), useful, 3 * forward),
+        "ours": report(timings, shape, tokens["lengths"]),
     }

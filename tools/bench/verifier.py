@@ -11,9 +11,10 @@ import logging
 import os
 import pathlib
 import random
-import statistics
 import time
 from collections.abc import Callable
+
+import numpy as np
 
 from configs.reading import user_path
 from rl.verifier import VerifierPool, is_equivalent
@@ -84,38 +85,34 @@ def _group(source: str) -> str:
 def _measure(
     rows: list[dict], judge: Callable[[str, str], bool], repeat: int
 ) -> dict[str, dict]:
-    seconds: list[list[float]] = [[] for _ in rows]
-    verdicts = [False] * len(rows)
-    for _ in range(repeat):
+    seconds = np.zeros((repeat, len(rows)))
+    verdicts = np.zeros(len(rows), bool)
+    for of_pass in seconds:
         for index, row in enumerate(rows):
             started = time.perf_counter()
-            verdicts[index] = bool(judge(row["pred"], row["gold"]))
-            seconds[index].append(time.perf_counter() - started)
-    times = [statistics.median(taken) for taken in seconds]
-    groups = {"all": list(range(len(rows)))}
-    for index, row in enumerate(rows):
-        groups.setdefault(_group(row["source"]), []).append(index)
+            verdicts[index] = judge(row["pred"], row["gold"])
+            of_pass[index] = time.perf_counter() - started
+    times = np.median(seconds, axis=0)
+    labels = np.array([bool(row["label"]) for row in rows])
+    groups = np.array([_group(row["source"]) for row in rows])
+    members = {name: groups == name for name in dict.fromkeys(groups.tolist())}
     return {
-        name: _summary(
-            [times[i] for i in members],
-            [(rows[i]["label"], verdicts[i]) for i in members],
-        )
-        for name, members in groups.items()
+        name: _summary(times[own], labels[own], verdicts[own])
+        for name, own in ({"all": slice(None)} | members).items()
     }
 
 
-def _summary(times: list[float], outcomes: list[tuple[bool, bool]]) -> dict:
-    ordered = sorted(times)
-    negatives = [verdict for label, verdict in outcomes if not label]
+def _summary(times: np.ndarray, labels: np.ndarray, verdicts: np.ndarray) -> dict:
+    p50, p99 = np.quantile(times, (0.5, 0.99), method="higher")
     return {
         "rows": len(times),
-        "accuracy": sum(a == b for a, b in outcomes) / len(outcomes),
-        "false_positives": sum(negatives),
-        "negatives": len(negatives),
-        "pairs_per_second": len(times) / sum(times),
-        "p50_ms": 1e3 * ordered[len(ordered) // 2],
-        "p99_ms": 1e3 * ordered[int(0.99 * len(ordered))],
-        "max_ms": 1e3 * ordered[-1],
+        "accuracy": float(np.mean(labels == verdicts)),
+        "false_positives": int(np.sum(verdicts & ~labels)),
+        "negatives": int(np.sum(~labels)),
+        "pairs_per_second": len(times) / float(times.sum()),
+        "p50_ms": 1e3 * float(p50),
+        "p99_ms": 1e3 * float(p99),
+        "max_ms": 1e3 * float(times.max()),
     }
 
 

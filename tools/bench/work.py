@@ -4,11 +4,16 @@ Runs in the peers' environments too: needs NumPy and nothing of ours.
 """
 
 import dataclasses
+import json
 import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
+
+# Seconds of each call, and the tokens that it says it made, if it does.
+Timing = Mapping[str, list]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,11 +106,25 @@ def stop_ids(shape: Shape) -> list[int]:
     return list(range(shape.vocab - max(1, shape.vocab // 50), shape.vocab))
 
 
-def measure(
-    run: Callable[[], int | None], *, repeat: int, warm_up: int = 2
-) -> dict[str, list]:
-    """Seconds of each call, and the tokens that it says it made, once warm."""
-    for _ in range(warm_up):
+def contend(version: str, prepare: Callable[..., Mapping[str, Callable]]) -> None:
+    """Measures a peer, in the process that `tools.bench.peers` has started for it.
+
+    Args:
+      version: of the peer, with its name.
+      prepare: of the shape and of the arrays of `make_tokens` makes what can be called,
+        by the names of measurements.
+    """
+    work, out, repeat, *what = sys.argv[1:]
+    arrays = dict(np.load(work))
+    runs = prepare(Shape(**json.loads(str(arrays.pop("shape")))), arrays)
+    timings = {name: measure(runs[name], repeat=int(repeat)) for name in what}
+    with open(out, "w") as file:
+        json.dump({"version": version, "timings": timings}, file)
+
+
+def measure(run: Callable[[], int | None], *, repeat: int) -> Timing:
+    """Times as many calls, once two have made it warm."""
+    for _ in range(2):
         run()
     seconds, tokens = [], []
     for _ in range(repeat):
@@ -116,23 +135,30 @@ def measure(
 
 
 def report(
-    timing: dict[str, list], tokens: int | None = None, flops: float | None = None
-) -> dict:
-    """Medians over the calls.
+    timings: Mapping[str, Timing], shape: Shape, lengths: np.ndarray
+) -> dict[str, dict]:
+    """Medians over the calls of each measurement.
 
     Args:
-      timing: of `measure`.
-      tokens: of one call, where the calls did not say.
-      flops: of one call.
+      timings: of `measure`, by name.
+      shape: of the work.
+      lengths: of its completions.
     """
-    seconds = timing["seconds"]
-    rates = [(n or tokens) / s for n, s in zip(timing["tokens"], seconds, strict=True)]
-    row = {
-        "median_s": statistics.median(seconds),
-        "best_s": min(seconds),
-        "tokens_per_s": statistics.median(rates),
-        "best_tokens_per_s": max(rates),
-    }
-    if flops is not None:
-        row["gflop_per_s"] = flops / row["median_s"] / 1e9
-    return row
+    useful = int(lengths.sum()) + shape.rows * shape.prompt
+    forward = shape.forward_flops(lengths)
+    flops = {"update": 3 * forward, "logprobs": forward}
+    rows = {}
+    for name, timing in timings.items():
+        seconds = timing["seconds"]
+        made = [n or useful for n in timing["tokens"]]
+        rates = [n / s for n, s in zip(made, seconds, strict=True)]
+        rows[name] = {
+            "median_s": statistics.median(seconds),
+            "best_s": min(seconds),
+            "tokens_per_s": statistics.median(rates),
+            "best_tokens_per_s": max(rates),
+        }
+        if name in flops:
+            rate = flops[name] / rows[name]["median_s"]
+            rows[name]["gflop_per_s"] = rate / 1e9
+    return rows
