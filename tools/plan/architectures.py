@@ -20,9 +20,6 @@ _SIZES = {
     "32B": (64, 5120, 40, 8, 27648, 152064, False),
     "72B": (80, 8192, 64, 8, 29568, 152064, False),
 }
-_BASES = ("Qwen/Qwen2.5-{}", "Qwen/Qwen2.5-{}-Instruct")
-_MATH = ("Qwen/Qwen2.5-Math-{}", "Qwen/Qwen2.5-Math-{}-Instruct")
-_MATH_SIZES = ("1.5B", "7B", "72B")
 
 
 def _hf_config(size: str, *, math: bool) -> dict:
@@ -43,13 +40,10 @@ def _hf_config(size: str, *, math: bool) -> dict:
 
 
 KNOWN = {
-    name.format(size): _hf_config(size, math=False)
-    for size in _SIZES
-    for name in _BASES
-} | {
-    name.format(size): _hf_config(size, math=True)
-    for size in _MATH_SIZES
-    for name in _MATH
+    f"Qwen/Qwen2.5-{kind}{size}{tuned}": _hf_config(size, math=bool(kind))
+    for kind, sizes in (("", _SIZES), ("Math-", ("1.5B", "7B", "72B")))
+    for size in sizes
+    for tuned in ("", "-Instruct")
 }
 
 
