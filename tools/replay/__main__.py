@@ -42,7 +42,7 @@ from rl.update.objective import make_objective
 from rl.workdir.manifest import folder_hashes
 from rl.workdir.recorder import Record, plain, read_journal, read_record, recorded
 from sharding.mesh import make_mesh
-from tools.replay.blame import find_culprit, gradient_is_finite, mean_gap
+from tools.replay.blame import find_culprit, gradient, gradient_is_finite
 from tools.replay.origin import find_origin
 
 _GAP = 0.01  # nats per token, above which it is asked which version drew the tokens
@@ -245,7 +245,7 @@ def _look(
     update = f"update {number + 1} of {len(record.hypers)}"
     found = {"step": record.step + 1, "update": number + 1}
     if gradient_is_finite(step, state, micro, hyper):
-        carry = _gradient(step, state, micro, hyper)
+        carry = gradient(step, state, micro, hyper)
         params, opt_state, _ = step.propose(state, carry, hyper)
         tree = {"params": params, "opt_state": opt_state}
         bad = [(name, f.nonfinite) for name, f in examine(tree).items() if f.nonfinite]
@@ -278,21 +278,14 @@ def _look(
         lines.append(f"the first tensor: {name}, an input of the update")
         return {**found, "tensor": name, "lines": lines}
 
-    def gradient(params, batch):
-        return _gradient(step, state.replace(params=params), [batch], hyper)
+    def of_culprit(params, batch):
+        return gradient(step, state.replace(params=params), [batch], hyper)
 
-    origin = find_origin(gradient, state.params, culprit.batch)
+    origin = find_origin(of_culprit, state.params, culprit.batch)
     if origin:
         lines.append(f"the first tensor: {origin}")
         found |= {"tensor": dataclasses.asdict(origin)}
     return {**found, "lines": lines}
-
-
-def _gradient(step, state, micro, hyper):
-    carry = step.zeros(state.params, micro[0], hyper)
-    for batch in micro:
-        carry = step.accumulate(carry, state.params, batch, hyper)
-    return carry
 
 
 def _largest(params: Any) -> str:
@@ -331,8 +324,11 @@ def _gap(noted: Sequence[Mapping[str, Any]]) -> float:
 
 def _gap_under(engine: Engine, record: Record) -> float:
     """The same of a step's completions, under the parameters there are now."""
-    placed = engine.prepare(record.mini_batches, record.hypers[:1])
-    return mean_gap(engine.step, engine.state, placed)
+    gaps = [
+        np.abs(engine.score(batch) - batch.sampler_logprobs)[batch.loss_mask]
+        for batch in itertools.chain.from_iterable(record.mini_batches)
+    ]
+    return float(np.concatenate(gaps).mean())
 
 
 if __name__ == "__main__":

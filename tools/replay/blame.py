@@ -6,7 +6,6 @@ run's own program says whether what is left still goes wrong.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +13,14 @@ import numpy as np
 import optax
 
 from rl.types import Batch, Hyper
-from rl.update.step import Step, TrainState
+from rl.update.step import Carry, Step, TrainState
 from rl.workdir.recorder import Drawn, token_hash
 
 # What comes of the parameters, and not from outside.
 _SCORED = ("old_logprobs", "reference_logprobs")
 
-Cells = np.ndarray
-"""bool `[R, T]`: tokens of a micro-batch that the loss counts."""
+Places = np.ndarray
+"""int `[n]`: tokens that the loss counts, by their place in `[R, T]` flattened."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,22 +28,22 @@ class Culprit:
     """What goes wrong by itself.
 
     Attributes:
-      drawn: the completion; None where several have to come together.
-      completions: how many that are.
+      batch: of that alone.
+      completions: how many have to come together.
+      tokens: of these.
+      drawn: the completion, where one suffices.
       token: of the completion, counted from 0; None where no single one suffices.
-      tokens: of the completion.
       token_id: of that token.
       inputs: what of it is not finite before anything is computed, by name.
-      batch: of that alone.
     """
 
-    drawn: Drawn | None
-    completions: int
-    token: int | None
-    tokens: int
-    token_id: int | None
-    inputs: Mapping[str, float]
     batch: Batch
+    completions: int
+    tokens: int
+    drawn: Drawn | None = None
+    token: int | None = None
+    token_id: int | None = None
+    inputs: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
         if self.drawn is None:
@@ -70,13 +69,21 @@ def gradient_is_finite(
     step: Step, state: TrainState, micro: Sequence[Batch], hyper: Hyper
 ) -> bool:
     """Whether an update of these micro-batches has a finite loss and gradient norm."""
+    return bool(_is_finite(gradient(step, state, micro, hyper)))
+
+
+def gradient(
+    step: Step, state: TrainState, micro: Sequence[Batch], hyper: Hyper
+) -> Carry:
+    """Of an update, as its programs have it before the optimizer's."""
     carry = step.zeros(state.params, micro[0], hyper)
     for batch in micro:
         carry = step.accumulate(carry, state.params, batch, hyper)
-    return bool(jax.jit(_finite)(carry))
+    return carry
 
 
-def _finite(carry: Any) -> jax.Array:
+@jax.jit
+def _is_finite(carry: Carry) -> jax.Array:
     grads, value, _ = carry
     return jnp.isfinite(optax.tree.norm(grads)) & jnp.isfinite(value)
 
@@ -93,53 +100,56 @@ def find_culprit(
     """
     host = jax.device_get(batch)
 
-    def only(cells: Cells) -> Batch:
-        return _place(_only(host, cells), batch)
+    def only(parts: Sequence[Places]) -> Batch:
+        alone = _only(host, np.concatenate(parts))
+        return jax.tree.map(lambda x, y: jax.device_put(x, y.sharding), alone, batch)
 
-    def bad(cells: Cells) -> bool:
-        return not gradient_is_finite(step, state, [only(cells)], hyper)
+    def bad(parts: Sequence[Places]) -> bool:
+        return not gradient_is_finite(step, state, [only(parts)], hyper)
 
-    segments = [
-        (host.segment_ids == number) & host.loss_mask & _row(host, row)
-        for row in range(len(host.segment_ids))
-        for number in np.unique(host.segment_ids[row][host.loss_mask[row]])
-    ]
-    found = _least(segments, bad)
-    if len(found) > 1:
-        cells = np.any(found, axis=0)
+    rows, length = host.segment_ids.shape
+    segments = host.segment_ids + (length + 1) * np.arange(rows)[:, None]
+    scored = np.flatnonzero(host.loss_mask)
+    ends = np.flatnonzero(np.diff(segments.flat[scored])) + 1
+    completions = _least(np.split(scored, ends), bad)
+    if len(completions) > 1:
         return Culprit(
-            drawn=None, completions=len(found), token=None, tokens=int(cells.sum()),
-            token_id=None, inputs={}, batch=only(cells),
-        )  # fmt: skip
-    places = np.argwhere(found[0])
-    single = [_cell(host, row, column) for row, column in places]
-    tokens = _least(single, bad)
-    cells = np.any(tokens, axis=0)
-    row, column = np.argwhere(cells)[0]
-    alone = len(tokens) == 1
-    inputs = {
-        field.name: float(getattr(host, field.name)[row, column])
-        for field in dataclasses.fields(Batch)
-        if field.name not in _SCORED
-        and not np.isfinite(getattr(host, field.name)[row, column])
-    }
-    return Culprit(
-        drawn=_drawn_at(host, row, column, drawn),
+            batch=only(completions),
+            completions=len(completions),
+            tokens=sum(map(len, completions)),
+        )
+    (completion,) = completions
+    tokens = _least(np.split(completion, len(completion)), bad)
+    row, column = np.unravel_index(tokens[0][0], host.loss_mask.shape)
+    found = Culprit(
+        batch=only(tokens),
         completions=1,
-        token=int(column - places[0, 1]) if alone else None,
-        tokens=len(places),
-        token_id=int(host.token_ids[row, column]) if alone else None,
-        inputs=inputs if alone else {},
-        batch=only(cells),
+        tokens=len(completion),
+        drawn=_drawn_at(host, row, column, drawn),
+    )
+    if len(tokens) > 1:
+        return found
+    said = {name: array[row, column] for name, array in vars(host).items()}
+    return dataclasses.replace(
+        found,
+        token=int(tokens[0][0] - completion[0]),
+        token_id=int(said["token_ids"]),
+        inputs={
+            name: float(value)
+            for name, value in said.items()
+            if name not in _SCORED and not np.isfinite(value)
+        },
     )
 
 
-def _least(parts: Sequence[Cells], bad: Callable[[Cells], bool]) -> Sequence[Cells]:
+def _least(
+    parts: Sequence[Places], bad: Callable[[Sequence[Places]], bool]
+) -> Sequence[Places]:
     """Halves what goes wrong for as long as one of the halves still does."""
     while len(parts) > 1:
         middle = len(parts) // 2
         for half in (parts[:middle], parts[middle:]):
-            if bad(np.any(half, axis=0)):
+            if bad(half):
                 parts = half
                 break
         else:
@@ -147,26 +157,14 @@ def _least(parts: Sequence[Cells], bad: Callable[[Cells], bool]) -> Sequence[Cel
     return parts
 
 
-def _row(host: Batch, row: int) -> Cells:
-    return (np.arange(len(host.segment_ids)) == row)[:, None]
-
-
-def _cell(host: Batch, row: int, column: int) -> Cells:
-    cells = np.zeros_like(host.loss_mask)
-    cells[row, column] = True
-    return cells
-
-
-def _only(host: Batch, cells: Cells) -> Batch:
+def _only(host: Batch, places: Places) -> Batch:
     """The same rows, the other tokens out of the loss with all that is said of them."""
-    fields = {f.name: getattr(host, f.name) for f in dataclasses.fields(Batch)}
-    said = {name: x for name, x in fields.items() if x.dtype.kind in "fb"}
-    zero = {name: np.zeros_like(x) for name, x in said.items()}
-    return host.replace(**{n: np.where(cells, x, zero[n]) for n, x in said.items()})
-
-
-def _place(host: Batch, like: Batch) -> Batch:
-    return jax.tree.map(lambda x, y: jax.device_put(x, y.sharding), host, like)
+    cells = np.zeros_like(host.loss_mask)
+    cells.flat[places] = True
+    said = {name: x for name, x in vars(host).items() if x.dtype.kind in "fb"}
+    return host.replace(
+        **{name: np.where(cells, x, np.zeros_like(x)) for name, x in said.items()}
+    )
 
 
 def _drawn_at(
@@ -179,19 +177,3 @@ def _drawn_at(
     ]
     name = token_hash(*parts)
     return next((d for d in drawn if d.tokens == name), None)
-
-
-def mean_gap(step: Step, state: TrainState, placed: Sequence[Sequence[Batch]]) -> float:
-    """Mean |policy - sampler log-prob| of a step's tokens, in nats.
-
-    Args:
-      step: the run's.
-      state: under whose parameters.
-      placed: mini-batches of micro-batches, on the devices.
-    """
-    gaps = []
-    for batch in (batch for micro in placed for batch in micro):
-        policy = np.asarray(step.score(state.params, batch))
-        host = jax.device_get(batch)
-        gaps.append(np.abs(policy - host.sampler_logprobs)[host.loss_mask])
-    return float(np.concatenate(gaps).mean())

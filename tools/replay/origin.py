@@ -18,18 +18,15 @@ from models.qwen2 import Qwen2
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What only wraps another computation, and the parameter that holds it.
-_WRAPS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+_WRAPS = ("jaxpr", "call_jaxpr")
 _WRAPPERS = (
     "jit",
-    "pjit",
     "closed_call",
-    "core_call",
     "remat",
     "remat2",
     "checkpoint",
     "custom_jvp_call",
     "custom_vjp_call",
-    "custom_vjp_call_jaxpr",
 )
 
 
