@@ -19,14 +19,14 @@ from configs import base
 from configs.schema import take
 from models.attention import IMPLEMENTATIONS
 from models.config import Qwen2Config
-from models.qwen2 import REMAT_POLICIES, Qwen2, init_params
+from models.qwen2 import REMAT_POLICIES, init_params
 from rl.batches.packing import pack, padding_fraction
+from rl.build import make_update
 from rl.engine import make_hyper, place
 from rl.hosts.devices import start_cpu_devices
+from rl.plan import make_model
 from rl.types import Segment
 from rl.update.objective import make_objective
-from rl.update.optimizer import make_optimizer
-from rl.update.step import make_step
 from sharding.mesh import make_mesh
 from sharding.rules import laid_out, shards
 from tools.bench import peers
@@ -98,24 +98,17 @@ def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
 
 def _measure_ours(arguments, shape: Shape, tokens) -> dict:
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    model = Qwen2(
-        Qwen2Config.from_hf(shape.hf_config()),
-        mesh=mesh,
+    config = base.get_config()
+    config.model.update(
+        dtype="float32",
         remat=arguments.remat,
         unroll=arguments.unroll,
         attention=arguments.attention,
-    )
-    step = make_step(
-        model,
-        make_optimizer(
-            b1=0.9, b2=0.99, eps=1e-8, weight_decay=0.0, max_grad_norm=1.0,
-            moments_dtype="float32",
-        ),
-        mesh,
-        take(make_objective, base.get_config().objective)(),
-        temperature=1.0,
         head_chunk=arguments.head_chunk,
-    )  # fmt: skip
+    )
+    architecture = Qwen2Config.from_hf(shape.hf_config())
+    model = take(make_model, config.model)(architecture, mesh)
+    step = make_update(config, model, take(make_objective, config.objective)())
     batches = pack(
         make_segments(shape, tokens),
         row_lengths=(arguments.row_length or shape.prompt + shape.completion,),
