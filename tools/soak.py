@@ -79,36 +79,26 @@ SMALL = {
     "eval.samples": 1,
     "eval.greedy": False,
 }
-_MESHES = {1: (1, 1, 1), 8: (2, 2, 2)}
-# Where a signal strikes: within a call of a function, perhaps under a condition.
+_SIDES = {1: 1, 8: 2}  # of the mesh, by its devices
+# Where a signal strikes: within a call of a function, perhaps under a condition; in
+# which call at the latest, 1 where a start has no more; and after how many seconds of
+# it at the latest, about as many as it takes.
 _MOMENTS = {
-    "plan": "rl.plan:make_plan",
-    "load": "models.hf:load_params",
-    "compile": "rollout.jax_sampler:JaxSampler.warm_up",
-    "restore": "rl.checkpoint:Checkpoints.restore",
-    "sample": "rollout.jax_sampler:JaxSampler.sample",
-    "verify": "rl.verifier.pool:VerifierPool.judge",
-    "refill": "rl.batches.collect:Collector._round",
-    "update": "rl.engine:Engine.update",
-    "save": "rl.checkpoint:Checkpoints.save",
-    "commit": "rl.checkpoint:Checkpoints._commit",
-    "publish": "rl.engine:Engine.publish",
-    "evaluate": "rl.loop:_evaluate",
-    "metrics": "rl.metrics:MetricsWriter.scalars",
-    "epoch": "rl.problems.reading:ProblemStream.draw",
-    "export": "rl.engine:Engine.export",
-}
-_ONCE = {"plan", "load", "compile", "restore", "export"}  # in each start
-# Longest that a strike waits within the call, about as long as the call takes.
-_WITHIN_SECONDS = {
-    "plan": 0.5,
-    "load": 0.1,
-    "compile": 0.5,
-    "sample": 0.3,
-    "update": 0.3,
-    "evaluate": 0.5,
-    "commit": 0.05,
-    "export": 0.05,
+    "plan": ("rl.plan:make_plan", 1, 0.5),
+    "load": ("models.hf:load_params", 1, 0.1),
+    "compile": ("rollout.jax_sampler:JaxSampler.warm_up", 1, 0.5),
+    "restore": ("rl.checkpoint:Checkpoints.restore", 1, 0.01),
+    "sample": ("rollout.jax_sampler:JaxSampler.sample", 3, 0.3),
+    "verify": ("rl.verifier.pool:VerifierPool.judge", 3, 0.01),
+    "refill": ("rl.batches.collect:Collector._round", 3, 0.01),
+    "update": ("rl.engine:Engine.update", 3, 0.3),
+    "save": ("rl.checkpoint:Checkpoints.save", 3, 0.01),
+    "commit": ("rl.checkpoint:Checkpoints._commit", 3, 0.05),
+    "publish": ("rl.engine:Engine.publish", 3, 0.01),
+    "evaluate": ("rl.loop:_evaluate", 3, 0.5),
+    "metrics": ("rl.metrics:MetricsWriter.scalars", 3, 0.01),
+    "epoch": ("rl.problems.reading:ProblemStream.draw", 3, 0.01),
+    "export": ("rl.engine:Engine.export", 1, 0.05),
 }
 # How a run ends after a signal; of SIGTERM's the second while it still imports.
 _ENDS = {
@@ -142,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     try:
-        result = _steady(args) if args.what == "steady" else _strikes(args)
+        result = _steady(args) if args.what == "steady" else _struck(args)
     except Different as difference:
         print(f"soak: {difference}", file=sys.stderr)
         return 1
@@ -159,44 +149,41 @@ class Different(Exception):
 # -- kills and stops -----------------------------------------------------------------
 
 
-def _strikes(args: argparse.Namespace) -> dict[str, Any]:
-    began, rng = time.monotonic(), random.Random(args.seed)
+def _struck(args: argparse.Namespace) -> dict[str, Any]:
+    began = time.monotonic()
     whole = args.out / "whole"
     shutil.rmtree(whole, ignore_errors=True)
     _run(args, whole)
     number = signal.SIGKILL if args.what == "kill" else signal.SIGTERM
-    struck: list[tuple[Strike, float]] = []
-    missed = runs = 0
-    # Every moment in turn, in an order that the seed gives.
-    waiting: list[str] = []
-    while len(struck) < args.times and time.monotonic() - began < 60 * args.minutes:
+    strikes = _strikes(args.seed, number)
+    seconds: dict[str, list[float]] = {moment: [] for moment in _MOMENTS}
+    struck = missed = runs = 0
+
+    def goes_on() -> bool:
+        return struck < args.times and time.monotonic() - began < 60 * args.minutes
+
+    while goes_on():
         workdir = args.out / f"struck-{runs}"
         shutil.rmtree(workdir, ignore_errors=True)
-        while True:
-            strike = None
-            out_of_time = time.monotonic() - began >= 60 * args.minutes
-            if len(struck) < args.times and not out_of_time:
-                waiting = waiting or rng.sample(sorted(_MOMENTS), len(_MOMENTS))
-                moment = waiting.pop()
-                seconds = rng.random() * _WITHIN_SECONDS.get(moment, 0.01)
-                count = 1 if moment in _ONCE else rng.randint(1, 3)
-                strike = Strike(moment, count, seconds, number)
+        while strike := (next(strikes) if goes_on() else None):
             took = _run(args, workdir, strike)
             if took is None:
-                missed += strike is not None
+                missed += 1
                 break
-            struck.append((strike, took))
+            seconds[strike.moment].append(took)
+            struck += 1
             told = f"soak: {args.what} in {strike.moment}: ended after {took:.2f} s"
             print(told, file=sys.stderr, flush=True)
+        else:
+            _run(args, workdir)
         _compare(whole, workdir)
         shutil.rmtree(workdir)
         runs += 1
-    seconds = {m: [t for s, t in struck if s.moment == m] for m in _MOMENTS}
     return {
         "signal": number.name,
         "devices": args.devices,
         "steps": args.steps,
-        "struck": len(struck),
+        "struck": struck,
         "by_moment": {m: len(took) for m, took in seconds.items()},
         "longest_seconds": {
             m: round(max(took), 2) for m, took in seconds.items() if took
@@ -205,6 +192,16 @@ def _strikes(args: argparse.Namespace) -> dict[str, Any]:
         "runs": runs,
         "seconds": round(time.monotonic() - began, 1),
     }
+
+
+def _strikes(seed: int, number: int) -> Iterator[Strike]:
+    """Without end: every moment in turn, in an order that the seed gives."""
+    rng = random.Random(seed)
+    while True:
+        for moment in rng.sample(sorted(_MOMENTS), len(_MOMENTS)):
+            _, calls, seconds = _MOMENTS[moment]
+            within = seconds * rng.random()
+            yield Strike(moment, rng.randint(1, calls), within, number)
 
 
 def _run(
@@ -218,13 +215,13 @@ def _run(
     Raises:
       Different: it ended otherwise, or late.
     """
-    data, fsdp, tensor = _MESHES[args.devices]
+    side = _SIDES[args.devices]
     settings = _SETTINGS | {
         "steps": args.steps,
         "mesh.cpu_devices": args.devices,
-        "mesh.data": data,
-        "mesh.fsdp": fsdp,
-        "mesh.tensor": tensor,
+        "mesh.data": side,
+        "mesh.fsdp": side,
+        "mesh.tensor": side,
         **dict(args.set),
     }
     at = args.out / "struck_at"
@@ -232,18 +229,21 @@ def _run(
     order = {"strike": strike and dataclasses.asdict(strike), "at": str(at.absolute())}
     done = _start(args.out, workdir, settings, order)
     ended = time.time()
-    if strike and at.exists() and done.returncode in _ENDS[strike.signal]:
-        took = ended - float(at.read_text())
-        if strike.signal == signal.SIGTERM and took > args.within:
-            raise Different(f"stopped in {strike.moment}, it took {took:.1f} s to end")
-        return took
-    if done.returncode:
-        lines = (done.stdout + done.stderr).strip().splitlines()
-        where = f" after {strike}" if strike else ""
-        raise Different(
-            f"a run ended with {done.returncode}{where}: {' | '.join(lines[-3:])}"
-        )
-    return None
+    if not done.returncode:
+        return None
+    if not (strike and at.exists() and done.returncode in _ENDS[strike.signal]):
+        raise _ended(done, f" after {strike}" if strike else "")
+    took = ended - float(at.read_text())
+    if strike.signal == signal.SIGTERM and took > args.within:
+        raise Different(f"stopped in {strike.moment}, it took {took:.1f} s to end")
+    return took
+
+
+def _ended(done: subprocess.CompletedProcess, after: str = "") -> Different:
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return Different(
+        f"a run ended with {done.returncode}{after}: {' | '.join(lines[-3:])}"
+    )
 
 
 def _start(
@@ -253,15 +253,14 @@ def _start(
     order: dict[str, Any],
 ) -> subprocess.CompletedProcess:
     config = out / "soak_config.py"
-    if not config.exists():
-        files.replace(
-            config,
-            "from configs import quickstart\n\n\n"
-            "def get_config():\n"
-            "    c = quickstart.get_config()\n"
-            f"    c.curriculum.stages = {_STAGES!r}\n"
-            "    return c\n",
-        )
+    files.replace(
+        config,
+        "from configs import quickstart\n\n\n"
+        "def get_config():\n"
+        "    c = quickstart.get_config()\n"
+        f"    c.curriculum.stages = {_STAGES!r}\n"
+        "    return c\n",
+    )
     settings = settings | {
         "model.maker_args.cache": out / "bases",
         "compiled": out / "compiled",
@@ -287,31 +286,24 @@ def _die_with_parent() -> None:
 
 def _compare(whole: pathlib.Path, killed: pathlib.Path) -> None:
     """Raises Different where two runs are not the same to the last bit."""
+    wanted, left = _left(whole), _left(killed)
+    for name in wanted | left:
+        if wanted.get(name) != left.get(name):
+            raise Different(f"{killed}: {name} differs")
+
+
+def _left(workdir: pathlib.Path) -> dict[str, Any]:
+    """All that a run is held to: rows, tensors of its last checkpoint, its export."""
+    left = {}
     for name in ("metrics.jsonl", "samples.jsonl"):
-        pairs = [list(_rows(folder / name)) for folder in (whole, killed)]
-        if pairs[0] != pairs[1]:
-            differing = [a for a, b in zip(*pairs, strict=False) if a != b]
-            step = differing[0]["step"] if differing else "the end"
-            raise Different(f"{killed / name} differs at step {step}")
-    ends = [_last_proof(folder) for folder in (whole, killed)]
-    for tensor, proved in ends[0].items():
-        if ends[1].get(tensor) != proved:
-            raise Different(f"{killed}: {tensor} of the last checkpoint differs")
-    weights = [
-        files.sha256(folder / "hf" / "model.safetensors") for folder in (whole, killed)
-    ]
-    if weights[0] != weights[1]:
-        raise Different(f"{killed}: the exported weights differ")
-
-
-def _rows(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-    for _, row in files.read_rows(path, appended=True):
-        yield {k: v for k, v in row.items() if not k.startswith(_TIMINGS)}
-
-
-def _last_proof(workdir: pathlib.Path) -> dict[str, Any]:
+        for where, row in files.read_rows(workdir / name, appended=True):
+            row = {k: v for k, v in row.items() if not k.startswith(_TIMINGS)}
+            left[f"{name}:{where.rpartition(':')[2]}"] = row
     proofs = proofs_in(workdir / "checkpoints")
-    return dict(proofs[max(proofs)].tensors)
+    for tensor, proved in proofs[max(proofs)].tensors.items():
+        left[f"{tensor} of the last checkpoint"] = proved
+    left["hf/model.safetensors"] = files.sha256(workdir / "hf" / "model.safetensors")
+    return left
 
 
 # -- a long run ----------------------------------------------------------------------
@@ -340,13 +332,12 @@ def _steady(args: argparse.Namespace) -> dict[str, Any]:
     order = {"usage": str(usage.absolute()), "seconds": seconds, "seed": args.seed}
     done = _start(args.out, workdir, settings, order)
     if done.returncode not in (0, status_of(signal.SIGTERM)):
-        lines = (done.stdout + done.stderr).strip().splitlines()
-        raise Different(f"the run ended with {done.returncode}: {lines[-1:]}")
+        raise _ended(done)
     rows = [row for _, row in files.read_rows(usage, appended=True)]
     if len(rows) < 40:
         raise Different(f"{len(rows)} steps in {args.minutes} minutes: too few to tell")
-    result: dict[str, Any] = {"steps": rows[-1]["step"], "workers_killed": 0}
-    result["workers_killed"] = rows[-1].pop("killed")
+    last = rows[-1]
+    result: dict[str, Any] = {"steps": last["step"], "workers_killed": last["killed"]}
     for name in ("memory", "threads", "descriptors", "processes"):
         values = [row[name] for row in rows]
         quarter = len(values) // 4
@@ -440,7 +431,8 @@ def _order_strike(strike: Strike, at: pathlib.Path) -> None:
             come()
         return original(*args, **kwargs)
 
-    _wrap(_MOMENTS[strike.moment], around)
+    where, _, _ = _MOMENTS[strike.moment]
+    _wrap(where, around)
 
 
 def _watch_and_hurt(usage: pathlib.Path, seconds: float, seed: int) -> None:
@@ -491,7 +483,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--within", type=float, default=2, help="seconds until a stopped run has ended"
     )
-    parser.add_argument("--devices", type=int, choices=_MESHES, default=1)
+    parser.add_argument("--devices", type=int, choices=_SIDES, default=1)
     parser.add_argument("--steps", type=int, help="2000 of a steady run, else 12")
     parser.add_argument(
         "--set",
