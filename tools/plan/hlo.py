@@ -161,7 +161,7 @@ class _Module:
     """A text's computations, and the name of the one that it begins with."""
 
     def __init__(self, text: str):
-        self.entry = ""
+        self.entry = ""  # of an empty text, which has nothing
         self.computations: dict[str, dict[str, Instruction]] = {"": {}}
         self._users: dict[str, Mapping[str, list[Instruction]]] = {}
         current = None
