@@ -4,7 +4,6 @@ An *arm* is what is compared: one evaluation, or those of models that differ in 
 training's seed alone.
 """
 
-import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -173,11 +172,9 @@ def _in_order(verdicts: Verdicts, name: str, ids: Sequence[str]) -> np.ndarray:
 
 
 def _spread(of_arm: Sequence[Verdicts], name: str) -> dict[str, Any]:
-    ids = list(of_arm[0][name])
-    return dataclasses.asdict(
-        seed_spread(
-            [[[j.correct for j in v[name][id]] for id in ids] for v in of_arm],
-        )
+    ids = of_arm[0][name]
+    return seed_spread(
+        [[[j.correct for j in v[name][id]] for id in ids] for v in of_arm]
     )
 
 
