@@ -244,7 +244,7 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
     if not completions:
         raise FileNotFoundError(f"{folder}: no completions.jsonl, nothing to judge")
     conditions = read_conditions(folder)
-    recorded = (conditions or {}).get("benchmarks", {})
+    recorded = conditions.get("benchmarks", {})
     specs = {benchmark_name(spec): spec for spec in args.benchmarks}
     problems: dict[str, Sequence[Problem]] = {}
     others = []
@@ -283,7 +283,7 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
             if any(drawn.values()):
                 result["memory"] = audit.memory(problems[name], drawn)
     written = {
-        "model": (conditions or {}).get("model", str(folder)),
+        "model": conditions.get("model", str(folder)),
         "benchmarks": results,
         "average_of_five": average_of_five(results),
         "verifier": VERSION,

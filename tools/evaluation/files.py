@@ -31,8 +31,7 @@ def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> No
       ValueError: naming the first key that differs, with both values.
     """
     wanted = json.loads(json.dumps(conditions))
-    kept = read_conditions(folder)
-    if kept is not None:
+    if kept := read_conditions(folder):
         wanted["benchmarks"] = kept["benchmarks"] | wanted["benchmarks"]
         for key, old, new in differences(kept, wanted):
             if not (key.startswith("benchmarks.") and old is None):
@@ -43,10 +42,10 @@ def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> No
     files.replace_json(folder / "conditions.json", wanted)
 
 
-def read_conditions(folder: pathlib.Path) -> dict[str, Any] | None:
-    """The conditions of an evaluation, None where none were recorded."""
+def read_conditions(folder: pathlib.Path) -> dict[str, Any]:
+    """The conditions of an evaluation, empty where none were recorded."""
     path = folder / "conditions.json"
-    return json.loads(path.read_text("utf-8")) if path.exists() else None
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
 def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
@@ -218,7 +217,32 @@ def read_verdicts(folder: pathlib.Path) -> dict[str, dict[str, list[Judged]]]:
     }
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """A judged folder as it is compared.
+
+    Attributes:
+      folder: where it lies.
+      conditions: see `read_conditions`.
+      verdicts: see `read_verdicts`.
+    """
+
+    folder: pathlib.Path
+    conditions: Mapping[str, Any]
+    verdicts: Mapping[str, Mapping[str, Sequence[Judged]]]
+
+
+def read_evaluation(folder: pathlib.Path) -> Evaluation:
+    """Reads a judged folder; see `read_verdicts` for errors."""
+    return Evaluation(
+        folder=folder,
+        conditions=read_conditions(folder),
+        verdicts=read_verdicts(folder),
+    )
+
+
 def differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(dotted key, old, new) of what is not the same in two nested objects."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted(old.keys() | new.keys()):
             inner = f"{key}.{name}" if key else name

@@ -31,7 +31,7 @@ def page(
     texts = [s for group in scored.values() for s in group]
     embedded = _samples_that_fit(texts, max_characters)
     drawn = max((s.drawn.sample + 1 for s in texts), default=0)
-    conditions = (results["conditions"] or {}).get("drawing") or {}
+    conditions = results["conditions"].get("drawing", {})
     payload = {
         "model": results["model"],
         "drawn": drawing(conditions),

@@ -87,7 +87,7 @@ def average_of_five(benchmarks: Mapping[str, Mapping[str, Any]]) -> float | None
 def markdown(results: Mapping[str, Any]) -> str:
     """The tables of a results.json: beside the published rows, and in detail."""
     benchmarks = results["benchmarks"]
-    drawn = drawing((results["conditions"] or {}).get("drawing"))
+    drawn = drawing(results["conditions"].get("drawing", {}))
     lines = [f"# {results['model']}", ""]
     if set(benchmarks) & set(FIVE):
         lines += _beside_published(results["model"], benchmarks, drawn)
@@ -125,14 +125,20 @@ def markdown(results: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def drawing(said: Mapping[str, Any] | None) -> str:
+def drawing(said: Mapping[str, Any]) -> str:
     """How completions were drawn: greedy, or how many at which temperature."""
-    if not said or "temperature" not in said:
+    if "temperature" not in said:
         return "drawing not recorded"
     if said["temperature"] == 0:
         return "greedy"
     nucleus = "" if said.get("top_p", 1.0) == 1.0 else f", top-p {said['top_p']:g}"
     return f"avg@{said['samples']} at T={said['temperature']:g}{nucleus}"
+
+
+def difference(part: Mapping[str, Any]) -> str:
+    """In points of percent, with its interval."""
+    low, high = (100 * edge for edge in part["difference_interval"])
+    return f"{100 * part['difference']:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def _of_several(result: Mapping[str, Any]) -> list[str]:
@@ -234,20 +240,16 @@ def _known(result: Mapping[str, Any]) -> str:
     if "original" not in result:
         return ""
     known = result["original"]
-    low, high = (100 * edge for edge in known["difference_interval"])
     return (
-        f"{100 * known['difference']:+.1f} [{low:+.1f}, {high:+.1f}] from"
-        f" {100 * known['first']:.1f} of {known['problems']}, p {known['p_value']:.2g}"
+        f"{difference(known)} from {100 * known['first']:.1f} of {known['problems']},"
+        f" p {known['p_value']:.2g}"
     )
 
 
 def _conditions(results: Mapping[str, Any]) -> list[str]:
-    conditions = results["conditions"]
-    if conditions is None:
-        rows = [["drawing", "not recorded"]]
-    else:
-        drawing = conditions["drawing"].items()
-        rows = [[key, f"`{value}`"] for key, value in drawing if value is not None]
+    said = results["conditions"].get("drawing", {})
+    rows = [[key, f"`{value}`"] for key, value in said.items() if value is not None]
+    rows = rows or [["drawing", "not recorded"]]
     rows.append(["reward", f"`{results['reward']}`"])
     rows.append(["verifier", f"`{results['verifier']}`"])
     return markdown_table(["condition", "value"], rows)
