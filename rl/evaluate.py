@@ -23,6 +23,7 @@ from rl.verifier import Verdict
 from rollout.types import Completion, FinishReason, Sampler, SamplingParams
 
 Decode = Callable[[Sequence[int]], str]
+_WINDOW, _REPEATED = 50, 0.3  # of a loop: characters, and share of such stretches
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,11 @@ class Scored:
     @property
     def answer(self) -> str | None:
         return self.verdict.answer
+
+    @property
+    def graded(self) -> bool:
+        """Whether a function of the user's said more of it than right or wrong."""
+        return bool(self.components) or self.verdict.rule == "reward"
 
 
 def evaluate(
@@ -187,7 +193,8 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
         solved = pass_at_k(correct, k)
         summary[f"pass@{k}"] = float(solved.mean())
         summary[f"pass@{k}_interval"] = mean_interval(solved)
-    summary |= _graded(scored)
+    if any(s.graded for s in scored):
+        summary |= _mean_grades(scored)
     tokens = [s.drawn.tokens for s in scored if s.drawn.tokens is not None]
     if tokens:
         summary["tokens_mean"] = float(np.mean(tokens))
@@ -199,20 +206,17 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     return summary
 
 
-def _graded(scored: Sequence[Scored]) -> dict[str, float]:
-    """Mean reward and components, where a function of the user's gave them."""
-    if not any(s.components or s.verdict.rule == "reward" for s in scored):
-        return {}
-    names = dict.fromkeys(name for s in scored for name in s.components)
+def _mean_grades(scored: Sequence[Scored]) -> dict[str, float]:
     parts = {
-        f"component/{name}": [
-            s.components[name] for s in scored if name in s.components
-        ]
-        for name in names
+        f"component/{name}": [s.components.get(name, math.nan) for s in scored]
+        for name in dict.fromkeys(name for s in scored for name in s.components)
     }
     parts["reward"] = [s.reward for s in scored]
-    known = {k: [x for x in v if not math.isnan(x)] for k, v in parts.items()}
-    return {name: float(np.mean(v)) for name, v in known.items() if v}
+    return {
+        name: float(np.nanmean(values))
+        for name, values in parts.items()
+        if not np.isnan(values).all()
+    }
 
 
 def headline(summary: Mapping[str, Any]) -> str:
@@ -263,17 +267,19 @@ def by_problem(scored: Iterable[Scored]) -> dict[str, list[Scored]]:
     return groups
 
 
-def repeats_itself(text: str, *, window: int = 50, share: float = 0.3) -> bool:
+def repeats_itself(text: str) -> bool:
     """Whether a completion goes in circles, in any script and with any period.
 
-    True when at least `share` of its stretches of `window` characters stand earlier in
-    the same text. Texts shorter than four windows are never called repetitive.
+    True when at least 30% of its stretches of 50 characters stand earlier in the same
+    text. Texts shorter than four of them are never called repetitive. Training has the
+    tokens and asks `rl.batches.repetition.circles`; a text that is judged again has
+    none.
     """
-    starts = len(text) - window + 1
-    if len(text) < 4 * window:
+    starts = len(text) - _WINDOW + 1
+    if len(text) < 4 * _WINDOW:
         return False
-    distinct = len({text[i : i + window] for i in range(starts)})
-    return starts - distinct >= share * starts
+    distinct = len({text[i : i + _WINDOW] for i in range(starts)})
+    return starts - distinct >= _REPEATED * starts
 
 
 def _rate(flags: Iterable[bool]) -> float:

@@ -171,8 +171,8 @@ def write_verdicts(
             "class": kind,
             "correct": s.correct,
             "rule": s.verdict.rule,
-            **_graded(s),
         }
+        | (_grades(s) if s.graded else {})
         for benchmark, of_benchmark in scored.items()
         for id, group in by_problem(of_benchmark).items()
         for s, kind in zip(group, classes[benchmark][id], strict=True)
@@ -180,10 +180,7 @@ def write_verdicts(
     files.replace_rows(folder / "verdicts.jsonl", rows)
 
 
-def _graded(scored: Scored) -> dict[str, Any]:
-    """What a reward of the user's says beside right and wrong."""
-    if scored.verdict.rule != "reward" and not scored.components:
-        return {}
+def _grades(scored: Scored) -> dict[str, Any]:
     reward = None if math.isnan(scored.reward) else scored.reward
     return {"reward": reward, "components": dict(scored.components)}
 
