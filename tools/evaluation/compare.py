@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from configs.schema import differences
 from rl.evaluate import Scored, by_problem
 from rl.files import markdown_table
 from rl.statistics import bootstrap_interval
 from tools.evaluation.benchmarks import title
-from tools.evaluation.files import Evaluation, differences, read_evaluation
+from tools.evaluation.files import Evaluation, read_evaluation
 from tools.evaluation.paired import seed_spread, sign_flip_p_value
 from tools.evaluation.report import difference, drawing
 

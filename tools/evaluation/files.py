@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from configs.schema import flatten
+from configs.schema import differences, flatten
 from rl import files
 from rl.evaluate import Drawn, Scored, by_problem
 from rl.problems import reading
@@ -236,13 +236,3 @@ def read_evaluation(folder: pathlib.Path) -> Evaluation:
         conditions=read_conditions(folder),
         verdicts=read_verdicts(folder),
     )
-
-
-def differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(dotted key, old, new) of what is not the same in two nested objects."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in sorted(old.keys() | new.keys()):
-            inner = f"{key}.{name}" if key else name
-            yield from differences(old.get(name), new.get(name), inner)
-    elif old != new:
-        yield key, old, new

@@ -20,6 +20,7 @@ import numpy as np
 
 from rl.types import Problem
 from rollout.seeds import generator
+from tools.evaluation.clean import seed_of
 
 _NUMBER = r"\d+(?:\.\d+)?"
 _IN_TEXT = re.compile(rf"(?<![\w.,/:])({_NUMBER})(?![\w,/:]|\.\d)")
@@ -96,12 +97,9 @@ def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
     Raises:
       ValueError: no date, or no problem with such a solution.
     """
-    digits = re.sub(r"\D", "", date)
-    if not digits:
-        raise ValueError(f"{date!r}: give a date, such as 2026-11-22")
+    seed = seed_of(date)
     made = [
-        _perturbed(problem, generator(int(digits), i))
-        for i, problem in enumerate(problems)
+        _perturbed(problem, generator(seed, i)) for i, problem in enumerate(problems)
     ]
     if not any(made):
         raise ValueError(
