@@ -1,6 +1,6 @@
 """The figures of an evaluation, and its tables beside those that were published."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,27 +91,21 @@ def markdown(results: Mapping[str, Any]) -> str:
     lines = [f"# {results['model']}", ""]
     if set(benchmarks) & set(FIVE):
         lines += _beside_published(results["model"], benchmarks, drawn)
-    others = [name for name in benchmarks if name not in FIVE]
+    others = [result for name, result in benchmarks.items() if name not in FIVE]
     if others:
-        keys = [k for name in others for k in _of_several(benchmarks[name])]
-        columns = list(dict.fromkeys(keys))
+        several = _of_several(others)
         lines += markdown_table(
-            ["benchmark", f"accuracy, % ({drawn})", *(f"{key}, %" for key in columns)],
+            ["benchmark", f"accuracy, % ({drawn})", *(f"{key}, %" for key in several)],
             [
-                [
-                    benchmarks[name]["title"],
-                    _percent(benchmarks[name]),
-                    *(
-                        _percent(benchmarks[name], key)
-                        if key in benchmarks[name]
-                        else ""
-                        for key in columns
-                    ),
-                ]
-                for name in others
+                [r["title"], *(_percent(r, key) for key in ("accuracy", *several))]
+                for r in others
             ],
         )
-    lines += ["## In detail", "", *_detail(benchmarks)]
+    lines += ["## In detail", ""]
+    lines += markdown_table(
+        list(_DETAIL),
+        [[cell(result) for cell in _DETAIL.values()] for result in benchmarks.values()],
+    )
     for key, heading in (("by_level", "By level"), ("by_subject", "By subject")):
         rows = [
             [result["title"], label, str(part["problems"]), _percent(part)]
@@ -141,28 +135,24 @@ def difference(part: Mapping[str, Any]) -> str:
     return f"{100 * part['difference']:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
-def _of_several(result: Mapping[str, Any]) -> list[str]:
-    """The figures of k samples that stand beside the accuracy: maj@k and pass@k."""
-    k = result["samples"]
-    return [key for key in (f"maj@{k}", f"pass@{k}") if k > 1 and key in result]
+def _of_several(results: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The figures of k samples that stand beside accuracies: maj@k and pass@k."""
+    keys = [f"{of}@{r['samples']}" for r in results for of in ("maj", "pass")]
+    return [key for key in dict.fromkeys(keys) if not key.endswith("@1")]
 
 
 def _beside_published(
     model: str, benchmarks: Mapping[str, Any], drawn: str
 ) -> list[str]:
+    five = [benchmarks.get(name, {}) for name in FIVE]
     ours = [
-        _percent_of(benchmarks[name]) if name in benchmarks else "" for name in FIVE
+        _percent(r) + (" of another copy" if "another_copy" in r else "") for r in five
     ]
     average = average_of_five(benchmarks)
     ours.append("" if average is None else f"**{100 * average:.1f}**")
     rows = [[f"**{model}**", drawn, *ours, "this evaluation"]]
-    asked = [benchmarks[name] for name in FIVE if name in benchmarks]
-    several = dict.fromkeys(key for result in asked for key in _of_several(result))
-    for key in several:
-        figures = [
-            _percent(benchmarks[name], key) if key in benchmarks.get(name, {}) else ""
-            for name in FIVE
-        ]
+    for key in _of_several(filter(None, five)):
+        figures = [_percent(result, key) for result in five]
         rows.append([f"**{model}**", key, *figures, "", "this evaluation"])
     for name, scores, source, how in PUBLISHED:
         figures = [f"{score:.1f}" for score in scores]
@@ -182,49 +172,16 @@ def _beside_published(
     ]
 
 
-def _detail(benchmarks: Mapping[str, Any]) -> list[str]:
-    rows = []
-    for result in benchmarks.values():
-        sampled = [
-            f"{key} {100 * result[key]:.1f}"
-            for key in result
-            if key.startswith(("maj@", "pass@"))
-            and not key.endswith("_interval")
-            and key != "pass@1"
-        ]
-        rows.append(
-            [
-                result["title"],
-                f"{result['problems']} of {result['asked']}",
-                str(result["samples"]),
-                _percent(result),
-                ", ".join(sampled),
-                _rate(result, "no_answer"),
-                _rate(result, "truncated"),
-                _rate(result, "repeated"),
-                _memory(result),
-                _known(result),
-                f"{result['tokens_mean']:.0f} / {result['tokens_p95']:.0f}"
-                if "tokens_mean" in result
-                else "",
-            ]
-        )
-    return markdown_table(
-        [
-            "benchmark",
-            "problems",
-            "samples",
-            "accuracy, %",
-            "of k samples, %",
-            "no answer, %",
-            "truncated, %",
-            "repeats itself, %",
-            "completes the problem, % (of it given)",
-            "against its known numbers",
-            "tokens, mean / p95",
-        ],
-        rows,
-    )
+def _sampled(result: Mapping[str, Any]) -> str:
+    """All maj@k and pass@k but pass@1, which is the accuracy."""
+    keys = [key for key in result if "@" in key and not key.endswith("_interval")]
+    return ", ".join(f"{k} {100 * result[k]:.1f}" for k in keys if k != "pass@1")
+
+
+def _tokens(result: Mapping[str, Any]) -> str:
+    if "tokens_mean" not in result:
+        return ""
+    return f"{result['tokens_mean']:.0f} / {result['tokens_p95']:.0f}"
 
 
 def _memory(result: Mapping[str, Any]) -> str:
@@ -256,14 +213,23 @@ def _conditions(results: Mapping[str, Any]) -> list[str]:
 
 
 def _percent(part: Mapping[str, Any], key: str = "accuracy") -> str:
+    """A figure with its interval, nothing where it is not there."""
+    if key not in part:
+        return ""
     low, high = part[f"{key}_interval"]
     return f"{100 * part[key]:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def _percent_of(result: Mapping[str, Any]) -> str:
-    """A known set's accuracy, with a word where it was another copy of the set."""
-    return _percent(result) + (" of another copy" if "another_copy" in result else "")
-
-
-def _rate(result: Mapping[str, Any], key: str) -> str:
-    return f"{100 * result[key]:.1f}" if key in result else ""
+_DETAIL: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "benchmark": lambda r: r["title"],
+    "problems": lambda r: f"{r['problems']} of {r['asked']}",
+    "samples": lambda r: str(r["samples"]),
+    "accuracy, %": _percent,
+    "of k samples, %": _sampled,
+    "no answer, %": lambda r: f"{100 * r['no_answer']:.1f}",
+    "truncated, %": lambda r: f"{100 * r['truncated']:.1f}" if "truncated" in r else "",
+    "repeats itself, %": lambda r: f"{100 * r['repeated']:.1f}",
+    "completes the problem, % (of it given)": _memory,
+    "against its known numbers": _known,
+    "tokens, mean / p95": _tokens,
+}
