@@ -120,19 +120,17 @@ def _evaluate(args: argparse.Namespace) -> int:
             timeout=args.reward_timeout,
             right_from=args.right_from,
         )
-    prompts = {
-        name: [
-            encode_prompt(tokenizer, conditions.template, p.problem) for p in of_name
-        ]
+    tasks = [
+        _task(args.out, name, of_name, tokenizer, conditions)
         for name, of_name in problems.items()
-    }
+    ]
     facts = {
-        name: {
-            "problems": len(of_name),
-            "sha256": content_hash(of_name),
-            "shortened": check_prompts(of_name, prompts[name], conditions, positions),
+        t.name: {
+            "problems": len(t.problems),
+            "sha256": content_hash(t.problems),
+            "shortened": check_prompts(t.problems, t.prompts, conditions, positions),
         }
-        for name, of_name in problems.items()
+        for t in tasks
     }
     drawing = dataclasses.asdict(conditions) | {
         "limit": args.limit,
@@ -141,10 +139,6 @@ def _evaluate(args: argparse.Namespace) -> int:
         "stop_token_ids": list(stop_ids),
         "checkpoint": checkpoint_hash(folder),
     }
-    tasks = [
-        _Task(args.out, name, of_name, prompts[name], conditions)
-        for name, of_name in problems.items()
-    ]
     if args.audit:
         tasks += _audits(args.out / AUDIT, problems, tokenizer, conditions.context)
     with files.locked(args.out):
@@ -182,6 +176,18 @@ class _Task:
     conditions: Conditions
 
 
+def _task(
+    folder: pathlib.Path,
+    name: str,
+    problems: Sequence[Problem],
+    tokenizer,
+    conditions: Conditions,
+) -> _Task:
+    template = conditions.template
+    prompts = [encode_prompt(tokenizer, template, p.problem) for p in problems]
+    return _Task(folder, name, problems, prompts, conditions)
+
+
 def _audits(
     folder: pathlib.Path,
     problems: Mapping[str, Sequence[Problem]],
@@ -193,13 +199,11 @@ def _audits(
     tasks = []
     for name, of_name in problems.items():
         for percent in audit.SHARES:
-            cut = audit.partial_problems(of_name, percent)
-            if not cut:
-                continue
-            asked, rests = zip(*cut, strict=True)
-            drawing = audit.conditions(rests, tokenizer, context)
-            prompts = [encode_prompt(tokenizer, "none", p.problem) for p in asked]
-            tasks.append(_Task(folder, f"{name}@{percent}", asked, prompts, drawing))
+            if cut := audit.partial_problems(of_name, percent):
+                asked, rests = zip(*cut, strict=True)
+                drawing = audit.conditions(rests, tokenizer, context)
+                part = f"{name}@{percent}"
+                tasks.append(_task(folder, part, asked, tokenizer, drawing))
     return tasks
 
 
@@ -369,15 +373,13 @@ def _conditions(args: argparse.Namespace, positions: int) -> Conditions:
     from tools.evaluation import pretrained
 
     preset = PRESETS[args.preset]
-    fields = [field.name for field in dataclasses.fields(Conditions)]
-    said = {name: getattr(args, name) for name in fields}
+    said = {f.name: getattr(args, f.name) for f in dataclasses.fields(Conditions)}
     if args.template == "run":
         said["template"] = pretrained.held_out(pathlib.Path(args.model))[1]
     if args.context is None:
         said["context"] = min(preset.context, positions)
-    return dataclasses.replace(
-        preset, **{name: value for name, value in said.items() if value is not None}
-    )
+    given = {name: value for name, value in said.items() if value is not None}
+    return dataclasses.replace(preset, **given)
 
 
 def _arm(text: str) -> list[pathlib.Path]:
