@@ -56,6 +56,13 @@ class Run:
         """Steps done."""
         return int(self.steps[-1]["step"]) if self.steps else 0
 
+    @property
+    def history(self) -> list[Mapping[str, Any]]:
+        """The manifest's rows of starts with changes, and of rollbacks."""
+        rows = self.manifest.get("history")
+        rows = rows if isinstance(rows, list) else []
+        return [row for row in rows if isinstance(row, Mapping)]
+
     def series(self, tag: str) -> list[tuple[float, float]]:
         """`(step, value)` of a figure where it is finite."""
         rows = sorted([*self.steps, *self.evaluations], key=lambda row: row["step"])

@@ -39,17 +39,15 @@ _SMOOTHED = 20  # parts of a run, over one of which a curve is averaged
 
 def page(runs: Sequence[Run]) -> str:
     """Renders the page; one run is shown whole, several are compared besides."""
-    several = len(runs) > 1
     title = ", ".join(run.name for run in runs)
     body = [f"<h1>{_text(title)}</h1>", _figures(runs)]
-    if several:
+    if len(runs) > 1:
         body += ["<h2>Compared</h2>", _compared(runs)]
     body += ["<h2>Health</h2>", _health(runs)]
     body += ["<h2>Curves</h2>", _curves(runs)]
     body += ["<h2>Before and after</h2>", _before_and_after(runs)]
-    body += ["<h2>What ran</h2>", *(_what_ran(run, several) for run in runs)]
-    body += ["<h2>Where time and tokens went</h2>"]
-    body += [_spent(run, several) for run in runs]
+    body += ["<h2>What ran</h2>", _each(runs, _what_ran)]
+    body += ["<h2>Where time and tokens went</h2>", _each(runs, _spent)]
     body += ["<h2>Completions</h2>", _samples(runs)]
     template = parts(_TEMPLATE)
     tokens = _tokens(runs)
@@ -66,8 +64,11 @@ def _text(value: Any) -> str:
     return html.escape(str(value))
 
 
-def _of(run: Run, several: bool) -> str:
-    return f"<h3>{_text(run.name)}</h3>" if several else ""
+def _each(runs: Sequence[Run], part: Callable[[Run], str]) -> str:
+    """A part of each run, under its name where there are several."""
+    if len(runs) == 1:
+        return part(runs[0])
+    return "\n".join(f"<h3>{_text(run.name)}</h3>{part(run)}" for run in runs)
 
 
 def _mean(run: Run, tag: str) -> float:
@@ -117,7 +118,7 @@ def _figures(runs: Sequence[Run]) -> str:
 # -- what ran ------------------------------------------------------------------------
 
 
-def _what_ran(run: Run, several: bool) -> str:
+def _what_ran(run: Run) -> str:
     identity, start = section(run.manifest, "identity"), section(run.manifest, "start")
     model = section(run.config, "model")
     facts = [
@@ -133,14 +134,13 @@ def _what_ran(run: Run, several: bool) -> str:
         (key, json.dumps(value)[:_MOST_OF_A_VALUE])
         for key, value in sorted(run.changes.items())
     ]
-    history = run.manifest.get("history")
     accepted = [
         (row.get("after"), change.get("key"), _short(change))
-        for row in (history if isinstance(history, list) else [])
-        for change in (row.get("changes") or [] if isinstance(row, Mapping) else [])
+        for row in run.history
+        for change in row.get("changes") or []
         if isinstance(change, Mapping)
     ]
-    text = _of(run, several) + table(("what", "value"), facts)
+    text = table(("what", "value"), facts)
     text += "<p>What its config says other than <code>configs/base.py</code>:</p>"
     text += table(("key", "value"), changed)
     if accepted:
@@ -365,7 +365,7 @@ def _compared(runs: Sequence[Run]) -> str:
 # -- time and tokens -----------------------------------------------------------------
 
 
-def _spent(run: Run, several: bool) -> str:
+def _spent(run: Run) -> str:
     if not run.steps:
         return ""
     phases = dict.fromkeys(
@@ -398,8 +398,7 @@ def _spent(run: Run, several: bool) -> str:
     ]
     known = [(what, value, unit) for what, value, unit in facts if value == value]
     return (
-        _of(run, several)
-        + '<div class="plots">'
+        '<div class="plots">'
         + bars("Seconds of the steps, by phase", time, unit=" s")
         + bars("Tokens", flow)
         + "</div>"
