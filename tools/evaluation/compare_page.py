@@ -15,6 +15,7 @@ from tools.page import document, table
 
 _STYLE = pathlib.Path(__file__).with_suffix(".css")
 _MOST_CHARACTERS = 8_000  # of a completion
+_MOST_FLIPS = 200  # of a benchmark, each way, that are shown with completions
 
 
 class _Sample(NamedTuple):
@@ -30,20 +31,18 @@ def compare_page(
     result: Mapping[str, Any],
     arms: Sequence[Sequence[pathlib.Path]],
     problems: Mapping[str, Sequence[Problem]],
-    *,
-    most_flips: int = 200,
 ) -> str:
     """Renders the page.
 
     Every problem is there with each arm's answers, equivalent ones together, and can be
     linked to as `#BENCHMARK/ID`. Where the first arm and another differ on whether it
-    is solved, a completion of each answer is there as well, side by side.
+    is solved, a completion of each answer is there as well, side by side; of very many
+    such problems for the first ones.
 
     Args:
       result: of `tools.evaluation.compare.compare`.
       arms: the folders that were compared.
       problems: by benchmark, those that were asked.
-      most_flips: of a benchmark, that are shown with completions.
     """
     names = [arm["name"] for arm in result["arms"]]
     samples = [_samples(arm) for arm in arms]
@@ -59,7 +58,7 @@ def compare_page(
         for id in samples[0][name]:
             kinds = [word for word, found in flips.items() if id in found]
             block = blocks[kinds[0] if kinds else "alike"]
-            whole = bool(kinds) and len(block) < most_flips
+            whole = bool(kinds) and len(block) < _MOST_FLIPS
             columns = [
                 _column(arm, of_arm[name][id], whole)
                 for arm, of_arm in zip(names, samples, strict=True)
