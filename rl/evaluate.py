@@ -102,10 +102,9 @@ def evaluate(
         problems, prompts, sampler=sampler, params=params, seed=seed, decode=decode
     )
     scored = score(drawn, problems, judge)
-    groups, of_id = by_problem(scored), {problem.id: problem for problem in problems}
     parts = {
-        "by_source": breakdown(groups, lambda id: of_id[id].source or None),
-        "by_level": breakdown(groups, lambda id: of_id[id].level),
+        "by_source": breakdown(scored, {p.id: p.source or None for p in problems}),
+        "by_level": breakdown(scored, {p.id: p.level for p in problems}),
     }
     return scored, summarise(scored) | parts
 
@@ -240,19 +239,18 @@ def accuracy_of(correct: Sequence[Sequence[bool]]) -> dict[str, Any]:
 
 
 def breakdown(
-    groups: Mapping[str, Sequence[Scored]], label_of: Callable[[str], Any]
+    scored: Sequence[Scored], labels: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """`accuracy_of` the problems of each label.
 
     Args:
-      groups: completions by problem id.
-      label_of: an id to the problem's label, None where it has none.
+      scored: completions.
+      labels: of the problems, by id; None of one that has none.
     """
     parts: dict[Any, list[list[bool]]] = {}
-    for id, group in groups.items():
-        label = label_of(id)
-        if label is not None:
-            parts.setdefault(label, []).append([s.correct for s in group])
+    for id, group in by_problem(scored).items():
+        if labels[id] is not None:
+            parts.setdefault(labels[id], []).append([s.correct for s in group])
     return {
         str(label): accuracy_of(correct)
         for label, correct in sorted(parts.items(), key=lambda part: part[0])

@@ -51,8 +51,8 @@ def benchmark_result(
       classes: equivalence classes of the answers, by problem id.
     """
     result = {"title": title(name), "asked": len(problems)} | summarise(scored)
-    groups = by_problem(scored)
     if result["samples"] > 1:
+        groups = by_problem(scored)
         majority = maj_at_k(
             [classes[id] for id in groups],
             [[s.correct for s in group] for group in groups.values()],
@@ -60,9 +60,8 @@ def benchmark_result(
         key = f"maj@{result['samples']}"
         result[key] = float(majority.mean())
         result[f"{key}_interval"] = mean_interval(majority)
-    of_id = {problem.id: problem for problem in problems}
-    result["by_level"] = breakdown(groups, lambda id: of_id[id].level)
-    result["by_subject"] = breakdown(groups, lambda id: subject(of_id[id]))
+    result["by_level"] = breakdown(scored, {p.id: p.level for p in problems})
+    result["by_subject"] = breakdown(scored, {p.id: subject(p) for p in problems})
     return result
 
 
