@@ -117,15 +117,9 @@ def check_same(config: ConfigDict, of_leader: str) -> None:
     Raises:
       ValueError: they differ; names the first key that does.
     """
-    own, other = (
-        flatten(json.loads(config_json(config))),
-        flatten(json.loads(of_leader)),
-    )
-    for key in sorted(own.keys() | other.keys()):
-        if own.get(key) != other.get(key):
-            raise ValueError(
-                f"config.{key}={own.get(key)!r}: the leader has {other.get(key)!r}"
-            )
+    own = json.loads(config_json(config))
+    for key, mine, other in differences(own, json.loads(of_leader)):
+        raise ValueError(f"config.{key}={mine!r}: the leader has {other!r}")
 
 
 def changes(config: Mapping[str, Any], base: ConfigDict) -> dict[str, Any]:
@@ -133,6 +127,15 @@ def changes(config: Mapping[str, Any], base: ConfigDict) -> dict[str, Any]:
     before = flatten(json.loads(config_json(base)))
     own = flatten(config)
     return {k: v for k, v in own.items() if k not in before or before[k] != v}
+
+
+def differences(
+    first: Mapping[str, Any], second: Mapping[str, Any]
+) -> list[tuple[str, Any, Any]]:
+    """(dotted key, first, second) of each leaf that differs; None where it is not."""
+    a, b = flatten(first), flatten(second)
+    keys = sorted(a.keys() | b.keys())
+    return [(k, a.get(k), b.get(k)) for k in keys if a.get(k) != b.get(k)]
 
 
 def flatten(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:

@@ -23,6 +23,7 @@ from rl.verifier import Verdict
 from rollout.types import Completion, FinishReason, Sampler, SamplingParams
 
 Decode = Callable[[Sequence[int]], str]
+_WINDOW, _REPEATED = 50, 0.3  # of a loop: characters, and share of such stretches
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,11 @@ class Scored:
     def answer(self) -> str | None:
         return self.verdict.answer
 
+    @property
+    def graded(self) -> bool:
+        """Whether a function of the user's said more of it than right or wrong."""
+        return bool(self.components) or self.verdict.rule == "reward"
+
 
 def evaluate(
     problems: Sequence[Problem],
@@ -96,10 +102,9 @@ def evaluate(
         problems, prompts, sampler=sampler, params=params, seed=seed, decode=decode
     )
     scored = score(drawn, problems, judge)
-    groups, of_id = by_problem(scored), {problem.id: problem for problem in problems}
     parts = {
-        "by_source": breakdown(groups, lambda id: of_id[id].source or None),
-        "by_level": breakdown(groups, lambda id: of_id[id].level),
+        "by_source": breakdown(scored, {p.id: p.source or None for p in problems}),
+        "by_level": breakdown(scored, {p.id: p.level for p in problems}),
     }
     return scored, summarise(scored) | parts
 
@@ -187,7 +192,8 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
         solved = pass_at_k(correct, k)
         summary[f"pass@{k}"] = float(solved.mean())
         summary[f"pass@{k}_interval"] = mean_interval(solved)
-    summary |= _graded(scored)
+    if any(s.graded for s in scored):
+        summary |= _mean_grades(scored)
     tokens = [s.drawn.tokens for s in scored if s.drawn.tokens is not None]
     if tokens:
         summary["tokens_mean"] = float(np.mean(tokens))
@@ -199,20 +205,17 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     return summary
 
 
-def _graded(scored: Sequence[Scored]) -> dict[str, float]:
-    """Mean reward and components, where a function of the user's gave them."""
-    if not any(s.components or s.verdict.rule == "reward" for s in scored):
-        return {}
-    names = dict.fromkeys(name for s in scored for name in s.components)
+def _mean_grades(scored: Sequence[Scored]) -> dict[str, float]:
     parts = {
-        f"component/{name}": [
-            s.components[name] for s in scored if name in s.components
-        ]
-        for name in names
+        f"component/{name}": [s.components.get(name, math.nan) for s in scored]
+        for name in dict.fromkeys(name for s in scored for name in s.components)
     }
     parts["reward"] = [s.reward for s in scored]
-    known = {k: [x for x in v if not math.isnan(x)] for k, v in parts.items()}
-    return {name: float(np.mean(v)) for name, v in known.items() if v}
+    return {
+        name: float(np.nanmean(values))
+        for name, values in parts.items()
+        if not np.isnan(values).all()
+    }
 
 
 def headline(summary: Mapping[str, Any]) -> str:
@@ -236,19 +239,18 @@ def accuracy_of(correct: Sequence[Sequence[bool]]) -> dict[str, Any]:
 
 
 def breakdown(
-    groups: Mapping[str, Sequence[Scored]], label_of: Callable[[str], Any]
+    scored: Sequence[Scored], labels: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """`accuracy_of` the problems of each label.
 
     Args:
-      groups: completions by problem id.
-      label_of: an id to the problem's label, None where it has none.
+      scored: completions.
+      labels: of the problems, by id; None of one that has none.
     """
     parts: dict[Any, list[list[bool]]] = {}
-    for id, group in groups.items():
-        label = label_of(id)
-        if label is not None:
-            parts.setdefault(label, []).append([s.correct for s in group])
+    for id, group in by_problem(scored).items():
+        if labels[id] is not None:
+            parts.setdefault(labels[id], []).append([s.correct for s in group])
     return {
         str(label): accuracy_of(correct)
         for label, correct in sorted(parts.items(), key=lambda part: part[0])
@@ -263,17 +265,19 @@ def by_problem(scored: Iterable[Scored]) -> dict[str, list[Scored]]:
     return groups
 
 
-def repeats_itself(text: str, *, window: int = 50, share: float = 0.3) -> bool:
+def repeats_itself(text: str) -> bool:
     """Whether a completion goes in circles, in any script and with any period.
 
-    True when at least `share` of its stretches of `window` characters stand earlier in
-    the same text. Texts shorter than four windows are never called repetitive.
+    True when at least 30% of its stretches of 50 characters stand earlier in the same
+    text. Texts shorter than four of them are never called repetitive. Training has the
+    tokens and asks `rl.batches.repetition.circles`; a text that is judged again has
+    none.
     """
-    starts = len(text) - window + 1
-    if len(text) < 4 * window:
+    starts = len(text) - _WINDOW + 1
+    if len(text) < 4 * _WINDOW:
         return False
-    distinct = len({text[i : i + window] for i in range(starts)})
-    return starts - distinct >= share * starts
+    distinct = len({text[i : i + _WINDOW] for i in range(starts)})
+    return starts - distinct >= _REPEATED * starts
 
 
 def _rate(flags: Iterable[bool]) -> float:

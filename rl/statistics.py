@@ -53,29 +53,23 @@ def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> In
     return float(interval.low), float(interval.high)
 
 
-def bootstrap_interval(
-    scores: np.ndarray,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 4000,
-    seed: int = 0,
-) -> Interval:
-    """Percentile interval of the mean of `scores [problems]` over resampled problems.
+def bootstrap_interval(scores: np.ndarray, *, resamples: int = 4000) -> Interval:
+    """95% percentile interval of the mean of `scores [problems]`, problems resampled.
 
-    It has no width where all scores agree; see `mean_interval`.
+    It has no width where all scores agree, or there is one; see `mean_interval`.
     """
     scores = np.asarray(scores, np.float64)
-    rng, n = np.random.default_rng(seed), len(scores)
-    rows = max(1, 2_000_000 // n)  # at a time, for the memory's sake
-    means = np.concatenate(
-        [
-            scores[rng.integers(n, size=(min(rows, resamples - done), n))].mean(axis=1)
-            for done in range(0, resamples, rows)
-        ]
-    )
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return float(low), float(high)
+    if len(scores) < 2:
+        return float(scores[0]), float(scores[0])
+    found = stats.bootstrap(
+        (scores,),
+        np.mean,
+        n_resamples=resamples,
+        batch=max(1, 2_000_000 // len(scores)),  # for the memory's sake
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return float(found.low), float(found.high)
 
 
 def mean_interval(scores: np.ndarray) -> Interval:

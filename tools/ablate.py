@@ -78,8 +78,8 @@ def _command(stop: StopSignals) -> int:
 
 
 def _report(study: Study, workdir: pathlib.Path) -> None:
-    result, comparison = read_result(study, curve=_CURVE.value, against=_AGAINST.value)
-    text = markdown(result, comparison)
+    result = read_result(study, curve=_CURVE.value, against=_AGAINST.value)
+    text = markdown(result)
     workdir.mkdir(parents=True, exist_ok=True)
     files.replace(workdir / f"{study.name}.md", text)
     files.replace_json(workdir / f"{study.name}.json", result)

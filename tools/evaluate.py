@@ -120,19 +120,17 @@ def _evaluate(args: argparse.Namespace) -> int:
             timeout=args.reward_timeout,
             right_from=args.right_from,
         )
-    prompts = {
-        name: [
-            encode_prompt(tokenizer, conditions.template, p.problem) for p in of_name
-        ]
+    tasks = [
+        _task(args.out, name, of_name, tokenizer, conditions)
         for name, of_name in problems.items()
-    }
+    ]
     facts = {
-        name: {
-            "problems": len(of_name),
-            "sha256": content_hash(of_name),
-            "shortened": check_prompts(of_name, prompts[name], conditions, positions),
+        t.name: {
+            "problems": len(t.problems),
+            "sha256": content_hash(t.problems),
+            "shortened": check_prompts(t.problems, t.prompts, conditions, positions),
         }
-        for name, of_name in problems.items()
+        for t in tasks
     }
     drawing = dataclasses.asdict(conditions) | {
         "limit": args.limit,
@@ -141,10 +139,6 @@ def _evaluate(args: argparse.Namespace) -> int:
         "stop_token_ids": list(stop_ids),
         "checkpoint": checkpoint_hash(folder),
     }
-    tasks = [
-        _Task(args.out, name, of_name, prompts[name], conditions)
-        for name, of_name in problems.items()
-    ]
     if args.audit:
         tasks += _audits(args.out / AUDIT, problems, tokenizer, conditions.context)
     with files.locked(args.out):
@@ -182,6 +176,18 @@ class _Task:
     conditions: Conditions
 
 
+def _task(
+    folder: pathlib.Path,
+    name: str,
+    problems: Sequence[Problem],
+    tokenizer,
+    conditions: Conditions,
+) -> _Task:
+    template = conditions.template
+    prompts = [encode_prompt(tokenizer, template, p.problem) for p in problems]
+    return _Task(folder, name, problems, prompts, conditions)
+
+
 def _audits(
     folder: pathlib.Path,
     problems: Mapping[str, Sequence[Problem]],
@@ -193,13 +199,11 @@ def _audits(
     tasks = []
     for name, of_name in problems.items():
         for percent in audit.SHARES:
-            cut = audit.partial_problems(of_name, percent)
-            if not cut:
-                continue
-            asked, rests = zip(*cut, strict=True)
-            drawing = audit.conditions(rests, tokenizer, context)
-            prompts = [encode_prompt(tokenizer, "none", p.problem) for p in asked]
-            tasks.append(_Task(folder, f"{name}@{percent}", asked, prompts, drawing))
+            if cut := audit.partial_problems(of_name, percent):
+                asked, rests = zip(*cut, strict=True)
+                drawing = audit.conditions(rests, tokenizer, context)
+                part = f"{name}@{percent}"
+                tasks.append(_task(folder, part, asked, tokenizer, drawing))
     return tasks
 
 
@@ -244,18 +248,15 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
     if not completions:
         raise FileNotFoundError(f"{folder}: no completions.jsonl, nothing to judge")
     conditions = read_conditions(folder)
-    recorded = (conditions or {}).get("benchmarks", {})
     specs = {benchmark_name(spec): spec for spec in args.benchmarks}
-    problems: dict[str, Sequence[Problem]] = {}
-    others = []
-    for name, drawn in completions.items():
-        problems[name] = _asked(folder, name, args.data_dir, specs.get(name, name))
-        if is_another_copy(name, problems[name]):
-            others.append(name)
-        if name in recorded:
-            problems[name] = problems[name][: recorded[name]["problems"]]
-            _check_same(name, problems[name], recorded[name], folder)
-        _check_ids(name, problems[name], drawn, folder)
+    whole = {
+        name: _asked(folder, name, args.data_dir, specs.get(name, name))
+        for name in completions
+    }
+    problems = {
+        name: _of_drawn(name, of_name, completions[name], conditions, folder)
+        for name, of_name in whole.items()
+    }
     reward = judging_reward(args.reward, folder / "results.json", "reward")
     scored, results, classes = {}, {}, {}
     with (
@@ -263,27 +264,25 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
         _opened(reward, args, pool) as judge,
     ):
         for name, drawn in completions.items():
-            scored[name] = score(
-                _in_order(drawn, problems[name]), problems[name], judge
-            )
+            place = {problem.id: i for i, problem in enumerate(problems[name])}
+            drawn = sorted(drawn, key=lambda d: (place[d.id], d.sample))
+            scored[name] = score(drawn, problems[name], judge)
             classes[name] = answer_classes(scored[name], pool)
             results[name] = benchmark_result(
                 name, problems[name], scored[name], classes[name]
             )
-    for name in others:
-        results[name]["title"] += ", another copy"
-        results[name]["another_copy"] = True
+    heard = read_completions(folder / AUDIT)
     for name, result in results.items():
+        if is_another_copy(name, whole[name]):
+            result["title"] += ", another copy"
+            result["another_copy"] = True
         if original := made_from(name, problems):
             result["original"] = beside(scored[original], scored[name])
-    if (folder / AUDIT / "completions.jsonl").is_file():
-        heard = read_completions(folder / AUDIT)
-        for name, result in results.items():
-            drawn = {p: heard.get(f"{name}@{p}", []) for p in audit.SHARES}
-            if any(drawn.values()):
-                result["memory"] = audit.memory(problems[name], drawn)
+        asked = {p: heard.get(f"{name}@{p}", []) for p in audit.SHARES}
+        if any(asked.values()):
+            result["memory"] = audit.memory(problems[name], asked)
     written = {
-        "model": (conditions or {}).get("model", str(folder)),
+        "model": conditions.get("model", str(folder)),
         "benchmarks": results,
         "average_of_five": average_of_five(results),
         "verifier": VERSION,
@@ -294,12 +293,42 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
     write_verdicts(folder, scored, classes)
     files.replace(folder / "table.md", table)
     files.replace(folder / "report.html", page(written, problems, scored))
-    files.replace_json(folder / "results.json", written)
-    if args.json:
-        files.replace_json(args.json, written)
+    for path in filter(None, (folder / "results.json", args.json)):
+        files.replace_json(path, written)
     print(table)
     print(f"browse {folder / 'report.html'}")
     return 0
+
+
+def _asked(
+    folder: pathlib.Path, name: str, data_dir: pathlib.Path | None, spec: str
+) -> list[Problem]:
+    """A benchmark's problems, from the evaluation's own folder if they are there."""
+    own = problems_file(folder, name)
+    return load_benchmark(str(own) if own.is_file() else spec, data_dir)
+
+
+def _of_drawn(
+    name: str,
+    problems: list[Problem],
+    drawn: Sequence[Drawn],
+    conditions: Mapping[str, Any],
+    folder: pathlib.Path,
+) -> list[Problem]:
+    """Of a benchmark's problems those that were asked, which must be the same."""
+    recorded = conditions.get("benchmarks", {}).get(name, {})
+    problems = problems[: recorded.get("problems")]
+    if recorded.get("sha256") not in (None, content_hash(problems)):
+        raise ValueError(
+            f"{folder / 'completions.jsonl'}: {name} was drawn from another copy, with"
+            " other problems or answers; give that one by --data_dir"
+        )
+    ids = {problem.id for problem in problems}
+    if unknown := [d.id for d in drawn if d.id not in ids]:
+        raise ValueError(
+            f"{folder / 'completions.jsonl'}: {name} has no problem {unknown[0]!r}"
+        )
+    return problems
 
 
 @contextlib.contextmanager
@@ -320,64 +349,23 @@ def _opened(
         yield rewards.reward(_REWARD)
 
 
-def _asked(
-    folder: pathlib.Path, name: str, data_dir: pathlib.Path | None, spec: str
-) -> list[Problem]:
-    """A benchmark's problems, from the evaluation's own folder if they are there."""
-    own = problems_file(folder, name)
-    return load_benchmark(str(own) if own.is_file() else spec, data_dir)
-
-
 def _compare(args: argparse.Namespace) -> int:
     arms = args.compare
     result = compare(arms)
-    table = compare_markdown(result)
+    said = compare_markdown(result)
     if args.out:
         problems = {
             name: _asked(arms[0][0], name, args.data_dir, name)
             for name in result["benchmarks"]
         }
         args.out.mkdir(parents=True, exist_ok=True)
-        files.replace(args.out / "compare.md", table)
+        files.replace(args.out / "compare.md", said)
         files.replace(args.out / "compare.html", compare_page(result, arms, problems))
+        said += f"\nbrowse {args.out / 'compare.html'}"
     if args.json:
         files.replace_json(args.json, result)
-    print(table)
-    if args.out:
-        print(f"browse {args.out / 'compare.html'}")
+    print(said)
     return 0
-
-
-def _check_same(
-    name: str,
-    problems: Sequence[Problem],
-    recorded: Mapping[str, Any],
-    folder: pathlib.Path,
-) -> None:
-    if "sha256" in recorded and content_hash(problems) != recorded["sha256"]:
-        raise ValueError(
-            f"{folder / 'completions.jsonl'}: {name} was drawn from another copy, with"
-            " other problems or answers; give that one by --data_dir"
-        )
-
-
-def _check_ids(
-    name: str,
-    problems: Sequence[Problem],
-    drawn: Sequence[Drawn],
-    folder: pathlib.Path,
-) -> None:
-    ids = {problem.id for problem in problems}
-    unknown = [d.id for d in drawn if d.id not in ids]
-    if unknown:
-        raise ValueError(
-            f"{folder / 'completions.jsonl'}: {name} has no problem {unknown[0]!r}"
-        )
-
-
-def _in_order(drawn: Sequence[Drawn], problems: Sequence[Problem]) -> list[Drawn]:
-    place = {problem.id: i for i, problem in enumerate(problems)}
-    return sorted(drawn, key=lambda d: (place[d.id], d.sample))
 
 
 def _conditions(args: argparse.Namespace, positions: int) -> Conditions:
@@ -385,15 +373,13 @@ def _conditions(args: argparse.Namespace, positions: int) -> Conditions:
     from tools.evaluation import pretrained
 
     preset = PRESETS[args.preset]
-    fields = [field.name for field in dataclasses.fields(Conditions)]
-    said = {name: getattr(args, name) for name in fields}
+    said = {f.name: getattr(args, f.name) for f in dataclasses.fields(Conditions)}
     if args.template == "run":
         said["template"] = pretrained.held_out(pathlib.Path(args.model))[1]
     if args.context is None:
         said["context"] = min(preset.context, positions)
-    return dataclasses.replace(
-        preset, **{name: value for name, value in said.items() if value is not None}
-    )
+    given = {name: value for name, value in said.items() if value is not None}
+    return dataclasses.replace(preset, **given)
 
 
 def _arm(text: str) -> list[pathlib.Path]:

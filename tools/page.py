@@ -282,9 +282,9 @@ def _polyline(points: str, paint: str, more: str) -> str:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    """Lowest and highest, apart where they are equal."""
+    """Lowest and highest, apart where they are equal but for rounding."""
     low, high = min(values, default=0.0), max(values, default=1.0)
-    if high > low:
+    if high - low > 1e-9 * abs(high):
         return low, high
     apart = abs(low) / 10 or 1.0
     return low - apart, high + apart

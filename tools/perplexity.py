@@ -115,14 +115,15 @@ def score(
     }
 
 
-def compared(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def compared(
+    first: Mapping[str, Any], other: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """How much worse another model is than the first, in nats per token.
 
-    Raises:
-      ValueError: their tokenizers cut the text otherwise, so that no window pairs.
+    None where their tokenizers cut the text otherwise, so that no window pairs.
     """
     if first["ids"] != other["ids"]:
-        raise ValueError("their tokens are not the same; compare bits per byte")
+        return None
     differences = np.subtract(other["of_windows"], first["of_windows"])
     several = len(differences) > 1
     return {
@@ -135,9 +136,8 @@ def markdown(result: Mapping[str, Any]) -> str:
     """The figures as a table; the last column is against its first row."""
     rows = []
     for name, part in result["models"].items():
-        against = part.get("against_first")
         said = ""
-        if against:
+        if against := part.get("against_first"):
             said = f"{against['difference']:+.4f}"
             if against["interval"]:
                 said += " [{:+.4f}, {:+.4f}]".format(*against["interval"])
@@ -174,36 +174,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", default="auto", help="auto: the checkpoint's own")
     parser.add_argument("--json", type=user_path, metavar="OUT", help="write here")
     args = parser.parse_args(argv)
-
-    from rl.hosts.devices import start_cpu_devices
-    from tools.evaluation import pretrained
-
     try:
-        text = _read(args.text)
-        if args.json and not args.json.parent.is_dir():
-            raise FileNotFoundError(f"--json: no folder {args.json.parent}")
-        start_cpu_devices(0, rows=1)
-        folders = {name: pretrained.find_folder(name) for name in args.models}
-        models = {
-            name: score(folder, text, dtype=args.dtype, context=args.context)
-            for name, folder in folders.items()
-        }
+        result = _scored(args)
+        print(markdown(result))
+        if args.json:
+            replace_json(args.json, result)
     except (ValueError, OSError) as error:
         print(f"perplexity: {error}", file=sys.stderr)
         return REFUSED
-    first = models[args.models[0]]
-    for name, part in models.items():
-        if name != args.models[0] and part["ids"] == first["ids"]:
-            part["against_first"] = compared(first, part)
-    result = {"text": str(args.text), "context": args.context, "models": models}
-    print(markdown(result))
-    try:
-        if args.json:
-            replace_json(args.json, result)
-    except OSError as error:
-        print(f"perplexity: {error}", file=sys.stderr)
-        return REFUSED
     return 0
+
+
+def _scored(args: argparse.Namespace) -> dict[str, Any]:
+    from rl.hosts.devices import start_cpu_devices
+    from tools.evaluation import pretrained
+
+    text = _read(args.text)
+    if args.json and not args.json.parent.is_dir():
+        raise FileNotFoundError(f"--json: no folder {args.json.parent}")
+    start_cpu_devices(0, rows=1)
+    folders = {name: pretrained.find_folder(name) for name in args.models}
+    models = {
+        name: score(folder, text, dtype=args.dtype, context=args.context)
+        for name, folder in folders.items()
+    }
+    first, *others = models.values()
+    for other in others:
+        other["against_first"] = compared(first, other)
+    return {"text": str(args.text), "context": args.context, "models": models}
 
 
 def _read(path: pathlib.Path) -> str:

@@ -141,19 +141,21 @@ def test_runs_that_have_ended_are_not_run_again_and_failures_are_told(place):
     _train(_study(place).pending, [{}])
     assert len(_began(place)) == 8
 
-    result, comparison = read_result(study, curve="reward/accuracy", against="tokens")
-    plain, low = (comparison.cells[arm]["accuracy"] for arm in ("plain", "low"))
-    assert (plain.mean, low.mean, low.seeds) == (pytest.approx(0.55), 0.35, 2)
-    assert low.difference.mean == pytest.approx(-0.2)
-    assert low.difference.p_value == 0.5
-    assert comparison.cells["broken"] == {}
+    result = read_result(study, curve="reward/accuracy", against="tokens")
+    cells = result["cells"]
+    plain, low = (cells[arm]["accuracy"] for arm in ("plain", "low"))
+    assert plain["mean"] == pytest.approx(0.55)
+    assert (low["mean"], low["seeds"]) == (0.35, 2)
+    assert low["difference"]["mean"] == pytest.approx(-0.2)
+    assert low["difference"]["p_value"] == 0.5
+    assert cells["broken"] == {}
     # The last of four steps is their last tenth.
-    assert comparison.cells["low"]["entropy"].mean == pytest.approx(0.4)
-    assert comparison.cells["low"]["tokens"].mean == 4000
+    assert cells["low"]["entropy"]["mean"] == pytest.approx(0.4)
+    assert cells["low"]["tokens"]["mean"] == 4000
     assert result["differ"] == {"code.rl": 2}
     assert json.loads(json.dumps(result))["cells"]["low"]["accuracy"]["seeds"] == 2
 
-    page = markdown(result, comparison).splitlines()
+    page = markdown(result).splitlines()
     assert page[0] == "# mine" and page[2] == "Does the clip matter?"
     assert "4 of 6 runs have ended" in page[4]
     half = 12.7062 * math.sqrt(0.005) / math.sqrt(2) * 100

@@ -59,6 +59,10 @@ def test_a_line_lies_where_its_points_are():
     assert found == [(54.0, 196.0), (282.0, 149.0), (510.0, 8.0)]
     still = points(lines("t", [Series(label="a", points=[(1, 3.0), (2, 3.0)])]))[0]
     assert still == [(54.0, 102.0), (510.0, 102.0)]
+    # A mean of three tenths is not a tenth, and no hill either.
+    rounded = [(1, 0.1), (2, (0.1 + 0.1 + 0.1) / 3)]
+    still = points(lines("t", [Series(label="a", points=rounded)]))[0]
+    assert [round(y) for _, y in still] == [102, 102]
 
 
 def test_a_long_line_is_thinned_and_keeps_its_end():

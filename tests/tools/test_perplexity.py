@@ -72,8 +72,7 @@ def test_windows_predict_every_token_once():
 
 def test_other_tokens_are_not_paired():
     a = {"ids": "a", "nats": 1.0, "of_windows": [1.0]}
-    with pytest.raises(ValueError, match="tokens are not the same"):
-        perplexity.compared(a, a | {"ids": "b"})
+    assert perplexity.compared(a, a | {"ids": "b"}) is None
 
 
 @pytest.mark.failure(33)

@@ -1,102 +1,46 @@
 """What runs say together: means over seeds, differences, and the noise of a seed."""
 
-import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from rl.statistics import Interval, t_interval
+from rl.statistics import t_interval
 from tools.evaluation.paired import sign_flip_p_value
 
 Figures = Mapping[str, float]
 """Of one run, by name."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """An arm less the reference, over the seeds that both have.
-
-    Attributes:
-      mean: of the differences of runs with the same seed.
-      interval: 95%, by Student's t; None for one seed.
-      p_value: of the paired permutation test (`sign_flip_p_value`); None for one seed.
-        For n seeds it is never below `least_p_value(n)`.
-      seeds: of both.
-    """
-
-    mean: float
-    interval: Interval | None
-    p_value: float | None
-    seeds: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """A figure of an arm.
-
-    Attributes:
-      mean: over seeds.
-      interval: 95%, by Student's t; None for one seed.
-      seeds: that have the figure.
-      difference: to the reference; None for the reference itself, and where they have
-        no seed in common.
-    """
-
-    mean: float
-    interval: Interval | None
-    seeds: int
-    difference: Difference | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Noise:
-    """What the seed alone does to a figure.
-
-    Attributes:
-      sd: standard deviation between seeds, pooled over arms.
-      degrees: of freedom of it.
-      shows: the least difference of two arms' means, each of `seeds` seeds, that would
-        be significant at 5% with that noise.
-      seeds: the most that an arm has.
-    """
-
-    sd: float
-    degrees: int
-    shows: float
-    seeds: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Arms side by side.
-
-    Attributes:
-      reference: the arm that others are compared with.
-      cells: by arm and figure; what no run of an arm has is absent.
-      noise: by figure, where an arm has two seeds.
-    """
-
-    reference: str
-    cells: Mapping[str, Mapping[str, Cell]]
-    noise: Mapping[str, Noise]
-
-    def record(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return dataclasses.asdict(self)
-
-
-def compare(runs: Mapping[str, Mapping[int, Figures]], *, reference: str) -> Comparison:
+def compare(
+    runs: Mapping[str, Mapping[int, Figures]], *, reference: str
+) -> dict[str, Any]:
     """Compares runs that differ in their arm and their seed.
 
     Args:
       runs: figures by arm and seed; a run that has not ended is absent.
       reference: one of the arms.
+
+    Returns:
+      As JSON has it: `reference`; `cells` by arm and figure, where what no run of an
+      arm has is absent; `noise` by figure, where an arm has two seeds.
+
+      A cell is the `mean` over as many `seeds` as have the figure, with its 95%
+      `interval` by Student's t, None for one seed, and the `difference` to the
+      reference over the seeds that both have, None for the reference itself and where
+      there are none: `mean`, `interval` and `seeds` as before, and the `p_value` of the
+      paired permutation test (`sign_flip_p_value`), None for one seed and for n never
+      below `least_p_value(n)`.
+
+      Noise is the standard deviation `sd` between seeds, pooled over arms, its
+      `degrees` of freedom, and what it `shows`: the least difference of two arms'
+      means, each of `seeds` seeds, the most that an arm has, that would be significant
+      at 5%.
     """
-    names = list(
-        dict.fromkeys(n for arm in runs.values() for run in arm.values() for n in run)
+    names = dict.fromkeys(
+        n for arm in runs.values() for run in arm.values() for n in run
     )
     by_figure = {
         name: {
@@ -107,20 +51,18 @@ def compare(runs: Mapping[str, Mapping[int, Figures]], *, reference: str) -> Com
     }
     cells = {
         arm: {
-            name: _cell(
-                values[arm], None if arm == reference else values.get(reference, {})
-            )
+            name: _cell(values[arm], {} if arm == reference else values[reference])
             for name, values in by_figure.items()
             if values[arm]
         }
         for arm in runs
     }
-    noise = {name: _noise(values) for name, values in by_figure.items()}
-    return Comparison(
-        reference=reference,
-        cells=cells,
-        noise={name: found for name, found in noise.items() if found},
-    )
+    noise = {name: _noise(values.values()) for name, values in by_figure.items()}
+    return {
+        "reference": reference,
+        "cells": cells,
+        "noise": {name: found for name, found in noise.items() if found},
+    }
 
 
 def least_p_value(seeds: int) -> float:
@@ -129,32 +71,31 @@ def least_p_value(seeds: int) -> float:
 
 
 def _cell(
-    values: Mapping[int, float], of_reference: Mapping[int, float] | None
-) -> Cell:
-    mine = list(values.values())
+    values: Mapping[int, float], of_reference: Mapping[int, float]
+) -> dict[str, Any]:
+    both = sorted(values.keys() & of_reference.keys())
+    differences = np.array([values[seed] - of_reference[seed] for seed in both])
     difference = None
-    if of_reference and (both := sorted(values.keys() & of_reference.keys())):
-        differences = np.array([values[s] - of_reference[s] for s in both])
-        difference = Difference(
-            mean=float(differences.mean()),
-            interval=t_interval(differences),
-            p_value=sign_flip_p_value(differences) if len(both) > 1 else None,
-            seeds=len(both),
-        )
-    return Cell(
-        mean=float(np.mean(mine)),
-        interval=t_interval(mine),
-        seeds=len(mine),
-        difference=difference,
-    )
+    if both:
+        p_value = sign_flip_p_value(differences) if len(both) > 1 else None
+        difference = _over_seeds(differences) | {"p_value": p_value}
+    return _over_seeds(list(values.values())) | {"difference": difference}
 
 
-def _noise(values: Mapping[str, Mapping[int, float]]) -> Noise | None:
-    several = [list(arm.values()) for arm in values.values() if len(arm) > 1]
+def _over_seeds(values: Sequence[float]) -> dict[str, Any]:
+    return {
+        "mean": float(np.mean(values)),
+        "interval": t_interval(values),
+        "seeds": len(values),
+    }
+
+
+def _noise(arms: Iterable[Mapping[int, float]]) -> dict[str, Any] | None:
+    several = [list(arm.values()) for arm in arms if len(arm) > 1]
     if not several:
         return None
     degrees = sum(len(arm) - 1 for arm in several)
     squares = sum(np.var(arm, ddof=1) * (len(arm) - 1) for arm in several)
     sd, seeds = math.sqrt(squares / degrees), max(map(len, several))
     shows = float(stats.t.ppf(0.975, degrees)) * sd * math.sqrt(2 / seeds)
-    return Noise(sd=sd, degrees=degrees, shows=shows, seeds=seeds)
+    return {"sd": sd, "degrees": degrees, "shows": shows, "seeds": seeds}

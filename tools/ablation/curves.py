@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy import optimize
@@ -22,36 +22,28 @@ _MOST_STEPS = 60
 _BOUNDS = ((0.0, np.log(0.05), -np.inf), (1.0, np.log(50.0), np.inf))
 
 
-@dataclasses.dataclass(frozen=True)
-class Curve:
+def read_curve(
+    rows: Iterable[Mapping[str, Any]], metric: str, spend: Spend
+) -> tuple[np.ndarray, np.ndarray]:
     """A metric over what was spent before it was taken.
 
-    Attributes:
-      spent: `[points]`, from 0 up.
-      values: `[points]`.
+    All that rows before a point's have spent counts: completions of a step are drawn
+    before its update, and an evaluation has a row of its own after it.
+
+    Args:
+      rows: of metrics.jsonl, in order.
+      metric: its name there.
+      spend: one of `SPENT`.
+
+    Returns:
+      What was spent, `[points]`, from 0 up, and the values, `[points]`.
     """
-
-    spent: np.ndarray
-    values: np.ndarray
-
-    @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], metric: str, spend: Spend) -> Self:
-        """A metric's curve.
-
-        All that rows before a point's have spent counts: completions of a step are
-        drawn before its update, and an evaluation has a row of its own after it.
-
-        Args:
-          rows: of metrics.jsonl, in order.
-          metric: its name there.
-          spend: one of `SPENT`.
-        """
-        points, spent = [], 0.0
-        for row in rows:
-            if metric in row:
-                points.append((spent, row[metric]))
-            spent += spend(row)
-        return cls(*np.array(points, np.float64).reshape(-1, 2).T)
+    points, spent = [], 0.0
+    for row in rows:
+        if metric in row:
+            points.append((spent, row[metric]))
+        spent += spend(row)
+    return tuple(np.array(points, np.float64).reshape(-1, 2).T)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,16 +65,16 @@ class Sigmoid:
         return first + (self.A - first) / (1 + (self.C_mid / spent) ** self.B)
 
 
-def fit_sigmoid(curve: Curve) -> Sigmoid | None:
-    """Least squares, A within [0, 1].
+def fit_sigmoid(spent: np.ndarray, values: np.ndarray) -> Sigmoid | None:
+    """Least squares through a curve of `read_curve`, A within [0, 1].
 
     None where the curve does not say what A is: it has few points; its half-way point
     lies before the first or behind the last of them, so that one side of it is a guess;
     or A and R_0 are less than two standard errors of their difference apart.
     """
-    if len(curve.values) <= FEWEST or curve.spent[0] != 0:
+    if len(values) <= FEWEST or spent[0] != 0:
         return None
-    first, spent, values = curve.values[0], curve.spent[1:], curve.values[1:]
+    first, spent, values = values[0], spent[1:], values[1:]
     unit = spent[-1]
 
     def residuals(x: np.ndarray) -> np.ndarray:

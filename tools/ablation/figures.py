@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rl import files
-from tools.ablation.curves import SPENT, Curve, fit_sigmoid
+from tools.ablation.curves import SPENT, fit_sigmoid, read_curve
 
 END = 0.1  # share of the steps that count as the end of a run
 
@@ -71,7 +71,7 @@ def read_figures(
         "tokens": sum(row.get("sampling/tokens", 0) for row in steps),
         "minutes": summary["wall_seconds"],
     }
-    if sigmoid := fit_sigmoid(Curve.of(rows, curve, SPENT[against])):
+    if sigmoid := fit_sigmoid(*read_curve(rows, curve, SPENT[against])):
         found |= dataclasses.asdict(sigmoid)
     return {name: float(x) for name, x in found.items() if x is not None}
 

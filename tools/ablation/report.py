@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rl.files import markdown_table
-from tools.ablation.compare import Cell, Comparison, compare, least_p_value
+from tools.ablation.compare import compare, least_p_value
 from tools.ablation.figures import FIGURES, Figure, read_figures
 from tools.ablation.study import Run, Study
 
@@ -15,9 +15,7 @@ _SHARED = ("base", "code", "versions", "hosts")
 _COST = ("tokens", "minutes")
 
 
-def read_result(
-    study: Study, *, curve: str, against: str
-) -> tuple[dict[str, Any], Comparison]:
+def read_result(study: Study, *, curve: str, against: str) -> dict[str, Any]:
     """Reads what there is of a study's runs.
 
     Args:
@@ -25,7 +23,7 @@ def read_result(
       curve, against: see `read_figures`.
 
     Returns:
-      What NAME.json holds, and of it what is told by arm and figure.
+      What NAME.json holds: the study, its runs, and what `compare` says of them.
 
     Raises:
       ValueError: a workdir holds another run, or a damaged file.
@@ -42,8 +40,7 @@ def read_result(
         else:
             row["missing"] = run.said
         runs.append(row)
-    comparison = compare(by_arm, reference=study.ablation.reference)
-    result = {
+    return {
         "name": study.name,
         "question": study.question,
         "base": study.base,
@@ -54,14 +51,13 @@ def read_result(
         "against": against,
         "runs": runs,
         "differ": _differing(run for run in study.distinct if run.summary),
-        **comparison.record(),
+        **compare(by_arm, reference=study.ablation.reference),
     }
-    return result, comparison
 
 
-def markdown(result: Mapping[str, Any], comparison: Comparison) -> str:
+def markdown(result: Mapping[str, Any]) -> str:
     """The page of a result."""
-    reference, runs = comparison.reference, result["runs"]
+    reference, runs, by_arm = result["reference"], result["runs"], result["cells"]
     ended = [run for run in runs if "figures" in run]
     settings = ", ".join(f"{k}={v}" for k, v in result["overrides"].items())
     lines = [
@@ -74,10 +70,9 @@ def markdown(result: Mapping[str, Any], comparison: Comparison) -> str:
         f" {len(ended)} of {len(runs)} runs have ended.",
         "",
     ]
-    present = [n for n in FIGURES if any(n in c for c in comparison.cells.values())]
-    if not present:
+    figures = {n: f for n, f in FIGURES.items() if any(n in c for c in by_arm.values())}
+    if not figures:
         return "\n".join([*lines, *_remarks(result)])
-    figures = {name: FIGURES[name] for name in present}
     counts = collections.Counter(run["arm"] for run in ended)
     lines += markdown_table(
         ["arm", "seeds", *(figure.title for figure in figures.values())],
@@ -87,7 +82,7 @@ def markdown(result: Mapping[str, Any], comparison: Comparison) -> str:
                 str(counts[arm]),
                 *(_mean(f, cells.get(n), counts[arm]) for n, f in figures.items()),
             ]
-            for arm, cells in comparison.cells.items()
+            for arm, cells in by_arm.items()
         ],
         "<" + ">" * (1 + len(figures)),
     )
@@ -99,45 +94,39 @@ def markdown(result: Mapping[str, Any], comparison: Comparison) -> str:
         "",
     ]
     compared = {n: f for n, f in figures.items() if n not in _COST}
-    lines += _differences(comparison, compared)
-    lines += _noise(comparison, compared)
+    lines += _differences(result, compared)
+    lines += _noise(result["noise"], compared)
     return "\n".join([*lines, *_remarks(result)])
 
 
 def _differences(
-    comparison: Comparison, figures: Mapping[str, Figure]
+    result: Mapping[str, Any], figures: Mapping[str, Figure]
 ) -> Iterable[str]:
-    others = [arm for arm in comparison.cells if arm != comparison.reference]
+    reference, by_arm = result["reference"], result["cells"]
     differences = {
-        (arm, name): cell.difference
-        for arm in others
-        for name, cell in comparison.cells[arm].items()
-        if cell.difference
+        arm: {n: cell["difference"] for n, cell in cells.items() if cell["difference"]}
+        for arm, cells in by_arm.items()
+        if arm != reference
     }
-    if not differences:
+    seeds = [d["seeds"] for of_arm in differences.values() for d in of_arm.values()]
+    if not seeds:
         return []
-    most = max(d.seeds for d in differences.values())
+    most = max(seeds)
     test = "One seed gives neither an interval nor a test."
     if most > 1:
         test = (
             "The mean's 95% interval, and p of a paired permutation test, which cannot"
             f" be below {least_p_value(most):.2g} with {most} seeds. p is not corrected"
-            f" for the number of arms ({len(others)} against one)."
+            f" for the number of arms ({len(differences)} against one)."
         )
     return [
-        f"## Against {comparison.reference}",
+        f"## Against {reference}",
         "",
         *markdown_table(
             ["arm", *(figure.title for figure in figures.values())],
             [
-                [
-                    arm,
-                    *(
-                        _difference(f, differences.get((arm, n)))
-                        for n, f in figures.items()
-                    ),
-                ]
-                for arm in others
+                [arm, *(_difference(f, of_arm.get(n)) for n, f in figures.items())]
+                for arm, of_arm in differences.items()
             ],
             "<" + ">" * len(figures),
         ),
@@ -146,9 +135,11 @@ def _differences(
     ]
 
 
-def _noise(comparison: Comparison, figures: Mapping[str, Figure]) -> Iterable[str]:
-    noise = {n: comparison.noise[n] for n in figures if n in comparison.noise}
-    if not noise:
+def _noise(
+    noise: Mapping[str, Mapping[str, Any]], figures: Mapping[str, Figure]
+) -> Iterable[str]:
+    told = {figure: noise[name] for name, figure in figures.items() if name in noise}
+    if not told:
         return []
     return [
         "## Noise of the seed",
@@ -157,12 +148,12 @@ def _noise(comparison: Comparison, figures: Mapping[str, Figure]) -> Iterable[st
             ["", "between seeds, sd", "degrees of freedom", "shows"],
             [
                 [
-                    figures[name].title,
-                    figures[name].tell(found.sd),
-                    str(found.degrees),
-                    figures[name].tell(found.shows),
+                    figure.title,
+                    figure.tell(found["sd"]),
+                    str(found["degrees"]),
+                    figure.tell(found["shows"]),
                 ]
-                for name, found in noise.items()
+                for figure, found in told.items()
             ],
             "<>>>",
         ),
@@ -173,22 +164,23 @@ def _noise(comparison: Comparison, figures: Mapping[str, Figure]) -> Iterable[st
     ]
 
 
-def _mean(figure: Figure, cell: Cell | None, runs: int) -> str:
+def _mean(figure: Figure, cell: Mapping[str, Any] | None, runs: int) -> str:
     if cell is None:
         return "-"
-    text = figure.tell(cell.mean)
-    if cell.interval:
-        text += f" ± {figure.tell((cell.interval[1] - cell.interval[0]) / 2)}"
-    return text if cell.seeds == runs else f"{text} ({cell.seeds})"
+    text = figure.tell(cell["mean"])
+    if cell["interval"]:
+        low, high = cell["interval"]
+        text += f" ± {figure.tell((high - low) / 2)}"
+    return text if cell["seeds"] == runs else f"{text} ({cell['seeds']})"
 
 
-def _difference(figure: Figure, found) -> str:
+def _difference(figure: Figure, found: Mapping[str, Any] | None) -> str:
     if found is None:
         return "-"
-    text = figure.tell(found.mean, "+")
-    if found.interval:
-        low, high = (figure.tell(x, "+") for x in found.interval)
-        text += f" [{low}, {high}], p {found.p_value:.2g}"
+    text = figure.tell(found["mean"], "+")
+    if found["interval"]:
+        low, high = (figure.tell(x, "+") for x in found["interval"])
+        text += f" [{low}, {high}], p {found['p_value']:.2g}"
     return text
 
 

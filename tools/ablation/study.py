@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from configs.ablation import SEPARATOR, Ablation, check_seeds
 from configs.reading import expand_home, read_config, run_file
-from configs.schema import config_json, flatten
+from configs.schema import config_json, differences
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,16 +51,14 @@ class Run:
         path = self.workdir / "summary.json"
         if not path.is_file():
             return None
-        found = _leaves((self.workdir / "config.json").read_text(encoding="utf-8"))
-        expected = self.config.copy_and_resolve_references()
-        expand_home(expected)
-        expected = _leaves(config_json(expected))
-        for key in sorted(found.keys() | expected.keys()):
-            if found.get(key) != expected.get(key):
-                raise ValueError(
-                    f"{self.workdir} holds another run: config.{key}="
-                    f"{found.get(key)!r}, not {expected.get(key)!r}"
-                )
+        found = json.loads((self.workdir / "config.json").read_text(encoding="utf-8"))
+        config = self.config.copy_and_resolve_references()
+        expand_home(config)
+        expected = json.loads(config_json(config))
+        for key, its, ours in differences(found, expected):
+            raise ValueError(
+                f"{self.workdir} holds another run: config.{key}={its!r}, not {ours!r}"
+            )
         return json.loads(path.read_text(encoding="utf-8"))
 
     @property
@@ -174,7 +172,3 @@ def make_study(
 
 def _digest(config: ConfigDict) -> str:
     return hashlib.sha256(config_json(config).encode()).hexdigest()[:12]
-
-
-def _leaves(text: str) -> dict[str, Any]:
-    return flatten(json.loads(text))

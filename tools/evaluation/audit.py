@@ -5,6 +5,7 @@ there says little about reasoning. Qwen2.5-Math-7B completes 54.6% of MATH-500 f
 first 60% of each text, and 0% of a set made later (arXiv 2507.10532).
 """
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from rl.evaluate import Drawn
 from rl.problems.tokenizer import PreTrainedTokenizerBase
 from rl.statistics import wilson_interval
 from rl.types import Problem
-from tools.evaluation.run import Conditions
+from tools.evaluation.run import PAPER, Conditions
 
 SHARES = (40, 60, 80)  # percent of a problem's words that are given
 _LONGEST = 512  # tokens of a rest; a longer one counts as not completed
@@ -50,13 +51,8 @@ def conditions(
 ) -> Conditions:
     """Greedy, without a template, as long as the longest rest."""
     longest = max(len(tokenizer.encode(r, add_special_tokens=False)) for r in rests)
-    return Conditions(
-        template="none",
-        samples=1,
-        temperature=0.0,
-        top_p=1.0,
-        max_tokens=min(longest + 8, _LONGEST),
-        context=context,
+    return dataclasses.replace(
+        PAPER, max_tokens=min(longest + 8, _LONGEST), context=context
     )
 
 

@@ -129,10 +129,7 @@ def load_benchmark(
 
 def _load(spec: str, data_dir: pathlib.Path | None) -> list[Problem]:
     if spec in BENCHMARKS:
-        path = _find(spec, data_dir)
-        problems = read_problems(path)
-        _check(spec, problems, path)
-        return problems
+        return _load_known(spec, data_dir)
     if spec.startswith(CLEAN):
         return clean_problems(spec.removeprefix(CLEAN))
     if spec.startswith("hf://"):
@@ -142,6 +139,22 @@ def _load(spec: str, data_dir: pathlib.Path | None) -> list[Problem]:
     raise ValueError(
         f"benchmark {spec!r}: neither one of {', '.join(BENCHMARKS)} nor a .jsonl file"
     )
+
+
+def _load_known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
+    if data_dir is None:
+        raise ValueError(f"benchmark {name!r}: --data_dir must say where its file is")
+    candidates = [data_dir / f"{name}.jsonl", data_dir / "eval" / f"{name}.jsonl"]
+    path = next(filter(pathlib.Path.is_file, candidates), None)
+    if path is None:
+        raise FileNotFoundError(f"benchmark {name!r}: no file {candidates[0]}")
+    problems, rows = read_problems(path), BENCHMARKS[name].rows
+    if len(problems) != rows:
+        raise ValueError(
+            f"{path}: {len(problems)} rows instead of {rows}: not the benchmark {name};"
+            " to use it as a set of your own, give its path"
+        )
+    return problems
 
 
 def content_hash(problems: Iterable[Problem]) -> str:
@@ -154,25 +167,6 @@ def content_hash(problems: Iterable[Problem]) -> str:
         row = [problem.problem, list(problem.answers)]
         digest.update(json.dumps(row, ensure_ascii=False).encode() + b"\n")
     return digest.hexdigest()
-
-
-def _find(name: str, data_dir: pathlib.Path | None) -> pathlib.Path:
-    if data_dir is None:
-        raise ValueError(f"benchmark {name!r}: --data_dir must say where its file is")
-    candidates = [data_dir / f"{name}.jsonl", data_dir / "eval" / f"{name}.jsonl"]
-    for path in candidates:
-        if path.is_file():
-            return path
-    raise FileNotFoundError(f"benchmark {name!r}: no file {candidates[0]}")
-
-
-def _check(name: str, problems: Sequence[Problem], path: pathlib.Path) -> None:
-    rows = BENCHMARKS[name].rows
-    if len(problems) != rows:
-        raise ValueError(
-            f"{path}: {len(problems)} rows instead of {rows}: not the benchmark {name};"
-            " to use it as a set of your own, give its path"
-        )
 
 
 def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:

@@ -8,22 +8,20 @@ from rl.types import Problem
 from rollout.seeds import generator
 
 
-def clean_problems(date: str, *, count: int = 200) -> list[Problem]:
-    """Sums that no text holds: random expressions with their values, by their depth.
+def clean_problems(date: str) -> list[Problem]:
+    """Sums that no text holds: 200 random expressions with their values, by depth.
 
     In the manner of RandomCalculation (arXiv 2507.10532): integers and + - * /, where
-    every division comes out whole; the level is the number of operations, 1 to 5.
+    every division comes out whole; the level is the number of operations, 1 to 5, of
+    which there are as many each.
 
     Args:
       date: the seed, such as 2026-11-22: a set that is younger than the model.
-      count: of problems, the same number of each level.
     """
-    digits = re.sub(r"\D", "", date)
-    if not digits:
-        raise ValueError(f"clean:{date}: give a date, such as clean:2026-11-22")
-    rng = generator(int(digits))
+    source = f"clean:{date}"
+    rng = generator(seed_of(source))
     problems = []
-    for i in range(count):
+    for i in range(200):
         operations = 1 + i % 5
         text, value = _expression(operations, rng)
         problems.append(
@@ -31,11 +29,23 @@ def clean_problems(date: str, *, count: int = 200) -> list[Problem]:
                 id=f"clean-{i}",
                 problem=f"What is the value of ${text}$?",
                 answers=(str(value),),
-                source=f"clean:{date}",
+                source=source,
                 level=operations,
             )
         )
     return problems
+
+
+def seed_of(dated: str) -> int:
+    """A seed from the digits of a date; what words stand before it does not matter.
+
+    Raises:
+      ValueError: there are none.
+    """
+    digits = re.sub(r"\D", "", dated)
+    if not digits:
+        raise ValueError(f"{dated}: give a date, such as 2026-11-22")
+    return int(digits)
 
 
 def _expression(operations: int, rng: np.random.Generator) -> tuple[str, int]:

@@ -4,26 +4,25 @@ An *arm* is what is compared: one evaluation, or those of models that differ in 
 training's seed alone.
 """
 
-import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from configs.schema import differences
 from rl.evaluate import Scored, by_problem
 from rl.files import markdown_table
 from rl.statistics import bootstrap_interval
 from tools.evaluation.benchmarks import title
-from tools.evaluation.files import Judged, differences, read_conditions, read_verdicts
+from tools.evaluation.files import Evaluation, read_evaluation
 from tools.evaluation.paired import seed_spread, sign_flip_p_value
-from tools.evaluation.report import drawing
+from tools.evaluation.report import difference, drawing
 
-Arm = Sequence[pathlib.Path]
-Verdicts = Mapping[str, Mapping[str, Sequence[Judged]]]
+Arm = Sequence[Evaluation]
 
 
-def compare(arms: Sequence[Arm]) -> dict[str, Any]:
+def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
     """Pairs judged evaluations with the first arm's, problem by problem.
 
     A problem counts as solved when more than half of its completions are right: with
@@ -44,45 +43,38 @@ def compare(arms: Sequence[Arm]) -> dict[str, Any]:
       ValueError: no benchmark in common, problems that not all of them have, or an
         arm whose evaluations were not drawn alike.
     """
-    told = [[read_verdicts(folder) for folder in arm] for arm in arms]
-    names = [name for name in told[0][0] if all(name in v for arm in told for v in arm)]
+    first, *others = [[read_evaluation(folder) for folder in arm] for arm in arms]
+    every = [evaluation for arm in (first, *others) for evaluation in arm]
+    names = [n for n in every[0].verdicts if all(n in e.verdicts for e in every)]
     if not names:
-        listed = " and ".join(
-            f"{folder} ({', '.join(verdicts)})"
-            for arm, of_arm in zip(arms, told, strict=True)
-            for folder, verdicts in zip(arm, of_arm, strict=True)
-        )
+        listed = " and ".join(f"{e.folder} ({', '.join(e.verdicts)})" for e in every)
         raise ValueError(f"{listed} have no benchmark in common")
-    for arm, of_arm in zip(arms, told, strict=True):
-        for folder, verdicts in zip(arm, of_arm, strict=True):
-            for name in names:
-                _check_paired(name, arms[0][0], told[0][0], folder, verdicts)
-    drawn = [_drawn_alike(arm) for arm in arms]
+    for evaluation in every:
+        for name in names:
+            _check_paired(name, every[0], evaluation)
     return {
         "benchmarks": names,
         "arms": [
             {
-                "name": _name(arm),
-                "folders": [str(folder) for folder in arm],
-                "drawn": words,
-                "spread": {name: _spread(of_arm, name) for name in names},
+                "name": ", ".join(str(e.folder) for e in arm),
+                "folders": [str(e.folder) for e in arm],
+                "drawn": _drawn(arm),
+                "spread": {name: _spread(arm, name) for name in names},
             }
-            for arm, of_arm, words in zip(arms, told, drawn, strict=True)
+            for arm in (first, *others)
         ],
-        "pairs": [
-            _pair(arms[0], told[0], arm, of_arm, names, drawn[0] == words)
-            for arm, of_arm, words in list(zip(arms, told, drawn, strict=True))[1:]
-        ],
+        "pairs": [_pair(first, arm, names) for arm in others],
     }
 
 
-def _drawn_alike(arm: Arm) -> str:
+def _drawn(arm: Arm) -> str:
     """How the evaluations of an arm were drawn, in words."""
-    words = [drawing((read_conditions(folder) or {}).get("drawing")) for folder in arm]
-    for folder, its in zip(arm, words, strict=True):
+    words = [drawing(e.conditions.get("drawing", {})) for e in arm]
+    for evaluation, its in zip(arm, words, strict=True):
         if its != words[0]:
             raise ValueError(
-                f"{folder}: drawn {its}, and {arm[0]}, of the same arm, {words[0]}"
+                f"{evaluation.folder}: drawn {its}, and {arm[0].folder}, of the same"
+                f" arm, {words[0]}"
             )
     return words[0]
 
@@ -127,12 +119,15 @@ def compare_markdown(result: Mapping[str, Any], *, flips: int = 20) -> str:
 
 
 def _row(label: str, part: Mapping[str, Any]) -> list[str]:
-    low, high = (f"{100 * edge:+.1f}" for edge in part["difference_interval"])
+    first = f"{100 * part['first']:.1f}"
+    return [label, str(part["problems"]), first, *second_figures(part)]
+
+
+def second_figures(part: Mapping[str, Any]) -> list[str]:
+    """The second's accuracy, the difference to the first, its p, problems lost, won."""
     return [
-        label,
-        str(part["problems"]),
-        *(f"{100 * part[key]:.1f}" for key in ("first", "second")),
-        f"{100 * part['difference']:+.1f} [{low}, {high}]",
+        f"{100 * part['second']:.1f}",
+        difference(part),
         f"{part['p_value']:.3g}",
         *(str(len(part[word])) for word in ("lost", "gained")),
     ]
@@ -163,53 +158,35 @@ def _points(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:.1f}"
 
 
-def _name(arm: Arm) -> str:
-    return ", ".join(str(folder) for folder in arm)
-
-
-def _in_order(verdicts: Verdicts, name: str, ids: Sequence[str]) -> np.ndarray:
-    rows = (verdicts[name][id] for id in ids)
-    return np.array([np.mean([j.correct for j in row]) for row in rows])
-
-
-def _spread(of_arm: Sequence[Verdicts], name: str) -> dict[str, Any]:
-    ids = list(of_arm[0][name])
-    return dataclasses.asdict(
-        seed_spread(
-            [[[j.correct for j in v[name][id]] for id in ids] for v in of_arm],
-        )
+def _spread(arm: Arm, name: str) -> dict[str, Any]:
+    ids = arm[0].verdicts[name]
+    return seed_spread(
+        [[[j.correct for j in e.verdicts[name][id]] for id in ids] for e in arm]
     )
 
 
-def _pair(
-    first: Arm,
-    ours: Sequence[Verdicts],
-    second: Arm,
-    theirs: Sequence[Verdicts],
-    names: Sequence[str],
-    drawn_alike: bool,
-) -> dict[str, Any]:
-    parts, all_ids, all_a, all_b = {}, [], [], []
-    for name in names:
-        ids = list(ours[0][name])
-        a = np.mean([_in_order(v, name, ids) for v in ours], axis=0)
-        b = np.mean([_in_order(v, name, ids) for v in theirs], axis=0)
-        parts[name] = _paired(ids, a, b)
-        all_ids += [f"{name}/{id}" for id in ids]
-        all_a.append(a)
-        all_b.append(b)
+def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
+    ids = {name: list(first[0].verdicts[name]) for name in names}
+    a, b = ({n: _accuracies(arm, n, ids[n]) for n in names} for arm in (first, second))
+    said = [arm[0].conditions.get("drawing", {}) for arm in (first, second)]
     return {
-        "drawn_alike": drawn_alike,
-        "conditions": [
-            list(entry)
-            for entry in differences(
-                (read_conditions(first[0]) or {}).get("drawing"),
-                (read_conditions(second[0]) or {}).get("drawing"),
-            )
-        ],
-        "benchmarks": parts,
-        "pooled": _paired(all_ids, np.concatenate(all_a), np.concatenate(all_b)),
+        "drawn_alike": _drawn(first) == _drawn(second),
+        "conditions": [list(entry) for entry in differences(*said)],
+        "benchmarks": {name: _paired(ids[name], a[name], b[name]) for name in names},
+        "pooled": _paired(
+            [f"{name}/{id}" for name in names for id in ids[name]],
+            np.concatenate([*a.values()]),
+            np.concatenate([*b.values()]),
+        ),
     }
+
+
+def _accuracies(arm: Arm, name: str, ids: Sequence[str]) -> np.ndarray:
+    """The share of right completions, the mean over the arm's models, `[problems]`."""
+    of_models = [
+        [np.mean([j.correct for j in e.verdicts[name][id]]) for id in ids] for e in arm
+    ]
+    return np.mean(of_models, axis=0)
 
 
 def beside(original: Sequence[Scored], perturbed: Sequence[Scored]) -> dict[str, Any]:
@@ -239,27 +216,17 @@ def _paired(ids: Sequence[str], a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _check_paired(
-    name: str,
-    first: pathlib.Path,
-    ours: Verdicts,
-    second: pathlib.Path,
-    theirs: Verdicts,
-) -> None:
-    lonely = sorted(ours[name].keys() ^ theirs[name].keys())
+def _check_paired(name: str, first: Evaluation, second: Evaluation) -> None:
+    lonely = sorted(first.verdicts[name].keys() ^ second.verdicts[name].keys())
     if lonely:
-        where = first if lonely[0] in ours[name] else second
+        where = first if lonely[0] in first.verdicts[name] else second
         raise ValueError(
             f"{name}: {len(lonely)} problems cannot be paired, {lonely[0]} is only in "
-            f"{where}"
+            f"{where.folder}"
         )
-    asked = [
-        (read_conditions(folder) or {}).get("benchmarks", {}).get(name, {})
-        for folder in (first, second)
-    ]
-    hashes = {facts["sha256"] for facts in asked if "sha256" in facts}
-    if len(hashes) > 1:
+    asked = [e.conditions.get("benchmarks", {}).get(name, {}) for e in (first, second)]
+    if len({facts["sha256"] for facts in asked if "sha256" in facts}) > 1:
         raise ValueError(
-            f"{name}: {first} and {second} were asked other copies of it, with other"
-            " problems or answers under the same ids"
+            f"{name}: {first.folder} and {second.folder} were asked other copies of it,"
+            " with other problems or answers under the same ids"
         )

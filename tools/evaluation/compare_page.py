@@ -3,110 +3,121 @@
 import collections
 import html
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from rl.evaluate import Drawn
 from rl.types import Problem
 from tools.evaluation.benchmarks import title
-from tools.evaluation.compare import Arm
-from tools.evaluation.files import Judged, read_completions, read_verdicts
+from tools.evaluation.compare import second_figures
+from tools.evaluation.files import read_completions, read_verdicts
 from tools.evaluation.tex import formula, to_html
-from tools.page import document
+from tools.page import document, table
 
 _STYLE = pathlib.Path(__file__).with_suffix(".css")
 _MOST_CHARACTERS = 8_000  # of a completion
+_MOST_FLIPS = 200  # of a benchmark, each way, that are shown with completions
+
+
+class _Sample(NamedTuple):
+    """A completion with its answer; of one `kind` are those with equivalent ones."""
+
+    kind: Hashable
+    answer: str | None
+    correct: bool
+    completion: str
 
 
 def compare_page(
     result: Mapping[str, Any],
-    arms: Sequence[Arm],
+    arms: Sequence[Sequence[pathlib.Path]],
     problems: Mapping[str, Sequence[Problem]],
-    *,
-    most_flips: int = 200,
 ) -> str:
     """Renders the page.
 
     Every problem is there with each arm's answers, equivalent ones together, and can be
     linked to as `#BENCHMARK/ID`. Where the first arm and another differ on whether it
-    is solved, a completion of each answer is there as well, side by side.
+    is solved, a completion of each answer is there as well, side by side; of very many
+    such problems for the first ones.
 
     Args:
       result: of `tools.evaluation.compare.compare`.
       arms: the folders that were compared.
       problems: by benchmark, those that were asked.
-      most_flips: of a benchmark, that are shown with completions.
     """
-    verdicts = [[read_verdicts(folder) for folder in arm] for arm in arms]
-    texts = [[read_completions(folder) for folder in arm] for arm in arms]
+    names = [arm["name"] for arm in result["arms"]]
+    samples = [_samples(arm) for arm in arms]
     sections = []
     for name in result["benchmarks"]:
-        drawn = [
-            [{(d.id, d.sample): d for d in kept[name]} for kept in of_arm]
-            for of_arm in texts
-        ]
         of_id = {problem.id: problem for problem in problems[name]}
-        ids = list(verdicts[0][0][name])
-        flips = {word: set() for word in ("lost", "gained")}
-        for pair in result["pairs"]:
-            for word, found in flips.items():
-                found |= set(pair["benchmarks"][name][word])
+        parts = [pair["benchmarks"][name] for pair in result["pairs"]]
+        flips = {
+            word: {id for part in parts for id in part[word]}
+            for word in ("lost", "gained")
+        }
         blocks = {"lost": [], "gained": [], "alike": []}
-        for id in ids:
-            kinds = [word for word, found in flips.items() if id in found] or ["alike"]
-            shown = kinds[0]
-            whole = shown != "alike" and len(blocks[shown]) < most_flips
-            judged = [[v[name][id] for v in of_arm] for of_arm in verdicts]
-            blocks[shown].append(
-                _problem(name, of_id[id], result["arms"], judged, drawn, whole, kinds)
-            )
+        for id in samples[0][name]:
+            kinds = [word for word, found in flips.items() if id in found]
+            block = blocks[kinds[0] if kinds else "alike"]
+            whole = bool(kinds) and len(block) < _MOST_FLIPS
+            columns = [
+                _column(arm, of_arm[name][id], whole)
+                for arm, of_arm in zip(names, samples, strict=True)
+            ]
+            block.append(_problem(name, of_id[id], columns, kinds))
         sections.append(_section(name, blocks))
-    title = _title(result)
-    top = f"<h1>{html.escape(title)}</h1>\n{_summary(result)}\n"
+    heading = f"{', '.join(names[1:])} against {names[0]}"
+    top = f"<h1>{html.escape(heading)}</h1>\n{_summary(result)}\n"
     style = _STYLE.read_text(encoding="utf-8")
-    return document(title, top + "\n".join(sections), style=style)
+    return document(heading, top + "\n".join(sections), style=style)
 
 
-def _title(result: Mapping[str, Any]) -> str:
-    first, *others = (arm["name"] for arm in result["arms"])
-    return f"{', '.join(others)} against {first}"
+def _samples(arm: Sequence[pathlib.Path]) -> dict[str, dict[str, list[_Sample]]]:
+    """The completions of an arm's models, by benchmark and problem id."""
+    samples = collections.defaultdict(lambda: collections.defaultdict(list))
+    for model, folder in enumerate(arm):
+        texts = {
+            (name, drawn.id, drawn.sample): drawn.completion
+            for name, of_name in read_completions(folder).items()
+            for drawn in of_name
+        }
+        for name, of_name in read_verdicts(folder).items():
+            for id, row in of_name.items():
+                for sample, judged in enumerate(row):
+                    # Classes are numbered within one folder.
+                    kind = judged.kind if judged.kind is None else (model, judged.kind)
+                    samples[name][id].append(
+                        _Sample(
+                            "right" if judged.correct else kind,
+                            judged.answer,
+                            judged.correct,
+                            texts[name, id, sample],
+                        )
+                    )
+    return samples
 
 
 def _summary(result: Mapping[str, Any]) -> str:
-    cells = ["benchmark", "arm", "drawn", "accuracy, %", "difference", "p"]
-    cells += ["lost", "gained"]
-    rows = ["".join(f"<th>{cell}</th>" for cell in cells)]
+    first, *others = result["arms"]
+    rows = []
     for name in result["benchmarks"]:
-        for i, arm in enumerate(result["arms"]):
-            if i == 0:
-                of_first = result["pairs"][0]["benchmarks"][name]
-                figures = [f"{100 * of_first['first']:.1f}", "", "", "", ""]
-            else:
-                part = result["pairs"][i - 1]["benchmarks"][name]
-                low, high = (100 * edge for edge in part["difference_interval"])
-                figures = [
-                    f"{100 * part['second']:.1f}",
-                    f"{100 * part['difference']:+.1f} [{low:+.1f}, {high:+.1f}]",
-                    f"{part['p_value']:.3g}",
-                    str(len(part["lost"])),
-                    str(len(part["gained"])),
-                ]
-            heads = [title(name) if i == 0 else "", arm["name"], arm["drawn"]]
-            rows.append(
-                "".join(f"<td>{html.escape(cell)}</td>" for cell in heads + figures)
-            )
-    table = "".join(f"<tr>{row}</tr>" for row in rows)
+        parts = [pair["benchmarks"][name] for pair in result["pairs"]]
+        accuracy = f"{100 * parts[0]['first']:.1f}"
+        rows.append((title(name), first["name"], first["drawn"], accuracy, *[""] * 4))
+        rows += [
+            ("", arm["name"], arm["drawn"], *second_figures(part))
+            for arm, part in zip(others, parts, strict=True)
+        ]
+    head = ["benchmark", "arm", "drawn", "accuracy, %", "difference", "p"]
     unlike = [
         f"{arm['name']}: {arm['drawn']}"
-        for arm, pair in zip(result["arms"][1:], result["pairs"], strict=True)
+        for arm, pair in zip(others, result["pairs"], strict=True)
         if not pair["drawn_alike"]
     ]
     note = ""
     if unlike:
-        first = result["arms"][0]
         said = "; ".join([f"{first['name']}: {first['drawn']}", *unlike])
         note = f'<p class="warning">Not drawn alike. {html.escape(said)}.</p>'
-    return f'{note}<div class="wide"><table>{table}</table></div>'
+    return note + table([*head, "lost", "gained"], rows)
 
 
 def _section(name: str, blocks: Mapping[str, Sequence[str]]) -> str:
@@ -123,27 +134,10 @@ def _section(name: str, blocks: Mapping[str, Sequence[str]]) -> str:
 
 
 def _problem(
-    name: str,
-    problem: Problem,
-    arms: Sequence[Mapping[str, Any]],
-    judged: Sequence[Sequence[Sequence[Judged]]],
-    drawn: Sequence[Sequence[Mapping[tuple[str, int], Drawn]]],
-    whole: bool,
-    kinds: Sequence[str],
+    name: str, problem: Problem, columns: Sequence[str], kinds: Sequence[str]
 ) -> str:
-    """One problem; `judged` and `drawn` are by arm and by its folders."""
     anchor = html.escape(f"{name}/{problem.id}")
     told = f" ({' and '.join(kinds)})" if len(kinds) > 1 else ""
-    columns = []
-    for arm, of_arm, texts in zip(arms, judged, drawn, strict=True):
-        right = sum(j.correct for row in of_arm for j in row)
-        count = sum(map(len, of_arm))
-        columns.append(
-            f'<div class="arm"><h4>{html.escape(arm["name"])}</h4>'
-            f'<p class="soft">{right} of {count} right</p>'
-            + "".join(_clusters(problem.id, of_arm, texts, whole))
-            + "</div>"
-        )
     gold = " or ".join(map(formula, problem.answers))
     return (
         f'<article id="{anchor}"><p class="id"><a href="#{anchor}">'
@@ -154,37 +148,33 @@ def _problem(
     )
 
 
-def _clusters(
-    id: str,
-    judged: Sequence[Sequence[Judged]],
-    drawn: Sequence[Mapping[tuple[str, int], Drawn]],
-    whole: bool,
-) -> list[str]:
-    """Equivalent answers together, the most frequent first."""
-    members: dict[Any, list[tuple[int, int]]] = collections.defaultdict(list)
-    for model, row in enumerate(judged):
-        for sample, j in enumerate(row):
-            # Classes are numbered within one folder.
-            kind = None if j.kind is None else (model, j.kind)
-            if j.kind is not None and j.correct:
-                kind = "right"
-            members[kind].append((model, sample))
-    shown = []
-    for places in sorted(members.values(), key=len, reverse=True):
-        model, sample = places[0]
-        one = judged[model][sample]
-        answer = "no answer" if one.answer is None else formula(one.answer)
-        mark = "right" if one.correct else "wrong"
-        head = f'<span class="{mark}">{len(places)} ×</span> {answer}'
-        if not whole:
-            shown.append(f'<p class="cluster {mark}">{head}</p>')
-            continue
-        completion = drawn[model][id, sample].completion
-        text = to_html(completion[:_MOST_CHARACTERS])
-        if len(completion) > _MOST_CHARACTERS:
-            text += f' <i class="soft">({len(completion):,} characters in all)</i>'
-        shown.append(
-            f'<details class="cluster {mark}"><summary>{head}</summary>'
-            f'<div class="text">{text}</div></details>'
-        )
-    return shown
+def _column(arm: str, samples: Sequence[_Sample], whole: bool) -> str:
+    """An arm's answers to a problem, equivalent ones together, most frequent first."""
+    right = sum(sample.correct for sample in samples)
+    clusters = collections.defaultdict(list)
+    for sample in samples:
+        clusters[sample.kind].append(sample)
+    shown = [
+        _cluster(members[0], len(members), whole)
+        for members in sorted(clusters.values(), key=len, reverse=True)
+    ]
+    return (
+        f'<div class="arm"><h4>{html.escape(arm)}</h4>'
+        f'<p class="soft">{right} of {len(samples)} right</p>{"".join(shown)}</div>'
+    )
+
+
+def _cluster(sample: _Sample, count: int, whole: bool) -> str:
+    answer = "no answer" if sample.answer is None else formula(sample.answer)
+    mark = "right" if sample.correct else "wrong"
+    head = f'<span class="{mark}">{count} ×</span> {answer}'
+    if not whole:
+        return f'<p class="cluster {mark}">{head}</p>'
+    text = to_html(sample.completion[:_MOST_CHARACTERS])
+    if len(sample.completion) > _MOST_CHARACTERS:
+        length = f"{len(sample.completion):,} characters in all"
+        text += f' <i class="soft">({length})</i>'
+    return (
+        f'<details class="cluster {mark}"><summary>{head}</summary>'
+        f'<div class="text">{text}</div></details>'
+    )

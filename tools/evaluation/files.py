@@ -14,7 +14,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from configs.schema import flatten
+from configs.schema import differences, flatten
 from rl import files
 from rl.evaluate import Drawn, Scored, by_problem
 from rl.problems import reading
@@ -31,8 +31,7 @@ def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> No
       ValueError: naming the first key that differs, with both values.
     """
     wanted = json.loads(json.dumps(conditions))
-    kept = read_conditions(folder)
-    if kept is not None:
+    if kept := read_conditions(folder):
         wanted["benchmarks"] = kept["benchmarks"] | wanted["benchmarks"]
         for key, old, new in differences(kept, wanted):
             if not (key.startswith("benchmarks.") and old is None):
@@ -43,10 +42,10 @@ def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> No
     files.replace_json(folder / "conditions.json", wanted)
 
 
-def read_conditions(folder: pathlib.Path) -> dict[str, Any] | None:
-    """The conditions of an evaluation, None where none were recorded."""
+def read_conditions(folder: pathlib.Path) -> dict[str, Any]:
+    """The conditions of an evaluation, empty where none were recorded."""
     path = folder / "conditions.json"
-    return json.loads(path.read_text("utf-8")) if path.exists() else None
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
 def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
@@ -172,8 +171,8 @@ def write_verdicts(
             "class": kind,
             "correct": s.correct,
             "rule": s.verdict.rule,
-            **_graded(s),
         }
+        | (_grades(s) if s.graded else {})
         for benchmark, of_benchmark in scored.items()
         for id, group in by_problem(of_benchmark).items()
         for s, kind in zip(group, classes[benchmark][id], strict=True)
@@ -181,10 +180,7 @@ def write_verdicts(
     files.replace_rows(folder / "verdicts.jsonl", rows)
 
 
-def _graded(scored: Scored) -> dict[str, Any]:
-    """What a reward of the user's says beside right and wrong."""
-    if scored.verdict.rule != "reward" and not scored.components:
-        return {}
+def _grades(scored: Scored) -> dict[str, Any]:
     reward = None if math.isnan(scored.reward) else scored.reward
     return {"reward": reward, "components": dict(scored.components)}
 
@@ -218,10 +214,25 @@ def read_verdicts(folder: pathlib.Path) -> dict[str, dict[str, list[Judged]]]:
     }
 
 
-def differences(old: Any, new: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in sorted(old.keys() | new.keys()):
-            inner = f"{key}.{name}" if key else name
-            yield from differences(old.get(name), new.get(name), inner)
-    elif old != new:
-        yield key, old, new
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """A judged folder as it is compared.
+
+    Attributes:
+      folder: where it lies.
+      conditions: see `read_conditions`.
+      verdicts: see `read_verdicts`.
+    """
+
+    folder: pathlib.Path
+    conditions: Mapping[str, Any]
+    verdicts: Mapping[str, Mapping[str, Sequence[Judged]]]
+
+
+def read_evaluation(folder: pathlib.Path) -> Evaluation:
+    """Reads a judged folder; see `read_verdicts` for errors."""
+    return Evaluation(
+        folder=folder,
+        conditions=read_conditions(folder),
+        verdicts=read_verdicts(folder),
+    )

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from rollout.types import Completion, OnFinished, OnPause, SamplingParams
-from rollout.vllm.client import VllmClient
 from rollout.vllm.fan_out import check_lengths, sample_all
 from rollout.vllm.fleet import Fleet
 from rollout.vllm.server import VllmServer
@@ -26,8 +25,6 @@ class FixedVllmSampler:
         api_key: str = "",
         max_model_len: int,
         concurrency: int = 256,
-        start_seconds: float = 900.0,
-        stall_seconds: float = 120.0,
     ):
         """Starts the servers and waits until each can be asked.
 
@@ -44,12 +41,12 @@ class FixedVllmSampler:
             servers=servers,
             urls=urls,
             api_key=api_key,
-            greet=self._greet,
+            greet=lambda client: client.attach(max_model_len=max_model_len),
             bring_up_to_date=lambda client: None,
             mended=lambda client, answer: None,
             concurrency=concurrency,
-            start_seconds=start_seconds,
-            stall_seconds=stall_seconds,
+            start_seconds=900.0,
+            stall_seconds=120.0,
             max_restarts=_MAX_RESTARTS,
         )
         try:
@@ -57,9 +54,6 @@ class FixedVllmSampler:
         except BaseException:
             self.close()
             raise
-
-    def _greet(self, client: VllmClient) -> None:
-        client.attach(max_model_len=self._max_model_len)
 
     def sample(
         self,

@@ -1,5 +1,7 @@
 """An evaluation as one HTML file that needs no network: plots, and completions."""
 
+import collections
+import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +33,7 @@ def page(
     texts = [s for group in scored.values() for s in group]
     embedded = _samples_that_fit(texts, max_characters)
     drawn = max((s.drawn.sample + 1 for s in texts), default=0)
-    conditions = (results["conditions"] or {}).get("drawing") or {}
+    conditions = results["conditions"].get("drawing", {})
     payload = {
         "model": results["model"],
         "drawn": drawing(conditions),
@@ -55,18 +57,14 @@ def page(
     return document(title, data=payload, **parts(_TEMPLATE))
 
 
-def _samples_that_fit(scored: Sequence[Scored], max_characters: int) -> int:
-    by_sample: dict[int, int] = {}
+def _samples_that_fit(scored: Sequence[Scored], most: int) -> int:
+    lengths = collections.Counter()
     for s in scored:
-        length = by_sample.get(s.drawn.sample, 0) + len(s.drawn.completion)
-        by_sample[s.drawn.sample] = length
-    total, fit = 0, 0
-    for sample in sorted(by_sample):
-        total += by_sample[sample]
-        if total > max_characters:
-            break
-        fit = sample + 1
-    return max(fit, 1)
+        lengths[s.drawn.sample] += len(s.drawn.completion)
+    samples = sorted(lengths)
+    totals = itertools.accumulate(lengths[sample] for sample in samples)
+    fit = [s for s, total in zip(samples, totals, strict=True) if total <= most]
+    return 1 + max(fit, default=0)
 
 
 def _rows(

@@ -20,6 +20,7 @@ import numpy as np
 
 from rl.types import Problem
 from rollout.seeds import generator
+from tools.evaluation.clean import seed_of
 
 _NUMBER = r"\d+(?:\.\d+)?"
 _IN_TEXT = re.compile(rf"(?<![\w.,/:])({_NUMBER})(?![\w,/:]|\.\d)")
@@ -96,12 +97,9 @@ def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
     Raises:
       ValueError: no date, or no problem with such a solution.
     """
-    digits = re.sub(r"\D", "", date)
-    if not digits:
-        raise ValueError(f"{date!r}: give a date, such as 2026-11-22")
+    seed = seed_of(date)
     made = [
-        _perturbed(problem, generator(int(digits), i))
-        for i, problem in enumerate(problems)
+        _perturbed(problem, generator(seed, i)) for i, problem in enumerate(problems)
     ]
     if not any(made):
         raise ValueError(
@@ -115,18 +113,16 @@ def _perturbed(problem: Problem, rng: np.random.Generator) -> Problem | None:
     if not read:
         return None
     numbers, steps = read
-    old = dict(enumerate(map(Fraction, numbers)))
+    old = [*map(Fraction, numbers)]
     before = _values(steps, old)
     for _ in range(300):
-        new = {i: _other(value, rng) for i, value in old.items()}
+        new = [_other(value, rng) for value in old]
         after = _values(steps, new)
-        if after is None or any(new[i] == old[i] for i in old):
+        if after is None or any(map(operator.eq, new, old)):
             continue
         if after[-1] != before[-1] and all(map(_alike, before, after)):
             parts = _IN_TEXT.split(problem.problem)  # every second one is a number
-            parts[1::2] = [
-                _like(n, v) for n, v in zip(numbers, new.values(), strict=True)
-            ]
+            parts[1::2] = map(_like, numbers, new)
             return Problem(
                 id=problem.id,
                 problem="".join(parts),
@@ -138,96 +134,75 @@ def _perturbed(problem: Problem, rng: np.random.Generator) -> Problem | None:
     return None
 
 
-def _chain(problem: Problem) -> tuple[list[str], list[list[str | tuple]]] | None:
+def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
     """The numbers of the text, and the solution's steps in terms of them.
 
-    A step is a list of signs and brackets, numbers that stay, ("text", i) for a number
-    of the text and ("step", k) for the result of an earlier step.
+    In a step `text0` is the text's first number, `step0` the result of the first step.
     """
     meta = problem.meta
     solution = meta.get("solution") or (meta.get("meta") or {}).get("solution") or ""
     found = _STEP.findall(solution)
     numbers = _IN_TEXT.findall(problem.problem)
-    digits = re.findall(r"\d", problem.problem)
-    if (
-        not found
-        or not numbers
-        or len("".join(numbers)) - "".join(numbers).count(".") != len(digits)
-    ):
+    digits = len(re.findall(r"\d", problem.problem))
+    if not found or not numbers or sum(map(str.isdigit, "".join(numbers))) < digits:
         return None
-    place = {Fraction(n): i for i, n in enumerate(numbers)}
+    names = {Fraction(n): f"text{i}" for i, n in enumerate(numbers)}
     words = set(re.findall(r"[a-z]+|[$%]", problem.problem.lower()))
     meant = {value for value, by in _MEANT.items() if words & by}
-    if len(place) < len(numbers) or meant & place.keys():
+    if len(names) < len(numbers) or meant & names.keys():
         return None
-    results: dict[Fraction, int] = {}
-    steps: list[list[str | tuple]] = []
     used = collections.Counter()
+    steps, results = [], []
     for expression, value in found:
         tokens = _TOKEN.findall(expression)
         if "".join(tokens) != re.sub(r"[\s$]", "", expression):
             return None
-        step: list[str | tuple] = []
-        for token in tokens:
-            number = Fraction(token) if token[-1].isdigit() else None
-            if number in results and number in meant:
-                return None  # a result, or what a word means: not said which
-            if number in place:
-                used[place[number]] += 1
-                step.append(("text", place[number]))
-            elif number in results:
-                step.append(("step", results[number]))
-            elif number is None or number in meant:
-                step.append(token)
-            else:
-                return None  # said nowhere: perhaps a result that has no step
-        steps.append(step)
+        for i, token in enumerate(tokens):
+            if token[-1].isdigit():
+                number = Fraction(token)
+                if (number in names) == (number in meant):
+                    # A result, or what a word means: not said which. Or said nowhere:
+                    # perhaps a result that has no step.
+                    return None
+                tokens[i] = names.get(number, token)
+        used.update(tokens)
+        steps.append(" ".join(tokens))
         result = _TOKEN.fullmatch(value.strip())
-        if not result or Fraction(result[0]) in results or Fraction(result[0]) in place:
+        if not result or Fraction(result[0]) in names:
             return None
-        results[Fraction(result[0])] = len(steps) - 1
-    values = _values(steps, dict(enumerate(map(Fraction, numbers))))
+        names[Fraction(result[0])] = f"step{len(results)}"
+        results.append(Fraction(result[0]))
     # Used twice, one may be a count of what the text lists that happens to be alike.
-    if (
-        values is None
-        or list(results) != values
-        or any(used[i] != 1 for i in range(len(numbers)))
-    ):
+    if any(used[f"text{i}"] != 1 for i in range(len(numbers))):
         return None
-    return (numbers, steps) if [_written(values[-1])] == [*problem.answers] else None
+    exact = _values(steps, [*map(Fraction, numbers)]) == results
+    answered = [_written(results[-1])] == [*problem.answers]
+    return (numbers, steps) if exact and answered else None
 
 
-def _values(
-    steps: Sequence[Sequence[str | tuple]], numbers: dict[int, Fraction]
-) -> list[Fraction] | None:
+def _values(steps: Sequence[str], numbers: Sequence[Fraction]) -> list[Fraction] | None:
     """The result of each step; None where one divides by zero or is no arithmetic."""
+    known = {f"text{i}": value for i, value in enumerate(numbers)}
     results: list[Fraction] = []
     for step in steps:
-        known = {"text": numbers, "step": dict(enumerate(results))}
-        values = {
-            f"n{i}": known[term[0]][term[1]]
-            if isinstance(term, tuple)
-            else Fraction(term)
-            for i, term in enumerate(step)
-            if isinstance(term, tuple) or term[-1].isdigit()
-        }
-        written = [f"n{i}" if f"n{i}" in values else t for i, t in enumerate(step)]
         try:
-            tree = ast.parse(" ".join(written), mode="eval")
-            results.append(_value(tree.body, values))
+            results.append(_value(ast.parse(step, mode="eval").body, known))
         except (ZeroDivisionError, SyntaxError, ValueError):
             return None
+        known[f"step{len(known) - len(numbers)}"] = results[-1]
     return results
 
 
-def _value(node: ast.expr, numbers: Mapping[str, Fraction]) -> Fraction:
+def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
     match node:
         case ast.Name(name):
-            return numbers[name]
+            return known[name]
+        case ast.Constant(value):
+            return Fraction(str(value))
         case ast.UnaryOp(ast.USub(), operand):
-            return -_value(operand, numbers)
+            return -_value(operand, known)
         case ast.BinOp(left, sign, right) if type(sign) in _SIGNS:
-            return _SIGNS[type(sign)](_value(left, numbers), _value(right, numbers))
+            return _SIGNS[type(sign)](_value(left, known), _value(right, known))
     raise ValueError("no sum, difference, product or quotient")
 
 

@@ -4,9 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Sequence
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
 
@@ -14,14 +12,12 @@ from models.attention import default_implementation
 from models.config import Qwen2Config
 from models.hf import DTYPES, load_params, resolve_folder
 from models.qwen2 import Qwen2
-from rl.hosts.sidecar import device_sets, make_servers
 from rl.problems.reading import HELD_OUT, read_problems
 from rl.problems.templates import check_template
 from rl.types import Problem
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import device_memory, make_layout
 from sharding.mesh import make_mesh
-from tools.evaluation.fixed import FixedVllmSampler
 
 
 def find_folder(model: str | os.PathLike) -> pathlib.Path:
@@ -62,11 +58,6 @@ def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
     if dtype not in DTYPES:
         raise ValueError(f"dtype={dtype!r}: not one of {', '.join(DTYPES)}")
     return dtype
-
-
-def leave_accelerators() -> None:
-    """Keeps JAX on the CPU, so that vLLM has the GPUs. Before JAX is first used."""
-    jax.config.update("jax_platforms", "cpu")
 
 
 def split_model(folder: pathlib.Path, *, dtype: str) -> tuple[Qwen2, Mesh]:
@@ -114,47 +105,6 @@ def open_jax_sampler(
     # Each call has the shapes of its own lengths.
     layout = dataclasses.replace(longest, response_length=0)
     return JaxSampler(layout, load_params(folder, model, mesh))
-
-
-def open_vllm_sampler(
-    folder: pathlib.Path,
-    *,
-    dtype: str,
-    max_model_len: int,
-    python: str,
-    urls: Sequence[str],
-    devices: str,
-    logs: pathlib.Path,
-) -> FixedVllmSampler:
-    """Starts vLLM servers that load a folder, or attaches to running ones.
-
-    Args:
-      folder: with config.json and safetensors.
-      dtype: "float32" or "bfloat16".
-      max_model_len: longest prompt and completion together.
-      python: interpreter of the environment that holds vLLM.
-      urls: running servers; none are started then.
-      devices: see `rl.hosts.sidecar.device_sets`.
-      logs: folder that gets a log of each started server.
-
-    Raises:
-      ValueError: no such interpreter.
-    """
-    key = os.environ.get("VLLM_API_KEY", "")
-    if urls:
-        return FixedVllmSampler(urls=urls, api_key=key, max_model_len=max_model_len)
-    servers = make_servers(
-        device_sets(devices, 0.0),
-        python=python,
-        key="--vllm_python",
-        folder=folder,
-        logs=logs,
-        dtype=dtype,
-        max_model_len=max_model_len,
-        api_key=key,
-        load_format="auto",
-    )
-    return FixedVllmSampler(servers=servers, max_model_len=max_model_len)
 
 
 def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:

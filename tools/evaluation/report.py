@@ -1,6 +1,6 @@
 """The figures of an evaluation, and its tables beside those that were published."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,8 +51,8 @@ def benchmark_result(
       classes: equivalence classes of the answers, by problem id.
     """
     result = {"title": title(name), "asked": len(problems)} | summarise(scored)
-    groups = by_problem(scored)
     if result["samples"] > 1:
+        groups = by_problem(scored)
         majority = maj_at_k(
             [classes[id] for id in groups],
             [[s.correct for s in group] for group in groups.values()],
@@ -60,9 +60,8 @@ def benchmark_result(
         key = f"maj@{result['samples']}"
         result[key] = float(majority.mean())
         result[f"{key}_interval"] = mean_interval(majority)
-    of_id = {problem.id: problem for problem in problems}
-    result["by_level"] = breakdown(groups, lambda id: of_id[id].level)
-    result["by_subject"] = breakdown(groups, lambda id: subject(of_id[id]))
+    result["by_level"] = breakdown(scored, {p.id: p.level for p in problems})
+    result["by_subject"] = breakdown(scored, {p.id: subject(p) for p in problems})
     return result
 
 
@@ -87,31 +86,25 @@ def average_of_five(benchmarks: Mapping[str, Mapping[str, Any]]) -> float | None
 def markdown(results: Mapping[str, Any]) -> str:
     """The tables of a results.json: beside the published rows, and in detail."""
     benchmarks = results["benchmarks"]
-    drawn = drawing((results["conditions"] or {}).get("drawing"))
+    drawn = drawing(results["conditions"].get("drawing", {}))
     lines = [f"# {results['model']}", ""]
     if set(benchmarks) & set(FIVE):
         lines += _beside_published(results["model"], benchmarks, drawn)
-    others = [name for name in benchmarks if name not in FIVE]
+    others = [result for name, result in benchmarks.items() if name not in FIVE]
     if others:
-        keys = [k for name in others for k in _of_several(benchmarks[name])]
-        columns = list(dict.fromkeys(keys))
+        several = _of_several(others)
         lines += markdown_table(
-            ["benchmark", f"accuracy, % ({drawn})", *(f"{key}, %" for key in columns)],
+            ["benchmark", f"accuracy, % ({drawn})", *(f"{key}, %" for key in several)],
             [
-                [
-                    benchmarks[name]["title"],
-                    _percent(benchmarks[name]),
-                    *(
-                        _percent(benchmarks[name], key)
-                        if key in benchmarks[name]
-                        else ""
-                        for key in columns
-                    ),
-                ]
-                for name in others
+                [r["title"], *(_percent(r, key) for key in ("accuracy", *several))]
+                for r in others
             ],
         )
-    lines += ["## In detail", "", *_detail(benchmarks)]
+    lines += ["## In detail", ""]
+    lines += markdown_table(
+        list(_DETAIL),
+        [[cell(result) for cell in _DETAIL.values()] for result in benchmarks.values()],
+    )
     for key, heading in (("by_level", "By level"), ("by_subject", "By subject")):
         rows = [
             [result["title"], label, str(part["problems"]), _percent(part)]
@@ -125,9 +118,9 @@ def markdown(results: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def drawing(said: Mapping[str, Any] | None) -> str:
+def drawing(said: Mapping[str, Any]) -> str:
     """How completions were drawn: greedy, or how many at which temperature."""
-    if not said or "temperature" not in said:
+    if "temperature" not in said:
         return "drawing not recorded"
     if said["temperature"] == 0:
         return "greedy"
@@ -135,28 +128,30 @@ def drawing(said: Mapping[str, Any] | None) -> str:
     return f"avg@{said['samples']} at T={said['temperature']:g}{nucleus}"
 
 
-def _of_several(result: Mapping[str, Any]) -> list[str]:
-    """The figures of k samples that stand beside the accuracy: maj@k and pass@k."""
-    k = result["samples"]
-    return [key for key in (f"maj@{k}", f"pass@{k}") if k > 1 and key in result]
+def difference(part: Mapping[str, Any]) -> str:
+    """In points of percent, with its interval."""
+    low, high = (100 * edge for edge in part["difference_interval"])
+    return f"{100 * part['difference']:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def _of_several(results: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The figures of k samples that stand beside accuracies: maj@k and pass@k."""
+    keys = [f"{of}@{r['samples']}" for r in results for of in ("maj", "pass")]
+    return [key for key in dict.fromkeys(keys) if not key.endswith("@1")]
 
 
 def _beside_published(
     model: str, benchmarks: Mapping[str, Any], drawn: str
 ) -> list[str]:
+    five = [benchmarks.get(name, {}) for name in FIVE]
     ours = [
-        _percent_of(benchmarks[name]) if name in benchmarks else "" for name in FIVE
+        _percent(r) + (" of another copy" if "another_copy" in r else "") for r in five
     ]
     average = average_of_five(benchmarks)
     ours.append("" if average is None else f"**{100 * average:.1f}**")
     rows = [[f"**{model}**", drawn, *ours, "this evaluation"]]
-    asked = [benchmarks[name] for name in FIVE if name in benchmarks]
-    several = dict.fromkeys(key for result in asked for key in _of_several(result))
-    for key in several:
-        figures = [
-            _percent(benchmarks[name], key) if key in benchmarks.get(name, {}) else ""
-            for name in FIVE
-        ]
+    for key in _of_several(filter(None, five)):
+        figures = [_percent(result, key) for result in five]
         rows.append([f"**{model}**", key, *figures, "", "this evaluation"])
     for name, scores, source, how in PUBLISHED:
         figures = [f"{score:.1f}" for score in scores]
@@ -176,49 +171,16 @@ def _beside_published(
     ]
 
 
-def _detail(benchmarks: Mapping[str, Any]) -> list[str]:
-    rows = []
-    for result in benchmarks.values():
-        sampled = [
-            f"{key} {100 * result[key]:.1f}"
-            for key in result
-            if key.startswith(("maj@", "pass@"))
-            and not key.endswith("_interval")
-            and key != "pass@1"
-        ]
-        rows.append(
-            [
-                result["title"],
-                f"{result['problems']} of {result['asked']}",
-                str(result["samples"]),
-                _percent(result),
-                ", ".join(sampled),
-                _rate(result, "no_answer"),
-                _rate(result, "truncated"),
-                _rate(result, "repeated"),
-                _memory(result),
-                _known(result),
-                f"{result['tokens_mean']:.0f} / {result['tokens_p95']:.0f}"
-                if "tokens_mean" in result
-                else "",
-            ]
-        )
-    return markdown_table(
-        [
-            "benchmark",
-            "problems",
-            "samples",
-            "accuracy, %",
-            "of k samples, %",
-            "no answer, %",
-            "truncated, %",
-            "repeats itself, %",
-            "completes the problem, % (of it given)",
-            "against its known numbers",
-            "tokens, mean / p95",
-        ],
-        rows,
-    )
+def _sampled(result: Mapping[str, Any]) -> str:
+    """All maj@k and pass@k but pass@1, which is the accuracy."""
+    keys = [key for key in result if "@" in key and not key.endswith("_interval")]
+    return ", ".join(f"{k} {100 * result[k]:.1f}" for k in keys if k != "pass@1")
+
+
+def _tokens(result: Mapping[str, Any]) -> str:
+    if "tokens_mean" not in result:
+        return ""
+    return f"{result['tokens_mean']:.0f} / {result['tokens_p95']:.0f}"
 
 
 def _memory(result: Mapping[str, Any]) -> str:
@@ -234,34 +196,39 @@ def _known(result: Mapping[str, Any]) -> str:
     if "original" not in result:
         return ""
     known = result["original"]
-    low, high = (100 * edge for edge in known["difference_interval"])
     return (
-        f"{100 * known['difference']:+.1f} [{low:+.1f}, {high:+.1f}] from"
-        f" {100 * known['first']:.1f} of {known['problems']}, p {known['p_value']:.2g}"
+        f"{difference(known)} from {100 * known['first']:.1f} of {known['problems']},"
+        f" p {known['p_value']:.2g}"
     )
 
 
 def _conditions(results: Mapping[str, Any]) -> list[str]:
-    conditions = results["conditions"]
-    if conditions is None:
-        rows = [["drawing", "not recorded"]]
-    else:
-        drawing = conditions["drawing"].items()
-        rows = [[key, f"`{value}`"] for key, value in drawing if value is not None]
+    said = results["conditions"].get("drawing", {})
+    rows = [[key, f"`{value}`"] for key, value in said.items() if value is not None]
+    rows = rows or [["drawing", "not recorded"]]
     rows.append(["reward", f"`{results['reward']}`"])
     rows.append(["verifier", f"`{results['verifier']}`"])
     return markdown_table(["condition", "value"], rows)
 
 
 def _percent(part: Mapping[str, Any], key: str = "accuracy") -> str:
+    """A figure with its interval, nothing where it is not there."""
+    if key not in part:
+        return ""
     low, high = part[f"{key}_interval"]
     return f"{100 * part[key]:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def _percent_of(result: Mapping[str, Any]) -> str:
-    """A known set's accuracy, with a word where it was another copy of the set."""
-    return _percent(result) + (" of another copy" if "another_copy" in result else "")
-
-
-def _rate(result: Mapping[str, Any], key: str) -> str:
-    return f"{100 * result[key]:.1f}" if key in result else ""
+_DETAIL: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "benchmark": lambda r: r["title"],
+    "problems": lambda r: f"{r['problems']} of {r['asked']}",
+    "samples": lambda r: str(r["samples"]),
+    "accuracy, %": _percent,
+    "of k samples, %": _sampled,
+    "no answer, %": lambda r: f"{100 * r['no_answer']:.1f}",
+    "truncated, %": lambda r: f"{100 * r['truncated']:.1f}" if "truncated" in r else "",
+    "repeats itself, %": lambda r: f"{100 * r['repeated']:.1f}",
+    "completes the problem, % (of it given)": _memory,
+    "against its known numbers": _known,
+    "tokens, mean / p95": _tokens,
+}

@@ -55,34 +55,19 @@ class Conditions:
             )
 
 
-# "paper": understand-r1-zero's harness (arXiv 2503.20783), whose base row the paper
-# prints. "avg32": sampling as DeepSeek-R1 is evaluated (arXiv 2501.12948).
-PRESETS = {
-    "paper": Conditions(
-        template="none",
-        samples=1,
-        temperature=0.0,
-        top_p=1.0,
-        max_tokens=3000,
-        context=4096,
-    ),
-    "qwen_math": Conditions(
-        template="qwen_math",
-        samples=1,
-        temperature=0.0,
-        top_p=1.0,
-        max_tokens=3000,
-        context=4096,
-    ),
-    "avg32": Conditions(
-        template="qwen_math",
-        samples=32,
-        temperature=0.6,
-        top_p=0.95,
-        max_tokens=3000,
-        context=4096,
-    ),
-}
+# understand-r1-zero's harness (arXiv 2503.20783), whose base row the paper prints.
+PAPER = Conditions(
+    template="none",
+    samples=1,
+    temperature=0.0,
+    top_p=1.0,
+    max_tokens=3000,
+    context=4096,
+)
+QWEN_MATH = dataclasses.replace(PAPER, template="qwen_math")
+# Sampling as DeepSeek-R1 is evaluated (arXiv 2501.12948).
+AVG32 = dataclasses.replace(QWEN_MATH, samples=32, temperature=0.6, top_p=0.95)
+PRESETS = {"paper": PAPER, "qwen_math": QWEN_MATH, "avg32": AVG32}
 
 
 def check_prompts(

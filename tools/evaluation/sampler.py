@@ -49,13 +49,14 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int) -> None:
 
 def prepare(args: argparse.Namespace) -> None:
     """Chooses the devices of this process. Before JAX is first used."""
+    import jax
+
     from rl.hosts.devices import start_cpu_devices
-    from tools.evaluation.pretrained import leave_accelerators
 
     if args.sampler == "jax":
         start_cpu_devices(0, rows=args.slots)
     else:
-        leave_accelerators()
+        jax.config.update("jax_platforms", "cpu")  # vLLM has the GPUs
 
 
 def open_sampler(
@@ -66,21 +67,32 @@ def open_sampler(
     Args:
       args: with the flags of `add_flags`, and `out`, which gets the servers' logs.
       folder: with config.json and safetensors.
-      dtype: a key of `models.hf.DTYPES`.
+      dtype: a key of `models.hf.DTYPES`; of vLLM's "float32" or "bfloat16".
       context: longest prompt and completion together, in tokens.
+
+    Raises:
+      ValueError: it does not fit on the devices, or there is no such interpreter.
     """
-    from tools.evaluation.pretrained import open_jax_sampler, open_vllm_sampler
+    from rl.hosts.sidecar import device_sets, make_servers
+    from tools.evaluation.fixed import FixedVllmSampler
+    from tools.evaluation.pretrained import open_jax_sampler
 
     if args.sampler == "jax":
         return open_jax_sampler(
             folder, dtype=dtype, slots=args.slots, context=context, tensor=args.tensor
         )
-    return open_vllm_sampler(
-        folder,
+    key = os.environ.get("VLLM_API_KEY", "")
+    if args.url:
+        return FixedVllmSampler(urls=args.url, api_key=key, max_model_len=context)
+    servers = make_servers(
+        device_sets(args.devices, 0.0),
+        python=args.vllm_python,
+        key="--vllm_python",
+        folder=folder,
+        logs=args.out,
         dtype=dtype,
         max_model_len=context,
-        python=args.vllm_python,
-        urls=args.url,
-        devices=args.devices,
-        logs=args.out,
+        api_key=key,
+        load_format="auto",
     )
+    return FixedVllmSampler(servers=servers, max_model_len=context)

@@ -1,5 +1,6 @@
 """maj@k: answers sorted into classes of equivalent ones, and the fullest class."""
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -25,10 +26,9 @@ def maj_at_k(
     scores = []
     for classes, verdicts in zip(votes, correct, strict=True):
         verdict_of = dict(zip(classes, verdicts, strict=True))
-        verdict_of.pop(None, None)
-        count = {answer: list(classes).count(answer) for answer in verdict_of}
+        count = Counter(answer for answer in classes if answer is not None)
         lead = max(count.values(), default=0)
-        winners = [verdict_of[answer] for answer in count if count[answer] == lead]
+        winners = [verdict_of[answer] for answer, n in count.items() if n == lead]
         scores.append(np.mean(winners) if winners else 0.0)
     return np.array(scores, np.float64)
 

@@ -1,6 +1,6 @@
 """What went wrong in a run: each finding a line, none for a healthy one."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rl.alarms import Alarms, Limits
 from tools.report.reading import Run, section
@@ -32,7 +32,7 @@ def findings(run: Run) -> list[Finding]:
     if empty:
         text = f"{len(empty)} steps without an update: too few informative groups"
         found.append(Finding(_spans(empty), "update", text))
-    for row in _history(run):
+    for row in run.history:
         back = section(row, "rollback")
         if back:
             text = f"back to step {row.get('after')}: {back.get('why')}"
@@ -45,11 +45,6 @@ def findings(run: Run) -> list[Finding]:
     found += _end(run)
     found += [Finding("", "file", text) for text in run.unreadable]
     return found
-
-
-def _history(run: Run) -> list[Any]:
-    history = run.manifest.get("history")
-    return history if isinstance(history, list) else []
 
 
 def _alarms(run: Run) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ What is not as a run writes it is left out and counted; nothing of it is run.
 
 import dataclasses
 import fcntl
+import functools
 import json
 import math
 import pathlib
@@ -14,6 +15,7 @@ from typing import Any
 from configs.base import get_config as defaults
 from configs.schema import changes
 from rl.files import MAX_LINE_BYTES
+from tools.page import is_number
 
 _MOST_BYTES = 64 * 2**20  # of a file that is read at once
 
@@ -54,6 +56,13 @@ class Run:
         """Steps done."""
         return int(self.steps[-1]["step"]) if self.steps else 0
 
+    @property
+    def history(self) -> list[Mapping[str, Any]]:
+        """The manifest's rows of starts with changes, and of rollbacks."""
+        rows = self.manifest.get("history")
+        rows = rows if isinstance(rows, list) else []
+        return [row for row in rows if isinstance(row, Mapping)]
+
     def series(self, tag: str) -> list[tuple[float, float]]:
         """`(step, value)` of a figure where it is finite."""
         rows = sorted([*self.steps, *self.evaluations], key=lambda row: row["step"])
@@ -86,31 +95,33 @@ def read_run(workdir: pathlib.Path) -> Run:
     if not (workdir / "config.json").is_file():
         raise ValueError(f"{workdir}: no workdir of a run: it has no config.json")
     problems: list[str] = []
-    whole = {
-        name: _object(workdir / f"{name}.json", problems)
+    config, manifest, summary = (
+        _object(workdir / f"{name}.json", problems)
         for name in ("config", "manifest", "summary")
-    }
-    metrics = _rows(workdir / "metrics.jsonl", problems, _figures)
-    metrics = sorted(metrics, key=lambda row: row["step"])
-    texts = [
-        _rows(workdir / f"{name}.jsonl", problems, fits)
-        for name, fits in (("samples", _sample), ("tokens", _token_row))
-    ]
-    dumps = {
-        path.parent.name: _object(path, problems)
-        for path in sorted(workdir.glob("dumps/*/dump.json"))
-    }
+    )
+    metrics, samples, tokens = (
+        _rows(workdir / f"{name}.jsonl", problems, read)
+        for name, read in (
+            ("metrics", _figures),
+            ("samples", functools.partial(_shaped, _SAMPLE)),
+            ("tokens", _token_row),
+        )
+    )
+    metrics.sort(key=lambda row: row["step"])
     return Run(
         name=workdir.name or str(workdir),
-        config=whole["config"],
-        changes=changes(whole["config"], defaults()),
-        manifest=whole["manifest"],
+        config=config,
+        changes=changes(config, defaults()),
+        manifest=manifest,
         steps=[row for row in metrics if "seconds/step" in row],
         evaluations=[row for row in metrics if "seconds/step" not in row],
-        samples=texts[0],
-        tokens=texts[1],
-        summary=whole["summary"],
-        dumps=dumps,
+        samples=samples,
+        tokens=tokens,
+        summary=summary,
+        dumps={
+            path.parent.name: _object(path, problems)
+            for path in sorted(workdir.glob("dumps/*/dump.json"))
+        },
         goes_on=_is_held(workdir / ".lock"),
         unreadable=problems,
     )
@@ -139,69 +150,61 @@ def _object(path: pathlib.Path, problems: list[str]) -> dict[str, Any]:
 
 
 def _rows(
-    path: pathlib.Path,
-    problems: list[str],
-    fits: Callable[[dict[str, Any]], dict[str, Any] | None],
+    path: pathlib.Path, problems: list[str], read: Callable[[Any], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Rows that fit; a last line that is still being written does not count."""
-    rows, wrong = [], []
+    """Rows of which `read` makes one; a last line that is being written is none."""
     if not path.is_file():
-        return rows
+        return []
+    rows, wrong, number = [], [], 0
     with path.open("rb") as file:
-        number = 0
-        while line := file.readline(MAX_LINE_BYTES):
+        while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):
             number += 1
-            if not line.endswith(b"\n"):
-                break
             try:
-                row = json.loads(line)
-                fitting = fits(row) if isinstance(row, dict) else None
+                rows.append(read(json.loads(line)))
             except (ValueError, RecursionError, OverflowError):
-                fitting = None
-            if fitting is None:
                 wrong.append(number)
-            else:
-                rows.append(fitting)
     if wrong:
         named = ", ".join(map(str, wrong[:5])) + (" ..." if len(wrong) > 5 else "")
         problems.append(f"{path.name}: {len(wrong)} lines are no rows: {named}")
     return rows
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_step(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value < 10**9
 
 
-def _step(row: Mapping[str, Any]) -> bool:
-    return isinstance(row.get("step"), int) and 0 <= row["step"] < 10**9
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
-def _figures(row: dict[str, Any]) -> dict[str, float] | None:
-    figures = {key: float(value) for key, value in row.items() if _number(value)}
-    return figures if _step(row) else None
+def _are(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
 
 
-def _sample(row: dict[str, Any]) -> dict[str, Any] | None:
-    texts = all(isinstance(row.get(k), str) for k in ("problem", "completion", "gold"))
-    kinds = row.setdefault("shown_as", [])
-    fits = texts and _step(row) and _number(row.get("reward"))
-    named = isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)
-    return row if fits and named else None
+_SAMPLE = dict.fromkeys(("problem", "completion", "gold"), _is_text)
+_SAMPLE |= {"step": _is_step, "reward": is_number, "shown_as": _are(_is_text)}
+_PER_TOKEN = dict.fromkeys(("ids", "sampler", "trainer", "after"), _are(is_number))
+_PER_TOKEN |= {"texts": _are(_is_text)}
+_TOKENS = dict.fromkeys(("advantage", "eps_low", "eps_high"), is_number) | _PER_TOKEN
+_TOKENS |= {"step": _is_step, "versions": _are(lambda version: True)}
 
 
-def _token_row(row: dict[str, Any]) -> dict[str, Any] | None:
-    lists = [row.get(k) for k in ("ids", "texts", "sampler", "trainer", "after")]
-    if not _step(row) or not all(isinstance(part, list) for part in lists):
-        return None
-    if len({len(part) for part in lists}) != 1:
-        return None
-    texts, *numbers = lists[1], lists[0], *lists[2:]
-    if not all(isinstance(text, str) for text in texts):
-        return None
-    if not all(_number(value) for part in numbers for value in part):
-        return None
-    scalars = all(_number(row.get(k)) for k in ("advantage", "eps_low", "eps_high"))
-    return row if scalars and isinstance(row.get("versions"), list) else None
+def _shaped(shape: Mapping[str, Callable[[Any], bool]], row: Any) -> dict[str, Any]:
+    if not isinstance(row, dict) or not all(f(row.get(k)) for k, f in shape.items()):
+        raise ValueError("another shape")
+    return row
+
+
+def _figures(row: Any) -> dict[str, float]:
+    found = _shaped({"step": _is_step}, row)
+    return {key: float(value) for key, value in found.items() if is_number(value)}
+
+
+def _token_row(row: Any) -> dict[str, Any]:
+    found = _shaped(_TOKENS, row)
+    if len({len(found[key]) for key in _PER_TOKEN}) > 1:
+        raise ValueError("lists of several lengths")
+    return found
 
 
 def _is_held(lock: pathlib.Path) -> bool:

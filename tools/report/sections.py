@@ -39,17 +39,15 @@ _SMOOTHED = 20  # parts of a run, over one of which a curve is averaged
 
 def page(runs: Sequence[Run]) -> str:
     """Renders the page; one run is shown whole, several are compared besides."""
-    several = len(runs) > 1
     title = ", ".join(run.name for run in runs)
     body = [f"<h1>{_text(title)}</h1>", _figures(runs)]
-    if several:
+    if len(runs) > 1:
         body += ["<h2>Compared</h2>", _compared(runs)]
     body += ["<h2>Health</h2>", _health(runs)]
     body += ["<h2>Curves</h2>", _curves(runs)]
     body += ["<h2>Before and after</h2>", _before_and_after(runs)]
-    body += ["<h2>What ran</h2>", *(_what_ran(run, several) for run in runs)]
-    body += ["<h2>Where time and tokens went</h2>"]
-    body += [_spent(run, several) for run in runs]
+    body += ["<h2>What ran</h2>", _each(runs, _what_ran)]
+    body += ["<h2>Where time and tokens went</h2>", _each(runs, _spent)]
     body += ["<h2>Completions</h2>", _samples(runs)]
     template = parts(_TEMPLATE)
     tokens = _tokens(runs)
@@ -66,8 +64,11 @@ def _text(value: Any) -> str:
     return html.escape(str(value))
 
 
-def _of(run: Run, several: bool) -> str:
-    return f"<h3>{_text(run.name)}</h3>" if several else ""
+def _each(runs: Sequence[Run], part: Callable[[Run], str]) -> str:
+    """A part of each run, under its name where there are several."""
+    if len(runs) == 1:
+        return part(runs[0])
+    return "\n".join(f"<h3>{_text(run.name)}</h3>{part(run)}" for run in runs)
 
 
 def _mean(run: Run, tag: str) -> float:
@@ -117,7 +118,7 @@ def _figures(runs: Sequence[Run]) -> str:
 # -- what ran ------------------------------------------------------------------------
 
 
-def _what_ran(run: Run, several: bool) -> str:
+def _what_ran(run: Run) -> str:
     identity, start = section(run.manifest, "identity"), section(run.manifest, "start")
     model = section(run.config, "model")
     facts = [
@@ -133,14 +134,13 @@ def _what_ran(run: Run, several: bool) -> str:
         (key, json.dumps(value)[:_MOST_OF_A_VALUE])
         for key, value in sorted(run.changes.items())
     ]
-    history = run.manifest.get("history")
     accepted = [
         (row.get("after"), change.get("key"), _short(change))
-        for row in (history if isinstance(history, list) else [])
-        for change in (row.get("changes") or [] if isinstance(row, Mapping) else [])
+        for row in run.history
+        for change in row.get("changes") or []
         if isinstance(change, Mapping)
     ]
-    text = _of(run, several) + table(("what", "value"), facts)
+    text = table(("what", "value"), facts)
     text += "<p>What its config says other than <code>configs/base.py</code>:</p>"
     text += table(("key", "value"), changed)
     if accepted:
@@ -159,17 +159,20 @@ def _short(change: Mapping[str, Any]) -> str:
 
 def _health(runs: Sequence[Run]) -> str:
     found = {run.name: findings(run) for run in runs}
+    several = len(runs) > 1
     fine = [name for name, of_run in found.items() if not of_run]
-    whose = f" of {', '.join(fine)}" if len(runs) > 1 else ""
+    whose = f" of {', '.join(fine)}" if several else ""
     text = f"<p>Nothing was found{_text(whose)}.</p>" if fine else ""
     rows = [
-        (*((name,) if len(runs) > 1 else ()), f.kind, f.steps, f.text)
+        (name, f.kind, f.steps, f.text)
         for name, of_run in found.items()
         for f in of_run
     ]
     if not rows:
         return text
-    head = (*(("run",) if len(runs) > 1 else ()), "what", "steps", "said")
+    head = ("run", "what", "steps", "said")
+    if not several:
+        head, rows = head[1:], [row[1:] for row in rows]
     return text + f'<p class="bad">Found: {len(rows)}</p>' + table(head, rows)
 
 
@@ -180,12 +183,10 @@ def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     """The mean of each point and those around it: `1 / _SMOOTHED` of a run."""
     half = max(len(points) // (2 * _SMOOTHED), min(1, len(points) // 8))
     values = np.array([value for _, value in points], np.float64)
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    result = []
-    for i, (step, _) in enumerate(points):
-        low, high = max(0, i - half), min(len(points), i + half + 1)
-        result.append((step, float((sums[high] - sums[low]) / (high - low))))
-    return result
+    return [
+        (step, float(values[max(0, i - half) : i + half + 1].mean()))
+        for i, (step, _) in enumerate(points)
+    ]
 
 
 def _curves(runs: Sequence[Run]) -> str:
@@ -218,17 +219,13 @@ def _curves(runs: Sequence[Run]) -> str:
 
 
 def _of_one(run: Run, tags: Sequence[str]) -> list[Series]:
-    found = [(i, tag, run.series(tag)) for i, tag in enumerate(tags)]
-    return [
-        Series(
-            label=tag,
-            points=points if tag.startswith("eval/") else smoothed(points),
-            raw=() if tag.startswith("eval/") else points,
-            colour=i,
-        )
-        for i, tag, points in found
-        if points
-    ]
+    found = []
+    for colour, tag in enumerate(tags):
+        if points := run.series(tag):
+            raw = () if tag.startswith("eval/") else points
+            line = smoothed(points) if raw else points
+            found.append(Series(label=tag, points=line, raw=raw, colour=colour))
+    return found
 
 
 def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -266,18 +263,16 @@ def _differing(
 
 
 def _of_arm(name: str, members: Sequence[Run], tag: str, colour: int) -> list[Series]:
-    curves = [smoothed(run.series(tag)) for run in members]
-    curves = [curve for curve in curves if curve]
+    raw = [points for run in members if (points := run.series(tag))]
+    curves = [dict(smoothed(points)) for points in raw]
     if not curves:
         return []
     if len(curves) == 1:
-        raw = [p for run in members for p in run.series(tag)]
-        return [Series(label=name, points=curves[0], raw=raw, colour=colour)]
-    by_step = [dict(curve) for curve in curves]
-    common = sorted(set.intersection(*map(set, by_step)))
+        points = [*curves[0].items()]
+        return [Series(label=name, points=points, raw=raw[0], colour=colour)]
     mean, band = [], []
-    for step in common:
-        values = [curve[step] for curve in by_step]
+    for step in sorted(set.intersection(*map(set, curves))):
+        values = [curve[step] for curve in curves]
         mean.append((step, float(np.mean(values))))
         band.append((step, *t_interval(values)))
     return [Series(label=name, points=mean, band=band, colour=colour)]
@@ -312,25 +307,29 @@ def _before_and_after(runs: Sequence[Run]) -> str:
         found = list(_evaluations(run))
         order = list(dict.fromkeys(label for label, _, _ in found))
         for label, word, figures in sorted(found, key=lambda p: order.index(p[0])):
-            whose = f"{run.name}: " if len(runs) > 1 else ""
-            accuracy = float(figures["accuracy"])
-            colour = 1 if word == "before" else 0
-            name = f"{whose}{label}, {word}"
-            rows.append((name, accuracy, _interval(figures), colour))
-            low, high = _interval(figures) or (math.nan, math.nan)
+            whose = f"{run.name}: {label}" if len(runs) > 1 else label
+            accuracy, interval = float(figures["accuracy"]), _interval(figures)
+            rows.append((f"{whose}, {word}", accuracy, interval, int(word == "before")))
             cells.append(
                 (
-                    f"{whose}{label}", word, figures.get("problems", ""),
-                    f"{100 * accuracy:.1f}", f"{100 * low:.1f} to {100 * high:.1f}",
+                    whose,
+                    word,
+                    figures.get("problems", ""),
+                    _percent(accuracy),
+                    _range(interval or (math.nan, math.nan)),
                     _percent(figures.get("greedy_accuracy")),
                     _percent(figures.get("truncated")),
                 )
-            )  # fmt: skip
+            )
     if not rows:
         return '<p class="soft">Nothing was evaluated, or the run has not ended.</p>'
     head = ("problems", "when", "count", "accuracy, %", "95% interval", "greedy, %")
     chart = dots("Accuracy, %, with 95% intervals over problems", rows[:40])
     return f'<div class="plots">{chart}</div>' + table((*head, "truncated, %"), cells)
+
+
+def _range(interval: tuple[float, float]) -> str:
+    return " to ".join(map(_percent, interval))
 
 
 def _percent(value: Any) -> str:
@@ -347,17 +346,12 @@ def _compared(runs: Sequence[Run]) -> str:
             cells.append((name, len(members), "", "", ""))
             continue
         mean = float(np.mean(values))
-        if len(values) > 1:
-            interval = t_interval(values)
-            over = f"Student's t over {len(values)} runs"
-        else:
-            interval = _interval(finals[0])
-            over = "over problems"
+        interval, over = t_interval(values), f"Student's t over {len(values)} runs"
+        if not interval:
+            interval, over = _interval(finals[0]), "over problems"
         rows.append((name, mean, interval, i))
-        said = (
-            "" if interval is None else " to ".join(f"{100 * x:.1f}" for x in interval)
-        )
-        cells.append((name, len(members), f"{100 * mean:.1f}", said, over))
+        said = _range(interval) if interval else ""
+        cells.append((name, len(members), _percent(mean), said, over))
     chart = dots("Accuracy at the end, %, with 95% intervals", rows) if rows else ""
     head = ("runs", "count", "accuracy at the end, %", "95% interval", "interval")
     differ = [(key, *of.values()) for key, of in _differing(runs, runs)]
@@ -371,7 +365,7 @@ def _compared(runs: Sequence[Run]) -> str:
 # -- time and tokens -----------------------------------------------------------------
 
 
-def _spent(run: Run, several: bool) -> str:
+def _spent(run: Run) -> str:
     if not run.steps:
         return ""
     phases = dict.fromkeys(
@@ -404,8 +398,7 @@ def _spent(run: Run, several: bool) -> str:
     ]
     known = [(what, value, unit) for what, value, unit in facts if value == value]
     return (
-        _of(run, several)
-        + '<div class="plots">'
+        '<div class="plots">'
         + bars("Seconds of the steps, by phase", time, unit=" s")
         + bars("Tokens", flow)
         + "</div>"

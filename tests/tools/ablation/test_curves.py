@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tools.ablation.curves import SPENT, Curve, Sigmoid, fit_sigmoid
+from tools.ablation.curves import SPENT, Sigmoid, fit_sigmoid, read_curve
 
 PLANTED = Sigmoid(A=0.9, B=1.7, C_mid=3e5)
 FIRST = 0.3
@@ -12,9 +12,7 @@ FIRST = 0.3
 def _curve(last=2e6, *, noise=0.0, sigmoid=PLANTED, points=60, seed=0):
     spent = np.linspace(0, last, points + 1)
     values = np.concatenate([[FIRST], sigmoid(spent[1:], FIRST)])
-    return Curve(
-        spent, values + np.random.default_rng(seed).normal(0, noise, points + 1)
-    )
+    return spent, values + np.random.default_rng(seed).normal(0, noise, points + 1)
 
 
 def test_the_formula():
@@ -24,16 +22,16 @@ def test_the_formula():
 
 
 def test_an_exact_curve_gives_its_parameters_back():
-    found = fit_sigmoid(_curve())
+    found = fit_sigmoid(*_curve())
     assert (found.A, found.B, found.C_mid) == pytest.approx((0.9, 1.7, 3e5), rel=1e-4)
     falling = Sigmoid(A=0.05, B=3.0, C_mid=1e6)
-    found = fit_sigmoid(_curve(sigmoid=falling))
+    found = fit_sigmoid(*_curve(sigmoid=falling))
     assert (found.A, found.B, found.C_mid) == pytest.approx((0.05, 3.0, 1e6), rel=1e-3)
 
 
 def test_noise_as_of_a_step_leaves_them_near():
     # 256 completions have a standard error of 0.03.
-    found = [fit_sigmoid(_curve(noise=0.03, seed=seed)) for seed in range(8)]
+    found = [fit_sigmoid(*_curve(noise=0.03, seed=seed)) for seed in range(8)]
     assert None not in found
     assert np.mean([fit.A for fit in found]) == pytest.approx(0.9, abs=0.02)
     assert np.std([fit.A for fit in found]) < 0.05
@@ -41,15 +39,15 @@ def test_noise_as_of_a_step_leaves_them_near():
 
 
 def test_what_a_curve_does_not_say_is_not_said():
-    assert fit_sigmoid(_curve(last=2e5)) is None  # ends before its half-way point
-    assert fit_sigmoid(_curve(points=8)) is not None
-    assert fit_sigmoid(_curve(points=7)) is None
+    assert fit_sigmoid(*_curve(last=2e5)) is None  # ends before its half-way point
+    assert fit_sigmoid(*_curve(points=8)) is not None
+    assert fit_sigmoid(*_curve(points=7)) is None
     flat = [
-        fit_sigmoid(_curve(noise=0.03, seed=seed, sigmoid=Sigmoid(FIRST, 1.0, 1e6)))
+        fit_sigmoid(*_curve(noise=0.03, seed=seed, sigmoid=Sigmoid(FIRST, 1.0, 1e6)))
         for seed in range(6)
     ]
     assert flat.count(None) >= 5
-    assert fit_sigmoid(Curve.of([], "x", SPENT["steps"])) is None
+    assert fit_sigmoid(*read_curve([], "x", SPENT["steps"])) is None
 
 
 def test_a_point_counts_what_was_spent_before_it():
@@ -60,9 +58,9 @@ def test_a_point_counts_what_was_spent_before_it():
         {"step": 3, "reward/accuracy": 0.4, "sampling/tokens": 20, "seconds/step": 5},
         {"step": 3, "eval/accuracy": 0.5},
     ]
-    trained = Curve.of(rows, "reward/accuracy", SPENT["tokens"])
-    assert (trained.spent.tolist(), trained.values.tolist()) == ([0, 10], [0.2, 0.4])
-    held_out = Curve.of(rows, "eval/accuracy", SPENT["tokens"])
-    assert (held_out.spent.tolist(), held_out.values.tolist()) == ([0, 30], [0.1, 0.5])
-    assert Curve.of(rows, "eval/accuracy", SPENT["steps"]).spent.tolist() == [0, 3]
-    assert Curve.of(rows, "eval/accuracy", SPENT["seconds"]).spent.tolist() == [0, 12]
+    spent, values = read_curve(rows, "reward/accuracy", SPENT["tokens"])
+    assert (spent.tolist(), values.tolist()) == ([0, 10], [0.2, 0.4])
+    spent, values = read_curve(rows, "eval/accuracy", SPENT["tokens"])
+    assert (spent.tolist(), values.tolist()) == ([0, 30], [0.1, 0.5])
+    assert read_curve(rows, "eval/accuracy", SPENT["steps"])[0].tolist() == [0, 3]
+    assert read_curve(rows, "eval/accuracy", SPENT["seconds"])[0].tolist() == [0, 12]
