@@ -3,19 +3,18 @@
 import dataclasses
 import re
 
-from tools.curation.patterns import any_of
+from tools.curation.grammar import ASKS, STYLE, any_of
 from tools.curation.repair import bare_answer
 
-_STYLE = r"\\(?:text|textbf|mathrm|mathbf|textrm|bf|rm|mbox)"
 # (A) or \textbf{(A)} anywhere; A) and A. where an option can begin; a lone letter only
 # at the start of a line.
 _ANYWHERE = (
-    rf"\$?\s*(?:{_STYLE}\s*\{{?\s*|\{{\s*{_STYLE}\s*)?(?<![A-Za-z0-9_\\])\(\s*(?:{_STYLE}\s*\{{?)?L\s*\}}?"
+    rf"\$?\s*(?:{STYLE}\s*\{{?\s*|\{{\s*{STYLE}\s*)?(?<![A-Za-z0-9_\\])\(\s*(?:{STYLE}\s*\{{?)?L\s*\}}?"
     rf"\s*(?:\\\s*)?\)\s*(?:\\[ ,;]|\}}|:|\$(?=\s*\$))*"
 )
 _AT_BREAK = (
     r"(?:^|\n|\s{2,}|(?<=[:?.;,$])\s+|\\qquad\s*|\\quad\s*|\s(?=\*\*))[-*\s$]*"
-    rf"(?:{_STYLE}\s*\{{?)?\$?L\$?\s*[).:]\**\}}?(?=[\s$\\\d*(-])\**"
+    rf"(?:{STYLE}\s*\{{?)?\$?L\$?\s*[).:]\**\}}?(?=[\s$\\\d*(-])\**"
 )
 _AT_LINE = r"(?:^|\n)\s*\(?L\)?(?=\s+\S)"
 _BOLD = r"(?:^|\s)[-\s]*\*\*\(?L\)?\*\*\s*[).:]?(?=\s)"
@@ -23,36 +22,28 @@ _STYLES = (_ANYWHERE, _AT_BREAK, _AT_LINE, _BOLD)
 _ALPHABETS = ("ABCDEFGH", "abcdefgh")
 
 _NEEDS_OPTIONS = any_of(
-    r"\b(?:which|choose|select|pick|identify)\b[^.?]{0,40}\b(?:following|these|below"
-    r"|option|answers?)\b",
-    r"\b(?:of|among) the following\b|\bof these\b",
-    r"\bfollowing (?:statements?|numbers?|expressions?|values?|options?|choices?"
-    r"|equations?|functions?|sets?|pairs?|graphs?|intervals?|inequalities|conclusions?)\b"
-    r"[^.?]*\b(?:is|are|could|must|can|best|not|true|hold)\b",
-    r"\b(?:best describes|closest to|nearest to|most likely|approximately equal"
-    r"|letter of)\b",
-    r"\bwhich (?:one|statement|figure|graph|diagram|picture|interval|expression)\b",
+    r"\b(?:which|choose|select|identify)\b[^.?]{0,40}\b(?:following|these|below|options?"
+    r"|answers?)\b",
+    r"\b(?:of|among) (?:the following|these)\b",
+    r"\bfollowing \w+\b[^.?]{0,60}\b(?:is|are|could|must|can|best|not|true)\b",
+    r"\b(?:best describes|(?:clos|near)est to|most likely|approximately equal)\b",
+    r"\bwhich (?:one|statement|figure|graph|interval|expression)\b",
 )
 _NO_VALUE = re.compile(
-    r"\b(?:none|neither|cannot|can't|can not|not enough|impossible|all of|both|other"
-    r"|another|either|undetermined|depends|no (?:solution|correct|such)|more than|less"
-    r" than|insufficient|not (?:determined|possible)|uncertain)\b|<image|\[asy",
+    r"\b(?:none|neither|cannot|can't|not|impossible|all of|both|(?:an)?other|either"
+    r"|undetermined|depends|no|(?:more|less) than|insufficient|uncertain)\b"
+    r"|<image|\[asy",
     re.I,
 )
 _LETTER = re.compile(
-    rf"(?:{_STYLE}\s*\{{)?\s*\(?\s*(?:{_STYLE}\s*\{{)?\s*([A-H])\s*\}}?\s*\)?\s*\}}?\.?"
+    rf"(?:{STYLE}\s*\{{)?\s*\(?\s*(?:{STYLE}\s*\{{)?\s*([A-H])\s*\}}?\s*\)?\s*\}}?\.?"
 )
 _LETTERS = re.compile(
-    rf"(?:{_STYLE}\s*\{{)?\(?[A-H](?:\s*[,;&]\s*(?:\\?\s*and\s*)?|\s+and\s+)\(?[A-H]\b.*"
+    rf"(?:{STYLE}\s*\{{)?\(?[A-H](?:\s*[,;&]\s*(?:\\?\s*and\s*)?|\s+and\s+)\(?[A-H]\b.*"
 )
 _LABELS = re.compile(
     r"(?:\$?\\?(?:text\{)?\s*[(]?(?:[①-⑩]|\((?:\d|i{1,3}|iv|v)\))[)]?"
     r"(?:\s|,|，|、|;|and|\\ |\\text\s*\{\s*and\s*\}|[}$])*)+"
-)
-_ASKS_AFTER = any_of(
-    r"\?",
-    r"(?<![a-z\\])(?:find|determine|compute|calculate|what|how|in how|among"
-    r"|the correct)\b",
 )
 _EDGE = re.compile(
     r"^(?:[\s~,;.:&}]|\\q?quad|\\\\|\\[ ,;])+|(?:[\s~,;&]|\\q?quad|\\\\|\\[ ,;])+$"
@@ -60,7 +51,7 @@ _EDGE = re.compile(
 _CLOSING = re.compile(
     r"\s*(?:choices|options|answer choices|(?:the )?possible answers|choose (?:the|one)"
     r"[^.]*|\(please[^)]*\)|\\begin\{(?:array|align\*?|tabular)\}(?:\{[^}]*\})?"
-    rf"|{_STYLE}\s*\{{?|\\q?quad|\\\[|\()\s*$",
+    rf"|{STYLE}\s*\{{?|\\q?quad|\\\[|\()\s*$",
     re.I,
 )
 
@@ -124,7 +115,7 @@ def is_choice_answer(answer: str) -> bool:
     """Whether the answer names options or statements rather than a value."""
     answer = answer.strip()
     bracketed = re.fullmatch(
-        rf"\$?(?:{_STYLE}\s*\{{)?\s*\(\s*(?:{_STYLE}\s*\{{)?[A-H]\}}?\s*\)\s*\}}?\$?",
+        rf"\$?(?:{STYLE}\s*\{{)?\s*\(\s*(?:{STYLE}\s*\{{)?[A-H]\}}?\s*\)\s*\}}?\$?",
         answer,
     )
     return bool(bracketed or _LETTERS.fullmatch(answer) or _LABELS.fullmatch(answer))
@@ -155,7 +146,7 @@ def _are_options(problem: str, marks: list[tuple[int, int]], alphabet: str) -> b
     if any(not piece.strip(" \n$\\;,") for piece in pieces[:-1]):
         return False
     # Persons speaking and conditions are lettered too; the question comes after them.
-    if _ASKS_AFTER.search(pieces[-1]):
+    if ASKS.search(pieces[-1]):
         return False
     if alphabet.islower() or not re.match(r"[\s$\\({]", problem[marks[0][0] :]):
         stem = problem[: marks[0][0]].rstrip(" \n$")
