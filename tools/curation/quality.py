@@ -12,9 +12,7 @@ _OPEN = any_of(
     rf"(?:\b(?:{AUXILIARY}|be|equals?|of|by|to|in|as|at|from|than|with|for|then|number)"
     r"|=|:|\.{3})[\s.,$:\\)\]]*$|[a-z]$",
 )
-_GIVES = re.compile(
-    r"\W*(?:let|suppose|given|assume|consider|if|for|define|in)\b", re.I
-)
+_GIVES = re.compile(r"\W*(?:let|suppose|given|assume|consider|if|for|in)\b", re.I)
 _STATES = re.compile(r"\b(?:is|are|was|were|has|have|had|equals?|holds?)\b", re.I)
 # "Answer: 12", "the answer is $12$"
 _TOLD = re.compile(r"(?:answers?|solution|ans)(?:is|[:.=])\W*\Z", re.I)

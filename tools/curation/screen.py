@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tools.curation import choice, noise, quality, verifiable
 from tools.curation.repair import repair
@@ -11,8 +11,7 @@ from tools.curation.row import Row
 Check = Callable[[Row], str | None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Screened:
+class Checked(NamedTuple):
     """A row after its checks.
 
     Attributes:
@@ -38,7 +37,7 @@ class Screen:
     steps: Mapping[str, Mapping[str, Check]]
     choice_to_value: bool
 
-    def __call__(self, row: Row) -> Screened:
+    def __call__(self, row: Row) -> Checked:
         """Repairs the row and runs every check on it."""
         row, repairs = repair(row)
         if self.choice_to_value and len(row.answers) == 1:
@@ -52,7 +51,7 @@ class Screen:
             for name, check in checks.items()
             if (evidence := check(row)) is not None
         }
-        return Screened(row, repairs, reasons)
+        return Checked(row, repairs, reasons)
 
 
 def make_screen(

@@ -24,13 +24,14 @@ _PROOF = any_of(
 )
 _MANY_ANSWERS = any_of(
     # of several that would do, one
-    r"\b(?:find|give|write|add|fill in|provide|choose)\b[^.?]{0,20}? (?:an?|any|one|some)"
-    r" (?:(?:possible|of the|of these) )?(?:\w+ ){0,2}(?:example|conditions?"
-    r"|value\b[^.?]*\b(?:that|such))\b",
+    r"\b(?:find|give|write|add|fill in|provide|choose)\b[^.?]{0,20}?"
+    r" (?:an?|any|one|some) (?:(?:possible|of the|of these) )?(?:\w+ ){0,2}"
+    r"(?:example|conditions?|value\b[^.?]*\b(?:that|such))\b",
     r"\b(?:only|write(?: down)?) one (?:possible )?(?:value|answer)\b",
     # of an amount that is not given
-    r"\bhow (?:many|much|long)\b[^.?]*\ba certain (?:mass|number|amount|length)\b[^.?]*\?$"
-    r"|\bsome expression\b",
+    r"\bhow (?:many|much|long)\b[^.?]*\ba certain (?:mass|number|amount|length)\b"
+    r"[^.?]*\?$",
+    r"\bsome expression\b",
     # scored by its distance
     r"\byour score (?:will|for|on)\b|\bestimate (?:of )?\$[A-Z]",
 )
@@ -47,20 +48,14 @@ _EITHER_OR_QUESTION = re.compile(
 )
 _ASKS_VALUE = any_of(rf"\b(?:what|which|how|who|where|when|why|{FIND})\b", BLANK, "=")
 
-# A first and a second label of one kind, each in brackets or at the start of a line.
-_LABELS = "1 2|a b|A B|i ii|I II|① ②|Ⅰ Ⅱ|ⅰ ⅱ"
+# A first and a second label of one kind, in brackets or at the start of a line.
+_LABELS = (r"(?<![A-Za-z0-9}'])\(%s\)", r"(?:(?m:^)|\*\*)[ \t*#]*%s[.)]\**\s")
 _TWO_LABELS = re.compile(
-    "|".join(
-        f"{form[0]}{one}{form[1]}.*({form[0]}{two}{form[1]})"
-        for one, two in map(str.split, _LABELS.split("|"))
-        for form in (
-            [("", "")]
-            if not one.isascii()
-            else [
-                (r"(?<![A-Za-z0-9}'])\(", r"\)"),
-                (r"(?:(?m:^)|\*\*)[ \t*#]*", r"[.)]\**\s"),
-            ]
-        )
+    r"①.*(②)|[Ⅰⅰ].*([Ⅱⅱ])|"
+    + "|".join(
+        f"{label % one}.*({label % two})"
+        for one, two in map(str.split, "1 2|a b|A B|i ii|I II".split("|"))
+        for label in _LABELS
     ),
     re.S,
 )
@@ -77,7 +72,8 @@ _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\b(?:and|or)\b")
 
 _ASKS_NAME = any_of(
     r"(?:^|[.?!,:] )(?:who|whose|(?:what|which) (?:colou?r|shape|person"
-    r"|(?:type|kind|sort)s? of)|what is the (?:compound|element|substance))\b[^.?]*\?\s*$",
+    r"|(?:type|kind|sort)s? of)|what is the (?:compound|element|substance))\b"
+    r"[^.?]*\?\s*$",
     r"\bfind the (?:compound|element|substance)\b",
 )
 _NUMBER = re.compile(r"-?[\d.,/]+(?:\\?%)?")
@@ -88,12 +84,11 @@ _SYMBOLS = re.compile(
 )
 _CONSTANTS = "ei"
 _COMMAND = re.compile(
-    rf"\\(?:begin|end)\s*\{{[^}}]*\}}(?:\{{[lcr|]*\}})?|{STYLE}\s*\{{|\\(?:[A-Za-z]+|\W)"
+    rf"\\(?:begin|end)\s*\{{[^}}]*\}}(?:\{{[lcr|]*\}})?|{STYLE}\s*\{{|\\+(?:[A-Za-z]+|\W)"
 )
 _PROSE = re.compile(r"[A-Za-z]{3,}")
-_QUANTITY = re.compile(
-    r"[-\d.,/\s{}()]*\d[\d.,/\s{}()]*([A-Za-z][A-Za-z\s^/{}-]*\d?)[}.]*"
-)
+_AMOUNT = r"[-\d.,/\s{}()]*"
+_QUANTITY = re.compile(rf"{_AMOUNT}\d{_AMOUNT}([A-Za-z][A-Za-z\s^/{{}}-]*\d?)[}}.]*")
 _PROPOSITION = re.compile(r"\W*if\b.*\bthen\b", re.I | re.S)
 _PLAIN_WORDS = frozenset(
     "and for where when any all real number numbers integer integers odd even positive"

@@ -112,8 +112,8 @@ DROPPED = [
     ("open_question", "She paid $6 for 2 kg. How much is a certain mass?", "3"),
     ("open_question", "A folds 600 in 3 hours, then how long would it take B to fold a"
      " certain number of them?", "14"),
-    ("open_question", "What is the least value of |x - 4| + | some expression | if it is"
-     " 12?", "1"),
+    ("open_question", "What is the least value of |x - 4| + | some expression | if it"
+     " is 12?", "1"),
     ("printed_double", "A train takes 6.461538461538462 hours. How fast is it?", "21"),
     ("html", "What is $M$? <details><summary>Answer</summary>60</details>", "60"),
 ]  # fmt: skip
@@ -142,7 +142,7 @@ KEPT = [
     ("A club sent 90 cards. The number of its members is ______.", "10 members"),
     ("The greatest number of points that two circles share", "2"),
     ("$|\\sqrt{2}-\\sqrt{3}| - \\tan 60^{\\circ}$.", r"-\sqrt{2}"),
-    ("When the root of $x$ is cubed, the answer is 64. What is the value of $x$?", "16"),
+    ("When the root of $x$ is cubed, the answer is 64. What is $x$?", "16"),
     ("How long did the whole trip take?", r"3 \text{ hours and 20 minutes}"),
     ("Find the area between $y = x$ and $y = x^2$.", "1/6"),
     ("Find $a$ and $b$ with $a + b = 3$ and $a - b = 1$.", "2, 1"),
