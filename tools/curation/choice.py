@@ -38,6 +38,9 @@ _NO_VALUE = re.compile(
 _LETTER = re.compile(
     rf"(?:{STYLE}\s*\{{)?\s*\(?\s*(?:{STYLE}\s*\{{)?\s*([A-H])\s*\}}?\s*\)?\s*\}}?\.?"
 )
+_BRACKETED = re.compile(
+    rf"(?:{STYLE}\s*\{{)?\s*\(\s*(?:{STYLE}\s*\{{)?[A-H]\}}?\s*\)\s*\}}?"
+)
 _LETTERS = re.compile(
     rf"(?:{STYLE}\s*\{{)?\(?[A-H](?:\s*[,;&]\s*(?:\\?\s*and\s*)?|\s+and\s+)\(?[A-H]\b.*"
 )
@@ -76,8 +79,15 @@ def find_choices(problem: str) -> Choices | None:
     for alphabet in _ALPHABETS:
         for style in _STYLES:
             marks = _marks(problem, style, alphabet)
-            if len(marks) >= 3 and _are_options(problem, marks, alphabet):
-                return _take_apart(problem, marks, alphabet)
+            if len(marks) >= 3:
+                ends = [start for start, _ in marks[1:]] + [len(problem)]
+                texts = [
+                    problem[begin:end]
+                    for (_, begin), end in zip(marks, ends, strict=True)
+                ]
+                start = marks[0][0]
+                if _are_options(problem, start, texts, alphabet.isupper()):
+                    return _take_apart(problem[:start], texts, alphabet)
     return None
 
 
@@ -103,81 +113,58 @@ def to_value(problem: str, answer: str) -> tuple[str, str] | None:
         return None
     if value.count("{") != value.count("}"):
         return None
-    if any(
-        _NO_VALUE.search(option) and "<image" in option
-        for option in choices.options.values()
-    ):
+    if any("<image" in option for option in choices.options.values()):
         return None
     return stem, value
 
 
 def is_choice_answer(answer: str) -> bool:
     """Whether the answer names options or statements rather than a value."""
-    answer = answer.strip()
-    bracketed = re.fullmatch(
-        rf"\$?(?:{STYLE}\s*\{{)?\s*\(\s*(?:{STYLE}\s*\{{)?[A-H]\}}?\s*\)\s*\}}?\$?",
-        answer,
-    )
-    return bool(bracketed or _LETTERS.fullmatch(answer) or _LABELS.fullmatch(answer))
-
-
-def is_letter(answer: str) -> bool:
-    """Whether the answer is a single option letter, however it is wrapped."""
-    return bool(_LETTER.fullmatch(answer.strip()))
+    answer = answer.strip().strip("$")
+    return any(form.fullmatch(answer) for form in (_BRACKETED, _LETTERS, _LABELS))
 
 
 def _marks(problem: str, style: str, alphabet: str) -> list[tuple[int, int]]:
+    """Where the marks of the letters begin and end, as far as they come in order."""
     marks: list[tuple[int, int]] = []
     start = 0
     for letter in alphabet:
         match = re.compile(style.replace("L", letter, 1)).search(problem, start)
         if match is None:
             break
-        marks.append((match.start(), match.end()))
+        marks.append(match.span())
         start = match.end()
     return marks
 
 
-def _are_options(problem: str, marks: list[tuple[int, int]], alphabet: str) -> bool:
-    if problem[: marks[0][0]].count("[asy]") > problem[: marks[0][0]].count("[/asy]"):
+def _are_options(problem: str, start: int, texts: list[str], capitals: bool) -> bool:
+    stem = problem[:start]
+    if stem.count("[asy]") > stem.count("[/asy]"):
         return False
-    ends = [start for start, _ in marks[1:]] + [len(problem)]
-    pieces = [problem[end:stop] for (_, end), stop in zip(marks, ends, strict=True)]
-    if any(not piece.strip(" \n$\\;,") for piece in pieces[:-1]):
+    if any(not text.strip(" \n$\\;,") for text in texts[:-1]):
         return False
     # Persons speaking and conditions are lettered too; the question comes after them.
-    if ASKS.search(pieces[-1]):
+    if ASKS.search(texts[-1]):
         return False
-    if alphabet.islower() or not re.match(r"[\s$\\({]", problem[marks[0][0] :]):
-        stem = problem[: marks[0][0]].rstrip(" \n$")
-        longest = max(map(len, pieces[:-1]))
-        return longest < 60 and (alphabet.isupper() or stem.endswith(("?", ":")))
-    return max(map(len, pieces[:-1])) < 400
+    longest = max(map(len, texts[:-1]))
+    if capitals and re.match(r"[\s$\\({]", problem[start:]):
+        return longest < 400
+    return longest < 60 and (capitals or stem.rstrip(" \n$").endswith(("?", ":")))
 
 
-def _take_apart(problem: str, marks: list[tuple[int, int]], alphabet: str) -> Choices:
-    stem = problem[: marks[0][0]]
-    while True:
-        shorter = _CLOSING.sub("", stem).rstrip()
-        if shorter.endswith("$") and shorter.count("$") % 2:
-            shorter = shorter[:-1].rstrip()
-        if shorter == stem:
-            break
-        stem = shorter
-    ends = [start for start, _ in marks[1:]] + [len(problem)]
-    texts = [problem[end:stop] for (_, end), stop in zip(marks, ends, strict=True)]
+def _take_apart(stem: str, texts: list[str], alphabet: str) -> Choices:
+    longer = None
+    while longer != stem:
+        longer, stem = stem, _CLOSING.sub("", stem).rstrip()
+        if stem.endswith("$") and stem.count("$") % 2:
+            stem = stem[:-1].rstrip()
     last, _, tail = texts[-1].strip().partition("\n")
-    texts[-1] = last
-    options = {
-        letter.upper(): _trimmed(text)
-        for letter, text in zip(alphabet, texts, strict=False)
-    }
-    return Choices(stem.strip(), options, tail.strip(" \n$}\\"))
+    options = map(_trimmed, [*texts[:-1], last])
+    lettered = dict(zip(alphabet.upper(), options, strict=False))
+    return Choices(stem.strip(), lettered, tail.strip(" \n$}\\"))
 
 
 def _trimmed(option: str) -> str:
     """An option without the separators around it, or half of a pair of dollars."""
     option = _EDGE.sub("", option)
-    if option.count("$") % 2:
-        option = _EDGE.sub("", option.strip("$"))
-    return option
+    return _EDGE.sub("", option.strip("$")) if option.count("$") % 2 else option

@@ -24,7 +24,7 @@ from tools.curation.levels import level_scale, on_one_scale
 from tools.curation.plan import Plan
 from tools.curation.report import Report, write_pages
 from tools.curation.row import Screened
-from tools.curation.screen import Screen, make_screen
+from tools.curation.screen import Screen
 from tools.curation.screening import screen_all
 from tools.curation.sources import Inspected, inspect
 
@@ -40,7 +40,7 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
     Raises:
       ValueError: a source is bad; nothing was written.
     """
-    screen = make_screen(**plan.screen)
+    screen = Screen(**plan.screen)
     inspected = [
         inspect(source)
         for source in tqdm(plan.sources, "reading", unit="file", disable=quiet)

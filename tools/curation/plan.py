@@ -1,15 +1,14 @@
 """What a run does: the only reader of configs/curate.py."""
 
 import dataclasses
-import inspect
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rl.types import Problem
-from tools.curation.screen import make_screen
-from tools.curation.sources import Source, make_source
+from tools.curation.screen import Screen
+from tools.curation.sources import Source
 from tools.evaluation.benchmarks import is_another_copy, load_benchmark
 
 _NEAR = (
@@ -19,6 +18,7 @@ _NEAR = (
     "contamination_threshold",
 )
 _OWN = ("sources", "evaluation", "data_dir")
+_SOURCE = ("path", "name", "fields", "level_source")
 _CHOICES = {"conflicts": ("majority", "drop"), "unlevelled": ("keep", "drop")}
 
 
@@ -29,7 +29,7 @@ class Plan:
     Attributes:
       sources: where rows come from; earlier ones win among duplicates.
       evaluation: name -> problem of those that must not be trained on.
-      screen: keyword arguments of `make_screen`.
+      screen: keyword arguments of `Screen`.
       near: thresholds of near duplicates: `threshold`, `same_answer_threshold`,
         `conflict_threshold`, and `contamination_threshold` against evaluation.
       ngram: words in a run that contaminates.
@@ -80,7 +80,7 @@ def make_plan(
     options = {key: config[key] for key in config}
     names = [name for name in Plan.__dataclass_fields__ if name not in _OWN]
     _check_keys("config", options, [*names, *_OWN])
-    _check_keys("config.screen", options["screen"], _keywords(make_screen))
+    _check_keys("config.screen", options["screen"], list(Screen.__dataclass_fields__))
     _check_keys("config.near", options["near"], _NEAR)
     for name, value in options["near"].items():
         if not 0 < value <= 1:
@@ -96,14 +96,12 @@ def make_plan(
         if not options[name] > 0:
             raise ValueError(f"config.{name}={options[name]}: must be positive")
     sources = (
-        [{"path": path, "fields": fields} for path in inputs]
+        [{"path": path, "fields": fields or {}} for path in inputs]
         if inputs
         else list(options["sources"])
     )
     for i, source in enumerate(sources):
-        _check_keys(
-            f"config.sources[{i}]", source, _keywords(make_source), required=("path",)
-        )
+        _check_keys(f"config.sources[{i}]", source, _SOURCE, required=("path",))
     data_dir = pathlib.Path(os.path.expandvars(options["data_dir"]))
     evaluation = {
         f"{pathlib.PurePath(spec).stem}/{problem.id}": problem
@@ -111,7 +109,7 @@ def make_plan(
         for problem in _evaluation(os.path.expandvars(spec), data_dir)
     }
     return Plan(
-        sources=tuple(make_source(**source) for source in sources),
+        sources=tuple(Source(**source) for source in sources),
         evaluation=evaluation,
         screen=dict(options["screen"]),
         near=dict(options["near"]),
@@ -128,10 +126,6 @@ def _evaluation(spec: str, data_dir: pathlib.Path) -> list[Problem]:
             " than the set of that name; to screen against it even so, give its path"
         )
     return problems
-
-
-def _keywords(function) -> list[str]:
-    return list(inspect.signature(function).parameters)
 
 
 def _check_keys(

@@ -1,7 +1,6 @@
-"""Fit to learn from: a question of sensible size whose answer is not given away."""
+"""Fit to learn from: something is asked, and its answer is not given away."""
 
 import re
-from collections.abc import Callable
 
 from tools.curation.grammar import ASKS, AUXILIARY, any_of, found, sentences
 from tools.curation.row import Row
@@ -22,45 +21,6 @@ _LONG_DECIMAL = re.compile(r"-?\d+\.\d{5,}")
 _PRINTED_DOUBLE = re.compile(
     r"(?<![\d.])(?=(?:\d\.?){15,18}(?![\d.…\\])(?!\s*\.\.))\d+\.\d{9,}"
 )
-
-
-def make_checks(
-    *,
-    min_chars: int,
-    max_chars: int,
-    max_answer_chars: int,
-) -> dict[str, Callable[[Row], str | None]]:
-    """The quality checks at these limits.
-
-    Args:
-      min_chars: shorter problems are dropped.
-      max_chars: longer problems are dropped; about 3.5 characters make a token.
-      max_answer_chars: longer answers are dropped.
-    """
-
-    def too_short(row: Row) -> str | None:
-        """Too short to be a whole question."""
-        size = len(row.problem)
-        return f"{size} characters" if size < min_chars else None
-
-    def too_long(row: Row) -> str | None:
-        """Longer than a prompt may be."""
-        size = len(row.problem)
-        return f"{size} characters" if size > max_chars else None
-
-    def answer_too_long(row: Row) -> str | None:
-        """Longer than a rule checks reliably."""
-        size = max(map(len, row.answers), default=0)
-        return f"{size} characters" if size > max_answer_chars else None
-
-    return {
-        "too_short": too_short,
-        "too_long": too_long,
-        "no_question": no_question,
-        "answer_leak": answer_leak,
-        "answer_too_long": answer_too_long,
-        "printed_double": printed_double,
-    }
 
 
 def no_question(row: Row) -> str | None:
@@ -98,3 +58,10 @@ def answer_leak(row: Row) -> str | None:
 def printed_double(row: Row) -> str | None:
     """A program worked the problem out backwards and printed a rounded number."""
     return found(_PRINTED_DOUBLE, row.problem)
+
+
+CHECKS = {
+    "no_question": no_question,
+    "answer_leak": answer_leak,
+    "printed_double": printed_double,
+}

@@ -20,7 +20,7 @@ from tools.curation.answers import AnswerJudge
 from tools.curation.duplicates import band_hashes
 from tools.curation.plan import Plan
 from tools.curation.row import Row, Screened
-from tools.curation.screen import Screen, make_screen
+from tools.curation.screen import Screen
 from tools.curation.sources import Inspected, Source, read
 from tools.curation.text import exact_key
 
@@ -101,7 +101,7 @@ def _rows_from(
 def _start_worker(options: dict[str, Any]) -> None:
     global _screen
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    _screen = make_screen(**options)
+    _screen = Screen(**options)
 
 
 def _leave_with_parent() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from tools.curation.row import Row
-from tools.curation.screen import make_screen
+from tools.curation.screen import Screen
 
 OPTIONS = {
     "multiple_choice": "value",
@@ -16,7 +16,7 @@ OPTIONS = {
     "max_chars": 2500,
     "max_answer_chars": 120,
 }
-screen = make_screen(**OPTIONS)
+screen = Screen(**OPTIONS)
 
 
 def reasons(problem: str, answer: str = "7", **fields) -> set[str]:
@@ -192,7 +192,7 @@ def test_every_reason_that_applies_is_named():
 
 
 def test_solve_rates_are_a_filter_only_when_asked():
-    graded = make_screen(**OPTIONS | {"min_solve_rate": 0.01, "max_solve_rate": 0.9})
+    graded = Screen(**OPTIONS | {"min_solve_rate": 0.01, "max_solve_rate": 0.9})
     row = {"id": "a", "problem": "What is the sum of 2 and 5?", "answers": ("7",)}
 
     def dropped(rate):
@@ -221,4 +221,4 @@ def test_labels_cost_a_row_whatever_they_label(problem):
 @pytest.mark.parametrize("key", ["multiple_choice", "languages"])
 def test_a_mode_that_does_not_exist_is_refused(key):
     with pytest.raises(ValueError, match=f"{key}='maybe'"):
-        make_screen(**OPTIONS | {key: "maybe"})
+        Screen(**OPTIONS | {key: "maybe"})

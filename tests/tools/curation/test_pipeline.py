@@ -15,7 +15,7 @@ from rl.types import Problem
 from rollout.vllm.leash import descendants
 from tools.curation.pipeline import curate
 from tools.curation.plan import Plan
-from tools.curation.sources import make_source
+from tools.curation.sources import Source
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 OUTPUTS = ("problems.jsonl", "dropped.jsonl", "report.md", "report.html")
@@ -95,7 +95,7 @@ ROWS = [
 def run(tmp_path, rows=ROWS, out="out", **changes):
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    plan = dataclasses.replace(BASE, sources=(make_source(path=str(path)),), **changes)
+    plan = dataclasses.replace(BASE, sources=(Source(path=str(path)),), **changes)
     summary = curate(plan, tmp_path / out, quiet=True)
     return summary, tmp_path / out
 
