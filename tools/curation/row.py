@@ -173,13 +173,9 @@ def _listed(value: Any, where: str) -> list[str]:
 
 
 def _answers(listed: Sequence[str], single: str) -> tuple[str, ...]:
-    given = (_trim(answer) for answer in (single, *listed) if answer.strip())
+    # Only spaces go: a TAB or a line feed at an end may be a `\t` or `\n`.
+    given = (answer.strip(" ") for answer in (single, *listed) if answer.strip())
     return tuple(dict.fromkeys(a for a in given if a.lower() not in _NONE))
-
-
-def _trim(answer: str) -> str:
-    """Without spaces around it; a TAB or a line feed there may be a `\\t` or `\\n`."""
-    return answer.strip(" ")
 
 
 def _level(value: Any, where: str) -> int | None:
