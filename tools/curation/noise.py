@@ -13,7 +13,7 @@ _IMAGE = any_of(
     r"\.(?:png|jpe?g|gif|svg)\b",
 )
 _DRAWING = any_of(r"\[/?asy\]", r"\\begin\{(?:asy|tikzpicture|pspicture)\}")
-_HTML = re.compile(r"</?[a-z]{2,}[1-6]?(?: [a-z]+=[^<>]*)?/?>|&[a-z]{2,8};", re.I)
+_HTML = re.compile(r"</?(?!image)[a-z]{2,}[1-6]?(?: [a-z]+=[^<>]*)?/?>", re.I)
 
 # What is pointed at, and what points: "in the left diagram", "the star shown".
 _FIGURE = (

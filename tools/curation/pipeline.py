@@ -2,7 +2,7 @@
 
 Screening, which takes most of the time, runs in worker processes and keeps each chunk
 of rows on disk. What needs to see every row (boilerplate 13-grams, duplicates) runs
-over all of them in memory, a few kilobytes a row. Killed at any point and started
+over all of them in memory, some seven kilobytes a row. Killed at any point and started
 again, a run screens what is not yet screened and writes the same bytes.
 """
 

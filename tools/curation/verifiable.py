@@ -27,7 +27,7 @@ _MANY_ANSWERS = any_of(
     r"\b(?:find|give|write|add|fill in|provide|choose)\b[^.?]{0,20}?"
     r" (?:an?|any|one|some) (?:(?:possible|of the|of these) )?(?:\w+ ){0,2}"
     r"(?:example|conditions?|value\b[^.?]*\b(?:that|such))\b",
-    r"\b(?:only|write(?: down)?) one (?:possible )?(?:value|answer)\b",
+    r"\b(?:only|write(?: down)?|fill in) one (?:possible )?(?:value|answer|number)\b",
     # of an amount that is not given
     r"\bhow (?:many|much|long)\b[^.?]*\ba certain (?:mass|number|amount|length)\b"
     r"[^.?]*\?$",
