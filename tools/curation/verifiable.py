@@ -27,7 +27,7 @@ _MANY_ANSWERS = any_of(
     r"\b(?:find|give|write|add|fill in|provide|choose)\b[^.?]{0,20}?"
     r" (?:an?|any|one|some) (?:(?:possible|of the|of these) )?(?:\w+ ){0,2}"
     r"(?:example|conditions?|value\b[^.?]*\b(?:that|such))\b",
-    r"\b(?:only|write(?: down)?|fill in) one (?:possible )?(?:value|answer|number)\b",
+    r"\b(?:only|write(?: down)?) one (?:possible )?(?:value|answer)\b|\bfill in one\b",
     # of an amount that is not given
     r"\bhow (?:many|much|long)\b[^.?]*\ba certain (?:mass|number|amount|length)\b"
     r"[^.?]*\?$",
@@ -88,7 +88,9 @@ _COMMAND = re.compile(
 )
 _PROSE = re.compile(r"[A-Za-z]{3,}")
 _AMOUNT = r"[-\d.,/\s{}()]*"
-_QUANTITY = re.compile(rf"{_AMOUNT}\d{_AMOUNT}([A-Za-z][A-Za-z\s^/{{}}-]*\d?)[}}.]*")
+_QUANTITY = re.compile(
+    rf"{_AMOUNT}\d{_AMOUNT}([A-Za-z][A-Za-z^-]*\d?(?:[\s/]+[A-Za-z^-]+\d?){{0,2}})[}}.\s]*"
+)
 _PROPOSITION = re.compile(r"\W*if\b.*\bthen\b", re.I | re.S)
 _PLAIN_WORDS = frozenset(
     "and for where when any all real number numbers integer integers odd even positive"
