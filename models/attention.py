@@ -85,6 +85,7 @@ def default_implementation(mesh: Mesh | None) -> Implementation:
     return {"gpu": "triton", "tpu": "mosaic"}.get(platform(mesh), "xla")
 
 
+@jax.named_scope("attention")
 def segment_attention(
     q: Float[jax.Array, "B T N H"],
     k: Float[jax.Array, "B T K H"],
@@ -127,6 +128,7 @@ def segment_attention(
     )(q, k, v, segment_ids, prefix_ids)
 
 
+@jax.named_scope("attention")
 def decode_attention(
     q: jax.Array,
     k: jax.Array,

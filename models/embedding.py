@@ -33,6 +33,7 @@ def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
     return words, columns, bool(shared)
 
 
+@jax.named_scope("embedding")
 def look_up(
     table: Float[jax.Array, "V D"],
     token_ids: Int[jax.Array, " N"],

@@ -2,8 +2,7 @@
 
     state/      the train state, by Orbax, on any mesh
     loop.json   the loop's own state
-    proof.json  size and SHA-256 of every file, a digest of every tensor taken on the
-                devices, step, updates, versions, and a SHA-256 of itself
+    proof.json  what all of it must be, see `rl.proof`
 
 A folder gets its name when all of it, proof included, is on the disk. What does not
 agree with its proof is never loaded: it is named, and the one before it is taken.
@@ -11,13 +10,8 @@ agree with its proof is never loaded: it is named, and the one before it is take
 
 import concurrent.futures
 import dataclasses
-import datetime
-import hashlib
-import importlib.metadata
-import json
 import os
 import pathlib
-import platform
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -32,57 +26,34 @@ from jax.experimental import multihost_utils
 from configs.schema import Count
 from models import hf
 from models.qwen2 import Params
-from rl.files import named, publish, sha256, sync
-from rl.update.examine import NotFinite, by_path, examine
+from rl.files import named, publish, sync
+from rl.proof import (
+    LOOP,
+    PROOF,
+    Damaged,
+    Proof,
+    check_shapes,
+    check_tensors,
+    in_a_line,
+    loop_text,
+    proof_text,
+    read_loop,
+    read_proof,
+    tensors_of,
+    verify,
+    write,
+    write_proof,
+)
+from rl.update.examine import NotFinite, examine
 from rl.update.step import TrainState
 
 ASSETS = "assets"
 OnDamage = Literal["fallback", "stop"]
 DAMAGED = ".damaged"
 
-_FORMAT = 1
-_STATE, _LOOP, _PROOF = "state", "loop.json", "proof.json"
-_LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+_STATE = "state"
 # What a save is said to need before any has been timed: one disk, or a slow network.
 SAVED_BYTES_PER_SECOND = 1e9
-
-
-class Damaged(ValueError):
-    """A checkpoint that does not agree with its proof; says what is wrong where."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """What a checkpoint says of itself.
-
-    Attributes:
-      format: of the folder's layout.
-      step: steps done, the folder's name. None for parameters alone.
-      updates: optimizer applications done.
-      healthy: whether no alarm held when it was saved.
-      score: by which the best is kept, higher is better; None where nothing was
-        evaluated.
-      saved: when, ISO 8601 in UTC.
-      seconds: that it took to write.
-      versions: of the libraries that wrote it.
-      tensors: shape, dtype and digest by path (see `rl.update.examine`).
-      files: size in bytes and SHA-256 by path within the folder.
-    """
-
-    format: int
-    step: int | None
-    updates: int
-    healthy: bool
-    score: float | None
-    saved: str
-    seconds: float
-    versions: Mapping[str, str]
-    tensors: Mapping[str, tuple[list[int], str, int]]
-    files: Mapping[str, tuple[int, str]]
-
-    @property
-    def bytes(self) -> int:
-        return sum(size for size, _ in self.files.values())
 
 
 class Checkpoints:
@@ -157,14 +128,15 @@ class Checkpoints:
                 _discard(leftover)
             self._check_room(sum(x.nbytes for x in jax.tree.leaves(state)))
             partial.mkdir()
-        text = _canonical({"step": step, "state": dict(loop)})
+        # As it is now: the loop goes on while this is written.
+        text = loop_text(step, loop)
         header = dict(
             step=step,
             updates=int(state.updates),
             healthy=healthy,
             score=score,
             began=began,
-            tensors=_tensors(state, findings),
+            tensors=tensors_of(state, findings),
         )
         self._checkpointer.save(partial / _STATE, state)
         self._pending = (
@@ -185,7 +157,7 @@ class Checkpoints:
             self._checkpointer.wait_until_finished()
             if jax.process_index() != 0:
                 return
-            _write(partial / _LOOP, loop)
+            write(partial / LOOP, loop)
             write_proof(partial, **header)
             partial.rename(self._folder / str(header["step"]))
             sync(self._folder)
@@ -224,8 +196,8 @@ class Checkpoints:
             # Beside the folder, in which nothing may be that the proof does not name.
             partial = self._folder / f".{step}.proof.partial"
             with named(partial):
-                partial.write_text(_proof_text(proof), encoding="utf-8")
-            publish(partial, folder / _PROOF)
+                partial.write_text(proof_text(proof), encoding="utf-8")
+            publish(partial, folder / PROOF)
             self._rotate()
 
     def finish(self) -> None:
@@ -345,18 +317,20 @@ class Checkpoints:
     ) -> tuple[TrainState, dict[str, Any]]:
         folder = self._folder / str(step)
         proof = read_proof(folder)
-        _check_shapes(folder, proof.tensors, abstract)
+        check_shapes(folder, proof.tensors, abstract)
         try:
             state = self._checkpointer.restore(folder / _STATE, abstract)
         except Exception as error:
-            raise Damaged(f"{folder}: Orbax cannot read it: {_line(error)}") from None
-        _check_tensors(folder, proof.tensors, state)
+            raise Damaged(
+                f"{folder}: Orbax cannot read it: {in_a_line(error)}"
+            ) from None
+        check_tensors(folder, proof.tensors, state)
         if int(state.updates) != proof.updates:
             raise Damaged(
                 f"{folder}: {int(state.updates)} updates, its proof says"
                 f" {proof.updates}"
             )
-        return state, _read_loop(folder, step)["state"]
+        return state, read_loop(folder, step)
 
     def close(self) -> None:
         """Waits for the save in the background; see `wait` for errors."""
@@ -365,176 +339,6 @@ class Checkpoints:
         finally:
             self._background.shutdown()
             self._checkpointer.close()
-
-
-# -- proofs --------------------------------------------------------------------------
-
-
-def write_proof(
-    folder: pathlib.Path,
-    *,
-    tensors: Mapping[str, tuple[list[int], str, int]],
-    began: float,
-    step: int | None = None,
-    updates: int = 0,
-    healthy: bool = True,
-    score: float | None = None,
-) -> None:
-    """Proves a folder whose other files are all there; see `Proof`."""
-    files = _files(folder)
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        digests = pool.map(sha256, (folder / name for name in files))
-        found = {
-            name: ((folder / name).stat().st_size, digest)
-            for name, digest in zip(files, digests, strict=True)
-        }
-    now = time.time()
-    proof = Proof(
-        format=_FORMAT,
-        step=step,
-        updates=updates,
-        healthy=healthy,
-        score=score,
-        saved=datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat(),
-        seconds=round(now - began, 3),
-        versions=library_versions(),
-        tensors=tensors,
-        files=found,
-    )
-    _write(folder / _PROOF, _proof_text(proof))
-    sync(folder)
-
-
-def _proof_text(proof: Proof) -> str:
-    content = dataclasses.asdict(proof)
-    own = hashlib.sha256(_canonical(content).encode()).hexdigest()
-    return _canonical({**content, "sha256": own})
-
-
-def read_proof(folder: pathlib.Path) -> Proof:
-    """A folder's proof, if it is as it was written.
-
-    Raises:
-      Damaged: it is not there, or is not.
-    """
-    path = folder / _PROOF
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise Damaged(f"{path}: cannot be read ({error.strerror})") from None
-    try:
-        content = json.loads(raw)
-        stated = content.pop("sha256")
-        whole = _canonical({**content, "sha256": stated}).encode() == raw
-        own = hashlib.sha256(_canonical(content).encode()).hexdigest()
-        if not whole or own != stated:
-            raise ValueError("its SHA-256 does not fit")
-        if content["format"] != _FORMAT:
-            raise ValueError(f"format {content['format']}; this code reads {_FORMAT}")
-        return Proof(**content)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Damaged(f"{path}: {_line(error)}") from None
-
-
-def verify(folder: pathlib.Path) -> Proof:
-    """Holds every file of a checkpoint to its proof; reads all of them.
-
-    The tensors' own digests are compared where they are loaded.
-
-    Raises:
-      Damaged: names the first file that differs, and how.
-    """
-    proof = read_proof(folder)
-    if proof.step is not None and folder.name != str(proof.step):
-        raise Damaged(f"{folder}: is the checkpoint of step {proof.step}")
-    there = set(_files(folder)) - {_PROOF}
-    for name in sorted(proof.files.keys() - there):
-        raise Damaged(f"{folder / name}: is missing")
-    for name in sorted(there - proof.files.keys()):
-        raise Damaged(f"{folder / name}: is not in the proof")
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        checks = [
-            pool.submit(_check_file, folder / name, size, digest)
-            for name, (size, digest) in sorted(proof.files.items())
-        ]
-        for check in checks:
-            check.result()
-    if proof.step is not None:
-        _read_loop(folder, proof.step)
-    return proof
-
-
-def _check_file(path: pathlib.Path, size: int, digest: str) -> None:
-    try:
-        if path.is_symlink() or not path.is_file():
-            raise Damaged(f"{path}: is no regular file")
-        if (found := path.stat().st_size) != size:
-            raise Damaged(f"{path}: has {found:,} bytes, not {size:,}")
-        if sha256(path) != digest:
-            raise Damaged(f"{path}: its bytes have changed (SHA-256 does not fit)")
-    except OSError as error:
-        raise Damaged(f"{path}: cannot be read ({error.strerror})") from None
-
-
-def _read_loop(folder: pathlib.Path, step: int) -> dict[str, Any]:
-    path = folder / _LOOP
-    try:
-        loop = json.loads(path.read_bytes())
-        if loop["step"] != step:
-            raise ValueError(f"is the loop's state of step {loop['step']}")
-        return loop
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Damaged(f"{path}: {_line(error)}") from None
-
-
-def _tensors(tree, findings) -> dict[str, tuple[list[int], str, int]]:
-    return {
-        name: (list(x.shape), str(x.dtype), findings[name].digest)
-        for name, x in by_path(tree).items()
-    }
-
-
-def _check_shapes(folder: pathlib.Path, stated: Mapping, abstract: Any) -> None:
-    """Raises ValueError: the checkpoint is whole, and another model's."""
-    wanted = by_path(abstract)
-    for name in sorted(wanted.keys() ^ stated.keys()):
-        there = "holds no" if name in wanted else "holds a"
-        raise ValueError(f"{folder}: {there} {name}, unlike this run's state")
-    for name, x in wanted.items():
-        shape, dtype, _ = stated[name]
-        if tuple(shape) != x.shape or dtype != x.dtype:
-            raise ValueError(
-                f"{folder}: {name} is {dtype}{shape}, this run's is"
-                f" {x.dtype}{list(x.shape)}"
-            )
-
-
-def _check_tensors(folder: pathlib.Path, stated: Mapping, tree: Any) -> None:
-    """Holds loaded tensors to their digests, on the devices."""
-    leaves = by_path(tree)
-    for name, finding in examine(tree).items():
-        _, dtype, digest = stated[name]
-        # A tensor that was cast on its way has other bits.
-        if dtype == leaves[name].dtype and finding.digest != digest:
-            raise Damaged(
-                f"{folder}: {name} is not what was saved (digest {finding.digest:08x},"
-                f" its proof says {digest:08x})"
-            )
-
-
-def library_versions() -> dict[str, str]:
-    """Of what computes and stores a run's numbers."""
-    libraries = {name: importlib.metadata.version(name) for name in _LIBRARIES}
-    return {"python": platform.python_version(), **libraries}
-
-
-def _files(folder: pathlib.Path) -> list[str]:
-    """All that is in a folder and is no folder, by path within it."""
-    return sorted(
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.is_symlink() or not path.is_dir()
-    )
 
 
 def _as_first(value: int) -> int:
@@ -555,19 +359,6 @@ def _discard(path: pathlib.Path) -> None:
         _remove(path)
     except OSError as error:
         print(f"WARNING: {path}: not removed ({error.strerror})", flush=True)
-
-
-def _canonical(content: Any) -> str:
-    return json.dumps(content, sort_keys=True, indent=1) + "\n"
-
-
-def _write(path: pathlib.Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-    sync(path)
-
-
-def _line(error: Exception) -> str:
-    return (" ".join(str(error).split()) or repr(error))[:300]
 
 
 # -- what is kept, and what it costs -------------------------------------------------
@@ -661,7 +452,7 @@ def save_params(
     folder, began = folder.absolute(), time.time()
     if folder.exists():
         raise ValueError(f"{folder}: exists already")
-    tensors = _tensors(params, examine(params))
+    tensors = tensors_of(params, examine(params))
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(folder / "params", params)
     hf.copy_assets(assets, folder / ASSETS)
@@ -678,7 +469,7 @@ def load_params(folder: pathlib.Path, abstract: Params) -> Params:
     proof = verify(folder)
     with ocp.StandardCheckpointer() as checkpointer:
         params = checkpointer.restore(folder / "params", abstract)
-    _check_tensors(folder, proof.tensors, params)
+    check_tensors(folder, proof.tensors, params)
     return params
 
 
@@ -711,5 +502,5 @@ def load_run_params(
                 partial_restore=True,
             ),
         )
-    _check_tensors(folder, proof.tensors, {"params": restored["params"]})
+    check_tensors(folder, proof.tensors, {"params": restored["params"]})
     return step, restored["params"]

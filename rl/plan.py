@@ -47,9 +47,12 @@ from rl.hosts.stopping import StopSignals
 from rl.problems.curriculum import Curriculum, NoProblem, Stage, make_stages
 from rl.problems.functions import load_function
 from rl.problems.reading import load_problems
-from rl.problems.templates import check_template, encode_prompt
-from rl.problems.tokenizer import AutoTokenizer, PreTrainedTokenizerBase
-from rl.progress import watch
+from rl.problems.templates import check_template, encode_all
+from rl.problems.tokenizer import (
+    PreTrainedTokenizerBase,
+    default_stop_ids,
+    load_tokenizer,
+)
 from rl.reward.golds import readable
 from rl.reward.rewards import Rewards, parse, try_out, uses_verifier
 from rl.types import Problem
@@ -545,72 +548,3 @@ def reward_formulas(config: ConfigDict) -> Mapping[str, str]:
 def evaluation_formula(training: str, *, reward: str) -> str:
     """The reward that judges held-out problems: the run's own unless told otherwise."""
     return reward or training
-
-
-def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
-    """The folder's own tokenizer."""
-    try:
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"{folder}: no usable tokenizer ({reason})") from None
-
-
-def default_stop_ids(
-    folder: pathlib.Path, tokenizer: PreTrainedTokenizerBase
-) -> tuple[int, ...]:
-    """The ids that end a text of this model.
-
-    Those of `generation_config.json` and the tokenizer, and where the vocabulary is
-    Qwen's both of its end tokens: a base model may use either.
-    """
-    ids = {tokenizer.eos_token_id}
-    path = folder / "generation_config.json"
-    if path.is_file():
-        stated = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
-        ids |= set(stated if isinstance(stated, list) else [stated])
-    vocabulary = tokenizer.get_vocab()
-    ids |= {vocabulary.get(token) for token in ("<|endoftext|>", "<|im_end|>")}
-    return tuple(sorted(ids - {None}))
-
-
-def encode_all(
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    problems: Sequence[Sequence[Problem]],
-    template: str,
-    max_prompt_tokens: Count,
-) -> tuple[dict[str, np.ndarray], list[list[Problem]], int]:
-    """Prompts by the problem's text, and the problems whose prompts fit.
-
-    Not by its id, which another set may have too.
-
-    Args:
-      tokenizer: the model's own.
-      problems: those to train on first.
-      template: see `rl.problems.templates`.
-      max_prompt_tokens: of a prompt that fits.
-
-    Returns:
-      The prompts, what fits of each of `problems`, and how many do not.
-
-    Raises:
-      ValueError: no prompt to train on fits.
-    """
-    prompts = {}
-    together = [p for of_set in problems for p in of_set]
-    with watch("encode", total=len(together), unit="prompts") as count:
-        for p in together:
-            ids = encode_prompt(tokenizer, template, p.problem)
-            prompts[p.problem] = np.asarray(ids, np.int32)
-            count.update()
-    fit = [
-        [p for p in of_set if len(prompts[p.problem]) <= max_prompt_tokens]
-        for of_set in problems
-    ]
-    if not fit[0]:
-        raise ValueError(
-            f"config.rollout.max_prompt_tokens={max_prompt_tokens}: no prompt of"
-            " config.data.train fits"
-        )
-    return prompts, fit, len(together) - sum(map(len, fit))

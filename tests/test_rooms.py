@@ -62,7 +62,7 @@ def test_imports_run_one_way():
     assert wrong == []
     # Imports that are there are seen.
     assert "models.qwen2" in IMPORTS["rl.build"]
-    assert "rl.plan" in IMPORTS["tools.evaluate"]
+    assert "rl.evaluate" in IMPORTS["tools.evaluate"]
 
 
 def test_imports_go_in_no_circle():

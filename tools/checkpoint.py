@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from rl import checkpoint, files
+from rl.proof import Damaged, read_proof, verify
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -64,9 +65,9 @@ def _rows(folder: pathlib.Path, keep: int, *, whole: bool) -> list[dict[str, Any
     for step in sorted(checkpoint.steps_in(folder)):
         damage = None
         try:
-            look = checkpoint.verify if whole else checkpoint.read_proof
+            look = verify if whole else read_proof
             look(folder / str(step))
-        except checkpoint.Damaged as error:
+        except Damaged as error:
             damage = str(error)
         proof = proofs.get(step)
         rows.append(

@@ -34,6 +34,7 @@ from rl import files
 from rl.evaluate import Drawn, score
 from rl.hosts.stopping import REFUSED, run
 from rl.problems.templates import encode_prompt
+from rl.problems.tokenizer import default_stop_ids, load_tokenizer
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.score import Reward
 from rl.reward.verifier import verifier_reward
@@ -92,7 +93,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     # Here, so that judging and comparing start without JAX.
-    from rl import plan
     from tools.evaluation import pretrained
 
     if "held_out" in args.benchmarks:
@@ -103,8 +103,8 @@ def _evaluate(args: argparse.Namespace) -> int:
     positions = pretrained.max_positions(folder)
     conditions = _conditions(args, positions)
     dtype = pretrained.resolve_dtype(folder, args.dtype)
-    tokenizer = plan.load_tokenizer(folder)
-    stop_ids = plan.default_stop_ids(folder, tokenizer)
+    tokenizer = load_tokenizer(folder)
+    stop_ids = default_stop_ids(folder, tokenizer)
     problems = {
         benchmark_name(spec): (
             pretrained.held_out(pathlib.Path(args.model))[0][: args.limit]

@@ -38,6 +38,7 @@ from rl import files
 from rl.evaluate import Drawn, score
 from rl.hosts.stopping import REFUSED, run
 from rl.problems.templates import encode_prompt
+from rl.problems.tokenizer import default_stop_ids, load_tokenizer
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
@@ -106,13 +107,13 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Grade]:
     # Here, so that levels from given rates start without JAX.
-    from rl import plan
+    from rl.plan import find_model
     from tools.evaluation import pretrained
 
     prepare(args)
     if args.config:
         config = read_config(args.config)
-        folder = take(plan.find_model, config.model)()
+        folder = take(find_model, config.model)()
         args.template = args.template or config.data.template
         args.max_tokens = args.max_tokens or config.rollout.max_response_tokens
     else:
@@ -129,8 +130,8 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
         chunk=args.chunk,
     )
     dtype = pretrained.resolve_dtype(folder, args.dtype)
-    tokenizer = plan.load_tokenizer(folder)
-    stop_ids = plan.default_stop_ids(folder, tokenizer)
+    tokenizer = load_tokenizer(folder)
+    stop_ids = default_stop_ids(folder, tokenizer)
     problems = [
         Problem(
             id=row["id"],

@@ -20,6 +20,7 @@ import numpy as np
 from configs.reading import user_path
 from rl.files import markdown_table, replace_json
 from rl.hosts.stopping import REFUSED, run
+from rl.problems.tokenizer import load_tokenizer
 from rl.progress import phase
 from rl.statistics import bootstrap_interval
 
@@ -63,7 +64,6 @@ def score(
     import jax
 
     from models.hf import load_params
-    from rl import plan
     from rl.engine import place
     from rl.types import Batch
     from rl.update.objective import token_logprobs
@@ -75,7 +75,7 @@ def score(
         raise ValueError(
             f"context={context} exceeds the {positions} positions of {folder}"
         )
-    ids = plan.load_tokenizer(folder).encode(text, add_special_tokens=False)
+    ids = load_tokenizer(folder).encode(text, add_special_tokens=False)
     cut = windows(ids, context)
     model, mesh = pretrained.split_model(
         folder, dtype=pretrained.resolve_dtype(folder, dtype)

@@ -151,8 +151,8 @@ class Collector:
           params: of the run; `n` is G, the group size.
           seed: of the run; each round draws with a seed of its own.
           prompts_per_step: groups of a full batch.
-          shuffle: deal verdicts out at random, see `rl.reward.shuffled`.
-          overlong_buffer, overlong_factor: see `rl.reward.overlong_penalty`.
+          shuffle: deal verdicts out at random, see `rl.reward.shaping`.
+          overlong_buffer, overlong_factor: see `rl.reward.shaping`.
           filter: drop groups that teach nothing.
           filter_on: what has to differ within a group, see `informative`.
           max_rounds: of sampling, within one step.

@@ -93,7 +93,7 @@ def make_segments(
     return segments
 
 
-def first_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int]]:
+def best_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     """Indices of `lengths` by row, no row longer than `capacity`.
 
     Raises:
@@ -118,7 +118,7 @@ def first_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int
     return rows
 
 
-def first_fit_sharing(
+def best_fit_sharing(
     segments: Sequence[Segment], capacity: int
 ) -> list[list[list[int]]]:
     """Indices by row and, within a row, by the prompt that they share.
@@ -191,9 +191,9 @@ def pack(
     longest = max(lengths)
     length = next((t for t in row_lengths if t >= longest), row_lengths[-1])
     if share_prompts:
-        rows = first_fit_sharing(segments, length)
+        rows = best_fit_sharing(segments, length)
     else:
-        rows = [[[i] for i in row] for row in first_fit_decreasing(lengths, length)]
+        rows = [[[i] for i in row] for row in best_fit_decreasing(lengths, length)]
     per_micro = micro_rows(length, micro_tokens, row_multiple)
     return [
         _fill(

@@ -29,7 +29,7 @@ from configs.schema import NotNegative
 # How a command of ours ends; after a signal by `status_of`, 130 or 143.
 DONE = 0
 ERROR = 1  # said in the last line
-REFUSED = 2  # of `evaluate` and the like; a wrong command line of any tool: as 1
+REFUSED = 2  # as 1, of `evaluate` and the like; a wrong command line of argparse
 UNHEALTHY = 3  # an alarm stopped the run, or its policy is not to be trusted
 
 PATIENCE_SECONDS = 1.5

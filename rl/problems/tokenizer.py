@@ -5,7 +5,9 @@ hundreds of megabytes for something that the trainer never uses. It is hidden wh
 transformers looks for it, unless this process uses it already.
 """
 
+import json
 import os
+import pathlib
 import sys
 
 _HIDE = "torch" not in sys.modules
@@ -22,4 +24,37 @@ from transformers import (  # noqa: E402
 if _HIDE:
     del sys.modules["torch"]
 
-__all__ = ["AutoTokenizer", "PreTrainedTokenizerBase", "Qwen2Tokenizer"]
+__all__ = [
+    "AutoTokenizer",
+    "PreTrainedTokenizerBase",
+    "Qwen2Tokenizer",
+    "default_stop_ids",
+    "load_tokenizer",
+]
+
+
+def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
+    """The folder's own tokenizer."""
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{folder}: no usable tokenizer ({reason})") from None
+
+
+def default_stop_ids(
+    folder: pathlib.Path, tokenizer: PreTrainedTokenizerBase
+) -> tuple[int, ...]:
+    """The ids that end a text of this model.
+
+    Those of `generation_config.json` and the tokenizer, and where the vocabulary is
+    Qwen's both of its end tokens: a base model may use either.
+    """
+    ids = {tokenizer.eos_token_id}
+    path = folder / "generation_config.json"
+    if path.is_file():
+        stated = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+        ids |= set(stated if isinstance(stated, list) else [stated])
+    vocabulary = tokenizer.get_vocab()
+    ids |= {vocabulary.get(token) for token in ("<|endoftext|>", "<|im_end|>")}
+    return tuple(sorted(ids - {None}))

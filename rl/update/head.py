@@ -61,6 +61,7 @@ def _forward_of(*arguments):
     return _forward(*(x.value for x in arrays), *static)
 
 
+@jax.named_scope("head")
 def _forward(hidden, table, target_ids, mask, temperature, mesh, chunk):
     rows, of_table = spec("batch"), spec("vocab", "embed")
     logprobs, entropy, logsumexp = jax.shard_map(
@@ -74,6 +75,7 @@ def _forward(hidden, table, target_ids, mask, temperature, mesh, chunk):
     return (logprobs, entropy), saved
 
 
+@jax.named_scope("head")
 def _backward(mesh, chunk, saved, gradients):
     *inputs, entropy = saved
     of_logprobs, of_entropy = gradients

@@ -114,7 +114,8 @@ def make_step(
         params: Params, batch: Batch, hyper: Hyper
     ) -> tuple[Float[jax.Array, ""], Stats]:
         policy, entropy = logprobs(params, batch)
-        return objective.loss(policy, entropy, batch, hyper)
+        with jax.named_scope("loss"):
+            return objective.loss(policy, entropy, batch, hyper)
 
     def init(params: Params) -> TrainState:
         zero = jnp.zeros((), jnp.int32)
@@ -146,6 +147,7 @@ def make_step(
             },
         )
 
+    @jax.named_scope("optimizer")
     def propose(
         state: TrainState, carry: Carry, hyper: Hyper
     ) -> tuple[Params, optax.OptState, optax.OptState]:

@@ -69,7 +69,8 @@ Rule = Literal[
 algebra, enclosure); or why it was not credited (no_answer, unreadable, different, open:
 not shown within the budget, unfinished, echo: copied from the problem); or why there is
 no verdict (bad_gold: no accepted answer can be read, lost: the pool's worker died or
-was stopped twice). An evaluation adds `tolerance`: as near as the problem allows."""
+was stopped twice). A reward adds `tolerance`: as near as
+the problem's row allows."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

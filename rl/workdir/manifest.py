@@ -22,8 +22,9 @@ import jax
 
 from configs.schema import config_json, flatten
 from rl import files
-from rl.checkpoint import DAMAGED, library_versions, steps_in
+from rl.checkpoint import DAMAGED, steps_in
 from rl.plan import Plan
+from rl.proof import library_versions
 from rl.workdir.export import commit
 
 # What may change from one start of a run to the next: by key of the config, or all

@@ -32,8 +32,9 @@ import safetensors.numpy
 
 from configs.schema import Count, NotNegative
 from rl import files
-from rl.checkpoint import library_versions, proofs_in, steps_in
+from rl.checkpoint import proofs_in, steps_in
 from rl.hosts.stopping import Stopped
+from rl.proof import library_versions
 from rl.types import Batch, Group, Hyper
 
 _JOURNAL, _RECORD = "journal.jsonl", ".safetensors"

@@ -17,7 +17,8 @@ import pytest
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, abstract_params, init_params
 from rl import checkpoint
-from rl.checkpoint import Checkpoints, Damaged, abstract_state, load_run_params, verify
+from rl.checkpoint import Checkpoints, abstract_state, load_run_params
+from rl.proof import Damaged, read_proof, verify, write_proof
 from rl.update.examine import NotFinite
 from rl.update.optimizer import make_optimizer
 from rl.update.step import make_step
@@ -316,12 +317,12 @@ def test_where_a_stop_is_asked_for_nothing_is_touched(made, pair, tmp_path, open
 
 def _prove_again(folder, **changes):
     """A proof whose own digests all fit, whatever the files hold."""
-    proof = checkpoint.read_proof(folder)
+    proof = read_proof(folder)
     (folder / "proof.json").unlink()
     arguments = dict(
         tensors=proof.tensors, began=0.0, step=proof.step, updates=proof.updates
     )
-    checkpoint.write_proof(folder, **(arguments | changes))
+    write_proof(folder, **(arguments | changes))
 
 
 @pytest.mark.failure(36)
@@ -568,7 +569,7 @@ def test_what_a_checkpoint_of_7b_costs_is_said_beforehand(pair, tmp_path):
     text = checkpoint.describe_cost(nbytes, keep=3, dumps=2, folder=tmp_path / "none")
     assert text.startswith("91.39 GB each, 3 newest kept, 731.10 GB at most (")
     assert text.endswith("; a stop needs 91 s to save, at 1 GB/s")
-    proof = checkpoint.read_proof(pair / "2")
+    proof = read_proof(pair / "2")
     rate = proof.bytes / proof.seconds
     text = checkpoint.describe_cost(nbytes, keep=3, dumps=2, folder=pair)
     assert f"needs {nbytes / rate:,.0f} s to save" in text and "of step 2" in text

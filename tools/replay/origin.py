@@ -118,9 +118,7 @@ def _do(
         return _scan(eqn, operands, layer)
     if name in _WRAPPERS:
         inner = next(eqn.params[key] for key in _WRAPS if key in eqn.params)
-        if isinstance(inner, ClosedJaxpr):
-            return _run(inner.jaxpr, inner.consts, operands, layer)
-        return _run(inner, (), operands, layer)
+        return _run(*_opened(inner), operands, layer)
     named = zip(eqn.invars, operands, strict=True)
     own = {atom: x for atom, x in named if not isinstance(atom, Literal)}
     alone = jaxpr.replace(
@@ -142,22 +140,38 @@ def _do(
 
 def _scan(eqn: JaxprEqn, operands: list[Any], layer: int | None) -> list[Any]:
     p = eqn.params
-    consts = operands[: p["num_consts"]]
-    carry = operands[p["num_consts"] : p["num_consts"] + p["num_carry"]]
-    xs = operands[p["num_consts"] + p["num_carry"] :]
-    inner, outputs = p["jaxpr"], []
+    inner, own_consts = _opened(p["jaxpr"])
+    # By their ranks, which every version of JAX states alike: what is scanned over, and
+    # what is stacked, has an axis more outside of the loop.
+    scanned = _larger(eqn.invars, inner.invars)
+    carried = len(eqn.outvars) - _larger(eqn.outvars, inner.outvars)
+    cuts = len(operands) - scanned - carried, len(operands) - scanned
+    consts, carry, xs = operands[: cuts[0]], operands[slice(*cuts)], operands[cuts[1] :]
+    outputs = []
     order = range(p["length"])
     # The outermost loop of the decoder is that over its layers.
     of_layers = layer is None and Qwen2.__name__ in str(eqn.source_info.name_stack)
     for i in reversed(order) if p["reverse"] else order:
         own = i if of_layers else layer
         sliced = [x[i] for x in xs]
-        out = _run(inner.jaxpr, inner.consts, [*consts, *carry, *sliced], own)
-        carry, ys = out[: p["num_carry"]], out[p["num_carry"] :]
+        out = _run(inner, own_consts, [*consts, *carry, *sliced], own)
+        carry, ys = out[:carried], out[carried:]
         outputs.append(ys)
     if p["reverse"]:
         outputs.reverse()
     return [*carry, *(jnp.stack(ys) for ys in zip(*outputs, strict=True))]
+
+
+def _opened(jaxpr: Jaxpr | ClosedJaxpr) -> tuple[Jaxpr, Sequence[Any]]:
+    """A closed program's own and its constants; an open one has none."""
+    if isinstance(jaxpr, ClosedJaxpr):
+        return jaxpr.jaxpr, jaxpr.consts
+    return jaxpr, ()
+
+
+def _larger(outer: Sequence[Any], inner: Sequence[Any]) -> int:
+    pairs = zip(outer, inner, strict=True)
+    return sum(a.aval.ndim > b.aval.ndim for a, b in pairs)
 
 
 @jax.jit

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from rl.batches.advantages import load_advantage
 from rl.batches.packing import (
-    first_fit_decreasing,
+    best_fit_decreasing,
     make_segments,
     micro_rows,
     pack,
@@ -31,7 +31,7 @@ def _segments(groups, *, version=0, sampler_is_trainer=True):
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=200), st.integers(50, 90))
 def test_rows_hold_every_segment_once_within_capacity(lengths, capacity):
-    rows = first_fit_decreasing(lengths, capacity)
+    rows = best_fit_decreasing(lengths, capacity)
     assert sorted(i for row in rows for i in row) == list(range(len(lengths)))
     assert all(sum(lengths[i] for i in row) <= capacity for row in rows)
     # First-fit decreasing leaves at most one row half empty.
@@ -182,4 +182,4 @@ def test_padding_is_small_on_realistic_lengths():
 
 def test_a_segment_longer_than_every_row_is_an_error():
     with pytest.raises(ValueError, match="a segment of 9 tokens exceeds rows of 8"):
-        first_fit_decreasing([3, 9], 8)
+        best_fit_decreasing([3, 9], 8)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -365,3 +366,23 @@ def test_no_device_ever_holds_a_whole_table_of_words():
 def test_carriers_are_immutable():
     with pytest.raises(dataclasses.FrozenInstanceError):
         _groups()[0].born = 3
+
+
+def test_a_trace_tells_the_parts_of_an_update_apart():
+    mesh = _mesh()
+    step, batch, hyper = _step(mesh), _batches(_groups())[0], _hyper()
+    state = step.init(_params(mesh))
+    carry = step.zeros(state.params, batch, hyper)
+    texts = [
+        lowered.as_text(debug_info=True)
+        for lowered in (
+            step.accumulate.lower(carry, state.params, batch, hyper),
+            step.apply.lower(state, carry, hyper),
+        )
+    ]
+    names = [re.findall(r'loc\("([^"]*)"', text) for text in texts]
+    for part in ("embedding", "attention", "head", "loss"):
+        inside = [name for name in names[0] if re.search(rf"\b{part}\b", name)]
+        backward = [name for name in inside if "transpose" in name]
+        assert 0 < len(backward) < len(inside)
+    assert any("/optimizer/" in name for name in names[1])

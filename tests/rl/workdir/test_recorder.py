@@ -11,9 +11,9 @@ import pytest
 
 from configs import base
 from rl.batches.packing import pack_groups
-from rl.checkpoint import write_proof
 from rl.engine import make_hyper
 from rl.hosts.stopping import Stopped
+from rl.proof import write_proof
 from rl.types import Batch
 from rl.workdir import recorder
 from rl.workdir.recorder import Recorder, read_journal, read_record, recorded
