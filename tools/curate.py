@@ -26,9 +26,9 @@ from absl import app, flags
 from configs.reading import define_config, expand_home, parse_flags, user_path
 from rl.files import replace_json
 from rl.hosts.stopping import DONE, ERROR, run
-from tools.curation.build import make_plan
 from tools.curation.formats import parse_fields
 from tools.curation.pipeline import curate
+from tools.curation.plan import make_plan
 
 _CONFIG = define_config("what is curated, and how", default="configs/curate.py")
 _OUT = flags.DEFINE_string("out", None, "folder to write to", required=True)

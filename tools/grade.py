@@ -46,7 +46,7 @@ from rollout.types import SamplerError
 from tools.curation.formats import parse_fields
 from tools.curation.grade import NAME, Grade, graded_rows, make_grades
 from tools.curation.repair import with_answer
-from tools.curation.sources import make_source, read
+from tools.curation.sources import Source, read
 from tools.evaluation.files import (
     appended,
     read_completions,
@@ -82,7 +82,7 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
         rows = [
             row.record()
             for path in args.input
-            for row in map(with_answer, read(make_source(path=path, fields=fields)))
+            for row in map(with_answer, read(Source(path=path, fields=fields)))
             if row.answers
         ]
     else:

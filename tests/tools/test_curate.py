@@ -86,7 +86,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
         tmp_path,
         "tools.curate",
         [[*given, argument] for argument in bad],
-        needs=("tools.curation.build", "tools.curation.pipeline", "rl.files"),
+        needs=("tools.curation.plan", "tools.curation.pipeline", "rl.files"),
         cwd=ROOT,
         env=ENVIRONMENT,
     )
@@ -111,7 +111,7 @@ def test_nine_public_formats_one_command_each(tmp_path, config):
             [f"--config={config}", f"--input={file}", f"--out={tmp_path / file.stem}"]
             for file in files
         ],
-        needs=("tools.curation.build", "tools.curation.pipeline", "rl.files"),
+        needs=("tools.curation.plan", "tools.curation.pipeline", "rl.files"),
         cwd=ROOT,
         env=ENVIRONMENT,
     )

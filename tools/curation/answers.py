@@ -61,10 +61,7 @@ class AnswerJudge:
         verdicts = self._pool.judge([(_boxed(a), (a,), None) for a in new])
         for answer, verdict in zip(new, verdicts, strict=True):
             self._faults[answer] = None if verdict.correct else verdict.reason
-        found = {answer: self._faults[answer] for answer in answers}
-        if len(self._faults) > _REMEMBERED:
-            self._faults.clear()
-        return found
+        return {answer: self._faults[answer] for answer in answers}
 
     def equal(self, left: Sequence[str], right: Sequence[str]) -> bool:
         """Whether any answer of one problem equals any of the other."""
@@ -85,9 +82,6 @@ class AnswerJudge:
         for (i, _, _), verdict in zip(asked, verdicts, strict=True):
             found[i] |= verdict.correct is True
         return found
-
-
-_REMEMBERED = 200_000
 
 
 def _boxed(answer: str) -> str:

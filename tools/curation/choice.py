@@ -3,19 +3,18 @@
 import dataclasses
 import re
 
-from tools.curation.patterns import any_of
+from tools.curation.grammar import ASKS, STYLE, any_of
 from tools.curation.repair import bare_answer
 
-_STYLE = r"\\(?:text|textbf|mathrm|mathbf|textrm|bf|rm|mbox)"
 # (A) or \textbf{(A)} anywhere; A) and A. where an option can begin; a lone letter only
 # at the start of a line.
 _ANYWHERE = (
-    rf"\$?\s*(?:{_STYLE}\s*\{{?\s*|\{{\s*{_STYLE}\s*)?(?<![A-Za-z0-9_\\])\(\s*(?:{_STYLE}\s*\{{?)?L\s*\}}?"
+    rf"\$?\s*(?:{STYLE}\s*\{{?\s*|\{{\s*{STYLE}\s*)?(?<![A-Za-z0-9_\\])\(\s*(?:{STYLE}\s*\{{?)?L\s*\}}?"
     rf"\s*(?:\\\s*)?\)\s*(?:\\[ ,;]|\}}|:|\$(?=\s*\$))*"
 )
 _AT_BREAK = (
     r"(?:^|\n|\s{2,}|(?<=[:?.;,$])\s+|\\qquad\s*|\\quad\s*|\s(?=\*\*))[-*\s$]*"
-    rf"(?:{_STYLE}\s*\{{?)?\$?L\$?\s*[).:]\**\}}?(?=[\s$\\\d*(-])\**"
+    rf"(?:{STYLE}\s*\{{?)?\$?L\$?\s*[).:]\**\}}?(?=[\s$\\\d*(-])\**"
 )
 _AT_LINE = r"(?:^|\n)\s*\(?L\)?(?=\s+\S)"
 _BOLD = r"(?:^|\s)[-\s]*\*\*\(?L\)?\*\*\s*[).:]?(?=\s)"
@@ -23,36 +22,31 @@ _STYLES = (_ANYWHERE, _AT_BREAK, _AT_LINE, _BOLD)
 _ALPHABETS = ("ABCDEFGH", "abcdefgh")
 
 _NEEDS_OPTIONS = any_of(
-    r"\b(?:which|choose|select|pick|identify)\b[^.?]{0,40}\b(?:following|these|below"
-    r"|option|answers?)\b",
-    r"\b(?:of|among) the following\b|\bof these\b",
-    r"\bfollowing (?:statements?|numbers?|expressions?|values?|options?|choices?"
-    r"|equations?|functions?|sets?|pairs?|graphs?|intervals?|inequalities|conclusions?)\b"
-    r"[^.?]*\b(?:is|are|could|must|can|best|not|true|hold)\b",
-    r"\b(?:best describes|closest to|nearest to|most likely|approximately equal"
-    r"|letter of)\b",
-    r"\bwhich (?:one|statement|figure|graph|diagram|picture|interval|expression)\b",
+    r"\b(?:which|choose|select|identify)\b[^.?]{0,40}\b(?:following|these|below|options?"
+    r"|answers?)\b",
+    r"\b(?:of|among) (?:the following|these)\b",
+    r"\bfollowing \w+\b[^.?]{0,60}\b(?:is|are|could|must|can|best|not|true)\b",
+    r"\b(?:best describes|(?:clos|near)est to|most likely|approximately equal)\b",
+    r"\bwhich (?:one|statement|figure|graph|interval|expression)\b",
 )
 _NO_VALUE = re.compile(
-    r"\b(?:none|neither|cannot|can't|can not|not enough|impossible|all of|both|other"
-    r"|another|either|undetermined|depends|no (?:solution|correct|such)|more than|less"
-    r" than|insufficient|not (?:determined|possible)|uncertain)\b|<image|\[asy",
+    r"\b(?:none|neither|cannot|can't|not|impossible|all of|both|(?:an)?other|either"
+    r"|undetermined|depends|no|(?:more|less) than|insufficient|uncertain)\b"
+    r"|<image|\[asy",
     re.I,
 )
 _LETTER = re.compile(
-    rf"(?:{_STYLE}\s*\{{)?\s*\(?\s*(?:{_STYLE}\s*\{{)?\s*([A-H])\s*\}}?\s*\)?\s*\}}?\.?"
+    rf"(?:{STYLE}\s*\{{)?\s*\(?\s*(?:{STYLE}\s*\{{)?\s*([A-H])\s*\}}?\s*\)?\s*\}}?\.?"
+)
+_BRACKETED = re.compile(
+    rf"(?:{STYLE}\s*\{{)?\s*\(\s*(?:{STYLE}\s*\{{)?[A-H]\}}?\s*\)\s*\}}?"
 )
 _LETTERS = re.compile(
-    rf"(?:{_STYLE}\s*\{{)?\(?[A-H](?:\s*[,;&]\s*(?:\\?\s*and\s*)?|\s+and\s+)\(?[A-H]\b.*"
+    rf"(?:{STYLE}\s*\{{)?\(?[A-H](?:\s*[,;&]\s*(?:\\?\s*and\s*)?|\s+and\s+)\(?[A-H]\b.*"
 )
 _LABELS = re.compile(
     r"(?:\$?\\?(?:text\{)?\s*[(]?(?:[①-⑩]|\((?:\d|i{1,3}|iv|v)\))[)]?"
     r"(?:\s|,|，|、|;|and|\\ |\\text\s*\{\s*and\s*\}|[}$])*)+"
-)
-_ASKS_AFTER = any_of(
-    r"\?",
-    r"(?<![a-z\\])(?:find|determine|compute|calculate|what|how|in how|among"
-    r"|the correct)\b",
 )
 _EDGE = re.compile(
     r"^(?:[\s~,;.:&}]|\\q?quad|\\\\|\\[ ,;])+|(?:[\s~,;&]|\\q?quad|\\\\|\\[ ,;])+$"
@@ -60,7 +54,7 @@ _EDGE = re.compile(
 _CLOSING = re.compile(
     r"\s*(?:choices|options|answer choices|(?:the )?possible answers|choose (?:the|one)"
     r"[^.]*|\(please[^)]*\)|\\begin\{(?:array|align\*?|tabular)\}(?:\{[^}]*\})?"
-    rf"|{_STYLE}\s*\{{?|\\q?quad|\\\[|\()\s*$",
+    rf"|{STYLE}\s*\{{?|\\q?quad|\\\[|\()\s*$",
     re.I,
 )
 
@@ -85,8 +79,15 @@ def find_choices(problem: str) -> Choices | None:
     for alphabet in _ALPHABETS:
         for style in _STYLES:
             marks = _marks(problem, style, alphabet)
-            if len(marks) >= 3 and _are_options(problem, marks, alphabet):
-                return _take_apart(problem, marks, alphabet)
+            if len(marks) >= 3:
+                ends = [start for start, _ in marks[1:]] + [len(problem)]
+                texts = [
+                    problem[begin:end]
+                    for (_, begin), end in zip(marks, ends, strict=True)
+                ]
+                start = marks[0][0]
+                if _are_options(problem, start, texts, alphabet.isupper()):
+                    return _take_apart(problem[:start], texts, alphabet)
     return None
 
 
@@ -112,81 +113,58 @@ def to_value(problem: str, answer: str) -> tuple[str, str] | None:
         return None
     if value.count("{") != value.count("}"):
         return None
-    if any(
-        _NO_VALUE.search(option) and "<image" in option
-        for option in choices.options.values()
-    ):
+    if any("<image" in option for option in choices.options.values()):
         return None
     return stem, value
 
 
 def is_choice_answer(answer: str) -> bool:
     """Whether the answer names options or statements rather than a value."""
-    answer = answer.strip()
-    bracketed = re.fullmatch(
-        rf"\$?(?:{_STYLE}\s*\{{)?\s*\(\s*(?:{_STYLE}\s*\{{)?[A-H]\}}?\s*\)\s*\}}?\$?",
-        answer,
-    )
-    return bool(bracketed or _LETTERS.fullmatch(answer) or _LABELS.fullmatch(answer))
-
-
-def is_letter(answer: str) -> bool:
-    """Whether the answer is a single option letter, however it is wrapped."""
-    return bool(_LETTER.fullmatch(answer.strip()))
+    answer = answer.strip().strip("$")
+    return any(form.fullmatch(answer) for form in (_BRACKETED, _LETTERS, _LABELS))
 
 
 def _marks(problem: str, style: str, alphabet: str) -> list[tuple[int, int]]:
+    """Where the marks of the letters begin and end, as far as they come in order."""
     marks: list[tuple[int, int]] = []
     start = 0
     for letter in alphabet:
         match = re.compile(style.replace("L", letter, 1)).search(problem, start)
         if match is None:
             break
-        marks.append((match.start(), match.end()))
+        marks.append(match.span())
         start = match.end()
     return marks
 
 
-def _are_options(problem: str, marks: list[tuple[int, int]], alphabet: str) -> bool:
-    if problem[: marks[0][0]].count("[asy]") > problem[: marks[0][0]].count("[/asy]"):
+def _are_options(problem: str, start: int, texts: list[str], capitals: bool) -> bool:
+    stem = problem[:start]
+    if stem.count("[asy]") > stem.count("[/asy]"):
         return False
-    ends = [start for start, _ in marks[1:]] + [len(problem)]
-    pieces = [problem[end:stop] for (_, end), stop in zip(marks, ends, strict=True)]
-    if any(not piece.strip(" \n$\\;,") for piece in pieces[:-1]):
+    if any(not text.strip(" \n$\\;,") for text in texts[:-1]):
         return False
     # Persons speaking and conditions are lettered too; the question comes after them.
-    if _ASKS_AFTER.search(pieces[-1]):
+    if ASKS.search(texts[-1]):
         return False
-    if alphabet.islower() or not re.match(r"[\s$\\({]", problem[marks[0][0] :]):
-        stem = problem[: marks[0][0]].rstrip(" \n$")
-        longest = max(map(len, pieces[:-1]))
-        return longest < 60 and (alphabet.isupper() or stem.endswith(("?", ":")))
-    return max(map(len, pieces[:-1])) < 400
+    longest = max(map(len, texts[:-1]))
+    if capitals and re.match(r"[\s$\\({]", problem[start:]):
+        return longest < 400
+    return longest < 60 and (capitals or stem.rstrip(" \n$").endswith(("?", ":")))
 
 
-def _take_apart(problem: str, marks: list[tuple[int, int]], alphabet: str) -> Choices:
-    stem = problem[: marks[0][0]]
-    while True:
-        shorter = _CLOSING.sub("", stem).rstrip()
-        if shorter.endswith("$") and shorter.count("$") % 2:
-            shorter = shorter[:-1].rstrip()
-        if shorter == stem:
-            break
-        stem = shorter
-    ends = [start for start, _ in marks[1:]] + [len(problem)]
-    texts = [problem[end:stop] for (_, end), stop in zip(marks, ends, strict=True)]
+def _take_apart(stem: str, texts: list[str], alphabet: str) -> Choices:
+    longer = None
+    while longer != stem:
+        longer, stem = stem, _CLOSING.sub("", stem).rstrip()
+        if stem.endswith("$") and stem.count("$") % 2:
+            stem = stem[:-1].rstrip()
     last, _, tail = texts[-1].strip().partition("\n")
-    texts[-1] = last
-    options = {
-        letter.upper(): _trimmed(text)
-        for letter, text in zip(alphabet, texts, strict=False)
-    }
-    return Choices(stem.strip(), options, tail.strip(" \n$}\\"))
+    options = map(_trimmed, [*texts[:-1], last])
+    lettered = dict(zip(alphabet.upper(), options, strict=False))
+    return Choices(stem.strip(), lettered, tail.strip(" \n$}\\"))
 
 
 def _trimmed(option: str) -> str:
     """An option without the separators around it, or half of a pair of dollars."""
     option = _EDGE.sub("", option)
-    if option.count("$") % 2:
-        option = _EDGE.sub("", option.strip("$"))
-    return option
+    return _EDGE.sub("", option.strip("$")) if option.count("$") % 2 else option

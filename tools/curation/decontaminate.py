@@ -3,9 +3,58 @@
 import collections
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from tools.curation.text import exact_key, jaccard, views, word_ngrams
+from tools.curation.answers import AnswerJudge
+from tools.curation.duplicates import band_hashes, similarity
+from tools.curation.plan import Plan
+from tools.curation.retrieval import Retrieval
+from tools.curation.row import Screened
+from tools.curation.text import exact_key, word_ngrams
+
+_CHUNK = 500
+
+
+def decontaminate(plan: Plan, rows: Sequence[Screened], judge: AnswerJudge) -> None:
+    """Gives rows that an evaluation set also holds the reason that says so."""
+    index = EvaluationIndex(
+        plan.evaluation_texts,
+        threshold=plan.near["contamination_threshold"],
+        ngram=plan.ngram,
+    )
+    overlaps = [index.overlap(row.problem, row.bands) for row in rows]
+    texts = {row.key: o for row, o in zip(rows, overlaps, strict=True)}
+    common = boilerplate((o.ngrams for o in texts.values()), plan.ngram_max_problems)
+    for row, overlap in zip(rows, overlaps, strict=True):
+        runs = [key for key in overlap.ngrams if key not in common]
+        if overlap.exact:
+            row.reasons["evaluation_exact"] = ", ".join(overlap.exact)
+        elif overlap.near:
+            matches = [f"{name} ({score:.2f})" for name, score in overlap.near]
+            row.reasons["evaluation_near"] = ", ".join(matches)
+        elif runs:
+            names = dict.fromkeys(itertools.chain(*map(index.holders, runs)))
+            row.reasons["evaluation_ngram"] = ", ".join(list(names)[:3])
+    if plan.evaluation:
+        _drop_reworded(plan, [row for row in rows if row.survives], judge)
+
+
+def _drop_reworded(plan: Plan, rows: Sequence[Screened], judge: AnswerJudge) -> None:
+    """Rows that ask an evaluation problem in other words and have its answer."""
+    index = Retrieval(plan.evaluation_texts, (row.problem for row in rows))
+    for begin in range(0, len(rows), _CHUNK):
+        chunk = rows[begin : begin + _CHUNK]
+        matches = index.matches([row.problem for row in chunk])
+        equal = judge.equal_pairs(
+            [(chunk[m.row].answers, plan.evaluation[m.name].answers) for m in matches]
+        )
+        for match, same in zip(matches, equal, strict=True):
+            if same:
+                score = f"words {match.words:.2f}, numbers {match.numbers:.2f}"
+                chunk[match.row].reasons.setdefault(
+                    "evaluation_reworded", f"{match.name} ({score})"
+                )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -14,7 +63,7 @@ class Overlap:
 
     Attributes:
       exact: ids of problems with the same text.
-      near: (id, Jaccard similarity) of problems at or above the threshold.
+      near: (id, similarity) of problems at or above the threshold.
       ngrams: keys of shared word 13-grams; whether one counts is known only once the
         whole run has been seen, see `boilerplate`.
     """
@@ -27,62 +76,47 @@ class Overlap:
 class EvaluationIndex:
     """The evaluation problems, for exact, near and 13-gram matches.
 
-    Memory grows with the evaluation sets only: about 150 bytes per word.
-
     Args:
       problems: id -> text.
-      threshold: Jaccard similarity of token 3-grams at which a match is near.
+      threshold: `duplicates.similarity` at which a match is near.
       ngram: words in a run that two texts share.
     """
 
     def __init__(self, problems: Mapping[str, str], *, threshold: float, ngram: int):
-        self.threshold = threshold
-        self.ngram = ngram
+        self._problems = problems
+        self._threshold = threshold
+        self._ngram = ngram
         self._exact: dict[str, list[str]] = collections.defaultdict(list)
-        self._views: dict[str, tuple[frozenset[str], ...]] = {}
-        self._holders: dict[tuple[int, str], list[str]] = collections.defaultdict(list)
+        self._bands: dict[int, list[str]] = collections.defaultdict(list)
         self._ngrams: dict[int, list[str]] = collections.defaultdict(list)
         for name, text in problems.items():
             self._exact[exact_key(text)].append(name)
-            self._views[name] = views(text)
-            for view, held in enumerate(self._views[name]):
-                for shingle in held:
-                    self._holders[view, shingle].append(name)
-            for key in dict.fromkeys(map(_key, word_ngrams(text, ngram))):
+            for band in band_hashes(text):
+                self._bands[band].append(name)
+            for key in self._keys(text):
                 self._ngrams[key].append(name)
 
-    def __len__(self) -> int:
-        return len(self._views)
-
-    def overlap(self, text: str) -> Overlap:
-        """What `text` shares with the evaluation problems."""
-        near: dict[str, float] = collections.defaultdict(float)
-        for view, mine in enumerate(views(text)):
-            shared = collections.Counter(
-                name
-                for shingle in mine
-                for name in self._holders.get((view, shingle), ())
-            )
-            for name, count in shared.items():
-                theirs = self._views[name][view]
-                # The union has at least max(|a|, |b|) members: this bound is safe.
-                if count >= self.threshold * max(len(mine), len(theirs)):
-                    near[name] = max(near[name], jaccard(mine, theirs))
-        found = [(n, round(s, 4)) for n, s in near.items() if s >= self.threshold]
-        keys = dict.fromkeys(map(_key, word_ngrams(text, self.ngram)))
+    def overlap(self, text: str, bands: Sequence[int] | None = None) -> Overlap:
+        """What `text`, whose `band_hashes` may be given, shares with the problems."""
+        bands = band_hashes(text) if bands is None else bands
+        met = {name for band in bands for name in self._bands.get(band, ())}
+        near = [(n, round(similarity(text, self._problems[n]), 4)) for n in sorted(met)]
         return Overlap(
             exact=tuple(self._exact.get(exact_key(text), ())),
-            near=tuple(sorted(found)),
-            ngrams=tuple(key for key in keys if key in self._ngrams),
+            near=tuple((n, score) for n, score in near if score >= self._threshold),
+            ngrams=tuple(key for key in self._keys(text) if key in self._ngrams),
         )
 
     def holders(self, key: int) -> Sequence[str]:
         """Ids of the evaluation problems that hold a 13-gram."""
         return self._ngrams.get(key, ())
 
+    def _keys(self, text: str) -> dict[int, None]:
+        return dict.fromkeys(map(_key, word_ngrams(text, self._ngram)))
+
 
 def boilerplate(
-    ngrams_of_problems: Iterable[tuple[int, ...]], max_problems: int
+    ngrams_of_problems: Iterable[Sequence[int]], max_problems: int
 ) -> frozenset[int]:
     """13-grams that too many different training problems share to mean anything.
 

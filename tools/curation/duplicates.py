@@ -2,12 +2,16 @@
 
 import collections
 import zlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 from datasketch import MinHash
+from tqdm import tqdm
 
+from tools.curation.answers import AnswerJudge
+from tools.curation.plan import Plan
+from tools.curation.row import Screened
 from tools.curation.text import jaccard, numbers, shingles, skeleton, views
 
 BANDS, ROWS = 32, 4
@@ -15,6 +19,110 @@ BANDS, ROWS = 32, 4
 above 0.9999 at 0.8, 0.988 at 0.6, 0.56 at 0.4."""
 
 T = TypeVar("T", bound=Hashable)
+
+
+def drop_duplicates(
+    plan: Plan,
+    rows: Sequence[Screened],
+    judge: AnswerJudge,
+    scale: str | None,
+    quiet: bool = False,
+) -> None:
+    """Leaves one row of each problem, and none whose copies contradict each other.
+
+    Of copies the first with a level on `scale` stays, else the first.
+    """
+    kept_first = sorted(rows, key=lambda row: row.record["level_source"] != scale)
+    agreed: collections.Counter[Screened] = collections.Counter()
+    _drop_exact(plan, rows, kept_first, judge, agreed)
+    _drop_near(plan, [row for row in kept_first if row.survives], judge, agreed, quiet)
+
+
+def _drop_exact(
+    plan: Plan,
+    rows: Sequence[Screened],
+    kept_first: Sequence[Screened],
+    judge: AnswerJudge,
+    agreed: collections.Counter[Screened],
+) -> None:
+    copies: dict[str, list[Screened]] = collections.defaultdict(list)
+    for row in kept_first:
+        copies[row.key].append(row)
+    first_read = {row.key: row for row in reversed(rows)}
+    for key, members in copies.items():
+        if len(members) == 1:
+            continue
+        alive = [row for row in members if row.survives]
+        classes = agreeing(alive, lambda row: row.answers, judge.equal)
+        stay = alive
+        if len(classes) > 1:
+            stay = list(vote(classes)) if plan.conflicts == "majority" else []
+            given = " / ".join(some[0].answers[0][:40] for some in classes)
+            for row in alive:
+                if row not in stay:
+                    row.reasons["conflicting_answers"] = given
+        # Where nothing survives, all but the first reading are still surplus.
+        original = stay[0] if stay else first_read[key]
+        for row in members:
+            if row is not original:
+                row.reasons["exact_duplicate"] = f"of {original.record['id']}"
+        agreed[original] += max(0, len(stay) - 1)
+
+
+def _drop_near(
+    plan: Plan,
+    rows: Sequence[Screened],
+    judge: AnswerJudge,
+    agreed: collections.Counter[Screened],
+    quiet: bool,
+) -> None:
+    thresholds = {
+        name: plan.near[name]
+        for name in ("threshold", "same_answer_threshold", "conflict_threshold")
+    }
+    holders: dict[int, list[int]] = collections.defaultdict(list)
+    contradicted: collections.Counter[Screened] = collections.Counter()
+    for n, row in enumerate(tqdm(rows, desc="near", unit="row", disable=quiet)):
+        met = sorted({kept for band in row.bands for kept in holders.get(band, ())})
+        best = _nearest([rows[kept] for kept in met], row, judge, thresholds)
+        if best is None:
+            for band in row.bands:
+                holders[band].append(n)
+            continue
+        kept, kind, score = best
+        note = f"of {kept.record['id']}: {kind}, similarity {score:.2f}"
+        row.reasons["near_duplicate"] = note
+        agreed[kept] += kind == "same"
+        contradicted[kept] += kind == "conflict"
+        if kind == "conflict":
+            given = f"{kept.answers[0][:40]} / {row.answers[0][:40]}"
+            row.reasons["conflicting_answers"] = given
+    for row in rows:
+        against = contradicted[row]
+        outvoted = plan.conflicts == "drop" or 1 + agreed[row] <= against
+        if against and outvoted:
+            row.reasons["conflicting_answers"] = (
+                f"{against} near duplicates give another answer"
+            )
+
+
+def _nearest(
+    candidates: Sequence[Screened],
+    row: Screened,
+    judge: AnswerJudge,
+    thresholds: Mapping[str, float],
+) -> tuple[Screened, str, float] | None:
+    best = None
+    for kept in candidates:
+        found = relation(
+            (kept.problem, kept.answers),
+            (row.problem, row.answers),
+            equal=judge.equal,
+            **thresholds,
+        )
+        if found and (best is None or found[1] > best[2]):
+            best = (kept, *found)
+    return best
 
 
 def band_hashes(text: str) -> list[int]:

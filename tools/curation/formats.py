@@ -10,15 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 FIELDS = (
-    "id",
-    "problem",
-    "answer",
-    "answers",
-    "source",
-    "level",
-    "level_source",
-    "solve_rate",
-    "solution",
+    *("id", "problem", "answer", "answers", "source"),
+    *("level", "level_source", "solve_rate", "solution"),
 )
 TURNS = "messages"
 """The column that a row is given which is no object but a list of turns."""
@@ -27,32 +20,22 @@ TURNS = "messages"
 # The first is meant whose paths and column are all there. DeepScaleR, NuminaMath-1.5,
 # MATH and our own files name their columns as we do: `problem` and what we know beside
 # it. A worked solution that ends in its answer gives the answer by itself.
+_REWARD = "reward_model.ground_truth"
 FORMATS: dict[str, tuple[str | None, dict[str, str]]] = {
     "open_reasoner_zero": (
         None,
-        {
-            "problem": f"{TURNS}[0].value",
-            "answer": f"{TURNS}[1].ground_truth.value",
-        },
+        {"problem": f"{TURNS}[0].value", "answer": f"{TURNS}[1].ground_truth.value"},
     ),
     "skywork_or1": (
         "extra_info.model_difficulty",
-        {
-            "problem": "prompt[0].content",
-            "answers": "reward_model.ground_truth",
-            "source": "data_source",
-        },
+        {"problem": "prompt[0].content", "answers": _REWARD, "source": "data_source"},
     ),
     "dapo": (
         None,
-        {
-            "problem": "prompt[0].content",
-            "answer": "reward_model.ground_truth",
-            "source": "data_source",
-        },
+        {"problem": "prompt[0].content", "answer": _REWARD, "source": "data_source"},
     ),
     "dapo_processed": (
-        "reward_model.ground_truth",
+        _REWARD,
         {"problem": "prompt", "answer": "solution", "source": "data_source"},
     ),
     "big_math": (None, {"problem": "problem", "solve_rate": "llama8b_solve_rate"}),

@@ -1,11 +1,28 @@
 """Difficulty on one scale of 1 (easy) to 5."""
 
-from collections.abc import Mapping, Sequence
+import collections
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tools.curation.row import Screened
+
 LEVELS = 5
+
+
+def level_scale(wanted: str, rows: Iterable[Screened]) -> str | None:
+    """The scale that levels are kept on: as wanted, or that which most rows have.
+
+    Args:
+      wanted: its name, or "auto", or "none".
+      rows: of which those count that survive.
+    """
+    if wanted != "auto":
+        return None if wanted == "none" else wanted
+    scales = [row.record["level_source"] for row in rows if row.survives]
+    counts = collections.Counter(scale for scale in scales if scale is not None)
+    return min(counts, key=lambda scale: (-counts[scale], scale), default=None)
 
 
 def on_one_scale(record: Mapping[str, Any], scale: str | None) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The driver: inspect, screen, decontaminate, deduplicate, level, write, report.
 
-Screening runs in worker processes, chunk by chunk, each chunk committed to the store
-before the next; what needs to see every row (boilerplate 13-grams, duplicates) then
-runs over the store. Killed at any point and started again, a run goes on from its last
-commit and writes the same bytes.
+Screening, which takes most of the time, runs in worker processes and keeps each chunk
+of rows on disk. What needs to see every row (boilerplate 13-grams, duplicates) runs
+over all of them in memory, some seven kilobytes a row. Killed at any point and started
+again, a run screens what is not yet screened and writes the same bytes.
 """
 
 import dataclasses
@@ -11,21 +11,24 @@ import hashlib
 import json
 import pathlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tqdm import tqdm
 
-from rl import verifier
-from rl.files import sha256
+from rl import files, verifier
 from tools.curation.answers import AnswerJudge
+from tools.curation.decontaminate import decontaminate
+from tools.curation.duplicates import drop_duplicates
+from tools.curation.levels import level_scale, on_one_scale
 from tools.curation.plan import Plan
-from tools.curation.resolve import decontaminate, drop_exact, drop_near, level_scale
-from tools.curation.screen import make_screen
+from tools.curation.report import Report, write_pages
+from tools.curation.row import Screened
+from tools.curation.screen import Screen
 from tools.curation.screening import screen_all
 from tools.curation.sources import Inspected, inspect
-from tools.curation.store import Store
-from tools.curation.writing import write
+
+OUTPUTS = ("problems.jsonl", "dropped.jsonl", "report.md", "report.html")
 
 
 def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, Any]:
@@ -37,36 +40,125 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
     Raises:
       ValueError: a source is bad; nothing was written.
     """
-    make_screen(**plan.screen)
+    screen = Screen(**plan.screen)
     inspected = [
         inspect(source)
         for source in tqdm(plan.sources, "reading", unit="file", disable=quiet)
     ]
     fingerprint = _fingerprint(plan, inspected)
-    done = _finished(out, fingerprint)
     work = out / ".work"
-    if done is not None:
-        shutil.rmtree(work, ignore_errors=True)
-        return done
-    store = Store(work / "rows.sqlite")
-    try:
-        if store.get("fingerprint") != fingerprint:
-            store.close()
-            shutil.rmtree(work)
-            store = Store(work / "rows.sqlite")
-            with store.transaction():
-                store.put("fingerprint", fingerprint)
+    summary = _finished(out, fingerprint)
+    if summary is None:
+        screened = work / f"{fingerprint[:16]}.jsonl"
+        if not screened.exists():
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(parents=True)
         with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
-            screen_all(plan, inspected, store, judge, quiet)
-            scale = level_scale(plan, store)
-            decontaminate(plan, store, judge)
-            drop_exact(plan, store, judge, scale)
-            drop_near(plan, store, judge, scale, quiet)
-        summary = write(plan, inspected, store, scale, fingerprint, out, quiet)
-    finally:
-        store.close()
-    shutil.rmtree(work)
+            rows = screen_all(plan, inspected, screened, judge, quiet)
+            scale = level_scale(plan.levels, rows)
+            decontaminate(plan, rows, judge)
+            drop_duplicates(plan, rows, judge, scale, quiet)
+        facts = _facts(plan, inspected, scale, fingerprint)
+        report = Report(_steps(screen))
+        summary = _write(out, work, report, facts, _outcomes(plan, rows, scale))
+    shutil.rmtree(work, ignore_errors=True)
     return summary
+
+
+def _outcomes(
+    plan: Plan, rows: Iterable[Screened], scale: str | None
+) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Each row's record as it is written, and what speaks against it."""
+    ids: set[str] = set()
+    for n, row in enumerate(rows):
+        record, evidence = on_one_scale(row.record, scale), dict(row.reasons)
+        if not evidence and record["level"] is None and plan.unlevelled == "drop":
+            evidence = {"no_level": f"no level on the scale {scale}"}
+        if record["id"] in ids:
+            record["id"] += f"~{n}"
+        ids.add(row.record["id"])
+        yield record, evidence
+
+
+def _write(
+    out: pathlib.Path,
+    work: pathlib.Path,
+    report: Report,
+    facts: dict[str, Any],
+    outcomes: Iterable[tuple[dict[str, Any], dict[str, str]]],
+) -> dict[str, Any]:
+    """The files of a run, written aside and moved into place."""
+    aside = {name: work / name for name in OUTPUTS}
+    with (
+        aside["problems.jsonl"].open("w", encoding="utf-8") as kept,
+        aside["dropped.jsonl"].open("w", encoding="utf-8") as dropped,
+    ):
+        for record, evidence in outcomes:
+            if evidence:
+                row = report.add_dropped(record, evidence)
+                dropped.write(files.json_line(row))
+            else:
+                report.add_kept(record)
+                kept.write(files.json_line(record))
+    facts["sha256"] = {
+        name: files.sha256(aside[name]) for name in ("problems.jsonl", "dropped.jsonl")
+    }
+    write_pages(report, facts, aside["report.md"], aside["report.html"])
+    summary = facts | report.counts()
+    summary["outputs"] = {name: files.sha256(path) for name, path in aside.items()}
+    for name, path in aside.items():
+        files.publish(path, out / name)
+    files.replace_json(out / "summary.json", summary)
+    return summary
+
+
+def _facts(
+    plan: Plan, inspected: Sequence[Inspected], scale: str | None, fingerprint: str
+) -> dict[str, Any]:
+    """What the report says of the run itself."""
+    return {
+        "fingerprint": fingerprint,
+        "verifier": verifier.VERSION,
+        "level_scale": scale,
+        "evaluation_problems": len(plan.evaluation),
+        "sources": [dataclasses.asdict(i) for i in inspected],
+        "options": {
+            "screen": dict(plan.screen),
+            "near": dict(plan.near),
+            "ngram": plan.ngram,
+            "ngram_max_problems": plan.ngram_max_problems,
+            "conflicts": plan.conflicts,
+            "unlevelled": plan.unlevelled,
+        },
+    }
+
+
+def _steps(screen: Screen) -> dict[str, dict[str, str]]:
+    """The funnel: step -> reason -> what the reason means."""
+    return {
+        step: {
+            name: (check.__doc__ or "").strip().partition("\n")[0]
+            for name, check in checks.items()
+        }
+        for step, checks in screen.steps.items()
+    } | {
+        "verifier": {
+            "unverifiable_answer": "The verifier cannot parse it, or it does not equal"
+            " itself."
+        },
+        "decontamination": {
+            "evaluation_exact": "An evaluation problem, word for word.",
+            "evaluation_near": "An evaluation problem, nearly word for word.",
+            "evaluation_ngram": "A long run of words in common with one.",
+            "evaluation_reworded": "One in other words, with its answer.",
+        },
+        "duplicates": {
+            "conflicting_answers": "One problem, two answers, no majority.",
+            "exact_duplicate": "The same text as another row.",
+            "near_duplicate": "The same problem reworded, or with other numbers.",
+        },
+        "levels": {"no_level": "Without a level on the run's scale."},
+    }
 
 
 def _fingerprint(plan: Plan, inspected: Sequence[Inspected]) -> str:
@@ -91,7 +183,8 @@ def _finished(out: pathlib.Path, fingerprint: str) -> dict[str, Any] | None:
     try:
         summary = json.loads((out / "summary.json").read_text())
         same = summary["fingerprint"] == fingerprint and all(
-            sha256(out / name) == digest for name, digest in summary["outputs"].items()
+            files.sha256(out / name) == digest
+            for name, digest in summary["outputs"].items()
         )
     except (OSError, ValueError, KeyError):
         return None

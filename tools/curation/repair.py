@@ -4,6 +4,7 @@ import dataclasses
 import html
 import re
 import unicodedata
+from collections.abc import Callable
 
 from tools.curation.row import Row
 
@@ -55,6 +56,7 @@ _STYLED = re.compile(
 # "$AB^{}_{}$", which a wiki puts in to force an image.
 _EMPTY_SCRIPT = re.compile(r"[_^]\{\s*\}(?:[_^]\{\s*\})*")
 _OPENING = ("\\boxed", "\\fbox")
+_DISPLAYS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 # "B: 6.25": the letter of an option that is not there any more.
 _OPTION_LETTER = re.compile(r"^\(?[A-H]\)?\s*[:.)]\s+(?!.*\b[A-H]\s*[:.)])(?=\S)", re.S)
 
@@ -103,11 +105,6 @@ def restore_escapes(text: str) -> str:
     return text
 
 
-def drop_controls(text: str) -> str:
-    """Without control and zero-width characters; tabs become spaces."""
-    return _CONTROL.sub("", text.replace("\t", " ").replace("\r\n", "\n"))
-
-
 def plain_markup(text: str) -> str:
     """HTML and forum tags that only lay out text, as plain text or TeX."""
     text = _BREAK.sub("\n", text)
@@ -116,16 +113,6 @@ def plain_markup(text: str) -> str:
     )
     text = _FORUM.sub("", _STYLE.sub("", text))
     return _ENTITY.sub(lambda m: html.unescape(m[0]).replace("\xa0", " "), text)
-
-
-def no_empty_scripts(text: str) -> str:
-    """Without superscripts and subscripts that hold nothing."""
-    return _EMPTY_SCRIPT.sub("", text)
-
-
-def half_width(text: str) -> str:
-    """Full-width letters, digits and punctuation in their ASCII form."""
-    return text.translate(_FULL_WIDTH)
 
 
 def answer_of_solution(solution: str) -> str | None:
@@ -161,12 +148,7 @@ def bare_answer(answer: str) -> str:
     """
     answer = _OPTION_LETTER.sub("", answer.strip())
     for _ in range(3):
-        for opening, closing in (
-            ("$$", "$$"),
-            ("$", "$"),
-            (r"\(", r"\)"),
-            (r"\[", r"\]"),
-        ):
+        for opening, closing in _DISPLAYS:
             inner = answer[len(opening) : len(answer) - len(closing)]
             if (
                 answer.startswith(opening)
@@ -188,10 +170,12 @@ def bare_answer(answer: str) -> str:
     return _LEADING_ZEROS.sub("", answer) if answer.isdigit() else answer
 
 
-TEXT_REPAIRS = {
+TEXT_REPAIRS: dict[str, Callable[[str], str]] = {
     "tex_escapes": restore_escapes,
-    "control_characters": drop_controls,
+    "control_characters": lambda text: _CONTROL.sub(
+        "", text.replace("\t", " ").replace("\r\n", "\n")
+    ),
     "markup": plain_markup,
-    "full_width": half_width,
-    "empty_scripts": no_empty_scripts,
+    "full_width": lambda text: text.translate(_FULL_WIDTH),
+    "empty_scripts": lambda text: _EMPTY_SCRIPT.sub("", text),
 }

@@ -1,47 +1,43 @@
-"""What a run did: counts and examples, gathered row by row."""
+"""What a run did, counted row by row, as Markdown and as one self-contained page."""
 
 import collections
-import dataclasses
-from collections.abc import Mapping
+import html
+import json
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from rl.files import markdown_table
+from tools.page import bars, cards, document, is_number, plain_code, shown, table
 
 EXAMPLES = 3
 CONTAMINATED = 40
-LENGTHS = (50, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2500)
+LENGTHS = (50, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2500, "more")
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Steps:
-    """The funnel: step -> reason -> what the reason means."""
-
-    table: Mapping[str, Mapping[str, str]]
-
-    @property
-    def reasons(self) -> list[str]:
-        """All reasons, in the order in which a row is counted."""
-        return [reason for step in self.table.values() for reason in step]
+Section = tuple[str, str, Sequence[str], Sequence[Sequence[Any]]]
+"""Title, a note, the head of a table and its rows; no head, no table."""
 
 
 class Report:
     """Counts and examples of one run, in memory that rows do not grow.
 
     Args:
-      steps: the funnel.
+      steps: the funnel: step -> reason -> what the reason means.
     """
 
-    def __init__(self, steps: Steps):
+    def __init__(self, steps: Mapping[str, Mapping[str, str]]):
         self.steps = steps
-        self.kept = collections.Counter()
-        self.levels = collections.Counter()
-        self.lengths = collections.Counter()
-        self.answer_lengths = collections.Counter()
-        self.repairs = collections.Counter()
-        self.counted = collections.Counter()
-        self.found = collections.Counter()
-        self.by_source: dict[str, collections.Counter] = collections.defaultdict(
+        self.reasons = [reason for step in steps.values() for reason in step]
+        self.kept: collections.Counter[str] = collections.Counter()
+        self.levels: collections.Counter[int | None] = collections.Counter()
+        self.lengths: collections.Counter[int | str] = collections.Counter()
+        self.repairs: collections.Counter[str] = collections.Counter()
+        self.counted: collections.Counter[str] = collections.Counter()
+        self.found: collections.Counter[str] = collections.Counter()
+        self.by_source: dict[str, collections.Counter[str]] = collections.defaultdict(
             collections.Counter
         )
-        self.examples: dict[str, list[tuple[str, str, str]]] = collections.defaultdict(
+        self.examples: dict[str, list[Mapping[str, Any]]] = collections.defaultdict(
             list
         )
         self.contaminated: list[tuple[str, str, str]] = []
@@ -51,35 +47,73 @@ class Report:
         self.kept[record["source"]] += 1
         self.levels[record["level"]] += 1
         self.lengths[length_bin(len(record["problem"]))] += 1
-        self.answer_lengths[min(len(record["answer"]), 40)] += 1
         self.repairs.update(record["meta"].get("repairs", ()))
 
     def add_dropped(
         self, record: Mapping[str, Any], evidence: Mapping[str, str]
-    ) -> None:
-        """Counts a row that goes, under the first of its reasons."""
-        first = next(iter(evidence))
+    ) -> dict[str, Any]:
+        """Counts a row that goes, under the first of its reasons.
+
+        Returns:
+          What is written of it: `reason` lists all that apply, first the one counted.
+        """
+        ordered = {r: evidence[r] for r in self.reasons if r in evidence}
+        row = {
+            "id": record["id"],
+            "source": record["source"],
+            "reason": ", ".join(ordered),
+            "evidence": ordered,
+            "problem": record["problem"],
+            "answer": record["answer"],
+        }
+        first = next(iter(ordered))
         self.counted[first] += 1
-        self.found.update(evidence.keys())
+        self.found.update(ordered.keys())
         self.by_source[record["source"]][first] += 1
-        examples = self.examples[first]
-        if len(examples) < EXAMPLES:
-            examples.append((record["id"], evidence[first], record["problem"]))
-        for reason in self.steps.table["decontamination"]:
-            if reason in evidence and len(self.contaminated) < CONTAMINATED:
-                self.contaminated.append((record["id"], reason, evidence[reason]))
+        if len(self.examples[first]) < EXAMPLES:
+            self.examples[first].append(row)
+        for reason in self.steps["decontamination"]:
+            if reason in ordered and len(self.contaminated) < CONTAMINATED:
+                self.contaminated.append((row["id"], reason, ordered[reason]))
+        return row
+
+    @property
+    def rows(self) -> int:
+        """All rows read."""
+        return self.kept.total() + self.counted.total()
+
+    @property
+    def with_level(self) -> int:
+        """Kept rows that have a level on the run's scale."""
+        return self.levels.total() - self.levels[None]
+
+    def level_counts(self) -> list[tuple[int | None, int]]:
+        """Kept rows by level, from easy to hard, those without one last."""
+        order = sorted(self.levels, key=lambda level: (level is None, level or 0))
+        return [(level, self.levels[level]) for level in order if self.levels[level]]
+
+    def funnel(self) -> list[dict[str, Any]]:
+        """Rows in, dropped and out of each step."""
+        left, rows = self.rows, []
+        for step, reasons in self.steps.items():
+            dropped = sum(self.counted[reason] for reason in reasons)
+            rows.append(
+                {"step": step, "in": left, "dropped": dropped, "out": left - dropped}
+            )
+            left -= dropped
+        return rows
 
     def counts(self) -> dict[str, Any]:
         """The numbers of the report."""
         return {
             "rows": self.rows,
-            "kept": sum(self.kept.values()),
-            "with_level": sum(n for level, n in self.levels.items() if level),
-            "levels": {str(k): self.levels[k] for k in level_order(self.levels)},
+            "kept": self.kept.total(),
+            "with_level": self.with_level,
+            "levels": {str(level): count for level, count in self.level_counts()},
             "funnel": self.funnel(),
             "reasons": {
                 reason: {"counted": self.counted[reason], "found": self.found[reason]}
-                for reason in self.steps.reasons
+                for reason in self.reasons
             },
             "kept_by_source": dict(sorted(self.kept.items())),
             "dropped_by_source": {
@@ -89,29 +123,167 @@ class Report:
             "repairs": dict(sorted(self.repairs.items())),
         }
 
-    @property
-    def rows(self) -> int:
-        """All rows read."""
-        return sum(self.kept.values()) + sum(self.counted.values())
-
-    def funnel(self) -> list[dict[str, Any]]:
-        """Rows in, dropped and out of each step."""
-        left = self.rows
-        table = []
-        for step, reasons in self.steps.table.items():
-            dropped = sum(self.counted[reason] for reason in reasons)
-            table.append(
-                {"step": step, "in": left, "dropped": dropped, "out": left - dropped}
-            )
-            left -= dropped
-        return table
-
-
-def level_order(levels: Mapping[int | None, int]) -> list[int | None]:
-    """Levels from easy to hard, rows without one last."""
-    return sorted(levels, key=lambda level: (level is None, level or 0))
-
 
 def length_bin(length: int) -> int | str:
     """The upper edge of the histogram's bin."""
-    return next((edge for edge in LENGTHS if length <= edge), "more")
+    return next((e for e in LENGTHS if isinstance(e, int) and length <= e), "more")
+
+
+def write_pages(
+    report: Report,
+    facts: Mapping[str, Any],
+    markdown: pathlib.Path,
+    page: pathlib.Path,
+) -> None:
+    """Writes the report as Markdown and as one self-contained page.
+
+    Args:
+      report: what was counted.
+      facts: the run's identity: sources, options, hashes.
+      markdown: where the Markdown goes.
+      page: where the page goes.
+    """
+    sections = list(_sections(report, facts))
+    lines = ["# Curation report", ""]
+    for title, note, head, rows in sections:
+        lines += [f"## {title}", ""] + ([note, ""] if note else [])
+        if head:
+            align = "".join("<>"[is_number(v)] for v in (rows[0] if rows else head))
+            cells = [[shown(value) for value in row] for row in rows]
+            lines += markdown_table(head, cells, align)
+    markdown.write_text("\n".join(lines), encoding="utf-8")
+    page.write_text(_html(report, sections), encoding="utf-8")
+
+
+def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
+    yield (
+        "Outcome",
+        f"{report.kept.total():,} of {report.rows:,} rows kept, {report.with_level:,}"
+        f" of them with a level on the scale `{facts['level_scale']}`.",
+        (),
+        (),
+    )
+    funnel = [tuple(step.values()) for step in report.funnel()]
+    yield "Funnel", "", ("step", "rows in", "dropped", "rows out"), funnel
+    yield (
+        "Reasons",
+        "A row is counted once, under the first reason that applies; `found` counts"
+        " every row that the reason applies to.",
+        ("step", "reason", "counted", "found", "meaning"),
+        [
+            (step, reason, report.counted[reason], report.found[reason], meaning)
+            for step, reasons in report.steps.items()
+            for reason, meaning in reasons.items()
+        ],
+    )
+    used = [reason for reason in report.reasons if report.counted[reason]]
+    yield (
+        "Sources",
+        "",
+        ("source", "rows", "kept", *used),
+        [
+            (
+                source,
+                report.kept[source] + report.by_source[source].total(),
+                report.kept[source],
+                *(report.by_source[source][reason] for reason in used),
+            )
+            for source in sorted(set(report.kept) | set(report.by_source))
+        ],
+    )
+    yield (
+        "Levels",
+        "1 is the easiest. Rows without a level on the scale keep theirs in"
+        " `meta.other_level`.",
+        ("level", "problems"),
+        [(level or "none", count) for level, count in report.level_counts()],
+    )
+    yield (
+        "Lengths of kept problems",
+        "In characters.",
+        ("up to", "problems"),
+        [(edge, report.lengths[edge]) for edge in LENGTHS if report.lengths[edge]],
+    )
+    repairs = sorted(report.repairs.items())
+    yield "Repairs on kept problems", "", ("repair", "problems"), repairs
+    yield (
+        "Contamination",
+        f"Rows that match one of {facts['evaluation_problems']:,} evaluation problems;"
+        f" the first {CONTAMINATED}.",
+        ("row", "match", "evaluation problem"),
+        report.contaminated,
+    )
+    yield (
+        "Examples of dropped rows",
+        "",
+        ("reason", "row", "evidence", "problem"),
+        [
+            (
+                reason,
+                row["id"],
+                _short(row["evidence"][reason], 80),
+                _short(row["problem"], 160),
+            )
+            for reason in report.reasons
+            for row in report.examples[reason]
+        ],
+    )
+    yield (
+        "Inputs",
+        "",
+        ("source", "file", "rows", "bytes", "sha256"),
+        [
+            (s["name"], s["file"], s["rows"], s["size"], s["sha256"])
+            for s in facts["sources"]
+        ],
+    )
+    yield (
+        "Identity",
+        "The same inputs, options and versions give the same bytes.",
+        ("what", "value"),
+        [
+            ("fingerprint", facts["fingerprint"]),
+            ("verifier", facts["verifier"]),
+            *facts["sha256"].items(),
+            *((k, json.dumps(v, sort_keys=True)) for k, v in facts["options"].items()),
+        ],
+    )
+
+
+def _html(report: Report, sections: Sequence[Section]) -> str:
+    read = [("read", report.rows)]
+    levels = [(str(level or "none"), n) for level, n in report.level_counts()]
+    charts = {
+        "Funnel: rows left after each step": read
+        + [(step["step"], step["out"]) for step in report.funnel()],
+        "Dropped, by reason": report.counted.most_common(14),
+        "Levels of kept problems": levels,
+        "Characters of kept problems, up to": [
+            (str(edge), report.lengths[edge]) for edge in LENGTHS
+        ],
+    }
+    matches = sum(report.found[reason] for reason in report.steps["decontamination"])
+    figures = {
+        "rows read": report.rows,
+        "problems kept": report.kept.total(),
+        "with a level": report.with_level,
+        "exact duplicates": report.found["exact_duplicate"],
+        "near duplicates": report.found["near_duplicate"],
+        "evaluation matches": matches,
+    }
+    plots = "".join(bars(title, values) for title, values in charts.items())
+    top = cards([(f"{figure:,}", label) for label, figure in figures.items()])
+    tables = "".join(
+        f"<h2>{html.escape(title)}</h2>"
+        + (f'<p class="soft">{plain_code(note)}</p>' if note else "")
+        + table(head, rows)
+        for title, note, head, rows in sections[1:]
+    )
+    title = "Curation report"
+    body = f'<h1>{title}</h1>{top}<div class="plots">{plots}</div>{tables}'
+    return document(title, body)
+
+
+def _short(text: str, size: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= size else text[: size - 1] + "…"

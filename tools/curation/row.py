@@ -50,18 +50,41 @@ class Row:
 
     def record(self) -> dict[str, Any]:
         """The row as a JSON object of our own schema."""
-        return {
-            "id": self.id,
-            "problem": self.problem,
-            "answer": self.answer or None,
-            "answers": list(self.answers),
-            "source": self.source,
-            "level": self.level,
-            "level_source": self.level_source,
-            "solve_rate": self.solve_rate,
-            "solution": self.solution or None,
-            "meta": dict(self.meta),
-        }
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        first = {"id": self.id, "problem": self.problem, "answer": self.answer or None}
+        return first | fields | {"answers": list(self.answers), "meta": {**self.meta}}
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class Screened:
+    """A row as its checks left it, and what later steps decide about it.
+
+    Attributes:
+      record: the repaired row, an object of our own schema without its solution.
+      key: what exact duplicates share.
+      bands: hashes by which near duplicates meet.
+      reasons: reason -> evidence, for all that speaks against it.
+    """
+
+    record: dict[str, Any]
+    key: str
+    bands: list[int]
+    reasons: dict[str, str]
+
+    @property
+    def survives(self) -> bool:
+        """Whether nothing speaks against it so far."""
+        return not self.reasons
+
+    @property
+    def problem(self) -> str:
+        """The question as text."""
+        return self.record["problem"]
+
+    @property
+    def answers(self) -> list[str]:
+        """Accepted gold answers."""
+        return self.record["answers"]
 
 
 def parse_row(
@@ -150,13 +173,9 @@ def _listed(value: Any, where: str) -> list[str]:
 
 
 def _answers(listed: Sequence[str], single: str) -> tuple[str, ...]:
-    given = (_trim(answer) for answer in (single, *listed) if answer.strip())
+    # Only spaces go: a TAB or a line feed at an end may be a `\t` or `\n`.
+    given = (answer.strip(" ") for answer in (single, *listed) if answer.strip())
     return tuple(dict.fromkeys(a for a in given if a.lower() not in _NONE))
-
-
-def _trim(answer: str) -> str:
-    """Without spaces around it; a TAB or a line feed there may be a `\\t` or `\\n`."""
-    return answer.strip(" ")
 
 
 def _level(value: Any, where: str) -> int | None:

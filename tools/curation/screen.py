@@ -1,8 +1,9 @@
 """One row in, one verdict out: repaired, turned into a value, and checked."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tools.curation import choice, noise, quality, verifiable
 from tools.curation.repair import repair
@@ -11,8 +12,7 @@ from tools.curation.row import Row
 Check = Callable[[Row], str | None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Screened:
+class Checked(NamedTuple):
     """A row after its checks.
 
     Attributes:
@@ -26,50 +26,11 @@ class Screened:
     reasons: Mapping[str, str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Screen:
-    """Repairs and checks, in the order in which the report counts them.
+    """Repairs and checks of a configuration.
 
     Attributes:
-      steps: step -> its checks; a row is counted under the first check that finds it.
-      choice_to_value: whether multiple choice becomes a question for its value.
-    """
-
-    steps: Mapping[str, Mapping[str, Check]]
-    choice_to_value: bool
-
-    def __call__(self, row: Row) -> Screened:
-        """Repairs the row and runs every check on it."""
-        row, repairs = repair(row)
-        if self.choice_to_value and len(row.answers) == 1:
-            turned = choice.to_value(row.problem, row.answer)
-            if turned is not None:
-                row = dataclasses.replace(row, problem=turned[0], answers=(turned[1],))
-                repairs += ("choice_to_value",)
-        reasons = {
-            name: evidence
-            for checks in self.steps.values()
-            for name, check in checks.items()
-            if (evidence := check(row)) is not None
-        }
-        return Screened(row, repairs, reasons)
-
-
-def make_screen(
-    *,
-    multiple_choice: str,
-    languages: str,
-    max_solve_rate: float,
-    min_solve_rate: float,
-    min_grading: int,
-    max_disagreement: float,
-    min_chars: int,
-    max_chars: int,
-    max_answer_chars: int,
-) -> Screen:
-    """The screen of a configuration.
-
-    Args:
       multiple_choice: "value" turns a question into its value where it can, "drop"
         drops them all.
       languages: "english" drops other languages, "any" keeps them.
@@ -80,59 +41,104 @@ def make_screen(
       max_disagreement: share of completions that agree on another answer than the gold
         from which on the gold is taken to be wrong.
       min_chars: shortest problem kept.
-      max_chars: longest problem kept.
+      max_chars: longest problem kept; about 3.5 characters make a token.
       max_answer_chars: longest answer kept.
-    """
-    if multiple_choice not in ("value", "drop"):
-        raise ValueError(
-            f"multiple_choice={multiple_choice!r}: must be 'value' or 'drop'"
-        )
-    if languages not in ("english", "any"):
-        raise ValueError(f"languages={languages!r}: must be 'english' or 'any'")
 
-    def solve_rate(row: Row) -> str | None:
+    Raises:
+      ValueError: a mode does not exist.
+    """
+
+    multiple_choice: str
+    languages: str
+    max_solve_rate: float
+    min_solve_rate: float
+    min_grading: int
+    max_disagreement: float
+    min_chars: int
+    max_chars: int
+    max_answer_chars: int
+
+    def __post_init__(self):
+        for name, modes in _MODES.items():
+            if getattr(self, name) not in modes:
+                one, other = map(repr, modes)
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r}: must be {one} or {other}"
+                )
+
+    @functools.cached_property
+    def steps(self) -> Mapping[str, Mapping[str, Check]]:
+        """Step -> its checks; a row is counted under the first check that finds it."""
+        found = dict(noise.CHECKS)
+        if self.languages == "any":
+            del found["other_language"]
+        sized = (self.too_short, self.too_long, self.answer_too_long)
+        graded = (self.solve_rate, self.never_answered, self.majority_against_gold)
+        return {
+            "verifiable": verifiable.CHECKS,
+            "noise": found,
+            "quality": {check.__name__: check for check in sized} | quality.CHECKS,
+            "graded": {check.__name__: check for check in graded},
+        }
+
+    def __call__(self, row: Row) -> Checked:
+        """Repairs the row and runs every check on it."""
+        row, repairs = repair(row)
+        if self.multiple_choice == "value" and len(row.answers) == 1:
+            turned = choice.to_value(row.problem, row.answer)
+            if turned is not None:
+                row = dataclasses.replace(row, problem=turned[0], answers=(turned[1],))
+                repairs += ("choice_to_value",)
+        reasons = {
+            name: evidence
+            for checks in self.steps.values()
+            for name, check in checks.items()
+            if (evidence := check(row)) is not None
+        }
+        return Checked(row, repairs, reasons)
+
+    def too_short(self, row: Row) -> str | None:
+        """Too short to be a whole question."""
+        size = len(row.problem)
+        return f"{size} characters" if size < self.min_chars else None
+
+    def too_long(self, row: Row) -> str | None:
+        """Longer than a prompt may be."""
+        size = len(row.problem)
+        return f"{size} characters" if size > self.max_chars else None
+
+    def answer_too_long(self, row: Row) -> str | None:
+        """Longer than a rule checks reliably."""
+        size = max(map(len, row.answers), default=0)
+        return f"{size} characters" if size > self.max_answer_chars else None
+
+    def solve_rate(self, row: Row) -> str | None:
         """Graded, and solved too rarely or too often to teach anything."""
         rate = row.solve_rate
-        if rate is None or min_solve_rate <= rate <= max_solve_rate:
+        if rate is None or self.min_solve_rate <= rate <= self.max_solve_rate:
             return None
         return f"solve rate {rate:g}"
 
-    def graded(row: Row) -> Mapping[str, Any]:
-        found = row.meta.get("graded")
-        return found if isinstance(found, Mapping) else {}
-
-    def never_answered(row: Row) -> str | None:
+    def never_answered(self, row: Row) -> str | None:
         """Graded, and no completion gave an answer."""
-        samples = graded(row).get("samples", 0)
-        silent = samples >= min_grading and graded(row).get("unparsable") == samples
-        return f"none of {samples} completions" if silent else None
+        grade = self._grade(row)
+        silent = grade and grade.get("unparsable") == grade["samples"]
+        return f"none of {grade['samples']} completions" if silent else None
 
-    def majority_against_gold(row: Row) -> str | None:
+    def majority_against_gold(self, row: Row) -> str | None:
         """Graded, and most completions agree on another answer than the gold."""
-        grade = graded(row)
-        if grade.get("samples", 0) < min_grading or not grade.get("against_gold"):
-            return None
-        if grade["agreement"] < max_disagreement:
+        grade = self._grade(row)
+        if not grade.get("against_gold") or grade["agreement"] < self.max_disagreement:
             return None
         return f"{grade['agreement']:.0%} say {grade['majority'][:60]}"
 
-    noise_checks = dict(noise.CHECKS)
-    if languages == "any":
-        del noise_checks["other_language"]
-    return Screen(
-        steps={
-            "verifiable": verifiable.CHECKS,
-            "noise": noise_checks,
-            "quality": quality.make_checks(
-                min_chars=min_chars,
-                max_chars=max_chars,
-                max_answer_chars=max_answer_chars,
-            ),
-            "graded": {
-                "solve_rate": solve_rate,
-                "never_answered": never_answered,
-                "majority_against_gold": majority_against_gold,
-            },
-        },
-        choice_to_value=multiple_choice == "value",
-    )
+    def _grade(self, row: Row) -> Mapping[str, Any]:
+        """What a grading says, where it drew enough to say anything."""
+        grade = row.meta.get("graded")
+        told = (
+            isinstance(grade, Mapping) and grade.get("samples", 0) >= self.min_grading
+        )
+        return grade if told else {}
+
+
+_MODES = {"multiple_choice": ("value", "drop"), "languages": ("english", "any")}

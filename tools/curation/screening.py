@@ -1,102 +1,66 @@
-"""Screening all rows into the store, in worker processes, chunk by chunk."""
+"""Screening all rows in worker processes, each kept on disk as soon as it is judged."""
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import hashlib
 import itertools
-import json
 import multiprocessing
 import os
+import pathlib
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
+from rl.files import Rows, read_rows
 from rl.hosts.stopping import blocked
-from tools.curation import duplicates
 from tools.curation.answers import AnswerJudge
-from tools.curation.decontaminate import EvaluationIndex
+from tools.curation.duplicates import band_hashes
 from tools.curation.plan import Plan
-from tools.curation.row import Row
-from tools.curation.screen import Screen, make_screen
+from tools.curation.row import Row, Screened
+from tools.curation.screen import Screen
 from tools.curation.sources import Inspected, Source, read
-from tools.curation.store import Entry, Store
 from tools.curation.text import exact_key
 
 CHUNK = 500
 
 # Set once in each worker, so that a chunk carries its rows and nothing else.
 _screen: Screen
-_index: EvaluationIndex
-
-
-def _start_worker(options: dict, evaluation: dict, threshold: float, ngram: int):
-    global _screen, _index
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    _screen = make_screen(**options)
-    _index = EvaluationIndex(evaluation, threshold=threshold, ngram=ngram)
-
-
-def _leave_with_parent() -> None:
-    """A parent that was killed cannot end its children: they wait for its end."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _screen_chunk(rows: list[Row]) -> list[tuple[Entry, dict[str, str]]]:
-    return [_screen_row(row) for row in rows]
-
-
-def _screen_row(row: Row) -> tuple[Entry, dict[str, str]]:
-    screened = _screen(row)
-    row = screened.row
-    overlap = dataclasses.asdict(_index.overlap(row.problem))
-    bands = np.array(duplicates.band_hashes(row.problem), np.int64)
-    key = hashlib.blake2b(exact_key(row.problem).encode(), digest_size=16)
-    entry = Entry(
-        id=row.id,
-        key=key.digest(),
-        level_source=row.level_source,
-        record=json.dumps(row.record(), ensure_ascii=False),
-        reasons="",
-        repairs=json.dumps(screened.repairs),
-        overlap=json.dumps({k: v for k, v in overlap.items() if v}),
-        bands=b"" if screened.reasons else bands.tobytes(),
-    )
-    return entry, dict(screened.reasons)
 
 
 def screen_all(
     plan: Plan,
     inspected: Sequence[Inspected],
-    store: Store,
+    path: pathlib.Path,
     judge: AnswerJudge,
     quiet: bool,
-) -> None:
-    done = int(store.get("screened") or 0)
+) -> list[Screened]:
+    """All rows of the plan's sources, in their order.
+
+    Args:
+      plan: what is screened, and how.
+      inspected: what its sources hold.
+      path: where screened rows are kept; those that lie there are not screened again.
+      judge: says which answers can serve as golds.
+      quiet: without a bar of progress.
+    """
+    screened = [Screened(**row) for _, row in read_rows(path, appended=True)]
+    rows = _rows_from(plan.sources, inspected, len(screened))
+    chunks = iter(lambda: list(itertools.islice(rows, CHUNK)), [])
     total = sum(i.rows for i in inspected)
-    if done == total:
-        return
-    bar = tqdm(total=total, initial=done, desc="screening", unit="row", disable=quiet)
-    chunks = _chunks(_rows_from(plan.sources, inspected, done))
-    arguments = (
-        dict(plan.screen),
-        plan.evaluation_texts,
-        plan.near["contamination_threshold"],
-        plan.ngram,
-    )
     with (
+        tqdm(total=total, desc="screening", unit="row", disable=quiet) as bar,
         concurrent.futures.ProcessPoolExecutor(
             plan.workers,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_start_worker,
-            initargs=arguments,
+            initargs=(dict(plan.screen),),
         ) as pool,
-        bar,
+        contextlib.closing(Rows(path)) as kept,
     ):
+        bar.update(len(screened))
         # A bounded number of chunks in flight bounds memory.
         with blocked():  # each of the first chunks starts a worker
             waiting = [
@@ -104,42 +68,26 @@ def screen_all(
                 for chunk in itertools.islice(chunks, 2 * plan.workers)
             ]
         while waiting:
-            results = waiting.pop(0).result()
+            found = waiting.pop(0).result()
             waiting += [
                 pool.submit(_screen_chunk, chunk)
                 for chunk in itertools.islice(chunks, 1)
             ]
-            entries = _with_verified_answers(results, judge)
-            with store.transaction():
-                store.add(done, entries)
-                done += len(entries)
-                store.put("screened", str(done))
-            bar.update(len(entries))
-    with store.transaction():
-        store.index()
+            _judge_answers(found, judge)
+            for row in found:
+                kept.write(dataclasses.asdict(row))
+            screened += found
+            bar.update(len(found))
+    return screened
 
 
-def _with_verified_answers(
-    results: list[tuple[Entry, dict[str, str]]], judge: AnswerJudge
-) -> list[Entry]:
-    answers = [
-        json.loads(entry.record)["answers"] if not reasons else []
-        for entry, reasons in results
-    ]
-    faults = judge.faults(answer for row in answers for answer in row)
-    entries = []
-    for (entry, reasons), row in zip(results, answers, strict=True):
-        for answer in row:
+def _judge_answers(rows: Sequence[Screened], judge: AnswerJudge) -> None:
+    alive = [row for row in rows if not row.reasons]
+    faults = judge.faults(answer for row in alive for answer in row.record["answers"])
+    for row in alive:
+        for answer in row.record["answers"]:
             if faults[answer] is not None:
-                reasons["unverifiable_answer"] = f"{answer[:80]}: {faults[answer]}"
-        entries.append(
-            dataclasses.replace(
-                entry,
-                reasons=json.dumps(reasons, ensure_ascii=False),
-                bands=b"" if reasons else entry.bands,
-            )
-        )
-    return entries
+                row.reasons["unverifiable_answer"] = f"{answer[:80]}: {faults[answer]}"
 
 
 def _rows_from(
@@ -150,6 +98,34 @@ def _rows_from(
         start = max(0, start - seen.rows)
 
 
-def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    while chunk := list(itertools.islice(rows, CHUNK)):
-        yield chunk
+def _start_worker(options: dict[str, Any]) -> None:
+    global _screen
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    _screen = Screen(**options)
+
+
+def _leave_with_parent() -> None:
+    """A parent that was killed cannot end its children: they wait for its end."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _screen_chunk(rows: list[Row]) -> list[Screened]:
+    return [_screen_row(row) for row in rows]
+
+
+def _screen_row(row: Row) -> Screened:
+    row, repairs, reasons = _screen(row)
+    record = row.record()
+    del record["solution"]
+    if repairs:
+        record["meta"]["repairs"] = list(repairs)
+    key = hashlib.blake2b(exact_key(row.problem).encode(), digest_size=16)
+    return Screened(
+        record=record,
+        key=key.hexdigest(),
+        bands=band_hashes(row.problem),
+        reasons=dict(reasons),
+    )

@@ -18,21 +18,41 @@ from tools.curation.row import Row, parse_row
 _HUB = "hf://"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
     """Where rows come from.
 
     Attributes:
-      name: written to rows that do not say their source.
-      path: a .jsonl, .json or .parquet file.
-      fields: our field name -> its path in a row; empty: the format's (see `formats`).
+      path: a .jsonl, .json or .parquet file; or `hf://OWNER/DATASET/FILE` (optionally
+        `OWNER/DATASET@REVISION`), downloaded once to the hub's own cache. `~` and
+        environment variables are expanded.
+      name: written to rows that do not say their source; by default the file's stem.
+      fields: our field name -> its path in a row, as `prompt[0].content`; empty: the
+        format's (see `formats`).
       level_source: the scale of its levels; None: the row's own, else its source.
+      file: where `path` lies on this machine.
+
+    Raises:
+      ValueError: the file is missing or of another kind, or the hub is out of reach.
     """
 
-    name: str
-    path: pathlib.Path
+    path: str
+    name: str = ""
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     level_source: str | None = None
+    file: pathlib.Path = dataclasses.field(init=False)
+
+    def __post_init__(self):
+        file = pathlib.Path(os.path.expandvars(self.path)).expanduser()
+        if self.path.startswith(_HUB):
+            file = download(self.path)
+        if not file.is_file():
+            raise ValueError(f"{file}: no such file")
+        if file.suffix not in _READERS:
+            raise ValueError(f"{file}: must end in .jsonl, .json or .parquet")
+        all_fields(self.fields)
+        object.__setattr__(self, "file", file)
+        object.__setattr__(self, "name", self.name or file.stem)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,42 +67,6 @@ class Inspected:
     sha256: str
 
 
-def make_source(
-    *,
-    path: str,
-    name: str = "",
-    fields: Mapping[str, str] | None = None,
-    level_source: str | None = None,
-) -> Source:
-    """A source from its configuration.
-
-    Args:
-      path: a .jsonl, .json or .parquet file; or `hf://OWNER/DATASET/FILE` (optionally
-        `OWNER/DATASET@REVISION`), downloaded once to the hub's own cache. `~` and
-        environment variables are expanded.
-      name: defaults to the file's stem.
-      fields: our field name -> its path in a row, as `prompt[0].content`, where the
-        file is in none of the known `formats`.
-      level_source: the scale that its levels are on.
-
-    Raises:
-      ValueError: the file is missing or of another kind, or the hub is out of reach.
-    """
-    expanded = pathlib.Path(os.path.expandvars(path)).expanduser()
-    local = download(path) if path.startswith(_HUB) else expanded
-    if not local.is_file():
-        raise ValueError(f"{local}: no such file")
-    if local.suffix not in _READERS:
-        raise ValueError(f"{local}: must end in .jsonl, .json or .parquet")
-    all_fields(fields or {})
-    return Source(
-        name=name or local.stem,
-        path=local,
-        fields=dict(fields or {}),
-        level_source=level_source,
-    )
-
-
 def inspect(source: Source) -> Inspected:
     """Hashes a source and validates all its rows.
 
@@ -91,14 +75,14 @@ def inspect(source: Source) -> Inspected:
     """
     rows = sum(1 for _ in read(source))
     if not rows:
-        raise ValueError(f"{source.path}: empty, no rows")
+        raise ValueError(f"{source.file}: empty, no rows")
     return Inspected(
         name=source.name,
-        file=source.path.name,
+        file=source.file.name,
         format=_format(source)[0],
-        size=source.path.stat().st_size,
+        size=source.file.stat().st_size,
         rows=rows,
-        sha256=sha256(source.path),
+        sha256=sha256(source.file),
     )
 
 
@@ -110,7 +94,7 @@ def read(source: Source, start: int = 0) -> Iterator[Row]:
     """
     _, fields = _format(source)
     required = {"problem", *source.fields}
-    for index, (where, record) in enumerate(_records(source.path)):
+    for index, (where, record) in enumerate(_records(source.file)):
         if index >= start:
             yield parse_row(
                 record,
@@ -127,7 +111,7 @@ def _format(source: Source) -> tuple[str, dict[str, str]]:
     """The name of its format and the paths of our fields, by its first row."""
     if source.fields:
         return "fields", all_fields(source.fields)
-    for where, record in _records(source.path):
+    for where, record in _records(source.file):
         return find_format(record, where)
     return "problems", all_fields({})
 

@@ -27,10 +27,9 @@ _WORD = re.compile(r"[^\W_]+")
 _COMMAND = re.compile(r"\\[a-z]+")
 _ANSWER_FORM = re.compile(
     r"\b(?:(?:can|may|could) be (?:uniquely )?(?:written|expressed|represented)"
-    r"|(?:in|of|as|has|have) the form|where (?:\w+ ){1,12}?(?:are"
-    r"|is) (?:relatively prime"
-    r"|coprime|(?:not necessarily )?(?:distinct )?(?:positive )?integers?)"
-    r"|(?:are|is) (?:relatively prime|coprime)|not divisible by the square"
+    r"|(?:in|of|as|has|have) the form|not divisible by the square"
+    r"|where (?:\w+ ){1,12}?(?:are|is) (?:relatively prime|coprime"
+    r"|(?:distinct )?(?:positive )?integers?)"
     r"|(?:express|give|enter|write) your answer)\b"
 )
 _MARKS = frozenset(".,;:?\"'*`_()[]\\")

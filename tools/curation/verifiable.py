@@ -2,104 +2,100 @@
 
 import re
 
+from rl.verifier.units import parse_unit
 from tools.curation import choice
-from tools.curation.parts import several_values, two_labels
-from tools.curation.patterns import any_of, found, snippet
+from tools.curation.grammar import (
+    AUXILIARY,
+    BLANK,
+    FIND,
+    STYLE,
+    any_of,
+    found,
+    sentences,
+)
 from tools.curation.row import Row
 
-_STARTS = r"(?:^|[.!?;:,)\]$\n’\"]\s*|\b(?:and|then|also|or|please|hence|thus)\s+)"
+# An order: at the start of a sentence or a clause.
+_ORDER = r"(?:^|[.!?;:,)\]$\n’\"]\s*|\b(?:and|then|also|or|please|hence|thus) )"
 _PROOF = any_of(
-    rf"{_STARTS}(?:prove|show|demonstrate)\b"
-    r"(?! (?:your|all|me|up|the (?:work|steps|process|calculation)))"
-    r"\s*(?:,?\s*(?:that|the|by|it|if|for|there|\(|:|\$|\\)|[^.?]{0,60}\bthat\b)",
-    r"\b(?:prove|show|proving) that\b",
-    r"\bprove or disprove\b",
-)
-_NOT_A_TASK = any_of(
-    r"\bit (?:can|could|may|is) (?:be )?(?:shown?|proven?|proved)",
-    r"\b(?:wants?|wanted|tries|tried|trying|able|used?|attempts?) to (?:prove"
-    r"|show) that",
-    r"\bto show that",
-    r"\bstudents? to prove",
+    rf"{_ORDER}prove\b(?! your)",
+    rf"{_ORDER}(?:show|demonstrate)\b[^.?]{{0,60}}\b(?:that|by|if)\b",
+    r"\b(?-i:Prove|Show) that\b",
 )
 _MANY_ANSWERS = any_of(
-    r"\b(?:give|find|write|provide|state|construct|propose|list|name)\b(?: down| me)?"
-    r"[^.?]{0,30}\b(?:an?|any|one|some) (?:\w+ ){0,2}(?:counter-?)?examples?\b",
-    r"\b(?:write|fill in|give|list|provide|name|need)\b[^.?]{0,30}\b(?:only|just"
-    r"|any) one\b",
-    r"\b(?:only|just|any) one (?:answer|example|suffices|will do|is (?:enough"
-    r"|sufficient|"
-    r"needed|required|necessary))\b",
-    r"\bwrite (?:down )?one (?:possible )?(?:value|number|answer|solution)\b",
-    r"\bany (?:valid|suitable) (?:answer|value|number|example)\b",
-    r"\b(?:find|write|give|name) (?:down )?(?:one|any|some) (?:\w+ ){0,2}(?:pair|triple"
-    r"|set|solution|value|function|equation|expression|polynomial)\b",
-    r"\bwrite (?:down )?an? (?:\w+ ){0,4}(?:function|equation|expression|inequality"
-    r"|proposition|monomial|polynomial|sequence)\b[^.?]{0,40}\b(?:that|such|whose|which"
-    r"|satisf\w+|with)\b",
-    r"\b(?:find|give|write|determine) an? (?:possible )?value (?:of|for) [^.?]{1,40}"
-    r"\b(?:that|such|which)\b",
-    r"\bnecessarily the (?:smallest|largest)\b",
-    r"\b(?:add|fill in|supply|give|write) (?:down )?(?:a|one|any|an additional) "
-    r"(?:\w+ )?condition\b",
-    r"\b(?:choos|select|pick)\w* (?:any )?one (?:condition )?(?:of|from|among) (?:the "
-    r"|these )?(?:\w+ ){0,3}conditions?\b",
-    r"\bif multiple conditions are (?:chosen|selected|answered)\b",
-    r"\banswers? (?:may|can) vary\b",
-    r"\bin your opinion\b|\bwhat do you think\b",
-)
-_GUESSED = any_of(
-    r"\byour score will be\b",
-    r"\bestimate \$[A-Za-z]\$",
-    r"\bpoints? if your\b",
-    r"\bestimate of [^.]{1,20} will (?:earn|receive|be awarded)",
-)
-_ESSAY = any_of(
-    rf"{_STARTS}(?:explain (?:why|how|the|in|what)|describe|discuss|sketch|design"
-    rf"|propose"
-    r"|comment on|make up|create|invent|compare and contrast|analy[sz]e)\b",
-)
-_OTHER_ASK = any_of(
-    r"\?",
-    r"(?<![a-z\\])(?:find|determine|compute|calculate|what is|how many|how much"
-    r"|evaluate"
-    r"|solve|simplify)\b",
-    r"_{2,}|(?:\\_\s*){2,}",
+    # of several that would do, one
+    r"\b(?:find|give|write|add|fill in|provide|choose)\b[^.?]{0,20}?"
+    r" (?:an?|any|one|some) (?:(?:possible|of the|of these) )?(?:\w+ ){0,2}"
+    r"(?:example|conditions?|value\b[^.?]*\b(?:that|such))\b",
+    r"\b(?:only|write(?: down)?) one (?:possible )?(?:value|answer)\b|\bfill in one\b",
+    # of an amount that is not given
+    r"\bhow (?:many|much|long)\b[^.?]*\ba certain (?:mass|number|amount|length)\b"
+    r"[^.?]*\?$",
+    r"\bsome expression\b",
+    # scored by its distance
+    r"\byour score (?:will|for|on)\b|\bestimate (?:of )?\$[A-Z]",
 )
 _EITHER_OR = re.compile(
-    r"\W*(?:\\(?:text|textbf|mathrm|mbox)\s*\{)?\s*(?:yes|no|true|false|correct|incorrect"
-    r"|right|wrong|possible|impossible|always|never|sometimes|not? (?:possible"
-    r"|necessarily)|it is (?:not )?possible|cannot|not|agree|disagree|valid|invalid"
-    r"|√|×)"
-    r"\b\W*(?:[,.;].*)?",
+    rf"\W*(?:{STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false|correct|right"
+    r"|wrong|possible|impossible|always|never|sometimes|cannot|not|√|×)\b\W*"
+    r"(?:[,.;].*)?",
     re.I | re.S,
 )
-_ASKS_EITHER_OR = any_of(
-    r"\btrue or false\b",
-    r"\byes or no\b",
-    r"[(\"]t(?:rue)? ?/ ?f(?:alse)?[)\"]",
-    r"\bjudge (?:whether|if) the [^.]* (?:is|are) (?:correct|true|right)",
-    r"\banswer (?:yes|true)\b",
-)
-_VERB = (
-    "(?:did|does|do|is|are|was|were|can|could|will|would|has|have|should)"
-    r"(?!\s+not?\b)\b"
-)
-# The last sentence, when nothing but yes or no answers it.
+# The last sentence, where nothing but yes or no answers it.
 _EITHER_OR_QUESTION = re.compile(
-    rf"(?:(?=[A-Z])(?i:{_VERB})|(?:If|Given|When|Assuming)\b[^?]*,\s*(?:then )?{_VERB})"
-    r"[^?]*\?\s*"
+    rf"(?:(?=[A-Z])(?i:{AUXILIARY})|(?:If|Given|When)\b[^?]*,\s*(?:then )?{AUXILIARY})"
+    r"\b(?!\s+not?\b)[^?]*\?\s*"
 )
-_SENTENCE_BREAK = re.compile(r"(?<=[.?])\s+(?=[A-Z])|\n")
-_ASKS_VALUE = any_of(
-    r"\b(?:what|which|how|who|where|when|why|find|determine|calculate|provide|at)\b",
-    r"_{2,}",
-    "=",
+_ASKS_VALUE = any_of(rf"\b(?:what|which|how|who|where|when|why|{FIND})\b", BLANK, "=")
+
+# A first and a second label of one kind, in brackets or at the start of a line.
+_LABELS = (r"(?<![A-Za-z0-9}'])\(%s\)", r"(?:(?m:^)|\*\*)[ \t*#]*%s[.)]\**\s")
+_TWO_LABELS = re.compile(
+    r"①.*(②)|[Ⅰⅰ].*([Ⅱⅱ])|"
+    + "|".join(
+        f"{label % one}.*({label % two})"
+        for one, two in map(str.split, "1 2|a b|A B|i ii|I II".split("|"))
+        for label in _LABELS
+    ),
+    re.S,
 )
-_LETTER_ASKED = any_of(
-    r"\benter the letters?\b",
-    r"\bletter of the correct\b",
-    r"\bwhich of the (?:following|graphs)\b",
+_SAYS_SOMETHING = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
+_MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
+# "Find the area and the perimeter of", but not "find the sum of the length and width".
+_BOTH_ASKED = any_of(
+    rf"\b{FIND} (?:the values? of )?{_MATH},? and {_MATH}[.?\s]*$",
+    rf"\b{FIND} (?:both )?(?:the|its|their) (?:(?!sum|product)[a-z]+ ){{1,2}}and"
+    r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]+ ){0,3}?[a-z]+"
+    r"(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
+)
+_SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\b(?:and|or)\b")
+
+_ASKS_NAME = any_of(
+    r"(?:^|[.?!,:] )(?:who|whose|(?:what|which) (?:colou?r|shape|person"
+    r"|(?:type|kind|sort)s? of)|what is the (?:compound|element|substance))\b"
+    r"[^.?]*\?\s*$",
+    r"\bfind the (?:compound|element|substance)\b",
+)
+_NUMBER = re.compile(r"-?[\d.,/]+(?:\\?%)?")
+# `r, h`, `(B)`, or one letter in whatever stands around it.
+_SYMBOLS = re.compile(
+    rf"\$?(?:{STYLE}\s*\{{)?\(?([A-Za-z])\)?\}}?"
+    r"((?:(?:\s*,\s*|\s+and\s+|\s+)[A-Za-z])*)[$.]*"
+)
+_CONSTANTS = "ei"
+_COMMAND = re.compile(
+    rf"\\(?:begin|end)\s*\{{[^}}]*\}}(?:\{{[lcr|]*\}})?|{STYLE}\s*\{{|\\+(?:[A-Za-z]+|\W)"
+)
+_PROSE = re.compile(r"[A-Za-z]{3,}")
+_AMOUNT = r"[-\d.,/\s{}()]*"
+_QUANTITY = re.compile(
+    rf"{_AMOUNT}\d{_AMOUNT}([A-Za-z][A-Za-z^-]*\d?(?:[\s/]+[A-Za-z^-]+\d?){{0,2}})[}}.\s]*"
+)
+_PROPOSITION = re.compile(r"\W*if\b.*\bthen\b", re.I | re.S)
+_PLAIN_WORDS = frozenset(
+    "and for where when any all real number numbers integer integers odd even positive"
+    " negative with the such that per min max mod sin cos tan log arcsin arccos arctan"
+    " first second third fourth".split()
 )
 
 
@@ -110,36 +106,41 @@ def no_answer(row: Row) -> str | None:
 
 def proof(row: Row) -> str | None:
     """A statement to prove."""
-    for match in _PROOF.finditer(row.problem):
-        around = row.problem[max(0, match.start() - 40) : match.end() + 10]
-        if not _NOT_A_TASK.search(around):
-            return snippet(row.problem, match)
-    return None
+    return found(_PROOF, row.problem)
 
 
 def open_question(row: Row) -> str | None:
-    """Many right answers, an essay, or a guess scored by its distance."""
-    open_ended = found(_MANY_ANSWERS, row.problem) or found(_GUESSED, row.problem)
-    if open_ended or _OTHER_ASK.search(row.problem):
-        return open_ended
-    return found(_ESSAY, row.problem)
+    """Many right answers, or a guess scored by its distance."""
+    return found(_MANY_ANSWERS, row.problem)
 
 
 def yes_no(row: Row) -> str | None:
     """True or false, yes or no: a coin gets half of them right."""
     if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
         return row.answer
-    last = _SENTENCE_BREAK.split(row.problem.strip())[-1]
+    last = sentences(row.problem)[-1]
     if _EITHER_OR_QUESTION.fullmatch(last) and not _ASKS_VALUE.search(last[4:]):
         return last[-60:]
-    if any(re.search(r"\d", answer) for answer in row.answers):
-        return None
-    return found(_ASKS_EITHER_OR, row.problem)
+    return None
 
 
 def multi_part(row: Row) -> str | None:
-    """Several questions, of which the answer covers one."""
-    return two_labels(row.problem) or several_values(row.problem, row.answers)
+    """Several questions, of which the answer covers one.
+
+    Two labels of one kind count as parts whatever they label: numbered conditions are
+    lost with them, a share of a percent, since what tells them apart is only who asks.
+    Two blanks to fill, or "the area and the perimeter" to find, are two questions as
+    well, unless the answer has both.
+    """
+    match = _TWO_LABELS.search(row.problem)
+    if match:
+        return row.problem[match.start(match.lastindex) :][:60]
+    if any(map(_SEVERAL_VALUES.search, row.answers)):
+        return None
+    for between in re.split(BLANK, row.problem)[1:-1]:
+        if _SAYS_SOMETHING.search(between):
+            return between[-60:] + "__"
+    return found(_BOTH_ASKED, row.problem)
 
 
 def multiple_choice(row: Row) -> str | None:
@@ -148,9 +149,51 @@ def multiple_choice(row: Row) -> str | None:
         return f"answer {row.answer}"
     if choice.find_choices(row.problem) is not None:
         return "lettered options"
-    if any(map(choice.is_letter, row.answers)) and _LETTER_ASKED.search(row.problem):
-        return f"answer {row.answer}"
     return None
+
+
+def free_text_answer(row: Row) -> str | None:
+    """Prose that no rule can compare: words, unless the problem names the one word."""
+    said = {word.lower() for word in _PROSE.findall(row.problem)}
+    for answer in row.answers:
+        plain = _COMMAND.sub(" ", answer)
+        quantity = _QUANTITY.fullmatch(plain.strip())
+        if quantity and parse_unit(quantity[1]):
+            continue
+        prose = [
+            word.lower()
+            for word in _PROSE.findall(plain)
+            if not (word.lower() in _PLAIN_WORDS or word.isupper() or _is_unit(word))
+        ]
+        mixed = len(prose) == 1 and re.search(r"\d", answer)
+        known = all(word.endswith(tuple(said)) for word in prose)
+        if len(prose) > 1 or mixed or not known or _PROPOSITION.match(answer):
+            return answer[:60]
+    return None
+
+
+def _is_unit(word: str) -> bool:
+    """Whether the verifier knows it as a unit, and not as some word behind a number."""
+    reading = parse_unit(word.lower())
+    return reading is not None and isinstance(reading.unit, str)
+
+
+def symbol_answer(row: Row) -> str | None:
+    """Names of letters: symbols repeated, an option, a variable that nothing names."""
+    for answer in row.answers:
+        match = _SYMBOLS.fullmatch(answer)
+        if not match or answer in _CONSTANTS:
+            continue
+        letter, others = match.groups()
+        named = re.search(rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])", row.problem)
+        if others or letter.isupper() or not named:
+            return answer
+    return None
+
+
+def answer_mismatch(row: Row) -> str | None:
+    """A name is asked for, and the answer is a number."""
+    return found(_ASKS_NAME, row.problem) if _NUMBER.fullmatch(row.answer) else None
 
 
 CHECKS = {
@@ -160,4 +203,7 @@ CHECKS = {
     "yes_no": yes_no,
     "multi_part": multi_part,
     "multiple_choice": multiple_choice,
+    "free_text_answer": free_text_answer,
+    "symbol_answer": symbol_answer,
+    "answer_mismatch": answer_mismatch,
 }

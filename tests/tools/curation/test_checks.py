@@ -3,7 +3,7 @@
 import pytest
 
 from tools.curation.row import Row
-from tools.curation.screen import make_screen
+from tools.curation.screen import Screen
 
 OPTIONS = {
     "multiple_choice": "value",
@@ -16,7 +16,7 @@ OPTIONS = {
     "max_chars": 2500,
     "max_answer_chars": 120,
 }
-screen = make_screen(**OPTIONS)
+screen = Screen(**OPTIONS)
 
 
 def reasons(problem: str, answer: str = "7", **fields) -> set[str]:
@@ -37,7 +37,6 @@ DROPPED = [
     ("proof", "If $x > 0$, then show that there is a larger number.", "1"),
     ("open_question", "Give an example of a quadratic function with no root.", "x^2+1"),
     ("open_question", "Write down one value of $m$ that satisfies $m < 0$.", "-1"),
-    ("open_question", "Describe how to place the vertices of a triangle.", "2"),
     ("open_question", "Estimate $N$. An estimate of $E$ will earn 20 points.", "33"),
     ("yes_no", "Is it possible to write 1986 as a sum of six odd squares?", "No"),
     ("yes_no", "Can three persons overcome 70 km?", r"\text{Yes}"),
@@ -59,12 +58,9 @@ DROPPED = [
     ("multi_part", r"The mode is ______ and the median is \_\_\_\_.", "90"),
     ("multi_part", "Find the maximum and minimum values of $x^2$ on $[1, 2]$.", "4"),
     ("multi_part", "Calculate both the area and the perimeter of the rhombus.", "8"),
-    ("multi_part", "Find how many bears there are and how many days it takes.", "8"),
-    ("multi_part", "How many of each coin are needed to pay 45 cents?", "1"),
+    ("multi_part", "Find the divisor and the remainder.", "23"),
     ("multi_part", "Estimate the average height and variance of all 300.", "42"),
     ("multi_part", "If $S_2 = 4$, find the values of $a_1$ and $S_5$.", "121"),
-    ("multi_part", "How many hours will it take each of them, working alone?", "10"),
-    ("multi_part", "Which digits come in place of @ and # if 8 divides 84@#?", "0"),
     ("yes_no", "Does there exist a cube of three digits that ends in 7?", "343"),
     ("yes_no", "They need 30. If they won 13, did they get there?", "8"),
     ("missing_figure", "Put 1 to 9 in the circles and squares below. Find $x+y$.", "8"),
@@ -87,19 +83,25 @@ DROPPED = [
     ("missing_figure", "In the diagram, $PQR$ is a line. What is $x$?", "70"),
     ("missing_figure", "Five squares are arranged as shown. What is the area?", "5"),
     ("missing_figure", "How many squares are in Figure 2 when $n$ is 5?", "25"),
-    ("missing_figure", "On the number line, $M$ halves $LP$. What is the value at $M$?",
-     "1/9"),
+    ("missing_figure", "The graph shows what five of them cost. Find the price.", "7"),
+    ("missing_figure", "In the star shown, all sums are equal. Which number is $q$?",
+     "27"),
     ("other_language", "In the equation 数学 + 1 = 20, what is the number?", "19"),
     ("other_language", "Encuentra el valor de la suma de los primeros números que son"
      " pares y el resto para una serie del tipo dado.", "6"),
+    ("other_language", "Man ermittle alle diejenigen reellen Zahlen, deren Quadrat und"
+     " Kubus sich um genau vier unterscheiden und gib die Summe davon an.", "2"),
     ("too_short", "Find $2+2$.", "4"),
     ("too_long", "Find the sum. " + "word " * 600, "4"),
     ("no_question", "The distance from the origin to the line is 13.", "13"),
     ("no_question", "There is a unique $t$ for which $3t$ ends with 6.", "2"),
     ("answer_leak", "Find the coefficient. The answer is $12$, of course.", "12"),
+    ("answer_leak", "Find the radius of the larger one. Answer: $4 \\sqrt{39}-6$",
+     r"4\sqrt{39}-6"),
     ("answer_leak", "For which value is $k = 0.32653061224$ reached?", "0.32653061224"),
     ("answer_too_long", "Find the number of functions on a set.", "1" * 130),
     ("free_text_answer", "How must the graph be moved?", "rightwards by 2 units"),
+    ("free_text_answer", "What determines a sphere?", "4 points determine a sphere"),
     ("free_text_answer", "What is the shape of the triangle?", "isosceles right"),
     ("free_text_answer", "What is the contrapositive?", r"If $a < 1$, then $b < 1$"),
     ("answer_mismatch", "There are 12 blue cars. What color do you have the most?",
@@ -108,11 +110,11 @@ DROPPED = [
      " compound?", "234"),
     ("answer_mismatch", "Find the element in this salt that has a share of 10.11%.",
      r"10.11\%"),
-    ("left_open", "She paid $6 for 2 kg. How much is a certain mass?", "3"),
-    ("left_open", "A folds 600 in 3 hours, then how long would it take B to fold a"
+    ("open_question", "She paid $6 for 2 kg. How much is a certain mass?", "3"),
+    ("open_question", "A folds 600 in 3 hours, then how long would it take B to fold a"
      " certain number of them?", "14"),
-    ("left_open", "What is the least value of |x - 4| + | some expression | if it is"
-     " 12?", "1"),
+    ("open_question", "What is the least value of |x - 4| + | some expression | if it"
+     " is 12?", "1"),
     ("printed_double", "A train takes 6.461538461538462 hours. How fast is it?", "21"),
     ("html", "What is $M$? <details><summary>Answer</summary>60</details>", "60"),
 ]  # fmt: skip
@@ -137,6 +139,13 @@ KEPT = [
     ("How much does she pay for a certain mass of fruit, if 2 kg of it cost $4 and the"
      " mass is 5 kg. Find the price.", "10"),
     ("It turns some expressions into squares. How many of them are there?", "3"),
+    ("There are 6 students; in total they shake hands $\\qquad$ times.", "15"),
+    ("A club sent 90 cards. The number of its members is ______.", "10 members"),
+    ("The greatest number of points that two circles share", "2"),
+    ("$|\\sqrt{2}-\\sqrt{3}| - \\tan 60^{\\circ}$.", r"-\sqrt{2}"),
+    ("When the root of $x$ is cubed, the answer is 64. What is $x$?", "16"),
+    ("How long did the whole trip take?", r"3 \text{ hours and 20 minutes}"),
+    ("Numbers are deleted until only one number is left. What is it?", "5"),
     ("Find the area between $y = x$ and $y = x^2$.", "1/6"),
     ("Find $a$ and $b$ with $a + b = 3$ and $a - b = 1$.", "2, 1"),
     ("How long do they take together if each of them takes 6 h alone?", "3"),
@@ -185,7 +194,7 @@ def test_every_reason_that_applies_is_named():
 
 
 def test_solve_rates_are_a_filter_only_when_asked():
-    graded = make_screen(**OPTIONS | {"min_solve_rate": 0.01, "max_solve_rate": 0.9})
+    graded = Screen(**OPTIONS | {"min_solve_rate": 0.01, "max_solve_rate": 0.9})
     row = {"id": "a", "problem": "What is the sum of 2 and 5?", "answers": ("7",)}
 
     def dropped(rate):
@@ -214,4 +223,4 @@ def test_labels_cost_a_row_whatever_they_label(problem):
 @pytest.mark.parametrize("key", ["multiple_choice", "languages"])
 def test_a_mode_that_does_not_exist_is_refused(key):
     with pytest.raises(ValueError, match=f"{key}='maybe'"):
-        make_screen(**OPTIONS | {key: "maybe"})
+        Screen(**OPTIONS | {key: "maybe"})

@@ -7,7 +7,7 @@ import pytest
 from tests.tools.curation.test_sources import write
 from tools.curation.formats import parse_fields, unwrapped
 from tools.curation.repair import with_answer
-from tools.curation.sources import inspect, make_source, read
+from tools.curation.sources import Source, inspect, read
 
 ASKED = "What is {i} plus seven, and is it more than the number of a week's days?"
 DAPO = (
@@ -150,7 +150,7 @@ def ten_rows(folder, made):
 
 @pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.__name__)
 def test_a_public_set_is_read_as_it_is(tmp_path, made):
-    source = make_source(path=str(ten_rows(tmp_path, made)))
+    source = Source(path=str(ten_rows(tmp_path, made)))
     rows = [with_answer(row) for row in read(source)]
     assert inspect(source).format == FORMATS[made][1]
     assert [row.problem for row in rows] == [ASKED.format(i=i) for i in range(10)]
@@ -163,7 +163,7 @@ def test_a_public_set_is_read_as_it_is(tmp_path, made):
 
 def test_what_a_column_says_is_used_or_kept(tmp_path):
     def rows(made):
-        return list(read(make_source(path=str(ten_rows(tmp_path, made)))))
+        return list(read(Source(path=str(ten_rows(tmp_path, made)))))
 
     assert [row.level for row in rows(math)] == [None] + [3] * 9
     assert rows(big_math)[6].solve_rate == 6 / 64
@@ -181,7 +181,7 @@ def test_fields_are_paths(tmp_path):
     row = {"chat": [{"ask": ASKED}], "gold": {"text": ["8"]}, "tag": {"a": None}}
     path = write(tmp_path / "rows.jsonl", row)
     fields = parse_fields("problem=chat[0].ask, answer=gold.text[0]")
-    (read_row,) = read(make_source(path=str(path), fields=fields))
+    (read_row,) = read(Source(path=str(path), fields=fields))
     assert (read_row.problem, read_row.answers) == (ASKED, ("8",))
     assert read_row.meta == {"chat": [{}], "gold": {"text": [None]}, "tag": {"a": None}}
 
@@ -201,7 +201,7 @@ def test_fields_are_paths(tmp_path):
 def test_an_unknown_format_is_one_line(tmp_path, fields, message):
     path = write(tmp_path / "rows.jsonl", {"task": ASKED, "gold": "8"})
     with pytest.raises(ValueError) as error:
-        inspect(make_source(path=str(path), fields=parse_fields(fields)))
+        inspect(Source(path=str(path), fields=parse_fields(fields)))
     assert message in str(error.value) and "\n" not in str(error.value)
 
 

@@ -15,7 +15,7 @@ from rl.types import Problem
 from rollout.vllm.leash import descendants
 from tools.curation.pipeline import curate
 from tools.curation.plan import Plan
-from tools.curation.sources import make_source
+from tools.curation.sources import Source
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 OUTPUTS = ("problems.jsonl", "dropped.jsonl", "report.md", "report.html")
@@ -95,7 +95,7 @@ ROWS = [
 def run(tmp_path, rows=ROWS, out="out", **changes):
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    plan = dataclasses.replace(BASE, sources=(make_source(path=str(path)),), **changes)
+    plan = dataclasses.replace(BASE, sources=(Source(path=str(path)),), **changes)
     summary = curate(plan, tmp_path / out, quiet=True)
     return summary, tmp_path / out
 
@@ -208,9 +208,9 @@ def command(tmp_path, out):
 def test_killed_in_the_middle_and_started_again_gives_the_same_bytes(tmp_path):
     subprocess.run(command(tmp_path, "whole"), check=True, cwd=ROOT)
     process = subprocess.Popen(command(tmp_path, "killed"), cwd=ROOT)
-    store = tmp_path / "killed" / ".work" / "rows.sqlite"
+    work = tmp_path / "killed" / ".work"
     deadline = time.monotonic() + 120
-    while not _screened(store):
+    while not _screened(work):
         assert process.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -224,13 +224,13 @@ def test_killed_in_the_middle_and_started_again_gives_the_same_bytes(tmp_path):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
     assert not any((tmp_path / "killed" / name).exists() for name in OUTPUTS)
-    done = _screened(store)
+    done = _screened(work)
     assert 0 < done < 498
     subprocess.run(command(tmp_path, "killed"), check=True, cwd=ROOT)
     for name in OUTPUTS:
         whole = (tmp_path / "whole" / name).read_bytes()
         assert (tmp_path / "killed" / name).read_bytes() == whole
-    assert not store.parent.exists()
+    assert not work.exists()
 
 
 def _runs(pid: int) -> bool:
@@ -241,14 +241,5 @@ def _runs(pid: int) -> bool:
     return state.rpartition(")")[2].split()[0] != "Z"
 
 
-def _screened(store: pathlib.Path) -> int:
-    import sqlite3
-
-    if not store.exists():
-        return 0
-    try:
-        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as db:
-            found = db.execute("SELECT value FROM meta WHERE key='screened'").fetchone()
-    except sqlite3.OperationalError:
-        return 0
-    return int(found[0]) if found else 0
+def _screened(work: pathlib.Path) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in work.glob("*.jsonl"))

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 
 from tools.curation.repair import (
+    TEXT_REPAIRS,
     answer_of_solution,
     bare_answer,
     last_boxed,
-    no_empty_scripts,
     plain_markup,
     repair,
     restore_escapes,
@@ -43,8 +43,12 @@ def test_markup_becomes_text_or_tex():
 
 
 def test_empty_scripts_go_and_others_stay():
-    assert no_empty_scripts(r"$AB^{}_{}$ and $x_{ }^2$") == "$AB$ and $x^2$"
-    assert no_empty_scripts(r"$x_{1}^{2}$, $\{\}$") == r"$x_{1}^{2}$, $\{\}$"
+    assert (
+        TEXT_REPAIRS["empty_scripts"](r"$AB^{}_{}$ and $x_{ }^2$") == "$AB$ and $x^2$"
+    )
+    assert (
+        TEXT_REPAIRS["empty_scripts"](r"$x_{1}^{2}$, $\{\}$") == r"$x_{1}^{2}$, $\{\}$"
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from tools.curation.repair import repair
-from tools.curation.sources import inspect, make_source, read
+from tools.curation.sources import Source, inspect, read
 
 GOOD = {"id": "a", "problem": "What is 1 + 1?", "answer": "2"}
 
@@ -38,7 +38,7 @@ def write(path: pathlib.Path, *rows) -> pathlib.Path:
     ],
 )
 def test_a_bad_row_is_named(tmp_path, row, message):
-    source = make_source(path=str(write(tmp_path / "rows.jsonl", GOOD, row)))
+    source = Source(path=str(write(tmp_path / "rows.jsonl", GOOD, row)))
     if message is None:
         assert inspect(source).rows == 2
         return
@@ -65,7 +65,7 @@ def test_a_bad_file_is_named(tmp_path, content, message):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(content)
     with pytest.raises(ValueError) as error:
-        inspect(make_source(path=str(path)))
+        inspect(Source(path=str(path)))
     assert message in str(error.value)
 
 
@@ -75,32 +75,32 @@ def test_a_gigabyte_on_one_line_is_refused_without_reading_it(tmp_path):
     with path.open("wb") as file:
         file.truncate(2**30)  # sparse: takes no disk
     with pytest.raises(ValueError, match=r"rows.jsonl:1: a line of more than 16 MiB"):
-        inspect(make_source(path=str(path)))
+        inspect(Source(path=str(path)))
 
 
 def test_missing_and_unknown_files(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
-        make_source(path=str(tmp_path / "none.jsonl"))
+        Source(path=str(tmp_path / "none.jsonl"))
     (tmp_path / "rows.csv").write_text("a,b\n")
     with pytest.raises(ValueError, match=r"must end in .jsonl, .json or .parquet"):
-        make_source(path=str(tmp_path / "rows.csv"))
+        Source(path=str(tmp_path / "rows.csv"))
 
 
 def test_fields_are_mapped_and_a_missing_one_is_named(tmp_path):
     row = {"question": "What is 6 * 7?", "final": 42.0, "difficulty": 3}
     path = write(tmp_path / "other.jsonl", row)
     fields = {"problem": "question", "answer": "final", "level": "difficulty"}
-    (read_row,) = read(make_source(path=str(path), fields=fields))
+    (read_row,) = read(Source(path=str(path), fields=fields))
     assert (read_row.problem, read_row.answers) == ("What is 6 * 7?", ("42",))
     assert (read_row.level, read_row.level_source) == (3, "other")
     assert (read_row.id, read_row.source) == ("other-0", "other")
     with pytest.raises(ValueError, match=r"no field 'gold' \(it has: difficulty"):
-        list(read(make_source(path=str(path), fields=fields | {"answer": "gold"})))
+        list(read(Source(path=str(path), fields=fields | {"answer": "gold"})))
 
 
 def test_an_escape_at_the_start_of_an_answer_reaches_its_repair(tmp_path):
     path = write(tmp_path / "rows.jsonl", GOOD | {"answer": "\tan x = 1 "})
-    (row,) = read(make_source(path=str(path)))
+    (row,) = read(Source(path=str(path)))
     # stripped of its TAB on the way, it would stay "an x = 1"
     assert repair(row)[0].answers == (r"\tan x = 1",)
 
@@ -112,24 +112,24 @@ def test_parquet_reads_like_jsonl(tmp_path):
     write(tmp_path / "rows.jsonl", *rows)
     table = pyarrow.Table.from_pylist(rows)
     parquet_files.write_table(table, tmp_path / "rows.parquet", row_group_size=2)
-    jsonl = list(read(make_source(path=str(tmp_path / "rows.jsonl"))))
-    parquet = list(read(make_source(path=str(tmp_path / "rows.parquet"))))
+    jsonl = list(read(Source(path=str(tmp_path / "rows.jsonl"))))
+    parquet = list(read(Source(path=str(tmp_path / "rows.parquet"))))
     assert parquet == jsonl
     (tmp_path / "bad.parquet").write_bytes(b"not a parquet file")
     with pytest.raises(ValueError, match=r"bad.parquet: not Parquet"):
-        inspect(make_source(path=str(tmp_path / "bad.parquet")))
+        inspect(Source(path=str(tmp_path / "bad.parquet")))
 
 
 def test_reading_starts_where_it_is_told(tmp_path):
     rows = [GOOD | {"id": str(i)} for i in range(5)]
-    source = make_source(path=str(write(tmp_path / "rows.jsonl", *rows)))
+    source = Source(path=str(write(tmp_path / "rows.jsonl", *rows)))
     assert [row.id for row in read(source, 3)] == ["3", "4"]
 
 
 def test_the_hub_out_of_reach_is_one_line(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ValueError, match=r"hf://a/b/c.jsonl: cannot be had") as error:
-        make_source(path="hf://a/b/c.jsonl")
+        Source(path="hf://a/b/c.jsonl")
     assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match="must be hf://OWNER/DATASET/PATH"):
-        make_source(path="hf://a")
+        Source(path="hf://a")

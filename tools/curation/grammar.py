@@ -1,0 +1,58 @@
+"""The few words that several checks share, and how a pattern is searched for."""
+
+import re
+
+STYLE = r"\\(?:text|textbf|mathrm|mathbf|textrm|bf|rm|mbox)"
+"""TeX that only sets letters in a style."""
+
+AUXILIARY = "(?:is|are|was|were|do|does|did|can|could|will|would|should|has|have)"
+"""What makes a sentence of words: it states, or asks when it stands first."""
+
+FIND = "(?:find|determine|compute|calculate|estimate|evaluate|solve)"
+
+BLANK = r"_{2,}|(?:\\_\s*){2,}"
+
+
+def any_of(*alternatives: str, flags: int = re.I) -> re.Pattern:
+    """One pattern that matches where any alternative does; spaces stand for `\\s+`.
+
+    A literal space in an alternative matches any run of white space, so that line
+    breaks in the text do not hide a phrase.
+    """
+    return re.compile(
+        "|".join(
+            re.sub(r"(?<![\[\\]) (?![?*+\]])", r"\\s+", f"(?:{alternative})")
+            for alternative in alternatives
+        ),
+        flags,
+    )
+
+
+ASKS = any_of(
+    r"\?",
+    rf"(?<![a-z\\])(?:{FIND}|what|how|simplify|express|convert"
+    r"|factor(?:i[sz]e)?|expand|write|enter|round|rationali[sz]e|list|prove|show|name"
+    r"|divide|specify|place|count|represent|choose|select|identify|derive|obtain)\b",
+    r"\bbe (?:found|determined|calculated)\b",
+    BLANK,
+)
+"""What asks, whatever it asks for."""
+
+_SENTENCE_BREAK = re.compile(r"(?<=[.?!])\s+(?=[A-Z\\$])")
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, at least one."""
+    return _SENTENCE_BREAK.split(text.strip())
+
+
+def snippet(text: str, match: re.Match, before: int = 15, after: int = 30) -> str:
+    """The match with a little context, on one line."""
+    start, end = max(0, match.start() - before), match.end() + after
+    return " ".join(text[start:end].split())
+
+
+def found(pattern: re.Pattern, text: str) -> str | None:
+    """A snippet around the first match, or None."""
+    match = pattern.search(text)
+    return snippet(text, match) if match else None
