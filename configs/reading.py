@@ -7,6 +7,8 @@ import ast
 import io
 import itertools
 import pathlib
+import re
+import signal
 import sys
 import textwrap
 import tokenize
@@ -44,6 +46,7 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
       keys: what `--help` says of the config's keys.
     """
     if {"--help", "-help", "-h", "--helpfull"} & set(argv):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as of `--help | head`
         command = sys.modules["__main__"].__doc__
         print(f"{command}{flags.FLAGS.main_module_help()}\n{keys()}")
         sys.exit(0)
@@ -52,12 +55,8 @@ def parse_flags(argv: Sequence[str], *, keys: Callable[[], str] = str) -> Sequen
     except UnreadableConfig as error:
         sys.exit(f"error: {error}")
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
-        # ml_collections answers a misspelt key with errors within errors.
-        while error.args and isinstance(error.args[0], Exception):
-            error = error.args[0]
-        kind = "unknown key " if isinstance(error, KeyError) else ""
-        text = " ".join(str(error.args[0] if error.args else error).split())
-        sys.exit(f"error: config: {kind}{text}")
+        text = _unknown_key(error) or " ".join(str(error).split())
+        sys.exit(f"error: config: {text}")
 
 
 class _Parser(flags.ArgumentParser):
@@ -128,7 +127,23 @@ def _blame(error: Exception, path: str) -> str:
         lines = [f.lineno for f in frames if f.filename == path]
         at, message = (lines or [None])[-1], str(error)
     where = f":{at}" if at else ""
-    return f"{where}: {type(error).__name__}: {' '.join(message.split())}"
+    told = f"{type(error).__name__}: {' '.join(message.split())}"
+    return f"{where}: {_unknown_key(error) or told}"
+
+
+def _unknown_key(error: Exception) -> str:
+    """Which key ml_collections does not know, without the config that it shows whole.
+
+    Empty where that is not what is wrong. It says so in errors within errors.
+    """
+    while error.args and isinstance(error.args[0], Exception):
+        error = error.args[0]
+    text = str(error.args[0] if error.args else error)
+    key = re.match(r"(?:Key )?[\"'](\w+)[\"']", text)
+    if not isinstance(error, KeyError) or not key:
+        return ""
+    meant = re.search(r"Did you mean [\"']\w+[\"']", text)
+    return f"unknown key {key[1]!r}" + (f". {meant[0]}?" if meant else "")
 
 
 def user_path(text: str) -> pathlib.Path:

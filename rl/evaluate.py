@@ -10,6 +10,7 @@ to the second line whenever the verifier has changed.
 
 import dataclasses
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -221,8 +222,9 @@ def _mean_grades(scored: Sequence[Scored]) -> dict[str, float]:
 def headline(summary: Mapping[str, Any]) -> str:
     """What a line says of a `summarise`d evaluation, greedy accuracy besides if any."""
     parts = [f"avg@{summary['samples']} {summary['accuracy']:.1%}"]
-    best = [k for k in summary if k.startswith("pass@") and "_" not in k][-1]
-    parts.append(f"{best} {summary[best]:.1%}")
+    # By number: what comes out of a checkpoint is sorted as text.
+    most = max(int(key[5:]) for key in summary if re.fullmatch(r"pass@\d+", key))
+    parts.append(f"pass@{most} {summary[f'pass@{most}']:.1%}")
     if "greedy_accuracy" in summary:
         parts.append(f"greedy {summary['greedy_accuracy']:.1%}")
     return ", ".join(parts) + f" on {summary['problems']} problems"

@@ -40,7 +40,7 @@ def summary(module: str) -> str:
 def usage() -> str:
     """What `compass --help` prints."""
     names = "\n".join(
-        f"  {name:<12}{summary(module)}" for name, module in COMMANDS.items()
+        f"  {name:<17}{summary(module)}" for name, module in COMMANDS.items()
     )
     return f"{__doc__.strip()}\n\n{names}"
 

@@ -133,6 +133,10 @@ def make_base(
     folder = pathlib.Path(cache) / f"arithmetic-{digest[:12]}"
     if (folder / "model.safetensors").exists():
         return folder
+    if tokenizer and not pathlib.Path(tokenizer).is_dir():
+        raise ValueError(
+            f"config.model.maker_args.tokenizer={tokenizer!r}: no such folder"
+        )
     tokens = (
         AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False)
         if tokenizer

@@ -113,7 +113,7 @@ def test_what_is_no_ablation_is_refused(given, message):
     "text,message",
     [
         ("nope", "ValueError: 'nope': known are good, typo, kind"),
-        ("typo", 'KeyError: \'Key "eps_hgih" does not exist'),
+        ("typo", "unknown key 'eps_hgih'. Did you mean"),
         ("kind", "Could not override field 'eps_high'"),
         ("good@none.py", "none.py: no such file"),
     ],

@@ -68,6 +68,9 @@ def test_lines_fit_the_page():
          "mine.py:1: ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
         (b"c = 1\n", "mine.py: defines no get_config()"),
         (b"def get_config():\n    return {}['a']\n", "mine.py:2: KeyError: 'a'"),
+        (b"from configs import base\n\n\ndef get_config():\n"
+         b"    c = base.get_config()\n    c.stepps = 20\n    return c\n",
+         "mine.py:6: unknown key 'stepps'. Did you mean \"steps\"?"),
         (b"def get_config():\n    pass\n",
          "mine.py: get_config() gives NoneType, not a ConfigDict"),
         (b"# \xe4\n", "mine.py: UnicodeDecodeError: 'utf-8' codec can't decode byte"),
@@ -81,6 +84,7 @@ def test_an_unreadable_file_is_one_line(tmp_path, monkeypatch, text, message):
         read_config("mine.py")
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 150
 
 
 def test_what_lies_beside_the_config_is_found(tmp_path):

@@ -7,6 +7,7 @@ from rl.evaluate import (
     Scored,
     draw,
     evaluate,
+    headline,
     repeats_itself,
     summarise,
 )
@@ -154,3 +155,12 @@ def test_worked_solutions_do_not_count_as_loops(shared_data):
     rows = (shared_data / "eval" / "math500.jsonl").read_text("utf-8").splitlines()
     solutions = [json.loads(row)["meta"]["solution"] for row in rows]
     assert len(solutions) == 500 and not any(map(repeats_itself, solutions))
+
+
+def test_a_line_tells_the_same_of_what_a_checkpoint_has_kept():
+    passed = {f"pass@{k}": k / 100 for k in (1, 2, 4, 8, 16)}
+    summary = {"samples": 16, "accuracy": 0.37, **passed, "problems": 512}
+    kept = json.loads(json.dumps(summary, sort_keys=True))
+    assert list(kept)[-3:] == ["pass@8", "problems", "samples"]
+    told = "avg@16 37.0%, pass@16 16.0% on 512 problems"
+    assert headline(summary) == headline(kept) == told

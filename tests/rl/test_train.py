@@ -597,7 +597,8 @@ BAD = [
         ({"reward.function": "nowhere:f"}, "reward.function='nowhere:f': cannot be"
          " imported (ModuleNotFoundError: No module named 'nowhere')"),
         ({"dynamic_sampling.on_shortfall": "wait"}, "on_shortfall='wait'"),
-        ({"rollout.grup_size": 4}, "config: unknown key 'grup_size' Did you mean"),
+        ({"rollout.grup_size": 4},
+         "config: unknown key 'grup_size'. Did you mean \"group_size\"?"),
         ({"model.maker_args.hiden_size": 4}, "config: unknown key 'hiden_size'"),
         ({"rollout.group_size": "many"}, "many"),
 ]  # fmt: skip

@@ -32,6 +32,13 @@ def qwen(shared_data):
     return shared_data / "qwen2_tokenizer"
 
 
+def test_a_tokenizer_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(
+        ValueError, match="maker_args.tokenizer='qwenn': no such folder"
+    ):
+        _described(tmp_path, tokenizer="qwenn")
+
+
 def test_with_a_real_tokenizer_the_model_has_its_vocabulary(tmp_path, qwen):
     folder, config = _described(tmp_path, tokenizer=str(qwen))
     # 151,665 tokens and a pad that belongs to none.
