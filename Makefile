@@ -51,7 +51,7 @@ vllm: $(VLLM)/.done
 
 test-vllm: $(VENV)/.test $(VLLM)/.done
 	@echo "test-vllm: real servers on this CPU; tens of minutes"
-	@$(BIN)/python -m pytest -m "vllm and not slow"
+	@$(BIN)/python -m pytest -m "vllm and not slow" $(SPREAD)
 
 $(BIN)/python:
 	@echo "install: an environment in $(VENV); 10 seconds"

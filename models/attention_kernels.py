@@ -508,21 +508,11 @@ def triton_d_queries(
 ):
     """See `Kernels.d_queries`."""
     grid = _ByQueryHead(rows.by_query_back, q, blocks.q_back)
+    inputs = rows.ids, rows.prefixes, logsumexp, shift, q, k, v, d_out
     (d_q,) = _triton_call(
         functools.partial(_triton_d_queries, blocks.k_back),
         grid.shape,
-        (
-            grid.order,
-            grid.count,
-            rows.ids,
-            rows.prefixes,
-            logsumexp,
-            shift,
-            q,
-            k,
-            v,
-            d_out,
-        ),
+        (grid.order, grid.count, *inputs),
         [
             *grid.pairs,
             grid.ids,
@@ -583,21 +573,11 @@ def triton_d_keys(
 
     ids = pl.BlockSpec((None, None, length), lambda j, b, head: (b, 0, 0))
     keys = pl.BlockSpec((None, None, c, width), lambda j, b, head: (b, head, j, 0))
+    inputs = rows.ids, rows.prefixes, logsumexp, shift, q, k, v, d_out
     return _triton_call(
         functools.partial(_triton_d_keys, blocks.q_back),
         (length // c, batch, kv_heads),
-        (
-            order,
-            count[..., None],
-            rows.ids,
-            rows.prefixes,
-            logsumexp,
-            shift,
-            q,
-            k,
-            v,
-            d_out,
-        ),
+        (order, count[..., None], *inputs),
         [
             pl.BlockSpec((None, None, order.shape[2]), lambda j, b, head: (b, j, 0)),
             pl.BlockSpec((None, None, 1), lambda j, b, head: (b, j, 0)),

@@ -159,7 +159,7 @@ def test_every_command_is_listed_with_a_line_of_what_it_does():
     peers.add("tools.plan.compiling")
     assert mains - peers == set(COMMANDS.values()) - {"rl.train"}
     for name, module in COMMANDS.items():
-        assert f"  {name:<12}{summary(module)}" in usage()
+        assert f"  {name:<17}{summary(module)}" in usage()
         assert len(summary(module)) > 20
 
 
