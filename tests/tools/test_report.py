@@ -247,6 +247,16 @@ def test_files_of_strangers_are_read_as_data(tmp_path, name, text):
     assert "<h1>run</h1>" in page([read_run(folder)])
 
 
+def test_a_completion_that_nobody_says_why_it_is_shown_is_shown(tmp_path):
+    folder = make(tmp_path / "run")
+    row = sample(1)
+    del row["shown_as"]
+    write(folder / "samples.jsonl", [row, sample(2, shown_as="best")])
+    run = read_run(folder)
+    assert [row["step"] for row in run.samples] == [1]
+    assert "so \\boxed{15}" in page([run])
+
+
 # -- the page ------------------------------------------------------------------------
 
 

@@ -116,8 +116,8 @@ def contend(version: str, prepare: Callable[..., Mapping[str, Callable]]) -> Non
     """
     work, out, repeat, *what = sys.argv[1:]
     arrays = dict(np.load(work))
-    runs = prepare(Shape(**json.loads(str(arrays.pop("shape")))), arrays)
-    timings = {name: measure(runs[name], repeat=int(repeat)) for name in what}
+    runs = dict(prepare(Shape(**json.loads(str(arrays.pop("shape")))), arrays))
+    timings = {name: measure(runs.pop(name), repeat=int(repeat)) for name in what}
     with open(out, "w") as file:
         json.dump({"version": version, "timings": timings}, file)
 

@@ -39,12 +39,24 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
 
     Raises:
       ValueError: a source is bad; nothing was written.
+      BlockingIOError: another run is writing into `out`.
     """
     screen = Screen(**plan.screen)
     inspected = [
         inspect(source)
         for source in tqdm(plan.sources, "reading", unit="file", disable=quiet)
     ]
+    with files.locked(out):
+        return _curate(plan, screen, inspected, out, quiet)
+
+
+def _curate(
+    plan: Plan,
+    screen: Screen,
+    inspected: Sequence[Inspected],
+    out: pathlib.Path,
+    quiet: bool,
+) -> dict[str, Any]:
     fingerprint = _fingerprint(plan, inspected)
     work = out / ".work"
     summary = _finished(out, fingerprint)

@@ -46,7 +46,11 @@ def screen_all(
       judge: says which answers can serve as golds.
       quiet: without a bar of progress.
     """
-    screened = [Screened(**row) for _, row in read_rows(path, appended=True)]
+    try:
+        screened = [Screened(**row) for _, row in read_rows(path, appended=True)]
+    except ValueError:  # a machine that stopped in mid-write; all is screened again
+        path.unlink()
+        screened = []
     rows = _rows_from(plan.sources, inspected, len(screened))
     chunks = iter(lambda: list(itertools.islice(rows, CHUNK)), [])
     total = sum(i.rows for i in inspected)

@@ -38,7 +38,7 @@ class Source:
 
     path: str
     name: str = ""
-    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    fields: Mapping[str, str] | None = dataclasses.field(default_factory=dict)
     level_source: str | None = None
     file: pathlib.Path = dataclasses.field(init=False)
 
@@ -50,7 +50,9 @@ class Source:
             raise ValueError(f"{file}: no such file")
         if file.suffix not in _READERS:
             raise ValueError(f"{file}: must end in .jsonl, .json or .parquet")
-        all_fields(self.fields)
+        fields = self.fields or {}
+        all_fields(fields)
+        object.__setattr__(self, "fields", fields)
         object.__setattr__(self, "file", file)
         object.__setattr__(self, "name", self.name or file.stem)
 

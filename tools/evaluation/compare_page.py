@@ -75,14 +75,13 @@ def _samples(arm: Sequence[pathlib.Path]) -> dict[str, dict[str, list[_Sample]]]
     """The completions of an arm's models, by benchmark and problem id."""
     samples = collections.defaultdict(lambda: collections.defaultdict(list))
     for model, folder in enumerate(arm):
-        texts = {
-            (name, drawn.id, drawn.sample): drawn.completion
-            for name, of_name in read_completions(folder).items()
-            for drawn in of_name
-        }
+        texts = collections.defaultdict(list)
+        for name, of_name in read_completions(folder).items():
+            for drawn in sorted(of_name, key=lambda drawn: drawn.sample):
+                texts[name, drawn.id].append(drawn.completion)
         for name, of_name in read_verdicts(folder).items():
             for id, row in of_name.items():
-                for sample, judged in enumerate(row):
+                for judged, text in zip(row, texts[name, id], strict=True):
                     # Classes are numbered within one folder.
                     kind = judged.kind if judged.kind is None else (model, judged.kind)
                     samples[name][id].append(
@@ -90,7 +89,7 @@ def _samples(arm: Sequence[pathlib.Path]) -> dict[str, dict[str, list[_Sample]]]
                             "right" if judged.correct else kind,
                             judged.answer,
                             judged.correct,
-                            texts[name, id, sample],
+                            text,
                         )
                     )
     return samples

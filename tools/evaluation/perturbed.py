@@ -164,7 +164,8 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
                     # A result, or what a word means: not said which. Or said nowhere:
                     # perhaps a result that has no step.
                     return None
-                tokens[i] = names.get(number, token)
+                whole = number.denominator == 1  # no 02, which is no number of Python
+                tokens[i] = names.get(number, str(number) if whole else token)
         used.update(tokens)
         steps.append(" ".join(tokens))
         result = _TOKEN.fullmatch(value.strip())

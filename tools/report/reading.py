@@ -182,7 +182,8 @@ def _are(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 _SAMPLE = dict.fromkeys(("problem", "completion", "gold"), _is_text)
-_SAMPLE |= {"step": _is_step, "reward": is_number, "shown_as": _are(_is_text)}
+_SAMPLE |= {"step": _is_step, "reward": is_number}
+_SAMPLE["shown_as"] = lambda value: value is None or _are(_is_text)(value)
 _PER_TOKEN = dict.fromkeys(("ids", "sampler", "trainer", "after"), _are(is_number))
 _PER_TOKEN |= {"texts": _are(_is_text)}
 _TOKENS = dict.fromkeys(("advantage", "eps_low", "eps_high"), is_number) | _PER_TOKEN

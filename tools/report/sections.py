@@ -446,7 +446,7 @@ def _samples(runs: Sequence[Run]) -> str:
 
 def _sample(run: Run, row: Mapping[str, Any], several: bool) -> str:
     right = row.get("correct") is True
-    kinds = [*row["shown_as"], "right" if right else "wrong"]
+    kinds = [*(row.get("shown_as") or []), "right" if right else "wrong"]
     if row.get("finish_reason") == "length":
         kinds.append("truncated")
     if row.get("repeated") is True:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -226,11 +227,17 @@ def test_killed_in_the_middle_and_started_again_gives_the_same_bytes(tmp_path):
     assert not any((tmp_path / "killed" / name).exists() for name in OUTPUTS)
     done = _screened(work)
     assert 0 < done < 498
-    subprocess.run(command(tmp_path, "killed"), check=True, cwd=ROOT)
-    for name in OUTPUTS:
-        whole = (tmp_path / "whole" / name).read_bytes()
-        assert (tmp_path / "killed" / name).read_bytes() == whole
-    assert not work.exists()
+    # Beside it, one in which a machine that stopped has left a line of zeros.
+    shutil.copytree(tmp_path / "killed", tmp_path / "stopped")
+    (rows,) = (tmp_path / "stopped" / ".work").glob("*.jsonl")
+    _, newline, rest = rows.read_bytes().partition(b"\n")
+    rows.write_bytes(bytes(100) + newline + rest)
+    for out in ("killed", "stopped"):
+        subprocess.run(command(tmp_path, out), check=True, cwd=ROOT)
+        for name in OUTPUTS:
+            whole = (tmp_path / "whole" / name).read_bytes()
+            assert (tmp_path / out / name).read_bytes() == whole
+        assert not (tmp_path / out / ".work").exists()
 
 
 def _runs(pid: int) -> bool:
