@@ -27,6 +27,7 @@ from configs.schema import Count
 from models import hf
 from models.qwen2 import Params
 from rl.files import named, publish, sync
+from rl.hosts.stopping import in_a_line
 from rl.proof import (
     LOOP,
     PROOF,
@@ -34,7 +35,6 @@ from rl.proof import (
     Proof,
     check_shapes,
     check_tensors,
-    in_a_line,
     loop_text,
     proof_text,
     read_loop,
@@ -222,7 +222,7 @@ class Checkpoints:
         try:
             future.result()
         except Exception as error:  # Orbax's, tensorstore's and the system's own
-            reason = " ".join(str(error).split())[:300] or repr(error)
+            reason = in_a_line(error)[:300]
             raise OSError(
                 f"{self._folder}: the checkpoint of step {step} was not written"
                 f" ({reason}); the newest is that of step {self.latest()}"
@@ -322,7 +322,7 @@ class Checkpoints:
             state = self._checkpointer.restore(folder / _STATE, abstract)
         except Exception as error:
             raise Damaged(
-                f"{folder}: Orbax cannot read it: {in_a_line(error)}"
+                f"{folder}: Orbax cannot read it: {in_a_line(error)[:300]}"
             ) from None
         check_tensors(folder, proof.tensors, state)
         if int(state.updates) != proof.updates:

@@ -32,6 +32,7 @@ import jax
 from jax._src.distributed import global_state
 
 from rl.hosts.messages import Message, decode, encode
+from rl.hosts.stopping import in_a_line
 
 # A process whose host is gone or that is stopped closes no connection. Each says that
 # it is there; after a silence the others end. JAX's own heartbeat, which aborts with a
@@ -372,7 +373,7 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
     except (ValueError, RuntimeError) as error:  # its own errors and gRPC's
         if source == _TPU and "coordinator_address" in str(error):
             return False  # libtpu is installed, and there is no TPU
-        reason = " ".join(str(error).split()) or repr(error)
+        reason = in_a_line(error)
         raise ValueError(
             f"{source}: the processes could not be joined ({reason[:300]});"
             f" --num_processes=1 runs alone, {_FLAGS} say who takes part"

@@ -36,6 +36,11 @@ PATIENCE_SECONDS = 1.5
 _TOLD = 0x80  # marks a signal that another process has told of
 
 
+def in_a_line(error: BaseException) -> str:
+    """What an error of any library says, as one line."""
+    return " ".join(str(error).split()) or repr(error)
+
+
 def status_of(number: int) -> int:
     """The exit status after a signal, as a shell gives it to what a signal kills."""
     return 128 + number

@@ -33,7 +33,7 @@ import safetensors.numpy
 from configs.schema import Count, NotNegative
 from rl import files
 from rl.checkpoint import proofs_in, steps_in
-from rl.hosts.stopping import Stopped
+from rl.hosts.stopping import Stopped, in_a_line
 from rl.proof import library_versions
 from rl.types import Batch, Group, Hyper
 
@@ -205,7 +205,7 @@ class Recorder:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
-        reason = " ".join(str(error).split()) or repr(error)
+        reason = in_a_line(error)
         print(f"WARNING: the recorder writes no more: {reason}", flush=True)
 
     def dump(self, cause: str, *, error: str = "") -> pathlib.Path | None:
@@ -279,7 +279,7 @@ class Recorder:
     def __exit__(self, kind, error, trace) -> None:
         if isinstance(error, Exception) and not isinstance(error, Stopped):
             lines = traceback.format_exception(kind, error, trace)
-            self.dump(" ".join(str(error).split()) or repr(error), error="".join(lines))
+            self.dump(in_a_line(error), error="".join(lines))
         self._writing.shutdown()
         if self._journal:
             self._journal.close()
@@ -349,7 +349,7 @@ def read_record(path: pathlib.Path) -> Record:
     except (
         safetensors.SafetensorError, OSError, ValueError, KeyError, TypeError
     ) as error:  # fmt: skip
-        reason = " ".join(str(error).split()) or repr(error)
+        reason = in_a_line(error)
         raise ValueError(f"{path}: no record of a step ({reason})") from None
     return Record(
         step=about["step"], mini_batches=mini_batches, hypers=hypers, drawn=drawn

@@ -78,8 +78,7 @@ def screen_all(
                 for chunk in itertools.islice(chunks, 1)
             ]
             _judge_answers(found, judge)
-            for row in found:
-                kept.write(dataclasses.asdict(row))
+            kept.write(*map(dataclasses.asdict, found))
             screened += found
             bar.update(len(found))
     return screened
