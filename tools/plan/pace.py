@@ -15,9 +15,8 @@ from tools.plan.workload import Workload
 # their delta written; that delta applied and checked, and all tensors laid out by
 # vLLM's own loaders (0.15 s), while the server serves.
 _STAGED_WRITE, _STAGED_LOAD = 0.16 / 194e6, 0.20 / 194e6
-# The same with whole files, loaded while the server stands still: 1.3 s per GB and
-# 0.11 s in all, of which writing takes 0.06 s.
-_WHOLE_WRITE, _WHOLE_LOAD, _WHOLE_FIXED = 0.06 / 194e6, 1.3e-9 - 0.06 / 194e6, 0.11
+# The same with whole files, loaded while the server stands still: 0.34 s in all.
+_WHOLE_WRITE, _WHOLE_LOAD = 0.06 / 194e6, 0.28 / 194e6
 _PAUSE = 0.02  # that vLLM's /pause sleeps
 _HOST_LINK = 64e9  # bytes per second from a host's memory to its GPU, PCIe 5 x 16
 _VERDICT = 0.20 / 2048  # by two workers (docs/verifier.md)
@@ -191,7 +190,7 @@ def loads_in_the_pause(figures: Figures, work: Workload) -> Figures:
     pace = dataclasses.replace(
         figures.pace,
         write=size * _WHOLE_WRITE,
-        load=size * _WHOLE_LOAD + _WHOLE_FIXED,
+        load=size * _WHOLE_LOAD,
         switch=0.0,
         stands=1,
     )

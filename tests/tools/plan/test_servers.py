@@ -7,9 +7,7 @@ from tools.plan.servers import Ended, Sampling, Servers
 
 
 def _servers(*, prompt=0.0, **figures):
-    plain = dict(
-        fixed=1.0, position=0.0, slots=2, samplers=1, prefill=0.0, how="given"
-    )
+    plain = dict(fixed=1.0, position=0.0, slots=2, samplers=1, prefill=0.0, how="given")
     return Servers(Sampling(**plain | figures), prompt=prompt)
 
 
