@@ -5,9 +5,10 @@ Leaves: memory phase by phase, collectives, times and costs, as text, JSON and a
 Begin at `__main__`. A config becomes a `workload`; its programs are lowered and
 compiled in an environment of their own, and what their texts say is added up:
 
-    workload -> environments .. compiling -> phases -> speed -> report -> page
-                                   |           |
-                         programs, hlo      estimate <- search
+    workload -> environments .. compiling -> phases -> speed -> pace -> timeline
+                                   |           |                   |       |
+                         programs, hlo      estimate <- search     |    servers
+                                                                   report -> page
 
 (`rl.plan` checks a config before it is run; nothing here is imported by training.)
 """

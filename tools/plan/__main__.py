@@ -10,7 +10,7 @@ it costs. `make plan` makes the compilers' environments.
 import itertools
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import app, flags, logging
@@ -30,6 +30,7 @@ from tools.plan import search
 from tools.plan.compiling import Compiled
 from tools.plan.environments import CACHE, compile_programs
 from tools.plan.lengths import PRESETS, Lengths, read_lengths
+from tools.plan.pace import parse_given
 from tools.plan.programs import PARTS
 from tools.plan.report import describe, make_report
 from tools.plan.targets import CHIPS, Target, parse_target
@@ -57,13 +58,23 @@ _RATE = flags.DEFINE_float(
     "Completion tokens per second that all vLLM servers were seen to make together.",
     lower_bound=0,
 )
+_GIVEN = flags.DEFINE_list(
+    "given", [], "NAME=VALUE, ...: figures of the timeline, by the names it prints."
+)
+_VARIANTS = flags.DEFINE_bool(
+    "variants",
+    False,
+    "Also simulate each schedule with other publishes, batches and draws.",
+)
 _PRICE = flags.DEFINE_float("price", 0.0, "Of one device for an hour.", lower_bound=0)
 _CACHE = flags.DEFINE_string("cache", str(CACHE), "Keeps what was compiled.")
 
 _PAGE = pathlib.Path(__file__).with_name("page.html")
 
 
-def make_plan(config: ConfigDict, target: Target, lengths: Lengths) -> dict[str, Any]:
+def make_plan(
+    config: ConfigDict, target: Target, lengths: Lengths, given: Mapping[str, float]
+) -> dict[str, Any]:
     """Compiles a run's programs and puts together what they say."""
     work = make_workload(config, target)
     # Beside vLLM the embedded sampler's four are not there.
@@ -85,6 +96,8 @@ def make_plan(config: ConfigDict, target: Target, lengths: Lengths) -> dict[str,
         lengths=lengths,
         rate=_RATE.value or lengths.rate,
         price=_PRICE.value,
+        given=given,
+        variants=_VARIANTS.value,
     )
 
 
@@ -104,13 +117,13 @@ def main(argv: list[str]) -> None:
     expand_home(config)
     logging.set_verbosity(logging.WARNING)
     try:
-        target = parse_target(_TARGET.value)
+        target, given = parse_target(_TARGET.value), parse_given(_GIVEN.value)
         lengths = read_lengths(
             _LENGTHS.value, longest=config.rollout.max_response_tokens
         )
         if _SEARCH.value:
             config = search.best(config, target, cache=user_path(_CACHE.value))
-        plan = make_plan(config, target, lengths)
+        plan = make_plan(config, target, lengths, given)
         if _JSON.value:
             replace_json(user_path(_JSON.value), plan)
         if _HTML.value:

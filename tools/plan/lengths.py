@@ -20,6 +20,7 @@ class Lengths:
       source: where this is from.
       completions: int `[n]`, tokens of completions drawn from the distribution.
       accepted: share of sampled groups that training takes.
+      accepted_from: where that is from.
       rate: completion tokens per second that the sampler was seen to make; 0: unknown.
       prompt: tokens of a prompt, mean.
     """
@@ -27,6 +28,7 @@ class Lengths:
     source: str
     completions: np.ndarray
     accepted: float
+    accepted_from: str = "assumed"
     rate: float = 0.0
     prompt: float = 150.0
 
@@ -85,6 +87,7 @@ def read_lengths(name: str, *, longest: int) -> Lengths:
         source=str(path),
         completions=_lognormal(center, width, longest),
         accepted=float(np.clip(np.mean(taken), 0.01, 1)),
+        accepted_from="measured, mean of its steps",
         rate=float(np.median(rates)) if rates else 0.0,
     )
 

@@ -14,7 +14,9 @@ from sharding.mesh import SIZES
 from tools.plan import hlo, phases, speed
 from tools.plan.compiling import Compiled
 from tools.plan.lengths import Lengths
+from tools.plan.pace import make_figures
 from tools.plan.programs import Resident
+from tools.plan.timeline import make_variants, simulate
 from tools.plan.workload import Workload
 
 _GIB = 2**30
@@ -28,6 +30,8 @@ def make_report(
     lengths: Lengths,
     rate: float,
     price: float,
+    given: Mapping[str, float],
+    variants: bool,
 ) -> dict[str, Any]:
     """The whole plan.
 
@@ -38,6 +42,8 @@ def make_report(
       lengths: of completions.
       rate: of vLLM's servers, completion tokens per second in all; 0: unknown.
       price: of one device for an hour; 0: unknown.
+      given: figures of the timeline that are not to be reckoned.
+      variants: whether schedules are compared with other ways of sampling.
     """
     readings = [_read(work, resident, program, lengths) for program in compiled]
     found = phases.phases(work, resident, compiled)
@@ -91,7 +97,7 @@ def make_report(
         }
         plan["fits"] &= plan["servers"]["fits"]
     if plan["fits"]:
-        plan |= _times(work, lengths, sampling, rooflines, price)
+        plan |= _times(work, lengths, sampling, rooflines, price, given, variants)
     return plan
 
 
@@ -134,25 +140,44 @@ def _times(
     sampling: speed.Sampling,
     rooflines: Mapping[str, speed.Roofline],
     price: float,
+    given: Mapping[str, float],
+    variants: bool,
 ) -> dict[str, Any]:
-    step = speed.make_step(work, lengths, sampling, rooflines)
+    training = speed.make_training(work, lengths, rooflines)
+    figures = make_figures(work, lengths, sampling, training, rooflines).given(given)
     # The embedded sampler shares its devices with the update.
     schedules = ("sync",) if work.embedded else ("sync", "one_step_off", "async")
-    timeline = {name: step.seconds(name) for name in schedules}
+    timeline = {
+        name: simulate(work.config, figures, schedule=name) for name in schedules
+    }
+    pace = figures.pace
     told = {
         "rooflines": {
             name: dataclasses.asdict(r) | {"bound": r.bound, "by": r.by}
             for name, r in rooflines.items()
         },
-        "step": dataclasses.asdict(step) | {"train": step.train},
-        "timeline": timeline,
+        "figures": figures.rows(),
+        "step": {
+            "sample": timeline["sync"].sample,
+            "score": pace.score,
+            "update": pace.update,
+            "publish": pace.publish,
+            "mfu": training.mfu,
+            "by": training.by,
+            "sampling": sampling.how,
+            "train": pace.train,
+        },
+        "timeline": {name: found.row() for name, found in timeline.items()},
     }
+    if variants and not work.embedded:
+        told["variants"] = make_variants(work, figures, schedules)
     if not work.embedded:
         told["sampling_devices_to_balance"] = max(
-            1, round(step.sample * max(1, work.servers) / step.train)
+            1, round(told["step"]["sample"] * max(1, work.servers) / pace.train)
         )
     if price:
-        hours = 1000 * timeline[work.config.rollout.schedule] / 3600
+        seconds = timeline[work.config.rollout.schedule].seconds
+        hours = 1000 * seconds / 3600
         told["cost_per_1000_steps"] = price * work.target.count * hours
     return told
 
@@ -277,19 +302,23 @@ def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def _step_lines(plan) -> Iterator[str]:
     step = plan["step"]
     yield (
-        f"A step at best, with completions as in {plan['lengths']['source']!r}"
-        f" (mean {plan['lengths']['mean']:,.0f} tokens,"
-        f" {plan['lengths']['accepted']:.0%} of the groups taken):"
+        f"A step, with completions as in {plan['lengths']['source']!r} (mean"
+        f" {plan['lengths']['mean']:,.0f} tokens), by these figures:"
     )
-    for name in ("sample", "score", "update", "publish"):
-        yield f"  {name:<8} {duration(step[name])}"
+    rows = [
+        [name, f"{row['value']:.3g}", row["source"]]
+        for name, row in plan["figures"].items()
+    ]
+    yield from (f"  {name:<9}{value:>9}  {how}" for name, value, how in rows)
     yield (
-        f"  update bound by {step['by']}, at most {step['mfu']:.0%} of the peak;"
-        f" sampler's speed {step['sampling']}"
+        f"The update is bound by {step['by']}, at most {step['mfu']:.0%} of the peak."
+        " Simulated:"
     )
-    yield "; ".join(
-        f"{name}: {duration(seconds)}" for name, seconds in plan["timeline"].items()
-    )
+    named = [({"schedule": name}, row) for name, row in plan["timeline"].items()]
+    yield from _timeline_table(named)
+    if "variants" in plan:
+        yield "With other ways of sampling:"
+        yield from _timeline_table([(v["way"], v) for v in plan["variants"]])
     if "sampling_devices_to_balance" in plan:
         yield (
             f"{plan['sampling_devices_to_balance']} sampling devices keep up with this"
@@ -297,3 +326,37 @@ def _step_lines(plan) -> Iterator[str]:
         )
     if "cost_per_1000_steps" in plan:
         yield f"1,000 steps cost {plan['cost_per_1000_steps']:,.0f}"
+
+
+def _timeline_table(rows: Sequence[tuple[Mapping, Mapping]]) -> list[str]:
+    header = [
+        "a step",
+        "steps/h",
+        "a batch",
+        "trainer idle",
+        "servers idle",
+        "slots filled",
+        "stale tokens",
+        "by versions",
+        "drawn tokens trained on",
+        "worth of a batch",
+    ]
+    return _aligned(
+        [*rows[0][0], *header],
+        [
+            [
+                *way.values(),
+                duration(row["seconds"]),
+                f"{row['steps_per_hour']:.1f}",
+                duration(row["sample"]),
+                f"{row['trainer_idle']:.0%}",
+                f"{row['servers_idle']:.0%}",
+                f"{row['slots_filled']:.0%}",
+                f"{row['off_policy']:.0%}",
+                f"{sum(int(n) * share for n, share in row['staleness'].items()):.2f}",
+                f"{row['trained']:.0%}",
+                f"{row['worth']:.0f}",
+            ]
+            for way, row in rows
+        ],
+    )

@@ -1,4 +1,4 @@
-"""How fast a step can be: by operations, memory and links, and how phases overlap.
+"""How fast a step's parts can be: by operations, memory and links.
 
 A roofline: a program takes at least as long as its operations, its traffic with memory
 or its data on the links take at the makers' figures, each behind the others wholly. A
@@ -6,16 +6,14 @@ real run takes longer.
 """
 
 import dataclasses
-import heapq
 import math
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Mapping
 
 from models.config import Qwen2Config
 from tools.plan.hlo import Reading
 from tools.plan.lengths import Lengths
 from tools.plan.programs import Resident
+from tools.plan.servers import Sampling
 from tools.plan.targets import Target
 from tools.plan.workload import Workload
 
@@ -102,34 +100,6 @@ def update_flops(work: Workload, tokens: float, scored: float) -> float:
 # -- sampling ------------------------------------------------------------------------
 
 
-def decode_steps(completions: Sequence[int], slots: int) -> list[tuple[int, int]]:
-    """Steps of decoding and how many slots are live in them, where slots are refilled.
-
-    Args:
-      completions: tokens of each, in the order in which they begin.
-      slots: decoded together.
-
-    Returns:
-      `(steps, live)`, one after the other.
-    """
-    ends, waiting = sorted(map(int, completions[:slots])), iter(completions[slots:])
-    found, now = [], 0
-    while ends:
-        if ends[0] > now:
-            found.append((ends[0] - now, len(ends)))
-        now = heapq.heappop(ends)
-        if (following := next(waiting, None)) is not None:
-            heapq.heappush(ends, now + int(following))
-    return found
-
-
-def completions_drawn(work: Workload, lengths: Lengths) -> np.ndarray:
-    """The completions of one step, groups that are filtered out with them."""
-    share = lengths.accepted if work.config.dynamic_sampling.filter else 1.0
-    count = math.ceil(work.completions_per_step / share)
-    return np.random.default_rng(1).choice(lengths.completions, count)
-
-
 def weight_bytes(work: Workload) -> int:
     """Of the whole policy as it is served, in bfloat16."""
     c = work.model
@@ -141,36 +111,6 @@ def position_bytes(work: Workload) -> int:
     """Of one position in the cache, in bfloat16."""
     c = work.model
     return 2 * 2 * c.num_layers * c.num_kv_heads * c.head_dim
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """What decodes: one sampler over all devices, or each vLLM server for itself.
-
-    Attributes:
-      fixed: seconds of a token whatever is live: weights, reductions.
-      each: seconds of a token besides for each completion that is: its cache.
-      slots: decoded together by one.
-      samplers: that share a step's completions.
-      prefill: seconds of a prompt, once for its group.
-      how: the sampler's speed is known: computed, measured or given.
-    """
-
-    fixed: float
-    each: float
-    slots: int
-    samplers: int
-    prefill: float
-    how: str
-
-    def seconds(self, drawn: np.ndarray, group: int) -> float:
-        """Of a step's completions, the longest of its samplers."""
-        own = drawn[:: self.samplers]
-        decoding = sum(
-            steps * (self.fixed + self.each * live)
-            for steps, live in decode_steps(own, self.slots)
-        )
-        return decoding + self.prefill * len(own) / group
 
 
 def embedded_sampling(
@@ -194,10 +134,10 @@ def embedded_sampling(
     token = rooflines["decode"].bound / resident.tokens
     return Sampling(
         fixed=max(0.0, token - each * batch),
-        each=each,
+        position=each / lengths.context,
         slots=batch,
         samplers=1,
-        prefill=rooflines["prefill"].bound * lengths.prompt / resident.read,
+        prefill=rooflines["prefill"].bound / resident.read,
         how="computed",
     )
 
@@ -217,78 +157,53 @@ def served_sampling(work: Workload, lengths: Lengths, rate: float) -> Sampling:
     # What is left beside the weights holds so many completions of mean length.
     room = each_has * chip.memory * (r.gpu_memory_utilization or 0.9)
     held = (room - weight_bytes(work)) / (lengths.sequence * position_bytes(work))
-    slots = min(r.max_num_seqs, max(0, int(held)))
+    # One fewer than a server has leaves room for the probe.
+    slots = min(r.max_num_seqs - 1, max(0, int(held)))
     fixed = weight_bytes(work) / each_has / chip.hbm
-    each = lengths.context * position_bytes(work) / each_has / chip.hbm
+    position = position_bytes(work) / each_has / chip.hbm
     how = "computed"
-    if rate:
+    if rate and slots:
         # What a full server takes for a token, by what all of them were seen to make.
-        slower = slots * servers / rate / (fixed + each * slots)
-        fixed, each, how = fixed * slower, each * slower, "measured or given"
+        full = fixed + position * lengths.context * slots
+        slower = slots * servers / rate / full
+        fixed, position, how = fixed * slower, position * slower, "measured or given"
     return Sampling(
         fixed=fixed,
-        each=each,
+        position=position,
         slots=slots,
         samplers=servers,
-        prefill=forward_flops(work, lengths.prompt, 0) / each_has / chip.flops,
+        prefill=forward_flops(work, 1, 0) / each_has / chip.flops,
         how=how,
     )
 
 
-# -- one step ------------------------------------------------------------------------
-
-# A publish to vLLM's servers, written, checked and read (docs/benchmarks.md).
-_FILES_PER_SECOND = 194e6 / 0.34
+# -- the trainer's part of a step ------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Step:
-    """Seconds of one step's phases.
+class Training:
+    """Seconds of what the trainer does in one step.
 
     Attributes:
-      sample, score, update, publish: of each by itself.
+      score, update: of each by itself.
       mfu: share of the trainer's peak that the update's own operations reach.
       by: what bounds the update.
-      sampling: how the sampler's speed is known: computed, measured or given.
     """
 
-    sample: float
     score: float
     update: float
-    publish: float
     mfu: float
     by: str
-    sampling: str
-
-    @property
-    def train(self) -> float:
-        return self.score + self.update
-
-    def seconds(self, schedule: str) -> float:
-        """Of a step under one of the schedules.
-
-        `sync` does all in turn, `one_step_off` samples beside the update, and `async`
-        beside the publish too.
-        """
-        if schedule == "sync":
-            return self.sample + self.train + self.publish
-        if schedule == "one_step_off":
-            return max(self.sample, self.train) + self.publish
-        return max(self.sample, self.train + self.publish)
 
 
-def make_step(
-    work: Workload,
-    lengths: Lengths,
-    sampling: Sampling,
-    rooflines: Mapping[str, Roofline],
-) -> Step:
-    """Adds up a step.
+def make_training(
+    work: Workload, lengths: Lengths, rooflines: Mapping[str, Roofline]
+) -> Training:
+    """Adds up a step's scores and updates.
 
     Args:
       work: the run.
       lengths: of its completions.
-      sampling: of `embedded_sampling` or `served_sampling`.
       rooflines: of one run of each program.
     """
     b, group = work.config.batch, work.config.rollout.group_size
@@ -307,14 +222,9 @@ def make_step(
     useful += 3.5 * attention_flops(work, texts * lengths.squares())
     peak = work.trainer.count * work.trainer.chip.flops
     scored = micro * (b.prompts_per_step // b.prompts_per_update)
-    return Step(
-        sample=sampling.seconds(completions_drawn(work, lengths), group),
+    return Training(
         score=rooflines["score"].bound * scored if updates > 1 else 0.0,
         update=whole.bound * updates,
-        publish=rooflines["publish"].bound
-        if work.embedded
-        else weight_bytes(work) / _FILES_PER_SECOND,
         mfu=useful / peak / whole.bound,
         by=whole.by,
-        sampling=sampling.how,
     )

@@ -143,7 +143,7 @@ def test_a_phase_is_the_sum_of_its_parts(planned):
     assert "served" not in phases["update: accumulate"]["parts"]
     assert plan["fits"] is True
     assert plan["cost_per_1000_steps"] == pytest.approx(
-        2 * 8 * plan["timeline"]["sync"] / 3.6
+        2 * 8 * plan["timeline"]["sync"]["seconds"] / 3.6
     )
 
 

@@ -64,23 +64,22 @@ def test_a_roofline_is_its_longest_part():
     assert line.links == pytest.approx(15 / 50)
 
 
-def test_slots_are_refilled():
-    """Two slots, completions of 5, 2, 2 and 4: the second slot has 2, 2 and 4 in turn,
-    so that after five steps one is live."""
-    assert speed.decode_steps([5, 2, 2, 4], 2) == [(2, 2), (2, 2), (1, 2), (3, 1)]
-    assert speed.decode_steps([3, 3], 4) == [(3, 2)]
-    drawn = np.random.default_rng(0).integers(1, 50, 300)
-    steps = speed.decode_steps(drawn, 16)
-    assert sum(n * live for n, live in steps) == drawn.sum()
-
-
-def test_schedules_overlap_what_they_say():
-    step = speed.Step(
-        sample=10, score=1, update=6, publish=2, mfu=0.4, by="compute", sampling="given"
-    )
-    assert step.seconds("sync") == 19
-    assert step.seconds("one_step_off") == 12
-    assert step.seconds("async") == 10
+def test_servers_read_their_weights_and_what_is_in_the_cache():
+    """15.2 GB of weights and 57,344 bytes a position, at 3.35 TB/s."""
+    config = compass_thinker_7b.get_config("h100-4+4")
+    work = make_workload(config, parse_target("h100:8"))
+    lengths = read_lengths("math", longest=3072)
+    found = speed.served_sampling(work, lengths, 0.0)
+    assert (found.samplers, found.slots, found.how) == (4, 255, "computed")
+    assert found.fixed == pytest.approx(15_230_566_400 / 3352320000000)
+    assert found.position == pytest.approx(57_344 / 3352320000000)
+    # Two operations for each of 6.525e9 weights.
+    assert found.prefill == pytest.approx(2 * 28 * 233_046_016 / 989e12)
+    # All of them are seen to make 40,000 tokens in a second, full as they are.
+    given = speed.served_sampling(work, lengths, 40_000.0)
+    full = given.fixed + given.position * lengths.context * 255
+    assert 4 * 255 / full == pytest.approx(40_000)
+    assert given.position / given.fixed == pytest.approx(found.position / found.fixed)
 
 
 def test_lengths_of_a_run_have_its_mean_and_tail(tmp_path):
