@@ -146,13 +146,13 @@ def split(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Our fields as the record has them, and all else that it has.
 
-    What the record has under `meta` is spread among the rest.
+    What the record has under `meta` is spread among the rest, which goes before it.
     """
     rest = copy.deepcopy(dict(record))
     values = {name: take(rest, path) for name, path in fields.items()}
     inner = rest.pop("meta", None)
     if isinstance(inner, Mapping):
-        rest = {**rest, **inner}
+        rest = {**inner, **rest}
     elif inner:
         rest["meta"] = inner
     for key in [key for key, value in rest.items() if value in ({}, [])]:

@@ -73,7 +73,10 @@ class Screen:
         if self.languages == "any":
             del found["other_language"]
         sized = (self.too_short, self.too_long, self.answer_too_long)
-        graded = (self.solve_rate, self.never_answered, self.majority_against_gold)
+        graded = (
+            *(self.solve_rate, self.never_answered, self.majority_against_gold),
+            self.judged_unsound,
+        )
         return {
             "verifiable": verifiable.CHECKS,
             "noise": found,
@@ -131,6 +134,12 @@ class Screen:
         if not grade.get("against_gold") or grade["agreement"] < self.max_disagreement:
             return None
         return f"{grade['agreement']:.0%} say {grade['majority'][:60]}"
+
+    def judged_unsound(self, row: Row) -> str | None:
+        """Judged by a model, and found incomplete, unverifiable or wrong."""
+        judged = row.meta.get("judged")
+        unsound = isinstance(judged, Mapping) and judged.get("sound") is False
+        return " ".join(str(judged.get("said", "")).split()) if unsound else None
 
     def _grade(self, row: Row) -> Mapping[str, Any]:
         """What a grading says, where it drew enough to say anything."""
