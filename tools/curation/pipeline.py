@@ -11,7 +11,7 @@ import hashlib
 import json
 import pathlib
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tqdm import tqdm
@@ -20,7 +20,7 @@ from rl import files, verifier
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import decontaminate
 from tools.curation.duplicates import drop_duplicates
-from tools.curation.levels import level_scale, on_one_scale
+from tools.curation.levels import Link, level_scale, link_scales, on_one_scale
 from tools.curation.plan import Plan
 from tools.curation.report import Report, write_pages
 from tools.curation.row import Screened
@@ -68,22 +68,27 @@ def _curate(
         with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
             rows = screen_all(plan, inspected, screened, judge, quiet)
             scale = level_scale(plan.levels, rows)
+            links = link_scales(rows, scale, plan.common_rows)
             decontaminate(plan, rows, judge)
             drop_duplicates(plan, rows, judge, scale, quiet)
-        facts = _facts(plan, inspected, scale, fingerprint)
+        facts = _facts(plan, inspected, scale, links, fingerprint)
         report = Report(_steps(screen))
-        summary = _write(out, work, report, facts, _outcomes(plan, rows, scale))
+        summary = _write(out, work, report, facts, _outcomes(plan, rows, scale, links))
     shutil.rmtree(work, ignore_errors=True)
     return summary
 
 
 def _outcomes(
-    plan: Plan, rows: Iterable[Screened], scale: str | None
+    plan: Plan,
+    rows: Iterable[Screened],
+    scale: str | None,
+    links: Mapping[str, Link],
 ) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
     """Each row's record as it is written, and what speaks against it."""
     ids: set[str] = set()
     for n, row in enumerate(rows):
-        record, evidence = on_one_scale(row.record, scale), dict(row.reasons)
+        record = on_one_scale(row.record, scale, links)
+        evidence = dict(row.reasons)
         if not evidence and record["level"] is None and plan.unlevelled == "drop":
             evidence = {"no_level": f"no level on the scale {scale}"}
         if record["id"] in ids:
@@ -125,13 +130,27 @@ def _write(
 
 
 def _facts(
-    plan: Plan, inspected: Sequence[Inspected], scale: str | None, fingerprint: str
+    plan: Plan,
+    inspected: Sequence[Inspected],
+    scale: str | None,
+    links: Mapping[str, Link],
+    fingerprint: str,
 ) -> dict[str, Any]:
     """What the report says of the run itself."""
     return {
         "fingerprint": fingerprint,
         "verifier": verifier.VERSION,
         "level_scale": scale,
+        "other_scales": [
+            {
+                "scale": link.scale,
+                "common_rows": len(link.ours),
+                "correlation": link.correlation,
+                "taken": link.taken,
+                "levels_from": link.edges() if link.taken else {},
+            }
+            for link in links.values()
+        ],
         "evaluation_problems": len(plan.evaluation),
         "sources": [dataclasses.asdict(i) for i in inspected],
         "options": {
@@ -140,6 +159,7 @@ def _facts(
             "ngram": plan.ngram,
             "ngram_max_problems": plan.ngram_max_problems,
             "conflicts": plan.conflicts,
+            "common_rows": plan.common_rows,
             "unlevelled": plan.unlevelled,
         },
     }

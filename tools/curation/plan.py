@@ -37,6 +37,8 @@ class Plan:
       conflicts: "majority" keeps the answer most copies give, "drop" drops them all.
       levels: the scale that levels are kept on; "auto" takes the most frequent,
         "none" keeps no level.
+      common_rows: rows that another scale must have in common with that one for its
+        rows to get levels on it; 0 takes none over.
       unlevelled: "keep" or "drop" rows without a level on that scale.
       answer_timeout: seconds that one answer may take to verify.
       workers: processes.
@@ -50,6 +52,7 @@ class Plan:
     ngram_max_problems: int
     conflicts: str
     levels: str
+    common_rows: int
     unlevelled: str
     answer_timeout: float
     workers: int
@@ -95,6 +98,10 @@ def make_plan(
     for name in ("ngram", "ngram_max_problems", "workers", "answer_timeout"):
         if not options[name] > 0:
             raise ValueError(f"config.{name}={options[name]}: must be positive")
+    if options["common_rows"] < 0:
+        raise ValueError(
+            f"config.common_rows={options['common_rows']}: must not be < 0"
+        )
     sources = (
         [{"path": path, "fields": fields or {}} for path in inputs]
         if inputs

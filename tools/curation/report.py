@@ -198,6 +198,23 @@ def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
         ("level", "problems"),
         [(level or "none", count) for level, count in report.level_counts()],
     )
+    if facts["other_scales"]:
+        yield (
+            "Other scales",
+            "Whose rows get a level on the scale by way of the rows that both graded,"
+            " where these are at least `common_rows` and agree on which are harder. By"
+            " level, where it begins on the other scale; a solve rate is negative.",
+            ("scale", "rows in common", "rank correlation", "levels from"),
+            [
+                (
+                    link["scale"],
+                    link["common_rows"],
+                    link["correlation"],
+                    _edges(link["levels_from"]) if link["taken"] else "not taken",
+                )
+                for link in facts["other_scales"]
+            ],
+        )
     yield (
         "Lengths of kept problems",
         "In characters.",
@@ -282,6 +299,10 @@ def _html(report: Report, sections: Sequence[Section]) -> str:
     title = "Curation report"
     body = f'<h1>{title}</h1>{top}<div class="plots">{plots}</div>{tables}'
     return document(title, body)
+
+
+def _edges(levels_from: Mapping[int, float]) -> str:
+    return ", ".join(f"{k}: {edge:.3g}" for k, edge in sorted(levels_from.items()))
 
 
 def _short(text: str, size: int) -> str:

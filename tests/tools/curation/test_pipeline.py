@@ -52,6 +52,7 @@ BASE = Plan(
     ngram_max_problems=10,
     conflicts="majority",
     levels="auto",
+    common_rows=0,
     unlevelled="keep",
     answer_timeout=10.0,
     workers=1,
