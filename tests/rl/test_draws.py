@@ -52,7 +52,7 @@ def test_a_grading_takes_the_rates_that_the_run_has_found(finished, tmp_path, ca
     config = tmp_path / "as_run.py"
     config.write_text(
         "import json\n"
-        "from configs.base import get_config as base\n"
+        "from configs.quickstart import get_config as base\n"
         "def get_config():\n"
         "    config = base()\n"
         f"    config.update(json.load(open({str(workdir / 'config.json')!r})))\n"
