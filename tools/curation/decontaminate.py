@@ -29,13 +29,16 @@ def decontaminate(plan: Plan, rows: Sequence[Screened], judge: AnswerJudge) -> N
     for row, overlap in zip(rows, overlaps, strict=True):
         runs = [key for key in overlap.ngrams if key not in common]
         if overlap.exact:
-            row.reasons["evaluation_exact"] = ", ".join(overlap.exact)
+            said, name = ", ".join(overlap.exact), overlap.exact[0]
+            row.against("evaluation_exact", said, plan.seen(name))
         elif overlap.near:
             matches = [f"{name} ({score:.2f})" for name, score in overlap.near]
-            row.reasons["evaluation_near"] = ", ".join(matches)
+            nearest, _ = max(overlap.near, key=lambda match: match[1])
+            row.against("evaluation_near", ", ".join(matches), plan.seen(nearest))
         elif runs:
-            names = dict.fromkeys(itertools.chain(*map(index.holders, runs)))
-            row.reasons["evaluation_ngram"] = ", ".join(list(names)[:3])
+            names = list(dict.fromkeys(itertools.chain(*map(index.holders, runs))))
+            said = ", ".join(names[:3])
+            row.against("evaluation_ngram", said, plan.seen(names[0]))
     if plan.evaluation:
         _drop_reworded(plan, [row for row in rows if row.survives], judge)
 
@@ -50,11 +53,11 @@ def _drop_reworded(plan: Plan, rows: Sequence[Screened], judge: AnswerJudge) -> 
             [(chunk[m.row].answers, plan.evaluation[m.name].answers) for m in matches]
         )
         for match, same in zip(matches, equal, strict=True):
-            if same:
+            row = chunk[match.row]
+            if same and row.survives:
                 score = f"words {match.words:.2f}, numbers {match.numbers:.2f}"
-                chunk[match.row].reasons.setdefault(
-                    "evaluation_reworded", f"{match.name} ({score})"
-                )
+                said = f"{match.name} ({score})"
+                row.against("evaluation_reworded", said, plan.seen(match.name))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -60,12 +60,14 @@ def _drop_exact(
             given = " / ".join(some[0].answers[0][:40] for some in classes)
             for row in alive:
                 if row not in stay:
-                    row.reasons["conflicting_answers"] = given
+                    other = next(some[0] for some in classes if row not in some)
+                    row.against("conflicting_answers", given, other.seen)
         # Where nothing survives, all but the first reading are still surplus.
         original = stay[0] if stay else first_read[key]
         for row in members:
             if row is not original:
-                row.reasons["exact_duplicate"] = f"of {original.record['id']}"
+                said = f"of {original.record['id']}"
+                row.against("exact_duplicate", said, original.seen)
         agreed[original] += max(0, len(stay) - 1)
 
 
@@ -81,7 +83,7 @@ def _drop_near(
         for name in ("threshold", "same_answer_threshold", "conflict_threshold")
     }
     holders: dict[int, list[int]] = collections.defaultdict(list)
-    contradicted: collections.Counter[Screened] = collections.Counter()
+    contradicted: dict[Screened, list[Screened]] = collections.defaultdict(list)
     for n, row in enumerate(tqdm(rows, desc="near", unit="row", disable=quiet)):
         met = sorted({kept for band in row.bands for kept in holders.get(band, ())})
         best = _nearest([rows[kept] for kept in met], row, judge, thresholds)
@@ -91,19 +93,16 @@ def _drop_near(
             continue
         kept, kind, score = best
         note = f"of {kept.record['id']}: {kind}, similarity {score:.2f}"
-        row.reasons["near_duplicate"] = note
+        row.against("near_duplicate", note, kept.seen)
         agreed[kept] += kind == "same"
-        contradicted[kept] += kind == "conflict"
         if kind == "conflict":
+            contradicted[kept].append(row)
             given = f"{kept.answers[0][:40]} / {row.answers[0][:40]}"
-            row.reasons["conflicting_answers"] = given
-    for row in rows:
-        against = contradicted[row]
-        outvoted = plan.conflicts == "drop" or 1 + agreed[row] <= against
-        if against and outvoted:
-            row.reasons["conflicting_answers"] = (
-                f"{against} near duplicates give another answer"
-            )
+            row.against("conflicting_answers", given, kept.seen)
+    for row, against in contradicted.items():
+        if plan.conflicts == "drop" or 1 + agreed[row] <= len(against):
+            said = f"{len(against)} near duplicates give another answer"
+            row.against("conflicting_answers", said, against[0].seen)
 
 
 def _nearest(

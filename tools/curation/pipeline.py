@@ -83,8 +83,8 @@ def _outcomes(
     rows: Iterable[Screened],
     scale: str | None,
     links: Mapping[str, Link],
-) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-    """Each row's record as it is written, and what speaks against it."""
+) -> Iterator[tuple[Screened, dict[str, Any], dict[str, str]]]:
+    """Each row, its record as it is written, and what speaks against it."""
     ids: set[str] = set()
     for n, row in enumerate(rows):
         record = on_one_scale(row.record, scale, links)
@@ -94,7 +94,7 @@ def _outcomes(
         if record["id"] in ids:
             record["id"] += f"~{n}"
         ids.add(row.record["id"])
-        yield record, evidence
+        yield row, record, evidence
 
 
 def _write(
@@ -102,7 +102,7 @@ def _write(
     work: pathlib.Path,
     report: Report,
     facts: dict[str, Any],
-    outcomes: Iterable[tuple[dict[str, Any], dict[str, str]]],
+    outcomes: Iterable[tuple[Screened, dict[str, Any], dict[str, str]]],
 ) -> dict[str, Any]:
     """The files of a run, written aside and moved into place."""
     aside = {name: work / name for name in OUTPUTS}
@@ -110,12 +110,12 @@ def _write(
         aside["problems.jsonl"].open("w", encoding="utf-8") as kept,
         aside["dropped.jsonl"].open("w", encoding="utf-8") as dropped,
     ):
-        for record, evidence in outcomes:
+        for row, record, evidence in outcomes:
             if evidence:
-                row = report.add_dropped(record, evidence)
-                dropped.write(files.json_line(row))
+                written = report.add_dropped(record, evidence, row.beside)
+                dropped.write(files.json_line(written))
             else:
-                report.add_kept(record)
+                report.add_kept(record, row.beside)
                 kept.write(files.json_line(record))
     facts["sha256"] = {
         name: files.sha256(aside[name]) for name in ("problems.jsonl", "dropped.jsonl")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rl.types import Problem
+from tools.curation.row import Seen
 from tools.curation.screen import Screen
 from tools.curation.sources import Source
 from tools.evaluation.benchmarks import is_another_copy, load_benchmark
@@ -61,6 +62,11 @@ class Plan:
     def evaluation_texts(self) -> dict[str, str]:
         """Name -> text."""
         return {name: problem.problem for name, problem in self.evaluation.items()}
+
+    def seen(self, name: str) -> Seen:
+        """What a reader sees of an evaluation problem."""
+        problem = self.evaluation[name]
+        return Seen(name, problem.problem, " or ".join(problem.answers))
 
 
 def make_plan(

@@ -19,7 +19,7 @@ from rl.hosts.stopping import blocked
 from tools.curation.answers import AnswerJudge
 from tools.curation.duplicates import band_hashes
 from tools.curation.plan import Plan
-from tools.curation.row import Row, Screened
+from tools.curation.row import Row, Screened, seen
 from tools.curation.screen import Screen
 from tools.curation.sources import Inspected, Source, read
 from tools.curation.text import exact_key
@@ -96,9 +96,9 @@ def _judge_answers(rows: Sequence[Screened], judge: AnswerJudge) -> None:
 def _rows_from(
     sources: Sequence[Source], inspected: Sequence[Inspected], start: int
 ) -> Iterator[Row]:
-    for source, seen in zip(sources, inspected, strict=True):
-        yield from read(source, min(start, seen.rows))
-        start = max(0, start - seen.rows)
+    for source, held in zip(sources, inspected, strict=True):
+        yield from read(source, min(start, held.rows))
+        start = max(0, start - held.rows)
 
 
 def _start_worker(options: dict[str, Any]) -> None:
@@ -119,8 +119,8 @@ def _screen_chunk(rows: list[Row]) -> list[Screened]:
     return [_screen_row(row) for row in rows]
 
 
-def _screen_row(row: Row) -> Screened:
-    row, repairs, reasons = _screen(row)
+def _screen_row(came: Row) -> Screened:
+    row, repairs, reasons = _screen(came)
     record = row.record()
     del record["solution"]
     if repairs:
@@ -131,4 +131,5 @@ def _screen_row(row: Row) -> Screened:
         key=key.hexdigest(),
         bands=band_hashes(row.problem),
         reasons=dict(reasons),
+        beside={"repaired": seen(came.record())} if repairs else {},
     )
