@@ -11,7 +11,7 @@ from tools.curation.duplicates import band_hashes, similarity
 from tools.curation.plan import Plan
 from tools.curation.retrieval import Retrieval
 from tools.curation.row import Screened
-from tools.curation.text import exact_key, word_ngrams
+from tools.curation.text import word_ngrams
 
 _CHUNK = 500
 
@@ -20,7 +20,7 @@ def decontaminate(plan: Plan, rows: Sequence[Screened], judge: AnswerJudge) -> N
     """Gives rows that an evaluation set also holds the reason that says so."""
     index = EvaluationIndex(
         plan.evaluation_texts,
-        threshold=plan.near["contamination_threshold"],
+        threshold=plan.near.contamination_threshold,
         ngram=plan.ngram,
     )
     overlaps = [index.overlap(row.problem, row.bands) for row in rows]
@@ -28,10 +28,7 @@ def decontaminate(plan: Plan, rows: Sequence[Screened], judge: AnswerJudge) -> N
     common = boilerplate((o.ngrams for o in texts.values()), plan.ngram_max_problems)
     for row, overlap in zip(rows, overlaps, strict=True):
         runs = [key for key in overlap.ngrams if key not in common]
-        if overlap.exact:
-            said, name = ", ".join(overlap.exact), overlap.exact[0]
-            row.against("evaluation_exact", said, plan.seen(name))
-        elif overlap.near:
+        if overlap.near:
             matches = [f"{name} ({score:.2f})" for name, score in overlap.near]
             nearest, _ = max(overlap.near, key=lambda match: match[1])
             row.against("evaluation_near", ", ".join(matches), plan.seen(nearest))
@@ -65,19 +62,17 @@ class Overlap:
     """What a row shares with the evaluation problems.
 
     Attributes:
-      exact: ids of problems with the same text.
-      near: (id, similarity) of problems at or above the threshold.
+      near: (id, similarity) of problems at or above the threshold; 1 is word for word.
       ngrams: keys of shared word 13-grams; whether one counts is known only once the
         whole run has been seen, see `boilerplate`.
     """
 
-    exact: tuple[str, ...] = ()
     near: tuple[tuple[str, float], ...] = ()
     ngrams: tuple[int, ...] = ()
 
 
 class EvaluationIndex:
-    """The evaluation problems, for exact, near and 13-gram matches.
+    """The evaluation problems, for near and 13-gram matches.
 
     Args:
       problems: id -> text.
@@ -89,11 +84,9 @@ class EvaluationIndex:
         self._problems = problems
         self._threshold = threshold
         self._ngram = ngram
-        self._exact: dict[str, list[str]] = collections.defaultdict(list)
         self._bands: dict[int, list[str]] = collections.defaultdict(list)
         self._ngrams: dict[int, list[str]] = collections.defaultdict(list)
         for name, text in problems.items():
-            self._exact[exact_key(text)].append(name)
             for band in band_hashes(text):
                 self._bands[band].append(name)
             for key in self._keys(text):
@@ -105,7 +98,6 @@ class EvaluationIndex:
         met = {name for band in bands for name in self._bands.get(band, ())}
         near = [(n, round(similarity(text, self._problems[n]), 4)) for n in sorted(met)]
         return Overlap(
-            exact=tuple(self._exact.get(exact_key(text), ())),
             near=tuple((n, score) for n, score in near if score >= self._threshold),
             ngrams=tuple(key for key in self._keys(text) if key in self._ngrams),
         )

@@ -41,21 +41,16 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
       ValueError: a source is bad; nothing was written.
       BlockingIOError: another run is writing into `out`.
     """
-    screen = Screen(**plan.screen)
     inspected = [
         inspect(source)
         for source in tqdm(plan.sources, "reading", unit="file", disable=quiet)
     ]
     with files.locked(out):
-        return _curate(plan, screen, inspected, out, quiet)
+        return _curate(plan, inspected, out, quiet)
 
 
 def _curate(
-    plan: Plan,
-    screen: Screen,
-    inspected: Sequence[Inspected],
-    out: pathlib.Path,
-    quiet: bool,
+    plan: Plan, inspected: Sequence[Inspected], out: pathlib.Path, quiet: bool
 ) -> dict[str, Any]:
     fingerprint = _fingerprint(plan, inspected)
     work = out / ".work"
@@ -72,7 +67,7 @@ def _curate(
             decontaminate(plan, rows, judge)
             drop_duplicates(plan, rows, judge, scale, quiet)
         facts = _facts(plan, inspected, scale, links, fingerprint)
-        report = Report(_steps(screen))
+        report = Report(_steps(plan.screen))
         summary = _write(out, work, report, facts, _outcomes(plan, rows, scale, links))
     shutil.rmtree(work, ignore_errors=True)
     return summary
@@ -153,16 +148,16 @@ def _facts(
         ],
         "evaluation_problems": len(plan.evaluation),
         "sources": [dataclasses.asdict(i) for i in inspected],
-        "options": {
-            "screen": dict(plan.screen),
-            "near": dict(plan.near),
-            "ngram": plan.ngram,
-            "ngram_max_problems": plan.ngram_max_problems,
-            "conflicts": plan.conflicts,
-            "common_rows": plan.common_rows,
-            "unlevelled": plan.unlevelled,
-        },
+        "options": _options(plan),
     }
+
+
+def _options(plan: Plan) -> dict[str, Any]:
+    """What of the plan, besides the files, the outputs depend on."""
+    options = dataclasses.asdict(plan)
+    for other in ("sources", "evaluation", "workers"):
+        del options[other]
+    return options
 
 
 def _steps(screen: Screen) -> dict[str, dict[str, str]]:
@@ -179,8 +174,7 @@ def _steps(screen: Screen) -> dict[str, dict[str, str]]:
             " itself."
         },
         "decontamination": {
-            "evaluation_exact": "An evaluation problem, word for word.",
-            "evaluation_near": "An evaluation problem, nearly word for word.",
+            "evaluation_near": "An evaluation problem, word for word or nearly.",
             "evaluation_ngram": "A long run of words in common with one.",
             "evaluation_reworded": "One in other words, with its answer.",
         },
@@ -197,12 +191,12 @@ def _fingerprint(plan: Plan, inspected: Sequence[Inspected]) -> str:
     code = hashlib.sha256()
     for path in sorted(pathlib.Path(__file__).parent.glob("*.py")):
         code.update(path.read_bytes())
-    options = dataclasses.asdict(plan) | {
+    options = _options(plan) | {
+        "evaluation": {k: dataclasses.asdict(p) for k, p in plan.evaluation.items()},
         "sources": [
             (source.name, dict(source.fields), source.level_source)
             for source in plan.sources
         ],
-        "workers": None,
         "files": [dataclasses.asdict(i) for i in inspected],
         "code": code.hexdigest(),
         "verifier": verifier.VERSION,

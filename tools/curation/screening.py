@@ -10,7 +10,6 @@ import os
 import pathlib
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from tqdm import tqdm
 
@@ -60,7 +59,7 @@ def screen_all(
             plan.workers,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_start_worker,
-            initargs=(dict(plan.screen),),
+            initargs=(plan.screen,),
         ) as pool,
         contextlib.closing(Rows(path)) as kept,
     ):
@@ -101,10 +100,10 @@ def _rows_from(
         start = max(0, start - held.rows)
 
 
-def _start_worker(options: dict[str, Any]) -> None:
+def _start_worker(screen: Screen) -> None:
     global _screen
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    _screen = Screen(**options)
+    _screen = screen
 
 
 def _leave_with_parent() -> None:

@@ -18,7 +18,8 @@ from rl.types import Problem
 from rollout.vllm.leash import descendants
 from tests.tools.evaluation.test_page import browser  # noqa: F401
 from tools.curation.pipeline import curate
-from tools.curation.plan import Plan
+from tools.curation.plan import Near, Plan
+from tools.curation.screen import Screen
 from tools.curation.sources import Source
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -34,23 +35,23 @@ EVALUATION = {
 BASE = Plan(
     sources=(),
     evaluation=EVALUATION,
-    screen={
-        "multiple_choice": "value",
-        "languages": "english",
-        "min_solve_rate": 0.0,
-        "min_grading": 4,
-        "max_disagreement": 0.75,
-        "max_solve_rate": 1.0,
-        "min_chars": 16,
-        "max_chars": 2500,
-        "max_answer_chars": 120,
-    },
-    near={
-        "threshold": 0.8,
-        "same_answer_threshold": 0.6,
-        "conflict_threshold": 0.9,
-        "contamination_threshold": 0.8,
-    },
+    screen=Screen(
+        multiple_choice="value",
+        languages="english",
+        min_solve_rate=0.0,
+        min_grading=4,
+        max_disagreement=0.75,
+        max_solve_rate=1.0,
+        min_chars=16,
+        max_chars=2500,
+        max_answer_chars=120,
+    ),
+    near=Near(
+        threshold=0.8,
+        same_answer_threshold=0.6,
+        conflict_threshold=0.9,
+        contamination_threshold=0.8,
+    ),
     ngram=13,
     ngram_max_problems=10,
     conflicts="majority",
