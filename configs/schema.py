@@ -75,7 +75,8 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
     try:
         inspect.signature(function).bind(**values, **others)
     except TypeError as error:
-        raise ValueError(f"config.{section}: {error}") from None
+        key = f"config.{section}" if section else "config"
+        raise ValueError(f"{key}: {error}") from None
     return function(**values, **others)
 
 

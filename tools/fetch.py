@@ -11,6 +11,7 @@ from. What does not have the pinned hash is refused, and nothing of it is writte
 
 import argparse
 import dataclasses
+import functools
 import hashlib
 import http.client
 import json
@@ -23,6 +24,7 @@ from typing import Any
 
 from configs.reading import user_path
 from rl import files
+from tools.curation.formats import unwrapped
 
 GITHUB = "https://raw.githubusercontent.com"
 _TIMEOUT = 60.0  # seconds without a byte
@@ -60,10 +62,13 @@ class Source:
 def _arrow(data: bytes) -> list[Row]:
     try:
         import pyarrow
+        import pyarrow.parquet
     except ModuleNotFoundError:
         raise ValueError(
             "this set is an Arrow file; `pip install pyarrow` reads it"
         ) from None
+    if data.startswith(b"PAR1"):
+        return pyarrow.parquet.read_table(pyarrow.BufferReader(data)).to_pylist()
     return pyarrow.ipc.open_stream(data).read_all().to_pylist()
 
 
@@ -148,6 +153,26 @@ def _limr(data: bytes) -> Iterator[Row]:
         yield {"problem": row["context"], "answer": row["answer"]}
 
 
+def _big_math(data: bytes) -> Iterator[Row]:
+    for row in _arrow(data):
+        yield {
+            "problem": unwrapped(row["extra_info"]["question"]),
+            "answer": row["reward_model"]["ground_truth"],
+            "solve_rate": row["llama8b_solve_rate"],
+            "meta": {"of": row["source"], "domain": row["domain"]},
+        }
+
+
+def _of_level(data: bytes, level: int) -> Iterator[Row]:
+    for row in json.loads(data):
+        yield {
+            "problem": row["prompt"],
+            "answer": row["answer"],
+            "level": level,
+            "level_source": "deepscaler",
+        }
+
+
 _HARNESS = dict(
     kind="eval",
     repo="sail-sg/understand-r1-zero",
@@ -163,6 +188,14 @@ _RLLM = dict(
     kind="train",
     repo="agentica-project/rllm",
     commit="874daa4acb7f451dc2a4b2b6e8ce28f5aa88d1f5",
+)
+# DeepScaleR in fifths by difficulty, 1 the easiest; by which model is not stated.
+_DEEPSCALER = (
+    (7961, "643655467b7ad4fbe19bdd3cf946ab31b9dc58118b4622da6e5325222d6bdee7"),
+    (7962, "b030b2e9ca7d04c1b80e0703711a22fe602602518d8215bfbf1df74f56c841aa"),
+    (7961, "f19613afe6b5b7c1adafe48b4c6d59cde8e0214855c3e9ddd1119167473fd882"),
+    (7962, "12561f793d0a78e80d1e0cd4147e33a7b2ec89914ef3f6a2e9871b6ed4e811d5"),
+    (7962, "ede17ca19c41c296294a0e2ec9bca827469766613ac97616c6bc05c7363779f4"),
 )
 SOURCES = {
     "aime2024": Source(
@@ -259,6 +292,28 @@ SOURCES = {
         rows=1389,
         read=_limr,
     ),
+    "big_math_hard": Source(
+        kind="train",
+        repo="uw-nsl/TinyV",
+        commit="4a9d2c720c161e2ccc0e492cc59ed5f9c226ec5f",
+        path="verl/data/bigmath_rl_prime/train.parquet",
+        sha256="1de4f4721ca789275b2f213387a12a157e2e624d0ed7f5ac844656245693bd91",
+        licence="MIT; Big-Math Apache-2.0",
+        rows=5000,
+        read=_big_math,
+    ),
+} | {
+    f"deepscaler_{level}": Source(
+        kind="train",
+        repo="ruixin31/Spurious_Rewards",
+        commit="33b9f85d5b099fabade71f562e75db719f5feaf2",
+        path=f"code/data/DeepScaleR_Difficulty_Level_{level}/train.json",
+        sha256=sha256,
+        licence="none stated; DeepScaleR MIT",
+        rows=rows,
+        read=functools.partial(_of_level, level=level),
+    )
+    for level, (rows, sha256) in enumerate(_DEEPSCALER, 1)
 }
 
 

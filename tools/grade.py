@@ -4,11 +4,19 @@
         --samples 16 --levels percentile
     python -m tools.grade --config configs/quickstart.py --out DIR --samples 16
     python -m tools.grade --input problems.jsonl --levels percentile --out DIR
+    python -m tools.grade --config CONFIG --from_run WORKDIR --out DIR
+    python -m tools.grade --model HFDIR --input problems.jsonl --out DIR --judge
 
-The last form needs no model: it turns the rates that the rows have into levels. DIR
-gets graded.jsonl (the rows with `solve_rate`, `solve_interval`, `graded`, `level`),
+The third form needs no model: it turns the rates that the rows have into levels. The
+fourth takes the rates that a run in training has found with its own groups. DIR gets
+graded.jsonl (the rows with `solve_rate`, `solve_interval`, `graded`, `level`),
 summary.json, and completions.jsonl and verdicts.jsonl as tools.evaluate keeps them. The
 same command goes on where it was stopped, and judges again what it has drawn.
+
+The last asks the model, once and greedily, whether each row is one complete, verifiable
+question with this answer, which `judged` of the row then says. What DIR has been asked
+it is not asked again. Rows with a hand-given `label`, true or false, tell how far it is
+to be trusted: summary.json has the agreement.
 """
 
 # ruff: noqa: E402
@@ -43,8 +51,10 @@ from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.types import SamplerError
+from tools.curation import grade as graded
+from tools.curation import judge
 from tools.curation.formats import parse_fields
-from tools.curation.grade import NAME, Grade, graded_rows, make_grades
+from tools.curation.grade import Grade
 from tools.curation.repair import with_answer
 from tools.curation.sources import Source, read
 from tools.evaluation.files import (
@@ -67,7 +77,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     try:
         rows = _rows(args)
-        grades = _grade(args, rows) if args.model or args.config else {}
+        grades = {}
+        if args.from_run:
+            _take_rates(args, rows)
+        elif args.judge:
+            _judge(args, rows)
+        elif args.model or args.config:
+            grades = _grade(args, rows)
         _write(args, rows, grades)
     except (UnreadableConfig, ValueError, OSError, SamplerError) as error:
         print(f"grade: {error}", file=sys.stderr)
@@ -106,6 +122,69 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Grade]:
+    """Grades by row id: each problem is tried `--samples` times."""
+    problems = [
+        Problem(
+            id=row["id"],
+            problem=row["problem"],
+            answers=tuple(row["answers"]),
+            meta=row["meta"],
+        )
+        for row in rows
+    ]
+    with files.locked(args.out):
+        drawn = _drawn(args, graded.NAME, problems)
+        drawn.sort(key=lambda d: (d.id, d.sample))
+        with VerifierPool(workers=os.cpu_count() or 1) as pool:
+            scored = score(drawn, problems, verifier_reward(pool))
+            classes = answer_classes(scored, pool)
+        write_verdicts(args.out, {graded.NAME: scored}, {graded.NAME: classes})
+    return graded.make_grades(scored, classes)
+
+
+def _take_rates(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    """Gives rows the rates that a run has of them as of its newest checkpoint."""
+    import jax
+
+    from rl.batches.rates import SolveRates
+    from rl.checkpoint import steps_in
+    from rl.plan import make_plan
+    from rl.proof import read_loop
+    from rl.workdir.manifest import check_problems
+
+    jax.config.update("jax_platforms", "cpu")  # the run may still have the others
+    plan = make_plan(read_config(args.config))
+    check_problems(args.from_run, plan)
+    folder = args.from_run / "checkpoints"
+    step = max(steps_in(folder), default=None)
+    if step is None:
+        raise ValueError(f"{folder}: no checkpoint yet")
+    state = read_loop(folder / str(step), step)["rollouts"]["problems"]
+    if "draws" not in state:
+        raise ValueError(f"{folder / str(step)}: of a version that kept no rates")
+    rates = SolveRates(plan.train, half_life=plan.config.sampling.half_life)
+    rates.restore(state["draws"]["rates"])
+    now = rates.at(step).mean
+    found = {p.id: float(now[i]) for i, p in enumerate(plan.train) if rates.seen[i]}
+    for row in rows:
+        row["solve_rate"] = found.get(row["id"])
+        row["solve_rate_of"] = f"{args.from_run} after {step} steps"
+
+
+def _judge(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    """Gives each row what the model says of it."""
+    asked = [judge.question(row) for row in rows]
+    with files.locked(args.out):
+        drawn = _drawn(args, judge.NAME, list({p.id: p for p in asked}.values()))
+    replies = {reply.id: reply for reply in drawn}
+    for row, problem in zip(rows, asked, strict=True):
+        row["judged"] = dataclasses.asdict(judge.opinion(replies[problem.id]))
+
+
+def _drawn(
+    args: argparse.Namespace, name: str, problems: Sequence[Problem]
+) -> list[Drawn]:
+    """All completions of the problems: those kept in `--out`, and what they lack."""
     # Here, so that levels from given rates start without JAX.
     from rl.plan import find_model
     from tools.evaluation import pretrained
@@ -120,9 +199,9 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
         folder = pretrained.find_folder(args.model)
     positions = pretrained.max_positions(folder)
     conditions = Conditions(
-        template=args.template or "qwen_math",
-        samples=args.samples,
-        temperature=args.temperature,
+        template=args.template or ("model" if args.judge else "qwen_math"),
+        samples=1 if args.judge else args.samples,
+        temperature=0.0 if args.judge else args.temperature,
         top_p=args.top_p,
         max_tokens=args.max_tokens or 3072,
         context=min(args.context, positions),
@@ -131,20 +210,11 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
     )
     dtype = pretrained.resolve_dtype(folder, args.dtype)
     tokenizer = load_tokenizer(folder)
-    stop_ids = default_stop_ids(folder, tokenizer)
-    problems = [
-        Problem(
-            id=row["id"],
-            problem=row["problem"],
-            answers=tuple(row["answers"]),
-            meta=row["meta"],
-        )
-        for row in rows
-    ]
     prompts = [
         encode_prompt(tokenizer, conditions.template, p.problem) for p in problems
     ]
-    if check_prompts(problems, prompts, conditions, positions):
+    shortened = check_prompts(problems, prompts, conditions, positions)
+    if shortened and not args.judge:
         longest = max(map(len, prompts))
         raise ValueError(
             f"max_tokens={conditions.max_tokens} and a prompt of {longest} tokens"
@@ -153,75 +223,68 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
     drawing = dataclasses.asdict(conditions) | {
         "model": str(folder),
         "checkpoint": checkpoint_hash(folder),
-        "problems": len(problems),
         "dtype": dtype,
         "sampler": args.sampler,
     }
-    with files.locked(args.out):
-        record_conditions(args.out, {"drawing": drawing, "benchmarks": {}})
-        present = read_completions(args.out).get(NAME, [])
-        total = len(problems) * conditions.samples
-        if len(present) < total:
-            with (
-                contextlib.closing(
-                    open_sampler(args, folder, dtype=dtype, context=conditions.context)
-                ) as sampler,
-                appended(args.out) as append,
-                tqdm.tqdm(total=total, initial=len(present), unit="completion") as bar,
-            ):
-
-                def keep(drawn: Drawn) -> None:
-                    append(NAME, drawn)
-                    bar.update()
-
-                draw_missing(
-                    "grades",
-                    problems,
-                    prompts,
-                    present=[(drawn.id, drawn.sample) for drawn in present],
-                    conditions=conditions,
-                    stop_token_ids=stop_ids,
-                    sampler=sampler,
-                    decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
-                    on_drawn=keep,
-                )
-        return _judge(args.out, problems)
-
-
-def _judge(folder: pathlib.Path, problems: Sequence[Problem]) -> dict[str, Grade]:
-    """Grades from all completions that are kept, and their verdicts beside them."""
+    if not args.judge:  # seeds depend on them
+        drawing["problems"] = len(problems)
+    record_conditions(args.out, {"drawing": drawing, "benchmarks": {}})
     wanted = {problem.id for problem in problems}
-    drawn = [d for d in read_completions(folder)[NAME] if d.id in wanted]
-    drawn.sort(key=lambda d: (d.id, d.sample))
-    with VerifierPool(workers=os.cpu_count() or 1) as pool:
-        scored = score(drawn, problems, verifier_reward(pool))
-        classes = answer_classes(scored, pool)
-    write_verdicts(folder, {NAME: scored}, {NAME: classes})
-    return make_grades(scored, classes)
+
+    def kept() -> list[Drawn]:
+        return [d for d in read_completions(args.out).get(name, []) if d.id in wanted]
+
+    present = kept()
+    total = len(problems) * conditions.samples
+    if len(present) < total:
+        with (
+            contextlib.closing(
+                open_sampler(args, folder, dtype=dtype, context=conditions.context)
+            ) as sampler,
+            appended(args.out) as append,
+            tqdm.tqdm(total=total, initial=len(present), unit="completion") as bar,
+        ):
+
+            def keep(drawn: Drawn) -> None:
+                append(name, drawn)
+                bar.update()
+
+            draw_missing(
+                name,
+                problems,
+                prompts,
+                present=[(drawn.id, drawn.sample) for drawn in present],
+                conditions=conditions,
+                stop_token_ids=default_stop_ids(folder, tokenizer),
+                sampler=sampler,
+                decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
+                on_drawn=keep,
+            )
+    return kept()
 
 
 def _write(
     args: argparse.Namespace, rows: list[dict[str, Any]], grades: dict[str, Grade]
 ) -> None:
-    graded = graded_rows(
+    rows = graded.graded_rows(
         rows, grades, levels=args.levels, level_source=args.level_source
     )
-    rates = [row["solve_rate"] for row in graded if row["solve_rate"] is not None]
+    rates = [row["solve_rate"] for row in rows if row["solve_rate"] is not None]
     if args.levels == "percentile" and not rates:
         raise ValueError(
             f"{args.input}: no row has a solve_rate, and no model is given"
         )
-    if args.levels == "percentile" and not any(row["level"] == 5 for row in graded):
+    if args.levels == "percentile" and not any(row["level"] == 5 for row in rows):
         print(
             f"grade: level 5 is empty: all {len(rates)} solve rates are {rates[0]:g};"
             " only more --samples or another model can tell what is hard",
             file=sys.stderr,
         )
     args.out.mkdir(parents=True, exist_ok=True)
-    files.replace_rows(args.out / "graded.jsonl", graded)
-    levels = collections.Counter(str(row["level"]) for row in graded)
+    files.replace_rows(args.out / "graded.jsonl", rows)
+    levels = collections.Counter(str(row["level"]) for row in rows)
     summary = {
-        "problems": len(graded),
+        "problems": len(rows),
         "graded": len(grades),
         "mean_solve_rate": sum(rates) / len(rates) if rates else None,
         "never_solved": sum(rate == 0 for rate in rates),
@@ -235,6 +298,13 @@ def _write(
         "levels": dict(sorted(levels.items())),
         "level_source": args.level_source if args.levels == "percentile" else None,
     }
+    if args.judge:
+        verdicts = collections.Counter(row["judged"]["sound"] for row in rows)
+        summary["judged"] = {
+            "sound": verdicts[True],
+            "unsound": verdicts[False],
+            "unknown": verdicts[None],
+        } | judge.agreement(rows)
     for path in filter(None, (args.out / "summary.json", args.json)):
         files.replace_json(path, summary)
     print(json.dumps(summary, indent=2))
@@ -275,6 +345,18 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         " and the least solved are 5",
     )
     parser.add_argument("--level_source", help="name of the new levels' scale")
+    parser.add_argument(
+        "--judge",
+        action="store_true",
+        help="ask whether each row is sound, instead of grading; the prompt goes into "
+        "--template, model where none is given",
+    )
+    parser.add_argument(
+        "--from_run",
+        type=user_path,
+        metavar="WORKDIR",
+        help="solve rates from the newest checkpoint of a run of --config",
+    )
     asked = parser.add_argument_group("conditions")
     asked.add_argument("--samples", type=int, default=16, help="per problem")
     asked.add_argument("--template", help="none, qwen_math, r1, model, or a text")
@@ -292,7 +374,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--input or --config is required")
     if not (args.model or args.config) and args.levels == "keep":
         parser.error("nothing to do: give --model, or --levels percentile")
-    of = pathlib.Path(args.model or args.config or args.input[0]).stem
+    if args.judge and not args.model:
+        parser.error("--judge: which --model is asked?")
+    if args.judge and args.levels == "percentile":
+        parser.error("--judge: gives no rates to make --levels from")
+    if args.from_run and (args.input or not args.config):
+        parser.error("--from_run: goes with the run's --config, and with no --input")
+    of = args.from_run or args.model or args.config or args.input[0]
+    of = pathlib.Path(of).stem
     args.level_source = args.level_source or f"grade:{of}"
     return args
 

@@ -108,6 +108,11 @@ def cards(figures: Sequence[tuple[str, str]]) -> str:
     return f'<div class="cards">{inside}</div>'
 
 
+def beside(columns: Sequence[str]) -> str:
+    """Pieces of HTML side by side, one below the other where there is no room."""
+    return f'<div class="beside">{"".join(f"<div>{c}</div>" for c in columns)}</div>'
+
+
 def bars(title: str, values: Sequence[tuple[str, float]], *, unit: str = "") -> str:
     """A horizontal bar for each label."""
     step, left, right, width = 22, 150, 70, 520

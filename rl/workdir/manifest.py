@@ -251,6 +251,22 @@ def check_config(workdir: pathlib.Path, plan: Plan) -> None:
     _refuse(workdir, differences(before, now))
 
 
+def check_problems(workdir: pathlib.Path, plan: Plan) -> None:
+    """Refuses a plan that trains on other problems, or in another order, than the run.
+
+    Raises:
+      ValueError: it does, or the workdir is no run's.
+    """
+    content = _read(workdir / "manifest.json")
+    if content is None:
+        raise ValueError(f"{workdir}: no run's folder (no manifest.json)")
+    if content["identity"]["data"].get("train") != _problems_hash(plan, plan.train):
+        raise ValueError(
+            f"{workdir}: its run trains on other problems than config.data.train="
+            f"{plan.config.data.train!r} gives"
+        )
+
+
 def _refuse(workdir: pathlib.Path, changes: Iterable[Change]) -> None:
     if refused := [str(change) for change in changes if change.refused]:
         raise ValueError(

@@ -13,6 +13,7 @@ from tools.evaluation.benchmarks import BENCHMARKS, content_hash
 from tools.fetch import SOURCES
 
 pyarrow = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.parquet")
 
 
 def arrow(rows):
@@ -20,6 +21,12 @@ def arrow(rows):
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def parquet(rows):
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
     return sink.getvalue().to_pybytes()
 
 
@@ -32,6 +39,10 @@ OLYMPIAD = {"question": "How far?", "subfield": "Algebra", "error": "1e-1"}
 OLYMPIAD |= {"final_answer": ["4.2"], "unit": None}
 SVAMP = {"Body": "Ann has 3 apples", "Question": "How many?", "Answer": 3.0}
 MATH = {"problem": "2x=4", "answer": "2", "level": 1, "solution": "s", "subject": "A"}
+BIG_MATH = {"source": "orca_math", "domain": ["Algebra"], "llama8b_solve_rate": 0.125}
+BIG_MATH |= {"reward_model": {"ground_truth": "7"}}
+STEPS = "Let's think step by step and output the final answer within \\boxed{}."
+BIG_MATH |= {"extra_info": {"question": f"H {STEPS}"}}
 FORMS = {
     "aime2024": (arrow([{"problem": "A", "answer": "025"}]), "A", ("25",)),
     "amc83": (arrow([{"problem": "B", "answer": 142.0}]), "B", ("142",)),
@@ -55,6 +66,10 @@ FORMS = {
         "F", ("60",),
     ),
     "limr": (arrow([{"context": "G", "answer": "5"}]), "G", ("5",)),
+    "big_math_hard": (parquet([BIG_MATH]), "H", ("7",)),
+    "deepscaler_4": (
+        json.dumps([{"prompt": "I", "answer": "8"}]).encode(), "I", ("8",),
+    ),
 }  # fmt: skip
 
 
@@ -100,13 +115,17 @@ def test_each_form_is_read(tmp_path, monkeypatch, mirror, name):
     said = json.loads((tmp_path / "sources.json").read_text())[name]
     assert said["from"].startswith(f"https://github.com/{SOURCES[name].repo}/blob/")
     assert said["licence"] and said["rows"] == 1
+    if name == "deepscaler_4":
+        assert row.level == 4
     if name == "olympiadbench675":
         assert row.meta["error"] == "1e-1"
 
 
 def test_every_source_is_pinned_and_tried():
     assert {n for n, b in BENCHMARKS.items() if b.sha256} <= set(SOURCES)
-    assert set(FORMS) == set(SOURCES) - {"gsm8k_train"}  # of the form of gsm8k_test
+    # gsm8k_train is of the form of gsm8k_test, the levels of that of one.
+    alike = {"gsm8k_train", *(f"deepscaler_{level}" for level in (1, 2, 3, 5))}
+    assert set(FORMS) == set(SOURCES) - alike
     for name, source in SOURCES.items():
         assert len(source.commit) == 40 and len(source.sha256) == 64
         assert source.rows == getattr(BENCHMARKS.get(name), "rows", source.rows)

@@ -20,7 +20,7 @@ def make_model(folder: pathlib.Path, **changes) -> pathlib.Path:
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     # Heads of 32: vLLM's CPU attention knows none narrower.
     sizes = dict(num_attention_heads=2, num_key_value_heads=1, vocab_size=48)
-    reference.make(folder, max_position_embeddings=96, **sizes | changes)
+    reference.make(folder, **sizes | {"max_position_embeddings": 96} | changes)
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token=END, clean_up_tokenization_spaces=False
     ).save_pretrained(folder)

@@ -6,18 +6,22 @@ import re
 from tools.curation.grammar import ASKS, STYLE, any_of
 from tools.curation.repair import bare_answer
 
+# Blanks, as many as stand between words: without a bound, what begins with a run of
+# them and does not match costs the third power of its length.
+_S = r"\s{0,8}"
 # (A) or \textbf{(A)} anywhere; A) and A. where an option can begin; a lone letter only
 # at the start of a line.
 _ANYWHERE = (
-    rf"\$?\s*(?:{STYLE}\s*\{{?\s*|\{{\s*{STYLE}\s*)?(?<![A-Za-z0-9_\\])\(\s*(?:{STYLE}\s*\{{?)?L\s*\}}?"
-    rf"\s*(?:\\\s*)?\)\s*(?:\\[ ,;]|\}}|:|\$(?=\s*\$))*"
+    rf"\$?{_S}(?:{STYLE}{_S}\{{?{_S}|\{{{_S}{STYLE}{_S})?(?<![A-Za-z0-9_\\])"
+    rf"\({_S}(?:{STYLE}{_S}\{{?)?L{_S}\}}?"
+    rf"{_S}(?:\\{_S})?\){_S}(?:\\[ ,;]|\}}|:|\$(?={_S}\$))*"
 )
 _AT_BREAK = (
-    r"(?:^|\n|\s{2,}|(?<=[:?.;,$])\s+|\\qquad\s*|\\quad\s*|\s(?=\*\*))[-*\s$]*"
-    rf"(?:{STYLE}\s*\{{?)?\$?L\$?\s*[).:]\**\}}?(?=[\s$\\\d*(-])\**"
+    rf"(?:^|\n|\s{{2}}|(?<=[:?.;,$])\s|\\q?quad|\s(?=\*\*))[-*\s$]{{0,8}}"
+    rf"(?:{STYLE}{_S}\{{?)?\$?L\$?{_S}[).:]\*{{0,2}}\}}?(?=[\s$\\\d*(-])\*{{0,2}}"
 )
-_AT_LINE = r"(?:^|\n)\s*\(?L\)?(?=\s+\S)"
-_BOLD = r"(?:^|\s)[-\s]*\*\*\(?L\)?\*\*\s*[).:]?(?=\s)"
+_AT_LINE = rf"(?:^|\n){_S}\(?L\)?(?=\s{{1,8}}\S)"
+_BOLD = rf"(?:^|\s)[-\s]{{0,8}}\*\*\(?L\)?\*\*{_S}[).:]?(?=\s)"
 _STYLES = (_ANYWHERE, _AT_BREAK, _AT_LINE, _BOLD)
 _ALPHABETS = ("ABCDEFGH", "abcdefgh")
 
@@ -52,9 +56,10 @@ _EDGE = re.compile(
     r"^(?:[\s~,;.:&}]|\\q?quad|\\\\|\\[ ,;])+|(?:[\s~,;&]|\\q?quad|\\\\|\\[ ,;])+$"
 )
 _CLOSING = re.compile(
-    r"\s*(?:choices|options|answer choices|(?:the )?possible answers|choose (?:the|one)"
-    r"[^.]*|\(please[^)]*\)|\\begin\{(?:array|align\*?|tabular)\}(?:\{[^}]*\})?"
-    rf"|{STYLE}\s*\{{?|\\q?quad|\\\[|\()\s*$",
+    rf"{_S}(?:choices|options|answer choices|(?:the )?possible answers"
+    r"|choose (?:the|one)[^.]{0,80}|\(please[^)]{0,80}\)"
+    r"|\\begin\{(?:array|align\*?|tabular)\}(?:\{[^}]{0,20}\})?"
+    rf"|{STYLE}{_S}\{{?|\\q?quad|\\\[|\(){_S}$",
     re.I,
 )
 

@@ -11,7 +11,7 @@ from tools.curation.duplicates import band_hashes, similarity
 from tools.curation.plan import Plan
 from tools.curation.retrieval import Retrieval
 from tools.curation.row import Screened
-from tools.curation.text import exact_key, word_ngrams
+from tools.curation.text import word_ngrams
 
 _CHUNK = 500
 
@@ -20,7 +20,7 @@ def decontaminate(plan: Plan, rows: Sequence[Screened], judge: AnswerJudge) -> N
     """Gives rows that an evaluation set also holds the reason that says so."""
     index = EvaluationIndex(
         plan.evaluation_texts,
-        threshold=plan.near["contamination_threshold"],
+        threshold=plan.near.contamination_threshold,
         ngram=plan.ngram,
     )
     overlaps = [index.overlap(row.problem, row.bands) for row in rows]
@@ -28,14 +28,14 @@ def decontaminate(plan: Plan, rows: Sequence[Screened], judge: AnswerJudge) -> N
     common = boilerplate((o.ngrams for o in texts.values()), plan.ngram_max_problems)
     for row, overlap in zip(rows, overlaps, strict=True):
         runs = [key for key in overlap.ngrams if key not in common]
-        if overlap.exact:
-            row.reasons["evaluation_exact"] = ", ".join(overlap.exact)
-        elif overlap.near:
+        if overlap.near:
             matches = [f"{name} ({score:.2f})" for name, score in overlap.near]
-            row.reasons["evaluation_near"] = ", ".join(matches)
+            nearest, _ = max(overlap.near, key=lambda match: match[1])
+            row.against("evaluation_near", ", ".join(matches), plan.seen(nearest))
         elif runs:
-            names = dict.fromkeys(itertools.chain(*map(index.holders, runs)))
-            row.reasons["evaluation_ngram"] = ", ".join(list(names)[:3])
+            names = list(dict.fromkeys(itertools.chain(*map(index.holders, runs))))
+            said = ", ".join(names[:3])
+            row.against("evaluation_ngram", said, plan.seen(names[0]))
     if plan.evaluation:
         _drop_reworded(plan, [row for row in rows if row.survives], judge)
 
@@ -50,11 +50,11 @@ def _drop_reworded(plan: Plan, rows: Sequence[Screened], judge: AnswerJudge) -> 
             [(chunk[m.row].answers, plan.evaluation[m.name].answers) for m in matches]
         )
         for match, same in zip(matches, equal, strict=True):
-            if same:
+            row = chunk[match.row]
+            if same and row.survives:
                 score = f"words {match.words:.2f}, numbers {match.numbers:.2f}"
-                chunk[match.row].reasons.setdefault(
-                    "evaluation_reworded", f"{match.name} ({score})"
-                )
+                said = f"{match.name} ({score})"
+                row.against("evaluation_reworded", said, plan.seen(match.name))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,19 +62,17 @@ class Overlap:
     """What a row shares with the evaluation problems.
 
     Attributes:
-      exact: ids of problems with the same text.
-      near: (id, similarity) of problems at or above the threshold.
+      near: (id, similarity) of problems at or above the threshold; 1 is word for word.
       ngrams: keys of shared word 13-grams; whether one counts is known only once the
         whole run has been seen, see `boilerplate`.
     """
 
-    exact: tuple[str, ...] = ()
     near: tuple[tuple[str, float], ...] = ()
     ngrams: tuple[int, ...] = ()
 
 
 class EvaluationIndex:
-    """The evaluation problems, for exact, near and 13-gram matches.
+    """The evaluation problems, for near and 13-gram matches.
 
     Args:
       problems: id -> text.
@@ -86,11 +84,9 @@ class EvaluationIndex:
         self._problems = problems
         self._threshold = threshold
         self._ngram = ngram
-        self._exact: dict[str, list[str]] = collections.defaultdict(list)
         self._bands: dict[int, list[str]] = collections.defaultdict(list)
         self._ngrams: dict[int, list[str]] = collections.defaultdict(list)
         for name, text in problems.items():
-            self._exact[exact_key(text)].append(name)
             for band in band_hashes(text):
                 self._bands[band].append(name)
             for key in self._keys(text):
@@ -102,7 +98,6 @@ class EvaluationIndex:
         met = {name for band in bands for name in self._bands.get(band, ())}
         near = [(n, round(similarity(text, self._problems[n]), 4)) for n in sorted(met)]
         return Overlap(
-            exact=tuple(self._exact.get(exact_key(text), ())),
             near=tuple((n, score) for n, score in near if score >= self._threshold),
             ngrams=tuple(key for key in self._keys(text) if key in self._ngrams),
         )

@@ -2,7 +2,7 @@
 
 import collections
 import zlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -10,7 +10,7 @@ from datasketch import MinHash
 from tqdm import tqdm
 
 from tools.curation.answers import AnswerJudge
-from tools.curation.plan import Plan
+from tools.curation.plan import Near, Plan
 from tools.curation.row import Screened
 from tools.curation.text import jaccard, numbers, shingles, skeleton, views
 
@@ -60,12 +60,14 @@ def _drop_exact(
             given = " / ".join(some[0].answers[0][:40] for some in classes)
             for row in alive:
                 if row not in stay:
-                    row.reasons["conflicting_answers"] = given
+                    other = next(some[0] for some in classes if row not in some)
+                    row.against("conflicting_answers", given, other.seen)
         # Where nothing survives, all but the first reading are still surplus.
         original = stay[0] if stay else first_read[key]
         for row in members:
             if row is not original:
-                row.reasons["exact_duplicate"] = f"of {original.record['id']}"
+                said = f"of {original.record['id']}"
+                row.against("exact_duplicate", said, original.seen)
         agreed[original] += max(0, len(stay) - 1)
 
 
@@ -76,49 +78,42 @@ def _drop_near(
     agreed: collections.Counter[Screened],
     quiet: bool,
 ) -> None:
-    thresholds = {
-        name: plan.near[name]
-        for name in ("threshold", "same_answer_threshold", "conflict_threshold")
-    }
     holders: dict[int, list[int]] = collections.defaultdict(list)
-    contradicted: collections.Counter[Screened] = collections.Counter()
+    contradicted: dict[Screened, list[Screened]] = collections.defaultdict(list)
     for n, row in enumerate(tqdm(rows, desc="near", unit="row", disable=quiet)):
         met = sorted({kept for band in row.bands for kept in holders.get(band, ())})
-        best = _nearest([rows[kept] for kept in met], row, judge, thresholds)
+        best = _nearest([rows[kept] for kept in met], row, judge, plan.near)
         if best is None:
             for band in row.bands:
                 holders[band].append(n)
             continue
         kept, kind, score = best
         note = f"of {kept.record['id']}: {kind}, similarity {score:.2f}"
-        row.reasons["near_duplicate"] = note
+        row.against("near_duplicate", note, kept.seen)
         agreed[kept] += kind == "same"
-        contradicted[kept] += kind == "conflict"
         if kind == "conflict":
+            contradicted[kept].append(row)
             given = f"{kept.answers[0][:40]} / {row.answers[0][:40]}"
-            row.reasons["conflicting_answers"] = given
-    for row in rows:
-        against = contradicted[row]
-        outvoted = plan.conflicts == "drop" or 1 + agreed[row] <= against
-        if against and outvoted:
-            row.reasons["conflicting_answers"] = (
-                f"{against} near duplicates give another answer"
-            )
+            row.against("conflicting_answers", given, kept.seen)
+    for row, against in contradicted.items():
+        if plan.conflicts == "drop" or 1 + agreed[row] <= len(against):
+            said = f"{len(against)} near duplicates give another answer"
+            row.against("conflicting_answers", said, against[0].seen)
 
 
 def _nearest(
     candidates: Sequence[Screened],
     row: Screened,
     judge: AnswerJudge,
-    thresholds: Mapping[str, float],
+    near: Near,
 ) -> tuple[Screened, str, float] | None:
     best = None
     for kept in candidates:
         found = relation(
             (kept.problem, kept.answers),
             (row.problem, row.answers),
-            equal=judge.equal,
-            **thresholds,
+            near,
+            judge.equal,
         )
         if found and (best is None or found[1] > best[2]):
             best = (kept, *found)
@@ -148,10 +143,7 @@ def similarity(left: str, right: str) -> float:
 def relation(
     kept: tuple[str, Sequence[str]],
     other: tuple[str, Sequence[str]],
-    *,
-    threshold: float,
-    same_answer_threshold: float,
-    conflict_threshold: float,
+    near: Near,
     equal: Callable[[Sequence[str], Sequence[str]], bool],
 ) -> tuple[str, float] | None:
     """How two problems are near duplicates, if they are.
@@ -159,10 +151,7 @@ def relation(
     Args:
       kept: text and answers.
       other: text and answers.
-      threshold: Jaccard similarity at which they are duplicates whatever they ask.
-      same_answer_threshold: similarity that suffices where numbers and answers agree.
-      conflict_threshold: similarity at which, with the same numbers, different answers
-        cannot both be right.
+      near: what similarity makes them which.
       equal: whether two lists of accepted answers agree.
 
     Returns:
@@ -171,15 +160,15 @@ def relation(
       with two answers.
     """
     score = similarity(kept[0], other[0])
-    if score < same_answer_threshold:
+    if score < near.same_answer_threshold:
         return None
     if numbers(kept[0]) != numbers(other[0]):
-        return ("variant", score) if score >= threshold else None
+        return ("variant", score) if score >= near.threshold else None
     if equal(kept[1], other[1]):
         return "same", score
-    if score < threshold:
+    if score < near.threshold:
         return None
-    return ("conflict" if score >= conflict_threshold else "variant"), score
+    return ("conflict" if score >= near.conflict_threshold else "variant"), score
 
 
 def vote(classes: Sequence[Sequence[T]]) -> Sequence[T]:

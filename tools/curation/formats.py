@@ -49,16 +49,16 @@ _PATH = re.compile(rf"(?:{_STEP.pattern})+")
 _WRAPPERS = re.compile(
     r"\A\s*(?:Solve the following math problem[^.\n]*\.\s*(?:The last line of your"
     r" response should be of the form Answer:[^\n]*)?"
-    r"|(?:Question|Problem|User)\s*:"
+    r"|(?:Question|Problem|User)\s{0,8}:"
     # a number in its book, and what the exam gave for it
     r"|(?:(?:Example|Exercise|Problem|Question|Task)\s*\d+[.:]?|\d{1,2}\.(?=\s+[A-Z(\[]))"
     r"(?:\s*[(\[][^)\]\n]{0,60}(?:points?|(?:19|20)\d\d)[^)\]\n]{0,60}[)\]])*[.:]?)\s*"
-    r"|\s*(?:Remember to put your answer on its own line after \"Answer:\"[^\n]*"
+    r"|\s{0,8}(?:Remember to put your answer on its own line after \"Answer:\"[^\n]*"
     r"|(?:Please |Let's )?(?:reason|think) step by step[^\n]{0,40}\\boxed\s*\{\s*\}\.?"
     r"|Present the answer in LaTex format: \\boxed\{Your answer\}"
     r"|(?:Please )?(?:put|give|write|enclose|place) (?:your|the) (?:final )?answer"
     r"[^\n]{0,20}\\boxed\s*\{\s*\}\.?"
-    r"|\n\s*(?:Answer|Solution|Assistant)\s*:)\s*\Z",
+    r"|\n\s{0,8}(?:Answer|Solution|Assistant)\s{0,8}:)\s*\Z",
     re.I,
 )
 
@@ -146,13 +146,13 @@ def split(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Our fields as the record has them, and all else that it has.
 
-    What the record has under `meta` is spread among the rest.
+    What the record has under `meta` is spread among the rest, which goes before it.
     """
     rest = copy.deepcopy(dict(record))
     values = {name: take(rest, path) for name, path in fields.items()}
     inner = rest.pop("meta", None)
     if isinstance(inner, Mapping):
-        rest = {**rest, **inner}
+        rest = {**inner, **rest}
     elif inner:
         rest["meta"] = inner
     for key in [key for key, value in rest.items() if value in ({}, [])]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import pathlib
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tqdm import tqdm
@@ -20,7 +20,7 @@ from rl import files, verifier
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import decontaminate
 from tools.curation.duplicates import drop_duplicates
-from tools.curation.levels import level_scale, on_one_scale
+from tools.curation.levels import Link, level_scale, link_scales, on_one_scale
 from tools.curation.plan import Plan
 from tools.curation.report import Report, write_pages
 from tools.curation.row import Screened
@@ -41,21 +41,16 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
       ValueError: a source is bad; nothing was written.
       BlockingIOError: another run is writing into `out`.
     """
-    screen = Screen(**plan.screen)
     inspected = [
         inspect(source)
         for source in tqdm(plan.sources, "reading", unit="file", disable=quiet)
     ]
     with files.locked(out):
-        return _curate(plan, screen, inspected, out, quiet)
+        return _curate(plan, inspected, out, quiet)
 
 
 def _curate(
-    plan: Plan,
-    screen: Screen,
-    inspected: Sequence[Inspected],
-    out: pathlib.Path,
-    quiet: bool,
+    plan: Plan, inspected: Sequence[Inspected], out: pathlib.Path, quiet: bool
 ) -> dict[str, Any]:
     fingerprint = _fingerprint(plan, inspected)
     work = out / ".work"
@@ -68,28 +63,33 @@ def _curate(
         with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
             rows = screen_all(plan, inspected, screened, judge, quiet)
             scale = level_scale(plan.levels, rows)
+            links = link_scales(rows, scale, plan.common_rows)
             decontaminate(plan, rows, judge)
             drop_duplicates(plan, rows, judge, scale, quiet)
-        facts = _facts(plan, inspected, scale, fingerprint)
-        report = Report(_steps(screen))
-        summary = _write(out, work, report, facts, _outcomes(plan, rows, scale))
+        facts = _facts(plan, inspected, scale, links, fingerprint)
+        report = Report(_steps(plan.screen))
+        summary = _write(out, work, report, facts, _outcomes(plan, rows, scale, links))
     shutil.rmtree(work, ignore_errors=True)
     return summary
 
 
 def _outcomes(
-    plan: Plan, rows: Iterable[Screened], scale: str | None
-) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-    """Each row's record as it is written, and what speaks against it."""
+    plan: Plan,
+    rows: Iterable[Screened],
+    scale: str | None,
+    links: Mapping[str, Link],
+) -> Iterator[tuple[Screened, dict[str, Any], dict[str, str]]]:
+    """Each row, its record as it is written, and what speaks against it."""
     ids: set[str] = set()
     for n, row in enumerate(rows):
-        record, evidence = on_one_scale(row.record, scale), dict(row.reasons)
+        record = on_one_scale(row.record, scale, links)
+        evidence = dict(row.reasons)
         if not evidence and record["level"] is None and plan.unlevelled == "drop":
             evidence = {"no_level": f"no level on the scale {scale}"}
         if record["id"] in ids:
             record["id"] += f"~{n}"
         ids.add(row.record["id"])
-        yield record, evidence
+        yield row, record, evidence
 
 
 def _write(
@@ -97,7 +97,7 @@ def _write(
     work: pathlib.Path,
     report: Report,
     facts: dict[str, Any],
-    outcomes: Iterable[tuple[dict[str, Any], dict[str, str]]],
+    outcomes: Iterable[tuple[Screened, dict[str, Any], dict[str, str]]],
 ) -> dict[str, Any]:
     """The files of a run, written aside and moved into place."""
     aside = {name: work / name for name in OUTPUTS}
@@ -105,12 +105,12 @@ def _write(
         aside["problems.jsonl"].open("w", encoding="utf-8") as kept,
         aside["dropped.jsonl"].open("w", encoding="utf-8") as dropped,
     ):
-        for record, evidence in outcomes:
+        for row, record, evidence in outcomes:
             if evidence:
-                row = report.add_dropped(record, evidence)
-                dropped.write(files.json_line(row))
+                written = report.add_dropped(record, evidence, row.beside)
+                dropped.write(files.json_line(written))
             else:
-                report.add_kept(record)
+                report.add_kept(record, row.beside)
                 kept.write(files.json_line(record))
     facts["sha256"] = {
         name: files.sha256(aside[name]) for name in ("problems.jsonl", "dropped.jsonl")
@@ -125,24 +125,39 @@ def _write(
 
 
 def _facts(
-    plan: Plan, inspected: Sequence[Inspected], scale: str | None, fingerprint: str
+    plan: Plan,
+    inspected: Sequence[Inspected],
+    scale: str | None,
+    links: Mapping[str, Link],
+    fingerprint: str,
 ) -> dict[str, Any]:
     """What the report says of the run itself."""
     return {
         "fingerprint": fingerprint,
         "verifier": verifier.VERSION,
         "level_scale": scale,
+        "other_scales": [
+            {
+                "scale": link.scale,
+                "common_rows": len(link.ours),
+                "correlation": link.correlation,
+                "taken": link.taken,
+                "levels_from": link.edges() if link.taken else {},
+            }
+            for link in links.values()
+        ],
         "evaluation_problems": len(plan.evaluation),
         "sources": [dataclasses.asdict(i) for i in inspected],
-        "options": {
-            "screen": dict(plan.screen),
-            "near": dict(plan.near),
-            "ngram": plan.ngram,
-            "ngram_max_problems": plan.ngram_max_problems,
-            "conflicts": plan.conflicts,
-            "unlevelled": plan.unlevelled,
-        },
+        "options": _options(plan),
     }
+
+
+def _options(plan: Plan) -> dict[str, Any]:
+    """What of the plan, besides the files, the outputs depend on."""
+    options = dataclasses.asdict(plan)
+    for other in ("sources", "evaluation", "workers"):
+        del options[other]
+    return options
 
 
 def _steps(screen: Screen) -> dict[str, dict[str, str]]:
@@ -159,8 +174,7 @@ def _steps(screen: Screen) -> dict[str, dict[str, str]]:
             " itself."
         },
         "decontamination": {
-            "evaluation_exact": "An evaluation problem, word for word.",
-            "evaluation_near": "An evaluation problem, nearly word for word.",
+            "evaluation_near": "An evaluation problem, word for word or nearly.",
             "evaluation_ngram": "A long run of words in common with one.",
             "evaluation_reworded": "One in other words, with its answer.",
         },
@@ -177,12 +191,12 @@ def _fingerprint(plan: Plan, inspected: Sequence[Inspected]) -> str:
     code = hashlib.sha256()
     for path in sorted(pathlib.Path(__file__).parent.glob("*.py")):
         code.update(path.read_bytes())
-    options = dataclasses.asdict(plan) | {
+    options = _options(plan) | {
+        "evaluation": {k: dataclasses.asdict(p) for k, p in plan.evaluation.items()},
         "sources": [
             (source.name, dict(source.fields), source.level_source)
             for source in plan.sources
         ],
-        "workers": None,
         "files": [dataclasses.asdict(i) for i in inspected],
         "code": code.hexdigest(),
         "verifier": verifier.VERSION,

@@ -1,6 +1,7 @@
 """What a run did, counted row by row, as Markdown and as one self-contained page."""
 
 import collections
+import dataclasses
 import html
 import json
 import pathlib
@@ -8,14 +9,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rl.files import markdown_table
-from tools.page import bars, cards, document, is_number, plain_code, shown, table
+from tools.curation.row import Seen, seen
+from tools.page import (
+    bars,
+    beside,
+    cards,
+    document,
+    is_number,
+    plain_code,
+    shown,
+    table,
+)
 
-EXAMPLES = 3
-CONTAMINATED = 40
+EXAMPLES, PAIRS = 3, 20
+"""Rows of a kind that can be read in the report, alone and beside another."""
 LENGTHS = (50, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2500, "more")
 
 Section = tuple[str, str, Sequence[str], Sequence[Sequence[Any]]]
 """Title, a note, the head of a table and its rows; no head, no table."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Example:
+    """A row to be read.
+
+    Attributes:
+      row: as it was kept or dropped.
+      said: the evidence, or "".
+      other: the problem that it was found beside, or the row before repairs.
+    """
+
+    row: Seen
+    said: str = ""
+    other: Seen | None = None
 
 
 class Report:
@@ -37,20 +63,31 @@ class Report:
         self.by_source: dict[str, collections.Counter[str]] = collections.defaultdict(
             collections.Counter
         )
-        self.examples: dict[str, list[Mapping[str, Any]]] = collections.defaultdict(
-            list
-        )
-        self.contaminated: list[tuple[str, str, str]] = []
+        self.examples: dict[str, list[Example]] = collections.defaultdict(list)
 
-    def add_kept(self, record: Mapping[str, Any]) -> None:
-        """Counts a row that stays."""
+    def _show(self, kind: str, example: Example, most: int) -> None:
+        if len(self.examples[kind]) < most:
+            self.examples[kind].append(example)
+
+    def add_kept(
+        self, record: Mapping[str, Any], beside: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Counts a row that stays; `beside` as in `Screened`."""
         self.kept[record["source"]] += 1
         self.levels[record["level"]] += 1
         self.lengths[length_bin(len(record["problem"]))] += 1
-        self.repairs.update(record["meta"].get("repairs", ()))
+        repairs = record["meta"].get("repairs", ())
+        self.repairs.update(repairs)
+        self._show(f"kept of {record['source']}", Example(seen(record)), EXAMPLES)
+        for name in repairs if "repaired" in beside else ():
+            mended = Example(seen(record), "as it came", Seen(*beside["repaired"]))
+            self._show(f"kept and repaired: {name}", mended, EXAMPLES)
 
     def add_dropped(
-        self, record: Mapping[str, Any], evidence: Mapping[str, str]
+        self,
+        record: Mapping[str, Any],
+        evidence: Mapping[str, str],
+        beside: Mapping[str, Seen],
     ) -> dict[str, Any]:
         """Counts a row that goes, under the first of its reasons.
 
@@ -70,11 +107,12 @@ class Report:
         self.counted[first] += 1
         self.found.update(ordered.keys())
         self.by_source[record["source"]][first] += 1
-        if len(self.examples[first]) < EXAMPLES:
-            self.examples[first].append(row)
-        for reason in self.steps["decontamination"]:
-            if reason in ordered and len(self.contaminated) < CONTAMINATED:
-                self.contaminated.append((row["id"], reason, ordered[reason]))
+        for reason, said in ordered.items():
+            if reason in beside:
+                pair = Example(seen(record), said, beside[reason])
+                self._show(reason, pair, PAIRS)
+            elif reason == first:
+                self._show(reason, Example(seen(record), said), EXAMPLES)
         return row
 
     @property
@@ -198,6 +236,23 @@ def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
         ("level", "problems"),
         [(level or "none", count) for level, count in report.level_counts()],
     )
+    if facts["other_scales"]:
+        yield (
+            "Other scales",
+            "Whose rows get a level on the scale by way of the rows that both graded,"
+            " where these are at least `common_rows` and agree on which are harder. By"
+            " level, where it begins on the other scale; a solve rate is negative.",
+            ("scale", "rows in common", "rank correlation", "levels from"),
+            [
+                (
+                    link["scale"],
+                    link["common_rows"],
+                    link["correlation"],
+                    _edges(link["levels_from"]) if link["taken"] else "not taken",
+                )
+                for link in facts["other_scales"]
+            ],
+        )
     yield (
         "Lengths of kept problems",
         "In characters.",
@@ -206,28 +261,6 @@ def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
     )
     repairs = sorted(report.repairs.items())
     yield "Repairs on kept problems", "", ("repair", "problems"), repairs
-    yield (
-        "Contamination",
-        f"Rows that match one of {facts['evaluation_problems']:,} evaluation problems;"
-        f" the first {CONTAMINATED}.",
-        ("row", "match", "evaluation problem"),
-        report.contaminated,
-    )
-    yield (
-        "Examples of dropped rows",
-        "",
-        ("reason", "row", "evidence", "problem"),
-        [
-            (
-                reason,
-                row["id"],
-                _short(row["evidence"][reason], 80),
-                _short(row["problem"], 160),
-            )
-            for reason in report.reasons
-            for row in report.examples[reason]
-        ],
-    )
     yield (
         "Inputs",
         "",
@@ -279,11 +312,28 @@ def _html(report: Report, sections: Sequence[Section]) -> str:
         + table(head, rows)
         for title, note, head, rows in sections[1:]
     )
+    kinds = [reason for reason in report.reasons if reason in report.examples]
+    kinds += sorted(report.examples.keys() - set(kinds))
+    tables += "<h2>Rows to read</h2>" + "".join(
+        f"<details><summary>{html.escape(kind)} ({len(report.examples[kind])})"
+        f"</summary>{''.join(map(_article, report.examples[kind]))}</details>"
+        for kind in kinds
+    )
     title = "Curation report"
     body = f'<h1>{title}</h1>{top}<div class="plots">{plots}</div>{tables}'
     return document(title, body)
 
 
-def _short(text: str, size: int) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= size else text[: size - 1] + "…"
+def _article(example: Example) -> str:
+    columns = [
+        f"<h4>{html.escape(one.id)}</h4>"
+        f'<div class="text">{html.escape(one.problem)}</div>'
+        f'<p class="soft">Gold: {html.escape(one.answer)}</p>'
+        for one in filter(None, (example.row, example.other))
+    ]
+    said = f"<p>{html.escape(example.said)}</p>" if example.said else ""
+    return f"<article>{said}{beside(columns)}</article>"
+
+
+def _edges(levels_from: Mapping[int, float]) -> str:
+    return ", ".join(f"{k}: {edge:.3g}" for k, edge in sorted(levels_from.items()))

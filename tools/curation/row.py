@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tools.curation.formats import has, split, unwrapped
 
@@ -55,6 +55,14 @@ class Row:
         return first | fields | {"answers": list(self.answers), "meta": {**self.meta}}
 
 
+class Seen(NamedTuple):
+    """A problem as a reader of the report sees it beside another."""
+
+    id: str
+    problem: str
+    answer: str
+
+
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Screened:
     """A row as its checks left it, and what later steps decide about it.
@@ -64,12 +72,24 @@ class Screened:
       key: what exact duplicates share.
       bands: hashes by which near duplicates meet.
       reasons: reason -> evidence, for all that speaks against it.
+      beside: reason -> the problem that it was found beside, where there is one; under
+        "repaired" the row as it came.
     """
 
     record: dict[str, Any]
     key: str
     bands: list[int]
     reasons: dict[str, str]
+    beside: dict[str, Seen] = dataclasses.field(default_factory=dict)
+
+    @property
+    def seen(self) -> Seen:
+        """What a reader sees of it."""
+        return seen(self.record)
+
+    def against(self, reason: str, evidence: str, other: Seen) -> None:
+        """Notes that the row goes because of another problem."""
+        self.reasons[reason], self.beside[reason] = evidence, other
 
     @property
     def survives(self) -> bool:
@@ -85,6 +105,11 @@ class Screened:
     def answers(self) -> list[str]:
         """Accepted gold answers."""
         return self.record["answers"]
+
+
+def seen(record: Mapping[str, Any]) -> Seen:
+    """What a reader sees of a record of our own schema."""
+    return Seen(record["id"], record["problem"], " or ".join(record["answers"]))
 
 
 def parse_row(

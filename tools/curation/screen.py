@@ -3,8 +3,9 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from configs.schema import Count, Index, Share
 from tools.curation import choice, noise, quality, verifiable
 from tools.curation.repair import repair
 from tools.curation.row import Row
@@ -43,28 +44,17 @@ class Screen:
       min_chars: shortest problem kept.
       max_chars: longest problem kept; about 3.5 characters make a token.
       max_answer_chars: longest answer kept.
-
-    Raises:
-      ValueError: a mode does not exist.
     """
 
-    multiple_choice: str
-    languages: str
-    max_solve_rate: float
-    min_solve_rate: float
-    min_grading: int
-    max_disagreement: float
-    min_chars: int
-    max_chars: int
-    max_answer_chars: int
-
-    def __post_init__(self):
-        for name, modes in _MODES.items():
-            if getattr(self, name) not in modes:
-                one, other = map(repr, modes)
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r}: must be {one} or {other}"
-                )
+    multiple_choice: Literal["value", "drop"]
+    languages: Literal["english", "any"]
+    max_solve_rate: Share
+    min_solve_rate: Share
+    min_grading: Count
+    max_disagreement: Share
+    min_chars: Index
+    max_chars: Count
+    max_answer_chars: Count
 
     @functools.cached_property
     def steps(self) -> Mapping[str, Mapping[str, Check]]:
@@ -73,7 +63,10 @@ class Screen:
         if self.languages == "any":
             del found["other_language"]
         sized = (self.too_short, self.too_long, self.answer_too_long)
-        graded = (self.solve_rate, self.never_answered, self.majority_against_gold)
+        graded = (
+            *(self.solve_rate, self.never_answered, self.majority_against_gold),
+            self.judged_unsound,
+        )
         return {
             "verifiable": verifiable.CHECKS,
             "noise": found,
@@ -132,6 +125,12 @@ class Screen:
             return None
         return f"{grade['agreement']:.0%} say {grade['majority'][:60]}"
 
+    def judged_unsound(self, row: Row) -> str | None:
+        """Judged by a model, and found incomplete, unverifiable or wrong."""
+        judged = row.meta.get("judged")
+        unsound = isinstance(judged, Mapping) and judged.get("sound") is False
+        return " ".join(str(judged.get("said", "")).split()) if unsound else None
+
     def _grade(self, row: Row) -> Mapping[str, Any]:
         """What a grading says, where it drew enough to say anything."""
         grade = row.meta.get("graded")
@@ -139,6 +138,3 @@ class Screen:
             isinstance(grade, Mapping) and grade.get("samples", 0) >= self.min_grading
         )
         return grade if told else {}
-
-
-_MODES = {"multiple_choice": ("value", "drop"), "languages": ("english", "any")}

@@ -10,7 +10,6 @@ import os
 import pathlib
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from tqdm import tqdm
 
@@ -19,7 +18,7 @@ from rl.hosts.stopping import blocked
 from tools.curation.answers import AnswerJudge
 from tools.curation.duplicates import band_hashes
 from tools.curation.plan import Plan
-from tools.curation.row import Row, Screened
+from tools.curation.row import Row, Screened, seen
 from tools.curation.screen import Screen
 from tools.curation.sources import Inspected, Source, read
 from tools.curation.text import exact_key
@@ -60,7 +59,7 @@ def screen_all(
             plan.workers,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_start_worker,
-            initargs=(dict(plan.screen),),
+            initargs=(plan.screen,),
         ) as pool,
         contextlib.closing(Rows(path)) as kept,
     ):
@@ -96,15 +95,15 @@ def _judge_answers(rows: Sequence[Screened], judge: AnswerJudge) -> None:
 def _rows_from(
     sources: Sequence[Source], inspected: Sequence[Inspected], start: int
 ) -> Iterator[Row]:
-    for source, seen in zip(sources, inspected, strict=True):
-        yield from read(source, min(start, seen.rows))
-        start = max(0, start - seen.rows)
+    for source, held in zip(sources, inspected, strict=True):
+        yield from read(source, min(start, held.rows))
+        start = max(0, start - held.rows)
 
 
-def _start_worker(options: dict[str, Any]) -> None:
+def _start_worker(screen: Screen) -> None:
     global _screen
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    _screen = Screen(**options)
+    _screen = screen
 
 
 def _leave_with_parent() -> None:
@@ -119,8 +118,8 @@ def _screen_chunk(rows: list[Row]) -> list[Screened]:
     return [_screen_row(row) for row in rows]
 
 
-def _screen_row(row: Row) -> Screened:
-    row, repairs, reasons = _screen(row)
+def _screen_row(came: Row) -> Screened:
+    row, repairs, reasons = _screen(came)
     record = row.record()
     del record["solution"]
     if repairs:
@@ -131,4 +130,5 @@ def _screen_row(row: Row) -> Screened:
         key=key.hexdigest(),
         bands=band_hashes(row.problem),
         reasons=dict(reasons),
+        beside={"repaired": seen(came.record())} if repairs else {},
     )

@@ -11,7 +11,7 @@ from tools.evaluation.benchmarks import title
 from tools.evaluation.compare import second_figures
 from tools.evaluation.files import read_completions, read_verdicts
 from tools.evaluation.tex import formula, to_html
-from tools.page import document, table
+from tools.page import beside, document, table
 
 _STYLE = pathlib.Path(__file__).with_suffix(".css")
 _MOST_CHARACTERS = 8_000  # of a completion
@@ -143,7 +143,7 @@ def _problem(
         f"{html.escape(problem.id)}</a>{told}</p>"
         f'<div class="text">{to_html(problem.problem)}</div>'
         f'<p class="soft">Gold: {gold}</p>'
-        f'<div class="arms">{"".join(columns)}</div></article>'
+        f"{beside(columns)}</article>"
     )
 
 
@@ -158,8 +158,8 @@ def _column(arm: str, samples: Sequence[_Sample], whole: bool) -> str:
         for members in sorted(clusters.values(), key=len, reverse=True)
     ]
     return (
-        f'<div class="arm"><h4>{html.escape(arm)}</h4>'
-        f'<p class="soft">{right} of {len(samples)} right</p>{"".join(shown)}</div>'
+        f"<h4>{html.escape(arm)}</h4>"
+        f'<p class="soft">{right} of {len(samples)} right</p>{"".join(shown)}'
     )
 
 

@@ -218,9 +218,3 @@ def test_solve_rates_are_a_filter_only_when_asked():
 )
 def test_labels_cost_a_row_whatever_they_label(problem):
     assert reasons(problem) == {"multi_part"}
-
-
-@pytest.mark.parametrize("key", ["multiple_choice", "languages"])
-def test_a_mode_that_does_not_exist_is_refused(key):
-    with pytest.raises(ValueError, match=f"{key}='maybe'"):
-        Screen(**OPTIONS | {key: "maybe"})

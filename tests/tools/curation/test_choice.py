@@ -1,8 +1,14 @@
 """Multiple choice turned into its value, or recognised where it cannot be."""
 
+import contextlib
+import signal
+
 import pytest
 
 from tools.curation.choice import find_choices, is_choice_answer, to_value
+from tools.curation.formats import unwrapped
+from tools.curation.repair import repair
+from tools.curation.row import Row
 
 
 @pytest.mark.parametrize(
@@ -80,3 +86,33 @@ def test_letters_that_are_no_options(problem):
 )  # fmt: skip
 def test_answers_that_name_options(answer, names_options):
     assert is_choice_answer(answer) is names_options
+
+
+@contextlib.contextmanager
+def processor_seconds(most):
+    """Ends what takes more of this process's own time, however busy the machine is."""
+
+    def end(*_):
+        raise AssertionError(f"more than {most} seconds of work")
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, most)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [" " * 4000 + "x", "\n" * 4000 + "x", "(A) 1 (B) 2 (C)" + " " * 4000 + "x"],
+    ids=["blanks", "lines", "after an option"],
+)
+def test_a_run_of_blanks_costs_no_power_of_its_length(text):
+    row = Row(id="a", problem=text, answers=("B",))
+    with processor_seconds(2):
+        find_choices(text)
+        to_value(text, "B")
+        unwrapped(text)
+        repair(row)

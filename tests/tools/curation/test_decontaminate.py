@@ -1,4 +1,4 @@
-"""Evaluation problems are found exactly, nearly and by their 13-grams."""
+"""Evaluation problems are found nearly and by their 13-grams."""
 
 import json
 
@@ -14,27 +14,24 @@ index = EvaluationIndex(EVALUATION, threshold=0.8, ngram=13)
 
 def test_the_same_text_in_other_clothes():
     found = index.overlap(r"convert the point \( (0, 3) \) to polar coordinates")
-    assert found.exact == ("set/1",)
-    assert found.near == (("set/1", 1.0),) or found.near[0][1] > 0.8
+    assert found.near == (("set/1", 1.0),)
 
 
 def test_one_word_changed_is_near():
     found = index.overlap(EVALUATION["set/0"].replace("expected", "average"))
-    assert not found.exact
     assert [name for name, _ in found.near] == ["set/0"]
 
 
 def test_a_problem_inside_a_longer_one_shares_runs_of_words():
     longer = "Alice owns three books and reads. " + EVALUATION["set/0"] + " Then add 9."
     found = index.overlap(longer * 1)
-    assert not found.exact
     assert found.ngrams
     assert index.holders(found.ngrams[0]) == ["set/0"]
 
 
 def test_another_problem_shares_nothing():
     found = index.overlap("How many primes lie between one hundred and two hundred?")
-    assert (found.exact, found.near, found.ngrams) == ((), (), ())
+    assert (found.near, found.ngrams) == ((), ())
 
 
 def test_boilerplate_is_what_many_problems_share():
@@ -50,4 +47,5 @@ def test_every_evaluation_problem_contaminates_itself(shared_data):
             row = json.loads(line)
             problems[row["id"]] = row["problem"]
     full = EvaluationIndex(problems, threshold=0.8, ngram=13)
-    assert all(name in full.overlap(text).exact for name, text in problems.items())
+    for name, text in problems.items():
+        assert (name, 1.0) in full.overlap(text).near

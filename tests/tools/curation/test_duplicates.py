@@ -11,14 +11,15 @@ from tools.curation.duplicates import (
     similarity,
     vote,
 )
+from tools.curation.plan import Near
 from tools.curation.text import exact_key, jaccard, shingles, tokens, word_ngrams
 
-THRESHOLDS = {
-    "threshold": 0.8,
-    "same_answer_threshold": 0.6,
-    "conflict_threshold": 0.9,
-    "equal": lambda left, right: left == right,
-}
+NEAR = Near(
+    threshold=0.8,
+    same_answer_threshold=0.6,
+    conflict_threshold=0.9,
+    contamination_threshold=0.8,
+)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,8 @@ LONG = (
     ],
 )
 def test_relation(right, answers, kind):
-    found = relation((LONG.format(36), ("9",)), (right, answers), **THRESHOLDS)
+    kept = (LONG.format(36), ("9",))
+    found = relation(kept, (right, answers), NEAR, lambda left, right: left == right)
     assert (found and found[0]) == kind
 
 

@@ -108,3 +108,19 @@ def test_curation_reads_what_a_grading_says(changes, reason):
         meta={"graded": graded},
     )
     assert set(screen(row).reasons) == reason
+
+
+@pytest.mark.parametrize(
+    ("sound", "reasons"), [(False, True), (True, False), (None, False)]
+)
+def test_curation_reads_what_a_judge_says(sound, reasons):
+    from tests.tools.curation.test_checks import screen
+
+    row = Row(
+        id="a",
+        problem="What is the sum of one and one?",
+        answers=("2",),
+        meta={"judged": {"sound": sound, "said": "the figure\nis missing"}},
+    )
+    found = screen(row).reasons
+    assert found == ({"judged_unsound": "the figure is missing"} if reasons else {})

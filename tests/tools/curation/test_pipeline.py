@@ -1,9 +1,11 @@
 """Whole runs: duplicates, conflicts, contamination, levels, restarts, same bytes."""
 
 import dataclasses
+import html
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -14,8 +16,10 @@ import pytest
 
 from rl.types import Problem
 from rollout.vllm.leash import descendants
+from tests.tools.evaluation.test_page import browser  # noqa: F401
 from tools.curation.pipeline import curate
-from tools.curation.plan import Plan
+from tools.curation.plan import Near, Plan
+from tools.curation.screen import Screen
 from tools.curation.sources import Source
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -31,27 +35,28 @@ EVALUATION = {
 BASE = Plan(
     sources=(),
     evaluation=EVALUATION,
-    screen={
-        "multiple_choice": "value",
-        "languages": "english",
-        "min_solve_rate": 0.0,
-        "min_grading": 4,
-        "max_disagreement": 0.75,
-        "max_solve_rate": 1.0,
-        "min_chars": 16,
-        "max_chars": 2500,
-        "max_answer_chars": 120,
-    },
-    near={
-        "threshold": 0.8,
-        "same_answer_threshold": 0.6,
-        "conflict_threshold": 0.9,
-        "contamination_threshold": 0.8,
-    },
+    screen=Screen(
+        multiple_choice="value",
+        languages="english",
+        min_solve_rate=0.0,
+        min_grading=4,
+        max_disagreement=0.75,
+        max_solve_rate=1.0,
+        min_chars=16,
+        max_chars=2500,
+        max_answer_chars=120,
+    ),
+    near=Near(
+        threshold=0.8,
+        same_answer_threshold=0.6,
+        conflict_threshold=0.9,
+        contamination_threshold=0.8,
+    ),
     ngram=13,
     ngram_max_problems=10,
     conflicts="majority",
     levels="auto",
+    common_rows=0,
     unlevelled="keep",
     answer_timeout=10.0,
     workers=1,
@@ -162,6 +167,46 @@ def test_the_page_stands_alone(finished):
     assert "<script src" not in page and "$cards" not in page
     assert page.count("<svg") == 4
     assert "conflicting_answers" in page and "scale" in page
+
+
+def test_the_page_shows_pairs_and_what_was_kept_and_repaired(finished):
+    page = html.unescape((finished[1] / "report.html").read_text())
+    kinds = dict(
+        re.findall(r"<summary>(.*?) \(\d+\)</summary>(.*?)</details>", page, re.S)
+    )
+    for kind, row, other in (
+        ("evaluation_near", "leaked", "exam/0"),
+        ("near_duplicate", "reworded", "levelled"),
+        ("conflicting_answers", "tied 2", "tied 1"),
+        ("kept and repaired: answer_from_solution", "boxed", "boxed"),
+    ):
+        pair = rf'<div class="beside"><div><h4>{row}</h4>.*?</div><div><h4>{other}</h4>'
+        assert re.search(pair, kinds[kind], re.S), kind
+    assert "exam/0 (0.80)" in kinds["evaluation_near"]
+    assert EVALUATION["exam/0"].problem in kinds["evaluation_near"]
+    assert ">Gold: 13<" in kinds["kept and repaired: answer_from_solution"]
+    assert "<h4>vote 1</h4>" in kinds["kept of rows"]
+
+
+def test_it_reads_at_400_pixels(finished, browser):  # noqa: F811
+    browser.set_window_size(400, 900)
+    try:
+        browser.get((finished[1] / "report.html").as_uri())
+        browser.execute_script(
+            "document.querySelectorAll('details').forEach(d => d.open = true)"
+        )
+        width = browser.execute_script("return innerWidth")
+        sideways = "return document.documentElement.scrollWidth"
+        assert browser.execute_script(sideways) <= width
+        (pair,) = [
+            found
+            for found in browser.find_elements("css selector", ".beside")
+            if found.text.startswith("leaked")
+        ]
+        tops = [c.location["y"] for c in pair.find_elements("xpath", "./div")]
+        assert len(tops) == 2 and tops[0] < tops[1]  # below each other
+    finally:
+        browser.set_window_size(1280, 1600)
 
 
 def test_options_change_what_stays(tmp_path):

@@ -90,7 +90,7 @@ def caught(index, evaluation, texts, answers):
     found = set()
     for i, text in enumerate(texts):
         overlap = words.overlap(text)
-        if overlap.exact or overlap.near:
+        if overlap.near:
             found.add(i)
     matches = retrieval.matches(texts)
     with AnswerJudge(workers=1, timeout=10.0) as judge:

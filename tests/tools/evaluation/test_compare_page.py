@@ -76,7 +76,7 @@ def test_it_reads_at_400_pixels(compared, browser, tmp_path):  # noqa: F811
         assert browser.execute_script(sideways) <= width
         tops = [
             arm.location["y"]
-            for arm in browser.find_elements("css selector", "#own\\/up .arm")
+            for arm in browser.find_elements("css selector", "#own\\/up .beside > div")
         ]
         assert len(tops) == 2 and tops[0] < tops[1]  # below each other
         assert browser.get_log("browser") == []
