@@ -72,7 +72,7 @@ def check_beacon(where: str, token: str, *, key: str) -> None:
     except (OSError, ValueError) as error:
         raise ValueError(
             f"the server does not see the trainer's weights ({error}): give both a"
-            " folder that they share, or set rollout.vllm.weight_url"
+            " folder that they share, or a rollout.vllm.weight_url that is reached here"
         ) from None
 
 
