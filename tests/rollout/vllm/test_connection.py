@@ -343,7 +343,7 @@ def test_a_server_says_at_once_that_it_does_not_see_the_weights(trainer, tmp_pat
         ("http://127.0.0.1", KEY, "expected http://host:port"),
         ("https://127.0.0.1:1", KEY, "expected http://host:port"),
         ("http://127.0.0.1:99999", KEY, "Port out of range"),
-        ("http://192.0.2.1:8100", KEY, "Cannot assign requested address"),
+        ("http://198.51.100.1:8100", KEY, "Cannot assign requested address"),
         ("http://127.0.0.1:{taken}", KEY, "Address already in use"),
     ],
 )

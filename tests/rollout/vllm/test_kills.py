@@ -19,7 +19,7 @@ from tests.rollout.vllm import policies
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
-KILLS = int(os.environ.get("KILLS", "10"))
+KILLS = 10
 PROMPTS = policies.prompts(2, seed=6)
 KEY = "secret"
 HERE = "http://127.0.0.1:0"
