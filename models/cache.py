@@ -1,7 +1,7 @@
 """The key-value cache of a decode batch, a ring over its positions.
 
-Axes: B rows, S cached positions, T positions of a prompt, L layers that lie in one
-array, K kv heads, H head width.
+Axes: B rows, S cached positions, R prompts that go into it, Q rows of T positions in
+which prompts were read, L layers that lie in one array, K kv heads, H head width.
 """
 
 from typing import NamedTuple
@@ -13,6 +13,24 @@ import jax.numpy as jnp
 from models.config import Qwen2Config
 
 Entries = tuple[jax.Array, ...]
+
+
+class Places(NamedTuple):
+    """Where prompts stand in rows that were read together.
+
+    A prompt's first `shared` positions are those of its row, which prompts have in
+    common; the rest begins at `start`.
+
+    Attributes:
+      row, start: int32 `[R]`.
+      length: int32 `[R]`, positions of the prompt.
+      shared: int32.
+    """
+
+    row: jax.Array
+    start: jax.Array
+    length: jax.Array
+    shared: jax.Array
 
 
 class Seen(NamedTuple):
@@ -87,33 +105,40 @@ class KVCache:
         count = jnp.minimum(longest + 1, self.size)
         return Seen(visible, self.length, self.clock, count)
 
-    def filled(self, k: Entries, v: Entries, length, row, slot) -> "KVCache":
+    def filled(self, k: Entries, v: Entries, places: Places, slot) -> "KVCache":
         """The cache with prompts put into some of its rows.
 
         Args:
           k, v: arrays `[L, Q, K, H, T]` and `[L, Q, K, T, H]`, as `ServedQwen2`
-            returns them for Q prompts.
-          length: int32 `[Q]`, how many of the T are the prompt.
-          row: int32 `[R]`, the prompt that goes into each slot.
-          slot: int32 `[R]`; a slot that does not exist is left out.
+            returns them for Q rows.
+          places: of the R prompts in them.
+          slot: int32 `[R]`, where each goes; a slot that does not exist is left out.
         """
-        length = length[row]
-        at = jnp.clip(length[:, None] - 1 - self.age(), 0, v[0].shape[-2] - 1)
+        position = places.length[:, None] - 1 - self.age()
+        rest = places.start[:, None] + position - places.shared
+        at = jnp.where(position < places.shared, position, rest)
+        at = jnp.clip(at, 0, v[0].shape[-2] - 1)
+        row = places.row[:, None]
 
-        def put(cache, entries, at, axis):
+        # `[R, S, K, H]`, and no more of the rows than goes into the slots.
+        def turned_k(entries):
+            return entries[row, :, :, at].transpose(0, 2, 3, 1)
+
+        def turned_v(entries):
+            return entries[row, :, at].transpose(0, 2, 1, 3)
+
+        def put(cache, entries, turned):
             if cache.ndim == 4:
-                turned = jnp.take_along_axis(entries[row], at, axis)
-                return cache.at[slot].set(turned, mode="drop")
+                return cache.at[slot].set(turned(entries), mode="drop")
 
             # Layer by layer: what is turned is as long as a row of the cache.
             def layer(i, cache):
-                turned = jnp.take_along_axis(entries[i][row], at, axis)
-                return cache.at[i, slot].set(turned, mode="drop")
+                return cache.at[i, slot].set(turned(entries[i]), mode="drop")
 
             return jax.lax.fori_loop(0, len(cache), layer, cache)
 
         return self.replace(
-            k=jax.tree.map(lambda c, e: put(c, e, at[:, None, None], 3), self.k, k),
-            v=jax.tree.map(lambda c, e: put(c, e, at[:, None, :, None], 2), self.v, v),
-            length=self.length.at[slot].set(length, mode="drop"),
+            k=jax.tree.map(lambda c, e: put(c, e, turned_k), self.k, k),
+            v=jax.tree.map(lambda c, e: put(c, e, turned_v), self.v, v),
+            length=self.length.at[slot].set(places.length, mode="drop"),
         )

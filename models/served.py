@@ -73,6 +73,7 @@ class ServedQwen2:
         segment_ids: jax.Array,
         cache: KVCache | None = None,
         longest: jax.Array | None = None,
+        prefix_ids: jax.Array | None = None,
     ) -> tuple[jax.Array, Entries, Entries]:
         """Runs the decoder.
 
@@ -81,6 +82,7 @@ class ServedQwen2:
           token_ids, positions, segment_ids: as of `Qwen2`.
           cache: what each row's only position (T = 1) sees besides itself.
           longest: int32, at least the length of every row that anybody reads.
+          prefix_ids: as of `Qwen2`; not with a cache.
 
         Returns:
           Hidden states `[B, T, D]` after the final norm, and arrays of k and v: those
@@ -100,7 +102,8 @@ class ServedQwen2:
         x = look_up(params["embedding"], token_ids.reshape(-1), self.mesh, self.dtype)
         x = constrain(x, ("batch", None), self.mesh)
         angles = rotary_angles(positions, c)
-        no_prefix = jnp.zeros_like(segment_ids)
+        if prefix_ids is None:
+            prefix_ids = jnp.zeros_like(segment_ids)
         seen = cache.seen(longest) if cache else None
 
         def layer(carry, of_layer):
@@ -108,7 +111,7 @@ class ServedQwen2:
             weights, number = of_layer
             place = (*cached, number, seen) if cached else None
             x, entries = block.apply(
-                {"params": weights}, x, angles, segment_ids, no_prefix, place
+                {"params": weights}, x, angles, segment_ids, prefix_ids, place
             )
             return ((x, entries), None) if cached else ((x, None), entries)
 

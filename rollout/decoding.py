@@ -3,8 +3,8 @@
 What a slot needs is in `Slots`; what may change from call to call without a compile is
 in `Dynamic`.
 
-Axes: B slots, Q prompts of one prefill, R completions of one insertion, T positions of
-a prompt, S cached positions, W new tokens at most, K kv heads, H head width.
+Axes: B slots, Q rows of T positions in which prompts are read, R completions of one
+insertion, S cached positions, W new tokens at most, K kv heads, H head width.
 """
 
 import functools
@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 
-from models.cache import Entries, KVCache
+from models.cache import Entries, KVCache, Places
 from models.qwen2 import Qwen2, head_table
 from models.served import ServedQwen2, abstract_served, served_params
 from rollout.inverse_cdf import Split, draw_tokens
 from rollout.layout import Pace
+from rollout.prompts import Rows
 from rollout.types import SamplingParams
 from sharding.rules import constrain, laid_out, mesh_axes, shards, spec
 
@@ -125,39 +126,37 @@ def empty(model: ServedQwen2, batch: int, size: int, width: int) -> Slots:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def prefill(model, params, ids, segments) -> tuple[Entries, Entries]:
+def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
     """Reads prompts.
 
     Args:
       model, params: a `ServedQwen2` and its parameters.
-      ids: int32 `[Q, T]`.
-      segments: int32 `[Q, T]`, 1 where a token goes into the cache.
+      rows: arrays `[Q, T]`.
 
     Returns:
       Of the layers k `[L, Q, K, H, T]` and v `[L, Q, K, T, H]`, as of `KVCache`.
     """
-    rows = laid_out(model.mesh, "batch")
-    ids, segments = jax.lax.with_sharding_constraint((ids, segments), rows)
-    positions = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
-    _, k, v = model(params, ids, positions, segments)
+    rows = jax.lax.with_sharding_constraint(rows, laid_out(model.mesh, "batch"))
+    _, k, v = model(
+        params, rows.ids, rows.positions, rows.segments, prefix_ids=rows.prefixes
+    )
     # Copied to slots on other devices: every copy gets all, once per block of prompts.
     heads = laid_out(model.mesh, *[None] * (k[0].ndim - 3), "kv_heads")
     return jax.lax.with_sharding_constraint((k, v), heads)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def insert(mesh, state: Slots, root, k, v, lengths, slot, row, last, path) -> Slots:
+def insert(mesh, state: Slots, root, k, v, places: Places, slot, last, path) -> Slots:
     """Begins completions.
 
     Args:
       mesh: of the state.
       state: donated.
       root: uint32 `[2]`, the call's random key.
-      k, v: as `prefill` returns them for Q prompts.
-      lengths: int32 `[Q]`, cached tokens of each.
+      k, v: as `prefill` returns them for Q rows.
+      places: in these of each completion's prompt, but for its last token.
       slot: int32 `[R]`, where each completion goes; B or more: nowhere.
-      row: int32 `[R]`, its prompt among the Q.
-      last: int32 `[R]`, that prompt's last token.
+      last: int32 `[R]`, its prompt's last token.
       path: uint32 `[R, 2]`, numbers of the prompt and of the completion in the call.
     """
 
@@ -174,7 +173,7 @@ def insert(mesh, state: Slots, root, k, v, lengths, slot, row, last, path) -> Sl
         return array.at[slot].set(value, mode="drop")
 
     state = state.replace(
-        cache=state.cache.filled(k, v, lengths, row, slot),
+        cache=state.cache.filled(k, v, places, slot),
         token=put(state.token, last),
         uniforms=put(state.uniforms, jax.vmap(uniforms)(path)),
         count=put(state.count, 0),

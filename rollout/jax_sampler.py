@@ -1,9 +1,10 @@
 """The embedded sampler: jitted prefill and decode on the trainer's own mesh.
 
-A number of slots decodes together. Each prompt is prefilled once and its keys and
-values are copied to the slot of each of its completions; a slot whose completion has
-ended takes the next one, so that a long answer holds back nobody, and when there is no
-next one the slots grow fewer. Shapes come from a few buckets, so that compiles are few.
+A number of slots decodes together. Each prompt is read once, packed with others, and
+its keys and values are copied to the slot of each of its completions; a slot whose
+completion has ended takes the next one, so that a long answer holds back nobody, and
+when there is no next one the slots grow fewer. Shapes come from a few buckets, so that
+compiles are few.
 
 A completion's randomness depends on the call's seed, its prompt's index, its own index
 and the token's, never on its slot: the same seed gives the same completions on any
@@ -17,10 +18,11 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from models.cache import Entries
+from models.cache import Entries, Places
 from models.qwen2 import Params
 from rollout import decoding
 from rollout.layout import Layout
+from rollout.prompts import Prompts, common_length, pack
 from rollout.types import Completion, OnFinished, OnPause, SamplingParams
 from sharding.replicas import share_replicas
 
@@ -57,11 +59,10 @@ class JaxSampler:
         `on_compiled` is told of each of `batches`.
         """
         params = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
-        prefix, columns, width = self._layout.lengths(1, 1)
+        columns, width = self._layout.lengths(1, 1)
         dynamic = decoding.dynamic_params(params)
         for batch in self.batches():
-            rows = self._layout.prefill_rows(batch, prefix)
-            block = _Block(0, [], *self.prefill([], rows, prefix))
+            block = self.read(0, [[0]], 0, self._layout.prefill(batch, 1))
             state = decoding.insert(
                 self._mesh,
                 decoding.empty(self._model, batch, columns, width),
@@ -91,16 +92,16 @@ class JaxSampler:
                 f" exceed the model's {limit} positions"
             )
         layout = self._layout
-        prefix, columns, width = layout.lengths(longest, params.max_tokens)
+        columns, width = layout.lengths(longest, params.max_tokens)
         batch = layout.batch(len(prompts) * params.n)
         refill = layout.refill(batch)
-        prefill_rows = layout.prefill_rows(batch, prefix)
 
         dynamic = decoding.dynamic_params(params)
         root = jax.random.key_data(jax.random.key(seed))
         results: list[list[Completion | None]] = [[None] * params.n for _ in prompts]
         state = decoding.empty(self._model, batch, columns, width)
-        waiting = _Waiting(self, prompts, params.n, prefill_rows, prefix)
+        shape = layout.prefill(batch, longest)
+        waiting = _Waiting(self, prompts, params.n, shape)
         running: dict[int, tuple[int, int]] = {}
         # Each group of devices in turn, so that all of them narrow alike.
         free = sorted(range(batch), key=lambda slot: slot % (batch // layout.copies))
@@ -191,55 +192,51 @@ class JaxSampler:
             batch = size
         return state, running, batch
 
-    def prefill(self, prompts: Sequence[Sequence[int]], rows: int, size: int):
-        """k and v of all but the last token of each prompt, and how many those are.
-
-        Shapes as of `decoding.prefill`, with Q = `rows` and T = `size`; int32 `[Q]`.
-        """
-        ids = np.zeros((rows, size), np.int32)
-        segments = np.zeros((rows, size), np.int32)
-        for row, prompt in enumerate(prompts):
-            ids[row, : len(prompt)] = prompt
-            segments[row, : len(prompt) - 1] = 1
-        k, v = decoding.prefill(self._model, self._params, ids, segments)
-        return k, v, segments.sum(axis=1, dtype=np.int32)
+    def read(self, first: int, prompts: Prompts, shared: int, shape) -> "_Block":
+        """Reads as many prompts as rows of that shape hold, from the first of these."""
+        rows, length = shape
+        packed, places = pack(prompts, shared=shared, rows=rows, length=length)
+        k, v = decoding.prefill(self._model, self._params, packed)
+        return _Block(first, [prompt[-1] for prompt in prompts], k, v, places)
 
 
 class _Block(NamedTuple):
-    """Prompts that were prefilled together."""
+    """Prompts that were read together: from the first on, as many as have places."""
 
     first: int
-    prompts: Sequence[Sequence[int]]
+    last_tokens: Sequence[int]
     k: Entries
     v: Entries
-    lengths: np.ndarray
+    places: Places
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.places.row)
 
 
 class _Waiting:
-    """Completions not yet begun, prompt by prompt, with their prefilled prefixes."""
+    """Completions not yet begun, prompt by prompt, with what was read of these."""
 
-    def __init__(self, sampler, prompts, n, rows, size):
-        self._sampler, self._prompts = sampler, prompts
-        self._rows, self._size = rows, size
+    def __init__(self, sampler: JaxSampler, prompts: Prompts, n: int, shape):
+        self._sampler, self._prompts, self._shape = sampler, prompts, shape
+        self._shared = common_length(prompts) if prompts else 0
         self._tasks = collections.deque(
             (p, s) for p in range(len(prompts)) for s in range(n)
         )
         self._block: _Block | None = None
-        self._end = 0
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
 
     def take(self, most: int):
         """Up to `most` tasks whose prompts share one prefilled block."""
-        if self._tasks[0][0] >= self._end:
-            first = self._end
-            self._end = min(first + self._rows, len(self._prompts))
-            chunk = self._prompts[first : self._end]
-            entries = self._sampler.prefill(chunk, self._rows, self._size)
-            self._block = _Block(first, chunk, *entries)
+        first = self._tasks[0][0]
+        if self._block is None or first >= self._block.end:
+            self._block = self._sampler.read(
+                first, self._prompts[first:], self._shared, self._shape
+            )
         tasks = []
-        while self._tasks and self._tasks[0][0] < self._end and len(tasks) < most:
+        while self._tasks and self._tasks[0][0] < self._block.end and len(tasks) < most:
             tasks.append(self._tasks.popleft())
         return tasks, self._block
 
@@ -247,11 +244,12 @@ class _Waiting:
 def _padded(slots, tasks, block: _Block, batch: int, refill: int):
     """Arrays of one insertion; unused entries name a slot that does not exist."""
     slot = np.full(refill, batch, np.int32)
-    row = np.zeros(refill, np.int32)
-    last = np.zeros(refill, np.int32)
+    of_block = np.zeros(refill, np.int32)
     path = np.zeros((refill, 2), np.uint32)
     for i, (s, (prompt, sample)) in enumerate(zip(slots, tasks, strict=True)):
-        slot[i], row[i] = s, prompt - block.first
-        last[i] = block.prompts[prompt - block.first][-1]
+        slot[i], of_block[i] = s, prompt - block.first
         path[i] = prompt, sample
-    return block.k, block.v, block.lengths, slot, row, last, path
+    row, start, length, shared = block.places
+    places = Places(row[of_block], start[of_block], length[of_block], shared)
+    last = np.asarray(block.last_tokens, np.int32)[of_block]
+    return block.k, block.v, places, slot, last, path

@@ -26,9 +26,6 @@ _REFILL_PART = 8
 # Decode batches: all slots, or these parts of them where fewer completions are left to
 # draw. One compile each, and small ones from each size to the next.
 _PARTS = (8, 4, 2, 1)
-# Tokens of one prefill on each copy: enough for its matrix products, and what they
-# leave in memory is every copy's until it is in the slots.
-_PREFILL_TOKENS = 2048
 # Of a device's memory, left to programs and to the runtime.
 _SPARE = 0.1
 
@@ -41,12 +38,16 @@ class Pace(NamedTuple):
       columns: of the cache, read at a time; 0: all that there are.
       tokens: drawn between two looks at what has ended.
       call: tokens of one call at most: the host sees a signal after it.
+      read: tokens of prompts that each copy reads at a time, unless one prompt has
+        more: enough for its matrix products. What they leave in memory is every
+        copy's until it is in the slots.
     """
 
     layers: bool
     columns: int
     tokens: int
     call: int
+    read: int
 
 
 # What a loop takes out of an array is read in place on a TPU. On GPUs and CPUs it is
@@ -54,9 +55,9 @@ class Pace(NamedTuple):
 # nobody to wait for between two tokens. A token of a large model takes some ten
 # milliseconds on an accelerator and some hundred on a CPU: a call, about a second.
 _PACES = {
-    "cpu": Pace(layers=False, columns=0, tokens=1, call=4),
-    "gpu": Pace(layers=False, columns=64, tokens=8, call=64),
-    "tpu": Pace(layers=True, columns=256, tokens=8, call=64),
+    "cpu": Pace(layers=False, columns=0, tokens=1, call=4, read=1024),
+    "gpu": Pace(layers=False, columns=64, tokens=8, call=64, read=2048),
+    "tpu": Pace(layers=True, columns=256, tokens=8, call=64, read=2048),
 }
 
 
@@ -107,8 +108,8 @@ class Layout:
     def copies(self) -> int:
         return shards("batch", self.mesh)
 
-    def lengths(self, prompt: int, response: int) -> tuple[int, int, int]:
-        """Positions of a prefill, columns of the cache, and tokens of a slot.
+    def lengths(self, prompt: int, response: int) -> tuple[int, int]:
+        """Columns of the cache, and tokens of a slot.
 
         Args:
           prompt: tokens of the longest prompt.
@@ -118,7 +119,7 @@ class Layout:
         response = self._known(response, self.response_length)
         step = self.pace.columns or self.bucket
         columns = _round_up(prompt + response, step)
-        return _round_up(prompt, self.bucket), columns, _round_up(response, self.bucket)
+        return columns, _round_up(response, self.bucket)
 
     def _known(self, length: int, known: int) -> int:
         if length <= known:
@@ -145,10 +146,19 @@ class Layout:
         """Completions that one insertion begins."""
         return max(1, batch // _REFILL_PART)
 
-    def prefill_rows(self, batch: int, positions: int) -> int:
-        """Prompts that are read together."""
-        of_copy = max(1, _PREFILL_TOKENS // positions)
-        return self.rows(min(self.refill(batch), self.copies * of_copy))
+    def prefill(self, batch: int, prompt: int) -> tuple[int, int]:
+        """Rows in which prompts are read together, and positions of each.
+
+        One row for each copy, as long as the prompts that one insertion may need.
+
+        Args:
+          batch: completions decoded together.
+          prompt: tokens of the longest prompt.
+        """
+        longest = self._known(prompt, self.prompt_length)
+        needed = self.refill(batch) // self.copies * longest
+        length = max(longest, min(needed, self.pace.read))
+        return self.copies, _round_up(length, self.bucket)
 
     def rows(self, count: int) -> int:
         """So many rows or a few more, as many for each copy."""
@@ -227,7 +237,7 @@ def make_layout(
 
 def layout_bytes(layout: Layout) -> int:
     """Bytes of weights and cache on each device."""
-    config, (_, columns, _) = layout.model.config, layout.lengths(0, 0)
+    config, (columns, _) = layout.model.config, layout.lengths(0, 0)
     rows = layout.rows(layout.slots) // layout.copies
     heads = config.num_kv_heads // layout.tensor
     cache = 2 * config.num_layers * rows * heads * config.head_dim * columns

@@ -6,10 +6,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
+from models.cache import Places
 from models.qwen2 import abstract_params, param_shardings
 from models.served import abstract_served
 from rollout import decoding
 from rollout.layout import Layout, placed
+from rollout.prompts import Rows
 from rollout.types import SamplingParams
 from sharding.rules import laid_out
 
@@ -37,8 +39,8 @@ def programs(layout: Layout, *, batch: int = 0) -> dict[str, Program]:
     """
     model, mesh = layout.model, layout.mesh
     batch = batch or layout.batches()[-1]
-    positions, columns, width = layout.lengths(1, 1)
-    rows, refill = layout.prefill_rows(batch, positions), layout.refill(batch)
+    columns, width = layout.lengths(1, 1)
+    refill = layout.refill(batch)
     whole = laid_out(mesh)
 
     def array(shape, dtype, sharding: NamedSharding = whole):
@@ -59,8 +61,8 @@ def programs(layout: Layout, *, batch: int = 0) -> dict[str, Program]:
             )
         ),
     )
-    prompts = array((rows, positions), jnp.int32)
-    read = (model, weights, prompts, prompts)
+    row = array(layout.prefill(batch, 1), jnp.int32)
+    read = (model, weights, Rows(row, row, row, row))
     k, v = jax.tree.map(
         lambda x: array(
             x.shape, x.dtype, laid_out(mesh, *[None] * (x.ndim - 3), "kv_heads")
@@ -68,13 +70,14 @@ def programs(layout: Layout, *, batch: int = 0) -> dict[str, Program]:
         jax.eval_shape(lambda *a: decoding.prefill.__wrapped__(model, *a), *read[1:]),
     )
     of_refill = array((refill,), jnp.int32)
+    places = Places(of_refill, of_refill, of_refill, array((), jnp.int32))
     return {
         "publish": Program(decoding.publish, (trained, layout.trained, model)),
         "prefill": Program(decoding.prefill, read),
         "insert": Program(
             decoding.insert,
-            (mesh, state, array((2,), jnp.uint32), k, v, array((rows,), jnp.int32))
-            + (of_refill, of_refill, of_refill, array((refill, 2), jnp.uint32)),
+            (mesh, state, array((2,), jnp.uint32), k, v, places)
+            + (of_refill, of_refill, array((refill, 2), jnp.uint32)),
         ),
         "decode": Program(
             decoding.decode,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.cache import KVCache
+from models.cache import KVCache, Places
 from models.config import Qwen2Config
 from models.hf import load_params
 from models.qwen2 import (
@@ -94,8 +94,9 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
 
     # The ring has room for the longest row and not for more, and turns past its end.
     cache = KVCache.zeros(c, 3, 20, jnp.float32, stacked=1).replace(clock=jnp.int32(15))
-    row, slot = np.array([1, 0, 0], np.int32), np.array([0, 2, 7], np.int32)
-    cache = cache.filled(k, v, np.array(prompt_lengths, np.int32), row, slot)
+    slot = np.array([0, 2, 7], np.int32)
+    places = np.array([[1, 0, 5], [0, 0, 9], [0, 0, 9]], np.int32).T
+    cache = cache.filled(k, v, Places(*places, np.int32(0)), slot)
     assert cache.length.tolist() == [5, 0, 9]
     order = np.array([1, 1, 0])
     for _ in range(11):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models.cache import KVCache
+from models.cache import KVCache, Places
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, init_params
 from models.served import ServedQwen2, served_config, served_params
@@ -73,7 +73,8 @@ def test_heads_that_stand_on_several_devices_change_nothing(trained, tensor, how
     cache = KVCache.zeros(served.config, 2, 12, jnp.float32, stacked=served.stacked)
     cache = cache.replace(clock=jnp.int32(9))
     at = np.arange(2, dtype=np.int32)
-    cache = cache.filled(k, v, np.array([5, 5], np.int32), at, at)
+    places = Places(at, np.zeros_like(at), np.full_like(at, 5), np.int32(0))
+    cache = cache.filled(k, v, places, at)
     for t in range(5, 12):
         now = slice(t, t + 1)
         hidden, k, v = run(

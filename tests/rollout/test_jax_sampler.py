@@ -63,6 +63,24 @@ def test_greedy_equals_transformers(folder):
         assert completion.finish_reason == "length"
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 2)])
+def test_prompts_with_a_page_in_common_go_on_as_if_each_were_read_alone(folder, shape):
+    sampler = _sampler(folder[0], shape)
+    params = SamplingParams(n=2, max_tokens=12, stop_token_ids=STOP)
+    page = _prompts(1, seed=1)[0] * 5
+    assert len(page) > 20
+    prompts = [page + prompt for prompt in _prompts(7)]
+    together = sampler.sample(prompts, params, seed=3)
+    # With another that begins otherwise nothing is common.
+    apart = sampler.sample([*prompts, [0, 1, 2]], params, seed=3)[:-1]
+    for ours, alone in zip(together, apart, strict=True):
+        for one, other in zip(ours, alone, strict=True):
+            assert one.token_ids.tolist() == other.token_ids.tolist()
+            np.testing.assert_allclose(
+                one.sampler_logprobs, other.sampler_logprobs, atol=1e-5
+            )
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def _hidden(model, weights, ids, segments):
     positions = jnp.arange(ids.shape[1])[None]
@@ -156,7 +174,7 @@ def test_after_a_publish_the_new_weights_draw_and_no_old_one(folder):
 
 
 # As on an accelerator: one loop over the layers, the cache by blocks, several tokens.
-PACE = Pace(layers=True, columns=16, tokens=4, call=8)
+PACE = Pace(layers=True, columns=16, tokens=4, call=8, read=128)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class Resident:
       batch: completions decoded together.
       tokens: that they draw between two looks at what has ended.
       columns: of the cache, read at a time.
-      prompts: of one prefill.
+      read: positions of one prefill.
     """
 
     masters: int
@@ -70,7 +70,7 @@ class Resident:
     batch: int = 0
     tokens: int = 1
     columns: int = 1
-    prompts: int = 1
+    read: int = 1
 
 
 def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
@@ -120,8 +120,8 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
             tensor=layout.tensor,
             batch=layout.batches()[-1],
             tokens=layout.pace.tokens,
-            columns=layout.pace.columns or layout.lengths(1, 1)[1],
-            prompts=found["prefill"].arguments[2].shape[0],
+            columns=layout.pace.columns or layout.lengths(1, 1)[0],
+            read=found["prefill"].arguments[2].ids.size,
         )
     return resident, {name: found[name] for name in PARTS if name in found}
 

@@ -197,7 +197,7 @@ def embedded_sampling(
         each=each,
         slots=batch,
         samplers=1,
-        prefill=rooflines["prefill"].bound / resident.prompts,
+        prefill=rooflines["prefill"].bound * lengths.prompt / resident.read,
         how="computed",
     )
 

@@ -1,0 +1,72 @@
+"""Prompts in rows to be read together: one after the other, what is common only once.
+
+A page of worked examples, or a system's message, that all prompts of a call begin with
+stands at a row's start as a segment of its own, and every prompt of the row sees it.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from models.cache import Places
+
+Prompts = Sequence[Sequence[int]]
+
+
+class Rows(NamedTuple):
+    """Q rows of T positions, as `models.qwen2.Qwen2` takes them."""
+
+    ids: Int[np.ndarray, "Q T"]
+    positions: Int[np.ndarray, "Q T"]
+    segments: Int[np.ndarray, "Q T"]
+    prefixes: Int[np.ndarray, "Q T"]
+
+
+def common_length(prompts: Prompts) -> int:
+    """Tokens that all begin with, and that leave each at least its last one."""
+    shortest = min(len(prompt) for prompt in prompts)
+    first, last = (list(f(map(tuple, prompts))) for f in (min, max))
+    differ = (i for i in range(shortest - 1) if first[i] != last[i])
+    return next(differ, shortest - 1)
+
+
+def pack(
+    prompts: Prompts, *, shared: int, rows: int, length: int
+) -> tuple[Rows, Places]:
+    """As many prompts as have room, in their order, without their last tokens.
+
+    Args:
+      prompts: none longer than `length` + 1.
+      shared: tokens that all begin with.
+      rows, length: Q and T.
+
+    Returns:
+      The rows, and the places `[R]` of the R prompts in them.
+    """
+    ids, positions, segments, prefixes = np.zeros((4, rows, length), np.int32)
+    places: list[tuple[int, int, int]] = []
+    row, end, segment = -1, length + 1, 0
+    for prompt in prompts:
+        rest = len(prompt) - 1 - shared
+        if end + rest > length:
+            row, end, segment = row + 1, shared, 1
+            if row == rows:
+                break
+            ids[row, :end] = prompt[:shared]
+            positions[row, :end] = np.arange(shared)
+            segments[row, :end] = 1
+        here = slice(end, end + rest)
+        segment += 1
+        ids[row, here] = prompt[shared:-1]
+        positions[row, here] = np.arange(shared, shared + rest)
+        segments[row, here] = segment
+        prefixes[row, here] = 1 if shared else 0
+        places.append((row, end, shared + rest))
+        end += rest
+    of_rows, starts, lengths = np.array(places, np.int32).reshape(-1, 3).T
+    return (
+        Rows(ids, positions, segments, prefixes),
+        Places(of_rows, starts, lengths, np.int32(shared)),
+    )
