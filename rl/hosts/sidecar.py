@@ -24,7 +24,7 @@ from rl.update.objective import token_logprobs
 from rollout.types import PolicySampler
 from rollout.vllm.sampler import PROBE_DRAW, PROBE_TOLERANCE, Probe, VllmSampler
 from rollout.vllm.server import ServerSpec, VllmServer, check_devices
-from rollout.vllm.weight_sync import PublishedFiles
+from rollout.vllm.weight_sync import PublishedFiles, ServedFiles
 from sharding.rules import laid_out, shards
 
 _PROBE_LENGTH = 300
@@ -52,6 +52,7 @@ def make_vllm_sampler(
     host: str,
     port: int,
     weight_dir: str,
+    weight_url: str,
     probe_tolerance: float,
     start_seconds: float,
     sync_seconds: float,
@@ -99,7 +100,15 @@ def make_vllm_sampler(
     if jax.process_index():
         return FollowerSampler(export, probe)
     api_key = os.environ.get("VLLM_API_KEY", "")
-    weights = pathlib.Path(weight_dir) / f"policy-{os.getpid()}-{secrets.token_hex(4)}"
+    transport = PublishedFiles(
+        pathlib.Path(weight_dir or "/dev/shm")
+        / f"policy-{os.getpid()}-{secrets.token_hex(4)}",
+        export=export,
+        specs=hf.tensor_specs(model.config, hf.DTYPES[dtype]),
+        dtype=dtype,
+    )
+    if weight_url:
+        transport = ServedFiles(transport, url=weight_url, key=api_key)
     return VllmSampler(
         servers=make_servers(
             sets,
@@ -119,12 +128,7 @@ def make_vllm_sampler(
         ),
         urls=urls,
         api_key=api_key,
-        transport=PublishedFiles(
-            weights,
-            export=export,
-            specs=hf.tensor_specs(model.config, hf.DTYPES[dtype]),
-            dtype=dtype,
-        ),
+        transport=transport,
         probe=probe,
         probe_prompt=probe_prompt(prompt, max_model_len),
         probe_tolerance=probe_tolerance or PROBE_TOLERANCE[dtype],

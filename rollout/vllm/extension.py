@@ -10,7 +10,6 @@ while that serves; a refused one leaves it as it is, and the switch takes millis
 import dataclasses
 import hmac
 import os
-import pathlib
 import threading
 from typing import Any
 
@@ -24,10 +23,15 @@ from vllm.distributed.weight_transfer.base import (
 )
 
 from rollout.vllm.mirror import FileSource, Mirror
+from rollout.vllm.places import check_beacon, find
 from rollout.vllm.twin import Twin
 
 BACKEND = "published_file"
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
+
+
+def _key() -> str:
+    return os.environ.get("VLLM_API_KEY", "")
 
 
 @dataclasses.dataclass
@@ -37,7 +41,8 @@ class InitInfo(WeightTransferInitInfo):
     Attributes:
       shapes: each tensor's shape by Hugging Face name.
       dtype: of all tensors, in safetensors' words ("F32", "BF16", "F16").
-      beacon: a file that the trainer has just written beside the weights to come.
+      beacon: the path or URL of a file that the trainer has just written beside the
+        weights to come.
       token: what the beacon holds.
     """
 
@@ -89,7 +94,7 @@ class PublishedFileEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
     _staged = Staged("none", "refused", "nothing was staged")
 
     def init_transfer_engine(self, init_info: InitInfo) -> None:
-        """Agrees with the trainer on the model, the dtype and the folder.
+        """Agrees with the trainer on the model, the dtype and the place.
 
         Raises:
           ValueError: the trainer trains another model than this one, or writes where
@@ -106,12 +111,7 @@ class PublishedFileEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
                     f"wrong model: {name} is {here} on the server and {there} in the"
                     " trainer (None: it has no such tensor)"
                 )
-        beacon = pathlib.Path(init_info.beacon)
-        if not beacon.is_file() or beacon.read_text() != init_info.token:
-            raise ValueError(
-                f"the server does not see the trainer's weight folder {beacon.parent};"
-                " give both a folder that they share"
-            )
+        check_beacon(init_info.beacon, init_info.token, key=_key())
         self._shapes = served
         self._dtype = dtype
 
@@ -148,9 +148,11 @@ class PublishedFileEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         try:
             self._mirror = self._mirror or Mirror(self._shapes, self._dtype)
             self._twin = self._twin or Twin(self.model, self.device)
-            source = FileSource(
-                announced["whole"], announced["delta"], self._shapes, self._dtype
+            whole, delta = (
+                find(announced[file], key=_key(), wanted=lambda: staged is self._staged)
+                for file in ("whole", "delta")
             )
+            source = FileSource(whole, delta, self._shapes, self._dtype)
             taken = self._mirror.take(announced["tensors"], source)
             dtype = self.model_config.dtype
             self._twin.load(

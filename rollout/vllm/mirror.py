@@ -14,7 +14,6 @@ Needs NumPy only.
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -22,6 +21,7 @@ import numpy as np
 
 from rollout.vllm import delta
 from rollout.vllm.checksum import checksum
+from rollout.vllm.places import Place
 
 ITEM_BYTES = {"F32": 4, "BF16": 2, "F16": 2}
 
@@ -115,33 +115,35 @@ class Mirror:
 class FileSource:
     """A version as two files: all tensors in safetensors' format, and the delta."""
 
-    def __init__(self, whole: str, delta: str, shapes: Mapping, dtype: str):
-        """Opens nothing yet: the file of whole tensors is mostly not needed."""
+    def __init__(self, whole: Place, delta: Place, shapes: Mapping, dtype: str):
+        """Reads nothing yet: the file of whole tensors is mostly not needed."""
         self._whole, self._delta = whole, delta
         self._shapes, self._dtype = shapes, dtype
-        self._places: dict[str, int] | None = None
+        self._starts: dict[str, int] | None = None
 
     def delta(self, start: int, stop: int) -> np.ndarray:
-        with open(self._delta, "rb") as file:
-            file.seek(start)
-            data = file.read(stop - start)
-        if len(data) != stop - start:
-            raise ValueError(f"{self._delta} ends after {start + len(data)} bytes")
-        return np.frombuffer(data, np.uint8)
+        data = np.empty(stop - start, np.uint8)
+        self._delta.read(start, data)
+        return data
 
     def whole(self, name: str, into: np.ndarray) -> None:
-        with open(self._whole, "rb") as file:
-            if self._places is None:
-                self._places = self._read_header(file)
-            file.seek(self._places[name])
-            file.readinto(memoryview(into))
+        if self._starts is None:
+            self._starts = self._read_header()
+        self._whole.read(self._starts[name], into)
 
-    def _read_header(self, file) -> dict[str, int]:
+    def _read_header(self) -> dict[str, int]:
         """Where each tensor begins, once every one is found to be as expected."""
-        size = os.fstat(file.fileno()).st_size
-        length = int.from_bytes(file.read(8), "little")
+        head = np.empty(8, np.uint8)
+        size = self._whole.read(0, head)
+        length = int.from_bytes(head.tobytes(), "little")
+        if not 0 < length <= size - 8:
+            raise ValueError(
+                f"unreadable weights file: {size} bytes, and a header of {length}"
+            )
+        text = np.empty(length, np.uint8)
+        self._whole.read(8, text)
         try:
-            header = json.loads(file.read(length if length < size else 0))
+            header = json.loads(text.tobytes())
             header.pop("__metadata__", None)
             ends = max(entry["data_offsets"][1] for entry in header.values())
         except (ValueError, TypeError, KeyError, AttributeError) as error:

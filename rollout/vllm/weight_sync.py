@@ -1,18 +1,18 @@
 """How a policy's weights reach the servers: written once, announced to each.
 
 `WeightTransport` is what the sampler knows: something that stages a version and says
-what to tell a server so that it takes it. `PublishedFiles` is the one implementation:
-two files in shared memory, or in a folder that remote servers share, one of all tensors
-and one of what changed; see `rollout.vllm.mirror` for what a server makes of them. A
-connection of its own would be another: `hello` gives its address and key and `stage`
-where in its stream a tensor lies, a `Source` on the server asks for it, and no caller
-changes. So would a device-to-device path (NCCL has a rendezvous without torch).
+what to tell a server so that it takes it. `PublishedFiles` writes two files in shared
+memory, or in a folder that remote servers share, one of all tensors and one of what
+changed; see `rollout.vllm.mirror` for what a server makes of them. `ServedFiles` has
+the same files, and tells of each the URL at which servers without that folder ask for
+it. A device-to-device path would be a third (NCCL has a rendezvous without torch).
 """
 
 import os
 import pathlib
 import secrets
 import shutil
+import urllib.parse
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from models.safetensors_io import Specs, as_announced, map_tensors
 from rollout.vllm import leash
 from rollout.vllm.checksum import checksum
 from rollout.vllm.delta import apply, encode
+from rollout.vllm.file_server import FileServer
 
 Export = Callable[[Any], Iterable[tuple[str, np.ndarray]]]
 _OVERWRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -166,3 +167,59 @@ class PublishedFiles:
             os.close(self._lifeline)
             self._lifeline = None
             self._leash.wait()
+
+
+class ServedFiles:
+    """Published files that servers elsewhere ask this process for."""
+
+    backend = PublishedFiles.backend
+
+    def __init__(self, files: PublishedFiles, *, url: str, key: str):
+        """Listens; nothing is on offer yet.
+
+        Args:
+          files: what is served. They are closed with this.
+          url: http://host:port, an address of this machine that the servers reach.
+          key: that they were started with too.
+
+        Raises:
+          ValueError: there is no key, or one cannot listen there.
+        """
+        self._files = files
+        self._urls: dict[str, str] = {}
+        try:
+            parts = urllib.parse.urlsplit(url)
+            if parts.scheme != "http" or not parts.hostname or parts.port is None:
+                raise ValueError("expected http://host:port")
+            if not key:
+                raise ValueError(
+                    "the weights would be open to the network; set VLLM_API_KEY, here"
+                    " and for the servers"
+                )
+            self._server = FileServer(parts.hostname, parts.port, key)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ValueError(
+                f"config.rollout.vllm.weight_url={url!r}: {reason}"
+            ) from None
+
+    def hello(self) -> dict[str, Any]:
+        return self._offered(self._files.hello(), "beacon")
+
+    def stage(self, params: Any, version: str) -> dict[str, Any]:
+        """See `PublishedFiles.stage`. Who still asks for the last one is refused."""
+        for place in ("whole", "delta"):
+            if place in self._urls:
+                self._server.withdraw(self._urls.pop(place))
+        return self._offered(self._files.stage(params, version), "whole", "delta")
+
+    def _offered(self, told: dict[str, Any], *places: str) -> dict[str, Any]:
+        """What is told, with a URL for each path."""
+        for place in places:
+            if place not in self._urls:
+                self._urls[place] = self._server.offer(told[place])
+        return told | {place: self._urls[place] for place in places}
+
+    def close(self) -> None:
+        self._server.close()
+        self._files.close()

@@ -4,10 +4,15 @@ import socket
 import subprocess
 import sys
 
+import jax
 import pytest
 
+from configs import base
+from models.qwen2 import Qwen2
 from rl.hosts import sidecar
 from rollout.vllm.server import ServerFailed
+from sharding.mesh import make_mesh
+from tests.rl.hosts import publishing
 from tests.rl.hosts.publishing import publish
 from tests.rollout.vllm.policies import ROOT
 from tests.tools.tiny import make_model
@@ -75,6 +80,33 @@ def test_what_cannot_be_started_is_refused(tmp_path):
     kinds = dict(folder=folder, logs=tmp_path, max_model_len=64)
     with pytest.raises(ValueError, match="--vllm_python='none': no such file"):
         sidecar.make_servers([(0,)], python="none", key="--vllm_python", **kinds)
+
+
+def test_servers_elsewhere_are_told_where_to_ask_and_need_a_key(monkeypatch, tmp_path):
+    mesh = make_mesh(devices=jax.devices()[:1])
+    folder = make_model(tmp_path / "model")
+
+    def make(**changes):
+        return sidecar.make_vllm_sampler(
+            **base.get_config().rollout.vllm.to_dict() | changes,
+            model=Qwen2(publishing.CONFIG, mesh=mesh),
+            folder=folder,
+            workdir=tmp_path,
+            prompt=[1, 2, 3],
+            max_model_len=48,
+            head_chunk=64,
+            in_flight="abort",
+        )
+
+    elsewhere = {"url": "http://192.0.2.1:8000", "weight_url": "http://127.0.0.1:0"}
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    with pytest.raises(ValueError, match="^config.rollout.vllm.weight_url=.*API_KEY"):
+        make(**elsewhere)
+    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    for settings, kind in ((elsewhere, "http://"), ({"url": "http://a:1"}, "/dev/shm")):
+        sampler = make(**settings)
+        assert sampler._transport.hello()["beacon"].startswith(kind)
+        sampler.close()
 
 
 def test_the_probe_prompt_fills_blocks_and_leaves_room():

@@ -18,7 +18,7 @@ from models.qwen2 import Qwen2, head_table
 from rollout.types import SamplingParams
 from rollout.vllm.sampler import VllmSampler
 from rollout.vllm.server import ServerSpec, VllmServer
-from rollout.vllm.weight_sync import PublishedFiles
+from rollout.vllm.weight_sync import PublishedFiles, ServedFiles
 from sharding.mesh import make_mesh
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -83,6 +83,16 @@ class Policy:
         leaves, tree = jax.tree.flatten(self.params)
         moved = [
             leaf + scale * jax.random.normal(key, leaf.shape, leaf.dtype)
+            for leaf, key in zip(leaves, keys, strict=False)
+        ]
+        return dataclasses.replace(self, params=tree.unflatten(moved))
+
+    def few_changed(self, seed):
+        """An update of one place in a hundred, as small rates leave it in bfloat16."""
+        keys = jax.random.split(jax.random.key(seed), 64)
+        leaves, tree = jax.tree.flatten(self.params)
+        moved = [
+            leaf + 0.1 * (jax.random.uniform(key, leaf.shape) < 0.01)
             for leaf, key in zip(leaves, keys, strict=False)
         ]
         return dataclasses.replace(self, params=tree.unflatten(moved))
@@ -157,16 +167,21 @@ def make_server(policy, tmp, **changes):
     return VllmServer(ServerSpec(**settings | changes), log_file=tmp / "vllm.log")
 
 
-def make_sampler(policy, tmp, *, servers=None, folder=None, tolerance=1e-4, **changes):
+def make_sampler(
+    policy, tmp, *, servers=None, folder=None, url="", tolerance=1e-4, **changes
+):
     """A sampler whose probe is the policy's own forward."""
+    transport = PublishedFiles(
+        folder or pathlib.Path("/dev/shm") / f"test-{os.getpid()}-{tmp.name}",
+        export=policy.export,
+        specs=policy.specs(),
+        dtype=policy.dtype,
+    )
+    if url:
+        transport = ServedFiles(transport, url=url, key=changes["api_key"])
     settings = dict(
         servers=[make_server(policy, tmp)] if servers is None else servers,
-        transport=PublishedFiles(
-            folder or pathlib.Path("/dev/shm") / f"test-{os.getpid()}-{tmp.name}",
-            export=policy.export,
-            specs=policy.specs(),
-            dtype=policy.dtype,
-        ),
+        transport=transport,
         probe=policy.probe,
         probe_prompt=prompts(1, low=300, high=301)[0],
         probe_tolerance=tolerance,

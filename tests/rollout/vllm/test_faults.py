@@ -291,6 +291,24 @@ def test_an_attached_server_outlives_us_and_is_fed_again(policy, tmp_path, forei
             client.call("POST", route, {}, timeout=30)
 
 
+def test_a_server_that_shares_no_folder_is_fed_over_a_connection(
+    policy, tmp_path, foreign
+):
+    sampler = _attach(policy, tmp_path, foreign, url="http://127.0.0.1:0")
+    whole = sampler._transport._files.bytes
+    for version in range(3):
+        sampler.publish(policy.params, version)
+        assert sampler._announced["whole"].startswith("http://127.0.0.1:")
+        found = sampler.metrics()
+        assert (found["sampler/publish_bytes"] < whole / 4) == (version > 0)
+        assert not found["sampler/healed_tensors"]
+        groups = sampler.sample(PROMPTS, policies.draw(8), seed=0)
+        assert policies.gaps(policy, PROMPTS, groups).max() < 1e-4
+        assert {int(v) for (c,) in groups for v in c.versions} == {version}
+        policy = policy.few_changed(version)
+    sampler.close()
+
+
 def test_every_route_that_changes_weights_asks_for_the_key(foreign, policy, tmp_path):
     _attach(policy, tmp_path, foreign).publish(policy.params, 0)
     anyone = VllmClient(foreign.url)

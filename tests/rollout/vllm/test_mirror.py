@@ -15,6 +15,7 @@ import pytest
 
 from models.safetensors_io import read_tensors, write_tensors
 from rollout.vllm.mirror import FileSource, Mirror
+from rollout.vllm.places import find
 from rollout.vllm.weight_sync import PublishedFiles
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -54,7 +55,8 @@ class Trainer:
         return Mirror(SHAPES, self.wire)
 
     def take(self, mirror, told):
-        source = FileSource(told["whole"], told["delta"], SHAPES, self.wire)
+        whole, delta = (find(told[file], key="") for file in ("whole", "delta"))
+        source = FileSource(whole, delta, SHAPES, self.wire)
         return mirror.take(told["tensors"], source)
 
     def is_served(self, mirror):
@@ -274,10 +276,12 @@ READER = """
     import json, pathlib, sys
     from tests.rollout.vllm.test_mirror import SHAPES
     from rollout.vllm.mirror import FileSource, Mirror
+    from rollout.vllm.places import find
     told = json.loads(pathlib.Path(sys.argv[1]).read_text())
     while True:
         mirror = Mirror(SHAPES, "BF16")
-        source = FileSource(told["whole"], told["delta"], SHAPES, "BF16")
+        whole, delta = (find(told[file], key="") for file in ("whole", "delta"))
+        source = FileSource(whole, delta, SHAPES, "BF16")
         mirror.take(told["tensors"], source)
         print("taken", flush=True)
 """
