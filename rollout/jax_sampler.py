@@ -8,7 +8,7 @@ compiles are few.
 
 A completion's randomness depends on the call's seed, its prompt's index, its own index
 and the token's, never on its slot: the same seed gives the same completions on any
-mesh and in any company.
+mesh and in any company, but for rounding.
 """
 
 import collections

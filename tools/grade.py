@@ -31,6 +31,7 @@ import argparse
 import collections
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -168,7 +169,8 @@ def _take_rates(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     found = {p.id: float(now[i]) for i, p in enumerate(plan.train) if rates.seen[i]}
     for row in rows:
         row["solve_rate"] = found.get(row["id"])
-        row["solve_rate_of"] = f"{args.from_run} after {step} steps"
+        if row["solve_rate"] is not None:
+            row["solve_rate_of"] = f"{args.from_run} after {step} steps"
 
 
 def _judge(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
@@ -176,9 +178,9 @@ def _judge(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     asked = [judge.question(row) for row in rows]
     with files.locked(args.out):
         drawn = _drawn(args, judge.NAME, list({p.id: p for p in asked}.values()))
-    replies = {reply.id: reply for reply in drawn}
+    said = {reply.id: judge.opinion(reply) for reply in drawn}
     for row, problem in zip(rows, asked, strict=True):
-        row["judged"] = dataclasses.asdict(judge.opinion(replies[problem.id]))
+        row["judged"] = dataclasses.asdict(said.get(problem.id, judge.UNASKED))
 
 
 def _drawn(
@@ -213,6 +215,10 @@ def _drawn(
     prompts = [
         encode_prompt(tokenizer, conditions.template, p.problem) for p in problems
     ]
+    if args.judge:  # what is too long for it is not judged
+        fits = [len(prompt) < conditions.context for prompt in prompts]
+        problems = list(itertools.compress(problems, fits))
+        prompts = list(itertools.compress(prompts, fits))
     shortened = check_prompts(problems, prompts, conditions, positions)
     if shortened and not args.judge:
         longest = max(map(len, prompts))

@@ -99,11 +99,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _refuse(self, status, words):
+        body = words.encode()
         self.send_response_only(status)
-        self.send_header("Content-Length", str(len(words)))
+        self.send_header("Content-Length", str(len(body)))
         self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(words.encode())
+        self.wfile.write(body)
 
     def log_message(self, format, *args):
         log.debug(format, *args)

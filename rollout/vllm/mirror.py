@@ -70,7 +70,8 @@ class Mirror:
 
         Raises:
           ValueError: the manifest is of another model, or a whole tensor is not as
-            announced or cannot be read. Tensors may be of this version or the last.
+            announced. Tensors may be of this version or the last.
+          OSError: a file cannot be read or is not reached.
         """
         if missing := sorted(self.tensors.keys() - manifest.keys()):
             raise ValueError(f"{len(missing)} tensors missing, first {missing[0]}")
@@ -82,7 +83,7 @@ class Mirror:
                 try:
                     self._take_delta(name, entry, source, taken)
                     continue
-                except (OSError, ValueError) as error:
+                except (FileNotFoundError, ValueError) as error:
                     taken.healed[name] = str(error)
             if self._held[name] != entry["digest"]:
                 self._take_whole(name, entry, source, taken)

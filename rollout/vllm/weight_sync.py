@@ -189,8 +189,11 @@ class ServedFiles:
         self._urls: dict[str, str] = {}
         try:
             parts = urllib.parse.urlsplit(url)
-            if parts.scheme != "http" or not parts.hostname or parts.port is None:
-                raise ValueError("expected http://host:port")
+            anywhere = parts.hostname in (None, "0.0.0.0", "::")
+            if parts.scheme != "http" or anywhere or parts.port is None:
+                raise ValueError(
+                    "expected http://host:port, an address that the servers reach"
+                )
             if not key:
                 raise ValueError(
                     "the weights would be open to the network; set VLLM_API_KEY, here"

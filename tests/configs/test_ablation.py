@@ -27,8 +27,8 @@ def path(monkeypatch):
 
 def test_all_that_are_promised_are_there():
     assert [path.stem for path in FILES] == [
-        "advantage", "aggregation", "clip_higher", "dynamic_sampling", "group_size",
-        "kl", "objective", "off_policy", "stages", "updates", "verifier",
+        "advantage", "aggregation", "clip_higher", "draws", "dynamic_sampling",
+        "group_size", "kl", "objective", "off_policy", "stages", "updates", "verifier",
     ]  # fmt: skip
 
 

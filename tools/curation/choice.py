@@ -53,7 +53,8 @@ _LABELS = re.compile(
     r"(?:\s|,|，|、|;|and|\\ |\\text\s*\{\s*and\s*\}|[}$])*)+"
 )
 _EDGE = re.compile(
-    r"^(?:[\s~,;.:&}]|\\q?quad|\\\\|\\[ ,;])+|(?:[\s~,;&]|\\q?quad|\\\\|\\[ ,;])+$"
+    r"^(?:[\s~,;.:&}]|\\q?quad|\\\\|\\[ ,;])+"
+    r"|(?<![\s~,;&])(?:[\s~,;&]|\\q?quad|\\\\|\\[ ,;])+$"
 )
 _CLOSING = re.compile(
     rf"{_S}(?:choices|options|answer choices|(?:the )?possible answers"

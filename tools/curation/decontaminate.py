@@ -11,7 +11,7 @@ from tools.curation.duplicates import band_hashes, similarity
 from tools.curation.plan import Plan
 from tools.curation.retrieval import Retrieval
 from tools.curation.row import Screened
-from tools.curation.text import word_ngrams
+from tools.curation.text import exact_key, word_ngrams
 
 _CHUNK = 500
 
@@ -84,9 +84,11 @@ class EvaluationIndex:
         self._problems = problems
         self._threshold = threshold
         self._ngram = ngram
+        self._exact: dict[str, list[str]] = collections.defaultdict(list)
         self._bands: dict[int, list[str]] = collections.defaultdict(list)
         self._ngrams: dict[int, list[str]] = collections.defaultdict(list)
         for name, text in problems.items():
+            self._exact[exact_key(text)].append(name)
             for band in band_hashes(text):
                 self._bands[band].append(name)
             for key in self._keys(text):
@@ -95,8 +97,13 @@ class EvaluationIndex:
     def overlap(self, text: str, bands: Sequence[int] | None = None) -> Overlap:
         """What `text`, whose `band_hashes` may be given, shares with the problems."""
         bands = band_hashes(text) if bands is None else bands
+        # Word for word though set otherwise: 1{,}000 and 1000 share few 3-grams.
+        same = self._exact.get(exact_key(text), ())
         met = {name for band in bands for name in self._bands.get(band, ())}
-        near = [(n, round(similarity(text, self._problems[n]), 4)) for n in sorted(met)]
+        near = [
+            (n, 1.0 if n in same else round(similarity(text, self._problems[n]), 4))
+            for n in sorted(met.union(same))
+        ]
         return Overlap(
             near=tuple((n, score) for n, score in near if score >= self._threshold),
             ngrams=tuple(key for key in self._keys(text) if key in self._ngrams),

@@ -37,7 +37,7 @@ true, "Verdict: no" if any is not.
 <answer>
 {answer}
 </answer>"""
-_VERDICT = re.compile(r"^\W*verdict\W+(yes|no)\W*$", re.I | re.M)
+_VERDICT = re.compile(r"^[^\w\n]*verdict[^\w\n]+(yes|no)[^\w\n]*$", re.I | re.M)
 _SAID = 200  # last characters of a reply that go with its verdict
 
 
@@ -52,6 +52,9 @@ class Opinion:
 
     sound: bool | None
     said: str
+
+
+UNASKED = Opinion(sound=None, said="")
 
 
 def question(row: Mapping[str, Any]) -> Problem:

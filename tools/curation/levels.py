@@ -56,10 +56,10 @@ class Link:
         share = (below + through) / 2 / len(self.theirs)
         return int(np.quantile(self.ours, share, method="inverted_cdf"))
 
-    def edges(self) -> dict[int, float]:
+    def edges(self) -> dict[str, float]:
         """The least difficulty there of each level here that a common row gets."""
         falling = sorted(set(self.theirs), reverse=True)
-        return {self.level(d): d for d in falling}
+        return {str(self.level(d)): d for d in falling}
 
 
 def link_scales(

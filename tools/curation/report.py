@@ -23,6 +23,7 @@ from tools.page import (
 
 EXAMPLES, PAIRS = 3, 20
 """Rows of a kind that can be read in the report, alone and beside another."""
+_MOST_CHARACTERS = 4_000  # of a problem
 LENGTHS = (50, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2500, "more")
 
 Section = tuple[str, str, Sequence[str], Sequence[Sequence[Any]]]
@@ -69,9 +70,7 @@ class Report:
         if len(self.examples[kind]) < most:
             self.examples[kind].append(example)
 
-    def add_kept(
-        self, record: Mapping[str, Any], beside: Mapping[str, Sequence[str]]
-    ) -> None:
+    def add_kept(self, record: Mapping[str, Any], beside: Mapping[str, Seen]) -> None:
         """Counts a row that stays; `beside` as in `Screened`."""
         self.kept[record["source"]] += 1
         self.levels[record["level"]] += 1
@@ -80,7 +79,7 @@ class Report:
         self.repairs.update(repairs)
         self._show(f"kept of {record['source']}", Example(seen(record)), EXAMPLES)
         for name in repairs if "repaired" in beside else ():
-            mended = Example(seen(record), "as it came", Seen(*beside["repaired"]))
+            mended = Example(seen(record), "as it came", beside["repaired"])
             self._show(f"kept and repaired: {name}", mended, EXAMPLES)
 
     def add_dropped(
@@ -315,9 +314,10 @@ def _html(report: Report, sections: Sequence[Section]) -> str:
     kinds = [reason for reason in report.reasons if reason in report.examples]
     kinds += sorted(report.examples.keys() - set(kinds))
     tables += "<h2>Rows to read</h2>" + "".join(
-        f"<details><summary>{html.escape(kind)} ({len(report.examples[kind])})"
-        f"</summary>{''.join(map(_article, report.examples[kind]))}</details>"
+        f"<details><summary>{html.escape(kind)} (the first {len(examples)})"
+        f"</summary>{''.join(map(_article, examples))}</details>"
         for kind in kinds
+        for examples in [report.examples[kind]]
     )
     title = "Curation report"
     body = f'<h1>{title}</h1>{top}<div class="plots">{plots}</div>{tables}'
@@ -327,7 +327,7 @@ def _html(report: Report, sections: Sequence[Section]) -> str:
 def _article(example: Example) -> str:
     columns = [
         f"<h4>{html.escape(one.id)}</h4>"
-        f'<div class="text">{html.escape(one.problem)}</div>'
+        f'<div class="text">{html.escape(one.problem[:_MOST_CHARACTERS])}</div>'
         f'<p class="soft">Gold: {html.escape(one.answer)}</p>'
         for one in filter(None, (example.row, example.other))
     ]
@@ -335,5 +335,5 @@ def _article(example: Example) -> str:
     return f"<article>{said}{beside(columns)}</article>"
 
 
-def _edges(levels_from: Mapping[int, float]) -> str:
+def _edges(levels_from: Mapping[str, float]) -> str:
     return ", ".join(f"{k}: {edge:.3g}" for k, edge in sorted(levels_from.items()))

@@ -64,7 +64,9 @@ class Screen:
             del found["other_language"]
         sized = (self.too_short, self.too_long, self.answer_too_long)
         graded = (
-            *(self.solve_rate, self.never_answered, self.majority_against_gold),
+            self.solve_rate,
+            self.never_answered,
+            self.majority_against_gold,
             self.judged_unsound,
         )
         return {

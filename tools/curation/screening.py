@@ -9,7 +9,8 @@ import multiprocessing
 import os
 import pathlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tqdm import tqdm
 
@@ -18,7 +19,7 @@ from rl.hosts.stopping import blocked
 from tools.curation.answers import AnswerJudge
 from tools.curation.duplicates import band_hashes
 from tools.curation.plan import Plan
-from tools.curation.row import Row, Screened, seen
+from tools.curation.row import Row, Screened, Seen, seen
 from tools.curation.screen import Screen
 from tools.curation.sources import Inspected, Source, read
 from tools.curation.text import exact_key
@@ -46,7 +47,7 @@ def screen_all(
       quiet: without a bar of progress.
     """
     try:
-        screened = [Screened(**row) for _, row in read_rows(path, appended=True)]
+        screened = [_read(row) for _, row in read_rows(path, appended=True)]
     except ValueError:  # a machine that stopped in mid-write; all is screened again
         path.unlink()
         screened = []
@@ -132,3 +133,9 @@ def _screen_row(came: Row) -> Screened:
         reasons=dict(reasons),
         beside={"repaired": seen(came.record())} if repairs else {},
     )
+
+
+def _read(row: Mapping[str, Any]) -> Screened:
+    """A row of the part file."""
+    beside = {name: Seen(*other) for name, other in row["beside"].items()}
+    return Screened(**row | {"beside": beside})

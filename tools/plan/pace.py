@@ -4,6 +4,7 @@ Any of them can be given instead: `--given=update=90,load=5`.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 from tools.plan.lengths import Lengths
@@ -11,16 +12,24 @@ from tools.plan.servers import Sampling
 from tools.plan.speed import Roofline, Training, weight_bytes
 from tools.plan.workload import Workload
 
-# Seconds of a publish of 194 MB on two CPU cores (docs/benchmarks.md): the tensors and
-# their delta written; that delta applied and checked, and all tensors laid out by
-# vLLM's own loaders (0.15 s), while the server serves.
-_STAGED_WRITE, _STAGED_LOAD = 0.16 / 194e6, 0.20 / 194e6
-# The same with whole files, loaded while the server stands still: 0.34 s in all.
-_WHOLE_WRITE, _WHOLE_LOAD = 0.06 / 194e6, 0.28 / 194e6
+# Seconds of a publish of 194 MB on CPUs (docs/benchmarks.md): the tensors and their
+# delta written; that delta applied and checked, and all tensors laid out by vLLM's own
+# loaders, while the server serves.
+_STAGED_WRITE, _STAGED_LOAD = 0.16 / 194e6, 0.27 / 194e6
+# Whole files, loaded while the server stands still: writing, and in all a fixed part
+# and one by bytes.
+_WHOLE_WRITE, _WHOLE_FIXED, _WHOLE = 0.06 / 194e6, 0.11, 1.3e-9
 _PAUSE = 0.02  # that vLLM's /pause sleeps
 _HOST_LINK = 64e9  # bytes per second from a host's memory to its GPU, PCIe 5 x 16
 _VERDICT = 0.20 / 2048  # by two workers (docs/verifier.md)
 _PROBLEMS = 30_000
+_LIMITS = {
+    "slots": (1, math.inf),
+    "samplers": (1, math.inf),
+    "problems": (1, math.inf),
+    "steps": (4, math.inf),
+    "accepted": (0, 1),
+}
 STEPS = 32
 
 
@@ -92,7 +101,7 @@ class Figures:
         """With some of them given.
 
         Raises:
-          ValueError: no such figure, or one below zero.
+          ValueError: no such figure, or one that it cannot be.
         """
         own = dataclasses.asdict(self.sampling), dataclasses.asdict(self.pace)
         for name, value in values.items():
@@ -101,8 +110,9 @@ class Figures:
                     f"--given={name}={value:g}: no such figure; there are"
                     f" {', '.join(self.sources)}"
                 )
-            if value < _least(name):
-                raise ValueError(f"--given={name}={value:g}: at least {_least(name)}")
+            least, most = _LIMITS.get(name, (0, math.inf))
+            if not (math.isfinite(value) and least <= value <= most):
+                raise ValueError(f"--given={name}={value:g}: from {least} to {most}")
         sampling, pace = (
             {name: type(old[name])(values[name]) for name in old if name in values}
             for old in own
@@ -113,10 +123,6 @@ class Figures:
             pace=dataclasses.replace(self.pace, **pace),
             sources=self.sources | dict.fromkeys(values, "given"),
         )
-
-
-def _least(name: str) -> int:
-    return {"slots": 1, "samplers": 1, "problems": 1, "steps": 4}.get(name, 0)
 
 
 def make_figures(
@@ -186,16 +192,20 @@ def _server_devices(work: Workload, sampling: Sampling) -> int:
 def loads_in_the_pause(figures: Figures, work: Workload) -> Figures:
     """As before publishes were staged: whole files, loaded by servers that stand."""
     size = weight_bytes(work)
-    said = "measured with 97M parameters, by bytes; whole files, loaded in the pause"
-    pace = dataclasses.replace(
-        figures.pace,
-        write=size * _WHOLE_WRITE,
-        load=size * _WHOLE_LOAD,
-        switch=0.0,
-        stands=1,
+    write = size * _WHOLE_WRITE
+    changed = {
+        "write": write,
+        "load": _WHOLE_FIXED + size * _WHOLE - write,
+        "switch": 0.0,
+        "stands": 1,
+    }
+    changed = {k: v for k, v in changed.items() if figures.sources[k] != "given"}
+    said = "measured up to 97M parameters, by bytes; whole files, loaded in the pause"
+    return dataclasses.replace(
+        figures,
+        pace=dataclasses.replace(figures.pace, **changed),
+        sources=figures.sources | dict.fromkeys(changed, said),
     )
-    changed = dict.fromkeys(("write", "load", "switch", "stands"), said)
-    return dataclasses.replace(figures, pace=pace, sources=figures.sources | changed)
 
 
 def parse_given(texts: Sequence[str]) -> dict[str, float]:

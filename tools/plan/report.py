@@ -164,14 +164,14 @@ def _times(
             "publish": pace.publish,
             "mfu": training.mfu,
             "by": training.by,
-            "sampling": sampling.how,
+            "sampling": figures.sources["fixed"].partition(":")[0],
             "train": pace.train,
         },
         "timeline": {name: found.row() for name, found in timeline.items()},
     }
     if variants and not work.embedded:
         told["variants"] = make_variants(work, figures, schedules)
-    if not work.embedded:
+    if not work.embedded and pace.train:
         told["sampling_devices_to_balance"] = max(
             1, round(told["step"]["sample"] * max(1, work.servers) / pace.train)
         )

@@ -188,7 +188,8 @@ def solve_rates(accepted: float, problems: int, *, group: int) -> np.ndarray:
     """Of each problem, so that a share of groups is expected to be accepted.
 
     Those that may teach have rates between 0.1 and 0.9; of the others one half is
-    always right and one never.
+    always right and one never. Of small groups fewer teach than all, whatever is asked
+    for: with 8 completions 0.89 of them.
     """
     random = np.random.default_rng(2)
     rates = random.uniform(0.1, 0.9, problems)

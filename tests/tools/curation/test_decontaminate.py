@@ -40,6 +40,14 @@ def test_boilerplate_is_what_many_problems_share():
     assert boilerplate(problems, max_problems=3) == frozenset()
 
 
+def test_word_for_word_with_a_number_set_otherwise():
+    """Of their 3-grams they share less than half."""
+    asked = "How many positive integers less than $1{,}000$ are multiples of 7?"
+    index = EvaluationIndex({"e": asked}, threshold=0.8, ngram=13)
+    assert index.overlap(asked.replace("{,}", "")).near == (("e", 1.0),)
+    assert index.overlap(asked.replace("7", "11")).near != (("e", 1.0),)
+
+
 def test_every_evaluation_problem_contaminates_itself(shared_data):
     problems = {}
     for path in sorted((shared_data / "eval").glob("*.jsonl")):

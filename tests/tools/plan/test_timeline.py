@@ -275,5 +275,5 @@ def test_figures_are_given_by_name():
     assert given.pace.update == 12.5 and given.sampling.slots == 32
     with pytest.raises(ValueError, match="--given=nosuch=1: no such .* update, slots"):
         figures.given({"nosuch": 1.0})
-    with pytest.raises(ValueError, match="--given=slots=0: at least 1"):
+    with pytest.raises(ValueError, match="--given=slots=0: from 1 to inf"):
         figures.given({"slots": 0.0})

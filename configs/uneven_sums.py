@@ -1,0 +1,25 @@
+"""The quickstart with problems of which six in ten teach nothing, again and again.
+
+Command:   python -m rl.train --config=configs/uneven_sums.py --workdir=runs/uneven
+Hardware:  two CPU cores, no GPU, no download.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import quickstart
+
+
+def get_config() -> ConfigDict:
+    c = quickstart.get_config()
+    c.steps = 100
+    c.data.train = "rl.problems.uneven:problems"
+    c.data.train_args = ConfigDict(
+        dict(count=400, easy=0.3, hard=0.3, held_out=512, seed=0)
+    )
+    c.rollout.slots = 128
+    c.batch.prompts_per_step = 16
+    c.dynamic_sampling.max_rounds = 20
+    c.eval.every_steps = 10
+    c.eval.samples = 2
+    c.eval.greedy = False
+    return c
