@@ -83,6 +83,10 @@ _SYMBOLS = re.compile(
     r"((?:(?:\s*,\s*|\s+and\s+|\s+)[A-Za-z])*)[$.]*"
 )
 _CONSTANTS = "ei"
+_NAMES = re.compile(r"(?<![A-Za-z])(?:[A-Za-z]|[A-Z]+)(?![A-Za-z])")
+# `k` of `arctan x + k`, no coordinate, function, unit or "a.m."; not that of a period.
+_FREE = re.compile(r"(?<![A-Za-z\\\d~{.])(?<!\d )([a-df-hj-w])(?![A-Za-z}.]|\s*\()")
+_PERIODIC = re.compile(r"\\pi(?![a-z])|π|\\circ|°")
 _COMMAND = re.compile(
     rf"\\(?:begin|end)\s*\{{[^}}]*\}}(?:\{{[lcr|]*\}})?|{STYLE}\s*\{{|\\+(?:[A-Za-z]+|\W)"
 )
@@ -179,14 +183,15 @@ def _is_unit(word: str) -> bool:
 
 
 def symbol_answer(row: Row) -> str | None:
-    """Names of letters: symbols repeated, an option, a variable that nothing names."""
+    """Names of letters: symbols repeated, an option, a name that the problem lacks."""
+    text = _COMMAND.sub(" ", re.sub(r"\\+[()[\]]", "$", row.problem))
+    named = {*"".join(re.split(r"\$+", text)[1::2] + _NAMES.findall(text)).lower()}
     for answer in row.answers:
         match = _SYMBOLS.fullmatch(answer)
-        if not match or answer in _CONSTANTS:
-            continue
-        letter, others = match.groups()
-        named = re.search(rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])", row.problem)
-        if others or letter.isupper() or not named:
+        option = match and (match[2] or match[1].isupper() or match[1] not in named)
+        label, _, value = answer.rpartition("=")
+        free = {*_FREE.findall(value)} - {*label} - named
+        if option and answer not in _CONSTANTS or free and not _PERIODIC.search(answer):
             return answer
     return None
 

@@ -28,6 +28,8 @@ DROPPED = [
     ("symbol_answer", "Which variable does the volume of a cone depend on most?", "f"),
     ("symbol_answer", "Name the quantities that the volume of a cone needs.", "r, h"),
     ("symbol_answer", "Determine which of the players has a winning strategy.", "(B)"),
+    ("symbol_answer", "Describe all functions with derivative $2x$.", "x^2+k"),
+    ("symbol_answer", "If $3-m$ is the opposite of $2m+1$, then $m$ is ____.", "k < 1"),
     ("free_text_answer", "What is the relation of the points $A, B, C$?", "Collinear"),
     ("free_text_answer", "How can 7 be split?", r"\text{It is impossible}"),
     ("answer_leak", "In a triangle the largest angle of the three is $60$.", "60"),
@@ -120,6 +122,8 @@ DROPPED = [
 ]  # fmt: skip
 
 KEPT = [
+    ("The terms are 1, 3, 5, 7, ... What is the general term?", "a_n = 2n - 1"),
+    ("Find a series for $\\frac{1}{1-x}$.", r"\sum_{n=0}^{\infty} x^n"),
     ("Let $S$ be the sum over all subsets of $n$ points. Find its largest value.", "n"),
     ("Find the limit of $(1+1/n)^n$ as $n$ grows.", "e"),
     ("Is $f(x) = x^2$ even, odd, or neither? Write even, odd or neither.", "even"),
