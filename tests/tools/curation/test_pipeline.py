@@ -172,7 +172,9 @@ def test_the_page_stands_alone(finished):
 def test_the_page_shows_pairs_and_what_was_kept_and_repaired(finished):
     page = html.unescape((finished[1] / "report.html").read_text())
     kinds = dict(
-        re.findall(r"<summary>(.*?) \(\d+\)</summary>(.*?)</details>", page, re.S)
+        re.findall(
+            r"<summary>(.*?) \(the first \d+\)</summary>(.*?)</details>", page, re.S
+        )
     )
     for kind, row, other in (
         ("evaluation_near", "leaked", "exam/0"),
