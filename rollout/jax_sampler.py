@@ -197,14 +197,16 @@ class JaxSampler:
         rows, length = shape
         packed, places = pack(prompts, shared=shared, rows=rows, length=length)
         k, v = decoding.prefill(self._model, self._params, packed)
-        return _Block(first, [prompt[-1] for prompt in prompts], k, v, places)
+        read = prompts[: len(places.row)]
+        last_tokens = np.array([prompt[-1] for prompt in read], np.int32)
+        return _Block(first, last_tokens, k, v, places)
 
 
 class _Block(NamedTuple):
     """Prompts that were read together: from the first on, as many as have places."""
 
     first: int
-    last_tokens: Sequence[int]
+    last_tokens: np.ndarray
     k: Entries
     v: Entries
     places: Places
@@ -251,5 +253,4 @@ def _padded(slots, tasks, block: _Block, batch: int, refill: int):
         path[i] = prompt, sample
     row, start, length, shared = block.places
     places = Places(row[of_block], start[of_block], length[of_block], shared)
-    last = np.asarray(block.last_tokens, np.int32)[of_block]
-    return block.k, block.v, places, slot, last, path
+    return block.k, block.v, places, slot, block.last_tokens[of_block], path
