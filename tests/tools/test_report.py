@@ -355,7 +355,7 @@ def test_runs_that_differ_in_their_seed_are_one_arm(tmp_path):
     found = arms(runs)
     named = {name: [run.name for run in members] for name, members in found.items()}
     assert named == {
-        "objective.eps_high=0.28 (3 seeds)": ["a0", "a1", "a2"],
+        "eps_high=0.28 (3 seeds)": ["a0", "a1", "a2"],
         "b": ["b"],
     }
     # Student's t of two degrees of freedom is 4.303, the standard error 0.1 / sqrt(3).
@@ -363,6 +363,21 @@ def test_runs_that_differ_in_their_seed_are_one_arm(tmp_path):
     assert "<td>80.0</td><td>55.2 to 104.8</td>" in text
     assert text.count("<polygon") >= 6  # a band for each curve of the first arm
     assert "<td>objective.eps_high</td>" in text
+
+
+def test_arms_are_named_by_what_tells_them_apart_and_no_more(tmp_path):
+    """Sorted, their keys were cut off before the loss that they differ in."""
+    settings = {
+        "a": dict(function="grpo", aggregation="token"),
+        "b": dict(function="my_losses:with_entropy", aggregation="token"),
+        "c": dict(function="my_losses:sequence_ratio", aggregation="sequence"),
+    }
+    runs = [
+        read_run(make(tmp_path / f"{arm}{seed}", seed=seed, **of))
+        for arm, of in settings.items()
+        for seed in range(2)
+    ]
+    assert list(arms(runs)) == [f"{s['function']} (2 seeds)" for s in settings.values()]
 
 
 def test_the_command_says_where_and_how_healthy(tmp_path, capsys):

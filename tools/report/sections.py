@@ -234,19 +234,40 @@ def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
     for run in runs:
         own = {k: v for k, v in run.changes.items() if k != "seed"}
         keyed.setdefault(json.dumps(own, sort_keys=True), []).append(run)
-    apart = _differing(runs, [members[0] for members in keyed.values()])
+    firsts = [members[0] for members in keyed.values()]
+    telling = _telling(_differing(runs, firsts), firsts)
     named: dict[str, list[Run]] = {}
     for members in keyed.values():
         name = members[0].name
         if len(members) > 1:
-            said = [
-                f"{key}={of[members[0].name]}" for key, of in apart if key != "seed"
-            ]
+            said = [_said(key, of[members[0].name]) for key, of in telling]
             name = f"{', '.join(said)[:80]} ({len(members)} seeds)".strip()
         while name in named:
             name += "'"
         named[name] = members
     return named
+
+
+def _said(key: str, value: str) -> str:
+    """A setting in short: a word speaks for itself, a number needs its key."""
+    return value.strip('"') if value[:1] == '"' else f"{key.rpartition('.')[2]}={value}"
+
+
+def _telling(
+    apart: Sequence[tuple[str, dict[str, str]]], among: Sequence[Run]
+) -> list[tuple[str, dict[str, str]]]:
+    """Few of the keys in which runs differ, that still tell them all apart."""
+    chosen: list[tuple[str, dict[str, str]]] = []
+
+    def kinds(keys) -> int:
+        return len({tuple(of[run.name] for _, of in keys) for run in among})
+
+    while apart:
+        best = max(apart, key=lambda row: kinds([*chosen, row]))
+        if kinds([*chosen, best]) == kinds(chosen):
+            break
+        chosen.append(best)
+    return chosen
 
 
 def _differing(
