@@ -148,6 +148,8 @@ def sampling_metrics(tally: Tally) -> dict[str, float]:
         "sampling/completions": tally.completions,
         "sampling/carried": tally.carried,
         "sampling/aged_out": tally.aged_out,
+        "sampling/begun": tally.begun,
+        "sampling/unfinished": tally.unfinished,
     }
     if tally.completions:
         # Of this step's own: under other schedules the verifier is ahead of it.
@@ -222,15 +224,19 @@ def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "policy/grad_norm": float(np.mean([s["grad_norm"] for s in stats])),
         "policy/entropy": mean("entropy"),
         "policy/kl_old_policy": mean("kl_old_policy"),
-        # Before any update of the step the policy is the one that was sampled.
-        "policy/sampler_gap_mean": mean("sampler_gap", some=first),
-        "policy/sampler_gap_max": float(first[0]["max"]["sampler_gap"]),
         "policy/old_gap_mean": mean("old_gap", some=first),
         "policy/old_gap_max": float(first[0]["max"]["old_gap"]),
         "policy/skipped": float(sum(s["skipped"] for s in stats)),
         "policy/skipped_in_a_row": float(max(s["skipped_in_a_row"] for s in stats)),
         "off_policy/tokens": mean("off_policy"),
     }
+    # Before any update of the step the policy is the one that was sampled.
+    fresh, drawn = total("fresh", first), total("tokens", first)
+    if fresh:
+        metrics["policy/sampler_gap_mean"] = total("sampler_gap", first) / fresh
+        metrics["policy/sampler_gap_max"] = float(first[0]["max"]["sampler_gap"])
+    if drawn > fresh:
+        metrics["off_policy/stale_gap"] = total("stale_gap", first) / (drawn - fresh)
     if total("off_policy"):
         count, weights = total("off_policy"), total("correction")
         metrics |= {

@@ -72,6 +72,7 @@ class Segment:
       sampler_logprobs: float32 `[n - prompt_length]`.
       off_policy: bool `[n - prompt_length]`, tokens whose sampler was not the policy
         that the step starts from; the objective corrects their weight.
+      stale: bool `[n - prompt_length]`, tokens that another version drew.
       advantage: of every token of the completion.
       loss_weight: of every token; the mini-batch's normaliser is inside, counted on
         the host, so that neither micro-batches nor packing can change the gradient.
@@ -82,6 +83,7 @@ class Segment:
     prompt_length: int
     sampler_logprobs: np.ndarray
     off_policy: np.ndarray
+    stale: np.ndarray
     advantage: float
     loss_weight: float
 
@@ -103,7 +105,7 @@ class Batch:
       old_logprobs: the trainer's at the start of the step.
       sampler_logprobs: see `rollout.types.Completion`.
       reference_logprobs: the base model's, where the objective asks for them, else 0.
-      off_policy: see `Segment`.
+      off_policy, stale: see `Segment`.
     """
 
     token_ids: Int32[jax.Array, "R T"]
@@ -118,6 +120,7 @@ class Batch:
     sampler_logprobs: Float32[jax.Array, "R T"]
     reference_logprobs: Float32[jax.Array, "R T"]
     off_policy: Bool[jax.Array, "R T"]
+    stale: Bool[jax.Array, "R T"]
 
     @classmethod
     def padding(cls, rows: int, length: int) -> Self:

@@ -164,6 +164,7 @@ def _segments() -> list[Segment]:
                     # The tokens' numbers, by which they are found again in rows.
                     sampler_logprobs=np.arange(start, start + length, dtype=float),
                     off_policy=np.zeros(length, bool),
+                    stale=np.zeros(length, bool),
                     advantage=float(rng.normal()),
                     loss_weight=1 / (completions * length),
                 )

@@ -78,14 +78,15 @@ def make_segments(
         for completion, value, weight in zip(
             group.completions, values, group_weights, strict=True
         ):
-            other_version = completion.versions != version
+            stale = completion.versions != version
             segments.append(
                 Segment(
                     group=index,
                     token_ids=np.concatenate([group.prompt_ids, completion.token_ids]),
                     prompt_length=len(group.prompt_ids),
                     sampler_logprobs=completion.sampler_logprobs,
-                    off_policy=other_version | (not sampler_is_trainer),
+                    off_policy=stale | (not sampler_is_trainer),
+                    stale=stale,
                     advantage=float(value),
                     loss_weight=float(weight),
                 )
@@ -247,5 +248,6 @@ def _fill(segments, rows, batch: Batch) -> Batch:
                 batch.loss_weights[tail] = segment.loss_weight
                 batch.sampler_logprobs[tail] = segment.sampler_logprobs
                 batch.off_policy[tail] = segment.off_policy
+                batch.stale[tail] = segment.stale
                 start = stop
     return batch

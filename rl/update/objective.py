@@ -75,8 +75,8 @@ class Objective(NamedTuple):
 
 # Statistics of every objective. A loss gives its own metrics other names.
 MEASURED = frozenset(
-    "tokens entropy kl_old_policy sampler_gap old_gap off_policy correction"
-    " correction_squared".split()
+    "tokens entropy kl_old_policy fresh sampler_gap stale_gap old_gap off_policy"
+    " correction correction_squared".split()
 )
 
 
@@ -151,25 +151,30 @@ def make_objective(
         def count(where, value=1.0):
             return jnp.sum(jnp.where(where, value, 0.0))
 
-        def largest(value):
-            return jnp.max(jnp.where(loss_mask, value, 0.0))
+        def largest(value, where=loss_mask):
+            return jnp.max(jnp.where(where, value, 0.0))
 
+        # Of one version sampler and trainer differ by rounding, or something is wrong;
+        # of another by what was learnt meanwhile.
+        fresh = loss_mask & ~batch.stale
         gap = jnp.abs(detached - sampled)
         drift = jnp.abs(detached - given)
         sums = {
             "tokens": count(loss_mask),
             "entropy": count(loss_mask, entropy),
             "kl_old_policy": count(loss_mask, old - detached),
-            "sampler_gap": count(loss_mask, gap),
+            "fresh": count(fresh),
+            "sampler_gap": count(fresh, gap),
+            "stale_gap": count(loss_mask & batch.stale, gap),
             "old_gap": count(loss_mask, drift),
             "off_policy": count(off_policy),
             "correction": count(off_policy, weight),
             "correction_squared": count(off_policy, weight**2),
         }
         maxima = {
-            "sampler_gap": largest(gap),
+            "sampler_gap": largest(gap, fresh),
             "old_gap": largest(drift),
-            "correction": jnp.max(jnp.where(off_policy, weight, 0.0)),
+            "correction": largest(weight, off_policy),
         }
         if kl_penalty:
             sums["kl_reference"] = count(loss_mask, kl)

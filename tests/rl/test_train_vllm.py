@@ -103,13 +103,16 @@ def test_a_schedule_trains_and_knows_each_tokens_version(
             v for k, v in row.items() if k.startswith("off_policy/tokens_stale_")
         ]
         assert sum(counted) > 0
-    assert rows[0]["policy/sampler_gap_max"] < 1e-4
     lags = [row["off_policy/staleness_mean"] for row in rows]
-    if schedule == "sync":
-        assert max(row["policy/sampler_gap_max"] for row in rows) < 1e-4
-    else:
-        # One version apart, log-probs differ by what an update moved them.
-        assert max(row["policy/sampler_gap_max"] for row in rows) > 1e-3
+    fresh = [
+        row["policy/sampler_gap_max"] for row in rows if "policy/sampler_gap_max" in row
+    ]
+    stale = [
+        row["off_policy/stale_gap"] for row in rows if "off_policy/stale_gap" in row
+    ]
+    assert max(fresh) < 1e-4
+    # One version apart, log-probs differ by what an update moved them.
+    assert bool(stale) == (schedule != "sync") and min(stale, default=1) > 1e-5
     if mean_lags is None:
         assert (
             0 < max(lags) and max(row["off_policy/staleness_max"] for row in rows) <= 2

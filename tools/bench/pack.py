@@ -78,6 +78,7 @@ def _segments(a: argparse.Namespace) -> list[Segment]:
                     prompt_length=prompt,
                     sampler_logprobs=np.zeros(length, np.float32),
                     off_policy=np.zeros(length, bool),
+                    stale=np.zeros(length, bool),
                     advantage=1.0,
                     loss_weight=1.0,
                 )

@@ -89,6 +89,7 @@ def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
             prompt_length=shape.prompt,
             sampler_logprobs=np.full(length, -6.9, np.float32),
             off_policy=np.zeros(length, bool),
+            stale=np.zeros(length, bool),
             advantage=float(tokens["advantages"][i]),
             loss_weight=1 / scored,
         )

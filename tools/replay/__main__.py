@@ -317,15 +317,17 @@ def _differing(
 
 def _gap(noted: Sequence[Mapping[str, Any]]) -> float:
     """Between sampler and trainer, nats per token, at the start of a step."""
-    if not noted or not noted[0]["sum"]["tokens"]:
+    if not noted or not noted[0]["sum"]["fresh"]:
         return 0.0
-    return noted[0]["sum"]["sampler_gap"] / noted[0]["sum"]["tokens"]
+    return noted[0]["sum"]["sampler_gap"] / noted[0]["sum"]["fresh"]
 
 
 def _gap_under(engine: Engine, record: Record) -> float:
     """The same of a step's completions, under the parameters there are now."""
     gaps = [
-        np.abs(engine.score(batch) - batch.sampler_logprobs)[batch.loss_mask]
+        np.abs(engine.score(batch) - batch.sampler_logprobs)[
+            batch.loss_mask & ~batch.stale
+        ]
         for batch in itertools.chain.from_iterable(record.mini_batches)
     ]
     return float(np.concatenate(gaps).mean())

@@ -37,7 +37,7 @@ def _batch(seed):
     rng = np.random.default_rng(seed)
     fields = {}
     for field in dataclasses.fields(Batch):
-        dtype = bool if field.name in ("scored", "off_policy") else np.float32
+        dtype = bool if field.name in ("off_policy", "stale") else np.float32
         fields[field.name] = rng.normal(size=(2, 3)).astype(dtype)
     fields["token_ids"] = rng.integers(0, 9, (2, 3)).astype(np.int32)[:, ::-1]
     return Batch(**fields)
