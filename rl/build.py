@@ -238,7 +238,8 @@ def make_embedded(
     sampler = JaxSampler(layout, state.params)
     sizes = len(sampler.batches())
     with phase("compile", "the sampler", total=sizes, unit="programs") as compiled:
-        sampler.warm_up(on_compiled=compiled.update)
+        carry = plan.config.dynamic_sampling.carry
+        sampler.warm_up(begun=carry, on_compiled=compiled.update)
     return sampler
 
 
@@ -256,4 +257,5 @@ def make_servers(
         max_model_len=r.max_prompt_tokens + r.max_response_tokens,
         head_chunk=plan.config.model.head_chunk,
         in_flight="keep" if r.schedule == "async" else "abort",
+        carry=plan.config.dynamic_sampling.carry,
     )

@@ -20,6 +20,7 @@ from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
 from rl.update.step import Step, TrainState
 from rollout.types import (
+    Begun,
     Completion,
     OnFinished,
     OnPause,
@@ -86,12 +87,18 @@ class Engine:
         params: SamplingParams,
         *,
         seed: int,
+        begun: Begun | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
         """See `rollout.types.Sampler.sample`."""
         return self._sampler.sample(
-            prompts, params, seed=seed, on_finished=on_finished, on_pause=on_pause
+            prompts,
+            params,
+            seed=seed,
+            begun=begun,
+            on_finished=on_finished,
+            on_pause=on_pause,
         )
 
     def update(

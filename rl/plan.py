@@ -345,9 +345,15 @@ def check_sampling(
     first: Index,
     filter: bool,
     filter_on: FilterOn,
+    carry: bool,
     group_size: int,
 ) -> None:
     """Refuses draws by what teaches where the filter goes by something else."""
+    if first and carry:
+        raise ValueError(
+            f"config.sampling.first={first}: a group in two parts is not carried; set"
+            " this to 0, or config.dynamic_sampling.carry to False"
+        )
     if first == 1 or first >= group_size:
         raise ValueError(
             f"config.sampling.first={first}: give 0, or 2 and more and less than"

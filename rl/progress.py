@@ -17,7 +17,15 @@ from typing import TextIO
 import jax
 import tqdm
 
-from rollout.types import Completion, OnFinished, Sampler, SamplingParams
+from rollout.types import (
+    Begun,
+    Completion,
+    OnFinished,
+    OnPause,
+    Sampler,
+    SamplingParams,
+    so_far,
+)
 
 BAR_SECONDS, LINE_SECONDS = 1.0, 10.0
 
@@ -155,22 +163,30 @@ class WatchedSampler:
         params: SamplingParams,
         *,
         seed: int,
+        begun: Begun | None = None,
         on_finished: OnFinished,
+        on_pause: OnPause = lambda: False,
     ) -> list[list[Completion]]:
         """See `rollout.types.Sampler.sample`."""
-        total = len(prompts) * params.n
+        so_many = so_far(prompts, params, begun)
+        total = sum(c.unfinished for completions in so_many for c in completions)
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
             count.update()
             on_finished(prompt, sample, completion)
+
+        def pause() -> bool | None:
+            self._check_stop()
+            return on_pause()
 
         with watch(self._name, total=total, unit="completions") as count:
             return self._sampler.sample(
                 prompts,
                 params,
                 seed=seed,
+                begun=begun,
                 on_finished=finished,
-                on_pause=self._check_stop,
+                on_pause=pause,
             )
 
 

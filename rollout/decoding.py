@@ -33,6 +33,7 @@ class Slots:
       token: int32 `[B]`, the last token, not yet in the cache.
       uniforms: float32 `[B, W, 2]`, what each of its tokens will be drawn with.
       count: int32 `[B]`, tokens drawn so far.
+      limit: int32 `[B]`, the most that are drawn.
       done: bool `[B]`, ended or never begun.
       token_ids: int32 `[B, W]`.
       logprobs: float32 `[B, W]`.
@@ -42,6 +43,7 @@ class Slots:
     token: jax.Array
     uniforms: jax.Array
     count: jax.Array
+    limit: jax.Array
     done: jax.Array
     token_ids: jax.Array
     logprobs: jax.Array
@@ -53,22 +55,19 @@ class Dynamic:
 
     Attributes:
       temperature, top_p: float32 scalars; see `rollout.inverse_cdf.draw_tokens`.
-      max_tokens: int32 scalar.
       stop_ids: int32 `[8]`, padded with -1; longer only where there are more.
     """
 
     temperature: jax.Array
     top_p: jax.Array
-    max_tokens: jax.Array
     stop_ids: jax.Array
 
 
 def dynamic_params(params: SamplingParams) -> Dynamic:
-    """All of `params` but `n`, which is the host's business."""
+    """What is the same for all completions of a call."""
     return Dynamic(
         temperature=jnp.float32(params.temperature),
         top_p=jnp.float32(params.top_p),
-        max_tokens=jnp.int32(params.max_tokens),
         stop_ids=_stop_ids(params),
     )
 
@@ -118,6 +117,7 @@ def empty(model: ServedQwen2, batch: int, size: int, width: int) -> Slots:
         token=jnp.zeros(batch, jnp.int32),
         uniforms=jnp.zeros((batch, width, 2), jnp.float32),
         count=jnp.zeros(batch, jnp.int32),
+        limit=jnp.zeros(batch, jnp.int32),
         done=jnp.ones(batch, bool),
         token_ids=jnp.zeros((batch, width), jnp.int32),
         logprobs=jnp.zeros((batch, width), jnp.float32),
@@ -146,7 +146,9 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def insert(mesh, state: Slots, root, k, v, places: Places, slot, last, path) -> Slots:
+def insert(
+    mesh, state: Slots, root, k, v, places: Places, slot, last, limit, path
+) -> Slots:
     """Begins completions.
 
     Args:
@@ -157,6 +159,7 @@ def insert(mesh, state: Slots, root, k, v, places: Places, slot, last, path) -> 
       places: in these of each completion's prompt, but for its last token.
       slot: int32 `[R]`, where each completion goes; B or more: nowhere.
       last: int32 `[R]`, its prompt's last token.
+      limit: int32 `[R]`, the most tokens of it.
       path: uint32 `[R, 2]`, numbers of the prompt and of the completion in the call.
     """
 
@@ -177,6 +180,7 @@ def insert(mesh, state: Slots, root, k, v, places: Places, slot, last, path) -> 
         token=put(state.token, last),
         uniforms=put(state.uniforms, jax.vmap(uniforms)(path)),
         count=put(state.count, 0),
+        limit=put(state.limit, limit),
         done=put(state.done, False),
     )
     return _pin(state, mesh)
@@ -244,7 +248,7 @@ def decode(model, pace: Pace, params, state: Slots, dynamic: Dynamic, wake):
         here = live[:, None] & (jnp.arange(width) == state.count[:, None])
         count = state.count + live
         ended = jnp.any(token[:, None] == dynamic.stop_ids, axis=-1)
-        ended |= count >= dynamic.max_tokens
+        ended |= count >= state.limit
         return Slots(
             # A row that is done is written as well, and read by nobody.
             cache=KVCache(
@@ -256,6 +260,7 @@ def decode(model, pace: Pace, params, state: Slots, dynamic: Dynamic, wake):
             token=jnp.where(live, token, state.token),
             uniforms=state.uniforms,
             count=count,
+            limit=state.limit,
             done=state.done | ended,
             token_ids=jnp.where(here, token[:, None], state.token_ids),
             logprobs=jnp.where(here, logprob[:, None], state.logprobs),

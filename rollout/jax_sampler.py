@@ -12,6 +12,7 @@ mesh and in any company, but for rounding.
 """
 
 import collections
+import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,15 @@ from models.qwen2 import Params
 from rollout import decoding
 from rollout.layout import Layout
 from rollout.prompts import Prompts, common_length, pack
-from rollout.types import Completion, OnFinished, OnPause, SamplingParams
+from rollout.types import (
+    NOT_BEGUN,
+    Begun,
+    Completion,
+    OnFinished,
+    OnPause,
+    SamplingParams,
+    so_far,
+)
 from sharding.replicas import share_replicas
 
 
@@ -53,23 +62,33 @@ class JaxSampler:
         """See `Layout.batches`."""
         return self._layout.batches()
 
-    def warm_up(self, *, on_compiled: Callable[[], None] = lambda: None) -> None:
+    def warm_up(
+        self, *, begun: bool = False, on_compiled: Callable[[], None] = lambda: None
+    ) -> None:
         """Compiles what calls up to the layout's lengths run, however many completions.
 
-        `on_compiled` is told of each of `batches`.
+        Args:
+          begun: those that go on with what earlier calls began, too.
+          on_compiled: is told of each of `batches`.
         """
         params = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
         columns, width = self._layout.lengths(1, 1)
         dynamic = decoding.dynamic_params(params)
+        root = jax.random.key_data(jax.random.key(0))
         for batch in self.batches():
-            block = self.read(0, [[0]], 0, self._layout.prefill(batch, 1))
-            state = decoding.insert(
-                self._mesh,
-                decoding.empty(self._model, batch, columns, width),
-                jax.random.key_data(jax.random.key(0)),
-                *_padded([], [], block, batch, self._layout.refill(batch)),
-            )
-            state, _ = self._decode(state, dynamic, batch)
+            shapes = [self._layout.prefill(batch, 1)]
+            if begun:
+                shapes.append(self._layout.prefill_begun(batch, columns))
+            state = decoding.empty(self._model, batch, columns, width)
+            for shape in shapes:
+                block = self.read(0, [[0]], 0, shape)
+                state = decoding.insert(
+                    self._mesh,
+                    state,
+                    root,
+                    *_padded([], [], block, batch, self._layout.refill(batch)),
+                )
+            state, *_ = self._decode(state, dynamic, batch)
             self._narrow(state, {}, batch)
             on_compiled()
 
@@ -79,9 +98,11 @@ class JaxSampler:
         params: SamplingParams,
         *,
         seed: int,
+        begun: Begun | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
+        results = so_far(prompts, params, begun)
         longest = max((len(prompt) for prompt in prompts), default=0)
         if not all(len(prompt) for prompt in prompts):
             raise ValueError("a prompt has no tokens")
@@ -93,16 +114,16 @@ class JaxSampler:
             )
         layout = self._layout
         columns, width = layout.lengths(longest, params.max_tokens)
-        batch = layout.batch(len(prompts) * params.n)
+        unfinished = sum(c.unfinished for group in results for c in group)
+        batch = layout.batch(unfinished)
         refill = layout.refill(batch)
 
         dynamic = decoding.dynamic_params(params)
         root = jax.random.key_data(jax.random.key(seed))
-        results: list[list[Completion | None]] = [[None] * params.n for _ in prompts]
         state = decoding.empty(self._model, batch, columns, width)
-        shape = layout.prefill(batch, longest)
-        waiting = _Waiting(self, prompts, params.n, shape)
-        running: dict[int, tuple[int, int]] = {}
+        shapes = layout.prefill(batch, longest), layout.prefill_begun(batch, columns)
+        waiting = _Waiting(self, prompts, results, params.max_tokens, shapes)
+        running: dict[int, _Task] = {}
         # Each group of devices in turn, so that all of them narrow alike.
         free = sorted(range(batch), key=lambda slot: slot % (batch // layout.copies))
         while running or waiting:
@@ -121,44 +142,35 @@ class JaxSampler:
             ends = refill if waiting else self._ends_to_narrow(running, batch)
             idle = batch - len(running)
             wake = idle + min(ends, len(running))
-            state, (done, count, ids, logprobs) = self._decode(
-                state, dynamic, wake, on_pause
-            )
-            for slot in [slot for slot in running if done[slot]]:
-                prompt, sample = running.pop(slot)
+            state, drawn, enough = self._decode(state, dynamic, wake, on_pause)
+            for slot in [slot for slot in running if drawn.done[slot]]:
+                task = running.pop(slot)
                 free.append(slot)
-                completion = self._completion(
-                    ids[slot, : count[slot]], logprobs[slot, : count[slot]], params
-                )
-                results[prompt][sample] = completion
+                completion = drawn.completion(slot, task, params, self._version)
+                results[task.prompt][task.sample] = completion
                 if on_finished is not None:
-                    on_finished(prompt, sample, completion)
-            if on_pause is not None:
-                on_pause()
+                    on_finished(task.prompt, task.sample, completion)
+            if enough or (on_pause is not None and on_pause()):
+                for slot, task in running.items():
+                    completion = drawn.completion(slot, task, params, self._version)
+                    results[task.prompt][task.sample] = completion
+                break
         return results
 
     def _decode(self, state, dynamic, wake: int, on_pause: OnPause | None = None):
-        """Decodes until `wake` slots are done, a call after the other.
+        """Decodes until `wake` slots are done, or `on_pause` says that it is enough.
 
-        In between this thread is Python's again, and a signal may end it.
+        Between two calls of the program this thread is Python's again, and a signal may
+        end it.
         """
         while True:
             state, drawn = decoding.decode(
                 self._model, self._layout.pace, self._params, state, dynamic, wake
             )
             if np.sum(drawn[0]) >= wake:
-                return state, jax.device_get(drawn)
-            if on_pause is not None:
-                on_pause()
-
-    def _completion(self, ids, logprobs, params: SamplingParams) -> Completion:
-        stopped = not params.ignore_stop and ids[-1] in params.stop_token_ids
-        return Completion(
-            token_ids=ids.copy(),
-            sampler_logprobs=logprobs.copy(),
-            finish_reason="stop" if stopped else "length",
-            versions=np.full(len(ids), self._version, np.int32),
-        )
+                return state, _Drawn(*jax.device_get(drawn)), False
+            if on_pause is not None and on_pause():
+                return state, _Drawn(*jax.device_get(drawn)), True
 
     def _ends_to_narrow(self, running, batch: int) -> int:
         """How many completions must end at least before the rest fits that size."""
@@ -202,8 +214,48 @@ class JaxSampler:
         return _Block(first, last_tokens, k, v, places)
 
 
+class _Task(NamedTuple):
+    """A completion that is to be drawn.
+
+    Attributes:
+      prompt, sample: its numbers in the call.
+      text: number of the text that is read for it.
+      begun: what is there of it.
+      limit: tokens that it may have besides.
+    """
+
+    prompt: int
+    sample: int
+    text: int
+    begun: Completion
+    limit: int
+
+
+class _Drawn(NamedTuple):
+    """What the slots hold, on the host; see `decoding.Slots`."""
+
+    done: np.ndarray
+    count: np.ndarray
+    token_ids: np.ndarray
+    logprobs: np.ndarray
+
+    def completion(
+        self, slot: int, task: _Task, params: SamplingParams, version: int
+    ) -> Completion:
+        """What is in a slot, behind what had been begun."""
+        here = slot, slice(self.count[slot])
+        ids = self.token_ids[here].copy()
+        reason = "unfinished"
+        if self.done[slot]:
+            stopped = not params.ignore_stop and ids[-1] in params.stop_token_ids
+            reason = "stop" if stopped else "length"
+        logprobs = self.logprobs[here].copy()
+        versions = np.full(len(ids), version, np.int32)
+        return task.begun.followed_by(Completion(ids, logprobs, reason, versions))
+
+
 class _Block(NamedTuple):
-    """Prompts that were read together: from the first on, as many as have places."""
+    """Texts that were read together: from the first on, as many as have places."""
 
     first: int
     last_tokens: np.ndarray
@@ -217,28 +269,51 @@ class _Block(NamedTuple):
 
 
 class _Waiting:
-    """Completions not yet begun, prompt by prompt, with what was read of these."""
+    """Completions that have no slot yet, prompt by prompt, and what was read for them.
 
-    def __init__(self, sampler: JaxSampler, prompts: Prompts, n: int, shape):
-        self._sampler, self._prompts, self._shape = sampler, prompts, shape
-        self._shared = common_length(prompts) if prompts else 0
-        self._tasks = collections.deque(
-            (p, s) for p in range(len(prompts)) for s in range(n)
-        )
+    A prompt is read once for all that are not begun. With what is there of one it is a
+    text of its own; such texts are longer, and read in rows of a shape of their own.
+    """
+
+    def __init__(
+        self, sampler: JaxSampler, prompts: Prompts, begun: Begun, limit: int, shapes
+    ):
+        self._sampler, self._shapes = sampler, shapes
+        self._texts: list[Sequence[int]] = []
+        self._is_begun: list[bool] = []
+        self._tasks: collections.deque[_Task] = collections.deque()
+        for p, (prompt, completions) in enumerate(zip(prompts, begun, strict=True)):
+            unfinished = [s for s, c in enumerate(completions) if c.unfinished]
+            fresh = [s for s in unfinished if not len(completions[s].token_ids)]
+            if fresh:
+                self._add(prompt, [(p, s) for s in fresh], NOT_BEGUN, limit)
+            for s in (s for s in unfinished if len(completions[s].token_ids)):
+                self._add(prompt, [(p, s)], completions[s], limit)
+        self._shared = common_length(self._texts) if self._texts else 0
         self._block: _Block | None = None
+
+    def _add(self, prompt, numbers, begun: Completion, limit: int) -> None:
+        left = limit - len(begun.token_ids)
+        self._tasks += [_Task(*n, len(self._texts), begun, left) for n in numbers]
+        self._texts.append([*prompt, *begun.token_ids.tolist()])
+        self._is_begun.append(len(begun.token_ids) > 0)
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
 
     def take(self, most: int):
-        """Up to `most` tasks whose prompts share one prefilled block."""
-        first = self._tasks[0][0]
+        """Up to `most` tasks whose texts share one prefilled block."""
+        first = self._tasks[0].text
         if self._block is None or first >= self._block.end:
-            self._block = self._sampler.read(
-                first, self._prompts[first:], self._shared, self._shape
-            )
+            is_begun, *others = self._is_begun[first:]
+            alike = itertools.takewhile(lambda other: other == is_begun, others)
+            texts = self._texts[first : first + 1 + sum(1 for _ in alike)]
+            shape = self._shapes[is_begun]
+            self._block = self._sampler.read(first, texts, self._shared, shape)
         tasks = []
-        while self._tasks and self._tasks[0][0] < self._block.end and len(tasks) < most:
+        while self._tasks and self._tasks[0].text < self._block.end:
+            if len(tasks) == most:
+                break
             tasks.append(self._tasks.popleft())
         return tasks, self._block
 
@@ -246,11 +321,12 @@ class _Waiting:
 def _padded(slots, tasks, block: _Block, batch: int, refill: int):
     """Arrays of one insertion; unused entries name a slot that does not exist."""
     slot = np.full(refill, batch, np.int32)
-    of_block = np.zeros(refill, np.int32)
+    of_block, limit = np.zeros((2, refill), np.int32)
     path = np.zeros((refill, 2), np.uint32)
-    for i, (s, (prompt, sample)) in enumerate(zip(slots, tasks, strict=True)):
-        slot[i], of_block[i] = s, prompt - block.first
-        path[i] = prompt, sample
+    for i, (s, task) in enumerate(zip(slots, tasks, strict=True)):
+        slot[i], of_block[i], limit[i] = s, task.text - block.first, task.limit
+        path[i] = task.prompt, task.sample
     row, start, length, shared = block.places
     places = Places(row[of_block], start[of_block], length[of_block], shared)
-    return block.k, block.v, places, slot, block.last_tokens[of_block], path
+    last = block.last_tokens[of_block]
+    return block.k, block.v, places, slot, last, limit, path

@@ -155,7 +155,18 @@ class Layout:
           batch: completions decoded together.
           prompt: tokens of the longest prompt.
         """
-        longest = self._known(prompt, self.prompt_length)
+        return self._reading(batch, self._known(prompt, self.prompt_length))
+
+    def prefill_begun(self, batch: int, columns: int) -> tuple[int, int]:
+        """Likewise, for prompts with what is there of their completions.
+
+        Args:
+          batch: completions decoded together.
+          columns: of the cache.
+        """
+        return self._reading(batch, columns)
+
+    def _reading(self, batch: int, longest: int) -> tuple[int, int]:
         needed = self.refill(batch) // self.copies * longest
         length = max(longest, min(needed, self.pace.read))
         return self.copies, _round_up(length, self.bucket)

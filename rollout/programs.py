@@ -77,7 +77,7 @@ def programs(layout: Layout, *, batch: int = 0) -> dict[str, Program]:
         "insert": Program(
             decoding.insert,
             (mesh, state, array((2,), jnp.uint32), k, v, places)
-            + (of_refill, of_refill, array((refill, 2), jnp.uint32)),
+            + (of_refill, of_refill, of_refill, array((refill, 2), jnp.uint32)),
         ),
         "decode": Program(
             decoding.decode,

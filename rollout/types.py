@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "unfinished"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,8 @@ class Completion:
       token_ids: int32 `[n]`, the stop token included where one was drawn.
       sampler_logprobs: float32 `[n]`, natural log, at the sampling distribution.
       finish_reason: "stop" when a stop token was drawn, "length" when the budget ran
-        out first. Truncated means "length" and nothing else.
+        out first. Truncated means "length" and nothing else. "unfinished" where the
+        call was over before; such a one is no answer yet.
       versions: int32 `[n]`, the policy version (steps done) that drew each token.
     """
 
@@ -65,9 +66,29 @@ class Completion:
     def truncated(self) -> bool:
         return self.finish_reason == "length"
 
+    @property
+    def unfinished(self) -> bool:
+        return self.finish_reason == "unfinished"
 
+    def followed_by(self, rest: "Completion") -> "Completion":
+        """This one, unfinished, with what was drawn after it."""
+        if not len(self.token_ids):
+            return rest
+        return Completion(
+            np.concatenate([self.token_ids, rest.token_ids]),
+            np.concatenate([self.sampler_logprobs, rest.sampler_logprobs]),
+            rest.finish_reason,
+            np.concatenate([self.versions, rest.versions]),
+        )
+
+
+# Of which no token is drawn.
+NOT_BEGUN = Completion(
+    np.zeros(0, np.int32), np.zeros(0, np.float32), "unfinished", np.zeros(0, np.int32)
+)
 OnFinished = Callable[[int, int, Completion], None]
-OnPause = Callable[[], None]
+OnPause = Callable[[], bool | None]
+Begun = Sequence[Sequence[Completion]]
 
 
 class SamplerError(RuntimeError):
@@ -83,22 +104,29 @@ class Sampler(Protocol):
         params: SamplingParams,
         *,
         seed: int,
+        begun: Begun | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
         """Draws `params.n` completions for each prompt of token ids.
 
-        The same prompts, params, seed and weights give the same completions, whatever
-        the order in which they finish.
+        The same prompts, params, seed, weights and what is begun give the same
+        completions, whatever the order in which they finish; as long as the call is
+        not ended early.
 
         Args:
           prompts: token ids per prompt, none empty.
           params: how tokens are drawn.
           seed: non-negative; callers take a fresh one per call (see `rollout.seeds`).
+          begun: for each prompt its completions so far, as an earlier call returned
+            them, of whatever versions: the unfinished ones are gone on with, under the
+            weights that are served now, and prompts are begun in their order. Without,
+            none is begun.
           on_finished: called as `(prompt index, sample index, completion)` when a
             completion ends, in any order, on the calling thread.
           on_pause: called now and then, whether or not one has ended, on that thread;
-            what it raises ends the call.
+            what it raises ends the call. Where it returns True, the call returns soon,
+            what has not ended unfinished.
 
         Returns:
           For each prompt, its `params.n` completions.
@@ -124,3 +152,26 @@ class PolicySampler(Sampler, Protocol):
     def metrics(self) -> dict[str, float]:
         """Figures of the last publish and of faults, by metric name."""
         ...
+
+
+def so_far(
+    prompts: Sequence[Sequence[int]], params: SamplingParams, begun: Begun | None
+) -> list[list[Completion]]:
+    """`begun` as lists of a call's own, `params.n` for each prompt.
+
+    Raises:
+      ValueError: they are not as many, or an unfinished one has no room left.
+    """
+    if begun is None:
+        return [[NOT_BEGUN] * params.n for _ in prompts]
+    found = [list(completions) for completions in begun]
+    if [len(completions) for completions in found] != [params.n] * len(prompts):
+        raise ValueError(f"begun: give {params.n} completions of each prompt")
+    for i, completions in enumerate(found):
+        for c in completions:
+            if c.unfinished and len(c.token_ids) >= params.max_tokens:
+                raise ValueError(
+                    f"begun: prompt {i} has an unfinished completion of"
+                    f" {len(c.token_ids)} tokens; max_tokens={params.max_tokens}"
+                )
+    return found

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from configs.schema import Count, Index, NotNegative, Range
+from rl.batches.begun import Begun
 from rl.batches.draws import Drawn, Draws
 from rl.batches.group_state import group_state, restore_group
 from rl.batches.groups import FilterOn, informative, join
@@ -19,7 +20,7 @@ from rl.reward.score import Reward, Score
 from rl.reward.shaping import overlong_penalty, shuffled
 from rl.types import Group, Problem
 from rollout.seeds import Stream, run_seed
-from rollout.types import Completion, SamplingParams
+from rollout.types import NOT_BEGUN, Completion, SamplingParams
 
 OnShortfall = Literal["skip", "partial", "stop"]
 Sample = Callable[..., list[list[Completion]]]
@@ -55,6 +56,8 @@ class Tally:
     informative: int = 0
     aged_out: int = 0
     carried: int = 0
+    begun: int = 0
+    unfinished: int = 0
     unjudged: int = 0
     of_offered: list[tuple[float, np.ndarray, np.ndarray]] = dataclasses.field(
         default_factory=list
@@ -137,6 +140,7 @@ class Collector:
         max_rounds: Count,
         oversample: Annotated[float, Range(1)],
         max_age: Index,
+        carry: bool,
         on_shortfall: OnShortfall,
         max_shortfalls: Count,
         first: Index,
@@ -157,8 +161,12 @@ class Collector:
           filter_on: what has to differ within a group, see `informative`.
           max_rounds: of sampling, within one step.
           oversample: prompts of a round at most, over `prompts_per_step`. It asks for
-            as many as the share of groups that were kept lately makes necessary.
+            as many as the share of groups that were kept lately makes necessary. With
+            `carry`: groups on offer in a round, over as many as that.
           max_age: steps after which a group that was left over is dropped.
+          carry: end a round once enough of its groups are there, and go on with the
+            others in the next step (APRIL, arXiv 2509.18521). A round does not end
+            before those that would then be older than `max_age`.
           on_shortfall: after `max_rounds` without a full batch: "skip" keeps the groups
             and samples on in the next step, "partial" trains on what there is, "stop"
             ends the run.
@@ -173,10 +181,11 @@ class Collector:
         self._overlong = dict(buffer=overlong_buffer, factor=overlong_factor)
         self._filter, self._filter_on = filter, filter_on
         self._max_rounds, self._max_age = max_rounds, max_age
-        self._most = int(oversample * prompts_per_step)
+        self._oversample, self._carry = oversample, carry
         self._on_shortfall, self._max_shortfalls = on_shortfall, max_shortfalls
         self._first = first
         self._left: list[Group] = []
+        self._begun: list[Begun] = []
         self._rounds = 0
         self._attempt = 0
         self._shortfalls = 0
@@ -206,23 +215,28 @@ class Collector:
         young = [g for g in self._left if step - g.born <= self._max_age]
         tally.aged_out = len(self._left) - len(young)
         tally.carried = len(young)
+        self._begun = [group for group in self._begun if group.fits(params)]
+        tally.begun = sum(1 for group in self._begun if group.tokens)
         kept = young
-        while len(kept) < self._groups and tally.rounds < self._max_rounds:
+        while tally.rounds < self._max_rounds and (
+            len(kept) < self._groups or any(self._due(g, step) for g in self._begun)
+        ):
             missing = self._groups - len(kept)
-            n = min(math.ceil(missing / max(self._acceptance, 0.1)), self._most)
-            drawn = self._round(step, n, params)
+            if self._carry:
+                drawn = self._go_on(step, missing, params)
+            else:
+                drawn = self._round(step, missing, params)
             tally.rounds += 1
-            accepted = [
-                d.group
-                for d in drawn
-                # A lone one, its fellows unjudged, has nothing to be compared to.
-                if len(d.group.completions) >= min(2, params.n)
-                and (not self._filter or informative(d.group, on=self._filter_on))
-            ]
+            accepted = [d.group for d in drawn if self._teaches(d.group)]
             for group in drawn:
                 tally.add(group)
-            self._acceptance = 0.5 * self._acceptance + 0.5 * len(accepted) / n
+            if drawn:
+                share = len(accepted) / len(drawn)
+                self._acceptance = 0.5 * self._acceptance + 0.5 * share
             kept += accepted
+        # What was begun first comes first, or it would grow too old.
+        kept.sort(key=lambda group: group.born)
+        tally.unfinished = sum(g.missing for g in self._begun if g.tokens)
         tally.seconds = time.perf_counter() - began
         if len(kept) >= self._groups:
             groups, self._left = kept[: self._groups], kept[self._groups :]
@@ -257,8 +271,20 @@ class Collector:
             )
         return []
 
-    def _round(self, step: int, n: int, params: SamplingParams) -> list[Drawn]:
-        """`n` problems drawn, completed and judged; every one becomes a group."""
+    def _teaches(self, group: Group) -> bool:
+        # A lone one, its fellows unjudged, has nothing to be compared to.
+        if len(group.completions) < min(2, self._params.n):
+            return False
+        return not self._filter or informative(group, on=self._filter_on)
+
+    def _due(self, group: Begun, step: int) -> bool:
+        """Whether one that is begun has to end in this step."""
+        return group.tokens > 0 and step - group.born >= self._max_age
+
+    def _round(self, step: int, missing: int, params: SamplingParams) -> list[Drawn]:
+        """Problems drawn, completed and judged; every one becomes a group."""
+        n = math.ceil(missing / max(self._acceptance, 0.1))
+        n = min(n, int(self._oversample * self._groups))
         seed = self._run_seed(Stream.SAMPLING, self._rounds)
         draws = self._draws.draw(n, size=params.n, seed=seed)
         first = self._first or params.n
@@ -284,23 +310,101 @@ class Collector:
         self._draws.observe(drawn, size=params.n)
         return drawn
 
+    def _go_on(self, step: int, missing: int, params: SamplingParams) -> list[Drawn]:
+        """The groups that end until enough of them teach; the others stay begun."""
+        seed = self._run_seed(Stream.SAMPLING, self._next_number())
+        needed = max(0, missing) / max(self._acceptance, 0.1)
+        new = max(0, math.ceil(self._oversample * needed) - len(self._begun))
+        groups = [
+            group if group.tokens else dataclasses.replace(group, born=step)
+            for group in self._begun
+        ] + [
+            Begun(draw, step, [NOT_BEGUN] * params.n)
+            for draw in self._draws.draw(new, size=params.n, seed=seed)
+        ]
+        completions = [list(group.completions) for group in groups]
+        left = [group.missing for group in groups]
+        due = {i for i, group in enumerate(groups) if self._due(group, step)}
+        whole: list[int] = []
+        found: dict[int, Drawn] = {}
+        teach = 0
+        prompts = [list(self._encode(group.draw.problem)) for group in groups]
+
+        def finished(prompt: int, sample: int, completion: Completion) -> None:
+            completions[prompt][sample] = completion
+            left[prompt] -= 1
+            if not left[prompt]:
+                whole.append(prompt)
+
+        def enough() -> bool:
+            nonlocal teach
+            if whole:
+                judged = self._judged(
+                    [groups[i].draw.problem for i in whole],
+                    [prompts[i] for i in whole],
+                    [completions[i] for i in whole],
+                    [groups[i].born for i in whole],
+                    params,
+                    self._next_number(),
+                )
+                for i, group in zip(whole, judged, strict=True):
+                    first = len(group.correct)
+                    found[i] = Drawn(groups[i].draw, group, first=first, asked=params.n)
+                self._draws.observe([found[i] for i in whole], size=params.n)
+                teach += sum(self._teaches(group) for group in judged)
+                due.difference_update(whole)
+                whole.clear()
+            return not due and teach >= missing
+
+        drawn = self._sample(
+            prompts,
+            params,
+            seed=seed,
+            begun=[group.completions for group in groups],
+            on_finished=finished,
+            on_pause=enough,
+        )
+        enough()
+        self._begun = [
+            dataclasses.replace(group, completions=drawn[i])
+            for i, group in enumerate(groups)
+            if i not in found
+        ]
+        return list(found.values())
+
     def _complete(
         self, step: int, problems: Sequence[Problem], params: SamplingParams, n: int
     ) -> list[Group]:
         """`n` completions of each problem, judged."""
         if not problems:
             return []
-        prompts = [np.asarray(self._encode(p), np.int32) for p in problems]
-        number, self._rounds = self._rounds, self._rounds + 1
+        prompts = [list(self._encode(problem)) for problem in problems]
+        number = self._next_number()
         completions = self._sample(
-            [p.tolist() for p in prompts],
+            prompts,
             dataclasses.replace(params, n=n),
             seed=self._run_seed(Stream.SAMPLING, number),
             on_finished=lambda *_: None,
         )
+        born = [step] * len(problems)
+        return self._judged(problems, prompts, completions, born, params, number)
+
+    def _judged(
+        self,
+        problems: Sequence[Problem],
+        prompts: Sequence[Sequence[int]],
+        completions: Sequence[Sequence[Completion]],
+        born: Sequence[int],
+        params: SamplingParams,
+        number: int,
+    ) -> list[Group]:
+        """What completions of problems are worth; `number` is theirs in the run."""
         flat = [c for group in completions for c in group]
         texts = [self._decode(c.token_ids.tolist()) for c in flat]
-        scores = self._reward(texts, [p for p in problems for _ in range(n)])
+        scores = self._reward(
+            texts,
+            [p for p, of_p in zip(problems, completions, strict=True) for _ in of_p],
+        )
         correct = np.array([s.verdict.correct is True for s in scores], bool)
         raw = np.array([s.reward for s in scores], np.float32)
         components = _by_name(scores)
@@ -313,16 +417,17 @@ class Collector:
             **self._overlong,
         )
         groups = []
-        for i, (problem, prompt, group) in enumerate(
-            zip(problems, prompts, completions, strict=True)
+        end = 0
+        for problem, prompt, group, began in zip(
+            problems, prompts, completions, born, strict=True
         ):
-            own = slice(i * n, (i + 1) * n)
+            own = slice(end, end := end + len(group))
             # Without a verdict a completion trains nobody: its group goes on without.
             judged = np.flatnonzero(~np.isnan(rewards[own]))
             groups.append(
                 Group(
                     problem=problem,
-                    prompt_ids=prompt,
+                    prompt_ids=np.asarray(prompt, np.int32),
                     completions=tuple(group[j] for j in judged),
                     correct=correct[own][judged],
                     raw=raw[own][judged],
@@ -331,10 +436,14 @@ class Collector:
                         name: part[own][judged] for name, part in components.items()
                     },
                     rules=tuple(scores[own][j].verdict.rule for j in judged),
-                    born=step,
+                    born=began,
                 )
             )
         return groups
+
+    def _next_number(self) -> int:
+        number, self._rounds = self._rounds, self._rounds + 1
+        return number
 
     def _run_seed(self, stream: Stream, number: int) -> int:
         return run_seed(self._seed, stream, number, attempt=self._attempt)
@@ -346,6 +455,7 @@ class Collector:
             "rounds": self._rounds,
             "attempt": self._attempt,
             "left": [group_state(g) for g in self._left],
+            "begun": [group.state() for group in self._begun],
             "shortfalls": self._shortfalls,
             "acceptance": self._acceptance,
         }
@@ -361,9 +471,14 @@ class Collector:
         self._draws.restore(state["problems"])
         self._rounds, self._attempt = state["rounds"], attempt
         self._left = [restore_group(g) for g in state["left"]]
+        # An older checkpoint has none.
+        self._begun = [
+            Begun.restored(group, self._draws.restored)
+            for group in state.get("begun", ())
+        ]
         if attempt != state["attempt"]:
             self._draws.deal_anew(attempt)
-            self._left = []
+            self._left, self._begun = [], []
         self._shortfalls = state["shortfalls"]
         self._acceptance = state["acceptance"]
 

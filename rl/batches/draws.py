@@ -57,6 +57,10 @@ class Draw:
     chance: float
     rate: Rate
 
+    def state(self) -> dict[str, Any]:
+        """JSON-able; for `Draws.restored`."""
+        return {"place": self.place, "chance": self.chance, "rate": list(self.rate)}
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Drawn:
@@ -102,6 +106,7 @@ class Draws:
         """
         self._curriculum, self._policy = curriculum, policy
         self._explore, self._power, self._retire_at = explore, power, retire_at
+        self._problems = problems
         self._places = {p.id: place for place, p in enumerate(problems)}
         self._levels = np.array([-1 if p.level is None else p.level for p in problems])
         self._rates = SolveRates(problems, half_life=half_life)
@@ -138,6 +143,12 @@ class Draws:
                 self._counts["refused"] += 1
                 self._counts["refused_in_vain"] += teaches[place]
         return draws
+
+    def restored(self, state: Mapping[str, Any]) -> Draw:
+        """The draw of a `Draw.state()`, of the same problems."""
+        place = state["place"]
+        rate = Rate(*state["rate"])
+        return Draw(self._problems[place], place, state["chance"], rate)
 
     def _chances(self, rates: Rate, teaches: np.ndarray) -> np.ndarray:
         if self._policy == "uniform":

@@ -13,15 +13,7 @@ def group_state(group: Group) -> dict[str, Any]:
     return {
         "problem": dataclasses.asdict(group.problem),
         "prompt_ids": encode_array(group.prompt_ids),
-        "completions": [
-            {
-                "token_ids": encode_array(c.token_ids),
-                "sampler_logprobs": encode_array(c.sampler_logprobs),
-                "finish_reason": c.finish_reason,
-                "versions": encode_array(c.versions),
-            }
-            for c in group.completions
-        ],
+        "completions": [completion_state(c) for c in group.completions],
         "correct": encode_array(group.correct),
         "raw": encode_array(group.raw),
         "rewards": encode_array(group.rewards),
@@ -38,15 +30,7 @@ def restore_group(state: Mapping[str, Any]) -> Group:
     return Group(
         problem=Problem(**problem),
         prompt_ids=decode_array(state["prompt_ids"]),
-        completions=tuple(
-            Completion(
-                token_ids=decode_array(c["token_ids"]),
-                sampler_logprobs=decode_array(c["sampler_logprobs"]),
-                finish_reason=c["finish_reason"],
-                versions=decode_array(c["versions"]),
-            )
-            for c in state["completions"]
-        ),
+        completions=tuple(restore_completion(c) for c in state["completions"]),
         correct=decode_array(state["correct"]),
         raw=decode_array(state["raw"]),
         rewards=decode_array(state["rewards"]),
@@ -54,4 +38,22 @@ def restore_group(state: Mapping[str, Any]) -> Group:
         born=state["born"],
         weight=state.get("weight", 1.0),
         rules=tuple(state.get("rules", ())),  # an older checkpoint has none
+    )
+
+
+def completion_state(completion: Completion) -> dict[str, Any]:
+    return {
+        "token_ids": encode_array(completion.token_ids),
+        "sampler_logprobs": encode_array(completion.sampler_logprobs),
+        "finish_reason": completion.finish_reason,
+        "versions": encode_array(completion.versions),
+    }
+
+
+def restore_completion(state: Mapping[str, Any]) -> Completion:
+    return Completion(
+        token_ids=decode_array(state["token_ids"]),
+        sampler_logprobs=decode_array(state["sampler_logprobs"]),
+        finish_reason=state["finish_reason"],
+        versions=decode_array(state["versions"]),
     )

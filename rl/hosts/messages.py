@@ -1,7 +1,7 @@
 """What processes of a run say to each other, as bytes: stated types, and no code.
 
 A message is a name with arguments. Reading one makes numbers, text, lists, tuples,
-dictionaries, arrays and the three carriers below, and can make nothing else.
+dictionaries, arrays and the carriers below, and can make nothing else.
 """
 
 import dataclasses
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from rl.types import Batch, Hyper
-from rollout.types import SamplingParams
+from rollout.types import Completion, SamplingParams
 
 Message = tuple[str, tuple, dict[str, Any]]
 
-_CARRIERS = {carrier.__name__: carrier for carrier in (Batch, Hyper, SamplingParams)}
+_CARRIERS = {c.__name__: c for c in (Batch, Hyper, SamplingParams, Completion)}
 _LENGTH = 8  # bytes, little-endian, of the header before it
 
 

@@ -6,6 +6,7 @@ the call to the other processes and makes it too, so that all run the same progr
 the same order; `follow` is the whole life of the others.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from rl.engine import Engine
 from rl.hosts.peers import Alone, Follower, Leader
 from rl.types import Batch, Hyper
-from rollout.types import Completion, OnFinished, OnPause, SamplingParams
+from rollout.types import Begun, Completion, OnFinished, OnPause, SamplingParams
 
 
 class JointEngine:
@@ -61,28 +62,29 @@ class JointEngine:
         params: SamplingParams,
         *,
         seed: int,
+        begun: Begun | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
-        """See `Engine.sample`. All leave it together, at the pause after what raises.
+        """See `Engine.sample`. All leave it together, at the pause that says so.
 
         A pause is between two programs, and comes alike in all processes.
         """
+        own = functools.partial(
+            *(self._engine.sample, prompts, params),
+            **dict(seed=seed, begun=begun, on_finished=on_finished),
+        )
         if not self._embedded:
-            return self._engine.sample(
-                prompts, params, seed=seed, on_finished=on_finished, on_pause=on_pause
-            )
+            return own(on_pause=on_pause)
 
-        def pause() -> None:
-            if on_pause is not None:
-                on_pause()
-            self._leader.announce("stay")
+        def pause() -> bool:
+            enough = on_pause is not None and bool(on_pause())
+            self._leader.announce("enough" if enough else "stay")
+            return enough
 
-        self._leader.announce("sample", prompts, params, seed=seed)
+        self._leader.announce("sample", prompts, params, seed=seed, begun=begun)
         try:
-            return self._engine.sample(
-                prompts, params, seed=seed, on_finished=on_finished, on_pause=pause
-            )
+            return own(on_pause=pause)
         except BaseException:
             self._leader.announce("leave")
             raise
@@ -181,9 +183,11 @@ def follow(peers: Follower, make_engine: Callable[[str], Engine]) -> int:
       The exit status of the run.
     """
 
-    def pause() -> None:
-        if peers.receive()[0] == "leave":
+    def pause() -> bool:
+        word, *_ = peers.receive()
+        if word == "leave":
             raise _Left
+        return word == "enough"
 
     while True:
         name, args, kwargs = peers.receive()

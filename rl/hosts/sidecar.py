@@ -41,6 +41,7 @@ def make_vllm_sampler(
     max_model_len: int,
     head_chunk: int,
     in_flight: str,
+    carry: bool,
     python: str,
     url: str,
     dtype: str,
@@ -70,7 +71,7 @@ def make_vllm_sampler(
       prompt: some prompt of the data, from which the probe is made.
       max_model_len: longest prompt and completion together.
       head_chunk: see `rl.update.step.make_step`.
-      in_flight: see `VllmSampler`.
+      in_flight, carry: see `VllmSampler`.
       Others: the section `rollout.vllm` of the config, explained in configs/base.py.
 
     Raises:
@@ -134,6 +135,7 @@ def make_vllm_sampler(
         probe_tolerance=probe_tolerance or PROBE_TOLERANCE[dtype],
         max_model_len=max_model_len,
         in_flight=in_flight,
+        carry=carry,
         # One slot stays free for the probe.
         concurrency=max_num_seqs - 1,
         start_seconds=start_seconds,
@@ -328,7 +330,7 @@ class FollowerSampler:
         collections.deque(self._export(params), maxlen=0)
         self._probe(params, [])
 
-    def sample(self, prompts, params, *, seed, on_finished=None, on_pause=None):
+    def sample(self, prompts, params, **how):
         raise RuntimeError("the first process samples")
 
     def make_room(self) -> None:

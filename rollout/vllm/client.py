@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ import numpy as np
 from rollout.types import Completion, SamplerError, SamplingParams
 
 GENERATE = "/inference/v1/generate"
+ABORT = "/inference/v1/abort_requests"
 COMPLETIONS = "/v1/completions"
+_REQUEST = "generate-tokens-"  # before the names of requests, in vLLM
 _POLL_SECONDS = 0.01  # each look is a call between two of the engine's steps
 _LIFECYCLE = (
     "/collective_rpc",
@@ -54,7 +56,15 @@ class ServerRefused(SamplerError):
 
 
 class Aborted(RuntimeError):
-    """The server gave up on a request whose tokens are to be asked for again."""
+    """The server gave up on a request: by `VllmClient.abort`, or for an update.
+
+    Attributes:
+      drawn: what there was of it by then, unfinished.
+    """
+
+    def __init__(self, message: str, drawn: Completion):
+        super().__init__(message)
+        self.drawn = drawn
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -224,6 +234,7 @@ class VllmClient:
         *,
         seed: int,
         version_of: Callable[[str], int],
+        name: str = "",
         timeout: float | None = None,
     ) -> Completion:
         """Draws one completion.
@@ -233,17 +244,16 @@ class VllmClient:
           params: `n` is not looked at.
           seed: of this completion alone.
           version_of: reads the server's version label.
+          name: for `abort`, of this request alone.
           timeout: seconds until `ServerGone`; None waits until `cut`.
 
         Raises:
-          Aborted: the server dropped the request (an update in abort mode).
+          Aborted: the server dropped the request (`abort`, an update in abort mode).
           ServerGone, ServerBusy, ServerRefused: see there.
         """
         drawn, choice = self._generate(
-            prompt, params, seed=seed, top_k=0, timeout=timeout
+            prompt, params, seed=seed, top_k=0, name=name, timeout=timeout
         )
-        if choice["finish_reason"] not in ("stop", "length"):
-            raise Aborted(f"{self.url}: finish reason {choice['finish_reason']}")
         token_ids = np.array([token for token, _ in drawn], np.int32)
         spans = choice.get("weight_versions")
         if spans is None:
@@ -253,14 +263,25 @@ class VllmClient:
             for span in spans:
                 stop = span["end"]
                 versions[span["start"] : stop] = version_of(span["version"])
-        return Completion(
-            token_ids,
-            np.array([logprob for _, logprob in drawn], np.float32),
-            choice["finish_reason"],
-            versions,
-        )
+        logprobs = np.array([logprob for _, logprob in drawn], np.float32)
+        reason = choice["finish_reason"]
+        if reason not in ("stop", "length"):
+            raise Aborted(
+                f"{self.url}: finish reason {reason}",
+                Completion(token_ids, logprobs, "unfinished", versions),
+            )
+        return Completion(token_ids, logprobs, reason, versions)
 
-    def _generate(self, prompt, params, *, seed, top_k, timeout):
+    def abort(self, names: Sequence[str], *, timeout: float) -> None:
+        """Ends requests of these names; one that the server has not yet got goes on.
+
+        Raises:
+          ServerGone, ServerBusy, ServerRefused: see there.
+        """
+        body = {"request_ids": [_REQUEST + name for name in names]}
+        self.call("POST", ABORT, body, timeout=timeout)
+
+    def _generate(self, prompt, params, *, seed, top_k, timeout, name=""):
         # Nothing is left for the server to fill in.
         sampling = {
             "n": 1,
@@ -285,6 +306,8 @@ class VllmClient:
                 "token_ids": [int(token) for token in prompt],
                 "sampling_params": sampling | {"detokenize": False},
             }
+            if name:
+                body["request_id"] = name
             choice = self.call("POST", GENERATE, body, timeout=timeout)["choices"][0]
             logprobs = [entry["logprob"] for entry in choice["logprobs"]["content"]]
         else:

@@ -7,19 +7,29 @@ others are still being drawn.
 
 import collections
 import contextlib
+import dataclasses
 import queue
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from rollout.seeds import derive
-from rollout.types import Completion, OnFinished, OnPause, SamplingParams
+from rollout.types import (
+    Begun,
+    Completion,
+    OnFinished,
+    OnPause,
+    SamplingParams,
+    so_far,
+)
 from rollout.vllm.client import Aborted, ServerBusy, ServerGone, ServerRefused
-from rollout.vllm.fleet import Fleet
+from rollout.vllm.fleet import Fleet, Member
 from rollout.vllm.server import ServerFailed
 
 _BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 _PAUSE_SECONDS = 0.5
+_ABORT_SECONDS = 10
 
 
 def check_lengths(
@@ -43,6 +53,7 @@ def sample_all(
     seed: int,
     version_of: Callable[[str], int],
     most_faults: int,
+    begun: Begun | None,
     on_finished: OnFinished | None,
     on_pause: OnPause | None,
 ) -> list[list[Completion]]:
@@ -50,7 +61,7 @@ def sample_all(
 
     Args:
       fleet: has been brought up to date.
-      prompts, params, seed, on_finished, on_pause: see `Sampler.sample`.
+      prompts, params, seed, begun, on_finished, on_pause: see `Sampler.sample`.
       version_of: reads a server's version label.
       most_faults: times that one completion is asked for again after a fault.
 
@@ -58,23 +69,40 @@ def sample_all(
       ServerFailed: no server is left, and why.
       ServerRefused: a server turned a request down, in its words.
     """
+    results = so_far(prompts, params, begun)
     todo = collections.deque(
-        (i, j) for i in range(len(prompts)) for j in range(params.n)
+        (i, j)
+        for i, completions in enumerate(results)
+        for j, completion in enumerate(completions)
+        if completion.unfinished
     )
-    results: list[list[Completion]] = [[None] * params.n for _ in prompts]
     finished: queue.SimpleQueue = queue.SimpleQueue()
-    stopped = threading.Event()
+    # Nobody wants the rest: all of it is lost, or unfinished.
+    stopped, ending = threading.Event(), threading.Event()
+    asked: dict[str, Member] = {}  # requests under way, by name
 
-    def draw(prompt, own_seed) -> Completion:
+    def draw(prompt, start: Completion, own_seed: int) -> Completion:
         """One completion, from whichever server, asked for again until it is there."""
         faults = 0
-        while True:
+        text = [*prompt, *start.token_ids.tolist()]
+        left = params.max_tokens - len(start.token_ids)
+        rest = dataclasses.replace(params, max_tokens=left)
+        name = secrets.token_hex(8)
+        while not ending.is_set():
             with fleet.slot() as (member, epoch):
+                if ending.is_set():
+                    break
+                asked[name] = member
                 try:
-                    return member.client.generate(
-                        prompt, params, seed=own_seed, version_of=version_of
+                    drawn = member.client.generate(
+                        text, rest, seed=own_seed, version_of=version_of, name=name
                     )
-                except (ServerBusy, Aborted):
+                    return start.followed_by(drawn)
+                except Aborted as abort:
+                    if ending.is_set():
+                        return start.followed_by(abort.drawn)
+                    fault = None
+                except ServerBusy:
                     fault = None
                 except ServerGone as error:
                     fault = error
@@ -82,6 +110,8 @@ def sample_all(
                     if error.status < 500:
                         raise
                     fault = error
+                finally:
+                    del asked[name]
             if stopped.is_set():
                 raise ServerGone("sampling was stopped")
             if fault is not None:
@@ -90,36 +120,56 @@ def sample_all(
                     raise ServerFailed(f"asked {faults} times in vain: {fault}")
                 fleet.report(member, epoch, fault)
             time.sleep(_BACKOFF_SECONDS[min(faults, len(_BACKOFF_SECONDS) - 1)])
+        return start
 
     def work():
-        while not stopped.is_set():
+        while not (stopped.is_set() or ending.is_set()):
             try:
                 i, j = todo.popleft()
             except IndexError:
-                return
+                break
             try:
-                done = draw(prompts[i], derive(seed, i, j))
+                done = draw(prompts[i], results[i][j], derive(seed, i, j))
             except Exception as error:
                 finished.put(error)
                 return
             finished.put((i, j, done))
+        finished.put(None)
+
+    def abort() -> None:
+        """Ends what is under way; what a server has not got by now, next time."""
+        of_member = collections.defaultdict(list)
+        for name, member in list(asked.items()):
+            of_member[member].append(name)
+        for member, names in of_member.items():
+            # A server that does not answer is found out by those who wait for it.
+            with contextlib.suppress(ServerGone, ServerBusy):
+                member.client.abort(names, timeout=_ABORT_SECONDS)
 
     def next_finished():
         while True:
-            if on_pause is not None:
-                on_pause()
-            with contextlib.suppress(queue.Empty):
+            if on_pause is not None and on_pause() and not ending.is_set():
+                ending.set()
+                abort()
+            try:
                 return finished.get(timeout=_PAUSE_SECONDS)
+            except queue.Empty:
+                if ending.is_set():
+                    abort()
 
-    fleet.crew.run(work, min(fleet.slots, len(todo)))
+    workers = min(fleet.slots, len(todo))
+    fleet.crew.run(work, workers)
     try:
-        for _ in range(len(prompts) * params.n):
+        while workers:
             item = next_finished()
             if isinstance(item, Exception):
                 raise item
+            if item is None:
+                workers -= 1
+                continue
             i, j, completion = item
             results[i][j] = completion
-            if on_finished is not None:
+            if on_finished is not None and not completion.unfinished:
                 on_finished(i, j, completion)
     except BaseException:
         # Other callers' requests break off too; they ask for theirs again.

@@ -8,7 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rollout.types import Completion, OnFinished, OnPause, SamplerError, SamplingParams
+from rollout.types import (
+    Begun,
+    Completion,
+    OnFinished,
+    OnPause,
+    SamplerError,
+    SamplingParams,
+)
 from rollout.vllm.client import Update, VllmClient
 from rollout.vllm.fan_out import check_lengths, sample_all
 from rollout.vllm.fleet import Fleet
@@ -43,6 +50,7 @@ class VllmSampler:
         probe_tolerance: float,
         max_model_len: int,
         in_flight: Literal["abort", "keep"] = "abort",
+        carry: bool = False,
         concurrency: int = 255,
         start_seconds: float = 900.0,
         sync_seconds: float = 300.0,
@@ -64,6 +72,7 @@ class VllmSampler:
           max_model_len: longest prompt and completion together.
           in_flight: what a publish does to requests in flight: "abort" drops and
             repeats them, "keep" continues them under the new weights.
+          carry: whether calls may end before all is drawn, and go on in later ones.
           concurrency: requests at a time per server; one slot fewer than the server has
             leaves room for the probe.
           start_seconds: for a server to come up.
@@ -78,6 +87,7 @@ class VllmSampler:
         self._probe_tolerance = probe_tolerance
         self._max_model_len = max_model_len
         self._in_flight = in_flight
+        self._carry = carry
         self._sync_seconds = sync_seconds
         self._max_restarts = max_restarts
         # A label names the run too: two trainers on one server must not pass unseen.
@@ -119,6 +129,7 @@ class VllmSampler:
         params: SamplingParams,
         *,
         seed: int,
+        begun: Begun | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
@@ -138,6 +149,7 @@ class VllmSampler:
             seed=seed,
             version_of=self._version_of,
             most_faults=self._max_restarts + 2,
+            begun=begun,
             on_finished=on_finished,
             on_pause=on_pause,
         )
@@ -184,7 +196,7 @@ class VllmSampler:
     def _greet(self, client: VllmClient) -> None:
         client.attach_to_train(
             max_model_len=self._max_model_len,
-            needs_versions=self._in_flight == "keep",
+            needs_versions=self._carry or self._in_flight == "keep",
         )
         hello = {"init_info": self._transport.hello()}
         route = "/init_weight_transfer_engine"

@@ -72,6 +72,9 @@ def test_a_value_that_fits_nowhere_is_named_with_what_it_must_be(key, value, wro
         ({"sampling.first": 4, "dynamic_sampling.filter": False}, "first=4: needs"
          " config.dynamic_sampling.filter=True and filter_on='correct', not False and"
          " 'correct'"),
+        ({"sampling.first": 4, "dynamic_sampling.carry": True}, "first=4: a group in"
+         " two parts is not carried; set this to 0, or config.dynamic_sampling.carry to"
+         " False"),
         ({"sampling.policy": "signal", "dynamic_sampling.filter_on": "reward"},
          "policy='signal': needs config.dynamic_sampling.filter=True and"
          " filter_on='correct', not True and 'reward'"),

@@ -1,5 +1,6 @@
 """What is shown of long work, on a terminal and in a log."""
 
+import dataclasses
 import io
 import re
 import threading
@@ -10,7 +11,7 @@ import pytest
 
 from rl import progress
 from rl.progress import WatchedSampler, duration, phase, watch
-from rollout.types import SamplingParams
+from rollout.types import NOT_BEGUN, SamplingParams
 
 
 class _Terminal(io.StringIO):
@@ -116,21 +117,30 @@ def test_a_terminal_gets_a_bar_that_goes_when_it_is_done(monkeypatch):
     assert "\n" not in stream.getvalue()
 
 
+ENDED = dataclasses.replace(NOT_BEGUN, finish_reason="stop")
+BEGUN = [[NOT_BEGUN, ENDED, NOT_BEGUN], [NOT_BEGUN] * 3]
+
+
 def test_a_watched_sampler_counts_and_passes_everything_on(log):
     told = []
 
     class Sampler:
-        def sample(self, prompts, params, *, seed, on_finished, on_pause):
-            assert (prompts, params.n, seed) == ([[1], [2]], 3, 7)
+        def sample(self, prompts, params, *, seed, begun, on_finished, on_pause):
+            assert (prompts, params.n, seed, begun) == ([[1], [2]], 3, 7, BEGUN)
             on_finished(1, 2, "a completion")
-            on_pause()
-            _until(lambda: "evaluate: 1 of 6 completions" in log.getvalue())
+            assert on_pause() == "enough"
+            _until(lambda: "evaluate: 1 of 5 completions" in log.getvalue())
             return "completions"
 
     params = SamplingParams(n=3, max_tokens=1, stop_token_ids=(0,))
     sampler = WatchedSampler(Sampler(), "evaluate", lambda: told.append("pause"))
     got = sampler.sample(
-        [[1], [2]], params, seed=7, on_finished=lambda *of: told.append(of)
+        [[1], [2]],
+        params,
+        seed=7,
+        begun=BEGUN,
+        on_finished=lambda *of: told.append(of),
+        on_pause=lambda: "enough",
     )
     assert got == "completions" and told == [(1, 2, "a completion"), "pause"]
 

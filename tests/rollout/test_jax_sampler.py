@@ -307,6 +307,72 @@ def test_a_pause_comes_where_no_completion_ends_and_what_it_raises_ends_the_call
     assert pauses[-1] == len(finished) == 2 * len(groups) == 10
 
 
+def _in_parts(sampler, trained, prompts, params, pauses):
+    """Completions that every call but the last leaves unfinished; and all calls'."""
+    begun, calls = None, []
+    for seed, pause in enumerate(pauses):
+        left = [pause]
+
+        def enough(left=left):
+            left[0] -= 1
+            return left[0] < 0
+
+        begun = sampler.sample(prompts, params, seed=seed, begun=begun, on_pause=enough)
+        calls.append(begun)
+        sampler.publish(trained, len(calls))
+    return calls
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 2)])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_what_a_call_leaves_unfinished_another_goes_on_with(folder, shape, temperature):
+    path, _ = folder
+    sampler = _sampler(path, shape)
+    alone = sampler if shape == (1, 1, 1) else _sampler(path)
+    trained = load_params(path, sampler._layout.trained, sampler._layout.trained.mesh)
+    params = SamplingParams(
+        n=3, max_tokens=40, temperature=temperature, stop_token_ids=STOP
+    )
+    prompts = _prompts(7)
+    calls = _in_parts(sampler, trained, prompts, params, [1, 2, 0, 3, 10**9])
+    sizes = [[len(c.token_ids) for g in call for c in g] for call in calls]
+    ended = [sum(not c.unfinished for g in call for c in g) for call in calls]
+    assert 0 in sizes[0], "with 8 slots some of 21 have not begun"
+    assert ended == sorted(ended) and 0 < ended[-2] < ended[-1] == 21
+    for before, after in zip(calls, calls[1:], strict=False):
+        for one, other in zip(sum(before, []), sum(after, []), strict=True):
+            n = len(one.token_ids)
+            assert other is one or one.unfinished
+            np.testing.assert_array_equal(other.token_ids[:n], one.token_ids)
+            np.testing.assert_array_equal(other.versions[:n], one.versions)
+    versions = {v for c in sum(calls[-1], []) for v in c.versions.tolist()}
+    assert versions == {0, 1, 2, 3, 4}
+    whole = sampler.sample(prompts, params, seed=0)
+    for prompt, group, at_once in zip(prompts, calls[-1], whole, strict=True):
+        for c, other in zip(group, at_once, strict=True):
+            stopped = c.token_ids[-1] in STOP
+            assert c.finish_reason == ("stop" if stopped else "length")
+            assert len(c.token_ids) == 40 or stopped and len(c.token_ids) < 40
+            logits = _logits(alone, alone._params, prompt, c)
+            if temperature:
+                own = np.asarray(jax.nn.log_softmax(jnp.asarray(logits)))
+                drawn = own[np.arange(len(c.token_ids)), c.token_ids]
+                np.testing.assert_allclose(c.sampler_logprobs, drawn, atol=1e-4)
+            else:
+                assert c.token_ids.tolist() == other.token_ids.tolist()
+
+
+def test_what_does_not_fit_what_is_begun_is_refused(folder):
+    sampler = _sampler(folder[0])
+    params = SamplingParams(n=2, max_tokens=9, stop_token_ids=STOP)
+    begun = sampler.sample(_prompts(), params, seed=0, on_pause=lambda: True)
+    with pytest.raises(ValueError, match="give 2 completions of each prompt"):
+        sampler.sample(_prompts(4), params, seed=0, begun=begun)
+    params = SamplingParams(n=2, max_tokens=1, stop_token_ids=STOP)
+    with pytest.raises(ValueError, match="unfinished completion of . tokens; max_to"):
+        sampler.sample(_prompts(), params, seed=0, begun=begun)
+
+
 def test_draws_follow_the_distribution():
     rng = np.random.default_rng(0)
     logits = rng.normal(size=300).astype(np.float32) * 3

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rollout.types import Completion, OnFinished, OnPause, SamplingParams
+from rollout.types import Begun, Completion, OnFinished, OnPause, SamplingParams
 from rollout.vllm.fan_out import check_lengths, sample_all
 from rollout.vllm.fleet import Fleet
 from rollout.vllm.server import VllmServer
@@ -61,6 +61,7 @@ class FixedVllmSampler:
         params: SamplingParams,
         *,
         seed: int,
+        begun: Begun | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
@@ -73,6 +74,7 @@ class FixedVllmSampler:
             seed=seed,
             version_of=lambda label: 0,
             most_faults=_MAX_RESTARTS + 2,
+            begun=begun,
             on_finished=on_finished,
             on_pause=on_pause,
         )

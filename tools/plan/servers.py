@@ -141,15 +141,6 @@ class _Server:
         self._seen.clear()
         self._versions.append((self._steps, version))
 
-    def drop(self, keys: frozenset[int]) -> int:
-        """Gives completions up; the tokens that they had."""
-        gone = [entry for entry in self.live if entry[1] in keys]
-        self.live = [entry for entry in self.live if entry[1] not in keys]
-        heapq.heapify(self.live)
-        tokens = sum(self._steps - begin for _, _, begin in gone)
-        self._positions -= tokens + len(gone) * self._prompt
-        return tokens
-
 
 class Servers:
     """All of them, and what waits for a slot; `now` is as far as anything was seen."""
@@ -181,13 +172,8 @@ class Servers:
 
     @property
     def drawn(self) -> int:
-        """Tokens, of completions that were given up too."""
+        """Tokens, of completions that have not ended too."""
         return sum(s.drawn for s in self._servers)
-
-    @property
-    def waiting(self) -> int:
-        """Completions that have no slot yet."""
-        return len(self._waiting)
 
     def ask(self, prompt: int, keys: Sequence[int], tokens: Sequence[int]) -> None:
         """Asks for completions of a prompt, which will have so many tokens."""
@@ -243,8 +229,8 @@ class Servers:
                 server.decode(at)
             server.switch(version, pause)
 
-    def drop(self, keys: frozenset[int]) -> int:
-        """Gives completions up, begun or not; the tokens that they had."""
-        kept = [asked for asked in self._waiting if asked.key not in keys]
-        self._waiting = collections.deque(kept)
-        return sum(server.drop(keys) for server in self._servers)
+    def withdraw(self) -> set[int]:
+        """Takes back what waits for a slot; its keys."""
+        keys = {asked.key for asked in self._waiting}
+        self._waiting.clear()
+        return keys

@@ -12,9 +12,9 @@ version is served is settled by the schedule as `rl.batches.schedule` does it:
     publish    after the update; `one_step_off` waits for batch s + 1 besides
 
 A round waits for the longest of its completions, a publish holds the trainer, and under
-`async` it interrupts what the servers draw. With `carried`, which no sampler here does
-yet, nothing waits for the longest: groups begin wherever there is room, a batch is
-there with its last group, and what is unfinished goes on in the next step.
+`async` it interrupts what the servers draw. With `dynamic_sampling.carry` a round ends
+with its last group that is needed, and what is unfinished keeps its slot until the
+next.
 
 What is left out: packing, logging, checkpoints, evaluations, the probe after a publish.
 Solve rates stand still, lengths say nothing of verdicts, and there is one stage.
@@ -31,15 +31,13 @@ from ml_collections import ConfigDict
 
 from configs.schema import take
 from rl.batches.collect import Collector, Shortfall
-from rl.batches.draws import Draw, Drawn, Draws
-from rl.batches.groups import informative
-from rl.batches.parts import stands_for
+from rl.batches.draws import Draws
 from rl.problems.curriculum import Curriculum, Stage
 from rl.progress import watch
 from rl.reward.score import Score
 from rl.types import Group, Problem
 from rl.verifier import Verdict
-from rollout.types import Completion, SamplingParams
+from rollout.types import NOT_BEGUN, Completion, SamplingParams, so_far
 from tools.plan.pace import Figures, loads_in_the_pause
 from tools.plan.servers import Servers
 from tools.plan.workload import Workload
@@ -160,9 +158,6 @@ class World:
         ids = np.array([self._right[key], key], np.int32)
         return Completion(ids, _NONE, "stop", _VERSION)
 
-    def correct(self, keys: Sequence[int]) -> np.ndarray:
-        return np.array([self._right[key] for key in keys], bool)
-
     def trained_on(
         self, groups: Sequence[Group], step: int
     ) -> tuple[float, collections.Counter]:
@@ -176,12 +171,32 @@ class World:
         worth = weights.sum() ** 2 / (weights**2).sum() if groups else 0.0
         return float(worth), stale
 
-    def _sample(self, prompts, params, *, seed, on_finished):
-        keys = [self.ask(prompt[0], params.n) for prompt in prompts]
-        for _ in range(len(prompts) * params.n):
-            self.next()
-        self.judge(len(prompts) * params.n)
-        return [[self.completion(key) for key in own] for own in keys]
+    def _sample(self, prompts, params, *, seed, begun=None, on_finished, on_pause=None):
+        """As `Sampler.sample`; what is left unfinished stays in its slot."""
+        found = so_far(prompts, params, begun)
+        missing: dict[int, tuple[int, int]] = {}  # by key
+        for p, (prompt, group) in enumerate(zip(prompts, found, strict=True)):
+            unfinished = [s for s, c in enumerate(group) if c.unfinished]
+            fresh = [s for s in unfinished if group[s] is NOT_BEGUN]
+            keys = dict(zip(fresh, self.ask(prompt[0], len(fresh)), strict=True))
+            for s in unfinished:
+                missing[keys[s] if s in keys else group[s].token_ids[1]] = p, s
+        asked = len(missing)
+        while missing:
+            key = self.next()
+            p, s = missing.pop(key)
+            found[p][s] = self.completion(key)
+            on_finished(p, s, found[p][s])
+            if on_pause is not None and on_pause():
+                break
+        self.judge(asked - len(missing))
+        withdrawn = self.servers.withdraw()
+        for key, (p, s) in missing.items():
+            unfinished = dataclasses.replace(
+                self.completion(key), finish_reason="unfinished"
+            )
+            found[p][s] = NOT_BEGUN if key in withdrawn else unfinished
+        return found
 
 
 def solve_rates(accepted: float, problems: int, *, group: int) -> np.ndarray:
@@ -201,116 +216,13 @@ def solve_rates(accepted: float, problems: int, *, group: int) -> np.ndarray:
     return rates
 
 
-@dataclasses.dataclass(slots=True)
-class _Open:
-    """A group under way: its parts so far, and how many of the last are missing."""
-
-    draw: Draw
-    born: int
-    keys: list[int]
-    missing: int
-    first: int
-    ends: tuple[bool, bool] = (False, False)
-
-
-class Carrying:
-    """Collects as `Collector`, but waits for no completion that it can do without."""
-
-    def __init__(self, world: World, config: ConfigDict):
-        self._world, self._draws = world, world.draws
-        self._size = config.rollout.group_size
-        self._first = config.sampling.first or self._size
-        self._groups = config.batch.prompts_per_step
-        self._max_age = config.dynamic_sampling.max_age
-        self._filter = config.dynamic_sampling.filter
-        self._seed = config.seed
-        self._offered: collections.deque[Draw] = collections.deque()
-        self._open: dict[int, _Open] = {}  # by the keys that are missing
-        self._left: list[Group] = []
-
-    def collect(self, step: int) -> tuple[list[Group], None]:
-        """See `Collector.collect`."""
-        self._draws.begin(step)
-        old = {
-            key
-            for key, group in self._open.items()
-            if step - group.born > self._max_age
-        }
-        self._world.servers.drop(frozenset(old))
-        for key in old:
-            del self._open[key]
-        kept = [g for g in self._left if step - g.born <= self._max_age]
-        while len(kept) < self._groups:
-            while not self._world.servers.waiting:
-                self._begin(step)
-            key = self._world.next()
-            group = self._open.pop(key)
-            group.missing -= 1
-            if group.missing or self._goes_on(group):
-                continue
-            drawn = self._drawn(group)
-            self._draws.observe([drawn], size=self._size)
-            if not self._filter or informative(drawn.group):
-                kept.append(drawn.group)
-        self._left = kept[self._groups :]
-        self._draws.settle(accuracy=None, solve_all=None, updates=True)
-        self._world.judge(self._groups * self._size)
-        return kept[: self._groups], None
-
-    def _begin(self, step: int) -> None:
-        if not self._offered:
-            self._seed += 1
-            self._offered += self._draws.draw(16, size=self._size, seed=self._seed)
-        group = _Open(self._offered.popleft(), step, [], 0, self._first)
-        rest = self._size - self._first
-        group.ends = self._draws.ends(group.draw, self._first, rest)
-        self._ask(group, self._first)
-
-    def _ask(self, group: _Open, n: int) -> None:
-        keys = self._world.ask(group.draw.place, n)
-        group.keys, group.missing = group.keys + keys, n
-        self._open |= dict.fromkeys(keys, group)
-
-    def _goes_on(self, group: _Open) -> bool:
-        """Asks for a group's second part, where it is to have one."""
-        if len(group.keys) == self._size:
-            return False
-        correct = self._world.correct(group.keys)
-        alike = correct.all() or not correct.any()
-        if alike and group.ends[int(correct[0])]:
-            return False
-        self._ask(group, self._size - self._first)
-        return True
-
-    def _drawn(self, group: _Open) -> Drawn:
-        correct = self._world.correct(group.keys)
-        rewards = np.where(correct, 1.0, -1.0).astype(np.float32)
-        weight = 1.0
-        if self._first < len(correct):
-            weight = stands_for(correct, first=self._first, ends=group.ends)
-        made = Group(
-            problem=group.draw.problem,
-            prompt_ids=_VERSION,
-            completions=tuple(self._world.completion(key) for key in group.keys),
-            correct=correct,
-            raw=rewards,
-            rewards=rewards,
-            born=group.born,
-            weight=weight,
-        )
-        return Drawn(group.draw, made, first=self._first, asked=len(group.keys))
-
-
-def simulate(
-    config: ConfigDict, figures: Figures, *, schedule: str, carried: bool = False
-) -> Timeline:
+def simulate(config: ConfigDict, figures: Figures, *, schedule: str) -> Timeline:
     """Runs a schedule for some steps.
 
     Args:
       config: of the run: batches, dynamic sampling, draws, `rollout.max_staleness`.
       figures: what it runs by.
       schedule: of `rl.batches.schedule`.
-      carried: whether unfinished completions go on in the next step.
 
     Raises:
       ValueError: too few groups teach to fill batches.
@@ -318,7 +230,7 @@ def simulate(
     pace, steps = figures.pace, int(figures.pace.steps)
     world = World(config, figures)
     servers = world.servers
-    collector = Carrying(world, config) if carried else world.collector()
+    collector = world.collector()
     ahead = {"sync": 0, "one_step_off": 1, "async": config.rollout.max_staleness}
     lag, settles = ahead[schedule], schedule == "one_step_off"
     served, taken, rows = [0.0], [], []
@@ -381,18 +293,16 @@ def make_variants(
         ("in the pause", "whole rounds", "as configured"),
         *itertools.product(["staged"], batches, _DRAWS),
     ]
+    # A group in two parts is not carried.
+    ways.remove(("staged", "carried", "signal, 4 first"))
     found = []
     total = len(schedules) * len(ways)
     with watch("simulate", total=total, unit="timelines") as count:
         for schedule, (publish, batch, draws) in itertools.product(schedules, ways):
             config = ConfigDict(work.config.to_dict())
             config.sampling.update(_DRAWS[draws])
-            timeline = simulate(
-                config.lock(),
-                publishes[publish],
-                schedule=schedule,
-                carried=batches[batch],
-            )
+            config.dynamic_sampling.carry = batches[batch]
+            timeline = simulate(config.lock(), publishes[publish], schedule=schedule)
             way = {
                 "schedule": schedule,
                 "publish": publish,

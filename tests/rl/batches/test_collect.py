@@ -79,6 +79,7 @@ def _collector(chance, **changes):
         max_rounds=6,
         oversample=2.0,
         max_age=1,
+        carry=False,
         on_shortfall="skip",
         max_shortfalls=3,
         first=0,
@@ -196,7 +197,7 @@ def test_a_round_asks_for_no_more_prompts_than_it_may():
 
 
 def test_surplus_groups_age_out():
-    collector, _ = _collector(lambda p: 0.5, max_age=1, prompts_per_step=3)
+    collector, _ = _collector(lambda p: 0.5, max_age=1, carry=False, prompts_per_step=3)
     collector.collect(0)
     left = len(collector.state()["left"])
     _, tally = collector.collect(5)

@@ -50,7 +50,7 @@ class World:
             params=SamplingParams(n=size, max_tokens=8, stop_token_ids=(0,)),
             shuffle=False, overlong_buffer=1, overlong_factor=0.0, filter=True,
             filter_on="correct", max_rounds=60, max_age=1, on_shortfall="skip",
-            max_shortfalls=3, oversample=2.0,
+            max_shortfalls=3, carry=False, oversample=2.0,
         )  # fmt: skip
 
     def _sample(self, prompts, params, *, seed, on_finished):

@@ -70,7 +70,7 @@ def _collected(arms, ends, *, first=FIRST):
         params=SamplingParams(n=len(arms), max_tokens=9, stop_token_ids=(0,)),
         shuffle=False, overlong_buffer=1, overlong_factor=0.0, filter=True,
         filter_on="correct", max_rounds=1, max_age=1, on_shortfall="skip",
-        max_shortfalls=3, oversample=2.0, first=first,
+        max_shortfalls=3, carry=False, oversample=2.0, first=first,
     )  # fmt: skip
     groups, tally = collector.collect(0)
     return groups, tally

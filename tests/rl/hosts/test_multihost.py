@@ -70,12 +70,14 @@ class Together:
     def __init__(self, barrier):
         self._barrier, self.done = barrier, []
 
-    def sample(self, prompts, params, *, seed, on_finished=None, on_pause=None):
+    def sample(self, prompts, params, *, seed, begun, on_finished=None, on_pause=None):
+        self.begun = begun
         for call in range(4):
             self.publish(call)
             if call == 2 and on_finished is not None:
                 on_finished(0, 0, "a completion")
-            on_pause()
+            if on_pause():
+                break
         return "completions"
 
     def publish(self, version):

@@ -96,6 +96,7 @@ def test_servers_elsewhere_are_told_where_to_ask_and_need_a_key(monkeypatch, tmp
             max_model_len=48,
             head_chunk=64,
             in_flight="abort",
+            carry=False,
         )
 
     elsewhere = {"url": "http://192.0.2.1:8000", "weight_url": "http://127.0.0.1:0"}

@@ -17,13 +17,13 @@ from tools.plan.timeline import World, simulate, solve_rates
 TAIL = np.clip(np.random.default_rng(5).lognormal(4, 0.8, 500), 1, 400).astype(int)
 
 
-def _config(*, filter=False, max_age=1, **sampling):
+def _config(*, filter=False, max_age=1, carry=False, **sampling):
     c = base.get_config()
     c.batch.prompts_per_step = c.batch.prompts_per_update = 8
     c.rollout.group_size = 4
     c.dynamic_sampling.filter = filter
     c.dynamic_sampling.max_rounds = 30
-    c.dynamic_sampling.max_age = max_age
+    c.dynamic_sampling.max_age, c.dynamic_sampling.carry = max_age, carry
     c.sampling.update(sampling)
     return c.lock()
 
@@ -104,8 +104,8 @@ def test_a_round_waits_for_its_longest_and_carried_batches_do_not():
     switch is all that holds up servers whose slots are always taken."""
     figures = _figures(lengths=TAIL, slots=8, update=1.0, steps=60)
     whole, carried = (
-        simulate(_config(max_age=9), figures, schedule="async", carried=carried)
-        for carried in (False, True)
+        simulate(_config(max_age=9, carry=carry), figures, schedule="async")
+        for carry in (False, True)
     )
     assert whole.trained == 1 and carried.trained == pytest.approx(1, abs=0.02)
     assert whole.slots_filled < 0.7
@@ -134,24 +134,23 @@ def test_draws_that_teach_spare_tokens_once_problems_are_known():
     assert uniform.worth == signal.worth == 8 >= parts.worth > 6
 
 
-@pytest.mark.parametrize("carried", [False, True])
+@pytest.mark.parametrize("carry,first", [(False, 0), (False, 2), (True, 0)])
 @pytest.mark.parametrize("schedule", ["sync", "one_step_off", "async"])
-@pytest.mark.parametrize("first", [0, 2])
 def test_every_token_is_trained_on_dropped_or_in_flight(
-    schedule, carried, first, monkeypatch
+    schedule, carry, first, monkeypatch
 ):
     seen = _Seen()
     monkeypatch.setattr(timeline, "World", seen.world)
-    config = _config(filter=True, first=first)
+    config = _config(filter=True, first=first, carry=carry)
     figures = _figures(lengths=TAIL, slots=8, accepted=0.5, steps=16, problems=200)
-    found = simulate(config, figures, schedule=schedule, carried=carried)
+    found = simulate(config, figures, schedule=schedule)
     world = seen.worlds[0]
-    keys = frozenset(range(len(world.ended)))
-    drawn = world.servers.drawn
     ended = {key: sum(n for _, n in spans) for key, spans in enumerate(world.ended)}
-    given_up, in_flight = seen.given_up, world.servers.drop(keys)
-    assert drawn == sum(ended.values()) + given_up + in_flight
-    assert (in_flight > 0) == carried
+    in_flight = sum(
+        s._steps - begin for s in world.servers._servers for _, _, begin in s.live
+    )
+    assert world.servers.drawn == sum(ended.values()) + in_flight
+    assert (in_flight > 0) == carry
     # Nothing is trained on twice or before it is there, and groups are whole.
     counts = collections.Counter(seen.trained)
     assert set(counts.values()) == {1} and len(counts) == 16 * 8 * 4
@@ -164,16 +163,16 @@ def test_every_token_is_trained_on_dropped_or_in_flight(
     for spans in world.ended:
         versions = [version for version, _ in spans]
         assert versions == sorted(set(versions))
-        if schedule != "async" and not carried:
+        if schedule != "async" and not carry:
             assert len(versions) == 1
     assert found.trained < 0.75 and sum(found.staleness.values()) == pytest.approx(1)
 
 
 class _Seen:
-    """Notes what a simulation trains on and gives up."""
+    """Notes what a simulation trains on."""
 
     def __init__(self):
-        self.worlds, self.trained, self.given_up = [], [], 0
+        self.worlds, self.trained = [], []
         self.stale = collections.Counter()
 
     def world(self, *args):
@@ -189,29 +188,19 @@ class _Seen:
                 return worth, stale
 
         world = Watched(*args)
-        drop = world.servers.drop
-
-        def counted(keys):
-            tokens = drop(keys)
-            seen.given_up += tokens
-            return tokens
-
-        world.servers.drop = counted
         self.worlds.append(world)
         return world
 
 
-@pytest.mark.parametrize("carried", [False, True])
-def test_a_seed_says_all(carried):
+@pytest.mark.parametrize("carry,first", [(False, 2), (True, 0)])
+def test_a_seed_says_all(carry, first):
     figures = _figures(lengths=TAIL, accepted=0.5, problems=200)
-    config = _config(filter=True, policy="signal", first=2)
-    once, again = (
-        simulate(config, figures, schedule="async", carried=carried) for _ in range(2)
-    )
+    config = _config(filter=True, policy="signal", first=first, carry=carry)
+    once, again = (simulate(config, figures, schedule="async") for _ in range(2))
     assert once == again
     other = config.copy_and_resolve_references()
     other.seed = 1
-    assert simulate(other, figures, schedule="async", carried=carried) != once
+    assert simulate(other, figures, schedule="async") != once
 
 
 def test_problems_have_rates_by_which_so_many_groups_teach():

@@ -1,0 +1,196 @@
+"""Groups that a step leaves unfinished and the next goes on with."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rl.batches.collect import Collector
+from rl.batches.draws import Draws
+from rl.problems.curriculum import Curriculum, Stage
+from rl.reward.score import Score
+from rl.verifier import Verdict
+from rollout.types import Completion, SamplingParams, so_far
+from tests.rl.examples import make_problem
+
+PARAMS = SamplingParams(n=4, max_tokens=60, stop_token_ids=(0,))
+ALL = (Stage(name="all"),)
+RIGHT, WRONG = 1, 2
+
+
+class Slots:
+    """A sampler that draws a token for each of its slots in turn, in `time` ticks.
+
+    A third of the problems have a first completion that is long; all others are short.
+    """
+
+    def __init__(self, slots=24):
+        self.slots, self.version, self.time, self.drawn = slots, 0, 0, 0
+
+    def sample(
+        self, prompts, params, *, seed, begun=None, on_finished=None, on_pause=None
+    ):
+        rng = np.random.default_rng(seed)
+        texts = so_far(prompts, params, begun)
+        waiting = [
+            (p, s) for p, group in enumerate(texts) for s in range(len(group))
+            if group[s].unfinished
+        ]  # fmt: skip
+        running, lengths = [], {}
+        while waiting or running:
+            while waiting and len(running) < self.slots:
+                p, s = waiting.pop(0)
+                long = s == 0 and prompts[p][0] % 3 == 0
+                length = 50 if long else int(rng.integers(2, 12))
+                lengths[p, s] = max(length, len(texts[p][s].token_ids) + 1)
+                running.append((p, s))
+            self.time += 1
+            self.drawn += len(running)
+            for p, s in list(running):
+                start = texts[p][s]
+                ended = len(start.token_ids) + 1 == lengths[p, s]
+                right = prompts[p][0] % 4 and (s == 0 or rng.random() < 0.2)
+                token = Completion(
+                    np.array([RIGHT if right else WRONG], np.int32),
+                    np.zeros(1, np.float32),
+                    "stop" if ended else "unfinished",
+                    np.array([self.version], np.int32),
+                )
+                texts[p][s] = start.followed_by(token)
+                if ended:
+                    running.remove((p, s))
+                    on_finished(p, s, texts[p][s])
+            if on_pause and on_pause():
+                break
+        return texts
+
+
+def _collector(sampler, *stages, **changes):
+    options = dict(
+        prompts_per_step=8,
+        shuffle=False,
+        overlong_buffer=10,
+        overlong_factor=0.0,
+        filter=True,
+        filter_on="correct",
+        max_rounds=6,
+        oversample=2.0,
+        max_age=2,
+        carry=True,
+        on_shortfall="skip",
+        max_shortfalls=3,
+        first=0,
+    )
+    problems = [make_problem(i) for i in range(64)]
+    drawing = dict(
+        policy="uniform", explore=0.05, power=1.0, retire_at=0.9, half_life=50.0
+    )
+    return Collector(
+        draws=Draws(Curriculum(stages or ALL, problems, seed=0), problems, **drawing),
+        sample=sampler.sample,
+        reward=lambda texts, problems: [
+            Score.of(Verdict(text == str(RIGHT), None, "last")) for text in texts
+        ],
+        encode=lambda problem: [int(problem.id[1:])],
+        decode=lambda ids: str(ids[-1]),
+        params=PARAMS,
+        seed=0,
+        **{**options, **changes},
+    )
+
+
+def _run(collector, sampler, steps):
+    seen = []
+    for step in range(steps):
+        sampler.version = step
+        groups, tally = collector.collect(step)
+        seen.append((groups, tally))
+    return seen
+
+
+def _tokens(groups):
+    return sum(len(c.token_ids) for group in groups for c in group.completions)
+
+
+@pytest.mark.parametrize("max_age,size", [(1, 8), (3, 3)])
+def test_no_token_is_older_than_said_and_none_is_lost_or_used_twice(max_age, size):
+    sampler = Slots()
+    collector = _collector(
+        sampler, max_age=max_age, prompts_per_step=size, filter=False
+    )
+    steps = _run(collector, sampler, 30)
+    used = [group for groups, _ in steps for group in groups]
+    assert len(set(map(id, used))) == len(used) == 30 * size
+    stale = []
+    for step, (groups, tally) in enumerate(steps):
+        for group in groups:
+            assert len(group.completions) == 4
+            for c in group.completions:
+                assert not c.unfinished and c.versions.tolist() == sorted(c.versions)
+                assert step - max_age <= group.born <= c.versions[0]
+                assert group.born <= c.versions[-1] <= step
+                stale += (step - c.versions).tolist()
+        assert tally.aged_out == 0
+    assert max(stale) == max_age
+    left = _tokens(collector._left) + _tokens(collector._begun)
+    assert _tokens(used) + left == sampler.drawn
+
+
+def test_long_answers_are_trained_on_as_often_as_short_ones():
+    """Dropped where unfinished, or taken by whoever ends first, they would be rarer."""
+    sampler = Slots()
+    steps = _run(_collector(sampler, filter=False), sampler, 40)
+    thirds = [
+        int(group.problem.id[1:]) % 3 == 0 for g, _ in steps[4:] for group in g
+    ]  # fmt: skip
+    assert np.mean(thirds) == pytest.approx(22 / 64, abs=0.02)
+
+
+def test_a_step_does_not_wait_for_the_longest():
+    whole, carried = Slots(), Slots()
+    _run(_collector(whole, carry=False), whole, 20)
+    _run(_collector(carried), carried, 20)
+    assert carried.time < 0.8 * whole.time
+    assert carried.drawn < 1.1 * whole.drawn
+
+
+def test_a_run_goes_on_bit_for_bit_from_what_is_saved_between_steps():
+    sampler = Slots()
+    through = [_shown(g) for g, _ in _run(_collector(sampler), sampler, 8)]
+    sampler = Slots()
+    collector = _collector(sampler)
+    _run(collector, sampler, 4)
+    state = json.loads(json.dumps(collector.state()))
+    assert any(group["completions"][0] for group in state["begun"])
+    resumed = _collector(sampler)
+    resumed.restore(state, attempt=0)
+    for step in range(4, 8):
+        sampler.version = step
+        assert _shown(resumed.collect(step)[0]) == through[step]
+    other = _collector(sampler)
+    other.restore(state, attempt=1)
+    assert other.state()["begun"] == [], "a rollback draws anew"
+
+
+def _shown(groups):
+    return [
+        (g.problem.id, g.born, [(c.token_ids.tolist(), c.versions.tolist())
+         for c in g.completions], g.correct.tolist()) for g in groups
+    ]  # fmt: skip
+
+
+def test_what_is_begun_ends_with_its_stage_where_the_next_has_other_lengths():
+    sampler = Slots()
+    stages = (Stage(name="short", steps=2), Stage(name="wide", group_size=3))
+    collector = _collector(sampler, *stages)
+    seen = _run(collector, sampler, 4)
+    sizes = [{len(group.completions) for group in groups} for groups, _ in seen]
+    assert sizes[0] == sizes[1] == {4} and sizes[3] == {3}
+    assert {len(group.completions) for group in collector._begun} == {3}
+
+
+def test_all_that_is_told_of_a_step():
+    sampler = Slots()
+    steps = _run(_collector(sampler), sampler, 6)
+    for (_, before), (_, after) in zip(steps, steps[1:], strict=False):
+        assert 0 < after.begun <= before.unfinished
