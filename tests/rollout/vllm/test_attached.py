@@ -1,0 +1,154 @@
+"""Servers that somebody else runs: fed and left running, or refused in a line."""
+
+import os
+import socket
+import subprocess
+
+import pytest
+
+from rollout.vllm.client import ServerRefused, VllmClient
+from rollout.vllm.sampler import VllmSampler
+from tests.rollout.vllm import policies
+
+pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("no_litter")]
+PROMPTS = policies.prompts(12, seed=6)
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    tmp = tmp_path_factory.mktemp("policy")
+    return policies.Policy.load(policies.make_folder(tmp / "model"))
+
+
+class _Foreign:
+    """A server that somebody else runs."""
+
+    def __init__(self, tmp, folder, *extra, key=""):
+        policies.needs_vllm()
+        self.log = tmp / "foreign.log"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        arguments = f"--model {folder} --dtype float32 --max_model_len 512"
+        arguments += f" --max_num_seqs 64 --enforce_eager --port {port}"
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": os.environ["HOME"],
+            "VLLM_API_KEY": key,
+            "VLLM_CPU_OMP_THREADS_BIND": "auto",
+        }
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [policies.PYTHON, "-m", "rollout.vllm.server"]
+                + [*arguments.split(), *extra],
+                cwd=policies.ROOT,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def foreign(policy, tmp_path_factory):
+    server = _Foreign(tmp_path_factory.mktemp("foreign"), policy.folder, key="secret")
+    yield server
+    server.end()
+
+
+def _attach(policy, tmp, server, **changes) -> VllmSampler:
+    settings = dict(servers=[], urls=[server.url], api_key="secret")
+    return policies.make_sampler(policy, tmp, **settings | changes)
+
+
+@pytest.mark.failure(11)
+def test_an_attached_server_outlives_us_and_is_fed_again(policy, tmp_path, foreign):
+    for trained in (policy.changed(1), policy.changed(2)):
+        sampler = _attach(trained, tmp_path, foreign)
+        sampler.publish(trained.params, 7)
+        groups = sampler.sample(PROMPTS, policies.draw(8), seed=0)
+        assert policies.gaps(trained, PROMPTS, groups).max() < 1e-4
+        sampler.close()
+        assert foreign.process.poll() is None
+        # As a trainer leaves it that is killed just before the switch.
+        client = VllmClient(foreign.url, api_key="secret")
+        for route in ("/start_weight_update", "/pause?mode=abort"):
+            client.call("POST", route, {}, timeout=30)
+
+
+def test_a_server_that_shares_no_folder_is_fed_over_a_connection(
+    policy, tmp_path, foreign
+):
+    sampler = _attach(policy, tmp_path, foreign, url="http://127.0.0.1:0")
+    whole = sampler._transport._files.bytes
+    for version in range(3):
+        sampler.publish(policy.params, version)
+        assert sampler._announced["whole"].startswith("http://127.0.0.1:")
+        found = sampler.metrics()
+        assert (found["sampler/publish_bytes"] < whole / 4) == (version > 0)
+        assert not found["sampler/healed_tensors"]
+        groups = sampler.sample(PROMPTS, policies.draw(8), seed=0)
+        assert policies.gaps(policy, PROMPTS, groups).max() < 1e-4
+        assert {int(v) for (c,) in groups for v in c.versions} == {version}
+        policy = policy.few_changed(version)
+    sampler.close()
+
+
+def test_every_route_that_changes_weights_asks_for_the_key(foreign, policy, tmp_path):
+    _attach(policy, tmp_path, foreign).publish(policy.params, 0)
+    anyone = VllmClient(foreign.url)
+    for route in ("/pause", "/update_weights", "/collective_rpc", "/resume"):
+        with pytest.raises(ServerRefused, match="401"):
+            anyone.call("POST", route, {}, timeout=10)
+
+
+def test_a_server_of_another_model_is_refused(foreign, tmp_path):
+    folder = policies.make_folder(tmp_path / "other", tied=False)
+    other = policies.Policy.load(folder)
+    sampler = _attach(other, tmp_path, foreign)
+    with pytest.raises(ServerRefused, match=r"wrong model: lm_head.weight is None on"):
+        sampler.publish(other.params, 0)
+    sampler.close()
+
+
+def test_a_server_that_takes_less_than_we_need_is_refused(foreign, policy, tmp_path):
+    sampler = _attach(policy, tmp_path, foreign, max_model_len=1000)
+    with pytest.raises(ServerRefused, match="up to 512 tokens; .* may take 1000"):
+        sampler.publish(policy.params, 0)
+    sampler.close()
+
+
+@pytest.mark.failure(2)
+def test_a_server_of_raw_logprobs_is_refused(policy, tmp_path):
+    server = _Foreign(tmp_path, policy.folder, "--logprobs-mode", "raw_logprobs")
+    try:
+        sampler = _attach(policy, tmp_path, server, api_key="")
+        with pytest.raises(ServerRefused, match="--logprobs-mode processed_logprobs"):
+            sampler.publish(policy.params, 0)
+        sampler.close()
+    finally:
+        server.end()
+
+
+def test_a_server_without_the_token_route_will_do_but_not_for_async(policy, tmp_path):
+    server = _Foreign(
+        tmp_path, policy.folder, "--no-enable-scale-out", "--no-skip-tokenizer-init"
+    )
+    try:
+        sampler = _attach(policy, tmp_path, server, api_key="")
+        sampler.publish(policy.params, 3)
+        groups = sampler.sample(PROMPTS, policies.draw(8, n=2), seed=0)
+        assert policies.gaps(policy, PROMPTS, groups).max() < 1e-4
+        assert {int(v) for group in groups for c in group for v in c.versions} == {3}
+        sampler.close()
+        sampler = _attach(policy, tmp_path, server, api_key="", in_flight="keep")
+        with pytest.raises(ServerRefused, match="no token's version is known"):
+            sampler.publish(policy.params, 3)
+        sampler.close()
+    finally:
+        server.end()
