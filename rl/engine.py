@@ -20,12 +20,12 @@ from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
 from rl.update.step import Step, TrainState
 from rollout.types import (
-    Begun,
     Completion,
     OnFinished,
     OnPause,
     PolicySampler,
     SamplingParams,
+    SoFar,
 )
 
 
@@ -87,7 +87,7 @@ class Engine:
         params: SamplingParams,
         *,
         seed: int,
-        begun: Begun | None = None,
+        begun: SoFar | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:

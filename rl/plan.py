@@ -317,7 +317,7 @@ def _check_together(c: ConfigDict) -> None:
     except ValueError as error:
         raise ValueError(f"config.data.{error}") from None
     take(check_rollout, c.rollout)()
-    take(check_sampling, c.sampling, c.dynamic_sampling, c.rollout)()
+    take(check_sampling, c.sampling, c.dynamic_sampling, c.reward, c.rollout)()
     take(check_steps, c.profile)()
     try:
         make_optimizer(**c.optimizer)
@@ -346,14 +346,29 @@ def check_sampling(
     filter: bool,
     filter_on: FilterOn,
     carry: bool,
+    max_age: Index,
+    shuffle: bool,
     group_size: int,
 ) -> None:
-    """Refuses draws by what teaches where the filter goes by something else."""
-    if first and carry:
-        raise ValueError(
-            f"config.sampling.first={first}: a group in two parts is not carried; set"
-            " this to 0, or config.dynamic_sampling.carry to False"
-        )
+    """Refuses what does not go together: draws, the filter, groups that are carried."""
+    not_carried = {
+        f"sampling.first={first}": (first > 0, "a group in two parts is not carried"),
+        f"dynamic_sampling.max_age={max_age}": (
+            max_age < 1,
+            "what is carried is a step old",
+        ),
+        "reward.shuffle=True": (
+            shuffle,
+            "verdicts are dealt out among all of a round, and carried groups end one by"
+            " one",
+        ),
+    }
+    for key, (is_so, why) in not_carried.items():
+        if carry and is_so:
+            raise ValueError(
+                f"config.{key}: {why}; change it, or set"
+                " config.dynamic_sampling.carry=False"
+            )
     if first == 1 or first >= group_size:
         raise ValueError(
             f"config.sampling.first={first}: give 0, or 2 and more and less than"

@@ -18,12 +18,12 @@ import jax
 import tqdm
 
 from rollout.types import (
-    Begun,
     Completion,
     OnFinished,
     OnPause,
     Sampler,
     SamplingParams,
+    SoFar,
     so_far,
 )
 
@@ -163,7 +163,7 @@ class WatchedSampler:
         params: SamplingParams,
         *,
         seed: int,
-        begun: Begun | None = None,
+        begun: SoFar | None = None,
         on_finished: OnFinished,
         on_pause: OnPause = lambda: False,
     ) -> list[list[Completion]]:

@@ -26,11 +26,11 @@ from rollout.layout import Layout
 from rollout.prompts import Prompts, common_length, pack
 from rollout.types import (
     NOT_BEGUN,
-    Begun,
     Completion,
     OnFinished,
     OnPause,
     SamplingParams,
+    SoFar,
     so_far,
 )
 from sharding.replicas import share_replicas
@@ -98,7 +98,7 @@ class JaxSampler:
         params: SamplingParams,
         *,
         seed: int,
-        begun: Begun | None = None,
+        begun: SoFar | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
@@ -276,7 +276,7 @@ class _Waiting:
     """
 
     def __init__(
-        self, sampler: JaxSampler, prompts: Prompts, begun: Begun, limit: int, shapes
+        self, sampler: JaxSampler, prompts: Prompts, begun: SoFar, limit: int, shapes
     ):
         self._sampler, self._shapes = sampler, shapes
         self._texts: list[Sequence[int]] = []
@@ -309,6 +309,7 @@ class _Waiting:
             alike = itertools.takewhile(lambda other: other == is_begun, others)
             texts = self._texts[first : first + 1 + sum(1 for _ in alike)]
             shape = self._shapes[is_begun]
+            self._block = None  # or both would be in memory
             self._block = self._sampler.read(first, texts, self._shared, shape)
         tasks = []
         while self._tasks and self._tasks[0].text < self._block.end:

@@ -26,12 +26,16 @@ class Program(NamedTuple):
         return self.function.lower(*self.arguments)
 
 
-def programs(layout: Layout, *, batch: int = 0) -> dict[str, Program]:
+def programs(
+    layout: Layout, *, batch: int = 0, begun: bool = False
+) -> dict[str, Program]:
     """Publish, prefill, insert and decode, as `JaxSampler` runs them.
 
     Args:
       layout: on a mesh whose devices need not be there.
       batch: completions decoded together, one of `layout.batches()`; 0: the most.
+      begun: with what reads prompts whose completions are begun, "prefill_begun", of
+        which "insert" then takes its arguments.
 
     Returns:
       By name. The arguments of `decode` are all that is resident while it runs: weights
@@ -61,19 +65,28 @@ def programs(layout: Layout, *, batch: int = 0) -> dict[str, Program]:
             )
         ),
     )
-    row = array(layout.prefill(batch, 1), jnp.int32)
-    read = (model, weights, Rows(row, row, row, row))
+
+    def reading(shape) -> tuple:
+        row = array(shape, jnp.int32)
+        return model, weights, Rows(row, row, row, row)
+
+    read = {"prefill": reading(layout.prefill(batch, 1))}
+    if begun:
+        read["prefill_begun"] = reading(layout.prefill_begun(batch, columns))
     k, v = jax.tree.map(
         lambda x: array(
             x.shape, x.dtype, laid_out(mesh, *[None] * (x.ndim - 3), "kv_heads")
         ),
-        jax.eval_shape(lambda *a: decoding.prefill.__wrapped__(model, *a), *read[1:]),
+        jax.eval_shape(
+            lambda *a: decoding.prefill.__wrapped__(model, *a),
+            *read["prefill_begun" if begun else "prefill"][1:],
+        ),
     )
     of_refill = array((refill,), jnp.int32)
     places = Places(of_refill, of_refill, of_refill, array((), jnp.int32))
     return {
         "publish": Program(decoding.publish, (trained, layout.trained, model)),
-        "prefill": Program(decoding.prefill, read),
+        **{name: Program(decoding.prefill, of) for name, of in read.items()},
         "insert": Program(
             decoding.insert,
             (mesh, state, array((2,), jnp.uint32), k, v, places)

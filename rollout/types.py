@@ -88,7 +88,7 @@ NOT_BEGUN = Completion(
 )
 OnFinished = Callable[[int, int, Completion], None]
 OnPause = Callable[[], bool | None]
-Begun = Sequence[Sequence[Completion]]
+SoFar = Sequence[Sequence[Completion]]
 
 
 class SamplerError(RuntimeError):
@@ -104,7 +104,7 @@ class Sampler(Protocol):
         params: SamplingParams,
         *,
         seed: int,
-        begun: Begun | None = None,
+        begun: SoFar | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
@@ -155,7 +155,7 @@ class PolicySampler(Sampler, Protocol):
 
 
 def so_far(
-    prompts: Sequence[Sequence[int]], params: SamplingParams, begun: Begun | None
+    prompts: Sequence[Sequence[int]], params: SamplingParams, begun: SoFar | None
 ) -> list[list[Completion]]:
     """`begun` as lists of a call's own, `params.n` for each prompt.
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -215,7 +216,10 @@ class Collector:
         young = [g for g in self._left if step - g.born <= self._max_age]
         tally.aged_out = len(self._left) - len(young)
         tally.carried = len(young)
-        self._begun = [group for group in self._begun if group.fits(params)]
+        goes_on = [g for g in self._begun if self._carry and g.fits(params)]
+        tally.aged_out += sum(g.tokens > 0 for g in self._begun)
+        tally.aged_out -= sum(g.tokens > 0 for g in goes_on)
+        self._begun = goes_on
         tally.begun = sum(1 for group in self._begun if group.tokens)
         kept = young
         while tally.rounds < self._max_rounds and (
@@ -230,12 +234,12 @@ class Collector:
             accepted = [d.group for d in drawn if self._teaches(d.group)]
             for group in drawn:
                 tally.add(group)
-            if drawn:
+            if drawn and missing > 0:
                 share = len(accepted) / len(drawn)
                 self._acceptance = 0.5 * self._acceptance + 0.5 * share
             kept += accepted
-        # What was begun first comes first, or it would grow too old.
-        kept.sort(key=lambda group: group.born)
+        if self._carry:
+            kept.sort(key=_in_line)
         tally.unfinished = sum(g.missing for g in self._begun if g.tokens)
         tally.seconds = time.perf_counter() - began
         if len(kept) >= self._groups:
@@ -481,6 +485,14 @@ class Collector:
             self._left, self._begun = [], []
         self._shortfalls = state["shortfalls"]
         self._acceptance = state["acceptance"]
+
+
+def _in_line(group: Group) -> tuple[int, int]:
+    """Oldest first, or they would grow too old; by chance among those of one age.
+
+    In the order in which they ended, the longest would be what is left over.
+    """
+    return group.born, zlib.crc32(f"{group.born} {group.problem.id}".encode())
 
 
 def _ended(drawn: Drawn, ends: tuple[bool, bool]) -> bool:

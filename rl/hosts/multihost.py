@@ -6,7 +6,6 @@ the call to the other processes and makes it too, so that all run the same progr
 the same order; `follow` is the whole life of the others.
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from rl.engine import Engine
 from rl.hosts.peers import Alone, Follower, Leader
 from rl.types import Batch, Hyper
-from rollout.types import Begun, Completion, OnFinished, OnPause, SamplingParams
+from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar
 
 
 class JointEngine:
@@ -62,7 +61,7 @@ class JointEngine:
         params: SamplingParams,
         *,
         seed: int,
-        begun: Begun | None = None,
+        begun: SoFar | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
@@ -70,12 +69,19 @@ class JointEngine:
 
         A pause is between two programs, and comes alike in all processes.
         """
-        own = functools.partial(
-            *(self._engine.sample, prompts, params),
-            **dict(seed=seed, begun=begun, on_finished=on_finished),
-        )
+
+        def own(on_pause: OnPause | None) -> list[list[Completion]]:
+            return self._engine.sample(
+                prompts,
+                params,
+                seed=seed,
+                begun=begun,
+                on_finished=on_finished,
+                on_pause=on_pause,
+            )
+
         if not self._embedded:
-            return own(on_pause=on_pause)
+            return own(on_pause)
 
         def pause() -> bool:
             enough = on_pause is not None and bool(on_pause())
@@ -84,7 +90,7 @@ class JointEngine:
 
         self._leader.announce("sample", prompts, params, seed=seed, begun=begun)
         try:
-            return own(on_pause=pause)
+            return own(pause)
         except BaseException:
             self._leader.announce("leave")
             raise

@@ -215,10 +215,10 @@ class VllmClient:
                 f"{self.url} lacks {' '.join(missing)}: vLLM 0.32 or newer, started"
                 " with VLLM_SERVER_DEV_MODE=1 (or by `python -m rollout.vllm.server`)"
             )
-        if needs_versions and not self.reports_versions:
+        if needs_versions and not (self.reports_versions and ABORT in routes):
             raise ServerRefused(
-                f"{self.url} does not offer {GENERATE}, without which no token's"
-                " version is known: start it with --enable-scale-out"
+                f"{self.url} does not offer {GENERATE} and {ABORT}, without which no"
+                " token's version is known: start it with --enable-scale-out"
             )
         # It had one candidate: its log-prob is 0 unless it was taken of raw logits.
         if abs(logprob) > 1e-6:

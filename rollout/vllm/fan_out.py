@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 
 from rollout.seeds import derive
 from rollout.types import (
-    Begun,
     Completion,
     OnFinished,
     OnPause,
     SamplingParams,
+    SoFar,
     so_far,
 )
 from rollout.vllm.client import Aborted, ServerBusy, ServerGone, ServerRefused
@@ -53,7 +53,7 @@ def sample_all(
     seed: int,
     version_of: Callable[[str], int],
     most_faults: int,
-    begun: Begun | None,
+    begun: SoFar | None,
     on_finished: OnFinished | None,
     on_pause: OnPause | None,
 ) -> list[list[Completion]]:
@@ -89,9 +89,10 @@ def sample_all(
         rest = dataclasses.replace(params, max_tokens=left)
         name = secrets.token_hex(8)
         while not ending.is_set():
-            with fleet.slot() as (member, epoch):
-                if ending.is_set():
+            with fleet.slot(unless=ending.is_set) as given:
+                if given is None:
                     break
+                member, epoch = given
                 asked[name] = member
                 try:
                     drawn = member.client.generate(
@@ -142,12 +143,19 @@ def sample_all(
         for name, member in list(asked.items()):
             of_member[member].append(name)
         for member, names in of_member.items():
-            # A server that does not answer is found out by those who wait for it.
-            with contextlib.suppress(ServerGone, ServerBusy):
+            try:
                 member.client.abort(names, timeout=_ABORT_SECONDS)
+            except (ServerGone, ServerBusy):
+                continue  # found out by those who wait for its answers
+            except ServerRefused as error:
+                if not error.internal:
+                    raise
 
     def next_finished():
         while True:
+            # All that is there first: a pause may judge it together.
+            with contextlib.suppress(queue.Empty):
+                return finished.get_nowait()
             if on_pause is not None and on_pause() and not ending.is_set():
                 ending.set()
                 abort()

@@ -128,20 +128,30 @@ class Fleet:
         return [(m.client, result) for m, result in results.items() if not m.dead]
 
     @contextlib.contextmanager
-    def slot(self) -> Iterator[tuple[Member, int]]:
+    def slot(
+        self, *, unless: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[Member, int] | None]:
         """A place on the least busy server, with the server's epoch.
+
+        Args:
+          unless: whether it is no longer wanted; then there is none.
 
         Raises:
           ServerFailed: no server is left. ServerGone: the fleet was closed.
         """
         with self._changed:
-            while not (free := self._with_room()):
+            while not (free := self._with_room()) and not unless():
                 self._changed.wait(1.0)
-            member = min(free, key=lambda m: m.pending)
-            if member.pending == 0:
-                member.progress = (-1.0, time.monotonic())
-            member.pending += 1
-            epoch = member.epoch
+            member = None
+            if not unless():
+                member = min(free, key=lambda m: m.pending)
+                if member.pending == 0:
+                    member.progress = (-1.0, time.monotonic())
+                member.pending += 1
+                epoch = member.epoch
+        if member is None:
+            yield None
+            return
         try:
             yield member, epoch
         finally:

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from rollout.types import (
-    Begun,
     Completion,
     OnFinished,
     OnPause,
     SamplerError,
     SamplingParams,
+    SoFar,
 )
 from rollout.vllm.client import Update, VllmClient
 from rollout.vllm.fan_out import check_lengths, sample_all
@@ -129,7 +129,7 @@ class VllmSampler:
         params: SamplingParams,
         *,
         seed: int,
-        begun: Begun | None = None,
+        begun: SoFar | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:

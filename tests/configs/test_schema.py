@@ -72,9 +72,6 @@ def test_a_value_that_fits_nowhere_is_named_with_what_it_must_be(key, value, wro
         ({"sampling.first": 4, "dynamic_sampling.filter": False}, "first=4: needs"
          " config.dynamic_sampling.filter=True and filter_on='correct', not False and"
          " 'correct'"),
-        ({"sampling.first": 4, "dynamic_sampling.carry": True}, "first=4: a group in"
-         " two parts is not carried; set this to 0, or config.dynamic_sampling.carry to"
-         " False"),
         ({"sampling.policy": "signal", "dynamic_sampling.filter_on": "reward"},
          "policy='signal': needs config.dynamic_sampling.filter=True and"
          " filter_on='correct', not True and 'reward'"),
@@ -87,6 +84,21 @@ def test_draws_that_cannot_work_together_with_the_filter_are_one_line(changes, m
     with pytest.raises(ValueError) as caught:
         make_plan(config)
     assert str(caught.value) == f"config.sampling.{message}"
+
+
+@pytest.mark.parametrize(
+    "key,value,why",
+    [
+        ("sampling.first", 4, "a group in two parts is not carried"),
+        ("dynamic_sampling.max_age", 0, "what is carried is a step old"),
+        ("reward.shuffle", True, "verdicts are dealt out among all of a round"),
+    ],
+)
+def test_what_cannot_be_carried_is_one_line(key, value, why):
+    config = quickstart.get_config()
+    config.update_from_flattened_dict({key: value, "dynamic_sampling.carry": True})
+    with pytest.raises(ValueError, match=f"config.{key}={value}: {why}"):
+        make_plan(config)
 
 
 def test_a_stage_whose_groups_have_no_second_part_is_one_line():

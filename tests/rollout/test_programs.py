@@ -9,6 +9,7 @@ import pytest
 
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2
+from rollout import decoding
 from rollout.layout import Pace, device_bytes, layout_bytes, make_layout
 from rollout.programs import programs
 from sharding.mesh import make_mesh
@@ -130,6 +131,20 @@ def test_the_cache_ends_with_the_longest_text_and_nothing_else_is_resident(tenso
     assert device_bytes([weights, state.cache.k, state.cache.v]) == layout_bytes(layout)
     # A prompt beyond what is known has a shape of its own.
     assert layout.lengths(17, 48)[0] == 112
+
+
+def test_what_is_begun_is_read_in_rows_that_hold_the_longest_text():
+    layout = _layout(2)
+    found = programs(layout, begun=True)
+    assert found.keys() - programs(layout).keys() == {"prefill_begun"}
+    rows, length = found["prefill_begun"].arguments[2].ids.shape
+    assert (rows, length) == layout.prefill_begun(layout.batches()[-1], 64)
+    assert rows == layout.copies and length >= 64 == layout.lengths(1, 1)[0]
+    k, _ = jax.eval_shape(
+        lambda *a: decoding.prefill.__wrapped__(layout.model, *a),
+        *found["prefill_begun"].arguments[1:],
+    )
+    assert k[0].shape[-1] == length
 
 
 def test_the_fewest_devices_that_hold_weights_and_cache_share_a_copy():

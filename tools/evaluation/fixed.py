@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rollout.types import Begun, Completion, OnFinished, OnPause, SamplingParams
+from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar
 from rollout.vllm.fan_out import check_lengths, sample_all
 from rollout.vllm.fleet import Fleet
 from rollout.vllm.server import VllmServer
@@ -61,7 +61,7 @@ class FixedVllmSampler:
         params: SamplingParams,
         *,
         seed: int,
-        begun: Begun | None = None,
+        begun: SoFar | None = None,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:

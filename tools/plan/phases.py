@@ -36,6 +36,11 @@ class Phase:
 _PHASES = {
     "publish": ("publish", ("masters", "served"), ("moments",)),
     "prefill": ("sample: prefill", ("served",), ("masters", "moments", "cache")),
+    "prefill_begun": (
+        "sample: prefill of what is begun",
+        ("served",),
+        ("masters", "moments", "cache"),
+    ),
     "insert": ("sample: insert", ("cache",), ("masters", "moments", "served")),
     "decode": ("sample: decode", ("served", "cache"), ("masters", "moments")),
     # The sampler makes room before the step is scored, and gets its weights anew.

@@ -29,6 +29,7 @@ from tools.plan.workload import Workload
 # it is a part of.
 PARTS = {
     "prefill": "prefill",
+    "prefill_begun": "prefill_begun",
     "insert": "insert",
     "decode": "decode",
     "score": "score",
@@ -110,7 +111,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
             response_length=r.max_response_tokens,
             room=work.target.usable - device_bytes((state, reference)),
         )
-        found |= sampler_programs(layout)
+        found |= sampler_programs(layout, begun=c.dynamic_sampling.carry)
         _, _, served, slots, *_ = found["decode"].arguments
         resident = dataclasses.replace(
             resident,

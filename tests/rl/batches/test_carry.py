@@ -136,10 +136,13 @@ def test_no_token_is_older_than_said_and_none_is_lost_or_used_twice(max_age, siz
     assert _tokens(used) + left == sampler.drawn
 
 
-def test_long_answers_are_trained_on_as_often_as_short_ones():
-    """Dropped where unfinished, or taken by whoever ends first, they would be rarer."""
+@pytest.mark.parametrize("max_age", [1, 2])
+def test_long_answers_are_trained_on_as_often_as_short_ones(max_age):
+    """Dropped where unfinished, or left over because they end last, they are rarer: in
+    the order in which they end, 0.30 of what is kept is of the third that is long."""
     sampler = Slots()
-    steps = _run(_collector(sampler, filter=False), sampler, 40)
+    collector = _collector(sampler, max_age=max_age, filter=max_age == 1)
+    steps = _run(collector, sampler, 150)
     thirds = [
         int(group.problem.id[1:]) % 3 == 0 for g, _ in steps[4:] for group in g
     ]  # fmt: skip
