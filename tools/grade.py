@@ -144,23 +144,28 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
 
 
 def _take_rates(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
-    """Gives rows the rates that a run has of them as of its newest checkpoint."""
+    """Gives rows the rates of a run, by its newest checkpoint that can be read."""
     import jax
 
     from rl.batches.rates import SolveRates
     from rl.checkpoint import steps_in
     from rl.plan import make_plan
-    from rl.proof import read_loop
+    from rl.proof import Damaged, read_loop
     from rl.workdir.manifest import check_problems
 
     jax.config.update("jax_platforms", "cpu")  # the run may still have the others
     plan = make_plan(read_config(args.config))
     check_problems(args.from_run, plan)
     folder = args.from_run / "checkpoints"
-    step = max(steps_in(folder), default=None)
-    if step is None:
-        raise ValueError(f"{folder}: no checkpoint yet")
-    state = read_loop(folder / str(step), step)["rollouts"]["problems"]
+    state = None
+    for step in sorted(steps_in(folder), reverse=True):
+        try:
+            state = read_loop(folder / str(step), step)["rollouts"]["problems"]
+            break
+        except Damaged as error:
+            print(f"{error}; an older checkpoint is taken", file=sys.stderr)
+    if state is None:
+        raise ValueError(f"{folder}: no checkpoint yet, or none that can be read")
     if "draws" not in state:
         raise ValueError(f"{folder / str(step)}: of a version that kept no rates")
     rates = SolveRates(plan.train, half_life=plan.config.sampling.half_life)

@@ -109,7 +109,11 @@ def make_vllm_sampler(
         dtype=dtype,
     )
     if weight_url:
-        transport = ServedFiles(transport, url=weight_url, key=api_key)
+        try:
+            transport = ServedFiles(transport, url=weight_url, key=api_key)
+        except ValueError:
+            transport.close()
+            raise
     return VllmSampler(
         servers=make_servers(
             sets,

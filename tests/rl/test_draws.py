@@ -1,9 +1,11 @@
 """A run that draws what teaches, in two parts: what it reports, and a restart of it."""
 
 import json
+import shutil
 
 import pytest
 
+from rl.proof import LOOP
 from tests.rl import test_train as runs
 from tools.grade import main as grade
 
@@ -69,6 +71,15 @@ def test_a_grading_takes_the_rates_that_the_run_has_found(finished, tmp_path, ca
     assert {row["level"] for row in seen} >= {1, 5}
     assert {row["level"] for row in rows if row["solve_rate"] is None} == {None}
     assert seen[0]["solve_rate_of"] == f"{workdir} after 6 steps"
+    damaged = tmp_path / "damaged"
+    shutil.copytree(workdir, damaged)
+    (damaged / "checkpoints" / "6" / LOOP).write_text("{")
+    asked[-1] = str(damaged)
+    assert grade([*asked, "--out", str(out), "--levels", "percentile"]) == 0
+    assert "an older checkpoint is taken" in capsys.readouterr().err
+    rows = [json.loads(line) for line in (out / "graded.jsonl").open()]
+    told = {row["solve_rate_of"] for row in rows if row["solve_rate"] is not None}
+    assert told == {f"{damaged} after 5 steps"}
     # Problems in another order have other places.
     other = "    config.data.train_args.seed = 1\n    return"
     config.write_text(config.read_text().replace("    return", other))

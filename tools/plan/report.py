@@ -299,6 +299,10 @@ def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def _step_lines(plan) -> Iterator[str]:
     step = plan["step"]
     yield (
@@ -306,7 +310,7 @@ def _step_lines(plan) -> Iterator[str]:
         f" {plan['lengths']['mean']:,.0f} tokens), by these figures:"
     )
     rows = [
-        [name, f"{row['value']:.3g}", row["source"]]
+        [name, _figure(row["value"]), row["source"]]
         for name, row in plan["figures"].items()
     ]
     yield from (f"  {name:<9}{value:>9}  {how}" for name, value, how in rows)

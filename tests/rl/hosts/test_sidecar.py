@@ -1,5 +1,7 @@
 """Where servers go, and a publish by two processes, without any server."""
 
+import os
+import pathlib
 import socket
 import subprocess
 import sys
@@ -103,6 +105,7 @@ def test_servers_elsewhere_are_told_where_to_ask_and_need_a_key(monkeypatch, tmp
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
     with pytest.raises(ValueError, match="^config.rollout.vllm.weight_url=.*API_KEY"):
         make(**elsewhere)
+    assert not [*pathlib.Path("/dev/shm").glob(f"policy-{os.getpid()}-*")]
     monkeypatch.setenv("VLLM_API_KEY", "secret")
     for settings, kind in ((elsewhere, "http://"), ({"url": "http://a:1"}, "/dev/shm")):
         sampler = make(**settings)
