@@ -2,7 +2,8 @@
 
     python stand_in.py MODULE --port N --served-model-name NAME --max-model-len N ...
 
-A token depends on the prompt, the request's seed and its place. A field of sampling
+A token depends on the prompt, the request's seed and its place; an aborted request has
+as many of its tokens as it had time for. A field of sampling
 that a request leaves out is filled in from DEFAULTS, as vLLM does from a model folder's
 generation_config.json. Standard library only.
 """
@@ -11,11 +12,12 @@ import argparse
 import http.server
 import json
 import random
+import threading
 import time
 
 DEFAULTS = {"repetition_penalty": 1.1, "top_k": 20, "temperature": 0.3, "top_p": 0.8}
 VOCABULARY = 96
-SECONDS = 0.02  # that a completion takes
+SECONDS = 0.002, 0.006  # that a token takes
 
 
 def draw(prompt, seed, sampling):
@@ -39,14 +41,26 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        aborts = self.server.aborts
+        if self.path.endswith("/abort_requests"):
+            for name in body["request_ids"]:
+                if name in aborts:
+                    aborts[name].set()
+            return self._answer({})
         sampling = body["sampling_params"]
-        time.sleep(SECONDS)
+        name = f"generate-tokens-{body.get('request_id')}"
+        aborted = aborts[name] = threading.Event()
+        count, began = sampling["max_tokens"], time.monotonic()
+        pace = random.uniform(*SECONDS)
+        reason = "abort" if aborted.wait(count * pace) else "length"
+        if reason == "abort":
+            count = min(count - 1, int((time.monotonic() - began) / pace))
         ids, logprobs = draw(body["token_ids"], sampling["seed"], sampling)
-        content = [{"logprob": x} for x in logprobs]
+        content = [{"logprob": x} for x in logprobs[:count]]
         choice = {
-            "token_ids": ids,
+            "token_ids": ids[:count],
             "logprobs": {"content": content},
-            "finish_reason": "length",
+            "finish_reason": reason,
         }
         self._answer({"choices": [choice]})
 
@@ -69,7 +83,7 @@ def main():
     options, _ = parser.parse_known_args()
     address = ("127.0.0.1", options.port)
     with http.server.ThreadingHTTPServer(address, Handler) as server:
-        server.options = options
+        server.options, server.aborts = options, {}
         server.serve_forever()
 
 

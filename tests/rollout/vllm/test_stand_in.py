@@ -4,6 +4,8 @@ import os
 import pathlib
 import signal
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -59,6 +61,68 @@ def test_a_server_that_is_killed_is_started_again_and_nothing_is_lost(sampler, s
     # Every completion once, and the same ones.
     assert sorted(finished) == [(i, j) for i in range(3) for j in range(4)]
     assert _ids(after) == _ids(before)
+
+
+LONG = SamplingParams(n=4, max_tokens=50, stop_token_ids=(0,))  # 0.1 to 0.3 s
+
+
+def test_a_call_that_is_over_keeps_what_is_drawn_and_the_next_goes_on(sampler):
+    ended, judged = [], []
+
+    def enough():
+        judged.append(len(ended))
+        return len(ended) >= 4
+
+    begun = sampler.sample(
+        PROMPTS, LONG, seed=3, on_pause=enough,
+        on_finished=lambda *which: ended.append(which),
+    )  # fmt: skip
+    sizes = [len(c.token_ids) for group in begun for c in group]
+    reasons = [c.finish_reason for group in begun for c in group]
+    assert reasons.count("length") == len(ended) == sizes.count(50) < 12
+    assert 0 in sizes, "three at a time are asked for, of twelve"
+    assert any(0 < size < 50 for size in sizes), "and what was under way is kept"
+    drawn, ended[:] = list(ended), []
+    whole = sampler.sample(
+        PROMPTS, LONG, seed=4, begun=begun,
+        on_finished=lambda *which: ended.append(which),
+    )  # fmt: skip
+    assert len(ended) + len(drawn) == 12
+    for before, after in zip(sum(begun, []), sum(whole, []), strict=True):
+        n = len(before.token_ids)
+        assert len(after.token_ids) == 50 and after.finish_reason == "length"
+        assert after.token_ids[:n].tolist() == before.token_ids.tolist()
+        assert (after is before) == (n == 50)
+
+
+def test_a_call_that_is_over_waits_for_nobody_elses_slots(sampler):
+    """An evaluation beside an async collector has them all."""
+    with ThreadPoolExecutor(2) as pool:
+        other = pool.submit(sampler.sample, PROMPTS * 4, LONG, seed=5)
+        time.sleep(0.3)
+        began = time.monotonic()
+        begun = sampler.sample(PROMPTS, LONG, seed=6, on_pause=lambda: True)
+        took = time.monotonic() - began
+        assert not other.done() and took < 1.5
+        assert all(c.unfinished for group in begun for c in group)
+        # 48 completions of 0.2 s, three at a time; none of them was ended.
+        assert {len(c.token_ids) for group in other.result() for c in group} == {50}
+
+
+def test_servers_that_die_while_a_call_ends_do_not_hold_it_up(sampler, server):
+    killed = []
+
+    def enough():
+        if not killed:
+            killed.extend(leash.descendants(server.pid))
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+        return True
+
+    begun = sampler.sample(PROMPTS, LONG, seed=7, on_pause=enough)
+    assert all(c.unfinished for group in begun for c in group)
+    whole = sampler.sample(PROMPTS, LONG, seed=8, begun=begun)
+    assert {len(c.token_ids) for group in whole for c in group} == {50}
 
 
 @pytest.mark.failure(1)
