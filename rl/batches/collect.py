@@ -217,10 +217,9 @@ class Collector:
         tally.aged_out = len(self._left) - len(young)
         tally.carried = len(young)
         goes_on = [g for g in self._begun if self._carry and g.fits(params)]
-        tally.aged_out += sum(g.tokens > 0 for g in self._begun)
-        tally.aged_out -= sum(g.tokens > 0 for g in goes_on)
+        tally.begun = sum(group.tokens > 0 for group in goes_on)
+        tally.aged_out += sum(g.tokens > 0 for g in self._begun) - tally.begun
         self._begun = goes_on
-        tally.begun = sum(1 for group in self._begun if group.tokens)
         kept = young
         while tally.rounds < self._max_rounds and (
             len(kept) < self._groups or any(self._due(g, step) for g in self._begun)

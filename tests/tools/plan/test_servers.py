@@ -78,14 +78,16 @@ def test_who_rests_goes_on_where_he_was():
     assert servers.now == 24 and servers.busy == 6
 
 
-def test_what_is_given_up_is_counted_and_leaves_its_slot():
+def test_what_waits_for_a_slot_is_taken_back_and_what_has_one_goes_on():
     servers = _servers(slots=2)
     servers.ask(0, [0, 1, 2, 3], [3, 8, 8, 2])
-    servers.next()
+    assert servers.next() == Ended(0, ((0, 3),))
     # The third waits still: it takes the slot that is free only when time goes on.
-    assert servers.drop(frozenset([1, 2])) == 3
-    assert servers.next() == Ended(3, ((0, 2),))
-    assert servers.now == 5 and servers.drawn == 3 + 3 + 2
+    assert servers.withdraw() == {2, 3}
+    servers.ask(0, [4], [2])
+    assert servers.next() == Ended(4, ((0, 2),)) and servers.now == 5
+    assert servers.next() == Ended(1, ((0, 8),)) and servers.now == 8
+    assert servers.drawn == 3 + 8 + 2 and servers.withdraw() == set()
 
 
 def test_every_token_is_drawn_once_whatever_interrupts():
