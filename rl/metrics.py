@@ -219,24 +219,26 @@ def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         return total(key, some) / count if count else 0.0
 
     first = stats[:1]
+    # Before any update of the step the policy is the one that was sampled.
+    fresh, drawn = total("fresh", first), total("tokens", first)
+    gaps = {}
+    if fresh:
+        gaps["policy/sampler_gap_mean"] = total("sampler_gap", first) / fresh
+        gaps["policy/sampler_gap_max"] = float(first[0]["max"]["sampler_gap"])
+    if drawn > fresh:
+        gaps["off_policy/stale_gap"] = total("stale_gap", first) / (drawn - fresh)
     metrics = {
         "policy/loss": float(np.mean([s["loss"] for s in stats])),
         "policy/grad_norm": float(np.mean([s["grad_norm"] for s in stats])),
         "policy/entropy": mean("entropy"),
         "policy/kl_old_policy": mean("kl_old_policy"),
+        **gaps,
         "policy/old_gap_mean": mean("old_gap", some=first),
         "policy/old_gap_max": float(first[0]["max"]["old_gap"]),
         "policy/skipped": float(sum(s["skipped"] for s in stats)),
         "policy/skipped_in_a_row": float(max(s["skipped_in_a_row"] for s in stats)),
         "off_policy/tokens": mean("off_policy"),
     }
-    # Before any update of the step the policy is the one that was sampled.
-    fresh, drawn = total("fresh", first), total("tokens", first)
-    if fresh:
-        metrics["policy/sampler_gap_mean"] = total("sampler_gap", first) / fresh
-        metrics["policy/sampler_gap_max"] = float(first[0]["max"]["sampler_gap"])
-    if drawn > fresh:
-        metrics["off_policy/stale_gap"] = total("stale_gap", first) / (drawn - fresh)
     if total("off_policy"):
         count, weights = total("off_policy"), total("correction")
         metrics |= {
