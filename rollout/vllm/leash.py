@@ -22,7 +22,8 @@ import time
 from typing import Any
 
 GRACE_SECONDS = 4.0
-TRACKER_SECONDS = 2.0
+# They begin when all that they clean up after is gone; a busy machine takes seconds.
+TRACKER_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 

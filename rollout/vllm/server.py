@@ -299,7 +299,7 @@ class VllmServer:
             os.close(self._lifeline)
             self._lifeline = None
         try:
-            self._process.wait(leash.GRACE_SECONDS + 6)
+            self._process.wait(leash.GRACE_SECONDS + leash.TRACKER_SECONDS + 4)
         except subprocess.TimeoutExpired:
             leash.kill_tree(self._process.pid)
             self._process.kill()

@@ -61,6 +61,7 @@ def run(arguments: argparse.Namespace) -> dict:
             max_model_len=shape.prompt + shape.completion,
             head_chunk=1024,
             in_flight="abort",
+            carry=False,
         )
         with contextlib.closing(sampler):
             result["publish"] = _measure_publish(sampler, params, arguments.repeat)
