@@ -30,25 +30,70 @@ _WORDS = {
 
 # A template with its answer, by the number of steps. {who} and {other} are names, {a}
 # to {d} numbers; any other braces hold an expression in these, so that what is taken
-# away or shared out always comes out whole and positive.
+# away or shared out always comes out whole and positive. Many of them: a policy learns
+# eight wordings by heart in ten steps, and which sum goes with which, without reading.
 _TRAIN = {
     1: {
         "{who} has {a} {things}. {who} {gets} {b} more {things}. How many {things} "
         "does {who} have now?": "a+b",
-        "{who} has {a+b} {things}. {who} {loses} {a} of them. How many {things} "
-        "does {who} have left?": "b",
         "There are {a} {things} on the table and {b} {things} on the floor. How "
         "many {things} are there in all?": "a+b",
-        "{who} has {a} {places}. There are {b} {things} in each of them. How many "
-        "{things} does {who} have?": "a*b",
-        "{who} shares {a*b} {things} equally among {a} friends. How many {things} "
-        "does each friend get?": "b",
         "{who} has {a} {things}. {other} has {b} {things} more than {who}. How "
         "many {things} does {other} have?": "a+b",
-        "{who} needs {a+b} {things} and has {a} {things}. How many more {things} "
-        "does {who} need?": "b",
         "{who} {gets} {a} {things} on Monday and {b} {things} on Tuesday. How many "
         "{things} is that?": "a+b",
+        "{who} puts {a} {things} into an empty sack. Later {other} puts in {b}. How "
+        "many {things} are in the sack?": "a+b",
+        "A cook uses {a} {things} for lunch and {b} for dinner. How many {things} "
+        "does the cook use?": "a+b",
+        "It rained on {a} days in April and on {b} days in May. On how many days did "
+        "it rain in all?": "a+b",
+        "{who} walks {a} miles to the lake and {b} miles on to the village. How far "
+        "does {who} walk, in miles?": "a+b",
+        "There were {a} birds on a roof. Then {b} birds landed there. How many birds "
+        "are on the roof now?": "a+b",
+        "After giving {a} {things} to {other}, {who} has {b}. How many {things} did "
+        "{who} have before?": "a+b",
+        "{who} has {a+b} {things}. {who} {loses} {a} of them. How many {things} "
+        "does {who} have left?": "b",
+        "{who} needs {a+b} {things} and has {a} {things}. How many more {things} "
+        "does {who} need?": "b",
+        "There are {a+b} birds in a tree. {a} of them fly away. How many birds "
+        "stay?": "b",
+        "A rope is {a+b} feet long. {who} cuts off {a} feet. How many feet long is "
+        "the rope now?": "b",
+        "Of {a+b} {things} on a shelf, {a} belong to {who} and the others to {other}. "
+        "How many belong to {other}?": "b",
+        "{who} had {a} {things}. Now {who} has {a+b}. How many {things} did {who} "
+        "get?": "b",
+        "A book has {a+b} chapters. {who} has finished {a} of them. How many chapters "
+        "are still to come?": "b",
+        "{who} jumps {a+b} feet and {other} jumps {a}. By how many feet does {who} "
+        "win?": "b",
+        "{who} has {a+b} {things} and {other} has {a}. How many fewer does {other} "
+        "have?": "b",
+        "{who} pays {a+b} dollars for a hat and a pen. The hat costs {a} dollars. How "
+        "many dollars does the pen cost?": "b",
+        "{who} has {a} {places}. There are {b} {things} in each of them. How many "
+        "{things} does {who} have?": "a*b",
+        "{who} buys {a} {things} for {b} dollars each. How many dollars does {who} "
+        "pay?": "a*b",
+        "{who} runs {a} miles every day. How many miles does {who} run in {b} "
+        "days?": "a*b",
+        "A wall has {a} rows of {b} tiles. How many tiles are on the wall?": "a*b",
+        "{who} gives {b} {things} to each of {a} friends. How many {things} does "
+        "{who} give away?": "a*b",
+        "One ticket costs {a} dollars. How many dollars do {b} tickets cost?": "a*b",
+        "{who} shares {a*b} {things} equally among {a} friends. How many {things} "
+        "does each friend get?": "b",
+        "{who} cuts a ribbon of {a*b} inches into {a} equal pieces. How many inches "
+        "long is each piece?": "b",
+        "{a} {things} cost {a*b} dollars. How many dollars does one cost?": "b",
+        "{a*b} students sit in {a} equal rows. How many students are in a row?": "b",
+        "{who} puts {a*b} {things} into {places} of {a} each. How many {places} does "
+        "{who} fill?": "b",
+        "A machine makes {a*b} {things} in {a} hours. How many {things} does it make "
+        "in an hour?": "b",
     },
     2: {
         "{who} has {a} {things}. {who} {gets} {b+c} more and then {loses} {c}. How "
@@ -63,6 +108,36 @@ _TRAIN = {
         "How many dollars does {who} spend?": "a*b+c",
         "{who} has {a+b+c} {things}. {who} {loses} {a} of them and then {loses} "
         "{b} more. How many {things} are left?": "c",
+        "{who} has {a} {things} and {gets} {b} more. Then {other} brings {c}. How "
+        "many {things} are there now?": "a+b+c",
+        "There are {a} birds in one tree and {b+c} in another. {c} of all these birds "
+        "fly away. How many stay?": "a+b",
+        "{who} has {a+b+c} dollars. A shirt costs {a} dollars and a cap {b}. How many "
+        "dollars are left if {who} buys both?": "c",
+        "{who} buys {a} {things} for {b} dollars each and pays with {a*b+c} dollars. "
+        "How many dollars does {who} get back?": "c",
+        "{who} bakes {a} trays of {b+c} rolls. On every tray {c} of them burn. How "
+        "many rolls are not burnt?": "a*b",
+        "A tank holds {a+b} gallons of water. {a} gallons leak out, and then {who} "
+        "pours in {c}. How many gallons are in the tank?": "b+c",
+        "{who} mows {a} lawns for {b} dollars each and had {c} dollars before. How "
+        "many dollars does {who} have now?": "a*b+c",
+        "{who} lays {a*b} {things} into {a} equal piles and adds {c} to the first. "
+        "How many {things} are in the first pile?": "b+c",
+        "A team scores {a} goals in its first game, {b} in the next and {c} in the "
+        "last. How many goals is that?": "a+b+c",
+        "{who} has {a} {things}. {other} has {b} times as many. How many {things} do "
+        "they have together?": "a+a*b",
+        "{who} has {a+b} {things}, which is {b} more than {other} has. How many "
+        "{things} do they have together?": "a+b+a",
+        "A baker makes {a} cakes before noon and {b} after noon, every day. How many "
+        "cakes is that in {c} days?": "a*c+b*c",
+        "{who} has {a+b} {things}, {loses} {a} and finds {c}. How many {things} does "
+        "{who} have in the end?": "b+c",
+        "{who} needs {a*b+c} dollars for a bike and has {c}. How many days must {who} "
+        "work for {b} dollars a day?": "a",
+        "There are {a+b+c} {things} in a chest. {a} are old, {b} are broken, and the "
+        "others are new. How many are new?": "c",
     },
     3: {
         "{who} has {a} {places} with {b} {things} in each. {who} {gets} {c+d} more "
@@ -73,6 +148,22 @@ _TRAIN = {
         "{who} has {a+c} {things} and {other} has {b+d} {things}. {who} {loses} "
         "{c} and {other} {loses} {d}. How many {things} do they have "
         "together?": "a+b",
+        "{who} buys {a} {things} for {b} dollars each and {c} mugs for {d} dollars "
+        "each. How many dollars does {who} spend?": "a*b+c*d",
+        "There are {a+b} ducks on a pond. {a} fly off, then {c} come, and {d} more "
+        "follow. How many ducks are on the pond?": "b+c+d",
+        "{who} has {a+b+c+d} dollars and spends {a} on food, {b} on a toy and {c} on "
+        "a gift. How many dollars are left?": "d",
+        "{who} sells {a} {things} for {b} dollars each, and had {c+d} dollars before. "
+        "Then {who} pays {d} dollars for a hat. How many dollars does {who} have "
+        "now?": "a*b+c",
+        "One room has {a} tables with {b} chairs each, another has {c} tables with "
+        "{d} chairs each. How many chairs are in both?": "a*b+c*d",
+        "{who} has {a*b+c+d} {things}, gives {c} to {other} and {d} to a neighbor, "
+        "and shares the rest equally among {a} friends. How many {things} does each "
+        "friend get?": "b",
+        "On Monday {who} runs {a} miles, on Tuesday {b} miles more than on Monday, "
+        "and on Friday {c} miles. How many miles does {who} run?": "a+a+b+c",
     },
 }
 _HELD_OUT = {
