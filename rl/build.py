@@ -98,6 +98,8 @@ def open_parts(
         identity = manifest.identify(plan, base)
     for line in manifest.begin(workdir, identity, accept_changes=accept_changes):
         print(line)
+    for line in plan.gaps:
+        print(f"curriculum: stage {line}")
     files.replace(workdir / "config.json", config_json(c) + "\n")
     if plan.held_out:  # as data: nobody has to call what the config names
         write_problems(workdir / HELD_OUT, plan.held_out)

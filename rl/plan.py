@@ -44,7 +44,13 @@ from rl.engine import Engine, make_hypers
 from rl.hosts.devices import start_cpu_devices
 from rl.hosts.sidecar import make_vllm_sampler
 from rl.hosts.stopping import StopSignals
-from rl.problems.curriculum import Curriculum, NoProblem, Stage, make_stages
+from rl.problems.curriculum import (
+    Curriculum,
+    NoProblem,
+    Stage,
+    fill_gaps,
+    make_stages,
+)
 from rl.problems.functions import load_function
 from rl.problems.reading import load_problems
 from rl.problems.templates import check_template, encode_all
@@ -100,6 +106,7 @@ class Plan:
       unread: lines on problems left out for golds that the verifier cannot read.
       mesh_shape: data, fsdp, tensor.
       stages: of the curriculum; a single one where the config gives none.
+      gaps: lines on levels that no problem has, and who took their share.
       needs_reference: whether the objective keeps the base model loaded.
       sinks: whoever else is told the run's figures, by name.
     """
@@ -115,6 +122,7 @@ class Plan:
     unread: Sequence[str]
     mesh_shape: tuple[int, int, int]
     stages: tuple[Stage, ...]
+    gaps: Sequence[str]
     needs_reference: bool
     sinks: Mapping[str, Maker]
 
@@ -175,6 +183,7 @@ class Plan:
             f" {self.left_out:,} too long), {c.data.eval or 'no evaluation'}"
             f" ({len(self.held_out):,} problems)",
             **({"left out": "; ".join(self.unread)} if self.unread else {}),
+            **({"stages": "; ".join(self.gaps)} if self.gaps else {}),
             **(
                 {"reference": f"the base stays loaded, in {c.model.dtype}"}
                 if self.needs_reference
@@ -220,6 +229,7 @@ def make_plan(config: ConfigDict) -> Plan:
     prompts, (train, held_out), left_out = take(
         encode_all, config.data, config.rollout
     )(tokenizer, problems=(train, held_out))
+    stages, gaps = _stages(config, train, left_out)
     return Plan(
         config=config,
         model=model,
@@ -231,7 +241,8 @@ def make_plan(config: ConfigDict) -> Plan:
         left_out=left_out,
         unread=unread,
         mesh_shape=mesh_shape,
-        stages=_stages(config, train, left_out),
+        stages=stages,
+        gaps=gaps,
         needs_reference=objective.needs_reference,
         sinks=take(load_sinks, config.log)(),
     )
@@ -239,11 +250,15 @@ def make_plan(config: ConfigDict) -> Plan:
 
 def _stages(
     c: ConfigDict, problems: Sequence[Problem], left_out: int
-) -> tuple[Stage, ...]:
-    """The curriculum's stages, checked against the problems and the run's sizes."""
+) -> tuple[tuple[Stage, ...], list[str]]:
+    """The curriculum's stages, fit to the problems and checked against the run's sizes.
+
+    And a line on each share of a level that another one has to take.
+    """
     try:
         stages = make_stages(c.curriculum.stages)
         try:
+            stages, gaps = fill_gaps(stages, problems)
             Curriculum(stages, problems, seed=c.seed)
         except NoProblem as error:
             if not left_out:
@@ -269,7 +284,7 @@ def _stages(
                 )
     except ValueError as error:
         raise ValueError(f"config.curriculum.stages{error}") from None
-    return stages
+    return stages, gaps
 
 
 def check_sections(config: ConfigDict) -> None:

@@ -24,7 +24,7 @@ METRICS = ("accuracy", "solve_all")
 
 
 class NoProblem(ValueError):
-    """A stage's level that none of the problems has."""
+    """A stage's level beyond all that the problems have."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +102,8 @@ class Curriculum:
       tell: receives a line at each new stage and pass.
 
     Raises:
-      ValueError: a stage that never ends before the last.
-      NoProblem: a level without problems.
+      ValueError: a stage that never ends before the last, or a level without problems
+        (`fill_gaps` leaves none).
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Curriculum:
                     continue
                 chosen = [p for p in problems if level is None or p.level == level]
                 if not chosen:
-                    raise NoProblem(f"[{i}].levels: no problem has level {level}")
+                    raise ValueError(f"[{i}].levels: no problem has level {level}")
                 own = seed if level is None else (seed, level)
                 self._streams[level] = ProblemStream(chosen, seed=own)
         self._stage, self._steps = 0, 0
@@ -243,6 +243,39 @@ class Curriculum:
 
 def _levels(stage: Stage) -> tuple[int | None, ...]:
     return (None,) if stage.levels is None else tuple(stage.levels)
+
+
+def fill_gaps(
+    stages: Sequence[Stage], problems: Sequence[Problem]
+) -> tuple[tuple[Stage, ...], list[str]]:
+    """Gives a level's share to the nearest one where no problem has the level itself.
+
+    A weak grader solves so little that its scale has an end and no middle. Of two
+    levels as near, the easier takes it. A level beyond the scale's ends is no gap.
+
+    Returns:
+      The stages, and a line on each share that went elsewhere.
+
+    Raises:
+      NoProblem: a level below or above all that the problems have.
+    """
+    there = sorted({p.level for p in problems if p.level is not None})
+    filled, told = [], []
+    for i, stage in enumerate(stages):
+        shares: collections.Counter = collections.Counter()
+        for level, share in (stage.levels or {}).items():
+            if not there or not there[0] <= level <= there[-1]:
+                raise NoProblem(f"[{i}].levels: no problem has level {level}")
+            nearest = min(there, key=lambda k: abs(k - level))
+            shares[nearest] += share
+            if nearest != level:
+                told.append(
+                    f"{stage.name!r}: no problem has level {level}, its share of"
+                    f" {share:g} goes to level {nearest}"
+                )
+        levels = None if stage.levels is None else dict(shares)
+        filled.append(dataclasses.replace(stage, levels=levels))
+    return tuple(filled), told
 
 
 def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:

@@ -7,7 +7,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from rl.problems.curriculum import Advance, Curriculum, Stage, make_stages
+from rl.problems.curriculum import (
+    Advance,
+    Curriculum,
+    NoProblem,
+    Stage,
+    fill_gaps,
+    make_stages,
+)
 from rl.types import Problem
 
 PROBLEMS = [
@@ -190,6 +197,38 @@ def test_a_bad_stage_is_named(section, message):
     with pytest.raises(ValueError) as error:
         make_stages((section,))
     assert str(error.value).startswith(message)
+
+
+def test_a_gap_in_the_scale_gives_its_share_to_the_nearest_level():
+    # A weak grader's: a few are solved now and then, and all the others never.
+    problems = [
+        Problem(id=f"{i}", problem="?", answers=("1",), level=1 + 4 * (i > 9))
+        for i in range(40)
+    ]
+    stages = (
+        Stage(name="first", levels={1: 0.3, 2: 0.3, 3: 0.4}, steps=1),
+        Stage(name="last", levels={4: 0.5, 5: 0.5}, steps=1),
+        Stage(name="any"),
+    )
+    filled, told = fill_gaps(stages, problems)
+    # As near to 1 as to 5, level 3 goes to the easier.
+    assert [stage.levels for stage in filled] == [{1: 1.0}, {5: 1.0}, None]
+    assert told[1] == (
+        "'first': no problem has level 3, its share of 0.4 goes to level 1"
+    )
+    assert len(told) == 3
+    assert {p.level for p in Curriculum(filled, problems, seed=0).draw(20)} == {1}
+    assert fill_gaps(filled, problems) == (filled, [])
+
+
+@pytest.mark.parametrize("levels", [{1}, {5, 4}, {None}])
+def test_a_level_beyond_the_scale_is_no_gap(levels):
+    problems = [
+        Problem(id=f"{k}", problem="?", answers=("1",), level=k) for k in levels
+    ]
+    stages = (Stage(name="a", levels={3: 1.0}),)
+    with pytest.raises(NoProblem, match=r"^\[0\].levels: no problem has level 3$"):
+        fill_gaps(stages, problems)
 
 
 def test_stages_that_cannot_work_are_refused():
