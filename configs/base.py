@@ -69,6 +69,7 @@ def get_config() -> ConfigDict:
     c.rollout.vllm.enforce_eager = False  # True starts sooner and decodes slower
     c.rollout.vllm.host = "127.0.0.1"  # anything else asks for a key
     c.rollout.vllm.port = 0  # of the first server; 0: free ones
+    c.rollout.vllm.weights = "files"  # memory: servers of this node read it from us
     c.rollout.vllm.weight_dir = ""  # a folder that servers elsewhere see; "": /dev/shm
     c.rollout.vllm.weight_url = ""  # or where they ask us: http://this-machine:port
     c.rollout.vllm.probe_tolerance = 0.0  # mean gap after a sync, nats; 0: by dtype

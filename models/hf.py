@@ -325,29 +325,52 @@ def export_tensors(
       `(HF name, array)` in file order, laid out and cast to `dtype` on the devices,
       which prepare the next layer while the caller writes this one.
     """
-    sharding = None
-    if jax.process_count() > 1:
-        sharding = laid_out(jax.tree.leaves(params)[0].sharding.mesh)
-    wanted = [row for row in rows(config) if names is None or row[0] in names]
     ahead: collections.deque[tuple[list[str], tuple[jax.Array, ...]]] = (
         collections.deque()
     )
-    for layer, group in itertools.groupby(wanted, key=lambda row: row[2]):
-        hf_names, weights, _ = zip(*group, strict=True)
-        arrays = tuple(at(params, weight.path) for weight in weights)
-        index = 0 if layer is None else layer
-        ahead.append(
-            (hf_names, lay_out(weights, config, dtype, sharding, arrays, index))
-        )
+    for layer in _layers(params, config, dtype, names=names):
+        ahead.append(layer)
         if len(ahead) == 2:
             yield from _to_host(*ahead.popleft())
     while ahead:
         yield from _to_host(*ahead.popleft())
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def lay_out(weights, config, dtype, sharding, arrays, layer):
-    """Arrays as the file has them; one layer of those that have layers."""
+def device_tensors(
+    params: Params, config: Qwen2Config, dtype: np.dtype
+) -> Iterator[tuple[str, jax.Array]]:
+    """The parameters as a file has them, on the devices that have them now.
+
+    Args:
+      params, config, dtype: see `export_tensors`.
+
+    Yields:
+      `(HF name, array)` in file order. The arrays share no memory with `params`, and
+      all of them are one copy of the model in `dtype`, sharded over the devices.
+    """
+    for names, arrays in _layers(params, config, dtype, apart=True):
+        yield from zip(names, arrays, strict=True)
+
+
+def _layers(params, config, dtype, *, names=None, apart=False):
+    sharding = None
+    if jax.process_count() > 1:
+        sharding = laid_out(jax.tree.leaves(params)[0].sharding.mesh)
+    wanted = [row for row in rows(config) if names is None or row[0] in names]
+    for layer, group in itertools.groupby(wanted, key=lambda row: row[2]):
+        hf_names, weights, _ = zip(*group, strict=True)
+        arrays = tuple(at(params, weight.path) for weight in weights)
+        index = 0 if layer is None else layer
+        how = (weights, config, dtype, sharding, apart)
+        yield hf_names, lay_out(*how, arrays, index)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+def lay_out(weights, config, dtype, sharding, apart, arrays, layer):
+    """Arrays as the file has them; one layer of those that have layers.
+
+    What is an argument as it is would be handed on, not copied; `apart` copies it.
+    """
     laid_out = []
     for weight, array in zip(weights, arrays, strict=True):
         if weight.layered:
@@ -355,7 +378,7 @@ def lay_out(weights, config, dtype, sharding, arrays, layer):
         array = weight.to_hf(array.astype(dtype), config)
         if sharding is not None:
             array = jax.lax.with_sharding_constraint(array, sharding)
-        laid_out.append(array)
+        laid_out.append(jnp.copy(array) if apart else array)
     return tuple(laid_out)
 
 

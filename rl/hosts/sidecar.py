@@ -8,7 +8,7 @@ import pathlib
 import secrets
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
@@ -22,9 +22,15 @@ from rl.engine import place
 from rl.types import Batch
 from rl.update.objective import token_logprobs
 from rollout.types import PolicySampler
+from rollout.vllm.buffers import DeviceBuffers
 from rollout.vllm.sampler import PROBE_DRAW, PROBE_TOLERANCE, Probe, VllmSampler
 from rollout.vllm.server import ServerSpec, VllmServer, check_devices
-from rollout.vllm.weight_sync import PublishedFiles, ServedFiles
+from rollout.vllm.weight_sync import (
+    Export,
+    PublishedFiles,
+    ServedFiles,
+    WeightTransport,
+)
 from sharding.rules import laid_out, shards
 
 _PROBE_LENGTH = 300
@@ -52,6 +58,7 @@ def make_vllm_sampler(
     enforce_eager: bool,
     host: str,
     port: int,
+    weights: Literal["files", "memory"],
     weight_dir: str,
     weight_url: str,
     probe_tolerance: float,
@@ -84,6 +91,8 @@ def make_vllm_sampler(
             f"config.rollout.vllm.dtype={dtype!r}: must be one of"
             f" {sorted(PROBE_TOLERANCE)}"
         )
+    if weights == "memory":
+        _check_memory(weight_dir, weight_url)
 
     def export(params):
         return hf.export_tensors(params, model.config, hf.DTYPES[dtype])
@@ -101,19 +110,9 @@ def make_vllm_sampler(
     if jax.process_index():
         return FollowerSampler(export, probe)
     api_key = os.environ.get("VLLM_API_KEY", "")
-    transport = PublishedFiles(
-        pathlib.Path(weight_dir or "/dev/shm")
-        / f"policy-{os.getpid()}-{secrets.token_hex(4)}",
-        export=export,
-        specs=hf.tensor_specs(model.config, hf.DTYPES[dtype]),
-        dtype=dtype,
+    transport = _make_transport(
+        model, export, dtype, weights, weight_dir, weight_url, api_key
     )
-    if weight_url:
-        try:
-            transport = ServedFiles(transport, url=weight_url, key=api_key)
-        except ValueError:
-            transport.close()
-            raise
     return VllmSampler(
         servers=make_servers(
             sets,
@@ -147,6 +146,51 @@ def make_vllm_sampler(
         stall_seconds=stall_seconds,
         max_restarts=max_restarts,
     )
+
+
+def _check_memory(weight_dir: str, weight_url: str) -> None:
+    said = "config.rollout.vllm.weights=memory"
+    for key, value in (("weight_dir", weight_dir), ("weight_url", weight_url)):
+        if value:
+            raise ValueError(f"{said} writes no files: leave {key}={value!r} out")
+    if jax.process_count() > 1:
+        raise ValueError(
+            f"{said} is for one process, there are {jax.process_count()}: take files"
+        )
+    if (platform := jax.devices()[0].platform) not in ("cpu", "gpu"):
+        raise ValueError(f"{said}: no other process reads a {platform}'s memory")
+
+
+def _make_transport(
+    model: Qwen2,
+    export: Export,
+    dtype: str,
+    weights: str,
+    weight_dir: str,
+    weight_url: str,
+    api_key: str,
+) -> WeightTransport:
+    specs = hf.tensor_specs(model.config, hf.DTYPES[dtype])
+    if weights == "memory":
+
+        def lay_out(params):
+            return hf.device_tensors(params, model.config, hf.DTYPES[dtype])
+
+        return DeviceBuffers(lay_out, specs=specs, dtype=dtype)
+    files = PublishedFiles(
+        pathlib.Path(weight_dir or "/dev/shm")
+        / f"policy-{os.getpid()}-{secrets.token_hex(4)}",
+        export=export,
+        specs=specs,
+        dtype=dtype,
+    )
+    if not weight_url:
+        return files
+    try:
+        return ServedFiles(files, url=weight_url, key=api_key)
+    except ValueError:
+        files.close()
+        raise
 
 
 def make_servers(

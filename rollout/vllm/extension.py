@@ -22,11 +22,11 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferUpdateInfo,
 )
 
-from rollout.vllm.mirror import FileSource, Mirror
+from rollout.vllm.mirror import FileSource, MemorySource, Mirror, Source
 from rollout.vllm.places import check_beacon, find
 from rollout.vllm.twin import Twin
 
-BACKEND = "published_file"
+BACKEND = "published_policy"
 _DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
 
 
@@ -42,13 +42,13 @@ class InitInfo(WeightTransferInitInfo):
       shapes: each tensor's shape by Hugging Face name.
       dtype: of all tensors, in safetensors' words ("F32", "BF16", "F16").
       beacon: the path or URL of a file that the trainer has just written beside the
-        weights to come.
+        weights to come, or where in its memory it is if they will be there too.
       token: what the beacon holds.
     """
 
     shapes: dict[str, list[int]]
     dtype: str
-    beacon: str
+    beacon: str | dict[str, Any]
     token: str
 
 
@@ -83,7 +83,7 @@ def served_shapes(config: transformers.PretrainedConfig) -> dict[str, list[int]]
     return {name: list(p.shape) for name, p in model.named_parameters()}
 
 
-class PublishedFileEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
+class PublishedPolicyEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
     """Lays published versions out in the background, and switches to them."""
 
     init_info_cls = InitInfo
@@ -119,7 +119,7 @@ class PublishedFileEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         """Begins to lay a version out; returns at once, and the model serves on.
 
         Args:
-          announced: what the trainer's `PublishedFiles.stage` returned.
+          announced: what the `stage` of the trainer's `WeightTransport` returned.
         """
         self._staged = Staged(announced["version"])
         self._thread = threading.Thread(
@@ -148,12 +148,9 @@ class PublishedFileEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         try:
             self._mirror = self._mirror or Mirror(self._shapes, self._dtype)
             self._twin = self._twin or Twin(self.model, self.device)
-            whole, delta = (
-                find(announced[file], key=_key(), wanted=lambda: staged is self._staged)
-                for file in ("whole", "delta")
+            taken = self._mirror.take(
+                announced["tensors"], self._source(announced, staged)
             )
-            source = FileSource(whole, delta, self._shapes, self._dtype)
-            taken = self._mirror.take(announced["tensors"], source)
             dtype = self.model_config.dtype
             self._twin.load(
                 (name, torch.from_numpy(bits).view(dtype))
@@ -164,6 +161,15 @@ class PublishedFileEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         except Exception as error:
             staged.why = str(error) or repr(error)
             staged.state = "refused"
+
+    def _source(self, announced: dict[str, Any], staged: Staged) -> Source:
+        if "whole" not in announced:
+            return MemorySource(announced["tensors"], self._shapes, self._dtype)
+        whole, delta = (
+            find(announced[file], key=_key(), wanted=lambda: staged is self._staged)
+            for file in ("whole", "delta")
+        )
+        return FileSource(whole, delta, self._shapes, self._dtype)
 
     def start_weight_update(self) -> None:
         """Nothing: what can be refused was judged when it was staged."""
@@ -195,7 +201,7 @@ class PublishedFileEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         """The thread is a daemon, and memory goes with the process."""
 
 
-WeightTransferEngineFactory.register_engine(BACKEND, PublishedFileEngine)
+WeightTransferEngineFactory.register_engine(BACKEND, PublishedPolicyEngine)
 
 
 class PolicyWorker:
@@ -205,7 +211,7 @@ class PolicyWorker:
     """
 
     def stage_version(self, announced: dict[str, Any]) -> None:
-        """See `PublishedFileEngine.stage`. Ends an update that a trainer left open."""
+        """See `PublishedPolicyEngine.stage`. Ends an update that was left open."""
         self._weight_update_active = False
         self.weight_transfer_engine.stage(announced)
 

@@ -12,6 +12,7 @@ another version costs bytes and no more, and a tensor is never what was not anno
 Needs NumPy only.
 """
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -19,8 +20,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rollout.vllm import delta
-from rollout.vllm.checksum import checksum
+from rollout.vllm import delta, memory
+from rollout.vllm.checksum import checksum, joined
 from rollout.vllm.places import Place
 
 ITEM_BYTES = {"F32": 4, "BF16": 2, "F16": 2}
@@ -33,8 +34,8 @@ class Source(Protocol):
         """These bytes of the version's delta, uint8."""
         ...
 
-    def whole(self, name: str, into: np.ndarray) -> None:
-        """Fills `into`, uint8, with a tensor."""
+    def whole(self, name: str, into: np.ndarray) -> int:
+        """Fills `into`, uint8, with a tensor; the digest of what it now holds."""
         ...
 
 
@@ -94,17 +95,16 @@ class Mirror:
         taken.bytes += data.size
         self._held[name] = None
         delta.apply(self.tensors[name], data)
-        self._judge(name, entry["digest"])
+        self._judge(name, checksum(self.tensors[name]), entry["digest"])
 
     def _take_whole(self, name, entry, source, taken) -> None:
         into = self.tensors[name].reshape(-1).view(np.uint8)
         self._held[name] = None
-        source.whole(name, into)
+        found = source.whole(name, into)
         taken.bytes += into.size
-        self._judge(name, entry["digest"])
+        self._judge(name, found, entry["digest"])
 
-    def _judge(self, name: str, announced: int) -> None:
-        found = checksum(self.tensors[name])
+    def _judge(self, name: str, found: int, announced: int) -> None:
         if found != announced:
             raise ValueError(
                 f"{name} is corrupted or stale: digest {found:016x}, announced"
@@ -127,10 +127,11 @@ class FileSource:
         self._delta.read(start, data)
         return data
 
-    def whole(self, name: str, into: np.ndarray) -> None:
+    def whole(self, name: str, into: np.ndarray) -> int:
         if self._starts is None:
             self._starts = self._read_header()
         self._whole.read(self._starts[name], into)
+        return checksum(into)
 
     def _read_header(self) -> dict[str, int]:
         """Where each tensor begins, once every one is found to be as expected."""
@@ -165,3 +166,39 @@ class FileSource:
             if list(found["shape"]) != list(shape):
                 raise ValueError(f"{name} has shape {found['shape']}, expected {shape}")
         return {name: 8 + length + e["data_offsets"][0] for name, e in header.items()}
+
+
+class MemorySource:
+    """A version where the trainer has it: tensors in parts, each in a device's memory.
+
+    An entry of the manifest has, instead of what is said of deltas, the parts that make
+    up the tensor, and a digest of their digests:
+
+        {"digest": d, "parts": [{"digest": p, "at": [[i, j], ...], "memory": told}]}
+    """
+
+    def __init__(self, manifest: Mapping[str, Any], shapes: Mapping, dtype: str):
+        self._manifest, self._shapes = manifest, shapes
+        self._kind = np.dtype(f"u{ITEM_BYTES[dtype]}")
+
+    def delta(self, start: int, stop: int) -> np.ndarray:
+        raise ValueError("memory holds no delta")
+
+    def whole(self, name: str, into: np.ndarray) -> int:
+        tensor = into.view(self._kind).reshape(self._shapes[name])
+        digests, left = [], tensor.size
+        for part in self._manifest[name]["parts"]:
+            place = tensor[tuple(slice(*range_) for range_ in part["at"])]
+            straight = place.flags.c_contiguous
+            read = place if straight else np.empty(place.shape, place.dtype)
+            with contextlib.closing(memory.reach(part["memory"])) as owner:
+                size = owner.read(0, read.reshape(-1).view(np.uint8))
+            if size != read.nbytes:
+                raise ValueError(f"{name}: a part of {size} bytes for {read.nbytes}")
+            digests.append(checksum(read))
+            if not straight:
+                place[...] = read
+            left -= place.size
+        if left:
+            raise ValueError(f"{name}: its parts leave {left} values out")
+        return joined(digests)

@@ -1,8 +1,9 @@
-"""A file of the trainer's, read by byte range: on a path that both see, or at a URL.
+"""What the trainer has written, read by byte range: a file, or a range of its memory.
 
-What a server is told of a version names its files, and `find` reads either kind. Who
-answers at a URL is `rollout.vllm.file_server`. Standard library and NumPy only: it is
-imported inside vLLM's workers.
+What a server is told of a version names files, on a path that both see or at a URL, or
+ranges of memory (`rollout.vllm.memory`); `find` reads each kind. Who answers at a URL
+is `rollout.vllm.file_server`. Standard library and NumPy only: it is imported inside
+vLLM's workers.
 """
 
 import http.client
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+
+from rollout.vllm.memory import reach
 
 _BLOCK = 1 << 20  # bytes, of which a broken connection loses one block at most
 _SILENCE = 10.0  # seconds without a byte, after which a connection counts as broken
@@ -35,13 +38,13 @@ class Place(Protocol):
 
 
 def find(
-    where: str,
+    where: str | dict[str, Any],
     *,
     key: str,
     patience: float = _PATIENCE,
     wanted: Callable[[], bool] = lambda: True,
 ) -> Place:
-    """What is at a path, or at a URL.
+    """What is at a path, at a URL, or in memory that was told of.
 
     Args:
       key: asked for at a URL.
@@ -51,6 +54,8 @@ def find(
     Raises:
       ValueError: there is no key for a URL.
     """
+    if isinstance(where, dict):
+        return reach(where)
     if not where.startswith("http://"):
         return _LocalFile(where)
     if not key:
@@ -58,7 +63,7 @@ def find(
     return _RemoteFile(where, key, patience, wanted)
 
 
-def check_beacon(where: str, token: str, *, key: str) -> None:
+def check_beacon(where: str | dict[str, Any], token: str, *, key: str) -> None:
     """Whether this process reads what the trainer has written.
 
     Raises:

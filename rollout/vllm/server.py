@@ -142,7 +142,7 @@ def command(spec: ServerSpec, *, port: int, name: str) -> list[str]:
         # Log-probs of the distribution that was sampled, not of the raw logits.
         "--logprobs-mode": "processed_logprobs",
         "--worker-extension-cls": "rollout.vllm.extension.PolicyWorker",
-        "--weight-transfer-config": '{"backend": "published_file"}',
+        "--weight-transfer-config": '{"backend": "published_policy"}',
     }
     switches = ["--enable-scale-out", "--skip-tokenizer-init"]
     switches += ["--disable-uvicorn-access-log"]

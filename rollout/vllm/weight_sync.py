@@ -5,7 +5,7 @@ what to tell a server so that it takes it. `PublishedFiles` writes two files in 
 memory, or in a folder that remote servers share, one of all tensors and one of what
 changed; see `rollout.vllm.mirror` for what a server makes of them. `ServedFiles` has
 the same files, and tells of each the URL at which servers without that folder ask for
-it. A device-to-device path would be a third (NCCL has a rendezvous without torch).
+it. `rollout.vllm.buffers` writes nothing, and tells where the devices have it.
 """
 
 import os
@@ -51,7 +51,7 @@ class WeightTransport(Protocol):
 class PublishedFiles:
     """The current version whole, and what made it out of the one before."""
 
-    backend = "published_file"
+    backend = "published_policy"
 
     def __init__(
         self, folder: pathlib.Path, *, export: Export, specs: Specs, dtype: str

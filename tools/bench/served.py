@@ -2,8 +2,13 @@
 
 `publish`: seconds from a policy on the trainer's devices to one that is served, of
 which `sampler/` says the parts, beside writing as many bytes to shared memory and
-reading them back. `sample`: tokens per second through our client, beside one offline
-`LLM.generate` on the same prompts. fp32, random weights.
+reading them back, and how far the served log-probs are from the trainer's. `sample`:
+tokens per second through our client, beside one offline `LLM.generate` on the same
+prompts, in float32 on CPUs. Random weights. On a machine with GPUs
+
+    python -m tools.bench served --dtype=bfloat16 --gpus=1 --weights=memory
+
+shows fidelity, publishes and speed of a server on GPU 1, with JAX on GPU 0.
 """
 
 import argparse
@@ -16,6 +21,7 @@ import tempfile
 import time
 
 import jax
+import jax.numpy as jnp
 
 from configs import base
 from models import hf
@@ -24,6 +30,7 @@ from models.qwen2 import Params, Qwen2, init_params
 from rl.hosts.devices import start_cpu_devices
 from rl.hosts.sidecar import make_vllm_sampler
 from rollout.types import PolicySampler
+from rollout.vllm.sampler import PROBE_TOLERANCE
 from sharding.mesh import make_mesh
 from tools.bench import peers
 from tools.bench.sampler import measure_sampler
@@ -35,6 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sizes = dict(vocab=16384, layers=10, hidden=768, heads=12, kv_heads=2, mlp=3072)
     work = dict(groups=64, group_size=8, prompt=32, completion=64)
     peers.add_arguments(parser, "vllm", **sizes, **work)
+    parser.add_argument("--dtype", choices=sorted(PROBE_TOLERANCE), default="float32")
+    parser.add_argument("--gpus", default="", help="as config.rollout.vllm.devices")
+    parser.add_argument("--weights", choices=("files", "memory"), default="files")
 
 
 def run(arguments: argparse.Namespace) -> dict:
@@ -42,7 +52,8 @@ def run(arguments: argparse.Namespace) -> dict:
     shape = peers.shape_of(arguments)
     start_cpu_devices(arguments.devices, rows=64)
     mesh = make_mesh()
-    model = Qwen2(Qwen2Config.from_hf(shape.hf_config()), mesh=mesh)
+    config = Qwen2Config.from_hf(shape.hf_config())
+    model = Qwen2(config, mesh=mesh, dtype=jnp.dtype(arguments.dtype))
     params = init_params(model, mesh, 0)
     nbytes = sum(x.nbytes for x in jax.tree.leaves(params))
     result = {"machine": peers.machine(), "bytes": nbytes}
@@ -53,7 +64,9 @@ def run(arguments: argparse.Namespace) -> dict:
             folder / "model", params, model.config, assets=folder, dtype="float32"
         )
         sampler = make_vllm_sampler(
-            **base.get_config().rollout.vllm.to_dict() | {"python": arguments.vllm},
+            **base.get_config().rollout.vllm.to_dict()
+            | {"python": arguments.vllm, "devices": arguments.gpus}
+            | {"weights": arguments.weights},
             model=model,
             folder=folder / "model",
             workdir=folder,
@@ -68,8 +81,10 @@ def run(arguments: argparse.Namespace) -> dict:
             result["ours"] = measure_sampler(
                 sampler, shape, ("sample",), arguments.repeat
             )
+    result["publish"] |= {"dtype": arguments.dtype, "weights": arguments.weights}
     copies = [_copy_seconds(nbytes) for _ in range(arguments.repeat)]
     result["publish"]["copy_s"] = statistics.median(copies)
+    arguments.only_ours |= bool(arguments.gpus) or arguments.dtype != "float32"
     return peers.compare(result, arguments, (shape, ("sample",)))
 
 

@@ -152,6 +152,6 @@ def _of_export(work: Workload, params: Params) -> dict[str, Program]:
     def brought(layer: int | None) -> Program:
         weights = tuple(weight for _, weight, of in hf.rows(model) if of == layer)
         arrays = tuple(hf.at(params, weight.path) for weight in weights)
-        return Program(hf.lay_out, (weights, model, dtype, whole, arrays, 0))
+        return Program(hf.lay_out, (weights, model, dtype, whole, False, arrays, 0))
 
     return {"tables": brought(None), "layer": brought(0)}

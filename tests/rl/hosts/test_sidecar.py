@@ -84,7 +84,9 @@ def test_what_cannot_be_started_is_refused(tmp_path):
         sidecar.make_servers([(0,)], python="none", key="--vllm_python", **kinds)
 
 
-def test_servers_elsewhere_are_told_where_to_ask_and_need_a_key(monkeypatch, tmp_path):
+@pytest.fixture
+def make(tmp_path):
+    """Makes a sampler that starts nothing before its first publish."""
     mesh = make_mesh(devices=jax.devices()[:1])
     folder = make_model(tmp_path / "model")
 
@@ -101,6 +103,10 @@ def test_servers_elsewhere_are_told_where_to_ask_and_need_a_key(monkeypatch, tmp
             carry=False,
         )
 
+    return make
+
+
+def test_servers_elsewhere_are_told_where_to_ask_and_need_a_key(monkeypatch, make):
     elsewhere = {"url": "http://192.0.2.1:8000", "weight_url": "http://127.0.0.1:0"}
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
     with pytest.raises(ValueError, match="^config.rollout.vllm.weight_url=.*API_KEY"):
@@ -111,6 +117,21 @@ def test_servers_elsewhere_are_told_where_to_ask_and_need_a_key(monkeypatch, tmp
         sampler = make(**settings)
         assert sampler._transport.hello()["beacon"].startswith(kind)
         sampler.close()
+
+
+def test_memory_goes_with_no_files_and_one_process(monkeypatch, make):
+    here = {"url": "http://127.0.0.1:1", "weights": "memory"}
+    sampler = make(**here)
+    assert sampler._transport.hello()["beacon"]["pid"] == os.getpid()
+    sampler.close()
+    assert not [*pathlib.Path("/dev/shm").glob(f"policy-{os.getpid()}-*")]
+    said = r"^config.rollout.vllm.weights=memory "
+    for key, value in {"weight_dir": "/tmp", "weight_url": "http://a:1"}.items():
+        with pytest.raises(ValueError, match=f"{said}.*: leave {key}='{value}' out$"):
+            make(**here, **{key: value})
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(ValueError, match=f"{said}is for one process, there are 2"):
+        make(**here)
 
 
 def test_the_probe_prompt_fills_blocks_and_leaves_room():

@@ -168,10 +168,18 @@ def make_server(policy, tmp, **changes):
 
 
 def make_sampler(
-    policy, tmp, *, servers=None, folder=None, url="", tolerance=1e-4, **changes
+    policy,
+    tmp,
+    *,
+    servers=None,
+    transport=None,
+    folder=None,
+    url="",
+    tolerance=1e-4,
+    **changes,
 ):
     """A sampler whose probe is the policy's own forward."""
-    transport = PublishedFiles(
+    transport = transport or PublishedFiles(
         folder or pathlib.Path("/dev/shm") / f"test-{os.getpid()}-{tmp.name}",
         export=policy.export,
         specs=policy.specs(),
