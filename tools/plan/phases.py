@@ -69,7 +69,7 @@ def phases(
     found = []
     for program in compiled:
         name, own, beside = _PHASES[program.name]
-        beside = (*beside, "reference")
+        beside = (*beside, "reference", "published")
         stays = {part: getattr(resident, part) for part in (*own, *beside)}
         peak = reserved(program) + sum(stays[part] for part in beside)
         parts = {part: size for part, size in stays.items() if size}

@@ -50,6 +50,7 @@ class Resident:
       moments: the optimizer's state, 0 where it rests in the host's memory.
       gradients: while an update's micro-batches are added up.
       reference: the base's parameters, where the objective asks for them.
+      published: what servers read out of the devices' memory, where they do.
       served: the sampler's weights; with its cache from publish to the update.
       cache: and slots of the widest decode batch.
       copies: of the served weights.
@@ -64,6 +65,7 @@ class Resident:
     moments: int
     gradients: int
     reference: int = 0
+    published: int = 0
     served: int = 0
     cache: int = 0
     copies: int = 0
@@ -88,19 +90,23 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     step = make_update(c, model, objective)
     shapes = jax.eval_shape(step.init, abstract_params(model)[0])
     state = placed(shapes, step.shardings)
-    reference = None
-    if objective.needs_reference:
-        reference = placed(
-            jax.eval_shape(
-                lambda p: jax.tree.map(lambda x: x.astype(model.dtype), p), state.params
-            ),
-            step.shardings.params,
-        )
+
+    def copied(dtype):
+        def cast(params):
+            return jax.tree.map(lambda x: x.astype(dtype), params)
+
+        return placed(jax.eval_shape(cast, state.params), step.shardings.params)
+
+    reference = copied(model.dtype) if objective.needs_reference else None
+    published = None
+    if not work.embedded and c.rollout.vllm.weights == "memory":
+        published = copied(hf.DTYPES[c.rollout.vllm.dtype or c.model.dtype])
     resident = Resident(
         masters=device_bytes(state.params),
         moments=device_bytes(state.opt_state),
         gradients=device_bytes(state.params),
         reference=device_bytes(reference),
+        published=device_bytes(published),
     )
     found = _of_update(work, step, state) | _of_export(work, state.params)
     if work.embedded:

@@ -237,8 +237,9 @@ def gib(size: float) -> str:
 
 def _memory_table(plan) -> list[str]:
     names = ["masters", "moments", "gradients", "served", "cache", "activations"]
-    if any("reference" in phase["parts"] for phase in plan["phases"]):
-        names.insert(3, "reference")
+    for name in ("published", "reference"):
+        if any(name in phase["parts"] for phase in plan["phases"]):
+            names.insert(3, name)
     return _aligned(
         ["phase", *names, "peak", "fits"],
         [
