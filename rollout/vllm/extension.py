@@ -7,6 +7,7 @@ A version that the trainer has published is read, checked and laid out beside th
 while that serves; a refused one leaves it as it is, and the switch takes milliseconds.
 """
 
+import contextlib
 import dataclasses
 import hmac
 import os
@@ -22,7 +23,8 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferUpdateInfo,
 )
 
-from rollout.vllm.mirror import FileSource, MemorySource, Mirror, Source
+from rollout.vllm.memory import Memories
+from rollout.vllm.mirror import FileSource, MemorySource, Mirror, Taken
 from rollout.vllm.places import check_beacon, find
 from rollout.vllm.twin import Twin
 
@@ -148,9 +150,7 @@ class PublishedPolicyEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         try:
             self._mirror = self._mirror or Mirror(self._shapes, self._dtype)
             self._twin = self._twin or Twin(self.model, self.device)
-            taken = self._mirror.take(
-                announced["tensors"], self._source(announced, staged)
-            )
+            taken = self._take(announced, staged)
             dtype = self.model_config.dtype
             self._twin.load(
                 (name, torch.from_numpy(bits).view(dtype))
@@ -162,14 +162,18 @@ class PublishedPolicyEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
             staged.why = str(error) or repr(error)
             staged.state = "refused"
 
-    def _source(self, announced: dict[str, Any], staged: Staged) -> Source:
+    def _take(self, announced: dict[str, Any], staged: Staged) -> Taken:
+        tensors = announced["tensors"]
         if "whole" not in announced:
-            return MemorySource(announced["tensors"], self._shapes, self._dtype)
+            with contextlib.closing(Memories()) as memories:
+                source = MemorySource(tensors, memories, self._shapes, self._dtype)
+                return self._mirror.take(tensors, source)
         whole, delta = (
             find(announced[file], key=_key(), wanted=lambda: staged is self._staged)
             for file in ("whole", "delta")
         )
-        return FileSource(whole, delta, self._shapes, self._dtype)
+        source = FileSource(whole, delta, self._shapes, self._dtype)
+        return self._mirror.take(tensors, source)
 
     def start_weight_update(self) -> None:
         """Nothing: what can be refused was judged when it was staged."""

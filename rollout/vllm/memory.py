@@ -51,15 +51,6 @@ def tell(
     }
 
 
-def reach(told: dict[str, Any]) -> "HostMemory | GpuMemory":
-    """What another process has told of by `tell`; to be closed.
-
-    Raises:
-      OSError: CUDA does not reach it, in its words.
-    """
-    return GpuMemory(told) if "handle" in told else HostMemory(told)
-
-
 class HostMemory:
     """Of a process of this host and this user."""
 
@@ -84,52 +75,58 @@ class HostMemory:
             done += got
         return self._bytes
 
-    def close(self) -> None:
-        """Nothing is held."""
 
+class Memories:
+    """What other processes have told of. Allocations of GPUs stay open until `close`.
 
-class GpuMemory:
-    """Of a process of this node that has a GPU which this one reaches.
-
-    To be opened and read with this process's own GPU current. One process opens an
-    allocation once at a time, of which an owner has few, each with many tensors.
+    One process opens an allocation once at a time, and an owner has few, each with many
+    tensors. It stays taken while it is open, though its owner be gone. To be used where
+    this process's own GPU is current.
     """
 
-    _opened: dict[str, list[int]] = {}  # handle: address here, how many have it
+    def __init__(self):
+        self._opened: dict[str, int] = {}
 
-    def __init__(self, told: dict[str, Any]):
-        self._told, self._cuda = told, _Cuda()
-        opened = self._opened.get(told["handle"])
-        if opened is None:
+    def find(self, told: dict[str, Any]) -> "HostMemory | _GpuMemory":
+        """What was told of by `tell`.
+
+        Raises:
+          OSError: CUDA does not reach it, in its words.
+        """
+        handle = told.get("handle")
+        if handle is None:
+            return HostMemory(told)
+        if handle not in self._opened:
             address = ctypes.c_uint64()
-            handle = _Handle.from_buffer_copy(bytes.fromhex(told["handle"]))
-            self._cuda(
+            _Cuda()(
                 "cuIpcOpenMemHandle_v2",
                 ctypes.byref(address),
-                handle,
+                _Handle.from_buffer_copy(bytes.fromhex(handle)),
                 ctypes.c_uint(_LAZY_PEER_ACCESS),
             )
-            opened = self._opened[told["handle"]] = [address.value, 0]
-        opened[1] += 1
-        self._address = opened[0] + told["start"]
+            self._opened[handle] = address.value
+        return _GpuMemory(self._opened[handle] + told["start"], told["bytes"])
+
+    def close(self) -> None:
+        for address in self._opened.values():
+            _Cuda()("cuIpcCloseMemHandle", ctypes.c_uint64(address))
+        self._opened.clear()
+
+
+class _GpuMemory:
+    def __init__(self, address: int, nbytes: int):
+        self._address, self._bytes = address, nbytes
 
     def read(self, start: int, into: np.ndarray) -> int:
         """See `rollout.vllm.places.Place.read`."""
-        _check(start, into, self._told["bytes"])
-        self._cuda(
+        _check(start, into, self._bytes)
+        _Cuda()(
             "cuMemcpyDtoH_v2",
             ctypes.c_void_p(into.ctypes.data),
             ctypes.c_uint64(self._address + start),
             ctypes.c_size_t(into.size),
         )
-        return self._told["bytes"]
-
-    def close(self) -> None:
-        opened = self._opened[self._told["handle"]]
-        opened[1] -= 1
-        if not opened[1]:
-            del self._opened[self._told["handle"]]
-            self._cuda("cuIpcCloseMemHandle", ctypes.c_uint64(opened[0]))
+        return self._bytes
 
 
 def _check(start: int, into: np.ndarray, nbytes: int) -> None:
@@ -152,6 +149,7 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
+@functools.cache
 class _Cuda:
     """CUDA's driver, of which a failed call raises OSError in its own words."""
 

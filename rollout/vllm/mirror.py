@@ -12,7 +12,6 @@ another version costs bytes and no more, and a tensor is never what was not anno
 Needs NumPy only.
 """
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -20,8 +19,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rollout.vllm import delta, memory
+from rollout.vllm import delta
 from rollout.vllm.checksum import checksum, joined
+from rollout.vllm.memory import Memories
 from rollout.vllm.places import Place
 
 ITEM_BYTES = {"F32": 4, "BF16": 2, "F16": 2}
@@ -177,8 +177,14 @@ class MemorySource:
         {"digest": d, "parts": [{"digest": p, "at": [[i, j], ...], "memory": told}]}
     """
 
-    def __init__(self, manifest: Mapping[str, Any], shapes: Mapping, dtype: str):
-        self._manifest, self._shapes = manifest, shapes
+    def __init__(
+        self,
+        manifest: Mapping[str, Any],
+        memories: Memories,
+        shapes: Mapping,
+        dtype: str,
+    ):
+        self._manifest, self._memories, self._shapes = manifest, memories, shapes
         self._kind = np.dtype(f"u{ITEM_BYTES[dtype]}")
 
     def delta(self, start: int, stop: int) -> np.ndarray:
@@ -191,8 +197,8 @@ class MemorySource:
             place = tensor[tuple(slice(*range_) for range_ in part["at"])]
             straight = place.flags.c_contiguous
             read = place if straight else np.empty(place.shape, place.dtype)
-            with contextlib.closing(memory.reach(part["memory"])) as owner:
-                size = owner.read(0, read.reshape(-1).view(np.uint8))
+            owner = self._memories.find(part["memory"])
+            size = owner.read(0, read.reshape(-1).view(np.uint8))
             if size != read.nbytes:
                 raise ValueError(f"{name}: a part of {size} bytes for {read.nbytes}")
             digests.append(checksum(read))

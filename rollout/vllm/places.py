@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rollout.vllm.memory import reach
+from rollout.vllm.memory import HostMemory
 
 _BLOCK = 1 << 20  # bytes, of which a broken connection loses one block at most
 _SILENCE = 10.0  # seconds without a byte, after which a connection counts as broken
@@ -55,7 +55,7 @@ def find(
       ValueError: there is no key for a URL.
     """
     if isinstance(where, dict):
-        return reach(where)
+        return HostMemory(where)
     if not where.startswith("http://"):
         return _LocalFile(where)
     if not key:

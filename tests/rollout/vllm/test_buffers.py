@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 # A server's side, without vLLM: says what it read of each version that it is told.
 READER = """
 import hashlib, json, sys
+from rollout.vllm.memory import Memories
 from rollout.vllm.mirror import MemorySource, Mirror
 from rollout.vllm.places import check_beacon
 hello = json.loads(sys.stdin.readline())
@@ -36,7 +38,7 @@ print("hello", flush=True)
 for line in sys.stdin:
     told = json.loads(line)["tensors"]
     try:
-        taken = mirror.take(told, MemorySource(told, shapes, dtype))
+        taken = mirror.take(told, MemorySource(told, Memories(), shapes, dtype))
     except (OSError, ValueError) as error:
         print(json.dumps({"error": str(error)}), flush=True)
         continue
@@ -221,3 +223,116 @@ def test_a_real_server_serves_what_it_reads_from_memory(tmp_path):
         assert sampler.metrics()["sampler/restarts"] == 1
     finally:
         sampler.close()
+
+
+# CUDA's driver as far as it is called, by its own signatures, over files in place of
+# GPUs: an allocation is a file, which a handle names.
+DRIVER = r"""
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+typedef struct { char reserved[64]; } CUipcMemHandle;
+static const size_t SIZE = 1 << 20;
+static char name[64];
+static uint64_t owned;
+static int current = 0, opened = 0;
+static uint64_t map(const char *path) {
+  int file = open(path, O_RDWR | O_CREAT, 0600);
+  ftruncate(file, SIZE);
+  return (uint64_t)mmap(0, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+}
+uint64_t allocate(const char *path) { strcpy(name, path); return owned = map(path); }
+int cuInit(unsigned flags) { return flags; }
+int cuDeviceGet(int *device, int ordinal) { *device = 40 + ordinal; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) {
+  *context = (void *)(intptr_t)device;
+  return device != 42;
+}
+int cuCtxSetCurrent(void *context) { current = (intptr_t)context; return 0; }
+int cuGetErrorString(int code, const char **words) {
+  *words = code == 1 ? "invalid argument" : "not mapped";
+  return 0;
+}
+int cuMemGetAddressRange_v2(uint64_t *base, size_t *size, uint64_t at) {
+  if (at < owned || at >= owned + SIZE || current != 42) return 1;
+  *base = owned; *size = SIZE;
+  return 0;
+}
+int cuIpcGetMemHandle(CUipcMemHandle *handle, uint64_t base) {
+  strcpy(handle->reserved, name);
+  return base != owned;
+}
+int cuIpcOpenMemHandle_v2(uint64_t *at, CUipcMemHandle handle, unsigned flags) {
+  if (flags != 1 || opened || access(handle.reserved, R_OK)) return 211;
+  opened = 1; *at = map(handle.reserved);
+  return 0;
+}
+int cuIpcCloseMemHandle(uint64_t at) { opened = 0; return munmap((void *)at, SIZE); }
+int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
+  memcpy(to, (void *)from, bytes);
+  return 0;
+}
+"""
+OWNER = """
+import ctypes, json, sys
+from rollout.vllm import memory
+driver = ctypes.CDLL("libcuda.so.1")
+driver.allocate.restype = ctypes.c_uint64
+base = driver.allocate(sys.argv[1].encode())
+ctypes.memmove(base + 4096, bytes(range(256)) * 8, 2048)
+told = [memory.tell("cuda", base + 4096 + 1024 * i, 1024, device=2) for i in range(2)]
+print(json.dumps(told))
+try:
+    memory.tell("cuda", base - 4096, 8, device=2)
+except OSError as error:
+    print(error)
+"""
+GUEST = """
+import contextlib, json, sys
+import numpy as np
+from rollout.vllm.memory import Memories
+for _ in range(2):
+    with contextlib.closing(Memories()) as memories:
+        for told in json.loads(sys.argv[1]):
+            into = np.zeros(1000, np.uint8)
+            assert memories.find(told).read(24, into) == 1024
+            assert into.tolist() == (list(range(256)) * 4)[24:]
+        try:
+            memories.find(told).read(25, into)
+        except ValueError as error:
+            print(error)
+try:
+    Memories().find(told | {"handle": "00" * 64})
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_memory_is_told_of_and_read_by_the_signatures_of_cuda(tmp_path):
+    (tmp_path / "driver.c").write_text(DRIVER)
+    library = ["-shared", "-fPIC", "-w", "-o", "libcuda.so.1", "driver.c"]
+    subprocess.run(["cc", *library], cwd=tmp_path, check=True)
+
+    def run(script, argument):
+        done = subprocess.run(
+            [sys.executable, "-c", script, argument],
+            env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": ROOT},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    told, refused = run(OWNER, "pool")
+    assert [part["start"] for part in json.loads(told)] == [4096, 5120]
+    assert refused == "CUDA's cuMemGetAddressRange_v2: invalid argument (1)"
+    assert run(GUEST, told) == [
+        "1025 bytes are asked for of 1024",
+        "1025 bytes are asked for of 1024",
+        "CUDA's cuIpcOpenMemHandle_v2: not mapped (211)",
+    ]
