@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 GRACE_SECONDS = 4.0
@@ -31,16 +32,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 def descendants(root: int) -> list[int]:
     """Ids of all processes below `root`, zombies left out."""
     children: dict[int, list[int]] = {}
-    for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            # The command may hold spaces and brackets; the fields follow the last one.
-            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        if state != "Z":
-            children.setdefault(int(parent), []).append(int(entry.name))
+    for pid, parent, _ in _processes():
+        children.setdefault(parent, []).append(pid)
     found, frontier = [], [root]
     while frontier:
         frontier = [pid for parent in frontier for pid in children.get(parent, ())]
@@ -48,14 +41,36 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def kill_tree(root: int) -> None:
-    """Kills what is below `root` until nothing new appears there.
+def _processes() -> Iterator[tuple[int, int, int]]:
+    """Of each process that is no zombie its id, its parent's and its session's."""
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            # The command may hold spaces and brackets; the fields follow the last one.
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] != "Z":
+            yield int(entry.name), int(fields[1]), int(fields[3])
 
-    Python's resource trackers come last: they remove the shared memory of processes
+
+def kill_tree(root: int) -> None:
+    """Kills what is below `root` until nothing new appears there."""
+    _kill(lambda: descendants(root))
+
+
+def kill_session(leash: int) -> None:
+    """Kills what a leash has left, which was killed itself: its tree has no root."""
+    _kill(lambda: [pid for pid, _, session in _processes() if session == leash])
+
+
+def _kill(find: Callable[[], list[int]]) -> None:
+    """Python's resource trackers come last: they remove the shared memory of processes
     that could not, and end by themselves.
     """
     spare_until = time.monotonic() + TRACKER_SECONDS
-    while pids := descendants(root):
+    while pids := find():
         for pid in pids:
             if time.monotonic() < spare_until and _is_tracker(pid):
                 continue

@@ -293,7 +293,8 @@ class VllmServer:
         """
         if self._process is None:
             return
-        if self._lifeline is not None:
+        first = self._lifeline is not None
+        if first:
             if at_once and self.pid is not None:
                 os.write(self._lifeline, b"k")
             os.close(self._lifeline)
@@ -304,6 +305,8 @@ class VllmServer:
             leash.kill_tree(self._process.pid)
             self._process.kill()
             self._process.wait()
+        if first:  # later the number may be another's
+            leash.kill_session(self._process.pid)
 
 
 def _claim_port(host: str, port: int) -> int:

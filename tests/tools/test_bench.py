@@ -46,15 +46,14 @@ def test_the_verifiers_bench_measures_pairs_and_the_pool(tmp_path):
 
 
 @pytest.mark.vllm
-@pytest.mark.parametrize("weights", ["files", "memory"])
-def test_the_servers_bench_measures_publishes_and_tokens(weights):
+def test_the_servers_bench_measures_publishes_and_tokens():
     policies.needs_vllm()
     parser = argparse.ArgumentParser()
     served.add_arguments(parser)
     sizes = "--vocab 512 --layers 2 --hidden 128 --heads 4 --mlp 256 --groups 2"
     arguments = parser.parse_args(
         [*sizes.split(), "--repeat=1", f"--vllm={policies.PYTHON}", "--only_ours"]
-        + [f"--weights={weights}"]
+        + ["--weights=memory"]
     )
     result = served.run(arguments)
     assert result["publish"]["sampler/probe_gap_mean"] < 1e-4

@@ -184,6 +184,31 @@ def test_the_tree_goes_when_its_asker_goes(tmp_path, blow):
     assert not (tmp_path / "weights").exists()
 
 
+def test_what_a_killed_leash_leaves_goes_when_the_server_is_stopped(tmp_path):
+    server = VllmServer(_spec(), log_file=tmp_path / "log")
+    shell = "sleep 600 & sleep 600 & wait"
+    server._process, server._lifeline = leash.start(["sh", "-c", shell])
+    deadline = time.monotonic() + 10
+    while len(tree := leash.descendants(server.pid)) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(server.pid, signal.SIGKILL)
+    server._process.wait()
+    # The shell had the kernel's word for it; what the shell began had none.
+    assert sum(map(_runs, tree)) >= 2
+    server.stop(at_once=True)
+    server.stop()
+    assert not any(map(_runs, tree))
+
+
+def _runs(pid):
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
 @given(
     st.integers(0, 3 * 4096 * 3).flatmap(
         lambda n: st.tuples(st.just(n), st.integers(0, max(n - 1, 0)))
