@@ -226,10 +226,11 @@ def make_plan(config: ConfigDict) -> Plan:
     param_shardings(Qwen2(model), abstract_mesh(mesh_shape))
     objective = take(make_objective, config.objective)()
     load_advantage(config.objective.advantage)
+    every = train
     prompts, (train, held_out), left_out = take(
         encode_all, config.data, config.rollout
     )(tokenizer, problems=(train, held_out))
-    stages, gaps = _stages(config, train, left_out)
+    stages, gaps = _stages(config, every, train)
     return Plan(
         config=config,
         model=model,
@@ -249,25 +250,22 @@ def make_plan(config: ConfigDict) -> Plan:
 
 
 def _stages(
-    c: ConfigDict, problems: Sequence[Problem], left_out: int
+    c: ConfigDict, every: Sequence[Problem], fit: Sequence[Problem]
 ) -> tuple[tuple[Stage, ...], list[str]]:
     """The curriculum's stages, fit to the problems and checked against the run's sizes.
 
     And a line on each share of a level that another one has to take.
     """
     try:
-        stages = make_stages(c.curriculum.stages)
+        stages, gaps = fill_gaps(make_stages(c.curriculum.stages), every)
         try:
-            stages, gaps = fill_gaps(stages, problems)
-            Curriculum(stages, problems, seed=c.seed)
+            Curriculum(stages, fit, seed=c.seed)
         except NoProblem as error:
-            if not left_out:
-                raise
-            # A level may be gone with them.
+            # The level is gone with those that are too long.
             raise ValueError(
                 f"{error} whose prompt fits"
                 f" config.rollout.max_prompt_tokens={c.rollout.max_prompt_tokens}:"
-                f" {left_out:,} prompts do not"
+                f" {len(every) - len(fit):,} prompts do not"
             ) from None
         for i, stage in enumerate(stages):
             longest, asked = c.rollout.max_response_tokens, stage.max_response_tokens

@@ -24,7 +24,7 @@ METRICS = ("accuracy", "solve_all")
 
 
 class NoProblem(ValueError):
-    """A stage's level beyond all that the problems have."""
+    """A stage's level that none of the problems has."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +102,8 @@ class Curriculum:
       tell: receives a line at each new stage and pass.
 
     Raises:
-      ValueError: a stage that never ends before the last, or a level without problems
-        (`fill_gaps` leaves none).
+      ValueError: a stage that never ends before the last.
+      NoProblem: a level without problems.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Curriculum:
                     continue
                 chosen = [p for p in problems if level is None or p.level == level]
                 if not chosen:
-                    raise ValueError(f"[{i}].levels: no problem has level {level}")
+                    raise NoProblem(f"[{i}].levels: no problem has level {level}")
                 own = seed if level is None else (seed, level)
                 self._streams[level] = ProblemStream(chosen, seed=own)
         self._stage, self._steps = 0, 0

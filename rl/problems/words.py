@@ -30,8 +30,8 @@ _WORDS = {
 
 # A template with its answer, by the number of steps. {who} and {other} are names, {a}
 # to {d} numbers; any other braces hold an expression in these, so that what is taken
-# away or shared out always comes out whole and positive. Many of them: a policy learns
-# eight wordings by heart in ten steps, and which sum goes with which, without reading.
+# away or shared out always comes out whole and positive. Many of them: of few, a policy
+# can know by heart which sum goes with which, and need not read.
 _TRAIN = {
     1: {
         "{who} has {a} {things}. {who} {gets} {b} more {things}. How many {things} "

@@ -1,10 +1,10 @@
 """A version of the policy where the trainer has it: in its devices' own memory.
 
 For servers of the same node. Nothing is written: the parameters are laid out and cast
-on the devices that hold them, every device keeping its shards, and a server reads each
-shard from there (`rollout.vllm.memory`) while it serves. The shards stay as they are
-until the next version is staged, so that they cost each device its share of one copy
-in the serving dtype.
+on the devices that hold them, every device its shards, and a server reads each shard
+from there (`rollout.vllm.memory`) while it serves. The shards stay as they are until
+the next version is staged, so that they cost each device its share of one copy in the
+serving dtype.
 """
 
 import secrets
@@ -43,15 +43,18 @@ class DeviceBuffers:
         self._lay_out, self._specs = lay_out, specs
         self._dtype = WIRE_DTYPES[dtype]
         self._token = secrets.token_hex(16)
-        self._beacon = np.frombuffer(self._token.encode(), np.uint8)
+        # Of host memory the arrays themselves are read; of a GPU, copies of them.
         self._held: list[jax.Array] = []
+        self._gpus: dict[int, memory.GpuShare] = {}
 
     def hello(self) -> dict[str, Any]:
-        data = self._beacon
+        token = np.frombuffer(self._token.encode(), np.uint8)
+        self._beacon = jax.device_put(token, jax.local_devices()[0])
+        beacon = next(iter(self._beacon.addressable_shards))
         return {
             "shapes": {name: list(shape) for name, (shape, _) in self._specs.items()},
             "dtype": self._dtype,
-            "beacon": memory.tell("cpu", data.ctypes.data, data.nbytes),
+            "beacon": self._share(beacon),
             "token": self._token,
         }
 
@@ -62,24 +65,36 @@ class DeviceBuffers:
           OSError: CUDA does not share its memory, in its words.
         """
         self._held.clear()
-        # All is on its way before the first is waited for.
-        begun = []
-        for name, array in self._lay_out(params):
-            self._held.append(array)
-            shards = [s for s in array.addressable_shards if s.replica_id == 0]
-            begun.append((name, shards, [_sums(shard.data) for shard in shards]))
+        for gpu in self._gpus.values():
+            gpu.renew()
         tensors = {}
-        for name, shards, sums in begun:
-            parts = [
-                {"digest": of_sums(*map(np.asarray, of)), **_told(shard)}
-                for shard, of in zip(shards, sums, strict=True)
-            ]
-            digest = joined(part["digest"] for part in parts)
-            tensors[name] = {"digest": digest, "parts": parts}
+        for name, array in self._lay_out(params):
+            shards = [s for s in array.addressable_shards if s.replica_id == 0]
+            sums = [_sums(shard.data) for shard in shards]
+            tensors[name] = {
+                "digest": joined(of_sums(*map(np.asarray, of)) for of in sums),
+                "parts": [
+                    {"at": _place(shard), "memory": self._share(shard)}
+                    for shard in shards
+                ],
+            }
         return {"version": version, "tensors": tensors}
+
+    def _share(self, shard: jax.Shard) -> dict[str, Any]:
+        data = jax.block_until_ready(shard.data)
+        where = data.unsafe_buffer_pointer(), data.nbytes
+        if shard.device.platform == "cpu":
+            self._held.append(data)
+            return memory.share_host(*where)
+        device = shard.device.local_hardware_id
+        if device not in self._gpus:
+            self._gpus[device] = memory.GpuShare(device)
+        return self._gpus[device].copy(*where)
 
     def close(self) -> None:
         self._held.clear()
+        for gpu in self._gpus.values():
+            gpu.close()
 
 
 @jax.jit
@@ -103,17 +118,8 @@ def _bytes(bits: jax.Array) -> jax.Array:
     return jax.lax.bitcast_convert_type(bits, jnp.uint8).reshape(-1)
 
 
-def _told(shard: jax.Shard) -> dict[str, Any]:
-    data, shape = shard.data, shard.data.shape
-    at = [
-        [index.start or 0, (index.start or 0) + size]
-        for index, size in zip(shard.index, shape, strict=True)
-    ]
-    platform = "cpu" if shard.device.platform == "cpu" else "cuda"
-    told = memory.tell(
-        platform,
-        data.unsafe_buffer_pointer(),
-        data.nbytes,
-        device=shard.device.local_hardware_id or 0,
-    )
-    return {"at": at, "memory": told}
+def _place(shard: jax.Shard) -> list[list[int]]:
+    """From where to where it lies in the tensor, by dimension."""
+    starts = [index.start or 0 for index in shard.index]
+    sizes = shard.data.shape
+    return [[i, i + size] for i, size in zip(starts, sizes, strict=True)]

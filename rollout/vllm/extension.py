@@ -113,7 +113,9 @@ class PublishedPolicyEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
                     f"wrong model: {name} is {here} on the server and {there} in the"
                     " trainer (None: it has no such tensor)"
                 )
-        check_beacon(init_info.beacon, init_info.token, key=_key())
+        check_beacon(
+            init_info.beacon, init_info.token, key=_key(), device=self._device_index()
+        )
         self._shapes = served
         self._dtype = dtype
 
@@ -165,7 +167,7 @@ class PublishedPolicyEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
     def _take(self, announced: dict[str, Any], staged: Staged) -> Taken:
         tensors = announced["tensors"]
         if "whole" not in announced:
-            with contextlib.closing(Memories()) as memories:
+            with contextlib.closing(Memories(self._device_index())) as memories:
                 source = MemorySource(tensors, memories, self._shapes, self._dtype)
                 return self._mirror.take(tensors, source)
         whole, delta = (
@@ -174,6 +176,9 @@ class PublishedPolicyEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         )
         source = FileSource(whole, delta, self._shapes, self._dtype)
         return self._mirror.take(tensors, source)
+
+    def _device_index(self) -> int:
+        return self.device.index or 0
 
     def start_weight_update(self) -> None:
         """Nothing: what can be refused was judged when it was staged."""

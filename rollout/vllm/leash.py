@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 GRACE_SECONDS = 4.0
-# They begin when all that they clean up after is gone; a busy machine takes seconds.
+# Resource trackers begin when all others are gone; a busy machine takes seconds.
 TRACKER_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -62,7 +62,15 @@ def kill_tree(root: int) -> None:
 
 def kill_session(leash: int) -> None:
     """Kills what a leash has left, which was killed itself: its tree has no root."""
-    _kill(lambda: [pid for pid, _, session in _processes() if session == leash])
+
+    def left():
+        found = list(_processes())
+        # A number is nobody's anew while a session bears it; then it has a leader.
+        if any(pid == leash for pid, _, _ in found):
+            return []
+        return [pid for pid, _, session in found if session == leash]
+
+    _kill(left)
 
 
 def _kill(find: Callable[[], list[int]]) -> None:

@@ -1,8 +1,8 @@
-"""A range of another process's memory: of this host's, or of a GPU of this node.
+"""Memory of another process: of this host's, or of a GPU of this node.
 
-Whoever has it tells where it is (`tell`), and whoever is told reads it as any other
-place (`rollout.vllm.places`). Host memory is read by the kernel on a reader's behalf,
-GPU memory through CUDA's handles between processes; either way the owner does nothing
+Whoever has it shares it (`share_host`, `GpuShare`) and tells where it is; whoever is
+told reads it (`Memories`). Host memory is read by the kernel on a reader's behalf, a
+GPU's through CUDA's handles between processes; either way the owner does nothing
 meanwhile, and only has to keep it as it is. Standard library and NumPy only: it is
 imported inside vLLM's workers.
 """
@@ -10,45 +10,79 @@ imported inside vLLM's workers.
 import ctypes
 import functools
 import os
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 _MOST = 1 << 30  # bytes of one call; the kernel cuts off at 2 GiB
+_CHUNK = 1 << 28  # bytes that are asked of CUDA at a time
+_APART = 512  # bytes to which pieces of a chunk are rounded up
 _LAZY_PEER_ACCESS = 1
 _HANDLE_BYTES = 64
 
 
-def tell(
-    platform: Literal["cpu", "cuda"], address: int, nbytes: int, *, device: int = 0
-) -> dict[str, Any]:
-    """What a reader is told of a range of this process's memory.
+def share_host(address: int, nbytes: int) -> dict[str, Any]:
+    """What a reader is told of a range of this process's memory."""
+    return {"pid": os.getpid(), "start": address, "bytes": nbytes}
 
-    Args:
-      address: of its first byte, on the device.
-      device: GPU by this process's own count.
 
-    Raises:
-      OSError: CUDA does not share this memory, in its words.
+class GpuShare:
+    """Copies on one GPU that other processes can read.
+
+    Of memory that is CUDA's own: what JAX allocates has no handle for other processes
+    (XLA maps it by `cuMemCreate`). Chunks are kept from one set of copies to the next.
     """
-    if platform == "cpu":
-        return {"pid": os.getpid(), "start": address, "bytes": nbytes}
-    cuda = _Cuda()
-    cuda.use(device)
-    base, size = ctypes.c_uint64(), ctypes.c_size_t()
-    cuda(
-        "cuMemGetAddressRange_v2",
-        ctypes.byref(base),
-        ctypes.byref(size),
-        ctypes.c_uint64(address),
-    )
-    handle = _Handle()
-    cuda("cuIpcGetMemHandle", ctypes.byref(handle), base)
-    return {
-        "handle": bytes(handle.data).hex(),
-        "start": address - base.value,
-        "bytes": nbytes,
-    }
+
+    def __init__(self, device: int):
+        """
+        Args:
+          device: GPU by this process's own count.
+        """
+        self._device = device
+        self._chunks: list[tuple[int, int, str]] = []  # address, bytes, handle
+        self._chunk, self._used = 0, 0
+
+    def renew(self) -> None:
+        """The next copies take the place of those that were made."""
+        self._chunk, self._used = 0, 0
+
+    def copy(self, address: int, nbytes: int) -> dict[str, Any]:
+        """Copies a range of this GPU's memory; what a reader is told of the copy.
+
+        Raises:
+          OSError: CUDA has no room or does not share it, in its words.
+        """
+        cuda = _Cuda()
+        cuda.use(self._device)
+        while self._chunk < len(self._chunks):
+            if self._used + nbytes <= self._chunks[self._chunk][1]:
+                break
+            self._chunk, self._used = self._chunk + 1, 0
+        else:
+            self._allocate(max(nbytes, _CHUNK))
+        base, _, handle = self._chunks[self._chunk]
+        start, self._used = self._used, self._used + -(-nbytes // _APART) * _APART
+        cuda(
+            "cuMemcpyDtoD_v2",
+            ctypes.c_uint64(base + start),
+            ctypes.c_uint64(address),
+            ctypes.c_size_t(nbytes),
+        )
+        cuda("cuCtxSynchronize")
+        return {"handle": handle, "start": start, "bytes": nbytes}
+
+    def _allocate(self, nbytes: int) -> None:
+        cuda, base, handle = _Cuda(), ctypes.c_uint64(), _Handle()
+        cuda("cuMemAlloc_v2", ctypes.byref(base), ctypes.c_size_t(nbytes))
+        self._chunks.append((base.value, nbytes, ""))
+        cuda("cuIpcGetMemHandle", ctypes.byref(handle), base)
+        self._chunks[-1] = (base.value, nbytes, bytes(handle.data).hex())
+
+    def close(self) -> None:
+        if self._chunks:
+            _Cuda().use(self._device)
+        while self._chunks:
+            _Cuda()("cuMemFree_v2", ctypes.c_uint64(self._chunks.pop()[0]))
 
 
 class HostMemory:
@@ -79,16 +113,20 @@ class HostMemory:
 class Memories:
     """What other processes have told of. Allocations of GPUs stay open until `close`.
 
-    One process opens an allocation once at a time, and an owner has few, each with many
-    tensors. It stays taken while it is open, though its owner be gone. To be used where
-    this process's own GPU is current.
+    One process opens an allocation once at a time. It stays taken while it is open,
+    though its owner be gone. To be used by one thread.
     """
 
-    def __init__(self):
+    def __init__(self, device: int = 0):
+        """
+        Args:
+          device: the GPU, by this process's own count, that reaches others' memory.
+        """
+        self._device = device
         self._opened: dict[str, int] = {}
 
     def find(self, told: dict[str, Any]) -> "HostMemory | _GpuMemory":
-        """What was told of by `tell`.
+        """What was told of.
 
         Raises:
           OSError: CUDA does not reach it, in its words.
@@ -96,9 +134,11 @@ class Memories:
         handle = told.get("handle")
         if handle is None:
             return HostMemory(told)
+        cuda = _Cuda()
+        cuda.use(self._device)
         if handle not in self._opened:
             address = ctypes.c_uint64()
-            _Cuda()(
+            cuda(
                 "cuIpcOpenMemHandle_v2",
                 ctypes.byref(address),
                 _Handle.from_buffer_copy(bytes.fromhex(handle)),
@@ -155,6 +195,7 @@ class _Cuda:
 
     def __init__(self):
         self._driver = ctypes.CDLL("libcuda.so.1")
+        self._contexts: dict[int, ctypes.c_void_p] = {}
         self("cuInit", 0)
 
     def __call__(self, function: str, *arguments: Any) -> None:
@@ -166,8 +207,10 @@ class _Cuda:
             raise OSError(f"CUDA's {function}: {told} ({code})")
 
     def use(self, device: int) -> None:
-        """Makes the context that JAX has on a GPU this thread's."""
-        found, context = ctypes.c_int(), ctypes.c_void_p()
-        self("cuDeviceGet", ctypes.byref(found), device)
-        self("cuDevicePrimaryCtxRetain", ctypes.byref(context), found)
-        self("cuCtxSetCurrent", context)
+        """Makes the context that JAX and torch have on a GPU this thread's."""
+        if device not in self._contexts:
+            found, context = ctypes.c_int(), ctypes.c_void_p()
+            self("cuDeviceGet", ctypes.byref(found), device)
+            self("cuDevicePrimaryCtxRetain", ctypes.byref(context), found)
+            self._contexts[device] = context
+        self("cuCtxSetCurrent", self._contexts[device])

@@ -172,9 +172,9 @@ class MemorySource:
     """A version where the trainer has it: tensors in parts, each in a device's memory.
 
     An entry of the manifest has, instead of what is said of deltas, the parts that make
-    up the tensor, and a digest of their digests:
+    up the tensor; its digest is of theirs:
 
-        {"digest": d, "parts": [{"digest": p, "at": [[i, j], ...], "memory": told}]}
+        {"digest": d, "parts": [{"at": [[i, j], ...], "memory": told}, ...]}
     """
 
     def __init__(

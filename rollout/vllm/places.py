@@ -1,11 +1,11 @@
-"""What the trainer has written, read by byte range: a file, or a range of its memory.
+"""A file of the trainer's, read by byte range: on a path that both see, or at a URL.
 
-What a server is told of a version names files, on a path that both see or at a URL, or
-ranges of memory (`rollout.vllm.memory`); `find` reads each kind. Who answers at a URL
-is `rollout.vllm.file_server`. Standard library and NumPy only: it is imported inside
-vLLM's workers.
+What a server is told of a version names its files, and `find` reads either kind. Who
+answers at a URL is `rollout.vllm.file_server`. Standard library and NumPy only: it is
+imported inside vLLM's workers.
 """
 
+import contextlib
 import http.client
 import os
 import time
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rollout.vllm.memory import HostMemory
+from rollout.vllm.memory import Memories
 
 _BLOCK = 1 << 20  # bytes, of which a broken connection loses one block at most
 _SILENCE = 10.0  # seconds without a byte, after which a connection counts as broken
@@ -38,13 +38,13 @@ class Place(Protocol):
 
 
 def find(
-    where: str | dict[str, Any],
+    where: str,
     *,
     key: str,
     patience: float = _PATIENCE,
     wanted: Callable[[], bool] = lambda: True,
 ) -> Place:
-    """What is at a path, at a URL, or in memory that was told of.
+    """What is at a path, or at a URL.
 
     Args:
       key: asked for at a URL.
@@ -54,8 +54,6 @@ def find(
     Raises:
       ValueError: there is no key for a URL.
     """
-    if isinstance(where, dict):
-        return HostMemory(where)
     if not where.startswith("http://"):
         return _LocalFile(where)
     if not key:
@@ -63,18 +61,35 @@ def find(
     return _RemoteFile(where, key, patience, wanted)
 
 
-def check_beacon(where: str | dict[str, Any], token: str, *, key: str) -> None:
-    """Whether this process reads what the trainer has written.
+def check_beacon(
+    where: str | dict[str, Any], token: str, *, key: str, device: int = 0
+) -> None:
+    """Whether this process reads what the trainer has written, or has in its memory.
+
+    Args:
+      where: a path, a URL, or what is told of memory (`rollout.vllm.memory`).
+      token: what is there.
+      device: GPU of this process, to reach the memory of others.
 
     Raises:
       ValueError: it does not, and why.
     """
     found = np.zeros(len(token), np.uint8)
+    in_memory = isinstance(where, dict)
     try:
-        find(where, key=key, patience=0).read(0, found)
+        if in_memory:
+            with contextlib.closing(Memories(device)) as memories:
+                memories.find(where).read(0, found)
+        else:
+            find(where, key=key, patience=0).read(0, found)
         if found.tobytes().decode(errors="replace") != token:
-            raise ValueError("another file is there")
+            raise ValueError("something else is there")
     except (OSError, ValueError) as error:
+        if in_memory:
+            raise ValueError(
+                "rollout.vllm.weights=memory: the server cannot read the trainer's"
+                f" memory ({error}): take files"
+            ) from None
         raise ValueError(
             f"the server does not see the trainer's weights ({error}): give both a"
             " folder that they share, or a rollout.vllm.weight_url that is reached here"

@@ -6,7 +6,7 @@ reading them back, and how far the served log-probs are from the trainer's. `sam
 tokens per second through our client, beside one offline `LLM.generate` on the same
 prompts, in float32 on CPUs. Random weights. On a machine with GPUs
 
-    python -m tools.bench served --dtype=bfloat16 --gpus=1 --weights=memory
+    CUDA_VISIBLE_DEVICES=0 python -m tools.bench served --dtype=bfloat16 --gpus=1
 
 shows fidelity, publishes and speed of a server on GPU 1, with JAX on GPU 0.
 """
@@ -14,6 +14,7 @@ shows fidelity, publishes and speed of a server on GPU 1, with JAX on GPU 0.
 import argparse
 import contextlib
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -55,7 +56,8 @@ def run(arguments: argparse.Namespace) -> dict:
     config = Qwen2Config.from_hf(shape.hf_config())
     model = Qwen2(config, mesh=mesh, dtype=jnp.dtype(arguments.dtype))
     params = init_params(model, mesh, 0)
-    nbytes = sum(x.nbytes for x in jax.tree.leaves(params))
+    specs = hf.tensor_specs(config, hf.DTYPES[arguments.dtype])
+    nbytes = sum(math.prod(s) * kind.itemsize for s, kind in specs.values())
     result = {"machine": peers.machine(), "bytes": nbytes}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

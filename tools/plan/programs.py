@@ -100,7 +100,10 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     reference = copied(model.dtype) if objective.needs_reference else None
     published = None
     if not work.embedded and c.rollout.vllm.weights == "memory":
-        published = copied(hf.DTYPES[c.rollout.vllm.dtype or c.model.dtype])
+        dtype = c.rollout.vllm.dtype or c.model.dtype
+        if dtype not in hf.DTYPES:
+            raise ValueError(f"config.rollout.vllm.dtype={dtype!r}: no such dtype")
+        published = copied(hf.DTYPES[dtype])
     resident = Resident(
         masters=device_bytes(state.params),
         moments=device_bytes(state.opt_state),

@@ -7,6 +7,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from configs import quickstart_staged
+from rl.plan import _stages
 from rl.problems.curriculum import (
     Advance,
     Curriculum,
@@ -229,6 +231,24 @@ def test_a_level_beyond_the_scale_is_no_gap(levels):
     stages = (Stage(name="a", levels={3: 1.0}),)
     with pytest.raises(NoProblem, match=r"^\[0\].levels: no problem has level 3$"):
         fill_gaps(stages, problems)
+
+
+def test_a_level_whose_prompts_are_all_too_long_is_no_gap():
+    config = quickstart_staged.get_config()
+    config.curriculum.stages = ({"name": "a", "levels": {"1": 1.0, "2": 1.0}},)
+    every = [
+        Problem(id=f"{k}", problem="?", answers=("1",), level=k) for k in (1, 2, 3)
+    ]
+    said = (
+        "config.curriculum.stages[0].levels: no problem has level 2 whose prompt fits"
+        f" config.rollout.max_prompt_tokens={config.rollout.max_prompt_tokens}:"
+        " 1 prompts do not"
+    )
+    with pytest.raises(ValueError) as error:
+        _stages(config, every, [p for p in every if p.level != 2])
+    assert str(error.value) == said
+    (stage,), gaps = _stages(config, [every[0], every[2]], [every[0], every[2]])
+    assert stage.levels == {1: 2.0} and len(gaps) == 1
 
 
 def test_stages_that_cannot_work_are_refused():

@@ -21,6 +21,7 @@ from models.hf import DTYPES, device_tensors
 from rollout.vllm.buffers import DeviceBuffers, _sums
 from rollout.vllm.checksum import checksum, of_sums
 from rollout.vllm.client import ServerRefused
+from rollout.vllm.places import check_beacon
 from tests.rollout.vllm import policies
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -226,7 +227,7 @@ def test_a_real_server_serves_what_it_reads_from_memory(tmp_path):
 
 
 # CUDA's driver as far as it is called, by its own signatures, over files in place of
-# GPUs: an allocation is a file, which a handle names.
+# GPUs: an allocation is a file, which a handle names. Device 2 has all, 0 reads it.
 DRIVER = r"""
 #include <fcntl.h>
 #include <stdint.h>
@@ -235,77 +236,107 @@ DRIVER = r"""
 #include <sys/mman.h>
 #include <unistd.h>
 typedef struct { char reserved[64]; } CUipcMemHandle;
-static const size_t SIZE = 1 << 20;
-static char name[64];
-static uint64_t owned;
-static int current = 0, opened = 0;
-static uint64_t map(const char *path) {
+typedef uint64_t CUdeviceptr;
+static const size_t MOST = 1 << 29;
+static CUdeviceptr owned[8];
+static size_t sizes[8];
+static int count = 0, opened = 0;
+static __thread intptr_t current = 0;
+#define NEEDS_CONTEXT if (!current) return 201
+static CUdeviceptr map(const char *path, size_t bytes) {
   int file = open(path, O_RDWR | O_CREAT, 0600);
-  ftruncate(file, SIZE);
-  return (uint64_t)mmap(0, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (bytes) ftruncate(file, bytes);
+  return (CUdeviceptr)mmap(0, MOST, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 }
-uint64_t allocate(const char *path) { strcpy(name, path); return owned = map(path); }
 int cuInit(unsigned flags) { return flags; }
 int cuDeviceGet(int *device, int ordinal) { *device = 40 + ordinal; return 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) {
   *context = (void *)(intptr_t)device;
-  return device != 42;
+  return device != 42 && device != 40;
 }
 int cuCtxSetCurrent(void *context) { current = (intptr_t)context; return 0; }
+int cuCtxSynchronize(void) { NEEDS_CONTEXT; return 0; }
 int cuGetErrorString(int code, const char **words) {
-  *words = code == 1 ? "invalid argument" : "not mapped";
+  *words = code == 2 ? "out of memory" : code == 211 ? "not mapped" : "invalid";
   return 0;
 }
-int cuMemGetAddressRange_v2(uint64_t *base, size_t *size, uint64_t at) {
-  if (at < owned || at >= owned + SIZE || current != 42) return 1;
-  *base = owned; *size = SIZE;
+int cuMemAlloc_v2(CUdeviceptr *at, size_t bytes) {
+  NEEDS_CONTEXT;
+  if (bytes > MOST) return 2;
+  char name[64];
+  sprintf(name, "pool%d", count);
+  sizes[count] = bytes;
+  *at = owned[count++] = map(name, bytes);
   return 0;
 }
-int cuIpcGetMemHandle(CUipcMemHandle *handle, uint64_t base) {
-  strcpy(handle->reserved, name);
-  return base != owned;
-}
-int cuIpcOpenMemHandle_v2(uint64_t *at, CUipcMemHandle handle, unsigned flags) {
-  if (flags != 1 || opened || access(handle.reserved, R_OK)) return 211;
-  opened = 1; *at = map(handle.reserved);
+int cuMemFree_v2(CUdeviceptr at) { NEEDS_CONTEXT; return munmap((void *)at, MOST); }
+int cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  NEEDS_CONTEXT;
+  memcpy((void *)to, (void *)from, bytes);
   return 0;
 }
-int cuIpcCloseMemHandle(uint64_t at) { opened = 0; return munmap((void *)at, SIZE); }
-int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
+int cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr base) {
+  NEEDS_CONTEXT;
+  for (int i = 0; i < count; i++)
+    if (owned[i] == base) return sprintf(handle->reserved, "pool%d", i) < 0;
+  return 1;
+}
+int cuIpcOpenMemHandle_v2(CUdeviceptr *at, CUipcMemHandle handle, unsigned flags) {
+  NEEDS_CONTEXT;
+  if (flags != 1 || opened > 2 || access(handle.reserved, R_OK)) return 211;
+  opened++; *at = map(handle.reserved, 0);
+  return 0;
+}
+int cuIpcCloseMemHandle(CUdeviceptr at) {
+  NEEDS_CONTEXT;
+  opened--;
+  return munmap((void *)at, MOST);
+}
+int cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
+  NEEDS_CONTEXT;
   memcpy(to, (void *)from, bytes);
   return 0;
 }
 """
 OWNER = """
-import ctypes, json, sys
-from rollout.vllm import memory
-driver = ctypes.CDLL("libcuda.so.1")
-driver.allocate.restype = ctypes.c_uint64
-base = driver.allocate(sys.argv[1].encode())
-ctypes.memmove(base + 4096, bytes(range(256)) * 8, 2048)
-told = [memory.tell("cuda", base + 4096 + 1024 * i, 1024, device=2) for i in range(2)]
+import json, sys
+import numpy as np
+from rollout.vllm.memory import GpuShare
+share = GpuShare(2)
+for version in range(2):
+    share.renew()
+    pieces = [np.full(n, 10 * version + i, np.uint8)
+              for i, n in enumerate((1000, 1 << 28, 700, 24))]
+    told = [share.copy(x.ctypes.data, x.nbytes) for x in pieces]
 print(json.dumps(told))
 try:
-    memory.tell("cuda", base - 4096, 8, device=2)
+    share.copy(0, 1 << 30)
 except OSError as error:
     print(error)
+sys.stdin.read()
+share.close()
 """
 GUEST = """
-import contextlib, json, sys
+import contextlib, json, sys, threading
 import numpy as np
 from rollout.vllm.memory import Memories
-for _ in range(2):
-    with contextlib.closing(Memories()) as memories:
-        for told in json.loads(sys.argv[1]):
-            into = np.zeros(1000, np.uint8)
-            assert memories.find(told).read(24, into) == 1024
-            assert into.tolist() == (list(range(256)) * 4)[24:]
+told = json.loads(sys.argv[1])
+def read():
+    with contextlib.closing(Memories(0)) as memories:
+        for i, part in enumerate(told):
+            into = np.zeros(part["bytes"] - 7, np.uint8)
+            assert memories.find(part).read(7, into) == part["bytes"]
+            assert (into == 10 + i).all()
         try:
-            memories.find(told).read(25, into)
+            memories.find(part).read(8, into)
         except ValueError as error:
             print(error)
+for _ in range(2):
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
 try:
-    Memories().find(told | {"handle": "00" * 64})
+    Memories().find(told[0] | {"handle": "00" * 64})
 except OSError as error:
     print(error)
 """
@@ -317,22 +348,40 @@ def test_memory_is_told_of_and_read_by_the_signatures_of_cuda(tmp_path):
     library = ["-shared", "-fPIC", "-w", "-o", "libcuda.so.1", "driver.c"]
     subprocess.run(["cc", *library], cwd=tmp_path, check=True)
 
-    def run(script, argument):
-        done = subprocess.run(
-            [sys.executable, "-c", script, argument],
+    def start(*command):
+        return subprocess.Popen(
+            [sys.executable, "-c", *command],
             env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": ROOT},
             cwd=tmp_path,
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             text=True,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
 
-    told, refused = run(OWNER, "pool")
-    assert [part["start"] for part in json.loads(told)] == [4096, 5120]
-    assert refused == "CUDA's cuMemGetAddressRange_v2: invalid argument (1)"
-    assert run(GUEST, told) == [
-        "1025 bytes are asked for of 1024",
-        "1025 bytes are asked for of 1024",
+    owner = start(OWNER)
+    told = json.loads(owner.stdout.readline())
+    # The second fills a chunk of its own; the third begins one more.
+    assert [part["start"] for part in told] == [0, 0, 0, 1024]
+    handles = [bytes.fromhex(part["handle"]).rstrip(b"\0") for part in told]
+    assert handles == [b"pool0", b"pool1", b"pool2", b"pool2"]
+    assert owner.stdout.readline() == "CUDA's cuMemAlloc_v2: out of memory (2)\n"
+    answers, _ = start(GUEST, json.dumps(told)).communicate(timeout=60)
+    assert answers.splitlines() == [
+        "25 bytes are asked for of 24",
+        "25 bytes are asked for of 24",
         "CUDA's cuIpcOpenMemHandle_v2: not mapped (211)",
     ]
+    owner.communicate(timeout=60)
+    assert owner.returncode == 0
+
+
+def test_memory_that_cannot_be_read_is_one_line():
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    told = {"pid": gone.pid, "start": 4096, "bytes": 4}
+    said = (
+        rf"^rollout.vllm.weights=memory: .* \(memory of process {gone.pid}: No such"
+        r" process\): take files$"
+    )
+    with pytest.raises(ValueError, match=said):
+        check_beacon(told, "abcd", key="")
