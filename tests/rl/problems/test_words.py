@@ -44,6 +44,83 @@ def test_problems_are_whole_and_differ(drawn):
 
 
 READINGS = {
+    r"has (\d+) \w+\. \w+ [\w ]+ (\d+) more \w+\. How many": lambda a, b: a + b,
+    r"are (\d+) \w+ on the table and (\d+) \w+ on the floor": lambda a, b: a + b,
+    r"(\d+) \w+ on Monday and (\d+) \w+ on Tuesday\. How": lambda a, b: a + b,
+    r"(\d+) \w+ into an empty sack\. .* puts in (\d+)\.": lambda a, b: a + b,
+    r"cook uses (\d+) \w+ for lunch and (\d+) for dinner": lambda a, b: a + b,
+    r"(\d+) days in April and on (\d+) days in May": lambda a, b: a + b,
+    r"(\d+) miles to the lake and (\d+) miles on": lambda a, b: a + b,
+    r"(\d+) birds on a roof\. Then (\d+) birds landed": lambda a, b: a + b,
+    r"^[A-Z]\w+ has (\d+) \w+\. \w+ [\w ]+ (\d+) of them\. How many": lambda a, b: (
+        a - b
+    ),
+    r"(\d+) birds in a tree\. (\d+) of them fly away": lambda a, b: a - b,
+    r"rope is (\d+) feet long\. \w+ cuts off (\d+) feet": lambda a, b: a - b,
+    r"had (\d+) \w+\. Now \w+ has (\d+)\.": lambda a, b: b - a,
+    r"book has (\d+) chapters\. \w+ has finished (\d+)": lambda a, b: a - b,
+    r"jumps (\d+) feet and \w+ jumps (\d+)": lambda a, b: a - b,
+    r"has (\d+) \w+ and \w+ has (\d+)\. How many fewer": lambda a, b: a - b,
+    r"buys (\d+) \w+ for (\d+) dollars each\. How many": lambda a, b: a * b,
+    r"runs (\d+) miles every day\. .* in (\d+) days": lambda a, b: a * b,
+    r"wall has (\d+) rows of (\d+) tiles": lambda a, b: a * b,
+    r"One ticket costs (\d+) dollars\. .* do (\d+) tickets": lambda a, b: a * b,
+    r"ribbon of (\d+) inches into (\d+) equal": lambda a, b: a / b,
+    r"(\d+) students sit in (\d+) equal rows": lambda a, b: a / b,
+    r"machine makes (\d+) \w+ in (\d+) hours": lambda a, b: a / b,
+    r"has (\d+) \w+\. \w+ has (\d+) \w+ more than \w+\. How many \w+ does": (
+        lambda a, b: a + b
+    ),
+    r"has (\d+) \w+\. \w+ [\w ]+ (\d+) more and then [\w ]+? (\d+)\. How": (
+        lambda a, b, c: a + b - c
+    ),
+    r"^\w+ has (\d+) \w+ with (\d+) \w+ in each\. There are (\d+) more": (
+        lambda a, b, c: a * b + c
+    ),
+    r"has (\d+) \w+\. \w+ keeps (\d+) and shares the rest .* among (\d+)": (
+        lambda a, b, c: (a - b) / c
+    ),
+    r"has (\d+) \w+\. \w+ [\w ]+ (\d+) of them and then [\w ]+ (\d+) more\.": (
+        lambda a, b, c: a - b - c
+    ),
+    r"has (\d+) \w+ and [\w ]+ (\d+) more\. Then \w+ brings (\d+)": (
+        lambda a, b, c: a + b + c
+    ),
+    r"(\d+) birds in one tree and (\d+) in another\. (\d+) of all": (
+        lambda a, b, c: a + b - c
+    ),
+    r"has (\d+) dollars\. A shirt costs (\d+) dollars and a cap (\d+)": (
+        lambda a, b, c: a - b - c
+    ),
+    r"tank holds (\d+) gallons of water\. (\d+) gallons leak .* pours in (\d+)": (
+        lambda a, b, c: a - b + c
+    ),
+    r"mows (\d+) lawns for (\d+) dollars each and had (\d+)": (
+        lambda a, b, c: a * b + c
+    ),
+    r"scores (\d+) goals .*, (\d+) in the next and (\d+) in the last": (
+        lambda a, b, c: a + b + c
+    ),
+    r"has (\d+) \w+, [\w ]+ (\d+) and finds (\d+)": lambda a, b, c: a - b + c,
+    r"(\d+) \w+ in a chest\. (\d+) are old, (\d+) are broken": (
+        lambda a, b, c: a - b - c
+    ),
+    r"has (\d+) \w+ with (\d+) \w+ in each\. \w+ [\w ]+ (\d+) more \w+ and then "
+    r"[\w ]+? (\d+)\.": lambda a, b, c, d: a * b + c - d,
+    r"has (\d+) \w+\. \w+ has (\d+) more than \w+\. They find (\d+) more": (
+        lambda a, b, c: a + a + b + c
+    ),
+    r"has (\d+) \w+ and \w+ has (\d+) \w+\. \w+ [\w ]+? (\d+) and \w+ [\w ]+? "
+    r"(\d+)\.": (lambda a, b, c, d: a + b - c - d),
+    r"buys (\d+) \w+ for (\d+) dollars each and (\d+) mugs for (\d+)": (
+        lambda a, b, c, d: a * b + c * d
+    ),
+    r"(\d+) ducks on a pond\. (\d+) fly off, then (\d+) come, and (\d+)": (
+        lambda a, b, c, d: a - b + c + d
+    ),
+    r"has (\d+) dollars and spends (\d+) on food, (\d+) on a toy and (\d+)": (
+        lambda a, b, c, d: a - b - c - d
+    ),
     r"needs (\d+) \w+ and has (\d+) ": lambda a, b: a - b,
     r"shares (\d+) \w+ equally among (\d+) ": lambda a, b: a / b,
     r"has (\d+) \w+\. There are (\d+) \w+ in each": lambda a, b: a * b,
@@ -105,6 +182,12 @@ def test_the_answer_is_what_a_reader_finds(drawn, reading):
     assert len(read) > 20
     for match, p in read:
         assert READINGS[reading](*map(int, match.groups())) == int(p.answers[0]), p
+
+
+def test_every_wording_that_is_trained_on_has_one_reading(drawn):
+    for p in drawn["train"]:
+        found = [reading for reading in READINGS if re.search(reading, p.problem)]
+        assert len(found) == 1, (p.problem, found)
 
 
 def test_larger_numbers_and_fewer_steps():
