@@ -48,6 +48,7 @@ def test_the_verifiers_bench_measures_pairs_and_the_pool(tmp_path):
 @pytest.mark.vllm
 def test_the_servers_bench_measures_publishes_and_tokens():
     policies.needs_vllm()
+    policies.needs_memory()
     parser = argparse.ArgumentParser()
     served.add_arguments(parser)
     sizes = "--vocab 512 --layers 2 --hidden 128 --heads 4 --mlp 256 --groups 2"

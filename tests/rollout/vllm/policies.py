@@ -4,6 +4,8 @@ import dataclasses
 import functools
 import os
 import pathlib
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +18,7 @@ from models.config import Qwen2Config
 from models.hf import DTYPES, export_tensors, load_params, tensor_specs
 from models.qwen2 import Qwen2, head_table
 from rollout.types import SamplingParams
+from rollout.vllm.memory import share_host
 from rollout.vllm.sampler import VllmSampler
 from rollout.vllm.server import ServerSpec, VllmServer
 from rollout.vllm.weight_sync import PublishedFiles, ServedFiles
@@ -152,6 +155,26 @@ def _score(model, params, ids):
 def needs_vllm():
     if not pathlib.Path(PYTHON).exists():
         pytest.fail(f"no vLLM environment at {PYTHON}: `make vllm`, or set VLLM_PYTHON")
+
+
+@functools.cache
+def _memory_is_read():
+    data = np.arange(4, dtype=np.uint8)
+    told = share_host(data.ctypes.data, data.nbytes)
+    read = (
+        "import numpy as np; from rollout.vllm.memory import HostMemory;"
+        f"HostMemory({told}).read(0, np.zeros(4, np.uint8))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", read], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0 or "not permitted" in done.stderr, done.stderr
+    return done.returncode == 0
+
+
+def needs_memory():
+    if not _memory_is_read():
+        pytest.skip("the kernel lets no process read another's memory")
 
 
 def make_server(policy, tmp, **changes):
