@@ -361,8 +361,7 @@ def _layers(params, config, dtype, *, names=None, apart=False):
         hf_names, weights, _ = zip(*group, strict=True)
         arrays = tuple(at(params, weight.path) for weight in weights)
         index = 0 if layer is None else layer
-        how = (weights, config, dtype, sharding, apart)
-        yield hf_names, lay_out(*how, arrays, index)
+        yield hf_names, lay_out(weights, config, dtype, sharding, apart, arrays, index)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))

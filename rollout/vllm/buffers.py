@@ -18,13 +18,11 @@ import numpy as np
 from models.safetensors_io import Specs
 from rollout.vllm import memory
 from rollout.vllm.checksum import WORDS, joined, of_sums
-from rollout.vllm.weight_sync import WIRE_DTYPES, PublishedFiles
+from rollout.vllm.weight_sync import WIRE_DTYPES, greeting
 
 
 class DeviceBuffers:
     """The current version as arrays of JAX; see `WeightTransport`."""
-
-    backend = PublishedFiles.backend
 
     def __init__(
         self,
@@ -50,13 +48,8 @@ class DeviceBuffers:
     def hello(self) -> dict[str, Any]:
         token = np.frombuffer(self._token.encode(), np.uint8)
         self._beacon = jax.device_put(token, jax.local_devices()[0])
-        beacon = next(iter(self._beacon.addressable_shards))
-        return {
-            "shapes": {name: list(shape) for name, (shape, _) in self._specs.items()},
-            "dtype": self._dtype,
-            "beacon": self._share(beacon),
-            "token": self._token,
-        }
+        (shard,) = self._beacon.addressable_shards
+        return greeting(self._specs, self._dtype, self._share(shard), self._token)
 
     def stage(self, params: Any, version: str) -> dict[str, Any]:
         """Lays `params` out. No server may be reading the last version.

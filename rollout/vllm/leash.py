@@ -56,7 +56,7 @@ def _processes() -> Iterator[tuple[int, int, int]]:
 
 
 def kill_tree(root: int) -> None:
-    """Kills what is below `root` until nothing new appears there."""
+    """Kills what is below `root`, and what appears there meanwhile."""
     _kill(lambda: descendants(root))
 
 
@@ -74,7 +74,9 @@ def kill_session(leash: int) -> None:
 
 
 def _kill(find: Callable[[], list[int]]) -> None:
-    """Python's resource trackers come last: they remove the shared memory of processes
+    """Kills what is found until nothing new is.
+
+    Python's resource trackers come last: they remove the shared memory of processes
     that could not, and end by themselves.
     """
     spare_until = time.monotonic() + TRACKER_SECONDS

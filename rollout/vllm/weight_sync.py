@@ -30,9 +30,7 @@ WIRE_DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
 
 class WeightTransport(Protocol):
-    """Stages versions of the policy. `backend` names the server's side of it."""
-
-    backend: str
+    """Stages versions of the policy."""
 
     def hello(self) -> dict[str, Any]:
         """What a server is told once, before its first update."""
@@ -48,10 +46,20 @@ class WeightTransport(Protocol):
     def close(self) -> None: ...
 
 
+def greeting(
+    specs: Specs, dtype: str, beacon: str | dict[str, Any], token: str
+) -> dict[str, Any]:
+    """What `hello` tells: the tensors to come, and where to find `token` by now."""
+    return {
+        "shapes": {name: list(shape) for name, (shape, _) in specs.items()},
+        "dtype": dtype,
+        "beacon": beacon,
+        "token": token,
+    }
+
+
 class PublishedFiles:
     """The current version whole, and what made it out of the one before."""
-
-    backend = "published_policy"
 
     def __init__(
         self, folder: pathlib.Path, *, export: Export, specs: Specs, dtype: str
@@ -90,12 +98,7 @@ class PublishedFiles:
         self._beacon.write_text(self._token)
 
     def hello(self) -> dict[str, Any]:
-        return {
-            "shapes": {name: list(shape) for name, (shape, _) in self._specs.items()},
-            "dtype": self._dtype,
-            "beacon": str(self._beacon),
-            "token": self._token,
-        }
+        return greeting(self._specs, self._dtype, str(self._beacon), self._token)
 
     def stage(self, params: Any, version: str) -> dict[str, Any]:
         """Writes both files tensor by tensor. No server may be reading the last ones.
@@ -171,8 +174,6 @@ class PublishedFiles:
 
 class ServedFiles:
     """Published files that servers elsewhere ask this process for."""
-
-    backend = PublishedFiles.backend
 
     def __init__(self, files: PublishedFiles, *, url: str, key: str):
         """Listens; nothing is on offer yet.
