@@ -13,6 +13,8 @@ if "xla_force_host_platform_device_count" not in _flags:
 # XLA's thread pool: devices that wait for each other must leave threads to those that
 # still compute (see rl.hosts.devices).
 os.environ.setdefault("NPROC", "16")
+# Of torch, in servers too: two files at a time share two cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -185,7 +185,12 @@ def environment(spec: ServerSpec) -> dict[str, str]:
     else:
         added["CUDA_VISIBLE_DEVICES"] = ""
         added["VLLM_CPU_KVCACHE_SPACE"] = str(spec.cpu_kv_cache_gib)
-    return {"VLLM_CPU_OMP_THREADS_BIND": "auto"} | inherited | added
+        # One process schedules and decodes, as on a single GPU. vLLM's own way with CPUs
+        # is a second one bound to all cores but one, whatever else runs there.
+        usual = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+        usual["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
+        inherited = usual | inherited
+    return inherited | added
 
 
 class VllmServer:

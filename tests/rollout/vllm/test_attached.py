@@ -36,7 +36,6 @@ class _Foreign:
             "PATH": os.environ["PATH"],
             "HOME": os.environ["HOME"],
             "VLLM_API_KEY": key,
-            "VLLM_CPU_OMP_THREADS_BIND": "auto",
         }
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(

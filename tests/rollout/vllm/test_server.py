@@ -67,6 +67,21 @@ def test_the_server_sees_its_devices_and_nothing_of_jax(monkeypatch):
     assert arguments[arguments.index("--tensor-parallel-size") + 1] == "2"
 
 
+def test_on_cpus_one_process_decodes_on_all_cores_unless_told_otherwise(monkeypatch):
+    for name in ("VLLM_ENABLE_V1_MULTIPROCESSING", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    found = vllm_server.environment(_spec())
+    assert found["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+    assert found["OMP_NUM_THREADS"] == str(len(os.sched_getaffinity(0)))
+    on_gpus = vllm_server.environment(_spec(devices=(0, 1)))
+    assert not {"VLLM_ENABLE_V1_MULTIPROCESSING", "OMP_NUM_THREADS"} & on_gpus.keys()
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    found = vllm_server.environment(_spec())
+    assert found["VLLM_ENABLE_V1_MULTIPROCESSING"] == "1"
+    assert found["OMP_NUM_THREADS"] == "3"
+
+
 def test_shared_gpus_need_both_fractions():
     shares = dict(server_fraction=None, trainer_fraction=None)
     check_devices([(4,), (5, 6)], (0, 1), **shares)
