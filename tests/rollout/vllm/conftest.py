@@ -1,9 +1,32 @@
-"""What tests of real servers must not leave behind."""
+"""What tests of real servers share, and what they must not leave behind."""
 
+import json
 import pathlib
 import time
 
 import pytest
+
+from tests.rollout.vllm import policies
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory):
+    """A policy and a server of its model, for all tests here that leave it whole.
+
+    To their samplers it is somebody else's: fed, and left running.
+    """
+    tmp = tmp_path_factory.mktemp("running")
+    folder = policies.make_folder(tmp / "model")
+    # A checkpoint that would change every token if its sampling defaults counted.
+    hostile = {"temperature": 0.1, "top_k": 20, "top_p": 0.5, "max_new_tokens": 3}
+    hostile |= {"repetition_penalty": 1.1, "min_p": 0.3, "eos_token_id": [9]}
+    (folder / "generation_config.json").write_text(json.dumps(hostile))
+    policy = policies.Policy.load(folder)
+    server = policies.make_server(policy, tmp)
+    server.start()
+    server.wait_ready(300)
+    yield policy, server.url
+    server.stop()
 
 
 @pytest.fixture

@@ -140,7 +140,10 @@ def test_restarts_are_bounded(policy, tmp_path):
 
 
 @pytest.mark.failure(31)
-def test_a_full_folder_fails_the_publish_and_the_old_weights_serve_on(policy, tmp_path):
+def test_a_full_folder_fails_the_publish_and_the_old_weights_serve_on(
+    running, tmp_path
+):
+    policy, url = running
     folder = tmp_path / "small"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
@@ -148,7 +151,9 @@ def test_a_full_folder_fails_the_publish_and_the_old_weights_serve_on(policy, tm
         pytest.skip("may not mount a small tmpfs")
     try:
         weights = folder / "weights"
-        sampler = policies.make_sampler(policy, tmp_path, folder=weights)
+        sampler = policies.make_sampler(
+            policy, tmp_path, servers=[], urls=[url], folder=weights
+        )
         try:
             sampler.publish(policy.params, 0)
             # Somebody else takes what is free; the last version's place is not enough.
@@ -206,8 +211,11 @@ def test_no_process_and_no_file_outlives_a_killed_trainer(policy, tmp_path):
     assert not (tmp_path / "weights").exists()
 
 
-def test_tokens_drawn_across_an_update_know_their_version(policy, tmp_path):
-    sampler = policies.make_sampler(policy, tmp_path, in_flight="keep")
+def test_tokens_drawn_across_an_update_know_their_version(running, tmp_path):
+    policy, url = running
+    sampler = policies.make_sampler(
+        policy, tmp_path, servers=[], urls=[url], in_flight="keep"
+    )
     trained = [policy, policy.changed(3)]
     try:
         sampler.publish(policy.params, 0)

@@ -1,7 +1,5 @@
 """What the server reports about a token is what an independent forward says of it."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -11,16 +9,14 @@ pytestmark = pytest.mark.vllm
 
 
 @pytest.fixture(scope="module", params=["float32", "bfloat16"])
-def served(request, tmp_path_factory):
+def served(request, running, tmp_path_factory):
     tmp = tmp_path_factory.mktemp(request.param)
-    folder = policies.make_folder(tmp / "model", dtype=request.param)
-    # A checkpoint that would change every token if its sampling defaults counted.
-    hostile = {"temperature": 0.1, "top_k": 20, "top_p": 0.5, "max_new_tokens": 3}
-    hostile |= {"repetition_penalty": 1.1, "min_p": 0.3, "eos_token_id": [9]}
-    (folder / "generation_config.json").write_text(json.dumps(hostile))
-    policy = policies.Policy.load(folder, request.param)
-    tolerance = {"float32": 1e-4, "bfloat16": 0.05}[request.param]
-    sampler = policies.make_sampler(policy, tmp, tolerance=tolerance)
+    policy, url = running
+    if request.param == "float32":
+        sampler = policies.make_sampler(policy, tmp, servers=[], urls=[url])
+    else:
+        policy = policies.Policy.load(policy.folder, "bfloat16")
+        sampler = policies.make_sampler(policy, tmp, tolerance=0.05)
     sampler.publish(policy.params, 0)
     yield policy, sampler
     sampler.close()

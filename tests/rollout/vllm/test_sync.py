@@ -16,11 +16,18 @@ pytestmark = pytest.mark.vllm
 
 
 @pytest.fixture(scope="module", params=["tied", "untied"])
-def served(request, tmp_path_factory):
+def served(request, running, tmp_path_factory):
     tmp = tmp_path_factory.mktemp(request.param)
-    folder = policies.make_folder(tmp / "model", tied=request.param == "tied")
-    policy = policies.Policy.load(folder)
-    sampler = policies.make_sampler(policy, tmp)
+    policy, url = running
+    if request.param == "tied":
+        sampler = policies.make_sampler(policy, tmp, servers=[], urls=[url])
+    else:
+        policy = policies.Policy.load(policies.make_folder(tmp / "model", tied=False))
+        sampler = policies.make_sampler(policy, tmp)
+        with pytest.MonkeyPatch.context() as patch:
+            # A worker of its own decodes, as with several GPUs.
+            patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
+            sampler.publish(policy.params, 0)
     yield policy, sampler
     sampler.close()
 
