@@ -17,7 +17,14 @@ from tools.plan.targets import parse_target
 from tools.plan.workload import make_workload
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-KERNEL = {"v5e:2x4": "tpu_custom_call", "h100:8": "__gpu$xla.gpu.triton"}
+MOSAIC, TRITON = "tpu_custom_call", "__gpu$xla.gpu.triton"
+KERNEL = {
+    "v5e:2x4": MOSAIC,
+    "v5p:2x2x2": MOSAIC,
+    "v6e:2x4": MOSAIC,
+    "h100:8": TRITON,
+    "b200:8": TRITON,
+}
 MODEL = {
     "model_type": "qwen2",
     "vocab_size": 8192,
