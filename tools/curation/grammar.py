@@ -38,7 +38,14 @@ ASKS = any_of(
 )
 """What asks, whatever it asks for."""
 
+FORMULA = re.compile(r"\$+([^$]+)\$+|\\+\((.+?)\\+\)|\\+\[(.+?)\\+\]", re.S)
+
 _SENTENCE_BREAK = re.compile(r"(?<=[.?!])\s+(?=[A-Z\\$])")
+
+
+def formulas(text: str) -> list[str]:
+    """What stands in dollars or in TeX's brackets."""
+    return [next(filter(None, found)).strip() for found in FORMULA.findall(text)]
 
 
 def sentences(text: str) -> list[str]:

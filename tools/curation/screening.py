@@ -85,12 +85,11 @@ def screen_all(
 
 
 def _judge_answers(rows: Sequence[Screened], judge: AnswerJudge) -> None:
-    alive = [row for row in rows if not row.reasons]
-    faults = judge.faults(answer for row in alive for answer in row.record["answers"])
-    for row in alive:
-        for answer in row.record["answers"]:
-            if faults[answer] is not None:
-                row.reasons["unverifiable_answer"] = f"{answer[:80]}: {faults[answer]}"
+    given = [(row, gold) for row in rows if row.survives for gold in row.answers]
+    faults = judge.faults([(gold, row.problem) for row, gold in given])
+    for (row, _), fault in zip(given, faults, strict=True):
+        if fault is not None:
+            row.reasons.setdefault(*fault)
 
 
 def _rows_from(
