@@ -6,7 +6,9 @@ import re
 import unicodedata
 from collections.abc import Callable
 
+from tools.curation.grammar import formulas
 from tools.curation.row import Row
+from tools.curation.text import exact_key
 
 # A TeX command whose backslash and first letter were read as an escape sequence.
 _ESCAPES = {
@@ -55,6 +57,15 @@ _STYLED = re.compile(
 )
 # "$AB^{}_{}$", which a wiki puts in to force an image.
 _EMPTY_SCRIPT = re.compile(r"[_^]\{\s*\}(?:[_^]\{\s*\})*")
+# "The solution is: $x = 1$", and what stands before the first "=" of "A + B = 3".
+_SAYS_SO = re.compile(
+    r"^(?:(?:the )?(?:(?:general|unique|only) )?(?:solution|answer)s?(?: set)?"
+    r" (?:is|are)\b\s*:?|\s|~|\\q?quad|\\[,;: ])+|(?:\s|~|\\q?quad)+$",
+    re.I,
+)
+_RESTATED = re.compile(
+    r"([^=<>,;]*[-+*/^|\\][^=<>,;]*)=(?:[^,;<>]*=)?([^=<>,;]+)", re.S
+)
 _OPENING = ("\\boxed", "\\fbox")
 _DISPLAYS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 # "B: 6.25": the letter of an option that is not there any more.
@@ -82,7 +93,8 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
         answers = with_answer(row).answers
         if answers:
             done.append("answer_from_solution")
-    bare = tuple(dict.fromkeys(filter(None, map(bare_answer, answers))))
+    bare = (_without_restated(problem, bare_answer(answer)) for answer in answers)
+    bare = tuple(dict.fromkeys(filter(None, bare)))
     if bare != answers and answers:
         done.append("answer_markup")
     repaired = dataclasses.replace(row, problem=without_credit.strip(), answers=bare)
@@ -146,7 +158,7 @@ def bare_answer(answer: str) -> str:
     For instance `36` for a boxed and displayed 36, `782` for `$782`, `72` for `072`,
     `4` for `B: 4`.
     """
-    answer = _OPTION_LETTER.sub("", answer.strip())
+    answer = _OPTION_LETTER.sub("", _SAYS_SO.sub("", answer.strip()))
     for _ in range(3):
         for opening, closing in _DISPLAYS:
             inner = answer[len(opening) : len(answer) - len(closing)]
@@ -168,6 +180,14 @@ def bare_answer(answer: str) -> str:
     styled = _STYLED.fullmatch(answer)
     answer = styled[1] if styled else answer
     return _LEADING_ZEROS.sub("", answer) if answer.isdigit() else answer
+
+
+def _without_restated(problem: str, answer: str) -> str:
+    """`-i` for `i^{15} = i^3 = -i` where the problem asks for the first."""
+    match = _RESTATED.fullmatch(answer)
+    asked = {exact_key(formula.rstrip("= ")) for formula in formulas(problem)}
+    restated = match and exact_key(match[1]) in asked and " or " not in answer
+    return match[2].strip() if restated else answer
 
 
 TEXT_REPAIRS: dict[str, Callable[[str], str]] = {

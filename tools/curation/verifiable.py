@@ -5,6 +5,7 @@ import re
 from rl.verifier.units import parse_unit
 from tools.curation import choice
 from tools.curation.grammar import (
+    ASKS,
     AUXILIARY,
     BLANK,
     FIND,
@@ -26,7 +27,7 @@ _MANY_ANSWERS = any_of(
     # of several that would do, one
     r"\b(?:find|give|write|add|fill in|provide|choose)\b[^.?]{0,20}?"
     r" (?:an?|any|one|some) (?:(?:possible|of the|of these) )?(?:\w+ ){0,2}"
-    r"(?:example|conditions?|value\b[^.?]*\b(?:that|such))\b",
+    r"(?:example|conditions?|basis|fundamental set|value\b[^.?]*\b(?:that|such))\b",
     r"\b(?:only|write(?: down)?) one (?:possible )?(?:value|answer)\b|\bfill in one\b",
     # of an amount that is not given
     r"\bhow (?:many|much|long)\b[^.?]*\ba certain (?:mass|number|amount|length)\b"
@@ -37,7 +38,8 @@ _MANY_ANSWERS = any_of(
 )
 _EITHER_OR = re.compile(
     rf"\W*(?:{STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false|correct|right"
-    r"|wrong|possible|impossible|always|never|sometimes|cannot|not|√|×)\b\W*"
+    r"|wrong|possible|impossible|always|never|sometimes|cannot|not|√|×"
+    r"|(?:absolutely |conditionally )?(?:con|di)verge(?:s|nt))\b\W*"
     r"(?:[,.;].*)?",
     re.I | re.S,
 )
@@ -45,6 +47,10 @@ _EITHER_OR = re.compile(
 _EITHER_OR_QUESTION = re.compile(
     rf"(?:(?=[A-Z])(?i:{AUXILIARY})|(?:If|Given|When)\b[^?]*,\s*(?:then )?{AUXILIARY})"
     r"\b(?!\s+not?\b)[^?]*\?\s*"
+)
+_WHETHER = any_of(
+    r"\A\W*(?:determine|decide|state|tell|check|say) (?:whether|if)\b"
+    rf"(?![^?]*\b(?:what|how|which|{FIND})\b)"
 )
 _ASKS_VALUE = any_of(rf"\b(?:what|which|how|who|where|when|why|{FIND})\b", BLANK, "=")
 
@@ -59,12 +65,20 @@ _TWO_LABELS = re.compile(
     ),
     re.S,
 )
+_QUESTION = re.compile(
+    r"(?:^|[,;] (?:then |and )?|^(?:and|then|also|or),? )"
+    r"(?:(?:in|at|to|by|of|on|for) )?"
+    r"(?!what about)(?:what|how|which|who|when|where)\b[^?]*\?\W*$",
+    re.I,
+)
 _SAYS_SOMETHING = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
 _MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
+# "The sum of the two" and "between the two" are one thing.
+_JOINT = r"sum|product|difference|total|relation|of\b|between"
 # "Find the area and the perimeter of", but not "find the sum of the length and width".
 _BOTH_ASKED = any_of(
     rf"\b{FIND} (?:the values? of )?{_MATH},? and {_MATH}[.?\s]*$",
-    rf"\b{FIND} (?:both )?(?:the|its|their) (?:(?!sum|product)[a-z]+ ){{1,2}}and"
+    rf"\b{FIND} (?:both )?(?:the|its|their) (?:(?!{_JOINT})[a-z]+,? ){{1,4}}and"
     r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]+ ){0,3}?[a-z]+"
     r"(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
 )
@@ -123,27 +137,33 @@ def yes_no(row: Row) -> str | None:
     if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
         return row.answer
     last = sentences(row.problem)[-1]
-    if _EITHER_OR_QUESTION.fullmatch(last) and not _ASKS_VALUE.search(last[4:]):
-        return last[-60:]
-    return None
+    asked = _EITHER_OR_QUESTION.fullmatch(last) and not _ASKS_VALUE.search(last[4:])
+    return last[-60:] if asked or _WHETHER.search(last) else None
 
 
 def multi_part(row: Row) -> str | None:
     """Several questions, of which the answer covers one.
 
-    Two labels of one kind count as parts whatever they label: numbered conditions are
-    lost with them, a share of a percent, since what tells them apart is only who asks.
-    Two blanks to fill, or "the area and the perimeter" to find, are two questions as
-    well, unless the answer has both.
+    Two labels of one kind count as parts whatever they label, unless the only thing
+    that asks comes in a sentence of its own after them: then they are conditions. Two
+    blanks to fill, two sentences that ask, or "the area and the perimeter" to find, are
+    two questions as well, unless the answer has both.
     """
     match = _TWO_LABELS.search(row.problem)
     if match:
-        return row.problem[match.start(match.lastindex) :][:60]
+        second = match.start(match.lastindex)
+        *labelled, last = sentences(row.problem[second:])
+        stated = [row.problem[:second], *labelled]
+        if not labelled or any(map(ASKS.search, stated)) or not ASKS.search(last):
+            return row.problem[second:][:60]
     if any(map(_SEVERAL_VALUES.search, row.answers)):
         return None
     for between in re.split(BLANK, row.problem)[1:-1]:
         if _SAYS_SOMETHING.search(between):
             return between[-60:] + "__"
+    asked = {said for said in sentences(row.problem) if _QUESTION.search(said)}
+    if len(asked) > 1:
+        return max(asked, key=row.problem.rindex)[-60:]
     return found(_BOTH_ASKED, row.problem)
 
 

@@ -55,8 +55,14 @@ DROPPED = [
      " two boys are chosen;\n(2) no girl is chosen.", "4"),
     ("multi_part", "Choose a condition below, and find: (a) the angle $A$; (b) its"
      " sine.", "3"),
-    ("multi_part", "The real parts of $z$ are wanted so that the point (Ⅰ) is on the"
-     " axis; (Ⅱ) is on the line. What are they?", "3"),
+    ("multi_part", "What is the real part of $z$ if the point is (Ⅰ) on the axis; (Ⅱ)"
+     " on the line?", "3"),
+    ("multi_part", "Find $a$.\n(1) It is odd.\n(2) It is 3. What is then $2a$?", "3"),
+    ("multi_part", "Who comes first? How long after him does the second come?", "4"),
+    ("multi_part", "Find the length, the width and the area of this field.", "6"),
+    ("yes_no", "Determine whether the series $1 + 1/2 + 1/3 + ...$ converges.", "2"),
+    ("yes_no", "What does the sum of all $1/n$ do in the end?", "diverges"),
+    ("open_question", "Find a fundamental set of solutions: $y'' = y$.", "e^x, e^{-x}"),
     ("multi_part", r"The mode is ______ and the median is \_\_\_\_.", "90"),
     ("multi_part", "Find the maximum and minimum values of $x^2$ on $[1, 2]$.", "4"),
     ("multi_part", "Calculate both the area and the perimeter of the rhombus.", "8"),
@@ -122,6 +128,11 @@ DROPPED = [
 ]  # fmt: skip
 
 KEPT = [
+    ("A number has two properties:\n(a) It is a palindrome\n(b) It is even.\nHow many"
+     " such numbers are there below 1000?", "48"),
+    ("Determine whether it converges. If so, what is the sum of all $1/2^n$?", "2"),
+    ("How many sons had she? I tell what I know. How many sons had she?", "7"),
+    ("Find the difference between the largest and the smallest of them.", "7"),
     ("The terms are 1, 3, 5, 7, ... What is the general term?", "a_n = 2n - 1"),
     ("Find a series for $\\frac{1}{1-x}$.", r"\sum_{n=0}^{\infty} x^n"),
     ("Let $S$ be the sum over all subsets of $n$ points. Find its largest value.", "n"),
@@ -213,12 +224,10 @@ def test_solve_rates_are_a_filter_only_when_asked():
     "problem",
     [
         "Find the least $n$ such that (i) $n$ is odd; (ii) $n > 5$.",
-        "A number has two properties:\n(a) It is a palindrome\n(b) It is even.\nHow"
-        " many such numbers are there below 1000?",
         "Consider the statements:\n(1) p is true\n(2) q is true\nHow many imply r?",
         "Given is $2+x$.\n\nA. Find it for $x=5$.\n\nB. Find $x$ if it is 4.",
         "**a)** Solve $x=1$. **b)** What is then $f(0)$?",
     ],
 )
-def test_labels_cost_a_row_whatever_they_label(problem):
+def test_labels_cost_a_row_but_where_the_question_follows_them(problem):
     assert reasons(problem) == {"multi_part"}

@@ -87,10 +87,30 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         (r"(D) (-\infty, 2]", r"(-\infty, 2]"),
         ("A: 5, B: 3", "A: 5, B: 3"),
         ("A:B", "A:B"),
+        ("Solution is: $[x=1, y=2]$", "[x=1, y=2]"),
+        (r"The answer is \quad 7", "7"),
+        (r"\quad 2 \sqrt{2}", r"2 \sqrt{2}"),
+        ("The solution set", "The solution set"),
     ],
 )
 def test_bare_answers(answer, bare):
     assert bare_answer(answer) == bare
+
+
+@pytest.mark.parametrize(
+    ("problem", "answer", "bare"),
+    [
+        ("Simplify $i^{15}$.", r"i^{15}=i^{12} \cdot i^3=-i", "-i"),
+        (r"Find $\log 10^5 =$ ____.", r"\log 10^{5} = 5", "5"),
+        # no part of what is asked, but what says which of several equations it is
+        ("Find the parabola $y^2=2px$.", "y^2=4x", "y^2=4x"),
+        ("Solve $x^2=1$.", "x=1, x=-1", "x=1, x=-1"),
+        ("Find $a + b$.", "a + b = 1 or a + b = 2", "a + b = 1 or a + b = 2"),
+    ],
+)
+def test_what_is_asked_is_not_said_again_in_the_answer(problem, answer, bare):
+    row = Row(id="a", problem=problem, answers=(answer,))
+    assert repair(row)[0].answers == (bare,)
 
 
 @given(st.text(alphabet="0123456789", min_size=1, max_size=6))
