@@ -49,7 +49,6 @@ def get_config() -> ConfigDict:
             "screen": {
                 # "value": the question for the option's value; "drop": no choices.
                 "multiple_choice": "value",
-                "languages": "english",
                 # 0.01 asks that one graded completion verified (see tools.grade).
                 "min_solve_rate": 0.0,
                 "max_solve_rate": 1.0,
@@ -81,7 +80,6 @@ def get_config() -> ConfigDict:
             # Rows of another scale get a level on it by way of the rows that both have
             # graded, where there are so many of these; 0: they get none.
             "common_rows": 0,
-            "unlevelled": "keep",
             "answer_timeout": 10.0,
             "workers": 2,
         }

@@ -78,7 +78,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
         "--config.common_rows=-1": "config.common_rows=-1: must be at least 0",
         "--config.near.threshold=0.5": "same_answer_threshold: must not exceed",
         "--config.near.threshold=1.5": "config.near.threshold=1.5: must lie in",
-        "--config.screen.languages=latin": "languages='latin': must be",
+        "--config.screen.multiple_choice=x": "multiple_choice='x': must be",
         "--input=none.jsonl": "none.jsonl: no such file",
         f"--input={tmp_path}/bad.jsonl": "bad.jsonl:2: no field 'problem' (it has: q",
     }

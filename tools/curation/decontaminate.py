@@ -7,11 +7,10 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from tools.curation.answers import AnswerJudge
-from tools.curation.duplicates import band_hashes, similarity
 from tools.curation.plan import Plan
 from tools.curation.retrieval import Retrieval
 from tools.curation.row import Screened
-from tools.curation.text import exact_key, word_ngrams
+from tools.curation.text import band_hashes, exact_key, similarity, word_ngrams
 
 _CHUNK = 500
 

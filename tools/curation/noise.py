@@ -6,14 +6,14 @@ import unicodedata
 from tools.curation.grammar import any_of, found
 from tools.curation.row import Row
 
-_LINK = any_of(r"https?://\S+", r"\bwww\.\w+", r"\[url\b")
-_IMAGE = any_of(
-    r"<image[\s_]*\d*\s*>",
-    r"<img\b|!\[[^\]]*\]|\\includegraphics|\[im(?:g|age)\b",
-    r"\.(?:png|jpe?g|gif|svg)\b",
-)
+# Asymptote or TikZ source, whose own tables make no figure present.
 _DRAWING = any_of(r"\[/?asy\]", r"\\begin\{(?:asy|tikzpicture|pspicture)\}")
-_HTML = re.compile(r"</?(?!image)[a-z]{2,}[1-6]?(?: [a-z]+=[^<>]*)?/?>", re.I)
+_NOT_TEXT = any_of(
+    _DRAWING.pattern,
+    r"https?://\S+|\bwww\.\w+|\[url\b",
+    r"<img\b|!\[[^\]]*\]|\\includegraphics|\[im(?:g|age)\b|\.(?:png|jpe?g|gif|svg)\b",
+    r"</?[a-z]{2,}[\s_]*\d*(?: [a-z]+=[^<>]*)?\s*/?>",
+)
 
 # What is pointed at, and what points: "in the left diagram", "the star shown".
 _FIGURE = (
@@ -48,24 +48,9 @@ _MATHEMATICAL = (
 )
 
 
-def link(row: Row) -> str | None:
-    """A web link: what it shows is not in the text."""
-    return found(_LINK, row.problem)
-
-
-def image(row: Row) -> str | None:
-    """An image, its link or its placeholder."""
-    return found(_IMAGE, row.problem)
-
-
-def drawing_code(row: Row) -> str | None:
-    """A figure as Asymptote or TikZ source."""
-    return found(_DRAWING, row.problem)
-
-
-def html(row: Row) -> str | None:
-    """HTML that carries structure, left after layout tags were undone."""
-    return found(_HTML, row.problem) or found(_HTML, row.answer)
+def not_text(row: Row) -> str | None:
+    """A link, an image or its placeholder, a drawing's source, HTML with structure."""
+    return found(_NOT_TEXT, row.problem) or found(_NOT_TEXT, row.answer)
 
 
 def missing_figure(row: Row) -> str | None:
@@ -94,10 +79,7 @@ def other_language(row: Row) -> str | None:
 
 
 CHECKS = {
-    "link": link,
-    "image": image,
-    "drawing_code": drawing_code,
-    "html": html,
+    "not_text": not_text,
     "missing_figure": missing_figure,
     "other_language": other_language,
 }

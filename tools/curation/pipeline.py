@@ -11,7 +11,7 @@ import hashlib
 import json
 import pathlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tqdm import tqdm
@@ -67,29 +67,9 @@ def _curate(
             decontaminate(plan, rows, judge)
             drop_duplicates(plan, rows, judge, scale, quiet)
         facts = _facts(plan, inspected, scale, links, fingerprint)
-        report = Report(_steps(plan.screen))
-        summary = _write(out, work, report, facts, _outcomes(plan, rows, scale, links))
+        summary = _write(out, work, Report(_steps(plan.screen)), facts, rows, links)
     shutil.rmtree(work, ignore_errors=True)
     return summary
-
-
-def _outcomes(
-    plan: Plan,
-    rows: Iterable[Screened],
-    scale: str | None,
-    links: Mapping[str, Link],
-) -> Iterator[tuple[Screened, dict[str, Any], dict[str, str]]]:
-    """Each row, its record as it is written, and what speaks against it."""
-    ids: set[str] = set()
-    for n, row in enumerate(rows):
-        record = on_one_scale(row.record, scale, links)
-        evidence = dict(row.reasons)
-        if not evidence and record["level"] is None and plan.unlevelled == "drop":
-            evidence = {"no_level": f"no level on the scale {scale}"}
-        if record["id"] in ids:
-            record["id"] += f"~{n}"
-        ids.add(row.record["id"])
-        yield row, record, evidence
 
 
 def _write(
@@ -97,21 +77,32 @@ def _write(
     work: pathlib.Path,
     report: Report,
     facts: dict[str, Any],
-    outcomes: Iterable[tuple[Screened, dict[str, Any], dict[str, str]]],
+    rows: Iterable[Screened],
+    links: Mapping[str, Link],
 ) -> dict[str, Any]:
     """The files of a run, written aside and moved into place."""
     aside = {name: work / name for name in OUTPUTS}
+    ids: set[str] = set()
     with (
         aside["problems.jsonl"].open("w", encoding="utf-8") as kept,
         aside["dropped.jsonl"].open("w", encoding="utf-8") as dropped,
     ):
-        for row, record, evidence in outcomes:
-            if evidence:
-                written = report.add_dropped(record, evidence, row.beside)
-                dropped.write(files.json_line(written))
-            else:
-                report.add_kept(record, row.beside)
+        for n, row in enumerate(rows):
+            if row.id in ids:
+                row.record["id"] += f"~{n}"
+            ids.add(row.id)
+            record = on_one_scale(row.record, facts["level_scale"], links)
+            row.reasons = {
+                r: row.reasons[r] for r in report.reasons if r in row.reasons
+            }
+            report.add(row, record["level"])
+            if row.survives:
                 kept.write(files.json_line(record))
+            else:
+                said = {"reason": ", ".join(row.reasons), "evidence": row.reasons}
+                which = {name: record[name] for name in ("id", "source")}
+                what = {name: record[name] for name in ("problem", "answer")}
+                dropped.write(files.json_line(which | said | what))
     facts["sha256"] = {
         name: files.sha256(aside[name]) for name in ("problems.jsonl", "dropped.jsonl")
     }
@@ -184,7 +175,6 @@ def _steps(screen: Screen) -> dict[str, dict[str, str]]:
             "exact_duplicate": "The same text as another row.",
             "near_duplicate": "The same problem reworded, or with other numbers.",
         },
-        "levels": {"no_level": "Without a level on the run's scale."},
     }
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from configs.schema import Count, Index, Positive, Range, call
 from rl.types import Problem
-from tools.curation.row import Seen
+from tools.curation.row import seen
 from tools.curation.screen import Screen
 from tools.curation.sources import Source
 from tools.evaluation.benchmarks import is_another_copy, load_benchmark
@@ -55,7 +55,6 @@ class Plan:
         "none" keeps no level.
       common_rows: rows that another scale must have in common with that one for its
         rows to get levels on it; 0 takes none over.
-      unlevelled: "keep" or "drop" rows without a level on that scale.
       answer_timeout: seconds that one answer may take to verify.
       workers: processes.
     """
@@ -69,7 +68,6 @@ class Plan:
     conflicts: Literal["majority", "drop"]
     levels: str
     common_rows: Index
-    unlevelled: Literal["keep", "drop"]
     answer_timeout: Positive
     workers: Count
 
@@ -78,10 +76,10 @@ class Plan:
         """Name -> text."""
         return {name: problem.problem for name, problem in self.evaluation.items()}
 
-    def seen(self, name: str) -> Seen:
+    def seen(self, name: str) -> dict[str, str]:
         """What a reader sees of an evaluation problem."""
         problem = self.evaluation[name]
-        return Seen(name, problem.problem, " or ".join(problem.answers))
+        return seen(name, problem.problem, problem.answers)
 
 
 def make_plan(

@@ -2,7 +2,7 @@
 
 import re
 
-from tools.curation.grammar import ASKS, AUXILIARY, any_of, found, sentences
+from tools.curation.grammar import ASKS, AUXILIARY, any_of, sentences
 from tools.curation.row import Row
 
 # A gap, or a last word that leaves the sentence open for the answer to end.
@@ -17,10 +17,6 @@ _STATES = re.compile(r"\b(?:is|are|was|were|has|have|had|equals?|holds?)\b", re.
 _TOLD = re.compile(r"(?:answers?|solution|ans)(?:is|[:.=])\W*\Z", re.I)
 _STATED = re.compile(r"(?:\b(?:is|are|be|equals?)|=)[\s$\\(:]*\Z")
 _LONG_DECIMAL = re.compile(r"-?\d+\.\d{5,}")
-# A double that was printed: 15 to 17 digits.
-_PRINTED_DOUBLE = re.compile(
-    r"(?<![\d.])(?=(?:\d\.?){15,18}(?![\d.…\\])(?!\s*\.\.))\d+\.\d{9,}"
-)
 
 
 def no_question(row: Row) -> str | None:
@@ -55,13 +51,7 @@ def answer_leak(row: Row) -> str | None:
     return None
 
 
-def printed_double(row: Row) -> str | None:
-    """A program worked the problem out backwards and printed a rounded number."""
-    return found(_PRINTED_DOUBLE, row.problem)
-
-
 CHECKS = {
     "no_question": no_question,
     "answer_leak": answer_leak,
-    "printed_double": printed_double,
 }

@@ -1,7 +1,6 @@
 """What a run did, counted row by row, as Markdown and as one self-contained page."""
 
 import collections
-import dataclasses
 import html
 import json
 import pathlib
@@ -9,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rl.files import markdown_table
-from tools.curation.row import Seen, seen
+from tools.curation.row import Screened
 from tools.page import (
     bars,
     beside,
@@ -28,21 +27,8 @@ LENGTHS = (50, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2500, "more")
 
 Section = tuple[str, str, Sequence[str], Sequence[Sequence[Any]]]
 """Title, a note, the head of a table and its rows; no head, no table."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Example:
-    """A row to be read.
-
-    Attributes:
-      row: as it was kept or dropped.
-      said: the evidence, or "".
-      other: the problem that it was found beside, or the row before repairs.
-    """
-
-    row: Seen
-    said: str = ""
-    other: Seen | None = None
+Seen = Mapping[str, str]
+"""`id`, `problem` and `answer` of a row that is to be read."""
 
 
 class Report:
@@ -55,85 +41,58 @@ class Report:
     def __init__(self, steps: Mapping[str, Mapping[str, str]]):
         self.steps = steps
         self.reasons = [reason for step in steps.values() for reason in step]
-        self.kept: collections.Counter[str] = collections.Counter()
-        self.levels: collections.Counter[int | None] = collections.Counter()
-        self.lengths: collections.Counter[int | str] = collections.Counter()
-        self.repairs: collections.Counter[str] = collections.Counter()
-        self.counted: collections.Counter[str] = collections.Counter()
-        self.found: collections.Counter[str] = collections.Counter()
-        self.by_source: dict[str, collections.Counter[str]] = collections.defaultdict(
+        # source -> how many of its rows are kept, under "", or count under a reason
+        self.sources: dict[str, collections.Counter[str]] = collections.defaultdict(
             collections.Counter
         )
-        self.examples: dict[str, list[Example]] = collections.defaultdict(list)
+        self.found: collections.Counter[str] = collections.Counter()
+        self.levels: collections.Counter[str] = collections.Counter()
+        self.lengths: collections.Counter[int | str] = collections.Counter()
+        self.repairs: collections.Counter[str] = collections.Counter()
+        # kind -> evidence, the row, and the problem beside it if there is one
+        self.examples: dict[str, list[tuple[str, Seen, Seen | None]]] = (
+            collections.defaultdict(list)
+        )
 
-    def _show(self, kind: str, example: Example, most: int) -> None:
-        if len(self.examples[kind]) < most:
-            self.examples[kind].append(example)
+    def add(self, row: Screened, level: int | None) -> None:
+        """Counts a row, under the first that speaks against it where anything does.
 
-    def add_kept(self, record: Mapping[str, Any], beside: Mapping[str, Seen]) -> None:
-        """Counts a row that stays; `beside` as in `Screened`."""
-        self.kept[record["source"]] += 1
-        self.levels[record["level"]] += 1
-        self.lengths[length_bin(len(record["problem"]))] += 1
-        repairs = record["meta"].get("repairs", ())
-        self.repairs.update(repairs)
-        self._show(f"kept of {record['source']}", Example(seen(record)), EXAMPLES)
-        for name in repairs if "repaired" in beside else ():
-            mended = Example(seen(record), "as it came", beside["repaired"])
-            self._show(f"kept and repaired: {name}", mended, EXAMPLES)
-
-    def add_dropped(
-        self,
-        record: Mapping[str, Any],
-        evidence: Mapping[str, str],
-        beside: Mapping[str, Seen],
-    ) -> dict[str, Any]:
-        """Counts a row that goes, under the first of its reasons.
-
-        Returns:
-          What is written of it: `reason` lists all that apply, first the one counted.
+        Args:
+          row: its reasons in the order of the funnel.
+          level: on the run's scale.
         """
-        ordered = {r: evidence[r] for r in self.reasons if r in evidence}
-        row = {
-            "id": record["id"],
-            "source": record["source"],
-            "reason": ", ".join(ordered),
-            "evidence": ordered,
-            "problem": record["problem"],
-            "answer": record["answer"],
-        }
-        first = next(iter(ordered))
-        self.counted[first] += 1
-        self.found.update(ordered.keys())
-        self.by_source[record["source"]][first] += 1
-        for reason, said in ordered.items():
-            if reason in beside:
-                pair = Example(seen(record), said, beside[reason])
-                self._show(reason, pair, PAIRS)
-            elif reason == first:
-                self._show(reason, Example(seen(record), said), EXAMPLES)
-        return row
+        record, first = row.record, next(iter(row.reasons), "")
+        self.sources[record["source"]][first] += 1
+        self.found.update(row.reasons.keys())
+        for reason, said in row.reasons.items():
+            if reason in row.beside or reason == first:
+                self._show(reason, said, row.seen, row.beside.get(reason))
+        if not first:
+            repairs = record["meta"].get("repairs", ())
+            self.levels[str(level)] += 1
+            self.lengths[length_bin(len(row.problem))] += 1
+            self.repairs.update(repairs)
+            self._show(f"kept of {record['source']}", "", row.seen)
+            for name in repairs if "repaired" in row.beside else ():
+                kind = f"kept and repaired: {name}"
+                self._show(kind, "as it came", row.seen, row.beside["repaired"])
+
+    def _show(self, kind: str, said: str, row: Seen, other: Seen | None = None) -> None:
+        most = PAIRS if kind in self.reasons and other else EXAMPLES
+        if len(self.examples[kind]) < most:
+            self.examples[kind].append((said, row, other))
 
     @property
-    def rows(self) -> int:
-        """All rows read."""
-        return self.kept.total() + self.counted.total()
-
-    @property
-    def with_level(self) -> int:
-        """Kept rows that have a level on the run's scale."""
-        return self.levels.total() - self.levels[None]
-
-    def level_counts(self) -> list[tuple[int | None, int]]:
-        """Kept rows by level, from easy to hard, those without one last."""
-        order = sorted(self.levels, key=lambda level: (level is None, level or 0))
-        return [(level, self.levels[level]) for level in order if self.levels[level]]
+    def counted(self) -> collections.Counter[str]:
+        """Rows by the first reason against them, those kept under ""."""
+        return sum(self.sources.values(), collections.Counter())
 
     def funnel(self) -> list[dict[str, Any]]:
         """Rows in, dropped and out of each step."""
-        left, rows = self.rows, []
+        counted, rows = self.counted, []
+        left = counted.total()
         for step, reasons in self.steps.items():
-            dropped = sum(self.counted[reason] for reason in reasons)
+            dropped = sum(counted[reason] for reason in reasons)
             rows.append(
                 {"step": step, "in": left, "dropped": dropped, "out": left - dropped}
             )
@@ -142,20 +101,22 @@ class Report:
 
     def counts(self) -> dict[str, Any]:
         """The numbers of the report."""
+        counted, sources = self.counted, sorted(self.sources.items())
         return {
-            "rows": self.rows,
-            "kept": self.kept.total(),
-            "with_level": self.with_level,
-            "levels": {str(level): count for level, count in self.level_counts()},
+            "rows": counted.total(),
+            "kept": counted[""],
+            "with_level": counted[""] - self.levels["None"],
+            "levels": dict(sorted(self.levels.items())),
             "funnel": self.funnel(),
             "reasons": {
-                reason: {"counted": self.counted[reason], "found": self.found[reason]}
+                reason: {"counted": counted[reason], "found": self.found[reason]}
                 for reason in self.reasons
             },
-            "kept_by_source": dict(sorted(self.kept.items())),
+            "kept_by_source": {name: some[""] for name, some in sources if some[""]},
             "dropped_by_source": {
-                source: dict(sorted(counts.items()))
-                for source, counts in sorted(self.by_source.items())
+                name: dropped
+                for name, some in sources
+                if (dropped := {k: n for k, n in sorted(some.items()) if k})
             },
             "repairs": dict(sorted(self.repairs.items())),
         }
@@ -193,14 +154,15 @@ def write_pages(
 
 
 def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
+    counts, counted = report.counts(), report.counted
     yield (
         "Outcome",
-        f"{report.kept.total():,} of {report.rows:,} rows kept, {report.with_level:,}"
+        f"{counts['kept']:,} of {counts['rows']:,} rows kept, {counts['with_level']:,}"
         f" of them with a level on the scale `{facts['level_scale']}`.",
         (),
         (),
     )
-    funnel = [tuple(step.values()) for step in report.funnel()]
+    funnel = [tuple(step.values()) for step in counts["funnel"]]
     yield "Funnel", "", ("step", "rows in", "dropped", "rows out"), funnel
     yield (
         "Reasons",
@@ -208,24 +170,19 @@ def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
         " every row that the reason applies to.",
         ("step", "reason", "counted", "found", "meaning"),
         [
-            (step, reason, report.counted[reason], report.found[reason], meaning)
+            (step, reason, counted[reason], report.found[reason], meaning)
             for step, reasons in report.steps.items()
             for reason, meaning in reasons.items()
         ],
     )
-    used = [reason for reason in report.reasons if report.counted[reason]]
+    used = ["", *(reason for reason in report.reasons if counted[reason])]
     yield (
         "Sources",
         "",
-        ("source", "rows", "kept", *used),
+        ("source", "rows", "kept", *used[1:]),
         [
-            (
-                source,
-                report.kept[source] + report.by_source[source].total(),
-                report.kept[source],
-                *(report.by_source[source][reason] for reason in used),
-            )
-            for source in sorted(set(report.kept) | set(report.by_source))
+            (source, some.total(), *(some[reason] for reason in used))
+            for source, some in sorted(report.sources.items())
         ],
     )
     yield (
@@ -233,7 +190,7 @@ def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
         "1 is the easiest. Rows without a level on the scale keep theirs in"
         " `meta.other_level`.",
         ("level", "problems"),
-        [(level or "none", count) for level, count in report.level_counts()],
+        list(counts["levels"].items()),
     )
     if facts["other_scales"]:
         yield (
@@ -258,7 +215,7 @@ def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
         ("up to", "problems"),
         [(edge, report.lengths[edge]) for edge in LENGTHS if report.lengths[edge]],
     )
-    repairs = sorted(report.repairs.items())
+    repairs = list(counts["repairs"].items())
     yield "Repairs on kept problems", "", ("repair", "problems"), repairs
     yield (
         "Inputs",
@@ -283,25 +240,24 @@ def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
 
 
 def _html(report: Report, sections: Sequence[Section]) -> str:
-    read = [("read", report.rows)]
-    levels = [(str(level or "none"), n) for level, n in report.level_counts()]
+    counts, found = report.counts(), report.found
+    left = [(step["step"], step["out"]) for step in counts["funnel"]]
+    against = collections.Counter({r: report.counted[r] for r in report.reasons})
     charts = {
-        "Funnel: rows left after each step": read
-        + [(step["step"], step["out"]) for step in report.funnel()],
-        "Dropped, by reason": report.counted.most_common(14),
-        "Levels of kept problems": levels,
+        "Funnel: rows left after each step": [("read", counts["rows"]), *left],
+        "Dropped, by reason": against.most_common(14),
+        "Levels of kept problems": list(counts["levels"].items()),
         "Characters of kept problems, up to": [
             (str(edge), report.lengths[edge]) for edge in LENGTHS
         ],
     }
-    matches = sum(report.found[reason] for reason in report.steps["decontamination"])
     figures = {
-        "rows read": report.rows,
-        "problems kept": report.kept.total(),
-        "with a level": report.with_level,
-        "exact duplicates": report.found["exact_duplicate"],
-        "near duplicates": report.found["near_duplicate"],
-        "evaluation matches": matches,
+        "rows read": counts["rows"],
+        "problems kept": counts["kept"],
+        "with a level": counts["with_level"],
+        "exact duplicates": found["exact_duplicate"],
+        "near duplicates": found["near_duplicate"],
+        "evaluation matches": sum(found[r] for r in report.steps["decontamination"]),
     }
     plots = "".join(bars(title, values) for title, values in charts.items())
     top = cards([(f"{figure:,}", label) for label, figure in figures.items()])
@@ -315,7 +271,7 @@ def _html(report: Report, sections: Sequence[Section]) -> str:
     kinds += sorted(report.examples.keys() - set(kinds))
     tables += "<h2>Rows to read</h2>" + "".join(
         f"<details><summary>{html.escape(kind)} (the first {len(examples)})"
-        f"</summary>{''.join(map(_article, examples))}</details>"
+        f"</summary>{''.join(_article(*each) for each in examples)}</details>"
         for kind in kinds
         for examples in [report.examples[kind]]
     )
@@ -324,15 +280,15 @@ def _html(report: Report, sections: Sequence[Section]) -> str:
     return document(title, body)
 
 
-def _article(example: Example) -> str:
+def _article(said: str, row: Seen, other: Seen | None) -> str:
     columns = [
-        f"<h4>{html.escape(one.id)}</h4>"
-        f'<div class="text">{html.escape(one.problem[:_MOST_CHARACTERS])}</div>'
-        f'<p class="soft">Gold: {html.escape(one.answer)}</p>'
-        for one in filter(None, (example.row, example.other))
+        f"<h4>{html.escape(one['id'])}</h4>"
+        f'<div class="text">{html.escape(one["problem"][:_MOST_CHARACTERS])}</div>'
+        f'<p class="soft">Gold: {html.escape(one["answer"])}</p>'
+        for one in filter(None, (row, other))
     ]
-    said = f"<p>{html.escape(example.said)}</p>" if example.said else ""
-    return f"<article>{said}{beside(columns)}</article>"
+    evidence = f"<p>{html.escape(said)}</p>" if said else ""
+    return f"<article>{evidence}{beside(columns)}</article>"
 
 
 def _edges(levels_from: Mapping[str, float]) -> str:

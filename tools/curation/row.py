@@ -5,14 +5,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from tools.curation.formats import has, split, unwrapped
+from tools.curation.formats import FIELDS, has, split, unwrapped
 
 # What some sets write where they have no answer (NuminaMath-1.5).
-_NONE = ("proof", "notfound")
-_LEVEL = re.compile(r"(?:level\s*)?([1-5])", re.I)
-_UNKNOWN_LEVEL = re.compile(r"(?:level\s*)?\??", re.I)
+_NONE = ("", "proof", "notfound")
+_LEVEL = re.compile(r"(?:level\s*)?(?:([1-5])|\??)", re.I)
 # The worked solution that stands in the answer's place, as in GSM8K.
 _WORKED = re.compile(r"\n#### *(?=\S)")
 
@@ -55,14 +54,6 @@ class Row:
         return first | fields | {"answers": list(self.answers), "meta": {**self.meta}}
 
 
-class Seen(NamedTuple):
-    """A problem as a reader of the report sees it beside another."""
-
-    id: str
-    problem: str
-    answer: str
-
-
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Screened:
     """A row as its checks left it, and what later steps decide about it.
@@ -71,7 +62,8 @@ class Screened:
       record: the repaired row, an object of our own schema without its solution.
       key: what exact duplicates share.
       bands: hashes by which near duplicates meet.
-      reasons: reason -> evidence, for all that speaks against it.
+      reasons: reason -> evidence, for all that speaks against it, first that it counts
+        under.
       beside: reason -> the problem that it was found beside, where there is one; under
         "repaired" the row as it came.
     """
@@ -80,21 +72,25 @@ class Screened:
     key: str
     bands: list[int]
     reasons: dict[str, str]
-    beside: dict[str, Seen] = dataclasses.field(default_factory=dict)
+    beside: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+
+    def against(self, reason: str, evidence: str, other: dict[str, str]) -> None:
+        """Notes that the row goes because of another problem, as `seen` shows it."""
+        self.reasons[reason], self.beside[reason] = evidence, other
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> dict[str, str]:
         """What a reader sees of it."""
-        return seen(self.record)
-
-    def against(self, reason: str, evidence: str, other: Seen) -> None:
-        """Notes that the row goes because of another problem."""
-        self.reasons[reason], self.beside[reason] = evidence, other
+        return seen(self.id, self.problem, self.answers)
 
     @property
     def survives(self) -> bool:
         """Whether nothing speaks against it so far."""
         return not self.reasons
+
+    @property
+    def id(self) -> str:
+        return self.record["id"]
 
     @property
     def problem(self) -> str:
@@ -107,9 +103,9 @@ class Screened:
         return self.record["answers"]
 
 
-def seen(record: Mapping[str, Any]) -> Seen:
-    """What a reader sees of a record of our own schema."""
-    return Seen(record["id"], record["problem"], " or ".join(record["answers"]))
+def seen(id: str, problem: str, answers: Sequence[str]) -> dict[str, str]:
+    """What a reader of the report sees of a problem."""
+    return {"id": id, "problem": problem, "answer": " or ".join(answers)}
 
 
 def parse_row(
@@ -144,88 +140,85 @@ def parse_row(
         if not has(record, fields[name]):
             have = ", ".join(sorted(map(str, record))) or "nothing"
             raise ValueError(f"{where}: no field {fields[name]!r} (it has: {have})")
-    values, meta = split(record, fields)
-
-    def text(name: str) -> str:
-        value = values.get(name)
-        if value is None and name != "problem":
-            return ""
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            if name in ("id", "answer") and math.isfinite(value):
-                return _number(value)
-        if not isinstance(value, str):
-            raise ValueError(
-                f"{where}: {fields[name]!r} must be text, got {_brief(value)}"
-            )
-        return value
-
-    def named(name: str, parse: Callable[[Any, str], Any]) -> Any:
-        value = values.get(name)
-        where_named = f"{where}: {fields.get(name)!r}"
-        return None if value is None else parse(value, where_named)
-
-    level = named("level", _level)
-    row_source = text("source") or source
-    answer, solution = text("answer"), text("solution")
+    raw, meta = split(record, fields)
+    if raw["problem"] is None:
+        raise ValueError(f"{where}: {fields['problem']!r} must be text, got null")
+    values = {}
+    for name in FIELDS:
+        try:
+            values[name] = _PARSERS.get(name, _text)(raw.get(name))
+        except ValueError as error:
+            raise ValueError(f"{where}: {fields[name]!r} {error}") from None
+    answer, solution = values["answer"], values["solution"]
     if not solution and _WORKED.search(answer):
         answer, solution = "", answer
+    answers = (answer, *values["answers"])
+    # Only spaces go: a TAB or a line feed at an end may be a `\t` or `\n`.
+    given = (each.strip(" ") for each in answers if each.strip().lower() not in _NONE)
+    scale = level_source or values["level_source"] or values["source"] or source
     return Row(
-        id=text("id") or default_id,
-        problem=unwrapped(text("problem")),
-        answers=_answers(named("answers", _listed) or [], answer),
-        source=row_source,
-        level=level,
-        level_source=(level_source or text("level_source") or row_source)
-        if level is not None
-        else None,
-        solve_rate=named("solve_rate", _rate),
+        id=values["id"] or default_id,
+        problem=unwrapped(values["problem"]),
+        answers=tuple(dict.fromkeys(given)),
+        source=values["source"] or source,
+        level=values["level"],
+        level_source=None if values["level"] is None else scale,
+        solve_rate=values["solve_rate"],
         solution=solution,
         meta=meta,
     )
 
 
-def _listed(value: Any, where: str) -> list[str]:
+def _text(value: Any) -> str:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"must be text, got {_brief(value)}")
+    return value or ""
+
+
+def _text_or_number(value: Any) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value):
+        return _text(value)
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _listed(value: Any) -> list[str]:
     """A list of texts, or one as JSON."""
-    listed = value
+    listed = value or []
     if isinstance(value, str):
         try:
             listed = json.loads(value)
         except ValueError:
             pass
     if not isinstance(listed, list) or not all(isinstance(a, str) for a in listed):
-        raise ValueError(f"{where} must be a list of text, got {_brief(value)}")
+        raise ValueError(f"must be a list of text, got {_brief(value)}")
     return listed
 
 
-def _answers(listed: Sequence[str], single: str) -> tuple[str, ...]:
-    # Only spaces go: a TAB or a line feed at an end may be a `\t` or `\n`.
-    given = (answer.strip(" ") for answer in (single, *listed) if answer.strip())
-    return tuple(dict.fromkeys(a for a in given if a.lower() not in _NONE))
-
-
-def _level(value: Any, where: str) -> int | None:
-    text = str(value).strip()
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        text = "no level"
-    if _UNKNOWN_LEVEL.fullmatch(text):
-        return None
+def _level(value: Any) -> int | None:
+    text = "" if value is None else str(value).strip()
     level = _LEVEL.fullmatch(text)
-    if not level:
-        raise ValueError(f"{where} must be a level 1 to 5 or null, got {value!r}")
-    return int(level[1])
+    if not level or isinstance(value, bool | float):
+        raise ValueError(f"must be a level 1 to 5 or null, got {value!r}")
+    return int(level[1]) if level[1] else None
 
 
-def _rate(value: Any, where: str) -> float:
+def _rate(value: Any) -> float | None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value <= 1:
-        raise ValueError(f"{where} must be a rate in 0..1 or null, got {value!r}")
-    return float(value)
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)
+    if value is not None and not (number and 0 <= value <= 1):
+        raise ValueError(f"must be a rate in 0..1 or null, got {value!r}")
+    return None if value is None else float(value)
 
 
 def _brief(value: Any) -> str:
     shown = repr(value)
     return f"{type(value).__name__} {shown if len(shown) <= 60 else shown[:57] + '...'}"
+
+
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "id": _text_or_number,
+    "answer": _text_or_number,
+    "answers": _listed,
+    "level": _level,
+    "solve_rate": _rate,
+}

@@ -2,29 +2,17 @@
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from configs.schema import Count, Index, Share
 from tools.curation import choice, noise, quality, verifiable
 from tools.curation.repair import repair
-from tools.curation.row import Row
+from tools.curation.row import Row, Screened, seen
+from tools.curation.text import band_hashes, exact_key
 
 Check = Callable[[Row], str | None]
-
-
-class Checked(NamedTuple):
-    """A row after its checks.
-
-    Attributes:
-      row: the repaired row.
-      repairs: names of the repairs that changed it.
-      reasons: reason -> evidence, for every check that would drop it, in order.
-    """
-
-    row: Row
-    repairs: tuple[str, ...]
-    reasons: Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +22,6 @@ class Screen:
     Attributes:
       multiple_choice: "value" turns a question into its value where it can, "drop"
         drops them all.
-      languages: "english" drops other languages, "any" keeps them.
       max_solve_rate: rows solved more often are dropped; 1 keeps all.
       min_solve_rate: rows with a solve rate below it are dropped; 0 keeps all, any
         positive value asks that at least one graded completion verified.
@@ -47,7 +34,6 @@ class Screen:
     """
 
     multiple_choice: Literal["value", "drop"]
-    languages: Literal["english", "any"]
     max_solve_rate: Share
     min_solve_rate: Share
     min_grading: Count
@@ -59,53 +45,52 @@ class Screen:
     @functools.cached_property
     def steps(self) -> Mapping[str, Mapping[str, Check]]:
         """Step -> its checks; a row is counted under the first check that finds it."""
-        found = dict(noise.CHECKS)
-        if self.languages == "any":
-            del found["other_language"]
-        sized = (self.too_short, self.too_long, self.answer_too_long)
-        graded = (
-            self.solve_rate,
-            self.never_answered,
-            self.majority_against_gold,
-            self.judged_unsound,
-        )
         return {
             "verifiable": verifiable.CHECKS,
-            "noise": found,
-            "quality": {check.__name__: check for check in sized} | quality.CHECKS,
-            "graded": {check.__name__: check for check in graded},
+            "noise": noise.CHECKS,
+            "quality": {"size": self.size} | quality.CHECKS,
+            "graded": {
+                "solve_rate": self.solve_rate,
+                "never_answered": self.never_answered,
+                "majority_against_gold": self.majority_against_gold,
+                "judged_unsound": self.judged_unsound,
+            },
         }
 
-    def __call__(self, row: Row) -> Checked:
+    def __call__(self, came: Row) -> Screened:
         """Repairs the row and runs every check on it."""
-        row, repairs = repair(row)
+        row, repairs = repair(came)
         if self.multiple_choice == "value" and len(row.answers) == 1:
             turned = choice.to_value(row.problem, row.answer)
             if turned is not None:
                 row = dataclasses.replace(row, problem=turned[0], answers=(turned[1],))
                 repairs += ("choice_to_value",)
-        reasons = {
-            name: evidence
+        found = {
+            name: check(row)
             for checks in self.steps.values()
             for name, check in checks.items()
-            if (evidence := check(row)) is not None
         }
-        return Checked(row, repairs, reasons)
+        record = row.record()
+        del record["solution"]
+        if repairs:
+            record["meta"]["repairs"] = list(repairs)
+        key = hashlib.blake2b(exact_key(row.problem).encode(), digest_size=16)
+        before = seen(came.id, came.problem, came.answers)
+        return Screened(
+            record=record,
+            key=key.hexdigest(),
+            bands=band_hashes(row.problem),
+            reasons={name: said for name, said in found.items() if said is not None},
+            beside={"repaired": before} if repairs else {},
+        )
 
-    def too_short(self, row: Row) -> str | None:
-        """Too short to be a whole question."""
-        size = len(row.problem)
-        return f"{size} characters" if size < self.min_chars else None
-
-    def too_long(self, row: Row) -> str | None:
-        """Longer than a prompt may be."""
-        size = len(row.problem)
-        return f"{size} characters" if size > self.max_chars else None
-
-    def answer_too_long(self, row: Row) -> str | None:
-        """Longer than a rule checks reliably."""
-        size = max(map(len, row.answers), default=0)
-        return f"{size} characters" if size > self.max_answer_chars else None
+    def size(self, row: Row) -> str | None:
+        """Too short to be a question, longer than a prompt, or than a rule compares."""
+        size, answer = len(row.problem), max(map(len, row.answers), default=0)
+        if answer > self.max_answer_chars:
+            return f"an answer of {answer} characters"
+        fits = self.min_chars <= size <= self.max_chars
+        return None if fits else f"{size} characters"
 
     def solve_rate(self, row: Row) -> str | None:
         """Graded, and solved too rarely or too often to teach anything."""

@@ -3,26 +3,22 @@
 import concurrent.futures
 import contextlib
 import dataclasses
-import hashlib
 import itertools
 import multiprocessing
 import os
 import pathlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from tqdm import tqdm
 
 from rl.files import Rows, read_rows
 from rl.hosts.stopping import blocked
 from tools.curation.answers import AnswerJudge
-from tools.curation.duplicates import band_hashes
 from tools.curation.plan import Plan
-from tools.curation.row import Row, Screened, Seen, seen
+from tools.curation.row import Row, Screened
 from tools.curation.screen import Screen
 from tools.curation.sources import Inspected, Source, read
-from tools.curation.text import exact_key
 
 CHUNK = 500
 
@@ -47,7 +43,7 @@ def screen_all(
       quiet: without a bar of progress.
     """
     try:
-        screened = [_read(row) for _, row in read_rows(path, appended=True)]
+        screened = [Screened(**row) for _, row in read_rows(path, appended=True)]
     except ValueError:  # a machine that stopped in mid-write; all is screened again
         path.unlink()
         screened = []
@@ -115,26 +111,4 @@ def _leave_with_parent() -> None:
 
 
 def _screen_chunk(rows: list[Row]) -> list[Screened]:
-    return [_screen_row(row) for row in rows]
-
-
-def _screen_row(came: Row) -> Screened:
-    row, repairs, reasons = _screen(came)
-    record = row.record()
-    del record["solution"]
-    if repairs:
-        record["meta"]["repairs"] = list(repairs)
-    key = hashlib.blake2b(exact_key(row.problem).encode(), digest_size=16)
-    return Screened(
-        record=record,
-        key=key.hexdigest(),
-        bands=band_hashes(row.problem),
-        reasons=dict(reasons),
-        beside={"repaired": seen(came.record())} if repairs else {},
-    )
-
-
-def _read(row: Mapping[str, Any]) -> Screened:
-    """A row of the part file."""
-    beside = {name: Seen(*other) for name, other in row["beside"].items()}
-    return Screened(**row | {"beside": beside})
+    return [_screen(row) for row in rows]

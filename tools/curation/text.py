@@ -2,6 +2,14 @@
 
 import re
 import unicodedata
+import zlib
+
+import numpy as np
+from datasketch import MinHash
+
+BANDS, ROWS = 32, 4
+"""A pair of Jaccard similarity s meets in a band with probability 1 - (1 - s^4)^32:
+above 0.9999 at 0.8, 0.988 at 0.6, 0.56 at 0.4."""
 
 _SPACING = re.compile(
     r"\\(?:left|right|displaystyle|limits|[bB]igg?[lr]?|q?quad)(?![a-zA-Z])"
@@ -92,6 +100,26 @@ def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
     """Size of the intersection over size of the union, 0 for two empty sets."""
     union = len(left | right)
     return len(left & right) / union if union else 0.0
+
+
+def band_hashes(text: str) -> list[int]:
+    """64-bit hashes of the bands of the text's MinHash signature, `[BANDS]`.
+
+    Two texts are worth comparing when any of their hashes agree.
+    """
+    sketch = MinHash(num_perm=BANDS * ROWS, hashfunc=zlib.crc32)
+    sketch.update_batch(s.encode() for s in shingles(skeleton(text)))
+    words = np.asarray(sketch.hashvalues, np.uint64).reshape(BANDS, ROWS)
+    mixed = np.arange(BANDS, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for column in words.T:
+        mixed = (mixed ^ column) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(29)
+    return mixed.astype(np.int64).tolist()
+
+
+def similarity(left: str, right: str) -> float:
+    """Jaccard similarity of the texts' 3-grams, in the view where they are nearer."""
+    return max(map(jaccard, views(left), views(right)))
 
 
 def word_ngrams(text: str, size: int = 13) -> list[str]:

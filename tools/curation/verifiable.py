@@ -84,13 +84,6 @@ _BOTH_ASKED = any_of(
 )
 _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\b(?:and|or)\b")
 
-_ASKS_NAME = any_of(
-    r"(?:^|[.?!,:] )(?:who|whose|(?:what|which) (?:colou?r|shape|person"
-    r"|(?:type|kind|sort)s? of)|what is the (?:compound|element|substance))\b"
-    r"[^.?]*\?\s*$",
-    r"\bfind the (?:compound|element|substance)\b",
-)
-_NUMBER = re.compile(r"-?[\d.,/]+(?:\\?%)?")
 # `r, h`, `(B)`, or one letter in whatever stands around it.
 _SYMBOLS = re.compile(
     rf"\$?(?:{STYLE}\s*\{{)?\(?([A-Za-z])\)?\}}?"
@@ -216,11 +209,6 @@ def symbol_answer(row: Row) -> str | None:
     return None
 
 
-def answer_mismatch(row: Row) -> str | None:
-    """A name is asked for, and the answer is a number."""
-    return found(_ASKS_NAME, row.problem) if _NUMBER.fullmatch(row.answer) else None
-
-
 CHECKS = {
     "proof": proof,
     "no_answer": no_answer,
@@ -230,5 +218,4 @@ CHECKS = {
     "multiple_choice": multiple_choice,
     "free_text_answer": free_text_answer,
     "symbol_answer": symbol_answer,
-    "answer_mismatch": answer_mismatch,
 }

@@ -7,7 +7,6 @@ from tools.curation.screen import Screen
 
 OPTIONS = {
     "multiple_choice": "value",
-    "languages": "english",
     "max_solve_rate": 1.0,
     "min_solve_rate": 0.0,
     "min_grading": 4,
@@ -82,11 +81,11 @@ DROPPED = [
     ("multiple_choice", "Among these statements, the correct ones are ____.", "①③"),
     ("multiple_choice", "Find the curve $r = 1$. Enter the letter of the correct one.",
      r"\text{(C)}"),
-    ("link", "See https://example.org/1 and find the sum of all digits.", "3"),
-    ("image", "How many rods are there in this ensemble?\n<image1>", "446"),
-    ("image", "What is $x$? ![](https://cdn.mathpix.com/a.png)", "4"),
-    ("drawing_code", "Find the area. [asy] draw((0,0)--(1,1)); [/asy]", "1"),
-    ("html", "<table><tr><td>1</td></tr></table> What is the sum of the cells?", "1"),
+    ("not_text", "See https://example.org/1 and find the sum of all digits.", "3"),
+    ("not_text", "How many rods are there in this ensemble?\n<image1>", "446"),
+    ("not_text", "What is $x$? ![](https://cdn.mathpix.com/a.png)", "4"),
+    ("not_text", "Find the area. [asy] draw((0,0)--(1,1)); [/asy]", "1"),
+    ("not_text", "<table><tr><td>1</td></tr></table> What is their sum?", "1"),
     ("missing_figure", "As shown in the figure, $AB=3$ and $BC=4$. Find $AC$.", "5"),
     ("missing_figure", "In the diagram, $PQR$ is a line. What is $x$?", "70"),
     ("missing_figure", "Five squares are arranged as shown. What is the area?", "5"),
@@ -99,32 +98,25 @@ DROPPED = [
      " pares y el resto para una serie del tipo dado.", "6"),
     ("other_language", "Man ermittle alle diejenigen reellen Zahlen, deren Quadrat und"
      " Kubus sich um genau vier unterscheiden und gib die Summe davon an.", "2"),
-    ("too_short", "Find $2+2$.", "4"),
-    ("too_long", "Find the sum. " + "word " * 600, "4"),
+    ("size", "Find $2+2$.", "4"),
+    ("size", "Find the sum. " + "word " * 600, "4"),
     ("no_question", "The distance from the origin to the line is 13.", "13"),
     ("no_question", "There is a unique $t$ for which $3t$ ends with 6.", "2"),
     ("answer_leak", "Find the coefficient. The answer is $12$, of course.", "12"),
     ("answer_leak", "Find the radius of the larger one. Answer: $4 \\sqrt{39}-6$",
      r"4\sqrt{39}-6"),
     ("answer_leak", "For which value is $k = 0.32653061224$ reached?", "0.32653061224"),
-    ("answer_too_long", "Find the number of functions on a set.", "1" * 130),
+    ("size", "Find the number of functions on a set.", "1" * 130),
     ("free_text_answer", "How must the graph be moved?", "rightwards by 2 units"),
     ("free_text_answer", "What determines a sphere?", "4 points determine a sphere"),
     ("free_text_answer", "What is the shape of the triangle?", "isosceles right"),
     ("free_text_answer", "What is the contrapositive?", r"If $a < 1$, then $b < 1$"),
-    ("answer_mismatch", "There are 12 blue cars. What color do you have the most?",
-     "12"),
-    ("answer_mismatch", "Five moles of a compound weigh 1170 grams. What is the"
-     " compound?", "234"),
-    ("answer_mismatch", "Find the element in this salt that has a share of 10.11%.",
-     r"10.11\%"),
     ("open_question", "She paid $6 for 2 kg. How much is a certain mass?", "3"),
     ("open_question", "A folds 600 in 3 hours, then how long would it take B to fold a"
      " certain number of them?", "14"),
     ("open_question", "What is the least value of |x - 4| + | some expression | if it"
      " is 12?", "1"),
-    ("printed_double", "A train takes 6.461538461538462 hours. How fast is it?", "21"),
-    ("html", "What is $M$? <details><summary>Answer</summary>60</details>", "60"),
+    ("not_text", "What is $M$? <details><summary>Answer</summary>60</details>", "60"),
 ]  # fmt: skip
 
 KEPT = [
@@ -204,8 +196,8 @@ def test_look_alikes_stay(problem, answer):
 
 
 def test_every_reason_that_applies_is_named():
-    both = "Prove that $x$ exists. See https://example.org for <image1>."
-    assert {"proof", "link", "image", "no_answer"} <= reasons(both, "")
+    both = "Prove that $x$ exists. See <image1>."
+    assert {"proof", "not_text", "no_answer"} <= reasons(both, "")
 
 
 def test_solve_rates_are_a_filter_only_when_asked():

@@ -4,15 +4,17 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from tools.curation.duplicates import (
-    agreeing,
-    band_hashes,
-    relation,
-    similarity,
-    vote,
-)
+from tools.curation.duplicates import agreeing, relation, vote
 from tools.curation.plan import Near
-from tools.curation.text import exact_key, jaccard, shingles, tokens, word_ngrams
+from tools.curation.text import (
+    band_hashes,
+    exact_key,
+    jaccard,
+    shingles,
+    similarity,
+    tokens,
+    word_ngrams,
+)
 
 NEAR = Near(
     threshold=0.8,

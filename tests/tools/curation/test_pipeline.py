@@ -37,7 +37,6 @@ BASE = Plan(
     evaluation=EVALUATION,
     screen=Screen(
         multiple_choice="value",
-        languages="english",
         min_solve_rate=0.0,
         min_grading=4,
         max_disagreement=0.75,
@@ -57,7 +56,6 @@ BASE = Plan(
     conflicts="majority",
     levels="auto",
     common_rows=0,
-    unlevelled="keep",
     answer_timeout=10.0,
     workers=1,
 )
@@ -213,11 +211,14 @@ def test_it_reads_at_400_pixels(finished, browser):  # noqa: F811
 
 def test_options_change_what_stays(tmp_path):
     rows = [r for r in ROWS if r["id"][:4] in ("vote", "forei"[:4], "scal")]
-    _, out = run(tmp_path, rows, conflicts="drop", unlevelled="drop", levels="x")
-    assert set(read(out / "problems.jsonl")) == {"foreign"}
+    _, out = run(tmp_path, rows, conflicts="drop", levels="x")
+    kept = read(out / "problems.jsonl")
+    assert {name: r["level"] for name, r in kept.items()} == {
+        "foreign": 4,
+        "scaled": None,
+    }
     dropped = read(out / "dropped.jsonl")
     assert dropped["vote 1"]["reason"] == "conflicting_answers"
-    assert dropped["scaled"]["reason"] == "no_level"
 
 
 def test_a_finished_run_is_not_repeated_and_a_changed_one_is(finished, tmp_path):
