@@ -9,8 +9,7 @@ from tools.curation.repair import bare_answer
 # Blanks, as many as stand between words: without a bound, what begins with a run of
 # them and does not match costs the third power of its length.
 _S = r"\s{0,8}"
-# (A) or \textbf{(A)} anywhere; A) and A. where an option can begin; a lone letter only
-# at the start of a line.
+# (A) or \textbf{(A)} anywhere; A) and A. where an option can begin.
 _ANYWHERE = (
     rf"\$?{_S}(?:{STYLE}{_S}\{{?{_S}|\{{{_S}{STYLE}{_S})?(?<![A-Za-z0-9_\\])"
     rf"\({_S}(?:{STYLE}{_S}\{{?)?L{_S}\}}?"
@@ -18,12 +17,10 @@ _ANYWHERE = (
 )
 _AT_BREAK = (
     rf"(?:^|\n|\s{{2}}|(?<=[:?.;,$])\s|\\q?quad|\s(?=\*\*))[-*\s$]{{0,8}}"
-    rf"(?:{STYLE}{_S}\{{?)?\$?L\$?{_S}[).:]\*{{0,2}}\}}?(?=[\s$\\\d*(-])\*{{0,2}}"
+    rf"(?:{STYLE}{_S}\{{?)?\$?L\$?{_S}\*{{0,2}}[).:]\*{{0,2}}\}}?(?=[\s$\\\d*(-])\*{{0,2}}"
 )
-_AT_LINE = rf"(?:^|\n){_S}\(?L\)?(?=\s{{1,8}}\S)"
-_BOLD = rf"(?:^|\s)[-\s]{{0,8}}\*\*\(?L\)?\*\*{_S}[).:]?(?=\s)"
-_STYLES = (_ANYWHERE, _AT_BREAK, _AT_LINE, _BOLD)
-_ALPHABETS = ("ABCDEFGH", "abcdefgh")
+_STYLES = (_ANYWHERE, _AT_BREAK)
+_LETTERS_OF = "ABCDEFGH"
 
 _NEEDS_OPTIONS = any_of(
     r"\b(?:which|choose|select|identify)\b[^.?]{0,40}\b(?:following|these|below|options?"
@@ -82,18 +79,16 @@ class Choices:
 
 def find_choices(problem: str) -> Choices | None:
     """The question's lettered options, or None if it has no such list."""
-    for alphabet in _ALPHABETS:
-        for style in _STYLES:
-            marks = _marks(problem, style, alphabet)
-            if len(marks) >= 3:
-                ends = [start for start, _ in marks[1:]] + [len(problem)]
-                texts = [
-                    problem[begin:end]
-                    for (_, begin), end in zip(marks, ends, strict=True)
-                ]
-                start = marks[0][0]
-                if _are_options(problem, start, texts, alphabet.isupper()):
-                    return _take_apart(problem[:start], texts, alphabet)
+    for style in _STYLES:
+        marks = _marks(problem, style)
+        if len(marks) >= 3:
+            ends = [start for start, _ in marks[1:]] + [len(problem)]
+            texts = [
+                problem[begin:end] for (_, begin), end in zip(marks, ends, strict=True)
+            ]
+            start = marks[0][0]
+            if _are_options(problem, start, texts):
+                return _take_apart(problem[:start], texts)
     return None
 
 
@@ -130,11 +125,11 @@ def is_choice_answer(answer: str) -> bool:
     return any(form.fullmatch(answer) for form in (_BRACKETED, _LETTERS, _LABELS))
 
 
-def _marks(problem: str, style: str, alphabet: str) -> list[tuple[int, int]]:
+def _marks(problem: str, style: str) -> list[tuple[int, int]]:
     """Where the marks of the letters begin and end, as far as they come in order."""
     marks: list[tuple[int, int]] = []
     start = 0
-    for letter in alphabet:
+    for letter in _LETTERS_OF:
         match = re.compile(style.replace("L", letter, 1)).search(problem, start)
         if match is None:
             break
@@ -143,7 +138,7 @@ def _marks(problem: str, style: str, alphabet: str) -> list[tuple[int, int]]:
     return marks
 
 
-def _are_options(problem: str, start: int, texts: list[str], capitals: bool) -> bool:
+def _are_options(problem: str, start: int, texts: list[str]) -> bool:
     stem = problem[:start]
     if stem.count("[asy]") > stem.count("[/asy]"):
         return False
@@ -153,12 +148,10 @@ def _are_options(problem: str, start: int, texts: list[str], capitals: bool) -> 
     if ASKS.search(texts[-1]):
         return False
     longest = max(map(len, texts[:-1]))
-    if capitals and re.match(r"[\s$\\({]", problem[start:]):
-        return longest < 400
-    return longest < 60 and (capitals or stem.rstrip(" \n$").endswith(("?", ":")))
+    return longest < (400 if re.match(r"[\s$\\({]", problem[start:]) else 60)
 
 
-def _take_apart(stem: str, texts: list[str], alphabet: str) -> Choices:
+def _take_apart(stem: str, texts: list[str]) -> Choices:
     longer = None
     while longer != stem:
         longer, stem = stem, _CLOSING.sub("", stem).rstrip()
@@ -166,7 +159,7 @@ def _take_apart(stem: str, texts: list[str], alphabet: str) -> Choices:
             stem = stem[:-1].rstrip()
     last, _, tail = texts[-1].strip().partition("\n")
     options = map(_trimmed, [*texts[:-1], last])
-    lettered = dict(zip(alphabet.upper(), options, strict=False))
+    lettered = dict(zip(_LETTERS_OF, options, strict=False))
     return Choices(stem.strip(), lettered, tail.strip(" \n$}\\"))
 
 

@@ -56,10 +56,16 @@ class Link:
         share = (below + through) / 2 / len(self.theirs)
         return int(np.quantile(self.ours, share, method="inverted_cdf"))
 
-    def edges(self) -> dict[str, float]:
-        """The least difficulty there of each level here that a common row gets."""
-        falling = sorted(set(self.theirs), reverse=True)
-        return {str(self.level(d)): d for d in falling}
+    def summary(self) -> dict[str, Any]:
+        """What the report says of it; by level, where it begins on the other scale."""
+        falling = sorted(set(self.theirs), reverse=True) if self.taken else ()
+        return {
+            "scale": self.scale,
+            "common_rows": len(self.ours),
+            "correlation": self.correlation,
+            "taken": self.taken,
+            "levels_from": {str(self.level(d)): d for d in falling},
+        }
 
 
 def link_scales(

@@ -52,11 +52,11 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
 def _curate(
     plan: Plan, inspected: Sequence[Inspected], out: pathlib.Path, quiet: bool
 ) -> dict[str, Any]:
-    fingerprint = _fingerprint(plan, inspected)
+    facts = _identity(plan, inspected)
     work = out / ".work"
-    summary = _finished(out, fingerprint)
+    summary = _finished(out, facts["fingerprint"])
     if summary is None:
-        screened = work / f"{fingerprint[:16]}.jsonl"
+        screened = work / f"{facts['fingerprint'][:16]}.jsonl"
         if not screened.exists():
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir(parents=True)
@@ -66,7 +66,8 @@ def _curate(
             links = link_scales(rows, scale, plan.common_rows)
             decontaminate(plan, rows, judge)
             drop_duplicates(plan, rows, judge, scale, quiet)
-        facts = _facts(plan, inspected, scale, links, fingerprint)
+        facts["level_scale"] = scale
+        facts["other_scales"] = [link.summary() for link in links.values()]
         summary = _write(out, work, Report(_steps(plan.screen)), facts, rows, links)
     shutil.rmtree(work, ignore_errors=True)
     return summary
@@ -115,42 +116,6 @@ def _write(
     return summary
 
 
-def _facts(
-    plan: Plan,
-    inspected: Sequence[Inspected],
-    scale: str | None,
-    links: Mapping[str, Link],
-    fingerprint: str,
-) -> dict[str, Any]:
-    """What the report says of the run itself."""
-    return {
-        "fingerprint": fingerprint,
-        "verifier": verifier.VERSION,
-        "level_scale": scale,
-        "other_scales": [
-            {
-                "scale": link.scale,
-                "common_rows": len(link.ours),
-                "correlation": link.correlation,
-                "taken": link.taken,
-                "levels_from": link.edges() if link.taken else {},
-            }
-            for link in links.values()
-        ],
-        "evaluation_problems": len(plan.evaluation),
-        "sources": [dataclasses.asdict(i) for i in inspected],
-        "options": _options(plan),
-    }
-
-
-def _options(plan: Plan) -> dict[str, Any]:
-    """What of the plan, besides the files, the outputs depend on."""
-    options = dataclasses.asdict(plan)
-    for other in ("sources", "evaluation", "workers"):
-        del options[other]
-    return options
-
-
 def _steps(screen: Screen) -> dict[str, dict[str, str]]:
     """The funnel: step -> reason -> what the reason means."""
     return {
@@ -178,22 +143,24 @@ def _steps(screen: Screen) -> dict[str, dict[str, str]]:
     }
 
 
-def _fingerprint(plan: Plan, inspected: Sequence[Inspected]) -> str:
+def _identity(plan: Plan, inspected: Sequence[Inspected]) -> dict[str, Any]:
+    """What the outputs depend on, and a hash of it, of the code and all problems."""
+    options = dataclasses.asdict(plan)
+    sources, evaluation = options.pop("sources"), options.pop("evaluation")
+    del options["workers"]
+    facts = {
+        "verifier": verifier.VERSION,
+        "evaluation_problems": len(evaluation),
+        "sources": [dataclasses.asdict(i) for i in inspected],
+        "options": options,
+    }
     code = hashlib.sha256()
     for path in sorted(pathlib.Path(__file__).parent.glob("*.py")):
         code.update(path.read_bytes())
-    options = _options(plan) | {
-        "evaluation": {k: dataclasses.asdict(p) for k, p in plan.evaluation.items()},
-        "sources": [
-            (source.name, dict(source.fields), source.level_source)
-            for source in plan.sources
-        ],
-        "files": [dataclasses.asdict(i) for i in inspected],
-        "code": code.hexdigest(),
-        "verifier": verifier.VERSION,
-    }
-    text = json.dumps(options, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    read = [(s["name"], s["fields"], s["level_source"]) for s in sources]
+    text = json.dumps([facts, read, evaluation], sort_keys=True, default=str)
+    code.update(text.encode())
+    return {"fingerprint": code.hexdigest()} | facts
 
 
 def _finished(out: pathlib.Path, fingerprint: str) -> dict[str, Any] | None:

@@ -55,8 +55,6 @@ _LEADING_ZEROS = re.compile(r"^0+(?=\d)")
 _STYLED = re.compile(
     r"\\(?:textbf|mathbf|bf|mathrm|text)\s*\{\s*\(?(-?[\d.,]+)\)?\s*\}"
 )
-# "$AB^{}_{}$", which a wiki puts in to force an image.
-_EMPTY_SCRIPT = re.compile(r"[_^]\{\s*\}(?:[_^]\{\s*\})*")
 # "The solution is: $x = 1$", and what stands before the first "=" of "A + B = 3".
 _SAYS_SO = re.compile(
     r"^(?:(?:the )?(?:(?:general|unique|only) )?(?:solution|answer)s?(?: set)?"
@@ -197,5 +195,4 @@ TEXT_REPAIRS: dict[str, Callable[[str], str]] = {
     ),
     "markup": plain_markup,
     "full_width": lambda text: text.translate(_FULL_WIDTH),
-    "empty_scripts": lambda text: _EMPTY_SCRIPT.sub("", text),
 }

@@ -2,7 +2,6 @@
 
 import collections
 import html
-import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -137,7 +136,7 @@ def write_pages(
 
     Args:
       report: what was counted.
-      facts: the run's identity: sources, options, hashes.
+      facts: of the summary, `level_scale` and `other_scales`.
       markdown: where the Markdown goes.
       page: where the page goes.
     """
@@ -217,26 +216,6 @@ def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
     )
     repairs = list(counts["repairs"].items())
     yield "Repairs on kept problems", "", ("repair", "problems"), repairs
-    yield (
-        "Inputs",
-        "",
-        ("source", "file", "rows", "bytes", "sha256"),
-        [
-            (s["name"], s["file"], s["rows"], s["size"], s["sha256"])
-            for s in facts["sources"]
-        ],
-    )
-    yield (
-        "Identity",
-        "The same inputs, options and versions give the same bytes.",
-        ("what", "value"),
-        [
-            ("fingerprint", facts["fingerprint"]),
-            ("verifier", facts["verifier"]),
-            *facts["sha256"].items(),
-            *((k, json.dumps(v, sort_keys=True)) for k, v in facts["options"].items()),
-        ],
-    )
 
 
 def _html(report: Report, sections: Sequence[Section]) -> str:

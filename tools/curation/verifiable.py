@@ -2,7 +2,21 @@
 
 import re
 
-from rl.verifier.units import parse_unit
+from rl.verifier.answers import parse_answer
+from rl.verifier.nodes import (
+    Big,
+    Braces,
+    Const,
+    Degrees,
+    Quantity,
+    Rel,
+    Several,
+    Sym,
+    Tuple,
+    Word,
+    symbols,
+    walk,
+)
 from tools.curation import choice
 from tools.curation.grammar import (
     ASKS,
@@ -11,6 +25,7 @@ from tools.curation.grammar import (
     FIND,
     STYLE,
     any_of,
+    formulas,
     found,
     sentences,
 )
@@ -84,30 +99,13 @@ _BOTH_ASKED = any_of(
 )
 _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\b(?:and|or)\b")
 
-# `r, h`, `(B)`, or one letter in whatever stands around it.
-_SYMBOLS = re.compile(
-    rf"\$?(?:{STYLE}\s*\{{)?\(?([A-Za-z])\)?\}}?"
-    r"((?:(?:\s*,\s*|\s+and\s+|\s+)[A-Za-z])*)[$.]*"
-)
-_CONSTANTS = "ei"
+# Words of an answer, and letters that a problem names: alone, or in a formula.
+_WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
+_PROSE = re.compile(_WORDS.pattern + r"\s+[a-z]{2,}")
 _NAMES = re.compile(r"(?<![A-Za-z])(?:[A-Za-z]|[A-Z]+)(?![A-Za-z])")
-# `k` of `arctan x + k`, no coordinate, function, unit or "a.m."; not that of a period.
-_FREE = re.compile(r"(?<![A-Za-z\\\d~{.])(?<!\d )([a-df-hj-w])(?![A-Za-z}.]|\s*\()")
-_PERIODIC = re.compile(r"\\pi(?![a-z])|π|\\circ|°")
-_COMMAND = re.compile(
-    rf"\\(?:begin|end)\s*\{{[^}}]*\}}(?:\{{[lcr|]*\}})?|{STYLE}\s*\{{|\\+(?:[A-Za-z]+|\W)"
-)
-_PROSE = re.compile(r"[A-Za-z]{3,}")
-_AMOUNT = r"[-\d.,/\s{}()]*"
-_QUANTITY = re.compile(
-    rf"{_AMOUNT}\d{_AMOUNT}([A-Za-z][A-Za-z^-]*\d?(?:[\s/]+[A-Za-z^-]+\d?){{0,2}})[}}.\s]*"
-)
-_PROPOSITION = re.compile(r"\W*if\b.*\bthen\b", re.I | re.S)
-_PLAIN_WORDS = frozenset(
-    "and for where when any all real number numbers integer integers odd even positive"
-    " negative with the such that per min max mod sin cos tan log arcsin arccos arctan"
-    " first second third fourth".split()
-)
+_COMMAND = re.compile(r"\\+[A-Za-z]+")
+_LETTER = re.compile(r"(?!C$)([A-Za-z])(?:_\w+)?")  # and no constant of integration
+_PLAIN_WORDS = ("any", "all", "first", "second", "third", "fourth")
 
 
 def no_answer(row: Row) -> str | None:
@@ -170,41 +168,43 @@ def multiple_choice(row: Row) -> str | None:
 
 
 def free_text_answer(row: Row) -> str | None:
-    """Prose that no rule can compare: words, unless the problem names the one word."""
-    said = {word.lower() for word in _PROSE.findall(row.problem)}
+    """Prose that no rule can compare: words that the problem does not name."""
+    said = (*{word.lower() for word in _WORDS.findall(row.problem)}, *_PLAIN_WORDS)
     for answer in row.answers:
-        plain = _COMMAND.sub(" ", answer)
-        quantity = _QUANTITY.fullmatch(plain.strip())
-        if quantity and parse_unit(quantity[1]):
-            continue
-        prose = [
-            word.lower()
-            for word in _PROSE.findall(plain)
-            if not (word.lower() in _PLAIN_WORDS or word.isupper() or _is_unit(word))
-        ]
-        mixed = len(prose) == 1 and re.search(r"\d", answer)
-        known = all(word.endswith(tuple(said)) for word in prose)
-        if len(prose) > 1 or mixed or not known or _PROPOSITION.match(answer):
+        node = parse_answer(answer).node
+        written = set(_WORDS.findall(answer))
+        words: list[str] = []
+        for part in walk(node) if node is not None else ():
+            if isinstance(part, Word):
+                words += part.text.split()
+            elif isinstance(part, Quantity) and isinstance(part.unit, frozenset):
+                words += part.unit if len(part.unit) > 2 else ()
+            elif isinstance(part, Sym) and part.name in written:
+                words += [] if part.name.isupper() else [part.name]
+        known = (word.endswith(said) or word.upper() in written for word in words)
+        if not all(known) or node is None and _PROSE.search(answer):
             return answer[:60]
     return None
 
 
-def _is_unit(word: str) -> bool:
-    """Whether the verifier knows it as a unit, and not as some word behind a number."""
-    reading = parse_unit(word.lower())
-    return reading is not None and isinstance(reading.unit, str)
-
-
 def symbol_answer(row: Row) -> str | None:
     """Names of letters: symbols repeated, an option, a name that the problem lacks."""
-    text = _COMMAND.sub(" ", re.sub(r"\\+[()[\]]", "$", row.problem))
-    named = {*"".join(re.split(r"\$+", text)[1::2] + _NAMES.findall(text)).lower()}
+    text = _COMMAND.sub(" ", row.problem)
+    named = {*"".join(formulas(text) + _NAMES.findall(text)).lower(), *"xyz"}
     for answer in row.answers:
-        match = _SYMBOLS.fullmatch(answer)
-        option = match and (match[2] or match[1].isupper() or match[1] not in named)
-        label, _, value = answer.rpartition("=")
-        free = {*_FREE.findall(value)} - {*label} - named
-        if option and answer not in _CONSTANTS or free and not _PERIODIC.search(answer):
+        parsed = parse_answer(answer)
+        parts = list(walk(parsed.node)) if parsed.node is not None else []
+        several = isinstance(parsed.node, Several | Braces | Tuple)
+        items = parsed.node.items if several else parts[:1]
+        if items and all(isinstance(item, Sym) for item in items):
+            if len(items) > 1 or items[0].name.isupper():
+                return answer
+        left = [p.left for p in parts if isinstance(p, Rel) and p.op == "="]
+        labels = {*"".join(name for side in left for name in symbols(side)).lower()}
+        names = {p.name for p in parts if isinstance(p, Sym)} - parsed.parameters
+        letters = {match[1].lower() for match in map(_LETTER.fullmatch, names) if match}
+        periodic = any(isinstance(p, Degrees | Big) or p == Const("pi") for p in parts)
+        if letters - named - labels and not periodic:
             return answer
     return None
 

@@ -105,7 +105,6 @@ DROPPED = [
     ("answer_leak", "Find the coefficient. The answer is $12$, of course.", "12"),
     ("answer_leak", "Find the radius of the larger one. Answer: $4 \\sqrt{39}-6$",
      r"4\sqrt{39}-6"),
-    ("answer_leak", "For which value is $k = 0.32653061224$ reached?", "0.32653061224"),
     ("size", "Find the number of functions on a set.", "1" * 130),
     ("free_text_answer", "How must the graph be moved?", "rightwards by 2 units"),
     ("free_text_answer", "What determines a sphere?", "4 points determine a sphere"),

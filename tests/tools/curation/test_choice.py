@@ -26,7 +26,7 @@ from tools.curation.row import Row
             ("Find the length of the side $AB$.", "3"),
         ),
         (
-            "How many pieces of string are there?\n\nA 15  \nB 16  \nC 17",
+            "How many pieces of string are there?\n\nA. 15  \nB. 16  \nC. 17",
             "(C)",
             ("How many pieces of string are there?", "17"),
         ),

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 
 from tools.curation.repair import (
-    TEXT_REPAIRS,
     answer_of_solution,
     bare_answer,
     last_boxed,
@@ -40,15 +39,6 @@ def test_markup_becomes_text_or_tex():
     assert plain_markup("one<br/>two<p>three</p>") == "one\ntwo\nthree\n"
     assert plain_markup("[b](i)[/b] x &lt; y&nbsp;z") == "(i) x < y z"
     assert plain_markup("x < y and y > z") == "x < y and y > z"
-
-
-def test_empty_scripts_go_and_others_stay():
-    assert (
-        TEXT_REPAIRS["empty_scripts"](r"$AB^{}_{}$ and $x_{ }^2$") == "$AB$ and $x^2$"
-    )
-    assert (
-        TEXT_REPAIRS["empty_scripts"](r"$x_{1}^{2}$, $\{\}$") == r"$x_{1}^{2}$, $\{\}$"
-    )
 
 
 @pytest.mark.parametrize(
