@@ -68,7 +68,8 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, majority: bool) -> N
     """All but one row of a group, or all of them where their answers disagree."""
     told = [copy.row for copy in group if copy.kind != "variant"]
     classes = agreeing(told, lambda row: row.answers, judge.equal)
-    stay = told if len(classes) == 1 else vote(classes) if majority else ()
+    needed = len(told) / 2 if majority else len(told) - 1
+    stay = next((some for some in classes if len(some) > needed), ())
     original = stay[0] if stay else told[0]
     given = " / ".join(some[0].answers[0][:40] for some in classes)
     for row in told:
@@ -112,15 +113,6 @@ def relation(
     if score < near.threshold:
         return None
     return ("conflict" if score >= near.conflict_threshold else "variant"), score
-
-
-def vote(classes: Sequence[Sequence[T]]) -> Sequence[T]:
-    """The class of agreeing members with a strict majority, or an empty one."""
-    total = sum(map(len, classes))
-    for members in classes:
-        if 2 * len(members) > total:
-            return members
-    return ()
 
 
 def agreeing(

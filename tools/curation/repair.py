@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 
+from rl.verifier import extract_answer
 from tools.curation.grammar import formulas
 from tools.curation.row import Row
 from tools.curation.text import exact_key
@@ -84,9 +85,6 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
         if fixed != problem or fixed_answers != answers:
             done.append(name)
         problem, answers = fixed, fixed_answers
-    without_credit = _CREDIT.sub("", problem)
-    if without_credit != problem:
-        done.append("credit")
     if not answers:
         answers = with_answer(row).answers
         if answers:
@@ -95,7 +93,7 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
     bare = tuple(dict.fromkeys(filter(None, bare)))
     if bare != answers and answers:
         done.append("answer_markup")
-    repaired = dataclasses.replace(row, problem=without_credit.strip(), answers=bare)
+    repaired = dataclasses.replace(row, problem=problem.strip(), answers=bare)
     return repaired, tuple(done)
 
 
@@ -127,27 +125,9 @@ def plain_markup(text: str) -> str:
 
 def answer_of_solution(solution: str) -> str | None:
     """The content of a solution's last box, else what follows its last `####`."""
-    boxed = last_boxed(solution)
-    if boxed is not None:
-        return boxed.strip() or None
-    if "####" in solution:
-        line = solution.rsplit("####", 1)[1].strip().split("\n")[0]
-        return line.replace(",", "").strip() or None
-    return None
-
-
-def last_boxed(text: str) -> str | None:
-    """The content of the last `\\boxed{...}` whose braces close, or None."""
-    starts = sorted(m.end() for m in re.finditer(r"\\f?boxed\s*\{", text))
-    for start in reversed(starts):
-        depth = 1
-        for index in range(start, len(text)):
-            char = text[index]
-            if char in "{}" and text[index - 1] != "\\":
-                depth += 1 if char == "{" else -1
-                if depth == 0:
-                    return text[start:index]
-    return None
+    lines = re.findall(r"####[ \t]*(\S[^\n]*)", solution)
+    last = lines[-1].replace(",", "").strip() if lines else None
+    return extract_answer(solution) or last
 
 
 def bare_answer(answer: str) -> str:
@@ -167,10 +147,9 @@ def bare_answer(answer: str) -> str:
                 and opening not in inner
             ):
                 answer = inner.strip()
-        if answer.startswith(_OPENING) and last_boxed(answer) is not None:
-            inner = last_boxed(answer) or ""
-            if answer.endswith(inner + "}") and answer.count("boxed") == 1:
-                answer = inner.strip()
+        inner = extract_answer(answer)
+        if inner and answer.startswith(_OPENING) and answer.count("boxed") < 2:
+            answer = inner if answer.endswith(inner + "}") else answer
     if answer.startswith("$") and answer.count("$") == 1:
         answer = answer[1:].strip()
     if not answer.endswith(".."):
@@ -195,4 +174,5 @@ TEXT_REPAIRS: dict[str, Callable[[str], str]] = {
     ),
     "markup": plain_markup,
     "full_width": lambda text: text.translate(_FULL_WIDTH),
+    "credit": lambda text: _CREDIT.sub("", text),
 }

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from tools.curation.duplicates import agreeing, relation, vote
+from tools.curation.duplicates import agreeing, relation
 from tools.curation.plan import Near
 from tools.curation.text import (
     band_hashes,
@@ -124,12 +124,6 @@ def test_relation(right, answers, kind):
     kept = (LONG.format(36), ("9",))
     found = relation(kept, (right, answers), NEAR, lambda left, right: left == right)
     assert (found and found[0]) == kind
-
-
-def test_votes_need_a_strict_majority():
-    assert vote([[1, 4], [2]]) == [1, 4]
-    assert vote([[1], [2]]) == ()
-    assert vote([[1, 2], [3], [4]]) == ()
 
 
 def test_answers_fall_into_classes_of_equals():
