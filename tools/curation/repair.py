@@ -59,7 +59,8 @@ _STYLED = re.compile(
 # "The solution is: $x = 1$", and what stands before the first "=" of "A + B = 3".
 _SAYS_SO = re.compile(
     r"^(?:(?:the )?(?:(?:general|unique|only) )?(?:solution|answer)s?(?: set)?"
-    r" (?:is|are)\b\s*:?|\s|~|\\q?quad|\\[,;: ])+|(?:\s|~|\\q?quad)+$",
+    r" (?:is|are)\b\s*:?|\s|~|\\q?quad|\\[,;: ])+"
+    r"|(?:\s|~|[.,;]|\\q?quad|\\\\|\\noindent)+(?<!\.\.)$",
     re.I,
 )
 _RESTATED = re.compile(

@@ -1,6 +1,7 @@
 """Has the question one answer that a rule can check?"""
 
 import re
+from fractions import Fraction
 
 from rl.verifier.answers import parse_answer
 from rl.verifier.nodes import (
@@ -63,6 +64,11 @@ _EITHER_OR_QUESTION = re.compile(
     rf"(?:(?=[A-Z])(?i:{AUXILIARY})|(?:If|Given|When)\b[^?]*,\s*(?:then )?{AUXILIARY})"
     r"\b(?!\s+not?\b)[^?]*\?\s*"
 )
+# "Return 1 for yes and 0 for no", "answer with 1 or 2 or 3".
+_CODED = any_of(
+    r"\b(?:return|answer|output)(?: with)? (?:[12]|true|yes)\b[^.?]*"
+    r"\b(?:or|and|for|if)\b[^.?]*\b(?:[0-3]|-1|false|no)\b"
+)
 _WHETHER = any_of(
     r"\A\W*(?:determine|decide|state|tell|check|say) (?:whether|if)\b"
     rf"(?![^?]*\b(?:what|how|which|{FIND})\b)"
@@ -105,6 +111,11 @@ _PROSE = re.compile(_WORDS.pattern + r"\s+[a-z]{2,}")
 _NAMES = re.compile(r"(?<![A-Za-z])(?:[A-Za-z]|[A-Z]+)(?![A-Za-z])")
 _COMMAND = re.compile(r"\\+[A-Za-z]+")
 _LETTER = re.compile(r"(?!C$)([A-Za-z])(?:_\w+)?")  # and no constant of integration
+_DECIMAL = re.compile(r"-?\d*\.\d{3,}")
+_MAY_BE_DECIMAL = any_of(
+    r"\d\.\d|\b10+\b|00|%|\bround|nearest|approx|decimal|significant|estimate|places?\b"
+    r"|correct to|accura|precis|calculator|percent|figures|hundredth|≈|\\sim|\bcents?\b"
+)
 _PLAIN_WORDS = ("any", "all", "first", "second", "third", "fourth")
 
 
@@ -124,12 +135,13 @@ def open_question(row: Row) -> str | None:
 
 
 def yes_no(row: Row) -> str | None:
-    """True or false, yes or no: a coin gets half of them right."""
+    """True or false, one or zero for them: a coin gets half of them right."""
     if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
         return row.answer
     last = sentences(row.problem)[-1]
     asked = _EITHER_OR_QUESTION.fullmatch(last) and not _ASKS_VALUE.search(last[4:])
-    return last[-60:] if asked or _WHETHER.search(last) else None
+    coded = found(_CODED, row.problem)
+    return last[-60:] if asked or _WHETHER.search(last) else coded
 
 
 def multi_part(row: Row) -> str | None:
@@ -209,6 +221,19 @@ def symbol_answer(row: Row) -> str | None:
     return None
 
 
+def rounded_answer(row: Row) -> str | None:
+    """A decimal of what is none, and nothing says how far: 0.0833 for a twelfth.
+
+    Where the problem has decimals or powers of ten itself, or halves alone can give
+    the answer, it may be exact.
+    """
+    match = _DECIMAL.fullmatch(row.answer)
+    if not match or _MAY_BE_DECIMAL.search(row.problem):
+        return None
+    halves = Fraction(match[0]).denominator.bit_count() == 1
+    return None if halves else row.answer
+
+
 CHECKS = {
     "proof": proof,
     "no_answer": no_answer,
@@ -218,4 +243,5 @@ CHECKS = {
     "multiple_choice": multiple_choice,
     "free_text_answer": free_text_answer,
     "symbol_answer": symbol_answer,
+    "rounded_answer": rounded_answer,
 }

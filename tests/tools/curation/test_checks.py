@@ -61,6 +61,9 @@ DROPPED = [
     ("multi_part", "Find the length, the width and the area of this field.", "6"),
     ("yes_no", "Determine whether the series $1 + 1/2 + 1/3 + ...$ converges.", "2"),
     ("yes_no", "What does the sum of all $1/n$ do in the end?", "diverges"),
+    ("yes_no", "Is this walk transient? Return 1 for yes and 0 for no.", "0"),
+    ("yes_no", "Which of the three colours is grey? Answer with 1 or 2 or 3.", "1"),
+    ("rounded_answer", "Integrate $y$ over a half disk of diameter 1.", "0.0833"),
     ("open_question", "Find a fundamental set of solutions: $y'' = y$.", "e^x, e^{-x}"),
     ("multi_part", r"The mode is ______ and the median is \_\_\_\_.", "90"),
     ("multi_part", "Find the maximum and minimum values of $x^2$ on $[1, 2]$.", "4"),
@@ -119,6 +122,10 @@ DROPPED = [
 ]  # fmt: skip
 
 KEPT = [
+    ("Find the volume of half a cube with edges of length $3/4$.", "0.2109375"),
+    ("Find the sum of $3/10$, $2/100$ and $7/1000$.", "0.327"),
+    ("Find $\\sin 50^\\circ$ to the nearest thousandth.", "0.766"),
+    ("In which year did he return? 2 of them came back.", "1998"),
     ("A number has two properties:\n(a) It is a palindrome\n(b) It is even.\nHow many"
      " such numbers are there below 1000?", "48"),
     ("Determine whether it converges. If so, what is the sum of all $1/2^n$?", "2"),

@@ -76,6 +76,8 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         (r"(D) (-\infty, 2]", r"(-\infty, 2]"),
         ("A: 5, B: 3", "A: 5, B: 3"),
         ("A:B", "A:B"),
+        ("$2 x+y=0$.", "2 x+y=0"),
+        ("$2 \\sqrt{7}$\\\\\n\\noindent", r"2 \sqrt{7}"),
         (r"\boxed{\frac{1}{2}", r"\boxed{\frac{1}{2}"),
         ("Solution is: $[x=1, y=2]$", "[x=1, y=2]"),
         (r"The answer is \quad 7", "7"),
