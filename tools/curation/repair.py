@@ -46,7 +46,9 @@ _BREAK = re.compile(r"<\s*/?\s*(?:br|p|div|center)\b[^<>]*>", re.I)
 _SUBSCRIPT = re.compile(r"<su(b|p)>\s*(.*?)\s*</su\1>", re.I | re.S)
 _STYLE = re.compile(r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>", re.I)
 _ENTITY = re.compile(r"&(?:nbsp|lt|gt|amp|le|ge|times|quot|#\d+);")
-_FORUM = re.compile(r"\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]", re.I)
+_FORUM = re.compile(
+    r"\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]|\[asy\]\s*\[/asy\]", re.I
+)
 _CREDIT = re.compile(
     r"\s{0,8}(?:\*{1,8}|_|\()?\s{0,8}(?:Proposed|Submitted|Author(?:ed)?|Suggested)\s*(?:by\b|:)"
     r"[^\n]{3,80}$",

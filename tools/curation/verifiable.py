@@ -73,7 +73,9 @@ _WHETHER = any_of(
     r"\A\W*(?:determine|decide|state|tell|check|say) (?:whether|if)\b"
     rf"(?![^?]*\b(?:what|how|which|{FIND})\b)"
 )
-_ASKS_VALUE = any_of(rf"\b(?:what|which|how|who|where|when|why|{FIND})\b", BLANK, "=")
+_ASKS_VALUE = any_of(
+    rf"\b(?:what|which|how|who|where|when|why|{FIND})\b", BLANK, r"=\s*\$?\s*\?"
+)
 
 # A first and a second label of one kind, in brackets or at the start of a line.
 _LABELS = (r"(?<![A-Za-z0-9}'])\(%s\)", r"(?:(?m:^)|\*\*)[ \t*#]*%s[.)]\**\s")
@@ -111,7 +113,7 @@ _PROSE = re.compile(_WORDS.pattern + r"\s+[a-z]{2,}")
 _NAMES = re.compile(r"(?<![A-Za-z])(?:[A-Za-z]|[A-Z]+)(?![A-Za-z])")
 _COMMAND = re.compile(r"\\+[A-Za-z]+")
 _LETTER = re.compile(r"(?!C$)([A-Za-z])(?:_\w+)?")  # and no constant of integration
-_DECIMAL = re.compile(r"-?\d*\.\d{3,}")
+_DECIMAL = re.compile(r"-?\d*\.\d{3,13}")
 _MAY_BE_DECIMAL = any_of(
     r"\d\.\d|\b10+\b|00|%|\bround|nearest|approx|decimal|significant|estimate|places?\b"
     r"|correct to|accura|precis|calculator|percent|figures|hundredth|≈|\\sim|\bcents?\b"

@@ -61,6 +61,7 @@ DROPPED = [
     ("multi_part", "Find the length, the width and the area of this field.", "6"),
     ("yes_no", "Determine whether the series $1 + 1/2 + 1/3 + ...$ converges.", "2"),
     ("yes_no", "What does the sum of all $1/n$ do in the end?", "diverges"),
+    ("yes_no", "Does the series $\\sum_{n=0}^\\infty n!$ converge?", "0.0"),
     ("yes_no", "Is this walk transient? Return 1 for yes and 0 for no.", "0"),
     ("yes_no", "Which of the three colours is grey? Answer with 1 or 2 or 3.", "1"),
     ("rounded_answer", "Integrate $y$ over a half disk of diameter 1.", "0.0833"),
@@ -124,6 +125,8 @@ DROPPED = [
 KEPT = [
     ("Find the volume of half a cube with edges of length $3/4$.", "0.2109375"),
     ("Find the sum of $3/10$, $2/100$ and $7/1000$.", "0.327"),
+    ("If $z$ satisfies $1+z=i$, then $|z|=$ ($$)", "1"),
+    ("How many of the first 1000 numbers are even? [asy] [/asy]", "500"),
     ("Find $\\sin 50^\\circ$ to the nearest thousandth.", "0.766"),
     ("In which year did he return? 2 of them came back.", "1998"),
     ("A number has two properties:\n(a) It is a palindrome\n(b) It is even.\nHow many"
