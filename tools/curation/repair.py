@@ -1,7 +1,6 @@
 """Faults of transit that can be undone without guessing. Each repair is named."""
 
 import dataclasses
-import html
 import re
 import unicodedata
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from tools.curation.text import exact_key
 
 # A TeX command whose backslash and first letter were read as an escape sequence.
 _ESCAPES = {
-    "\a": ("a", r"(?:lpha|pprox|ngle|st|rray|rc(?:sin|cos|tan)?)(?![a-z])"),
     "\b": ("b", r"(?:eta|ar|inom|oxed|ullet|oldsymbol|ig|mod|ot)(?![a-z])|egin\{"),
     "\t": (
         "t",
@@ -21,7 +19,6 @@ _ESCAPES = {
         r"|ext(?:bf|it|rm)?\s*\{",
     ),
     "\n": ("n", r"(?:eq|abla|otin|olimits|ewline)(?![a-z])"),
-    "\v": ("v", r"(?:ec|ert|arphi|arepsilon|dots)(?![a-z])"),
     "\f": ("f", r"(?:rac|orall|loor|lat)(?![a-z])"),
     "\r": ("r", r"(?:ight(?:arrow)?|ho|angle|ceil|floor|m)(?![a-z])"),
 }
@@ -33,9 +30,7 @@ _ESCAPED = [
 _BEHEADED = (
     (re.compile(r"(?<![A-Za-z\\])rac(?=\s*\{)"), r"\\frac"),
     (re.compile(r"(?<![A-Za-z\\])ext(?=\s*\{)"), r"\\text"),
-    (re.compile(r"(?<![A-Za-z\\])ightarrow\b"), r"\\rightarrow"),
     (re.compile(r"(?<![A-Za-z\\])infty\b"), r"\\infty"),
-    (re.compile(r"\\text\{\s*\\?(?:text)?pi\s*\}|\\textpi\b"), r"\\pi"),
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028\ufeff]")
 _FULL_WIDTH = str.maketrans(
@@ -45,7 +40,6 @@ _FULL_WIDTH = str.maketrans(
 _BREAK = re.compile(r"<\s*/?\s*(?:br|p|div|center)\b[^<>]*>", re.I)
 _SUBSCRIPT = re.compile(r"<su(b|p)>\s*(.*?)\s*</su\1>", re.I | re.S)
 _STYLE = re.compile(r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>", re.I)
-_ENTITY = re.compile(r"&(?:nbsp|lt|gt|amp|le|ge|times|quot|#\d+);")
 _FORUM = re.compile(
     r"\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]|\[asy\]\s*\[/asy\]", re.I
 )
@@ -122,8 +116,7 @@ def plain_markup(text: str) -> str:
     text = _SUBSCRIPT.sub(
         lambda m: ("_" if m[1] in "bB" else "^") + "{" + m[2] + "}", text
     )
-    text = _FORUM.sub("", _STYLE.sub("", text))
-    return _ENTITY.sub(lambda m: html.unescape(m[0]).replace("\xa0", " "), text)
+    return _FORUM.sub("", _STYLE.sub("", text))
 
 
 def answer_of_solution(solution: str) -> str | None:
