@@ -40,7 +40,7 @@ _LETTER = re.compile(
     rf"(?:{STYLE}\s*\{{)?\s*\(?\s*(?:{STYLE}\s*\{{)?\s*([A-H])\s*\}}?\s*\)?\s*\}}?\.?"
 )
 _BRACKETED = re.compile(
-    rf"(?:{STYLE}\s*\{{)?\s*\(\s*(?:{STYLE}\s*\{{)?[A-H]\}}?\s*\)\s*\}}?"
+    rf"(?:{STYLE}\s*\{{)?\s*\(\s*(?:{STYLE}\s*\{{)?[A-Ha-h]\}}?\s*\)\s*\}}?"
 )
 _LETTERS = re.compile(
     rf"(?:{STYLE}\s*\{{)?\(?[A-H](?:\s*[,;&]\s*(?:\\?\s*and\s*)?|\s+and\s+)\(?[A-H]\b.*"

@@ -187,11 +187,14 @@ def free_text_answer(row: Row) -> str | None:
             if isinstance(part, Word):
                 words += part.text.split()
             elif isinstance(part, Quantity) and isinstance(part.unit, frozenset):
-                words += part.unit if len(part.unit) > 2 else ()
+                words += part.unit if len(part.unit) > 1 else ()
             elif isinstance(part, Sym) and part.name in written:
                 words += [] if part.name.isupper() else [part.name]
-        known = (word.endswith(said) or word.upper() in written for word in words)
-        if not all(known) or node is None and _PROSE.search(answer):
+        # A unit is told by its stem, a code word by its capitals.
+        unknown = [word for word in words if not word.endswith(said)]
+        named = " ".join(["", *said, *map(str.lower, filter(str.isupper, written))])
+        prose = node is None and _PROSE.search(answer)
+        if prose or any(f" {word}" not in named for word in unknown):
             return answer[:60]
     return None
 

@@ -112,12 +112,14 @@ DROPPED = [
     ("size", "Find the number of functions on a set.", "1" * 130),
     ("free_text_answer", "How must the graph be moved?", "rightwards by 2 units"),
     ("free_text_answer", "What determines a sphere?", "4 points determine a sphere"),
+    ("free_text_answer", "What is then wrong?", "$f(x)$ is slowly decreasing on (0,1)"),
     ("free_text_answer", "What is the shape of the triangle?", "isosceles right"),
     ("free_text_answer", "What is the contrapositive?", r"If $a < 1$, then $b < 1$"),
     ("not_text", "What is $M$? <details><summary>Answer</summary>60</details>", "60"),
 ]  # fmt: skip
 
 KEPT = [
+    ("How many odd numbers and how many even ones are there?", "2 odd numbers"),
     ("Find the volume of half a cube with edges of length $3/4$.", "0.2109375"),
     ("Find the sum of $3/10$, $2/100$ and $7/1000$.", "0.327"),
     ("If $z$ satisfies $1+z=i$, then $|z|=$ ($$)", "1"),
