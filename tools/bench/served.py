@@ -46,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", choices=sorted(PROBE_TOLERANCE), default="float32")
     parser.add_argument("--gpus", default="", help="as config.rollout.vllm.devices")
     parser.add_argument("--weights", choices=("files", "memory"), default="files")
+    parser.add_argument(
+        "--eager", action="store_true", help="as config.rollout.vllm.enforce_eager"
+    )
 
 
 def run(arguments: argparse.Namespace) -> dict:
@@ -68,7 +71,7 @@ def run(arguments: argparse.Namespace) -> dict:
         sampler = make_vllm_sampler(
             **base.get_config().rollout.vllm.to_dict()
             | {"python": arguments.vllm, "devices": arguments.gpus}
-            | {"weights": arguments.weights},
+            | {"weights": arguments.weights, "enforce_eager": arguments.eager},
             model=model,
             folder=folder / "model",
             workdir=folder,
