@@ -185,8 +185,8 @@ def environment(spec: ServerSpec) -> dict[str, str]:
     else:
         added["CUDA_VISIBLE_DEVICES"] = ""
         added["VLLM_CPU_KVCACHE_SPACE"] = str(spec.cpu_kv_cache_gib)
-        # One process schedules and decodes, as on a single GPU. vLLM's own way with CPUs
-        # is a second one bound to all cores but one, whatever else runs there.
+        # One process schedules and decodes, as on a single GPU. vLLM's own way here is
+        # a second one, bound to all cores but one, whatever else runs there.
         usual = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
         usual["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
         inherited = usual | inherited
