@@ -7,6 +7,7 @@ server it was and what that server answered.
 import dataclasses
 import http.client
 import json
+import select
 import socket
 import threading
 import time
@@ -23,6 +24,7 @@ ABORT = "/inference/v1/abort_requests"
 COMPLETIONS = "/v1/completions"
 _REQUEST = "generate-tokens-"  # before the names of requests, in vLLM
 _POLL_SECONDS = 0.01  # each look is a call between two of the engine's steps
+_WATCH_SECONDS = 1.0
 _LIFECYCLE = (
     "/collective_rpc",
     "/pause",
@@ -104,7 +106,13 @@ class VllmClient:
         self.reports_versions = True
 
     def call(
-        self, method: str, path: str, body: Any = None, *, timeout: float | None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        timeout: float | None,
+        watched: bool = False,
     ) -> Any:
         """One request; returns the decoded JSON answer (None when it is empty).
 
@@ -113,15 +121,22 @@ class VllmClient:
           path: from the root, query included.
           body: sent as JSON where given.
           timeout: seconds of silence allowed; None waits until `cut`.
+          watched: give up, too, once the server takes no more connections. One whose
+            engine dies closes down and leaves open what waits for the engine.
 
         Raises:
           ServerGone, ServerBusy, ServerRefused: see there.
         """
-        text = self._exchange(method, path, body, timeout)
+        text = self._exchange(method, path, body, timeout, watched)
         return json.loads(text) if text else None
 
     def _exchange(
-        self, method: str, path: str, body: Any, timeout: float | None
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        timeout: float | None,
+        watched: bool = False,
     ) -> bytes:
         connection = http.client.HTTPConnection(*self._address, timeout=timeout)
         try:
@@ -129,6 +144,8 @@ class VllmClient:
                 self._open.add(connection)
             payload = None if body is None else json.dumps(body)
             connection.request(method, path, payload, self._headers)
+            if watched:
+                self._watch(connection.sock)
             answer = connection.getresponse()
             text = answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -145,6 +162,27 @@ class VllmClient:
                 f"{self.url}{path}: {answer.status} {_error_text(text)}", answer.status
             )
         return text
+
+    def _watch(self, sock: socket.socket) -> None:
+        """Returns when there is an answer to read.
+
+        Raises:
+          ConnectionRefusedError: nobody listens any more.
+          TimeoutError: silence for longer than the socket allows.
+        """
+        timeout = sock.gettimeout()
+        deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
+        answer = select.poll()
+        answer.register(sock, select.POLLIN)
+        while not answer.poll(1000 * _WATCH_SECONDS):
+            if time.monotonic() > deadline:
+                raise TimeoutError("timed out")
+            try:
+                socket.create_connection(self._address, _WATCH_SECONDS).close()
+            except ConnectionRefusedError:
+                raise
+            except OSError:  # a server that is slow to accept is not gone
+                continue
 
     def cut(self) -> None:
         """Breaks every open connection: their callers get `ServerGone` at once.
@@ -351,7 +389,7 @@ class VllmClient:
         """
 
         def post(path, body=None):
-            return self.call("POST", path, body, timeout=timeout)
+            return self.call("POST", path, body, timeout=timeout, watched=True)
 
         version = announcement["version"]
         order = {"method": "stage_version", "kwargs": {"announced": announcement}}
@@ -377,7 +415,9 @@ class VllmClient:
         deadline = time.monotonic() + timeout
         order = {"method": "staged_version"}
         while True:
-            answer = self.call("POST", "/collective_rpc", order, timeout=timeout)
+            answer = self.call(
+                "POST", "/collective_rpc", order, timeout=timeout, watched=True
+            )
             workers = answer["results"]
             for worker in workers:
                 if worker["state"] == "refused":

@@ -200,7 +200,7 @@ class VllmSampler:
         )
         hello = {"init_info": self._transport.hello()}
         route = "/init_weight_transfer_engine"
-        client.call("POST", route, hello, timeout=self._sync_seconds)
+        client.call("POST", route, hello, timeout=self._sync_seconds, watched=True)
 
     def _bring_up_to_date(self, client: VllmClient) -> tuple[Update, Completion]:
         """Gives a server the current weights; what it then draws for the probe."""

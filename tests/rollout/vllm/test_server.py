@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import numpy as np
@@ -143,6 +144,42 @@ def test_silence_and_a_cut_end_a_call():
         with pytest.raises(ServerGone, match="no answer"):
             client.call("GET", "/health", timeout=0.5)
         assert 0.4 < time.monotonic() - begin < 60
+
+
+@pytest.mark.failure(10)
+def test_a_watched_call_ends_when_the_server_takes_no_more_connections():
+    # vLLM's, whose engine has died: it closes its door and waits for those inside.
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        door.listen()
+        client = VllmClient(f"http://127.0.0.1:{door.getsockname()[1]}")
+
+        def serve():
+            inside, _ = door.accept()
+            # Looked at twice while the door is open, it is waited for.
+            for _ in range(2):
+                door.accept()[0].close()
+            door.close()
+            time.sleep(60)
+            inside.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        begin = time.monotonic()
+        with pytest.raises(ServerGone, match="Refused"):
+            client.call("POST", "/pause", {}, timeout=50, watched=True)
+        assert 2 < time.monotonic() - begin < 40
+
+
+@pytest.mark.failure(10)
+def test_a_watched_call_is_as_patient_as_any():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        client = VllmClient(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        begin = time.monotonic()
+        with pytest.raises(ServerGone, match="timed out"):
+            client.call("POST", "/pause", {}, timeout=1.5, watched=True)
+        assert 1.4 < time.monotonic() - begin < 20
 
 
 # A tree like vLLM's: the root's child starts a grandchild in a session of its own, and
