@@ -6,9 +6,10 @@ import unicodedata
 from collections.abc import Callable
 
 from rl.verifier import extract_answer
-from tools.curation.grammar import formulas
+from rl.verifier.answers import parse_answer
+from rl.verifier.nodes import Expression, Sym
+from tools.curation.grammar import asked_formula
 from tools.curation.row import Row
-from tools.curation.text import exact_key
 
 # A TeX command whose backslash and first letter were read as an escape sequence.
 _ESCAPES = {
@@ -52,16 +53,14 @@ _LEADING_ZEROS = re.compile(r"^0+(?=\d)")
 _STYLED = re.compile(
     r"\\(?:textbf|mathbf|bf|mathrm|text)\s*\{\s*\(?(-?[\d.,]+)\)?\s*\}"
 )
-# "The solution is: $x = 1$", and what stands before the first "=" of "A + B = 3".
+# "The solution is: $x = 1$".
 _SAYS_SO = re.compile(
     r"^(?:(?:the )?(?:(?:general|unique|only) )?(?:solution|answer)s?(?: set)?"
     r" (?:is|are)\b\s*:?|\s|~|\\q?quad|\\[,;: ])+"
     r"|(?:\s|~|[.,;]|\\q?quad|\\\\|\\noindent)+(?<!\.\.)$",
     re.I,
 )
-_RESTATED = re.compile(
-    r"([^=<>,;]*[-+*/^|\\][^=<>,;]*)=(?:[^,;<>]*=)?([^=<>,;]+)", re.S
-)
+_SAYS_MORE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}|arrow|\\text|\\implies|\\to\b|!=")
 _OPENING = ("\\boxed", "\\fbox")
 _DISPLAYS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 # "B: 6.25": the letter of an option that is not there any more.
@@ -157,10 +156,13 @@ def bare_answer(answer: str) -> str:
 
 def _without_restated(problem: str, answer: str) -> str:
     """`-i` for `i^{15} = i^3 = -i` where the problem asks for the first."""
-    match = _RESTATED.fullmatch(answer)
-    asked = {exact_key(formula.rstrip("= ")) for formula in formulas(problem)}
-    restated = match and exact_key(match[1]) in asked and " or " not in answer
-    return match[2].strip() if restated else answer
+    found, sides = asked_formula(problem), answer.split("=")
+    if not found or len(sides) < 2 or _SAYS_MORE.search(answer):
+        return answer
+    asked, *values = (parse_answer(text).node for text in (found[-1], *sides))
+    one_value = all(isinstance(value, Expression) for value in values)
+    again = one_value and asked == values[0] and not isinstance(asked, Sym)
+    return sides[-1].strip() if again else answer
 
 
 TEXT_REPAIRS: dict[str, Callable[[str], str]] = {

@@ -97,9 +97,22 @@ def test_bare_answers(answer, bare):
         # no part of what is asked, but what says which of several equations it is
         ("Find the parabola $y^2=2px$.", "y^2=4x", "y^2=4x"),
         ("Solve $x^2=1$.", "x=1, x=-1", "x=1, x=-1"),
+        # an equation is the answer: 4 and ac would be wrong
+        ("A curve is a level of $x^2+4y^2$ through $(2,0)$. Find its equation.",
+         "x^2+4y^2=4", "x^2+4y^2=4"),
+        ("Find the level of $x^2+4y^2$ through 2.", "x^2+4y^2=4", "x^2+4y^2=4"),
+        ("What equation relates $b^2$ and $ac$?", "b^2=ac", "b^2=ac"),
+        # more than one value: 1, 4) and 4 would be wrong
+        ("Find $a+b$ and then $a-b$.", r"a+b=3 \text{ and } a-b=1",
+         r"a+b=3 \text{ and } a-b=1"),
+        ("Find $n^2$.", "n^2=16 (n=4)", "n^2=16 (n=4)"),
+        ("Find $n^2$.", "n^2=16 so n=4", "n^2=16 so n=4"),
+        ("Find $a^2$.", r"a^2=16 \Rightarrow a=4", r"a^2=16 \Rightarrow a=4"),
+        ("Find $a^2$.", r"a^2=16, a=4", r"a^2=16, a=4"),
+        ("Find $a^2 + 1$.", r"a^2 + 1 >= 4", r"a^2 + 1 >= 4"),
         ("Find $a + b$.", "a + b = 1 or a + b = 2", "a + b = 1 or a + b = 2"),
     ],
-)
+)  # fmt: skip
 def test_what_is_asked_is_not_said_again_in_the_answer(problem, answer, bare):
     row = Row(id="a", problem=problem, answers=(answer,))
     assert repair(row)[0].answers == (bare,)
