@@ -12,6 +12,7 @@ from rl.verifier.answers import parse_answer
 from rl.verifier.budget import Open
 from rl.verifier.equality import Prover
 from rl.verifier.nodes import (
+    PI,
     Braces,
     Call,
     Const,
@@ -26,93 +27,109 @@ from rl.verifier.nodes import (
     Sign,
     Sym,
     contains,
+    is_integer,
     substitute,
     symbols,
     walk,
 )
-from tools.curation.grammar import FORMULA, formulas
+from tools.curation.grammar import FORMULA, asked_formula, formulas
 
-# What asks for the last formula, or orders to work out the only one; after it nothing.
-_ASKS = re.compile(
-    r"(?:\A\W*(?:simplify|expand|factor|multiply|divide|distribute|add|subtract)"
-    r"|(?:\A|(?<!\bto)[^\w-])(?:find|what is|then|determine|calculate|compute|evaluate"
-    r"|solve))(?: the)?(?: (?:exact )?(?:value of|equation|expression|product|quotient)"
-    r"| for)?(?: the)?(?: expression)?[\s:$]*\Z",
-    re.I,
-)
-_NO_MORE = re.compile(r"(?:[\s.?:=_$]|\\_|\\q?quad|\b(?:is|equals?)\b)*", re.I)
+# Nothing but formulas that hold at once: "If F and F,".
+_DATA = re.compile(r"\W*(?:if|given(?: that)?|when|let)?(?:\W|\band\b)*", re.I)
 # Rounded, or read in two ways: log without its base, 1 1/2, [x], the digits or the line
 # AB, an operation that the problem makes up, a dot between vectors.
 _VAGUE = re.compile(
     r"dots|\.\.|…|log|lg|\d\s*\\[dt]?frac|\[|floor|\bround|nearest|approx|defin|operat"
     r"|digit|\bbase|vector|line\{|\bmod|\bremainder|%|[A-Z]\s*[A-Z]\b|[A-Za-z]\s*\*|\\ast"
 )
-_DECIMAL = re.compile(r"\d?\.\d|\.{2}|…")
-_SIGNS_UNSAID = re.compile(r"\\(?:sqrt|sin|cos|tan|cot|sec|csc|arc)")
+_ROUNDED = re.compile(r"\d?\.\d|\.{2}|…|%")
+_ANGLES = frozenset("sin cos tan cot sec csc".split())
 
 
 def refuted(problem: str, gold: str) -> str | None:
     """The formula of a problem that its gold is shown not to satisfy, or None."""
-    *_, last = None, *FORMULA.finditer(problem)
-    if not last or _VAGUE.search(problem) or _DECIMAL.search(gold):
+    found, answer = asked_formula(problem), parse_answer(gold)
+    if not found or _VAGUE.search(problem) or _ROUNDED.search(gold):
         return None
-    asks = _ASKS.search(problem[: last.start()])
-    if not asks or not _NO_MORE.fullmatch(problem[last.end() :]):
+    before, order, text = found
+    if answer.other is not None or not _DATA.fullmatch(FORMULA.sub(" ", before)):
         return None
-    texts = [text.strip(" .,=") for text in formulas(problem)]
-    nodes = {text: parse_answer(text).node for text in texts}
-    alone = len(nodes) == 1 and not asks.start()
+    asked = parse_answer(text).node
+    data = {said: parse_answer(said).node for said in formulas(before)}
+    if not data and "solve" in order.lower() and isinstance(asked, Rel):
+        data[text], asked = asked, Sym(next(iter(symbols(asked)), ""))
     try:
-        for value in _values(parse_answer(gold).node):
-            for text, left, right in _claims(nodes, texts[-1], value, alone):
-                prover = Prover()
-                if not prover.equal(left, right) and not prover.is_open:
-                    return text
+        for value in _values(answer.node):
+            # The verifier takes degrees without their sign, and the other way round.
+            bare = value.value if isinstance(value, Degrees) else Degrees(value)
+            fails = [_failing(data, text, asked, v) for v in (value, bare)]
+            if all(fails):
+                return fails[0]
     except (Open, RecursionError):
         pass
     return None
 
 
+def _failing(
+    data: Mapping[str, Node | None], text: str, asked: Node | None, value: Node
+) -> str | None:
+    """The first formula shown to be false if the value of `asked` is this one."""
+    for said, left, right in _claims(data, text, asked, value):
+        prover = Prover()
+        if not prover.equal(left, right) and not prover.is_open:
+            return said
+    return None
+
+
 def _claims(
-    nodes: Mapping[str, Node | None], text: str, value: Node, alone: bool
+    data: Mapping[str, Node | None], text: str, asked: Node | None, value: Node
 ) -> Iterator[tuple[str, Node, Node]]:
-    """Formulas, and the two sides of each that are equal if the value of `text` is."""
-    asked = nodes[text]
-    equations = {t: n for t, n in nodes.items() if isinstance(n, Rel) and n.op == "="}
+    """Formulas, and the two sides of each that are equal if the value is right."""
+    equations = {t: n for t, n in data.items() if isinstance(n, Rel) and n.op == "="}
     given = [
         (node.left, node.right)
         for node in equations.values()
         if isinstance(node.left, Sym | Const) and not symbols(node.right)
     ]
     at: dict[Node, Node] = dict(given)
-    if alone and text in equations and len(symbols(asked)) == 1:
-        asked, at = Sym(*symbols(asked)), {}
     # One letter in two cases, the unknown given, or e for what is no logarithms' base.
     if len(at) < len(given) or {asked, Const("e")} & at.keys() or asked == Const("e"):
         return
     if isinstance(asked, Sym):
         at[asked] = value
-        sides = [(text, node.left, node.right) for text, node in equations.items()]
+        sides = [(said, node.left, node.right) for said, node in equations.items()]
     else:
         sides = [(text, asked, value)] if isinstance(asked, Expression) else []
-    for text, *pair in sides:
+    for said, *pair in sides:
         left, right = (substitute(side, at) for side in pair)
-        letters = symbols(left) | symbols(right)
-        closed = not letters or alone and symbols(right) <= symbols(left)
-        of_letters = any(map(symbols, pair)) and _SIGNS_UNSAID.search(text)
-        if closed and not of_letters and _is_plain(left) and _is_plain(right):
-            yield text, left, right
+        known = symbols(left) == symbols(right) and not (data and symbols(left))
+        if known and _is_plain(left, right) and _has_one_sign(*pair):
+            yield said, left, right
 
 
-def _is_plain(node: Node) -> bool:
-    """Whether it can be read in one way: `\\cos 25^\\circ x` can in two."""
-    return not contains(node, (Call, Sign)) and not any(
+def _has_one_sign(*sides: Node) -> bool:
+    """No root or function of a letter, where cases are seldom told apart."""
+    return not any(map(symbols, sides)) or not any(
+        isinstance(part, Fn) or isinstance(part, Pow) and not is_integer(part.exponent)
+        for side in sides
+        for part in walk(side)
+    )
+
+
+def _is_plain(*sides: Node) -> bool:
+    """Whether one reading is left: `\\cos 25^\\circ x` and `\\sin 30` have two."""
+    return not any(contains(side, (Call, Sign)) for side in sides) and not any(
         isinstance(part, Fn)
         and any(
-            isinstance(inner, Mul) and contains(inner, (Degrees, Fn, Pow))
+            isinstance(inner, Mul)
+            and contains(inner, (Degrees, Fn, Pow))
+            or part.name in _ANGLES
+            and not contains(inner, Degrees)
+            and PI not in walk(inner)
             for inner in part.arguments
         )
-        for part in walk(node)
+        for side in sides
+        for part in walk(side)
     )
 
 

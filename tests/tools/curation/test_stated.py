@@ -16,7 +16,10 @@ from tools.curation.stated import refuted
         ("Solve the equation: $x + 3 = 19$", "11"),
         ("Solve: $(3 x-2)^{2}=64$", r"-2, \frac{11}{3}"),
         ("If $3 x + 2 = 11$, then the value of $x$ is ____?", r"\frac{1}{5}"),
-        ("If $x = 4$ is a root of $x^2 - 3 x + c = 0$, then $c$ = ____ ?", "-1"),
+        ("If $x = 4$ and $x^2 - 3 x + c = 0$, then $c$ = ____ ?", "-1"),
+        (r"If $\alpha = 35^\circ$ and $\alpha + \beta = 90^\circ$, find $\beta$", "65"),
+        (r"Compute $180^\circ - 45^\circ$", "125"),
+        (r"Find $\arcsin 1$", "45"),
         (r"Given \(x = 3\) and \(y = 5\), what is \(3x^4 + 2y^2\)?", "292"),
     ],
 )
@@ -31,6 +34,23 @@ def test_what_the_problem_states_refutes_the_gold(problem, gold):
         (r"Compute $\dbinom{20}{5}$.", "15504"),
         ("Solve: $(3 x-2)^{2}=64$", r"x = -2 \text{ or } x = \frac{10}{3}"),
         ("If $x = 4$ is a root of $x^2 - 3 x + c = 0$, then $c$ = ____ ?", "c = -4"),
+        # degrees without their sign
+        (r"If $\alpha = 35^\circ$ and $\alpha + \beta = 90^\circ$, find $\beta$", "55"),
+        (r"If $a = 35$ and $a + b = 90$, find $b$", r"55^\circ"),
+        (r"Compute $180^\circ - 45^\circ$", "135"),
+        (r"Find $\arcsin 1$", "90"),
+        (r"Compute $\sin 30$", "1/2"),
+        (r"If $x = 30$, find $\sin x$", "1/2"),
+        # lines of a drawing, of which no point lies on all
+        ("The region bounded by $y = 0$, $x = 1$ and $y = kx^2$ has area 1. Find $k$",
+         "3"),
+        # a count, a factored form, a list, an expression of which nothing is known
+        ("Compute $8C3$", "56"),
+        ("Evaluate $P_5^2$", "20"),
+        ("Factor $x^2-5x+6=0$", "(x-2)(x-3)"),
+        ("Solve: $x^2-235x+234=0$", "1,234"),
+        ("Find $x+y$", "5"),
+        (r"Simplify $(x^2)^{1/2}$", "x"),
         # the letter is not what is asked for
         ("What is the sum of all $x$ with $x^2 = 16$?", "0"),
         ("If $(x+2)(x-3)=14$, find the product of all possible values of $x$.", "-20"),
