@@ -23,45 +23,47 @@ def drop_duplicates(
 ) -> None:
     """Leaves one row of each problem, and none whose copies contradict each other.
 
-    Of copies the first with a level on `scale` stays, else the first. Each is compared
-    with the first of those before it that it shares its key or a band with.
+    Of copies the first with a level on `scale` stays, else the first. Rows of one key
+    are one problem with the answers of all. Each problem is compared with the first of
+    those before it that it shares a band with.
     """
-    groups: list[list[Copy]] = []
-    holders: dict[str | int, list[int]] = collections.defaultdict(list)
     ordered = sorted(rows, key=lambda row: row.record["level_source"] != scale)
-    alive = [row for row in ordered if row.survives]
-    for row in tqdm(alive, desc="duplicates", unit="row", disable=quiet):
-        marks = (row.key, *row.bands)
-        met = sorted({n for mark in marks for n in holders.get(mark, ())})
-        related = [(n, *_relation(groups[n][0].row, row, judge, plan)) for n in met]
-        near = [(n, kind, score) for n, kind, score in related if kind]
+    problems: dict[str, list[Screened]] = collections.defaultdict(list)
+    for row in ordered:
+        if row.survives:
+            problems[row.key].append(row)
+    groups: list[list[Copy]] = []
+    leaders: list[tuple[str, Sequence[str]]] = []
+    holders: dict[int, list[int]] = collections.defaultdict(list)
+    for same in tqdm(
+        problems.values(), desc="duplicates", unit="problem", disable=quiet
+    ):
+        given = dict.fromkeys(answer for row in same for answer in row.answers)
+        text = same[0].problem, tuple(given)
+        met = {n for band in same[0].bands for n in holders.get(band, ())}
+        related = (
+            (n, relation(leaders[n], text, plan.near, judge.equal)) for n in sorted(met)
+        )
+        near = [(n, *found) for n, found in related if found]
         if near:
             n, kind, score = max(near, key=lambda found: found[2])
-            groups[n].append(Copy(row, kind, score))
+            groups[n] += [Copy(row, kind, score) for row in same]
         else:
-            for mark in marks:
-                holders[mark].append(len(groups))
-            groups.append([Copy(row, "same", 1.0)])
+            for band in same[0].bands:
+                holders[band].append(len(groups))
+            groups.append([Copy(row, "exact", 1.0) for row in same])
+            leaders.append(text)
     for group in groups:
         if len(group) > 1:
             _drop_copies(group, judge, plan.conflicts == "majority")
 
 
 class Copy(NamedTuple):
-    """A row, and how it relates to the first of its group; see `relation`."""
+    """A row, and how it relates to the first of its group: "exact", or `relation`."""
 
     row: Screened
     kind: str
     score: float
-
-
-def _relation(
-    kept: Screened, row: Screened, judge: AnswerJudge, plan: Plan
-) -> tuple[str | None, float]:
-    if kept.key == row.key:
-        return "exact", 1.0
-    texts = (kept.problem, kept.answers), (row.problem, row.answers)
-    return relation(*texts, plan.near, judge.equal) or (None, 0.0)
 
 
 def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, majority: bool) -> None:

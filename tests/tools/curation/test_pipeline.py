@@ -21,6 +21,7 @@ from tools.curation.pipeline import curate
 from tools.curation.plan import Near, Plan
 from tools.curation.screen import Screen
 from tools.curation.sources import Source
+from tools.curation.text import similarity
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 OUTPUTS = ("problems.jsonl", "dropped.jsonl", "report.md", "report.html")
@@ -219,6 +220,26 @@ def test_options_change_what_stays(tmp_path):
     }
     dropped = read(out / "dropped.jsonl")
     assert dropped["vote 1"]["reason"] == "conflicting_answers"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1), (2, 1, 0)])
+def test_a_copy_of_a_rewording_that_disagrees_costs_all(tmp_path, order):
+    # compared with the first alone, "copy" would stay beside it with another answer
+    reworded = (
+        LONG.format(36)
+        .replace("exactly", "and no other number")
+        .replace("Find the", "Compute the")
+    )
+    given = [
+        row("one", LONG.format(36), "9"),
+        row("reworded", reworded, "9"),
+        row("copy", reworded, "8"),
+    ]
+    assert 0.6 < similarity(given[0]["problem"], reworded) < 0.8
+    summary, out = run(tmp_path, [given[n] for n in order], conflicts="drop")
+    assert summary["kept"] == 0
+    dropped = read(out / "dropped.jsonl")
+    assert all("conflicting_answers" in d["reason"] for d in dropped.values())
 
 
 def test_a_finished_run_is_not_repeated_and_a_changed_one_is(finished, tmp_path):
