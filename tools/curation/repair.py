@@ -1,6 +1,7 @@
 """Faults of transit that can be undone without guessing. Each repair is named."""
 
 import dataclasses
+import html
 import re
 import unicodedata
 from collections.abc import Callable
@@ -41,6 +42,7 @@ _FULL_WIDTH = str.maketrans(
 _BREAK = re.compile(r"<\s*/?\s*(?:br|p|div|center)\b[^<>]*>", re.I)
 _SUBSCRIPT = re.compile(r"<su(b|p)>\s*(.*?)\s*</su\1>", re.I | re.S)
 _STYLE = re.compile(r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>", re.I)
+_ENTITY = re.compile(r"&(?:nbsp|lt|gt|amp|le|ge|times|quot|#\d+);")
 _FORUM = re.compile(
     r"\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]|\[asy\]\s*\[/asy\]", re.I
 )
@@ -56,10 +58,10 @@ _STYLED = re.compile(
 # "The solution is: $x = 1$".
 _SAYS_SO = re.compile(
     r"^(?:(?:the )?(?:(?:general|unique|only) )?(?:solution|answer)s?(?: set)?"
-    r" (?:is|are)\b\s*:?|\s|~|\\q?quad|\\[,;: ])+"
-    r"|(?:\s|~|[.,;]|\\q?quad|\\\\|\\noindent)+(?<!\.\.)$",
+    r" (?:is|are)\b\s*:?|\s|~|\\q?quad|\\[,;: ])+",
     re.I,
 )
+_END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
 _SAYS_MORE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}|arrow|\\text|\\implies|\\to\b|!=")
 _OPENING = ("\\boxed", "\\fbox")
 _DISPLAYS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
@@ -110,12 +112,13 @@ def restore_escapes(text: str) -> str:
 
 
 def plain_markup(text: str) -> str:
-    """HTML and forum tags that only lay out text, as plain text or TeX."""
+    """HTML's entities, and tags that only lay out text, as plain text or TeX."""
     text = _BREAK.sub("\n", text)
     text = _SUBSCRIPT.sub(
         lambda m: ("_" if m[1] in "bB" else "^") + "{" + m[2] + "}", text
     )
-    return _FORUM.sub("", _STYLE.sub("", text))
+    text = _FORUM.sub("", _STYLE.sub("", text))
+    return _ENTITY.sub(lambda m: html.unescape(m[0]).replace("\xa0", " "), text)
 
 
 def answer_of_solution(solution: str) -> str | None:
@@ -131,7 +134,7 @@ def bare_answer(answer: str) -> str:
     For instance `36` for a boxed and displayed 36, `782` for `$782`, `72` for `072`,
     `4` for `B: 4`.
     """
-    answer = _OPTION_LETTER.sub("", _SAYS_SO.sub("", answer.strip()))
+    answer = _OPTION_LETTER.sub("", _SAYS_SO.sub("", _END.sub("", answer.strip())))
     for _ in range(3):
         for opening, closing in _DISPLAYS:
             inner = answer[len(opening) : len(answer) - len(closing)]
@@ -147,8 +150,7 @@ def bare_answer(answer: str) -> str:
             answer = inner if answer.endswith(inner + "}") else answer
     if answer.startswith("$") and answer.count("$") == 1:
         answer = answer[1:].strip()
-    if not answer.endswith(".."):
-        answer = answer.rstrip(".,; ")
+    answer = _END.sub("", answer)
     styled = _STYLED.fullmatch(answer)
     answer = styled[1] if styled else answer
     return _LEADING_ZEROS.sub("", answer) if answer.isdigit() else answer

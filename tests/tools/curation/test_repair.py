@@ -37,6 +37,8 @@ def test_markup_becomes_text_or_tex():
     assert plain_markup("a<sub>n</sub> = 2<sup>n</sup>") == "a_{n} = 2^{n}"
     assert plain_markup("one<br/>two<p>three</p>") == "one\ntwo\nthree\n"
     assert plain_markup("[b](i)[/b] x < y") == "(i) x < y"
+    assert plain_markup("x &lt; 4 &amp; y") == "x < 4 & y"
+    assert plain_markup(r"a &lt b \\\\ c &= d") == r"a &lt b \\\\ c &= d"
     assert plain_markup("x < y and y > z") == "x < y and y > z"
 
 
@@ -69,6 +71,10 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         ("000", "0"),
         ("0.50", "0.50"),
         ("2:1,", "2:1"),
+        ("3\\,", "3"),
+        ("$3\\,$.", "3"),
+        (r"3\\,", "3"),
+        (r"\{1, 2\}.", r"\{1, 2\}"),
         (r"\textbf{(081)}", "81"),
         (r"\boxed{1}, \boxed{2}", r"\boxed{1}, \boxed{2}"),
         ("1, 2, ...", "1, 2, ..."),
