@@ -20,6 +20,7 @@ _AT_BREAK = (
     rf"(?:{STYLE}{_S}\{{?)?\$?L\$?{_S}\*{{0,2}}[).:]\*{{0,2}}\}}?(?=[\s$\\\d*(-])\*{{0,2}}"
 )
 _STYLES = (_ANYWHERE, _AT_BREAK)
+_SMALL = r"(?<![^\s$])\(?L[).](?=[\s$\\\d(-])"
 _LETTERS_OF = "ABCDEFGH"
 
 _NEEDS_OPTIONS = any_of(
@@ -125,11 +126,18 @@ def is_choice_answer(answer: str) -> bool:
     return any(form.fullmatch(answer) for form in (_BRACKETED, _LETTERS, _LABELS))
 
 
-def _marks(problem: str, style: str) -> list[tuple[int, int]]:
+def has_small(problem: str) -> bool:
+    """Whether something is labelled a), b), c): options, if the answer is a letter."""
+    return len(_marks(problem, _SMALL, "abc")) == 3
+
+
+def _marks(
+    problem: str, style: str, letters: str = _LETTERS_OF
+) -> list[tuple[int, int]]:
     """Where the marks of the letters begin and end, as far as they come in order."""
     marks: list[tuple[int, int]] = []
     start = 0
-    for letter in _LETTERS_OF:
+    for letter in letters:
         match = re.compile(style.replace("L", letter, 1)).search(problem, start)
         if match is None:
             break

@@ -8,7 +8,8 @@ from tools.curation.row import Row
 
 # A drawing's source, a link, an image, a tag that carries structure or holds a place.
 _NOT_TEXT = any_of(
-    r"\[/?asy\]|https?://\S+|!\[[^\]]*\]",
+    r"\[/?asy\]|\\begin\{(?:asy|tikzpicture|pspicture)\}|\\includegraphics",
+    r"https?://\S+|\bwww\.\w+|!\[[^\]]*\]",
     r"</?[a-z]{2,}[\s_]*\d*(?: [a-z]+=[^<>]*)?\s*/?>",
 )
 

@@ -59,18 +59,14 @@ _EITHER_OR_QUESTION = re.compile(
     rf"(?:(?=[A-Z])(?i:{AUXILIARY})|(?:If|Given|When)\b[^?]*,\s*(?:then )?{AUXILIARY})"
     r"\b(?!\s+not?\b)[^?]*\?\s*"
 )
-# "Return 1 for yes and 0 for no", "answer with 1 or 2 or 3".
-_CODED = any_of(
-    r"\b(?:return|answer|output)(?: with)? (?:[12]|true|yes)\b[^.?]*"
-    r"\b(?:or|and|for|if)\b[^.?]*\b(?:[0-3]|-1|false|no)\b"
-)
+# "Return 1 for yes and 0 for no": an order, and the words of both codes.
+_CODE = r"-?\d (?:for|if) (?:yes|no|true|false)\b"
+_CODED = any_of(rf"{_ORDER}(?:return|answer|output)(?: with)? {_CODE}[^.?]*[ ,]{_CODE}")
 _WHETHER = any_of(
     r"\A\W*(?:determine|decide|state|tell|check|say) (?:whether|if)\b"
-    rf"(?![^?]*\b(?:what|how|which|{FIND})\b)"
+    rf"(?![^?]*(?:[,;:]|\b(?:and|what|how|which|{FIND})\b))"
 )
-_ASKS_VALUE = any_of(
-    rf"\b(?:what|which|how|who|where|when|why|{FIND})\b", BLANK, r"=\s*\$?\s*\?"
-)
+_ASKS_VALUE = any_of(r"\b(?:which|who|where|when|why)\b", r"=[\s$]*\Z", ASKS.pattern)
 
 # A first and a second label of one kind, in brackets or at the start of a line.
 _LABELS = (r"(?<![A-Za-z0-9}'])\(%s\)", r"(?:(?m:^)|\*\*)[ \t*#]*%s[.)]\**\s")
@@ -96,7 +92,8 @@ _JOINT = r"sum|product|difference|total|relation|of\b|between"
 # "Find the area and the perimeter of", but not "find the sum of the length and width".
 _BOTH_ASKED = any_of(
     rf"\b{FIND} (?:the values? of )?{_MATH},? and {_MATH}[.?\s]*$",
-    rf"\b{FIND} (?:both )?(?:the|its|their) (?:(?!{_JOINT})[a-z]+,? ){{1,4}}and"
+    rf"\b{FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
+    rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]+,? ){{1,2}}and"
     r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]+ ){0,3}?[a-z]+"
     r"(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
 )
@@ -107,10 +104,10 @@ _WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _PROSE = re.compile(_WORDS.pattern + r"\s+[a-z]{2,}")
 _NAMES = re.compile(r"(?<![A-Za-z])(?:[A-Za-z]|[A-Z]+)(?![A-Za-z])")
 _COMMAND = re.compile(r"\\+[A-Za-z]+")
-_LETTER = re.compile(r"(?!C$)([A-Za-z])(?:_\w+)?")  # and no constant of integration
-_DECIMAL = re.compile(r"-?\d*\.\d{3,13}")
+_LETTER = re.compile(r"(?!C(?:_\d)?$)([A-Za-z])(?:_\w+)?")  # C, C_1: of integration
+_DECIMAL = re.compile(r"-?\d*\.(\d{5,13})")
 _MAY_BE_DECIMAL = any_of(
-    r"\d\.\d|\b10+\b|00|%|\bround|nearest|approx|decimal|signific|estimat|places?\b"
+    r"\d\.\d|5|\bfi(?:ve|f)|\bten|\b10+\b|00|%|\bround|nearest|approx|decimal|signific|estimat|places?\b"
     r"|correct to|accura|precis|percent"
 )
 _PLAIN_WORDS = ("any", "all", "first", "second", "third", "fourth")
@@ -136,7 +133,8 @@ def yes_no(row: Row) -> str | None:
     if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
         return row.answer
     last = sentences(row.problem)[-1]
-    asked = _EITHER_OR_QUESTION.fullmatch(last) and not _ASKS_VALUE.search(last[4:])
+    rest = last[4:].rstrip("? ")
+    asked = _EITHER_OR_QUESTION.fullmatch(last) and not _ASKS_VALUE.search(rest)
     coded = found(_CODED, row.problem)
     return last[-60:] if asked or _WHETHER.search(last) else coded
 
@@ -171,7 +169,8 @@ def multiple_choice(row: Row) -> str | None:
     """Options remain: nothing but the letter, or the list itself, tells the answer."""
     if any(choice.is_choice_answer(answer) for answer in row.answers):
         return f"answer {row.answer}"
-    if choice.find_choices(row.problem) is not None:
+    small = re.fullmatch(r"\(?[a-h]\)?", row.answer)
+    if choice.find_choices(row.problem) or small and choice.has_small(row.problem):
         return "lettered options"
     return None
 
@@ -200,16 +199,19 @@ def free_text_answer(row: Row) -> str | None:
 
 
 def symbol_answer(row: Row) -> str | None:
-    """Names of letters: symbols repeated, an option, a name that the problem lacks."""
+    """Names of letters: symbols listed, an option, a name that the problem lacks."""
     text = _COMMAND.sub(" ", row.problem)
     named = {*"".join(formulas(text) + _NAMES.findall(text)).lower(), *"xyz"}
     for answer in row.answers:
         parsed = parse_answer(answer)
+        if isinstance(parsed.other, Quantity):
+            continue
         parts = list(walk(parsed.node)) if parsed.node is not None else []
         several = isinstance(parsed.node, Several | Braces | Tuple)
         items = parsed.node.items if several else parts[:1]
         if items and all(isinstance(item, Sym) for item in items):
-            if len(items) > 1 or items[0].name.isupper():
+            listed = isinstance(parsed.node, Several)
+            if listed or any(item.name.isupper() for item in items):
                 return answer
         left = [p.left for p in parts if isinstance(p, Rel) and p.op == "="]
         labels = {*"".join(name for side in left for name in symbols(side)).lower()}
@@ -222,16 +224,17 @@ def symbol_answer(row: Row) -> str | None:
 
 
 def rounded_answer(row: Row) -> str | None:
-    """A decimal of what is none, and nothing says how far: 0.0833 for a twelfth.
+    """A decimal of what is none, and nothing says how far: 0.08333 for a twelfth.
 
-    Where the problem has decimals or powers of ten itself, or halves alone can give
-    the answer, it may be exact.
+    Few digits, a problem with these digits, with a 5 or a ten, or halves that alone can
+    give the answer, may make it exact.
     """
     match = _DECIMAL.fullmatch(row.answer)
     if not match or _MAY_BE_DECIMAL.search(row.problem):
         return None
+    moved = match[1].strip("0") in row.problem
     halves = Fraction(match[0]).denominator.bit_count() == 1
-    return None if halves else row.answer
+    return None if moved or halves else row.answer
 
 
 CHECKS = {
