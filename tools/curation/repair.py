@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rl.verifier import extract_answer
 from rl.verifier.answers import parse_answer
-from rl.verifier.nodes import Expression, Sym
+from rl.verifier.nodes import Expression, Sym, symbols
 from tools.curation.grammar import asked_formula
 from tools.curation.row import Row
 
@@ -161,10 +161,15 @@ def _without_restated(problem: str, answer: str) -> str:
     found, sides = asked_formula(problem), answer.split("=")
     if not found or len(sides) < 2 or _SAYS_MORE.search(answer):
         return answer
-    asked, *values = (parse_answer(text).node for text in (found[-1], *sides))
-    one_value = all(isinstance(value, Expression) for value in values)
-    again = one_value and asked == values[0] and not isinstance(asked, Sym)
-    return sides[-1].strip() if again else answer
+    _, order, formula = found
+    asked, said, *values = (parse_answer(text).node for text in (formula, *sides))
+    again = asked == said and not isinstance(asked, Sym) and "equation" not in order
+    # "16 a" in a^2 = 16 a = 4 is a 16 and the start of another equation.
+    one_value = (
+        all(isinstance(value, Expression) for value in (said, *values))
+        and len(set(map(symbols, values))) == 1
+    )
+    return sides[-1].strip() if again and one_value else answer
 
 
 TEXT_REPAIRS: dict[str, Callable[[str], str]] = {

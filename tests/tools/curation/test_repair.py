@@ -115,6 +115,8 @@ def test_bare_answers(answer, bare):
         ("Find $n^2$.", "n^2=16 so n=4", "n^2=16 so n=4"),
         ("Find $a^2$.", r"a^2=16 \Rightarrow a=4", r"a^2=16 \Rightarrow a=4"),
         ("Find $a^2$.", r"a^2=16, a=4", r"a^2=16, a=4"),
+        ("Find $a^2$.", r"a^2=16 \quad a=4", r"a^2=16 \quad a=4"),
+        ("Find the equation: $y^2$", "y^2=4x", "y^2=4x"),
         ("Find $a^2 + 1$.", r"a^2 + 1 >= 4", r"a^2 + 1 >= 4"),
         ("Find $a + b$.", "a + b = 1 or a + b = 2", "a + b = 1 or a + b = 2"),
     ],
