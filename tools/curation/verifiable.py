@@ -93,8 +93,8 @@ _JOINT = r"sum|product|difference|total|relation|of\b|between"
 _BOTH_ASKED = any_of(
     rf"\b{FIND} (?:the values? of )?{_MATH},? and {_MATH}[.?\s]*$",
     rf"\b{FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
-    rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]+,? ){{1,2}}and"
-    r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]+ ){0,3}?[a-z]+"
+    rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]{{2,}},? ){{1,2}}and"
+    r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?[a-z]{2,}"
     r"(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
 )
 _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\b(?:and|or)\b")

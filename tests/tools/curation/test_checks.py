@@ -126,6 +126,8 @@ DROPPED = [
 KEPT = [
     ("Calculate the probability that A and B are adjacent.", "1/3"),
     ("Find the line through P and Q.", "y = x"),
+    ("Find the distance A and B walk.", "3"),
+    ("Find the number red and blue balls make.", "3"),
     ("How far does it fall in the time $t$?", "12 m"),
     ("What is the force on a body of mass 2?", "12 N"),
     ("How long does the tour take?", "3 h"),
