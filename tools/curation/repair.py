@@ -62,7 +62,7 @@ _SAYS_SO = re.compile(
     re.I,
 )
 _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
-_SAYS_MORE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}|arrow|\\text|\\implies|\\to\b|!=")
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _OPENING = ("\\boxed", "\\fbox")
 _DISPLAYS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 # "B: 6.25": the letter of an option that is not there any more.
@@ -159,7 +159,7 @@ def bare_answer(answer: str) -> str:
 def _without_restated(problem: str, answer: str) -> str:
     """`-i` for `i^{15} = i^3 = -i` where the problem asks for the first."""
     found, sides = asked_formula(problem), answer.split("=")
-    if not found or len(sides) < 2 or _SAYS_MORE.search(answer):
+    if not found or len(sides) < 2 or _WORD.search(answer):
         return answer
     _, order, formula = found
     asked, said, *values = (parse_answer(text).node for text in (formula, *sides))
