@@ -95,6 +95,9 @@ def _claims(
     # One letter in two cases, the unknown given, or e for what is no logarithms' base.
     if len(at) < len(given) or {asked, Const("e")} & at.keys() or asked == Const("e"):
         return
+    # "If 1 + 1 = 3": a riddle, whose signs mean something else.
+    if not all(map(symbols, equations.values())):
+        return
     if isinstance(asked, Sym):
         at[asked] = value
         sides = [(said, node.left, node.right) for said, node in equations.items()]

@@ -50,6 +50,8 @@ def test_what_the_problem_states_refutes_the_gold(problem, gold):
         ("Factor $x^2-5x+6=0$", "(x-2)(x-3)"),
         ("Solve: $x^2-235x+234=0$", "1,234"),
         ("Find $x+y$", "5"),
+        ("If $1+1=3$ and $2+2=6$, find $4+4$", "12"),
+        ("If $2+3=10$ and $8+4=x$, find $x$", "96"),
         (r"Simplify $(x^2)^{1/2}$", "x"),
         # the letter is not what is asked for
         ("What is the sum of all $x$ with $x^2 = 16$?", "0"),
