@@ -50,7 +50,7 @@ lint: $(VENV)/.test
 vllm: $(VLLM)/.done
 
 test-vllm: $(VENV)/.test $(VLLM)/.done
-	@echo "test-vllm: real servers on this CPU; tens of minutes"
+	@echo "test-vllm: real servers on this CPU; 13 minutes on two cores"
 	@$(BIN)/python -m pytest -m "vllm and not slow" $(SPREAD)
 
 $(BIN)/python:

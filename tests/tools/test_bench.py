@@ -54,7 +54,7 @@ def test_the_servers_bench_measures_publishes_and_tokens():
     sizes = "--vocab 512 --layers 2 --hidden 128 --heads 4 --mlp 256 --groups 2"
     arguments = parser.parse_args(
         [*sizes.split(), "--repeat=1", f"--vllm={policies.PYTHON}", "--only_ours"]
-        + ["--weights=memory"]
+        + ["--weights=memory", "--eager"]
     )
     result = served.run(arguments)
     assert result["publish"]["sampler/probe_gap_mean"] < 1e-4
