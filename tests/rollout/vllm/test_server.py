@@ -135,15 +135,16 @@ def test_a_start_that_takes_too_long_is_ended(tmp_path):
 
 
 @pytest.mark.failure(10)
-def test_silence_and_a_cut_end_a_call():
+@pytest.mark.parametrize("watched", [False, True])
+def test_silence_and_a_cut_end_a_call(watched):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         client = VllmClient(f"http://127.0.0.1:{silent.getsockname()[1]}")
         begin = time.monotonic()
-        with pytest.raises(ServerGone, match="no answer"):
-            client.call("GET", "/health", timeout=0.5)
-        assert 0.4 < time.monotonic() - begin < 60
+        with pytest.raises(ServerGone, match="no answer .*timed out"):
+            client.call("GET", "/health", timeout=1.5, watched=watched)
+        assert 1.4 < time.monotonic() - begin < 20
 
 
 @pytest.mark.failure(10)
@@ -168,18 +169,6 @@ def test_a_watched_call_ends_when_the_server_takes_no_more_connections():
         with pytest.raises(ServerGone, match="Refused"):
             client.call("POST", "/pause", {}, timeout=50, watched=True)
         assert 2 < time.monotonic() - begin < 40
-
-
-@pytest.mark.failure(10)
-def test_a_watched_call_is_as_patient_as_any():
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        client = VllmClient(f"http://127.0.0.1:{silent.getsockname()[1]}")
-        begin = time.monotonic()
-        with pytest.raises(ServerGone, match="timed out"):
-            client.call("POST", "/pause", {}, timeout=1.5, watched=True)
-        assert 1.4 < time.monotonic() - begin < 20
 
 
 # A tree like vLLM's: the root's child starts a grandchild in a session of its own, and
