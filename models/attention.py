@@ -1,6 +1,7 @@
 """Causal grouped-query attention, by segment and against a cache.
 
-Axes: B rows, T positions, S cached positions, N query heads, K kv heads, H head width.
+Axes: B rows, T positions, S cached positions, P positions that all rows begin with, N
+query heads, K kv heads, H head width.
 Scores and softmax are in float32 (float64 where the inputs are).
 """
 
@@ -133,6 +134,7 @@ def decode_attention(
     q: jax.Array,
     k: jax.Array,
     v: jax.Array,
+    page: tuple[jax.Array, ...],
     layer: jax.Array,
     seen: Seen,
     *,
@@ -150,10 +152,12 @@ def decode_attention(
       k: `[L, B, K, H, S]`, or `[B, K, H, S]` of one layer, rotated: with S last, a CPU
         takes half the time.
       v: likewise with S before H.
+      page: k and v of what all rows begin with, `[L, K, H, P]` and `[L, K, P, H]` or
+        without L: read once for all of them. Empty: nothing.
       layer: int32, which of the L.
       seen: of the cache.
       implementation: "triton" is a kernel, in which each row goes back no further than
-        it sees itself; any other is XLA's.
+        it sees itself, and which takes no page; any other is XLA's.
       block: columns, a divisor of S; S reads all at once.
       mesh: rows and heads are split over it.
 
@@ -162,26 +166,29 @@ def decode_attention(
     """
     attend = functools.partial(_decode_attention, block=block)
     # The kernel takes widths of powers of two, as all of Qwen2.5 are.
-    if implementation == "triton" and not q.shape[-1] & (q.shape[-1] - 1):
+    power_of_two = not q.shape[-1] & (q.shape[-1] - 1)
+    if implementation == "triton" and power_of_two and not page:
         interpret = platform(mesh) == "cpu"
         attend = functools.partial(_decode_by_kernel, block=block, interpret=interpret)
     if mesh is None:
-        return attend(q, k, v, layer, seen)
-    heads, entries = (
-        spec("batch", "heads"),
-        spec(*[None] * (k.ndim - 4), "batch", "kv_heads"),
-    )
-    rows, whole = spec("batch"), spec()
+        return attend(q, k, v, page, layer, seen)
+    lead = [None] * (k.ndim - 4)
+    heads, entries = spec("batch", "heads"), spec(*lead, "batch", "kv_heads")
+    rows, whole, of_page = spec("batch"), spec(), spec(*lead, "kv_heads")
     return jax.shard_map(
         attend,
         mesh=mesh,
-        in_specs=(heads, entries, entries, whole, Seen(rows, rows, whole, whole)),
+        in_specs=(
+            *(heads, entries, entries, (of_page,) * len(page), whole),
+            Seen(rows, rows, whole, whole),
+        ),
         out_specs=heads,
         check_vma=False,
-    )(q, k, v, layer, seen)
+    )(q, k, v, page, layer, seen)
 
 
-def _decode_by_kernel(q, k, v, layer, seen, *, block, interpret):
+def _decode_by_kernel(q, k, v, page, layer, seen, *, block, interpret):
+    del page
     k, v = (
         x if x.ndim == 4 else jax.lax.dynamic_index_in_dim(x, layer, keepdims=False)
         for x in (k, v)
@@ -199,14 +206,29 @@ def _decode_by_kernel(q, k, v, layer, seen, *, block, interpret):
     return mixed.astype(v.dtype).reshape(q.shape)
 
 
-def _decode_attention(q, k, v, layer, seen, *, block):
+def _decode_attention(q, k, v, page, layer, seen, *, block):
     batch, heads, width = q.shape
     size = v.shape[-2]
     grouped = q.reshape(batch, k.shape[-3], heads // k.shape[-3], width)
-    accumulate = jnp.promote_types(q.dtype, jnp.float32)
+    product = functools.partial(
+        jnp.einsum, preferred_element_type=jnp.promote_types(q.dtype, jnp.float32)
+    )
+
+    def weighed(scores, mix):
+        """The largest score, the sum of weights left unscaled, and what they mix."""
+        top = jnp.max(scores, axis=-1, keepdims=True)
+        weights = jnp.exp(scores - top)
+        mixed = mix(weights.astype(v.dtype))
+        return top, jnp.sum(weights, axis=-1, keepdims=True), mixed
+
+    def merged(one, other):
+        (top, total, mixed), (new_top, new_total, new_mixed) = one, other
+        highest = jnp.maximum(top, new_top)
+        old, new = jnp.exp(top - highest), jnp.exp(new_top - highest)
+        return highest, total * old + new_total * new, mixed * old + new_mixed * new
 
     def part(start):
-        """Unscaled weights of a block, their largest exponent, and what they mix."""
+        """Of a block of columns."""
 
         def columns(entries, axis):
             starts, sizes = [0] * entries.ndim, list(entries.shape)
@@ -217,38 +239,36 @@ def _decode_attention(q, k, v, layer, seen, *, block):
             return jax.lax.dynamic_slice(entries, starts, sizes)[0]
 
         visible = jax.lax.dynamic_slice_in_dim(seen.visible, start, block, 1)
-        scores = jnp.einsum(
-            "bkgh,bkhs->bkgs",
-            grouped,
-            columns(k, -1),
-            preferred_element_type=accumulate,
-        )
+        scores = product("bkgh,bkhs->bkgs", grouped, columns(k, -1))
         scores = jnp.where(visible[:, None, None], scores * width**-0.5, _MASKED)
-        top = jnp.max(scores, axis=-1, keepdims=True)
-        weights = jnp.exp(scores - top)
-        mixed = jnp.einsum(
-            "bkgs,bksh->bkgh",
-            weights.astype(v.dtype),
-            columns(v, -2),
-            preferred_element_type=accumulate,
+        return weighed(
+            scores, lambda weights: product("bkgs,bksh->bkgh", weights, columns(v, -2))
         )
-        return top, jnp.sum(weights, axis=-1, keepdims=True), mixed
+
+    def of_page():
+        page_k, page_v = (
+            x if x.ndim == 3 else jax.lax.dynamic_index_in_dim(x, layer, keepdims=False)
+            for x in page
+        )
+        scores = product("bkgh,khp->bkgp", grouped, page_k) * width**-0.5
+        return weighed(
+            scores, lambda weights: product("bkgp,kph->bkgh", weights, page_v)
+        )
 
     def visit(n, carry):
         number = (seen.newest // block - n) % (size // block)
-        top, total, mixed = carry
-        new_top, new_total, new_mixed = part(number * block)
-        highest = jnp.maximum(top, new_top)
-        old, new = jnp.exp(top - highest), jnp.exp(new_top - highest)
-        return highest, total * old + new_total * new, mixed * old + new_mixed * new
+        return merged(carry, part(number * block))
 
     if block == size:
-        _, total, mixed = part(0)
+        found = part(0)
     else:
         # The newest column may be the first of its block, the oldest anywhere in its.
         behind = seen.count - 1 - seen.newest % block
         blocks = jnp.minimum(1 + -(-behind // block), size // block)
-        carry = jax.lax.fori_loop(1, blocks, visit, part(seen.newest // block * block))
-        _, total, mixed = carry
+        newest = part(seen.newest // block * block)
+        found = jax.lax.fori_loop(1, blocks, visit, newest)
+    if page:
+        found = merged(found, of_page())
+    _, total, mixed = found
     # Divided by their sum when S is gone: a pass less over the scores.
     return (mixed / total).astype(v.dtype).reshape(q.shape)

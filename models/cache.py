@@ -1,7 +1,8 @@
 """The key-value cache of a decode batch, a ring over its positions.
 
-Axes: B rows, S cached positions, R prompts that go into it, Q rows of T positions in
-which prompts were read, L layers that lie in one array, K kv heads, H head width.
+Axes: B rows, S cached positions, P positions that all rows begin with, R prompts that
+go into it, Q rows of T positions in which prompts were read, L layers that lie in one
+array, K kv heads, H head width.
 """
 
 from typing import NamedTuple
@@ -64,32 +65,57 @@ class KVCache:
       v: likewise `[L, B, K, S, H]`.
       length: int32 `[B]`.
       clock: int32, the column to be written next.
+      page: keys and values of what all rows begin with, of each array of layers
+        `[L, K, H, P]` and `[L, K, P, H]`, or without L; empty where P is 0. `length`
+        does not count them.
     """
 
     k: Entries
     v: Entries
     length: jax.Array
     clock: jax.Array
+    page: tuple[Entries, Entries]
 
     @classmethod
     def zeros(
-        cls, config: Qwen2Config, batch: int, size: int, dtype, *, stacked: int
+        cls,
+        config: Qwen2Config,
+        batch: int,
+        size: int,
+        dtype,
+        *,
+        stacked: int,
+        page: int = 0,
     ) -> "KVCache":
-        """B = `batch`, S = `size`, L = `stacked`: a divisor of the layers."""
+        """B = `batch`, S = `size`, P = `page`, L = `stacked`: a divisor of the layers."""
         heads, width = config.num_kv_heads, config.head_dim
-        arrays = range(config.num_layers // stacked)
         lead = () if stacked == 1 else (stacked,)
-        of_k, of_v = (heads, width, size), (heads, size, width)
+
+        def arrays(*shape):
+            count = config.num_layers // stacked
+            return tuple(jnp.zeros((*lead, *shape), dtype) for _ in range(count))
+
+        of_page = (
+            (arrays(heads, width, page), arrays(heads, page, width))
+            if page
+            else ((), ())
+        )
         return cls(
-            k=tuple(jnp.zeros((*lead, batch, *of_k), dtype) for _ in arrays),
-            v=tuple(jnp.zeros((*lead, batch, *of_v), dtype) for _ in arrays),
+            k=arrays(batch, heads, width, size),
+            v=arrays(batch, heads, size, width),
             length=jnp.zeros(batch, jnp.int32),
             clock=jnp.int32(0),
+            page=of_page,
         )
 
     @property
     def size(self) -> int:
         return self.v[0].shape[-2]
+
+    @property
+    def page_length(self) -> int:
+        _, v = self.page
+        return v[0].shape[-2] if v else 0
 
     def age(self) -> jax.Array:
         """int32 `[S]`: how many entries of a row are newer than the column's."""
@@ -110,7 +136,7 @@ class KVCache:
 
         Args:
           k, v: arrays `[L, Q, K, H, T]` and `[L, Q, K, T, H]`, as `ServedQwen2`
-            returns them for Q rows.
+            returns them for Q rows; the first of these begins with the page.
           places: of the R prompts in them.
           slot: int32 `[R]`, where each goes; a slot that does not exist is left out.
         """
@@ -137,8 +163,20 @@ class KVCache:
 
             return jax.lax.fori_loop(0, len(cache), layer, cache)
 
+        def of_first_row(entries, axis):
+            kept = jax.lax.slice_in_dim(entries, 0, self.page_length, axis=axis)
+            return kept[..., 0, :, :, :]
+
         return self.replace(
             k=jax.tree.map(lambda c, e: put(c, e, turned_k), self.k, k),
             v=jax.tree.map(lambda c, e: put(c, e, turned_v), self.v, v),
-            length=self.length.at[slot].set(places.length, mode="drop"),
+            length=self.length.at[slot].set(
+                places.length - self.page_length, mode="drop"
+            ),
+            page=(
+                tuple(of_first_row(entries, -1) for entries in k),
+                tuple(of_first_row(entries, -2) for entries in v),
+            )
+            if self.page_length
+            else self.page,
         )

@@ -114,8 +114,8 @@ class Block(nn.Module):
         """`x [B * T, D]` to x and, where it serves, the layer's entries.
 
         `cached` is None; or, where T is 1, an array of k and one of v of a `KVCache`,
-        the layer's number in them, and a `Seen`: the arrays are then returned with the
-        new entries in them.
+        those of its page, the layer's number in them, and a `Seen`: the first two are
+        then returned with the new entries in them.
         """
         c = self.config
 
@@ -148,7 +148,7 @@ class Block(nn.Module):
             )
             entries = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
         else:
-            old_k, old_v, layer, seen = cached
+            old_k, old_v, page, layer, seen = cached
             at = (layer,) * (old_k.ndim - 4)
             new_k, new_v = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
             new_k, new_v = (x[(None,) * len(at)] for x in (new_k, new_v))
@@ -159,6 +159,7 @@ class Block(nn.Module):
             mixed = attention.decode_attention(
                 q[:, 0],
                 *entries,
+                page,
                 layer,
                 seen,
                 implementation=self.attention,

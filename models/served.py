@@ -106,21 +106,26 @@ class ServedQwen2:
             prefix_ids = jnp.zeros_like(segment_ids)
         seen = cache.seen(longest) if cache else None
 
+        # The page is carried along: of what a function closes over, a scan keeps the
+        # first that it meets.
         def layer(carry, of_layer):
-            x, cached = carry
+            x, cached, page = carry
             weights, number = of_layer
-            place = (*cached, number, seen) if cached else None
+            place = (*cached, page, number, seen) if cached else None
             x, entries = block.apply(
                 {"params": weights}, x, angles, segment_ids, prefix_ids, place
             )
-            return ((x, entries), None) if cached else ((x, None), entries)
+            if cached:
+                return (x, entries, page), None
+            return (x, None, page), entries
 
         entries = []
         for i, weights in enumerate(params[LAYERS]):
             cached = (cache.k[i], cache.v[i]) if cache else None
-            (x, cached), made = jax.lax.scan(
+            page = tuple(x[i] for x in cache.page if x) if cache else ()
+            (x, cached, _), made = jax.lax.scan(
                 layer,
-                (x, cached),
+                (x, cached, page),
                 (weights, jnp.arange(self.stacked)),
                 unroll=self.stacked == 1,
             )

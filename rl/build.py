@@ -40,6 +40,7 @@ from rl.workdir.recorder import Recorder
 from rl.workdir.trace import Trace
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import device_bytes, device_memory, make_layout
+from rollout.prompts import common_length
 from rollout.types import PolicySampler
 from sharding.mesh import make_mesh
 
@@ -235,6 +236,7 @@ def make_embedded(
         model,
         prompt_length=r.max_prompt_tokens,
         response_length=r.max_response_tokens,
+        common=common_length(list(plan.prompts.values())),
         room=memory and memory - device_bytes((state, reference)),
     )
     sampler = JaxSampler(layout, state.params)

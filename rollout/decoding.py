@@ -81,13 +81,15 @@ def _stop_ids(params: SamplingParams) -> jax.Array:
 
 def _specs(state: Slots) -> Slots:
     """Slots are split like rows, the cache by kv heads besides."""
-    cache = spec(*[None] * (state.cache.k[0].ndim - 4), "batch", "kv_heads")
+    lead = [None] * (state.cache.k[0].ndim - 4)
+    cache, page = spec(*lead, "batch", "kv_heads"), spec(*lead, "kv_heads")
     specs = jax.tree.map(lambda _: spec("batch"), state)
     return specs.replace(
         cache=specs.cache.replace(
             k=(cache,) * len(state.cache.k),
             v=(cache,) * len(state.cache.v),
             clock=spec(),
+            page=jax.tree.map(lambda _: page, state.cache.page),
         )
     )
 
@@ -108,10 +110,17 @@ def publish(params, trained: Qwen2, model: ServedQwen2):
     return jax.lax.with_sharding_constraint(served, abstract_served(model)[1])
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def empty(model: ServedQwen2, batch: int, size: int, width: int) -> Slots:
-    """B = `batch` slots in which nothing runs; S = `size`, W = `width`."""
-    cache = KVCache.zeros(model.config, batch, size, model.dtype, stacked=model.stacked)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+def empty(
+    model: ServedQwen2, batch: int, size: int, width: int, page: int = 0
+) -> Slots:
+    """B = `batch` slots in which nothing runs; S = `size`, W = `width`.
+
+    All completions will begin with the same `page` tokens.
+    """
+    cache = KVCache.zeros(
+        model.config, batch, size, model.dtype, stacked=model.stacked, page=page
+    )
     state = Slots(
         cache=cache,
         token=jnp.zeros(batch, jnp.int32),
@@ -230,7 +239,7 @@ def decode(model, pace: Pace, params, state: Slots, dynamic: Dynamic, wake):
         hidden, k, v = model(
             params,
             state.token[:, None],
-            cache.length[:, None],
+            cache.page_length + cache.length[:, None],
             jnp.ones_like(state.token)[:, None],
             cache,
             longest,
@@ -251,7 +260,7 @@ def decode(model, pace: Pace, params, state: Slots, dynamic: Dynamic, wake):
         ended |= count >= state.limit
         return Slots(
             # A row that is done is written as well, and read by nobody.
-            cache=KVCache(
+            cache=cache.replace(
                 k=k,
                 v=v,
                 length=cache.length + live,
@@ -305,7 +314,7 @@ def narrow(mesh, state: Slots, keep) -> Slots:
     """
 
     def part(array, layout):
-        if not layout:  # of no slot
+        if spec("batch")[0] not in layout:  # of no slot
             return array
         kept = _rows_of(mesh, layout, array, keep)
         array.delete()

@@ -72,14 +72,15 @@ class JaxSampler:
           on_compiled: is told of each of `batches`.
         """
         params = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
-        columns, width = self._layout.lengths(1, 1)
+        page = self._layout.page
+        columns, width = self._layout.lengths(1, 1, page)
         dynamic = decoding.dynamic_params(params)
         root = jax.random.key_data(jax.random.key(0))
         for batch in self.batches():
             shapes = [self._layout.prefill(batch, 1)]
             if begun:
-                shapes.append(self._layout.prefill_begun(batch, columns))
-            state = decoding.empty(self._model, batch, columns, width)
+                shapes.append(self._layout.prefill_begun(batch, columns, page))
+            state = decoding.empty(self._model, batch, columns, width, page)
             for shape in shapes:
                 block = self.read(0, [[0]], 0, shape)
                 state = decoding.insert(
@@ -113,15 +114,20 @@ class JaxSampler:
                 f" exceed the model's {limit} positions"
             )
         layout = self._layout
-        columns, width = layout.lengths(longest, params.max_tokens)
+        alike = prompts and common_length(prompts) >= layout.page
+        page = layout.page if alike else 0
+        columns, width = layout.lengths(longest, params.max_tokens, page)
         unfinished = sum(c.unfinished for group in results for c in group)
         batch = layout.batch(unfinished)
         refill = layout.refill(batch)
 
         dynamic = decoding.dynamic_params(params)
         root = jax.random.key_data(jax.random.key(seed))
-        state = decoding.empty(self._model, batch, columns, width)
-        shapes = layout.prefill(batch, longest), layout.prefill_begun(batch, columns)
+        state = decoding.empty(self._model, batch, columns, width, page)
+        shapes = (
+            layout.prefill(batch, longest),
+            layout.prefill_begun(batch, columns, page),
+        )
         waiting = _Waiting(self, prompts, results, params.max_tokens, shapes)
         running: dict[int, _Task] = {}
         # Each group of devices in turn, so that all of them narrow alike.

@@ -41,6 +41,8 @@ class Pace(NamedTuple):
       read: tokens of prompts that each copy reads at a time, unless one prompt has
         more: enough for its matrix products. What they leave in memory is every
         copy's until it is in the slots.
+      page: the fewest tokens that prompts must all begin with to be held once for all
+        slots; 0: never, where a kernel reads the cache.
     """
 
     layers: bool
@@ -48,6 +50,7 @@ class Pace(NamedTuple):
     tokens: int
     call: int
     read: int
+    page: int = 0
 
 
 # What a loop takes out of an array is read in place on a TPU. On GPUs and CPUs it is
@@ -55,9 +58,9 @@ class Pace(NamedTuple):
 # nobody to wait for between two tokens. A token of a large model takes some ten
 # milliseconds on an accelerator and some hundred on a CPU: a call, about a second.
 _PACES = {
-    "cpu": Pace(layers=False, columns=0, tokens=1, call=4, read=1024),
+    "cpu": Pace(layers=False, columns=0, tokens=1, call=4, read=1024, page=64),
     "gpu": Pace(layers=False, columns=64, tokens=8, call=64, read=2048),
-    "tpu": Pace(layers=True, columns=256, tokens=8, call=64, read=2048),
+    "tpu": Pace(layers=True, columns=256, tokens=8, call=64, read=2048, page=64),
 }
 
 
@@ -71,6 +74,8 @@ class Layout:
       slots: most completions decoded together.
       prompt_length, response_length: one set of programs serves all calls up to these;
         longer ones have shapes of their own.
+      page: tokens that all prompts begin with, held once for all slots. A call of
+        other prompts has shapes of its own.
       bucket: to which lengths are rounded up; beyond those above to this times a power
         of two.
       pace: of the platform where it is None.
@@ -81,6 +86,7 @@ class Layout:
     slots: int
     prompt_length: int = 0
     response_length: int = 0
+    page: int = 0
     bucket: int = 64
     pace: Pace | None = None
 
@@ -108,17 +114,18 @@ class Layout:
     def copies(self) -> int:
         return shards("batch", self.mesh)
 
-    def lengths(self, prompt: int, response: int) -> tuple[int, int]:
+    def lengths(self, prompt: int, response: int, page: int) -> tuple[int, int]:
         """Columns of the cache, and tokens of a slot.
 
         Args:
           prompt: tokens of the longest prompt.
           response: most new tokens.
+          page: tokens of the prompt that are held once for all.
         """
         prompt = self._known(prompt, self.prompt_length)
         response = self._known(response, self.response_length)
         step = self.pace.columns or self.bucket
-        columns = _round_up(prompt + response, step)
+        columns = _round_up(prompt - page + response, step)
         return columns, _round_up(response, self.bucket)
 
     def _known(self, length: int, known: int) -> int:
@@ -157,14 +164,14 @@ class Layout:
         """
         return self._reading(batch, self._known(prompt, self.prompt_length))
 
-    def prefill_begun(self, batch: int, columns: int) -> tuple[int, int]:
+    def prefill_begun(self, batch: int, columns: int, page: int) -> tuple[int, int]:
         """Likewise, for prompts with what is there of their completions.
 
         Args:
           batch: completions decoded together.
-          columns: of the cache.
+          columns, page: of the cache.
         """
-        return self._reading(batch, columns)
+        return self._reading(batch, page + columns)
 
     def _reading(self, batch: int, longest: int) -> tuple[int, int]:
         needed = self.refill(batch) // self.copies * longest
@@ -202,6 +209,7 @@ def make_layout(
     tensor: Index = 0,
     prompt_length: int = 0,
     response_length: int = 0,
+    common: int = 0,
     room: int | None = None,
     **how,
 ) -> Layout:
@@ -210,6 +218,7 @@ def make_layout(
     Args:
       trained: on its mesh.
       slots, prompt_length, response_length: as of `Layout`, like `how`.
+      common: tokens that all prompts begin with; a page, if they are enough.
       tensor: 0: the fewest that hold weights and cache.
       room: bytes of a device that the sampler may take; None: enough.
 
@@ -218,6 +227,8 @@ def make_layout(
         cannot; the message has the sizes.
     """
     c, devices = trained.config, trained.mesh.size
+    least = (how.get("pace") or _PACES[platform(trained.mesh)]).page
+    page = common if 0 < least <= common else 0
     sizes = {
         "devices": devices,
         "intermediate_size": c.intermediate_size,
@@ -233,7 +244,9 @@ def make_layout(
             )
         if odd:
             continue
-        layout = Layout(trained, count, slots, prompt_length, response_length, **how)
+        layout = Layout(
+            trained, count, slots, prompt_length, response_length, page, **how
+        )
         if tensor or room is None:
             return layout
         needs[count] = layout_bytes(layout)
@@ -248,10 +261,11 @@ def make_layout(
 
 def layout_bytes(layout: Layout) -> int:
     """Bytes of weights and cache on each device."""
-    config, (columns, _) = layout.model.config, layout.lengths(0, 0)
+    config, (columns, _) = layout.model.config, layout.lengths(0, 0, layout.page)
     rows = layout.rows(layout.slots) // layout.copies
     heads = config.num_kv_heads // layout.tensor
-    cache = 2 * config.num_layers * rows * heads * config.head_dim * columns
+    positions = rows * columns + layout.page
+    cache = 2 * config.num_layers * heads * config.head_dim * positions
     cache *= jnp.dtype(layout.model.dtype).itemsize
     shapes, shardings = abstract_served(layout.model)
     return cache + device_bytes(placed(shapes, shardings))

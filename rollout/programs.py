@@ -43,7 +43,8 @@ def programs(
     """
     model, mesh = layout.model, layout.mesh
     batch = batch or layout.batches()[-1]
-    columns, width = layout.lengths(1, 1)
+    page = layout.page
+    columns, width = layout.lengths(1, 1, page)
     refill = layout.refill(batch)
     whole = laid_out(mesh)
 
@@ -54,7 +55,7 @@ def programs(
     trained = placed(trained, param_shardings(layout.trained, layout.trained.mesh))
     weights = placed(*abstract_served(model))
     state = jax.eval_shape(
-        lambda: decoding.empty.__wrapped__(model, batch, columns, width)
+        lambda: decoding.empty.__wrapped__(model, batch, columns, width, page)
     )
     state = placed(state, decoding.shardings(state, mesh))
     dynamic = jax.tree.map(
@@ -72,7 +73,7 @@ def programs(
 
     read = {"prefill": reading(layout.prefill(batch, 1))}
     if begun:
-        read["prefill_begun"] = reading(layout.prefill_begun(batch, columns))
+        read["prefill_begun"] = reading(layout.prefill_begun(batch, columns, page))
     k, v = jax.tree.map(
         lambda x: array(
             x.shape, x.dtype, laid_out(mesh, *[None] * (x.ndim - 3), "kv_heads")

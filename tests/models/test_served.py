@@ -81,7 +81,8 @@ def test_heads_that_stand_on_several_devices_change_nothing(trained, tensor, how
             weights, ids[:, now], positions[:, now], ones[:, now], cache, t
         )
         np.testing.assert_allclose(hidden, expected[:, now], atol=1e-5)
-        cache = KVCache(k=k, v=v, length=cache.length + 1, clock=(cache.clock + 1) % 12)
+        length, clock = cache.length + 1, (cache.clock + 1) % 12
+        cache = cache.replace(k=k, v=v, length=length, clock=clock)
 
 
 def test_of_a_cache_only_blocks_that_somebody_sees_are_read(trained):

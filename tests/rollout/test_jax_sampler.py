@@ -81,6 +81,51 @@ def test_prompts_with_a_page_in_common_go_on_as_if_each_were_read_alone(folder, 
             )
 
 
+PAGE = [5, 80, 33, 2, 17, 64, 90, 41, 8, 71] * 3
+CPU = Pace(layers=False, columns=0, tokens=1, call=4, read=128, page=8)
+# As on an accelerator: one loop over the layers, the cache by blocks, several tokens.
+PACE = Pace(layers=True, columns=16, tokens=4, call=8, read=128, page=8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "tensor", "pace"),
+    [
+        ((1, 1, 1), 1, CPU),
+        ((2, 1, 2), 2, CPU),
+        ((2, 2, 2), 4, PACE),  # two kv heads on four devices
+        ((8, 1, 1), 1, PACE),
+    ],
+)
+def test_a_page_in_common_is_held_once_for_all_slots(folder, shape, tensor, pace):
+    """One that is nearly the page must not be read as it: the last token of PAGE."""
+    path, _ = folder
+    params = SamplingParams(n=3, max_tokens=20, stop_token_ids=STOP)
+    prompts = [PAGE + prompt for prompt in _prompts(7)]
+    how = dict(prompt_length=48, response_length=20)
+    sampler = _sampler(path, shape, 16, tensor, pace=pace, common=len(PAGE), **how)
+    whole = _sampler(path, slots=4, **how)
+    assert sampler._layout.page == 30 and whole._layout.page == 0
+    columns = [s._layout.lengths(1, 1, s._layout.page)[0] for s in (sampler, whole)]
+    assert columns == [(48 - 30 + 20 + 15) // 16 * 16 if pace is PACE else 64, 128]
+    other = [*PAGE[:-1], 3, 9]
+    for asked in (prompts, [*prompts, other], [PAGE + [7]], [other]):
+        ours = sampler.sample(asked, params, seed=5)
+        alone = whole.sample(asked, params, seed=5)
+        for x, y in zip(sum(ours, []), sum(alone, []), strict=True):
+            assert x.token_ids.tolist() == y.token_ids.tolist()
+            np.testing.assert_allclose(
+                x.sampler_logprobs, y.sampler_logprobs, atol=1e-4
+            )
+
+
+def test_a_page_is_held_where_it_pays(folder):
+    assert _sampler(folder[0], common=30, pace=CPU._replace(page=31))._layout.page == 0
+    # A kernel reads the whole cache, or none of it.
+    assert _sampler(folder[0], common=90, pace=CPU._replace(page=0))._layout.page == 0
+    assert _sampler(folder[0], common=63)._layout.page == 0
+    assert _sampler(folder[0], common=64)._layout.page == 64
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def _hidden(model, weights, ids, segments):
     positions = jnp.arange(ids.shape[1])[None]
@@ -90,7 +135,7 @@ def _hidden(model, weights, ids, segments):
 def _logits(sampler, weights, prompt, completion):
     """The trainer's own, `[tokens, words]`, of each token of a completion."""
     whole = [*prompt, *completion.token_ids]
-    ids, segments = np.zeros((2, 1, 64), np.int32)
+    ids, segments = np.zeros((2, 1, 96), np.int32)
     ids[0, : len(whole)], segments[0, : len(whole)] = whole, 1
     hidden = _hidden(sampler._model, weights, ids, segments)[:, : len(whole)]
     logits = np.asarray(hidden @ head_table(weights).T, np.float64)[0]
@@ -171,10 +216,6 @@ def test_after_a_publish_the_new_weights_draw_and_no_old_one(folder):
                         gap = max(gap, off)
         assert gap > 0.1  # what the weights before would be off by
     assert {v for group in first for c in group for v in c.versions} == {0}
-
-
-# As on an accelerator: one loop over the layers, the cache by blocks, several tokens.
-PACE = Pace(layers=True, columns=16, tokens=4, call=8, read=128)
 
 
 @pytest.mark.parametrize(
@@ -323,17 +364,22 @@ def _in_parts(sampler, trained, prompts, params, pauses):
     return calls
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 2)])
+@pytest.mark.parametrize(
+    ("shape", "page"), [((1, 1, 1), []), ((2, 1, 2), []), ((2, 1, 2), PAGE)]
+)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_what_a_call_leaves_unfinished_another_goes_on_with(folder, shape, temperature):
+def test_what_a_call_leaves_unfinished_another_goes_on_with(
+    folder, shape, page, temperature
+):
     path, _ = folder
-    sampler = _sampler(path, shape)
+    sampler = _sampler(path, shape, pace=CPU, common=len(page))
+    assert sampler._layout.page == len(page)
     alone = sampler if shape == (1, 1, 1) else _sampler(path)
     trained = load_params(path, sampler._layout.trained, sampler._layout.trained.mesh)
     params = SamplingParams(
         n=3, max_tokens=40, temperature=temperature, stop_token_ids=STOP
     )
-    prompts = _prompts(7)
+    prompts = [page + prompt for prompt in _prompts(7)]
     calls = _in_parts(sampler, trained, prompts, params, [1, 2, 0, 3, 10**9])
     sizes = [[len(c.token_ids) for g in call for c in g] for call in calls]
     ended = [sum(not c.unfinished for g in call for c in g) for call in calls]

@@ -127,10 +127,10 @@ def test_with_the_trainers_layout_weights_would_be_gathered_for_every_token():
 def test_the_cache_ends_with_the_longest_text_and_nothing_else_is_resident(tensor):
     layout = _layout(tensor)
     weights, state = programs(layout)["decode"].arguments[2:4]
-    assert layout.lengths(3, 5) == (64, 64)  # 16 and 48 are 64
+    assert layout.lengths(3, 5, 0) == (64, 64)  # 16 and 48 are 64
     assert device_bytes([weights, state.cache.k, state.cache.v]) == layout_bytes(layout)
     # A prompt beyond what is known has a shape of its own.
-    assert layout.lengths(17, 48)[0] == 112
+    assert layout.lengths(17, 48, 0)[0] == 112
 
 
 def test_what_is_begun_is_read_in_rows_that_hold_the_longest_text():
@@ -139,7 +139,7 @@ def test_what_is_begun_is_read_in_rows_that_hold_the_longest_text():
     assert found.keys() - programs(layout).keys() == {"prefill_begun"}
     rows, length = found["prefill_begun"].arguments[2].ids.shape
     assert (rows, length) == layout.prefill_begun(layout.batches()[-1], 64)
-    assert rows == layout.copies and length >= 64 == layout.lengths(1, 1)[0]
+    assert rows == layout.copies and length >= 64 == layout.lengths(1, 1, 0)[0]
     k, _ = jax.eval_shape(
         lambda *a: decoding.prefill.__wrapped__(layout.model, *a),
         *found["prefill_begun"].arguments[1:],

@@ -130,7 +130,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
             tensor=layout.tensor,
             batch=layout.batches()[-1],
             tokens=layout.pace.tokens,
-            columns=layout.pace.columns or layout.lengths(1, 1)[0],
+            columns=layout.pace.columns or layout.lengths(1, 1, layout.page)[0],
             read=found["prefill"].arguments[2].ids.size,
         )
     return resident, {name: found[name] for name in PARTS if name in found}
