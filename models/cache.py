@@ -87,7 +87,7 @@ class KVCache:
         stacked: int,
         page: int = 0,
     ) -> "KVCache":
-        """B = `batch`, S = `size`, P = `page`, L = `stacked`: a divisor of the layers."""
+        """B = `batch`, S = `size`, P = `page`; L = `stacked` divides the layers."""
         heads, width = config.num_kv_heads, config.head_dim
         lead = () if stacked == 1 else (stacked,)
 

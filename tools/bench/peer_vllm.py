@@ -20,11 +20,14 @@ def prepare(shape: Shape, arrays) -> dict:
             skip_tokenizer_init=True,
             max_model_len=shape.prompt + shape.completion,
             max_num_seqs=shape.rows,
+            gpu_memory_utilization=0.5,  # of memory in which we are already
             seed=0,
         )
     prompts = [{"prompt_token_ids": p.tolist()} for p in arrays["prompts"]]
 
     def draw(**options):
+        # What it kept of prompts is gone with each publish of weights.
+        engine.reset_prefix_cache()
         params = vllm.SamplingParams(
             max_tokens=shape.completion, logprobs=0, detokenize=False, **options
         )
