@@ -25,6 +25,12 @@ def test_lognormal_lengths_have_the_spread_and_the_longest_that_they_name():
     assert 3.5 < spread < 4.5
 
 
+def test_a_page_is_what_all_prompts_begin_with_and_no_more():
+    prompts = make_tokens(Shape(page=100))["prompts"]
+    alike = (prompts == prompts[0]).all(axis=0)
+    assert alike[:100].all() and not alike[100:110].all()
+
+
 def test_the_verifiers_bench_measures_pairs_and_the_pool(tmp_path):
     row = {"mode": "answer", "kind": "exact", "source": "mathcoder"}
     rows = [

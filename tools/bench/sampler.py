@@ -39,7 +39,13 @@ def run(arguments: argparse.Namespace) -> dict:
     params = init_params(model, mesh, 0)
     ours = {}
     for of_shape, what in works:
-        layout = make_layout(model, slots=min(arguments.slots, of_shape.rows))
+        layout = make_layout(
+            model,
+            slots=min(arguments.slots, of_shape.rows),
+            prompt_length=of_shape.prompt,
+            response_length=of_shape.completion,
+            common=of_shape.page,
+        )
         sampler = JaxSampler(layout, params)
         ours |= measure_sampler(sampler, of_shape, what, arguments.repeat)
     result = {

@@ -24,6 +24,7 @@ class Shape:
       vocab, layers, hidden, heads, kv_heads, mlp: of the model.
       groups, group_size: prompts, and completions of each.
       prompt, completion: tokens; of completions the longest.
+      page: tokens that all prompts begin with.
       lengths: "equal", or "lognormal" with p95/median = 4 and the same longest.
     """
 
@@ -37,6 +38,7 @@ class Shape:
     group_size: int = 8
     prompt: int = 128
     completion: int = 128
+    page: int = 0
     lengths: str = "equal"
 
     @property
@@ -85,6 +87,7 @@ def make_tokens(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
     """
     rng = np.random.default_rng(seed)
     prompts = rng.integers(1, shape.vocab - 1, (shape.groups, shape.prompt))
+    prompts[:, : shape.page] = prompts[0, : shape.page]
     size = (shape.rows, shape.completion)
     completions = rng.integers(1, shape.vocab - 1, size)
     lengths = np.full(shape.rows, shape.completion)
