@@ -133,6 +133,20 @@ def test_the_cache_ends_with_the_longest_text_and_nothing_else_is_resident(tenso
     assert layout.lengths(17, 48, 0)[0] == 112
 
 
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_a_page_is_resident_once_in_each_copy(tensor):
+    """Not in each of the 2 * tensor slots that a copy has."""
+    layout = _layout(tensor, common=12, pace=PACE._replace(page=8))
+    weights, state = programs(layout)["decode"].arguments[2:4]
+    assert state.cache.page_length == 12 and state.cache.size == 64  # 52 in blocks
+    resident = [weights, state.cache.k, state.cache.v, state.cache.page]
+    assert device_bytes(resident) == layout_bytes(layout)
+    # 2 arrays of 3 layers, 2 kv heads (split by tensor) of width 16, 12 positions.
+    assert device_bytes(state.cache.page) == 2 * 3 * 2 // tensor * 16 * 12 * 4
+    exchanged = exchanges(programs(layout)["decode"].lower().compile().as_text())
+    assert not [e for e in exchanged if e[0] >= 2 and e[1] == "all-gather"]
+
+
 def test_what_is_begun_is_read_in_rows_that_hold_the_longest_text():
     layout = _layout(2)
     found = programs(layout, begun=True)
