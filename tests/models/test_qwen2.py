@@ -105,7 +105,7 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
         ones = np.ones((3, 1), np.int32)
         logits, k, v = logits_of(token, at[:, None], ones, cache, at.max())
         np.testing.assert_allclose(logits[:, 0], expected[order, at], atol=1e-4)
-        cache = KVCache(
+        cache = cache.replace(
             k=k, v=v, length=cache.length + 1, clock=(cache.clock + 1) % cache.size
         )
 

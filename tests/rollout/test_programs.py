@@ -152,7 +152,7 @@ def test_what_is_begun_is_read_in_rows_that_hold_the_longest_text():
     found = programs(layout, begun=True)
     assert found.keys() - programs(layout).keys() == {"prefill_begun"}
     rows, length = found["prefill_begun"].arguments[2].ids.shape
-    assert (rows, length) == layout.prefill_begun(layout.batches()[-1], 64)
+    assert (rows, length) == layout.prefill_begun(layout.batches()[-1], 64, 0)
     assert rows == layout.copies and length >= 64 == layout.lengths(1, 1, 0)[0]
     k, _ = jax.eval_shape(
         lambda *a: decoding.prefill.__wrapped__(layout.model, *a),
