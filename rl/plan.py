@@ -42,7 +42,7 @@ from rl.batches.schedule import Rollouts, Schedule
 from rl.checkpoint import Checkpoints, describe_cost, state_bytes
 from rl.engine import Engine, make_hypers
 from rl.hosts.devices import start_cpu_devices
-from rl.hosts.sidecar import make_vllm_sampler
+from rl.hosts.sidecar import check_weights, make_vllm_sampler
 from rl.hosts.stopping import StopSignals
 from rl.problems.curriculum import (
     Curriculum,
@@ -294,7 +294,7 @@ def check_sections(config: ConfigDict) -> None:
         "data": (load_data, encode_all, readable),
         "curriculum": (make_stages,),
         "rollout": (check_rollout, Rollouts, training_params, encode_all, make_layout),
-        "rollout.vllm": (make_vllm_sampler,),
+        "rollout.vllm": (make_vllm_sampler, check_weights),
         "sampling": (Draws, Collector, check_sampling),
         "dynamic_sampling": (Collector, check_sampling),
         "reward": (parse, Rewards, Collector),
@@ -330,6 +330,7 @@ def _check_together(c: ConfigDict) -> None:
     except ValueError as error:
         raise ValueError(f"config.data.{error}") from None
     take(check_rollout, c.rollout)()
+    take(check_weights, c.rollout.vllm)()
     take(check_sampling, c.sampling, c.dynamic_sampling, c.reward, c.rollout)()
     take(check_steps, c.profile)()
     try:

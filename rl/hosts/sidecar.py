@@ -33,6 +33,7 @@ from rollout.vllm.weight_sync import (
 )
 from sharding.rules import laid_out, shards
 
+Weights = Literal["files", "memory"]
 _PROBE_LENGTH = 300
 # Of vLLM 0.32. Another ends its engine with the first request.
 _CPU_HEAD_WIDTHS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
@@ -58,7 +59,7 @@ def make_vllm_sampler(
     enforce_eager: bool,
     host: str,
     port: int,
-    weights: Literal["files", "memory"],
+    weights: Weights,
     weight_dir: str,
     weight_url: str,
     probe_tolerance: float,
@@ -92,7 +93,7 @@ def make_vllm_sampler(
             f" {sorted(PROBE_TOLERANCE)}"
         )
     if weights == "memory":
-        _check_memory(weight_dir, weight_url)
+        _check_memory()
 
     def export(params):
         return hf.export_tensors(params, model.config, hf.DTYPES[dtype])
@@ -148,11 +149,17 @@ def make_vllm_sampler(
     )
 
 
-def _check_memory(weight_dir: str, weight_url: str) -> None:
-    said = "config.rollout.vllm.weights=memory"
+def check_weights(*, weights: Weights, weight_dir: str, weight_url: str) -> None:
+    """Refuses places for files that are never written."""
     for key, value in (("weight_dir", weight_dir), ("weight_url", weight_url)):
-        if value:
-            raise ValueError(f"{said} writes no files: leave {key}={value!r} out")
+        if weights == "memory" and value:
+            raise ValueError(
+                f"config.rollout.vllm.{key}={value!r}: weights='memory' writes no files"
+            )
+
+
+def _check_memory() -> None:
+    said = "config.rollout.vllm.weights=memory"
     if jax.process_count() > 1:
         raise ValueError(
             f"{said} is for one process, there are {jax.process_count()}: take files"

@@ -593,6 +593,8 @@ BAD = [
         ({"batch.micro_tokens": 64}, "micro_tokens=64: less than one row"),
         ({"objective.aggregation": "mean"}, "objective.aggregation='mean'"),
         ({"rollout.top_p": 0.9}, "config.rollout.top_p=0.9: training needs 1"),
+        ({"rollout.vllm.weights": "memory", "rollout.vllm.weight_dir": "/tmp"},
+         "config.rollout.vllm.weight_dir='/tmp': weights='memory' writes no files"),
         ({"data.template": "qwen"}, "template='qwen'"),
         ({"reward.function": "nowhere:f"}, "reward.function='nowhere:f': cannot be"
          " imported (ModuleNotFoundError: No module named 'nowhere')"),
