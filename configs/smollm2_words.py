@@ -13,25 +13,20 @@ from configs import base
 
 # Worked examples, none of whose sentences is a training template. As a page of
 # questions and answers, not as a chat: of the same examples, the base then leaves out
-# the box at temperature 1 half as often, and gets twice as many right greedily.
+# the box at temperature 1 half as often, and gets twice as many right greedily. Three:
+# with five as many are right, of two half of what is drawn has no box.
 _SHOTS = (
-    ("Ed had 3 pens. His aunt gave him 4. How many pens does Ed have?", "3 + 4 = 7", 7),
+    ("Sue baked 15 pies. She ate 9. How many pies are there?", "15 - 9 = 6", 6),
     (
         "A train has 2 cars with 6 seats each and 5 folding seats. How many seats are "
         "there on the train?",
         "2 * 6 = 12. 12 + 5 = 17",
         17,
     ),
-    ("Sue baked 15 pies. She ate 9. How many pies are there?", "15 - 9 = 6", 6),
     (
         "Ann puts 12 roses into 3 vases. How many roses are in each vase?",
         "12 / 3 = 4",
         4,
-    ),
-    (
-        "Tim is 9 years old. His sister is 2 years younger. How old are they together?",
-        "9 - 2 = 7. 9 + 7 = 16",
-        16,
     ),
 )
 TEMPLATE = (
@@ -73,24 +68,25 @@ def get_config() -> ConfigDict:
     # Two steps from the start: a policy that has only ever met one writes one sum for
     # all, so surely that hardly a group has anything else in it.
     c.curriculum.stages = (
-        {"name": "short", "levels": {"1": 0.7, "2": 0.3}, "steps": 14},
-        {"name": "all", "levels": {"1": 0.4, "2": 0.4, "3": 0.2}},
+        {"name": "short", "levels": {"1": 0.65, "2": 0.35}, "steps": 24},
+        {"name": "all", "levels": {"1": 0.45, "2": 0.35, "3": 0.2}},
     )
 
     c.rollout.group_size = 16
-    c.rollout.max_prompt_tokens = 352
+    c.rollout.max_prompt_tokens = 256
     c.rollout.max_response_tokens = 64
-    c.rollout.slots = 64
+    c.rollout.slots = 128
 
     c.dynamic_sampling.max_rounds = 4
     c.batch.prompts_per_step = 8
     c.batch.prompts_per_update = 2
-    # The prompt, mostly worked examples, is several times as long as a completion.
+    # The prompt, mostly worked examples, is several times as long as a completion. A
+    # row is one group, and each of two cores takes one.
     c.batch.share_prompts = True
-    c.batch.row_lengths = (1664,)
-    c.batch.micro_tokens = 1664
+    c.batch.row_lengths = (576, 672, 800, 1280)
+    c.batch.micro_tokens = 2560
 
-    c.schedule.learning_rate = 1e-5
+    c.schedule.learning_rate = 1.5e-5
     c.schedule.warmup_updates = 4
 
     c.rollout.vllm.cpu_kv_cache_gib = 2
