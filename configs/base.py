@@ -112,6 +112,9 @@ def get_config() -> ConfigDict:
     # see rl.update.losses. configs/objectives.py has the methods of papers by name.
     c.objective.function = "grpo"
     c.objective.function_args = ConfigDict()  # what it takes besides
+    # Of the ratio: trainer | sampler, where it drew a micro-batch with the current
+    # weights in this process; saves a forward pass, differs by rounding.
+    c.objective.old_logprobs = "trainer"
     c.objective.eps_low = 0.2
     c.objective.eps_high = 0.28
     # std | mean | batch_std | maxrl | leave_one_out, or "module:function"; see

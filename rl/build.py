@@ -195,7 +195,7 @@ def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
         check_finite(params, str(folder))
         reference = make_reference(objective, params, dtype=c.model.dtype)
         state = step.init(params)
-    return Engine(
+    return take(Engine, c.objective)(
         config=plan.model,
         step=step,
         state=state,

@@ -3,7 +3,7 @@
 import itertools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -28,6 +28,8 @@ from rollout.types import (
     SoFar,
 )
 
+OldLogprobs = Literal["trainer", "sampler"]
+
 
 class Engine:
     """The policy and its sampler: sample, update, publish, save, restore, export.
@@ -47,11 +49,21 @@ class Engine:
         checkpoints: Checkpoints,
         assets: pathlib.Path,
         reference: Params | None = None,
+        old_logprobs: OldLogprobs = "trainer",
     ):
+        """See `rl.build.make_engine`.
+
+        Args:
+          old_logprobs: whose they are. "sampler" takes its own for a micro-batch all
+            of which the current weights drew in this process, which saves a forward
+            pass and differs by rounding (`policy/sampler_gap_max` says how much); any
+            other is scored all the same.
+        """
         self.step = step
         self.state, self._config = state, config
         self._sampler, self._checkpoints = sampler, checkpoints
         self._assets, self._reference = assets, reference
+        self._old_logprobs = old_logprobs
         self._digests: dict[str, int] = {}
         everywhere = NamedSharding(step.rows.mesh, PartitionSpec())
         self._gather = jax.jit(lambda x: x, out_shardings=everywhere)
@@ -143,15 +155,20 @@ class Engine:
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
     ) -> list[list[Batch]]:
         """The arguments of `update` as its programs take them: placed, and scored."""
-        placed = [[place(b, self.step.rows) for b in micro] for micro in mini_batches]
-        if len(hypers) > 1:
-            # With a single update the policy is its own old policy.
-            placed = [[self._scored(b) for b in micro] for micro in placed]
+        # With a single update the policy is its own old policy.
+        place_one = self._scored if len(hypers) > 1 else self._placed
+        placed = [[place_one(b) for b in micro] for micro in mini_batches]
         if self._reference is not None:
             placed = [[self._referred(b) for b in micro] for micro in placed]
         return placed
 
+    def _placed(self, batch: Batch) -> Batch:
+        return place(batch, self.step.rows)
+
     def _scored(self, batch: Batch) -> Batch:
+        if self._old_logprobs == "sampler" and not batch.off_policy.any():
+            return self._placed(batch.replace(old_logprobs=batch.sampler_logprobs))
+        batch = self._placed(batch)
         return batch.replace(old_logprobs=self.step.score(self.state.params, batch))
 
     def _referred(self, batch: Batch) -> Batch:

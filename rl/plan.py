@@ -298,7 +298,7 @@ def check_sections(config: ConfigDict) -> None:
         "sampling": (Draws, Collector, check_sampling),
         "dynamic_sampling": (Collector, check_sampling),
         "reward": (parse, Rewards, Collector),
-        "objective": (pack_groups, make_hypers, make_objective),
+        "objective": (pack_groups, make_hypers, make_objective, Engine),
         "batch": (Collector, pack_groups, make_hypers),
         "optimizer": (make_optimizer,),
         "schedule": (make_schedule,),

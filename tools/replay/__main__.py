@@ -197,7 +197,7 @@ def _open(
         state = jax.eval_shape(step.init, params)
     else:
         state = step.init(params)
-    engine = Engine(
+    engine = take(Engine, config.objective)(
         config=architecture,
         step=step,
         state=state,
