@@ -99,3 +99,47 @@ def test_a_reference_is_the_base_and_stays_so(config, tmp_path, monkeypatch):
         leaf.sharding for leaf in jax.tree.leaves(engine.state.params)
     }
     engine.close()
+
+
+def test_only_what_the_policy_drew_itself_keeps_the_samplers_log_probabilities(
+    config, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
+    config.objective.old_logprobs = "sampler"
+    config.objective.kl_penalty = 0.0
+    plan = make_plan(config)
+    (tmp_path / "work").mkdir()
+    engine = build.make_engine(plan, tmp_path / "work")
+    groups = [_group(i, plan.model.vocab_size) for i in range(4)]
+
+    def prepared(sampler_is_trainer=True, updates=2):
+        mini_batches = take(pack_groups, config.batch, config.objective)(
+            groups,
+            version=1,
+            sampler_is_trainer=sampler_is_trainer,
+            constant=1,
+            row_multiple=plan.row_multiple,
+        )
+        hypers = [
+            make_hyper(learning_rate=0.01, eps_low=0.2, eps_high=0.28, first=i == 0)
+            for i in range(updates)
+        ]
+        return [batch for (batch,) in engine.prepare(mini_batches, hypers)]
+
+    # The first two groups are of the step's version, of the others a token is older.
+    for group in groups:
+        for completion in group.completions:
+            completion.versions[:] = 1
+    groups[3].completions[1].versions[0] = 0
+    fresh, stale = prepared()
+    np.testing.assert_array_equal(fresh.old_logprobs, fresh.sampler_logprobs)
+    scored = engine.step.score(engine.state.params, stale)
+    np.testing.assert_array_equal(stale.old_logprobs, scored)
+    # The example's log-probabilities are none of this policy's.
+    assert np.abs(scored - stale.sampler_logprobs).max() > 0.1
+    # What a server drew is scored too; of a single update nothing is.
+    elsewhere, _ = prepared(sampler_is_trainer=False)
+    scored = engine.step.score(engine.state.params, elsewhere)
+    np.testing.assert_array_equal(elsewhere.old_logprobs, scored)
+    assert not np.any(prepared(updates=1)[0].old_logprobs)
+    engine.close()
