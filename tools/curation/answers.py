@@ -1,4 +1,4 @@
-"""The verifier's own filter: an answer parses, equals itself, and fits its problem.
+"""The verifier's own filter: an answer parses and equals itself.
 
 The question is put to the production path: a reply that boxes the answer is judged
 against the answer by a `VerifierPool`, with its hard deadline, so that an answer that
@@ -8,32 +8,22 @@ would hang a training step is found here.
 from collections.abc import Callable, Sequence
 
 from rl.verifier import Verdict, VerifierPool, is_equivalent, self_check
-from tools.curation.stated import refuted
 
-# No gold is equal to both, unless it is equal to anything.
-_OTHERS = (r"\sqrt{7919}", "(104729, -17)")
 JUDGE = f"{__name__}:judge"
 
 
 def judge(golds: Sequence[str], problem: str | None) -> Callable[[str], Verdict]:
     """Judges answers in a worker of the pool.
 
-    An answer that is put against itself must also pass the verifier's `self_check`, and
-    hold where its problem says so; the reason then says what is wrong with it.
+    An answer that is put against itself must also pass the verifier's `self_check`; the
+    reason then says what is wrong with it.
     """
 
     def one(answer: str) -> Verdict:
-        if answer in golds:
-            fault = self_check(answer)
-            if fault is None and all(is_equivalent(other, answer) for other in _OTHERS):
-                fault = "equals an unrelated answer"
-            if fault is not None:
-                return Verdict(False, answer, "unreadable", fault)
-            if problem is not None and (claim := refuted(problem, answer)) is not None:
-                return Verdict(False, answer, "different", claim)
-        equal = any(is_equivalent(answer, gold) for gold in golds)
-        rule = "algebra" if equal else "open"
-        return Verdict(equal, answer, rule, "" if equal else "does not equal itself")
+        fault = self_check(answer) if answer in golds else None
+        if fault is None and any(is_equivalent(answer, gold) for gold in golds):
+            return Verdict(True, answer, "algebra")
+        return Verdict(False, answer, "open", fault or "does not equal itself")
 
     return one
 
@@ -55,16 +45,12 @@ class AnswerJudge:
     def __exit__(self, *exception) -> None:
         self._pool.close()
 
-    def faults(self, golds: Sequence[tuple[str, str]]) -> list[tuple[str, str] | None]:
-        """For each answer and its problem's text (reason, evidence), or None."""
-        verdicts = self._pool.judge([(_boxed(a), (a,), text) for a, text in golds])
+    def faults(self, golds: Sequence[str]) -> list[str | None]:
+        """For each answer why it cannot serve as a gold, or None where it can."""
+        verdicts = self._pool.judge([(_boxed(gold), (gold,), None) for gold in golds])
         return [
-            None
-            if verdict.correct
-            else ("gold_refuted", f"{answer[:40]}: not so in {verdict.reason[:80]}")
-            if verdict.rule == "different"
-            else ("unverifiable_answer", f"{answer[:80]}: {verdict.reason}")
-            for (answer, _), verdict in zip(golds, verdicts, strict=True)
+            None if verdict.correct else f"{gold[:80]}: {verdict.reason}"
+            for gold, verdict in zip(golds, verdicts, strict=True)
         ]
 
     def equal(self, left: Sequence[str], right: Sequence[str]) -> bool:

@@ -58,18 +58,18 @@ def formulas(text: str) -> list[str]:
     return [next(filter(None, found)).strip() for found in FORMULA.findall(text)]
 
 
-def asked_formula(text: str) -> tuple[str, str, str] | None:
+def asked_formula(text: str) -> tuple[str, str] | None:
     """The last formula, where nothing but it is asked for and nothing follows.
 
     Returns:
-      (what stands before, the words that ask, the formula), or None.
+      (the words that ask, the formula), or None.
     """
     *_, last = None, *FORMULA.finditer(text)
     if not last or not _NO_MORE.fullmatch(text[last.end() :]):
         return None
     asks = _ASKS_FOR.search(text[: last.start()])
     formula = formulas(last[0])[0].strip(" .,=")
-    return (text[: asks.start()], asks[0], formula) if asks else None
+    return (asks[0], formula) if asks else None
 
 
 def sentences(text: str) -> list[str]:

@@ -128,7 +128,6 @@ def _steps(screen: Screen) -> dict[str, dict[str, str]]:
         "verifier": {
             "unverifiable_answer": "The verifier cannot parse it, or it does not equal"
             " itself.",
-            "gold_refuted": "The problem's own equation does not hold of it.",
         },
         "decontamination": {
             "evaluation_near": "An evaluation problem, word for word or nearly.",

@@ -161,7 +161,7 @@ def _without_restated(problem: str, answer: str) -> str:
     found, sides = asked_formula(problem), answer.split("=")
     if not found or len(sides) < 2 or _WORD.search(answer):
         return answer
-    _, order, formula = found
+    order, formula = found
     asked, said, *values = (parse_answer(text).node for text in (formula, *sides))
     again = asked == said and not isinstance(asked, Sym) and "equation" not in order
     # "16 a" in a^2 = 16 a = 4 is a 16 and the start of another equation.

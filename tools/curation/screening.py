@@ -82,10 +82,10 @@ def screen_all(
 
 def _judge_answers(rows: Sequence[Screened], judge: AnswerJudge) -> None:
     given = [(row, gold) for row in rows if row.survives for gold in row.answers]
-    faults = judge.faults([(gold, row.problem) for row, gold in given])
+    faults = judge.faults([gold for _, gold in given])
     for (row, _), fault in zip(given, faults, strict=True):
         if fault is not None:
-            row.reasons.setdefault(*fault)
+            row.reasons.setdefault("unverifiable_answer", fault)
 
 
 def _rows_from(
