@@ -20,7 +20,6 @@ _AT_BREAK = (
     rf"(?:{STYLE}{_S}\{{?)?\$?L\$?{_S}\*{{0,2}}[).:]\*{{0,2}}\}}?(?=[\s$\\\d*(-])\*{{0,2}}"
 )
 _STYLES = (_ANYWHERE, _AT_BREAK)
-_SMALL = r"(?<![^\s$])\(?L[).](?=[\s$\\\d(-])"
 _LETTERS_OF = "ABCDEFGH"
 
 _NEEDS_OPTIONS = any_of(
@@ -42,9 +41,6 @@ _LETTER = re.compile(
 )
 _BRACKETED = re.compile(
     rf"(?:{STYLE}\s*\{{)?\s*\(\s*(?:{STYLE}\s*\{{)?[A-Ha-h]\}}?\s*\)\s*\}}?"
-)
-_LETTERS = re.compile(
-    rf"(?:{STYLE}\s*\{{)?\(?[A-H](?:\s*[,;&]\s*(?:\\?\s*and\s*)?|\s+and\s+)\(?[A-H]\b.*"
 )
 _LABELS = re.compile(
     r"(?:\$?\\?(?:text\{)?\s*[(]?(?:[①-⑩]|\((?:\d|i{1,3}|iv|v)\))[)]?"
@@ -123,21 +119,14 @@ def to_value(problem: str, answer: str) -> tuple[str, str] | None:
 def is_choice_answer(answer: str) -> bool:
     """Whether the answer names options or statements rather than a value."""
     answer = answer.strip().strip("$")
-    return any(form.fullmatch(answer) for form in (_BRACKETED, _LETTERS, _LABELS))
+    return any(form.fullmatch(answer) for form in (_BRACKETED, _LABELS))
 
 
-def has_small(problem: str) -> bool:
-    """Whether something is labelled a), b), c): options, if the answer is a letter."""
-    return len(_marks(problem, _SMALL, "abc")) == 3
-
-
-def _marks(
-    problem: str, style: str, letters: str = _LETTERS_OF
-) -> list[tuple[int, int]]:
+def _marks(problem: str, style: str) -> list[tuple[int, int]]:
     """Where the marks of the letters begin and end, as far as they come in order."""
     marks: list[tuple[int, int]] = []
     start = 0
-    for letter in letters:
+    for letter in _LETTERS_OF:
         match = re.compile(style.replace("L", letter, 1)).search(problem, start)
         if match is None:
             break

@@ -1,4 +1,4 @@
-"""Fit to learn from: something is asked, and its answer is not given away."""
+"""Fit to learn from: something is asked."""
 
 import re
 
@@ -13,9 +13,6 @@ _OPEN = any_of(
 )
 _GIVES = re.compile(r"\W*(?:let|suppose|given|assume|consider|if|for|in)\b", re.I)
 _STATES = re.compile(r"\b(?:is|are|was|were|has|have|had|equals?|holds?)\b", re.I)
-# "Answer: 12", "the answer is $12$"
-_TOLD = re.compile(r"(?:answers?|solution|ans)(?:is|[:.=])\W*\Z", re.I)
-_STATED = re.compile(r"(?:\b(?:is|are|be|equals?)|=)[\s$\\(:]*\Z")
 
 
 def no_question(row: Row) -> str | None:
@@ -32,23 +29,6 @@ def no_question(row: Row) -> str | None:
     return "ends: " + row.problem[-40:]
 
 
-def answer_leak(row: Row) -> str | None:
-    """The problem states its own answer."""
-    last = sentences(row.problem)[-1].rstrip(".$\\) ")
-    dense = "".join(row.problem.split())
-    for answer in row.answers:
-        if "boxed{" + answer + "}" in row.problem:
-            return f"boxed {answer}"[:60]
-        for at in re.finditer(re.escape("".join(answer.split())), dense):
-            if _TOLD.search(dense, max(0, at.start() - 30), at.start()):
-                return dense[max(0, at.start() - 30) : at.end()][:60]
-        before = last.removesuffix(answer)
-        if before != last and _STATED.search(before) and not ASKS.search(last):
-            return last[-60:]
-    return None
-
-
 CHECKS = {
     "no_question": no_question,
-    "answer_leak": answer_leak,
 }

@@ -28,12 +28,6 @@ _ESCAPED = [
     (re.compile(rf"\\?{re.escape(char)}(?={rest})"), rf"\\{first}")
     for char, (first, rest) in _ESCAPES.items()
 ]
-# The same with the control character lost as well.
-_BEHEADED = (
-    (re.compile(r"(?<![A-Za-z\\])rac(?=\s*\{)"), r"\\frac"),
-    (re.compile(r"(?<![A-Za-z\\])ext(?=\s*\{)"), r"\\text"),
-    (re.compile(r"(?<![A-Za-z\\])infty\b"), r"\\infty"),
-)
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028\ufeff]")
 _FULL_WIDTH = str.maketrans(
     {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFF01, 0xFF5F)}
@@ -46,15 +40,7 @@ _ENTITY = re.compile(r"&(?:nbsp|lt|gt|amp|le|ge|times|quot|#\d+);")
 _FORUM = re.compile(
     r"\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]|\[asy\]\s*\[/asy\]", re.I
 )
-_CREDIT = re.compile(
-    r"\s{0,8}(?:\*{1,8}|_|\()?\s{0,8}(?:Proposed|Submitted|Author(?:ed)?|Suggested)\s*(?:by\b|:)"
-    r"[^\n]{3,80}$",
-    re.I,
-)
 _LEADING_ZEROS = re.compile(r"^0+(?=\d)")
-_STYLED = re.compile(
-    r"\\(?:textbf|mathbf|bf|mathrm|text)\s*\{\s*\(?(-?[\d.,]+)\)?\s*\}"
-)
 # "The solution is: $x = 1$".
 _SAYS_SO = re.compile(
     r"^(?:(?:the )?(?:(?:general|unique|only) )?(?:solution|answer)s?(?: set)?"
@@ -102,11 +88,11 @@ def with_answer(row: Row) -> Row:
 
 
 def restore_escapes(text: str) -> str:
-    """Puts back TeX commands whose backslash became, or vanished in, an escape.
+    """Puts back TeX commands whose backslash became an escape.
 
     A TAB before `ext{` was `\\text{`; a form feed before `rac{` was `\\frac{`.
     """
-    for pattern, command in _ESCAPED + list(_BEHEADED):
+    for pattern, command in _ESCAPED:
         text = pattern.sub(command, text)
     return text
 
@@ -151,8 +137,6 @@ def bare_answer(answer: str) -> str:
     if answer.startswith("$") and answer.count("$") == 1:
         answer = answer[1:].strip()
     answer = _END.sub("", answer)
-    styled = _STYLED.fullmatch(answer)
-    answer = styled[1] if styled else answer
     return _LEADING_ZEROS.sub("", answer) if answer.isdigit() else answer
 
 
@@ -179,5 +163,4 @@ TEXT_REPAIRS: dict[str, Callable[[str], str]] = {
     ),
     "markup": plain_markup,
     "full_width": lambda text: text.translate(_FULL_WIDTH),
-    "credit": lambda text: _CREDIT.sub("", text),
 }

@@ -22,8 +22,6 @@ from tools.curation import choice
 from tools.curation.grammar import (
     ASKS,
     AUXILIARY,
-    BLANK,
-    FIND,
     STYLE,
     any_of,
     formulas,
@@ -62,10 +60,6 @@ _EITHER_OR_QUESTION = re.compile(
 # "Return 1 for yes and 0 for no": an order, and the words of both codes.
 _CODE = r"-?\d (?:for|if) (?:yes|no|true|false)\b"
 _CODED = any_of(rf"{_ORDER}(?:return|answer|output)(?: with)? {_CODE}[^.?]*[ ,]{_CODE}")
-_WHETHER = any_of(
-    r"\A\W*(?:determine|decide|state|tell|check|say) (?:whether|if)\b"
-    rf"(?![^?]*(?:[,;:]|\b(?:and|what|how|which|{FIND})\b))"
-)
 _ASKS_VALUE = any_of(r"\b(?:which|who|where|when|why)\b", r"=[\s$]*\Z", ASKS.pattern)
 
 # A first and a second label of one kind, in brackets or at the start of a line.
@@ -79,25 +73,6 @@ _TWO_LABELS = re.compile(
     ),
     re.S,
 )
-_QUESTION = re.compile(
-    r"(?:^|[,;] (?:then |and )?|^(?:and|then|also|or),? )"
-    r"(?:(?:in|at|to|by|of|on|for) )?"
-    r"(?!what about)(?:what|how|which|who|when|where)\b[^?]*\?\W*$",
-    re.I,
-)
-_SAYS_SOMETHING = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
-_MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
-# "The sum of the two" and "between the two" are one thing.
-_JOINT = r"sum|product|difference|total|relation|of\b|between"
-# "Find the area and the perimeter of", but not "find the sum of the length and width".
-_BOTH_ASKED = any_of(
-    rf"\b{FIND} (?:the values? of )?{_MATH},? and {_MATH}[.?\s]*$",
-    rf"\b{FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
-    rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]{{2,}},? ){{1,2}}and"
-    r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?[a-z]{2,}"
-    r"(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
-)
-_SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\b(?:and|or)\b")
 
 # Words of an answer, and letters that a problem names: alone, or in a formula.
 _WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
@@ -135,44 +110,30 @@ def yes_no(row: Row) -> str | None:
     last = sentences(row.problem)[-1]
     rest = last[4:].rstrip("? ")
     asked = _EITHER_OR_QUESTION.fullmatch(last) and not _ASKS_VALUE.search(rest)
-    coded = found(_CODED, row.problem)
-    return last[-60:] if asked or _WHETHER.search(last) else coded
+    return last[-60:] if asked else found(_CODED, row.problem)
 
 
 def multi_part(row: Row) -> str | None:
     """Several questions, of which the answer covers one.
 
     Two labels of one kind count as parts whatever they label, unless the only thing
-    that asks comes in a sentence of its own after them: then they are conditions. Two
-    blanks to fill, two sentences that ask, or "the area and the perimeter" to find, are
-    two questions as well, unless the answer has both.
+    that asks comes in a sentence of its own after them: then they are conditions.
     """
     match = _TWO_LABELS.search(row.problem)
-    if match:
-        second = match.start(match.lastindex)
-        *labelled, last = sentences(row.problem[second:])
-        stated = [row.problem[:second], *labelled]
-        if not labelled or any(map(ASKS.search, stated)) or not ASKS.search(last):
-            return row.problem[second:][:60]
-    if any(map(_SEVERAL_VALUES.search, row.answers)):
+    if not match:
         return None
-    for between in re.split(BLANK, row.problem)[1:-1]:
-        if _SAYS_SOMETHING.search(between):
-            return between[-60:] + "__"
-    asked = {said for said in sentences(row.problem) if _QUESTION.search(said)}
-    if len(asked) > 1:
-        return max(asked, key=row.problem.rindex)[-60:]
-    return found(_BOTH_ASKED, row.problem)
+    second = match.start(match.lastindex)
+    *labelled, last = sentences(row.problem[second:])
+    before = [row.problem[:second], *labelled]
+    conditions = labelled and ASKS.search(last) and not any(map(ASKS.search, before))
+    return None if conditions else row.problem[second:][:60]
 
 
 def multiple_choice(row: Row) -> str | None:
     """Options remain: nothing but the letter, or the list itself, tells the answer."""
     if any(choice.is_choice_answer(answer) for answer in row.answers):
         return f"answer {row.answer}"
-    small = re.fullmatch(r"\(?[a-h]\)?", row.answer)
-    if choice.find_choices(row.problem) or small and choice.has_small(row.problem):
-        return "lettered options"
-    return None
+    return "lettered options" if choice.find_choices(row.problem) else None
 
 
 def free_text_answer(row: Row) -> str | None:
@@ -199,7 +160,7 @@ def free_text_answer(row: Row) -> str | None:
 
 
 def symbol_answer(row: Row) -> str | None:
-    """Names of letters: symbols listed, an option, a name that the problem lacks."""
+    """Names of letters: an option, or a name that the problem lacks."""
     text = _COMMAND.sub(" ", row.problem)
     named = {*"".join(formulas(text) + _NAMES.findall(text)).lower(), *"xyz"}
     for answer in row.answers:
@@ -209,16 +170,15 @@ def symbol_answer(row: Row) -> str | None:
         parts = list(walk(parsed.node)) if parsed.node is not None else []
         several = isinstance(parsed.node, Several | Braces | Tuple)
         items = parsed.node.items if several else parts[:1]
-        if items and all(isinstance(item, Sym) for item in items):
-            listed = isinstance(parsed.node, Several)
-            if listed or any(item.name.isupper() for item in items):
-                return answer
+        letters = items and all(isinstance(item, Sym) for item in items)
+        if letters and any(item.name.isupper() for item in items):
+            return answer
         left = [p.left for p in parts if isinstance(p, Rel) and p.op == "="]
         labels = {*"".join(name for side in left for name in symbols(side)).lower()}
         names = {p.name for p in parts if isinstance(p, Sym)} - parsed.parameters
-        letters = {match[1].lower() for match in map(_LETTER.fullmatch, names) if match}
+        said = {match[1].lower() for match in map(_LETTER.fullmatch, names) if match}
         periodic = any(isinstance(p, Degrees | Big) or p == Const("pi") for p in parts)
-        if letters - named - labels and not periodic:
+        if said - named - labels and not periodic:
             return answer
     return None
 

@@ -21,7 +21,6 @@ from tools.curation.row import Row
         ("\\\text{cm}", r"\text{cm}"),
         ("(e+e) \times d", r"(e+e) \times d"),
         ("\x0crac{1}{2}", r"\frac{1}{2}"),
-        ("-rac{1}{2}", r"-\frac{1}{2}"),
         ("a \neq 0", r"a \neq 0"),
         ("\x08eta + \right)", r"\beta + \right)"),
         (r"\frac{1}{2}\text{ cm}", r"\frac{1}{2}\text{ cm}"),
@@ -75,7 +74,6 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         ("$3\\,$.", "3"),
         (r"3\\,", "3"),
         (r"\{1, 2\}.", r"\{1, 2\}"),
-        (r"\textbf{(081)}", "81"),
         (r"\boxed{1}, \boxed{2}", r"\boxed{1}, \boxed{2}"),
         ("1, 2, ...", "1, 2, ..."),
         (r"B: 6.25 \times 10^{-3}", r"6.25 \times 10^{-3}"),
@@ -145,10 +143,10 @@ def test_a_sound_row_is_untouched():
 def test_repairs_are_named():
     row = Row(
         id="a",
-        problem="Find x<br/>if \x0crac{x}{2}=1. *Proposed by Michael Tang*",
+        problem="Find x<br/>if \x0crac{x}{2}=1.",
         solution="\\boxed{2}",
     )
     fixed, done = repair(row)
     assert fixed.problem == "Find x\nif \\frac{x}{2}=1."
     assert fixed.answers == ("2",)
-    assert done == ("tex_escapes", "markup", "credit", "answer_from_solution")
+    assert done == ("tex_escapes", "markup", "answer_from_solution")
