@@ -1,22 +1,20 @@
 """Exact and near duplicates, and what to do when their answers disagree."""
 
 import collections
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tqdm import tqdm
 
 from tools.curation.answers import AnswerJudge
 from tools.curation.plan import Near, Plan
-from tools.curation.row import Screened
+from tools.curation.row import Row
 from tools.curation.text import numbers, similarity
-
-T = TypeVar("T", bound=Hashable)
 
 
 def drop_duplicates(
     plan: Plan,
-    rows: Sequence[Screened],
+    rows: Sequence[Row],
     judge: AnswerJudge,
     scale: str | None,
     quiet: bool = False,
@@ -27,8 +25,8 @@ def drop_duplicates(
     are one problem with the answers of all. Each problem is compared with the first of
     those before it that it shares a band with.
     """
-    ordered = sorted(rows, key=lambda row: row.record["level_source"] != scale)
-    problems: dict[str, list[Screened]] = collections.defaultdict(list)
+    ordered = sorted(rows, key=lambda row: row.level_source != scale)
+    problems: dict[str, list[Row]] = collections.defaultdict(list)
     for row in ordered:
         if row.survives:
             problems[row.key].append(row)
@@ -61,7 +59,7 @@ def drop_duplicates(
 class Copy(NamedTuple):
     """A row, and how it relates to the first of its group: "exact", or `relation`."""
 
-    row: Screened
+    row: Row
     kind: str
     score: float
 
@@ -69,7 +67,7 @@ class Copy(NamedTuple):
 def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, majority: bool) -> None:
     """All but one row of a group, or all of them where their answers disagree."""
     told = [copy.row for copy in group if copy.kind != "variant"]
-    classes = agreeing(told, lambda row: row.answers, judge.equal)
+    classes = agreeing(told, judge.equal)
     needed = len(told) / 2 if majority else len(told) - 1
     stay = next((some for some in classes if len(some) > needed), ())
     original = stay[0] if stay else told[0]
@@ -77,13 +75,13 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, majority: bool) -> N
     for row in told:
         if row not in stay:
             other = next(some[0] for some in classes if row not in some)
-            row.against("conflicting_answers", given, other.seen)
+            row.against("conflicting_answers", given, other)
     for row, kind, score in group:
         if row is not original and kind == "exact":
-            row.against("exact_duplicate", f"of {original.id}", original.seen)
+            row.against("exact_duplicate", f"of {original.id}", original)
         elif row is not original:
             said = f"of {original.id}: {kind}, similarity {score:.2f}"
-            row.against("near_duplicate", said, original.seen)
+            row.against("near_duplicate", said, original)
 
 
 def relation(
@@ -118,18 +116,16 @@ def relation(
 
 
 def agreeing(
-    members: Sequence[T],
-    answers: Callable[[T], Sequence[str]],
+    rows: Sequence[Row],
     equal: Callable[[Sequence[str], Sequence[str]], bool],
-) -> list[list[T]]:
-    """Members in classes of equal answers, in order of first appearance."""
-    classes: dict[Sequence[str], list[T]] = {}
-    for member in members:
-        mine = tuple(answers(member))
-        for theirs, agreed in classes.items():
-            if mine == theirs or equal(theirs, mine):
-                agreed.append(member)
+) -> list[list[Row]]:
+    """Rows in classes of equal answers, in order of first appearance."""
+    classes: list[list[Row]] = []
+    for row in rows:
+        for some in classes:
+            if equal(some[0].answers, row.answers):
+                some.append(row)
                 break
         else:
-            classes[mine] = [member]
-    return list(classes.values())
+            classes.append([row])
+    return classes

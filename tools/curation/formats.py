@@ -101,44 +101,18 @@ def parse_fields(text: str) -> dict[str, str]:
     """`problem=question,answer=reward.gold[0]` as on a command line.
 
     Raises:
-      ValueError: an entry has no `=`, or as in `all_fields`.
+      ValueError: an entry has no `=`.
     """
     pairs = [entry.partition("=") for entry in text.split(",") if entry.strip()]
     for name, equals, _ in pairs:
         if not equals:
             raise ValueError(f"fields: {name!r}: must be written as ours=theirs")
-    fields = {name.strip(): path.strip() for name, _, path in pairs}
-    all_fields(fields)
-    return fields
+    return {name.strip(): path.strip() for name, _, path in pairs}
 
 
 def has(record: Any, path: str) -> bool:
     """Whether anything stands at the path, null included."""
-    for step in _steps(path):
-        if not _holds(record, step):
-            return False
-        record = record[step]
-    return True
-
-
-def take(record: Any, path: str) -> Any:
-    """Removes what stands at the path and gives it, None where nothing does.
-
-    A list keeps its places: an entry that is taken leaves its other keys, or null.
-    """
-    *parents, last = _steps(path)
-    for step in parents:
-        if not _holds(record, step):
-            return None
-        record = record[step]
-    if not _holds(record, last):
-        return None
-    value = record[last]
-    if isinstance(record, list):
-        record[last] = None
-    else:
-        del record[last]
-    return value
+    return _place(record, path) is not None
 
 
 def split(
@@ -149,7 +123,7 @@ def split(
     What the record has under `meta` is spread among the rest, which goes before it.
     """
     rest = copy.deepcopy(dict(record))
-    values = {name: take(rest, path) for name, path in fields.items()}
+    values = {name: _take(rest, path) for name, path in fields.items()}
     inner = rest.pop("meta", None)
     if isinstance(inner, Mapping):
         rest = {**inner, **rest}
@@ -168,11 +142,30 @@ def unwrapped(text: str) -> str:
     return text
 
 
-def _steps(path: str) -> list[str | int]:
-    return [int(i) if i else key for key, i in _STEP.findall(path)]
+def _place(record: Any, path: str) -> tuple[Any, str | int] | None:
+    """The object or list in which something stands at the path, and its key there."""
+    *parents, last = (int(i) if i else key for key, i in _STEP.findall(path))
+    try:
+        for step in parents:
+            record = record[step]
+        record[last]
+    except (LookupError, TypeError):
+        return None
+    return None if isinstance(record, str) else (record, last)
 
 
-def _holds(record: Any, step: str | int) -> bool:
-    if isinstance(step, int):
-        return isinstance(record, list) and step < len(record)
-    return isinstance(record, Mapping) and step in record
+def _take(record: Any, path: str) -> Any:
+    """Removes what stands at the path and gives it, None where nothing does.
+
+    A list keeps its places: an entry that is taken leaves its other keys, or null.
+    """
+    found = _place(record, path)
+    if found is None:
+        return None
+    holder, key = found
+    value = holder[key]
+    if isinstance(holder, list):
+        holder[key] = None
+    else:
+        del holder[key]
+    return value

@@ -2,18 +2,18 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 
-from tools.curation.row import Screened
+from tools.curation.row import Row
 
 LEVELS = 5
 
 
-def level_scale(wanted: str, rows: Iterable[Screened]) -> str | None:
+def level_scale(wanted: str, rows: Iterable[Row]) -> str | None:
     """The scale that levels are kept on: as wanted, or that which most rows have.
 
     Args:
@@ -22,7 +22,7 @@ def level_scale(wanted: str, rows: Iterable[Screened]) -> str | None:
     """
     if wanted != "auto":
         return None if wanted == "none" else wanted
-    scales = [row.record["level_source"] for row in rows if row.survives]
+    scales = [row.level_source for row in rows if row.survives]
     counts = collections.Counter(scale for scale in scales if scale is not None)
     return min(counts, key=lambda scale: (-counts[scale], scale), default=None)
 
@@ -32,14 +32,12 @@ class Link:
     """How hard rows are on another scale and on ours, of those that both graded.
 
     Attributes:
-      scale: the other's name.
       theirs: difficulty there, ascending, `[n]`: a level, or the negative solve rate.
       ours: level here, ascending, `[n]`.
       correlation: Spearman's rank correlation of the two.
       taken: whether they are rows enough, and agree on which are harder at all.
     """
 
-    scale: str
     theirs: Sequence[float]
     ours: Sequence[int]
     correlation: float
@@ -60,7 +58,6 @@ class Link:
         """What the report says of it; by level, where it begins on the other scale."""
         falling = sorted(set(self.theirs), reverse=True) if self.taken else ()
         return {
-            "scale": self.scale,
             "common_rows": len(self.ours),
             "correlation": self.correlation,
             "taken": self.taken,
@@ -69,7 +66,7 @@ class Link:
 
 
 def link_scales(
-    rows: Iterable[Screened], scale: str | None, common_rows: int
+    rows: Iterable[Row], scale: str | None, common_rows: int
 ) -> dict[str, Link]:
     """The other scales of the rows, by name.
 
@@ -82,7 +79,7 @@ def link_scales(
     """
     graded: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for row in rows:
-        for name, difficulty in _difficulties(row.record):
+        for name, difficulty in _difficulties(row):
             graded[name].setdefault(row.key, difficulty)
     ours = graded.pop(scale, {}) if scale else {}
     links = {}
@@ -93,7 +90,6 @@ def link_scales(
         apart = len(set(there)) > 1 and len(set(here)) > 1
         correlation = float(spearmanr(there, here).statistic) if apart else 0.0
         links[name] = Link(
-            scale=name,
             theirs=there,
             ours=sorted(here),
             correlation=correlation,
@@ -102,42 +98,33 @@ def link_scales(
     return links
 
 
-def _difficulties(record: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """(scale, difficulty) for each grading that the record bears."""
-    found = []
-    if record["level"] is not None:
-        found.append((record["level_source"], float(record["level"])))
-    if record["solve_rate"] is not None:
-        found.append((f"solve_rate:{record['source']}", -record["solve_rate"]))
-    return found
+def _difficulties(row: Row) -> Iterator[tuple[str, float]]:
+    """(scale, difficulty) for each grading of the row."""
+    if row.level is not None:
+        yield row.level_source, float(row.level)
+    if row.solve_rate is not None:
+        yield f"solve_rate:{row.source}", -row.solve_rate
 
 
-def on_one_scale(
-    record: Mapping[str, Any], scale: str | None, links: Mapping[str, Link]
-) -> dict[str, Any]:
-    """The record with its level on `scale`: its own, or by way of a link, or none.
+def put_on_scale(row: Row, scale: str | None, links: Mapping[str, Link]) -> None:
+    """Gives a row its level on `scale`: its own, or by way of a link, or none.
 
     Levels of different scales do not compare: a "3" of one source is a "5" of another.
     A level that is given up is noted in `meta.other_level`, and `meta.level_from` names
     the scale by way of which there is one.
     """
-    given = _difficulties(record)
-    record = dict(record) | {"meta": dict(record["meta"])}
-    if record["level_source"] == scale:
-        return record
-    if record["level"] is not None:
-        record["meta"]["other_level"] = {
-            "level": record["level"],
-            "scale": record["level_source"],
-        }
-    record["level"] = record["level_source"] = None
+    if row.level_source == scale:
+        return
+    given, meta = list(_difficulties(row)), dict(row.meta)
+    if row.level is not None:
+        meta["other_level"] = {"level": row.level, "scale": row.level_source}
+    row.level = row.level_source = None
     for name, difficulty in given:
         if name in links and links[name].taken:
-            record["level"] = links[name].level(difficulty)
-            record["level_source"] = scale
-            record["meta"]["level_from"] = name
+            row.level, row.level_source = links[name].level(difficulty), scale
+            meta["level_from"] = name
             break
-    return record
+    row.meta = meta
 
 
 def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
@@ -155,19 +142,14 @@ def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
     Returns:
       A level 1..5 per problem, never rising with the rate.
     """
-    known = [i for i, rate in enumerate(rates) if rate is not None]
-    levels: list[int | None] = [None] * len(rates)
-    if not known:
-        return levels
-    values = np.array([rates[i] for i in known], np.float64)
-    # Rank by falling rate: how many are solved more often, and how many as often.
-    ordered = np.sort(-values)
-    before = np.searchsorted(ordered, -values, side="left")
-    through = np.searchsorted(ordered, -values, side="right")
-    middle = (before + through) / 2 / len(values)
-    least = values.min()
-    told_apart = least == 0 or least < values.max()
-    for i, fraction, rate in zip(known, middle, values, strict=True):
-        hardest = told_apart and rate == least
-        levels[i] = LEVELS if hardest else min(LEVELS, int(fraction * LEVELS) + 1)
-    return levels
+    known = np.array([rate for rate in rates if rate is not None], np.float64)
+    if not known.size:
+        return [None] * len(rates)
+    least, most = known.min(), known.max()
+    # Where the middle of those with an equal rate lies, from the most solved on.
+    middle = (rankdata(-known) - 0.5) / known.size
+    levels = np.minimum(LEVELS, (middle * LEVELS).astype(int) + 1)
+    if least == 0 or least < most:
+        levels[known == least] = LEVELS
+    found = iter(levels.tolist())
+    return [None if rate is None else next(found) for rate in rates]

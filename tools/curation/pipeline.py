@@ -11,7 +11,7 @@ import hashlib
 import json
 import pathlib
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tqdm import tqdm
@@ -20,13 +20,13 @@ from rl import files, verifier
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import decontaminate
 from tools.curation.duplicates import drop_duplicates
-from tools.curation.levels import Link, level_scale, link_scales, on_one_scale
+from tools.curation.levels import level_scale, link_scales, put_on_scale
 from tools.curation.plan import Plan
-from tools.curation.report import Report, write_pages
-from tools.curation.row import Screened
+from tools.curation.report import Steps, count, write_pages
+from tools.curation.row import Row
 from tools.curation.screen import Screen
 from tools.curation.screening import screen_all
-from tools.curation.sources import Inspected, inspect
+from tools.curation.sources import inspect
 
 OUTPUTS = ("problems.jsonl", "dropped.jsonl", "report.md", "report.html")
 
@@ -41,74 +41,71 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
       ValueError: a source is bad; nothing was written.
       BlockingIOError: another run is writing into `out`.
     """
-    inspected = [
-        inspect(source)
-        for source in tqdm(plan.sources, "reading", unit="file", disable=quiet)
-    ]
+    sources = tqdm(plan.sources, "reading", unit="file", disable=quiet)
+    facts = _identity(plan, [inspect(source) for source in sources])
     with files.locked(out):
-        return _curate(plan, inspected, out, quiet)
-
-
-def _curate(
-    plan: Plan, inspected: Sequence[Inspected], out: pathlib.Path, quiet: bool
-) -> dict[str, Any]:
-    facts = _identity(plan, inspected)
-    work = out / ".work"
-    summary = _finished(out, facts["fingerprint"])
-    if summary is None:
-        screened = work / f"{facts['fingerprint'][:16]}.jsonl"
-        if not screened.exists():
-            shutil.rmtree(work, ignore_errors=True)
-            work.mkdir(parents=True)
-        with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
-            rows = screen_all(plan, inspected, screened, judge, quiet)
-            scale = level_scale(plan.levels, rows)
-            links = link_scales(rows, scale, plan.common_rows)
-            decontaminate(plan, rows, judge)
-            drop_duplicates(plan, rows, judge, scale, quiet)
-        facts["level_scale"] = scale
-        facts["other_scales"] = [link.summary() for link in links.values()]
-        summary = _write(out, work, Report(_steps(plan.screen)), facts, rows, links)
-    shutil.rmtree(work, ignore_errors=True)
+        work = out / ".work"
+        summary = _finished(out, facts["fingerprint"])
+        if summary is None:
+            screened = work / f"{facts['fingerprint'][:16]}.jsonl"
+            if not screened.exists():
+                shutil.rmtree(work, ignore_errors=True)
+                work.mkdir(parents=True)
+            rows, graded = _judged(plan, facts["sources"], screened, quiet)
+            summary = _write(out, work, facts | graded, _steps(plan.screen), rows)
+        shutil.rmtree(work, ignore_errors=True)
     return summary
+
+
+def _judged(
+    plan: Plan, sources: Sequence[dict[str, Any]], screened: pathlib.Path, quiet: bool
+) -> tuple[list[Row], dict[str, Any]]:
+    """All rows with whatever speaks against them, and the scales of their levels."""
+    sizes = [source["rows"] for source in sources]
+    with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
+        rows = screen_all(plan, sizes, screened, judge, quiet)
+        scale = level_scale(plan.levels, rows)
+        links = link_scales(rows, scale, plan.common_rows)
+        decontaminate(plan, rows, judge)
+        drop_duplicates(plan, rows, judge, scale, quiet)
+    for row in rows:
+        put_on_scale(row, scale, links)
+    others = [{"scale": name} | link.summary() for name, link in links.items()]
+    return rows, {"level_scale": scale, "other_scales": others}
 
 
 def _write(
     out: pathlib.Path,
     work: pathlib.Path,
-    report: Report,
     facts: dict[str, Any],
-    rows: Iterable[Screened],
-    links: Mapping[str, Link],
+    steps: Steps,
+    rows: Sequence[Row],
 ) -> dict[str, Any]:
     """The files of a run, written aside and moved into place."""
     aside = {name: work / name for name in OUTPUTS}
+    order = [reason for reasons in steps.values() for reason in reasons]
     ids: set[str] = set()
+    for n, row in enumerate(rows):
+        if row.id in ids:
+            row.id += f"~{n}"
+        ids.add(row.id)
+        row.reasons = {r: row.reasons[r] for r in order if r in row.reasons}
     with (
         aside["problems.jsonl"].open("w", encoding="utf-8") as kept,
         aside["dropped.jsonl"].open("w", encoding="utf-8") as dropped,
     ):
-        for n, row in enumerate(rows):
-            if row.id in ids:
-                row.record["id"] += f"~{n}"
-            ids.add(row.id)
-            record = on_one_scale(row.record, facts["level_scale"], links)
-            row.reasons = {
-                r: row.reasons[r] for r in report.reasons if r in row.reasons
-            }
-            report.add(row, record["level"])
+        for row in rows:
+            record = row.record()
             if row.survives:
+                del record["solution"]
                 kept.write(files.json_line(record))
             else:
                 said = {"reason": ", ".join(row.reasons), "evidence": row.reasons}
                 which = {name: record[name] for name in ("id", "source")}
                 what = {name: record[name] for name in ("problem", "answer")}
                 dropped.write(files.json_line(which | said | what))
-    facts["sha256"] = {
-        name: files.sha256(aside[name]) for name in ("problems.jsonl", "dropped.jsonl")
-    }
-    write_pages(report, facts, aside["report.md"], aside["report.html"])
-    summary = facts | report.counts()
+    summary = facts | count(rows, steps)
+    write_pages(summary, steps, rows, aside["report.md"], aside["report.html"])
     summary["outputs"] = {name: files.sha256(path) for name, path in aside.items()}
     for name, path in aside.items():
         files.publish(path, out / name)
@@ -116,8 +113,7 @@ def _write(
     return summary
 
 
-def _steps(screen: Screen) -> dict[str, dict[str, str]]:
-    """The funnel: step -> reason -> what the reason means."""
+def _steps(screen: Screen) -> Steps:
     return {
         step: {
             name: (check.__doc__ or "").strip().partition("\n")[0]
@@ -142,7 +138,7 @@ def _steps(screen: Screen) -> dict[str, dict[str, str]]:
     }
 
 
-def _identity(plan: Plan, inspected: Sequence[Inspected]) -> dict[str, Any]:
+def _identity(plan: Plan, inspected: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What the outputs depend on, and a hash of it, of the code and all problems."""
     options = dataclasses.asdict(plan)
     sources, evaluation = options.pop("sources"), options.pop("evaluation")
@@ -150,7 +146,7 @@ def _identity(plan: Plan, inspected: Sequence[Inspected]) -> dict[str, Any]:
     facts = {
         "verifier": verifier.VERSION,
         "evaluation_problems": len(evaluation),
-        "sources": [dataclasses.asdict(i) for i in inspected],
+        "sources": inspected,
         "options": options,
     }
     code = hashlib.sha256()

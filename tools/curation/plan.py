@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from configs.schema import Count, Index, Positive, Range, call
-from rl.types import Problem
-from tools.curation.row import seen
+from rl.problems.types import Problem
 from tools.curation.screen import Screen
 from tools.curation.sources import Source
 from tools.evaluation.benchmarks import is_another_copy, load_benchmark
@@ -45,7 +44,7 @@ class Plan:
 
     Attributes:
       sources: where rows come from; earlier ones win among duplicates.
-      evaluation: name -> problem of those that must not be trained on.
+      evaluation: id -> problem of those that must not be trained on.
       screen: what is looked for in each row.
       near: when two are nearly the same.
       ngram: words in a run that contaminates.
@@ -71,16 +70,6 @@ class Plan:
     answer_timeout: Positive
     workers: Count
 
-    @property
-    def evaluation_texts(self) -> dict[str, str]:
-        """Name -> text."""
-        return {name: problem.problem for name, problem in self.evaluation.items()}
-
-    def seen(self, name: str) -> dict[str, str]:
-        """What a reader sees of an evaluation problem."""
-        problem = self.evaluation[name]
-        return seen(name, problem.problem, problem.answers)
-
 
 def make_plan(
     config: Mapping[str, Any],
@@ -105,11 +94,11 @@ def make_plan(
     if inputs:
         sources = [{"path": path, "fields": fields or {}} for path in inputs]
     data_dir = pathlib.Path(os.path.expandvars(options.pop("data_dir", "")))
-    evaluation = {
-        f"{pathlib.PurePath(spec).stem}/{problem.id}": problem
+    evaluation = [
+        problem
         for spec in options.pop("evaluation", ())
         for problem in _evaluation(os.path.expandvars(spec), data_dir)
-    }
+    ]
     return call(
         Plan,
         "",
@@ -119,16 +108,20 @@ def make_plan(
         sources=tuple(
             call(Source, f"sources[{i}]", source) for i, source in enumerate(sources)
         ),
-        evaluation=evaluation,
+        evaluation={problem.id: problem for problem in evaluation},
     )
 
 
 def _evaluation(spec: str, data_dir: pathlib.Path) -> list[Problem]:
-    """What is screened against; a name means what that set is known to hold."""
+    """What is screened against; a name means what that set is known to hold.
+
+    Ids begin with the set's name.
+    """
     problems = load_benchmark(spec, data_dir)
     if is_another_copy(spec, problems):
         raise ValueError(
             f"config.evaluation: {spec} of {data_dir} has other problems or answers"
             " than the set of that name; to screen against it even so, give its path"
         )
-    return problems
+    name = pathlib.PurePath(spec).stem
+    return [dataclasses.replace(p, id=f"{name}/{p.id}") for p in problems]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rl.files import markdown_table
-from tools.curation.row import Screened
+from tools.curation.row import Row, seen
 from tools.page import (
     bars,
     beside,
@@ -22,146 +22,104 @@ from tools.page import (
 EXAMPLES, PAIRS = 3, 20
 """Rows of a kind that can be read in the report, alone and beside another."""
 _MOST_CHARACTERS = 4_000  # of a problem
-LENGTHS = (50, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2500, "more")
+LENGTHS = (50, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2500)
 
+Steps = Mapping[str, Mapping[str, str]]
+"""The funnel: step -> reason -> what the reason means."""
 Section = tuple[str, str, Sequence[str], Sequence[Sequence[Any]]]
 """Title, a note, the head of a table and its rows; no head, no table."""
-Seen = Mapping[str, str]
-"""`id`, `problem` and `answer` of a row that is to be read."""
 
 
-class Report:
-    """Counts and examples of one run, in memory that rows do not grow.
+def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
+    """The numbers of a run.
 
     Args:
-      steps: the funnel: step -> reason -> what the reason means.
+      rows: each with its reasons in the order of the funnel; it counts under the first.
+      steps: the funnel.
     """
-
-    def __init__(self, steps: Mapping[str, Mapping[str, str]]):
-        self.steps = steps
-        self.reasons = [reason for step in steps.values() for reason in step]
-        # source -> how many of its rows are kept, under "", or count under a reason
-        self.sources: dict[str, collections.Counter[str]] = collections.defaultdict(
-            collections.Counter
-        )
-        self.found: collections.Counter[str] = collections.Counter()
-        self.levels: collections.Counter[str] = collections.Counter()
-        self.lengths: collections.Counter[int | str] = collections.Counter()
-        self.repairs: collections.Counter[str] = collections.Counter()
-        # kind -> evidence, the row, and the problem beside it if there is one
-        self.examples: dict[str, list[tuple[str, Seen, Seen | None]]] = (
-            collections.defaultdict(list)
-        )
-
-    def add(self, row: Screened, level: int | None) -> None:
-        """Counts a row, under the first that speaks against it where anything does.
-
-        Args:
-          row: its reasons in the order of the funnel.
-          level: on the run's scale.
-        """
-        record, first = row.record, next(iter(row.reasons), "")
-        self.sources[record["source"]][first] += 1
-        self.found.update(row.reasons.keys())
-        for reason, said in row.reasons.items():
-            if reason in row.beside or reason == first:
-                self._show(reason, said, row.seen, row.beside.get(reason))
-        if not first:
-            repairs = record["meta"].get("repairs", ())
-            self.levels[str(level)] += 1
-            self.lengths[length_bin(len(row.problem))] += 1
-            self.repairs.update(repairs)
-            self._show(f"kept of {record['source']}", "", row.seen)
-            for name in repairs if "repaired" in row.beside else ():
-                kind = f"kept and repaired: {name}"
-                self._show(kind, "as it came", row.seen, row.beside["repaired"])
-
-    def _show(self, kind: str, said: str, row: Seen, other: Seen | None = None) -> None:
-        most = PAIRS if kind in self.reasons and other else EXAMPLES
-        if len(self.examples[kind]) < most:
-            self.examples[kind].append((said, row, other))
-
-    @property
-    def counted(self) -> collections.Counter[str]:
-        """Rows by the first reason against them, those kept under ""."""
-        return sum(self.sources.values(), collections.Counter())
-
-    def funnel(self) -> list[dict[str, Any]]:
-        """Rows in, dropped and out of each step."""
-        counted, rows = self.counted, []
-        left = counted.total()
-        for step, reasons in self.steps.items():
-            dropped = sum(counted[reason] for reason in reasons)
-            rows.append(
-                {"step": step, "in": left, "dropped": dropped, "out": left - dropped}
-            )
-            left -= dropped
-        return rows
-
-    def counts(self) -> dict[str, Any]:
-        """The numbers of the report."""
-        counted, sources = self.counted, sorted(self.sources.items())
-        return {
-            "rows": counted.total(),
-            "kept": counted[""],
-            "with_level": counted[""] - self.levels["None"],
-            "levels": dict(sorted(self.levels.items())),
-            "funnel": self.funnel(),
-            "reasons": {
-                reason: {"counted": counted[reason], "found": self.found[reason]}
-                for reason in self.reasons
-            },
-            "kept_by_source": {name: some[""] for name, some in sources if some[""]},
-            "dropped_by_source": {
-                name: dropped
-                for name, some in sources
-                if (dropped := {k: n for k, n in sorted(some.items()) if k})
-            },
-            "repairs": dict(sorted(self.repairs.items())),
-        }
+    counts = collections.Counter
+    sources: dict[str, collections.Counter] = collections.defaultdict(counts)
+    for row in rows:
+        sources[row.source][next(iter(row.reasons), "")] += 1
+    by_source = sorted(sources.items())
+    counted = sum(sources.values(), counts())
+    found = counts(reason for row in rows for reason in row.reasons)
+    kept = [row for row in rows if row.survives]
+    levels = counts(str(row.level) for row in kept)
+    repairs = counts(name for row in kept for name in row.meta.get("repairs", ()))
+    lengths = counts(length_bin(len(row.problem)) for row in kept)
+    funnel, left = [], len(rows)
+    for step, reasons in steps.items():
+        dropped = sum(counted[reason] for reason in reasons)
+        out = left - dropped
+        funnel.append({"step": step, "in": left, "dropped": dropped, "out": out})
+        left = out
+    return {
+        "rows": len(rows),
+        "kept": len(kept),
+        "with_level": len(kept) - levels["None"],
+        "levels": dict(sorted(levels.items())),
+        "lengths": {bin: lengths[bin] for bin in (*map(str, LENGTHS), "more")},
+        "funnel": funnel,
+        "reasons": {
+            reason: {"counted": counted[reason], "found": found[reason]}
+            for reasons in steps.values()
+            for reason in reasons
+        },
+        "kept_by_source": {name: some[""] for name, some in by_source if some[""]},
+        "dropped_by_source": {
+            name: dropped
+            for name, some in by_source
+            if (dropped := {reason: n for reason, n in sorted(some.items()) if reason})
+        },
+        "repairs": dict(sorted(repairs.items())),
+    }
 
 
-def length_bin(length: int) -> int | str:
+def length_bin(length: int) -> str:
     """The upper edge of the histogram's bin."""
-    return next((e for e in LENGTHS if isinstance(e, int) and length <= e), "more")
+    return next((str(edge) for edge in LENGTHS if length <= edge), "more")
 
 
 def write_pages(
-    report: Report,
-    facts: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    steps: Steps,
+    rows: Iterable[Row],
     markdown: pathlib.Path,
     page: pathlib.Path,
 ) -> None:
     """Writes the report as Markdown and as one self-contained page.
 
     Args:
-      report: what was counted.
-      facts: of the summary, `level_scale` and `other_scales`.
+      summary: what `count` gives, with `level_scale` and `other_scales`.
+      steps: the funnel.
+      rows: those of which some are to be read.
       markdown: where the Markdown goes.
       page: where the page goes.
     """
-    sections = list(_sections(report, facts))
+    sections = list(_sections(summary, steps))
     lines = ["# Curation report", ""]
-    for title, note, head, rows in sections:
+    for title, note, head, cells in sections:
         lines += [f"## {title}", ""] + ([note, ""] if note else [])
         if head:
-            align = "".join("<>"[is_number(v)] for v in (rows[0] if rows else head))
-            cells = [[shown(value) for value in row] for row in rows]
-            lines += markdown_table(head, cells, align)
+            align = "".join("<>"[is_number(v)] for v in (cells[0] if cells else head))
+            texts = [[shown(value) for value in line] for line in cells]
+            lines += markdown_table(head, texts, align)
     markdown.write_text("\n".join(lines), encoding="utf-8")
-    page.write_text(_html(report, sections), encoding="utf-8")
+    page.write_text(_html(summary, steps, sections, rows), encoding="utf-8")
 
 
-def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
-    counts, counted = report.counts(), report.counted
+def _sections(summary: Mapping[str, Any], steps: Steps) -> Iterable[Section]:
+    reasons, kept = summary["reasons"], summary["kept_by_source"]
     yield (
         "Outcome",
-        f"{counts['kept']:,} of {counts['rows']:,} rows kept, {counts['with_level']:,}"
-        f" of them with a level on the scale `{facts['level_scale']}`.",
+        f"{summary['kept']:,} of {summary['rows']:,} rows kept,"
+        f" {summary['with_level']:,} of them with a level on the scale"
+        f" `{summary['level_scale']}`.",
         (),
         (),
     )
-    funnel = [tuple(step.values()) for step in counts["funnel"]]
+    funnel = [tuple(step.values()) for step in summary["funnel"]]
     yield "Funnel", "", ("step", "rows in", "dropped", "rows out"), funnel
     yield (
         "Reasons",
@@ -169,29 +127,31 @@ def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
         " every row that the reason applies to.",
         ("step", "reason", "counted", "found", "meaning"),
         [
-            (step, reason, counted[reason], report.found[reason], meaning)
-            for step, reasons in report.steps.items()
-            for reason, meaning in reasons.items()
+            (step, reason, *reasons[reason].values(), meaning)
+            for step, meanings in steps.items()
+            for reason, meaning in meanings.items()
         ],
     )
-    used = ["", *(reason for reason in report.reasons if counted[reason])]
+    used = [reason for reason, n in reasons.items() if n["counted"]]
+    dropped = summary["dropped_by_source"]
+    by_source = [
+        (name, kept.get(name, 0), [dropped.get(name, {}).get(r, 0) for r in used])
+        for name in sorted(kept | dropped)
+    ]
     yield (
         "Sources",
         "",
-        ("source", "rows", "kept", *used[1:]),
-        [
-            (source, some.total(), *(some[reason] for reason in used))
-            for source, some in sorted(report.sources.items())
-        ],
+        ("source", "rows", "kept", *used),
+        [(name, stay + sum(go), stay, *go) for name, stay, go in by_source],
     )
     yield (
         "Levels",
         "1 is the easiest. Rows without a level on the scale keep theirs in"
         " `meta.other_level`.",
         ("level", "problems"),
-        list(counts["levels"].items()),
+        list(summary["levels"].items()),
     )
-    if facts["other_scales"]:
+    if summary["other_scales"]:
         yield (
             "Other scales",
             "Whose rows get a level on the scale by way of the rows that both graded,"
@@ -205,70 +165,97 @@ def _sections(report: Report, facts: Mapping[str, Any]) -> Iterable[Section]:
                     link["correlation"],
                     _edges(link["levels_from"]) if link["taken"] else "not taken",
                 )
-                for link in facts["other_scales"]
+                for link in summary["other_scales"]
             ],
         )
     yield (
         "Lengths of kept problems",
         "In characters.",
         ("up to", "problems"),
-        [(edge, report.lengths[edge]) for edge in LENGTHS if report.lengths[edge]],
+        [(edge, n) for edge, n in summary["lengths"].items() if n],
     )
-    repairs = list(counts["repairs"].items())
+    repairs = list(summary["repairs"].items())
     yield "Repairs on kept problems", "", ("repair", "problems"), repairs
 
 
-def _html(report: Report, sections: Sequence[Section]) -> str:
-    counts, found = report.counts(), report.found
-    left = [(step["step"], step["out"]) for step in counts["funnel"]]
-    against = collections.Counter({r: report.counted[r] for r in report.reasons})
+def _edges(levels_from: Mapping[str, float]) -> str:
+    return ", ".join(f"{k}: {edge:.3g}" for k, edge in sorted(levels_from.items()))
+
+
+def _html(
+    summary: Mapping[str, Any],
+    steps: Steps,
+    sections: Sequence[Section],
+    rows: Iterable[Row],
+) -> str:
+    reasons = summary["reasons"]
+    left = [(step["step"], step["out"]) for step in summary["funnel"]]
+    against = collections.Counter({r: n["counted"] for r, n in reasons.items()})
     charts = {
-        "Funnel: rows left after each step": [("read", counts["rows"]), *left],
+        "Funnel: rows left after each step": [("read", summary["rows"]), *left],
         "Dropped, by reason": against.most_common(14),
-        "Levels of kept problems": list(counts["levels"].items()),
-        "Characters of kept problems, up to": [
-            (str(edge), report.lengths[edge]) for edge in LENGTHS
-        ],
+        "Levels of kept problems": list(summary["levels"].items()),
+        "Characters of kept problems, up to": list(summary["lengths"].items()),
     }
     figures = {
-        "rows read": counts["rows"],
-        "problems kept": counts["kept"],
-        "with a level": counts["with_level"],
-        "exact duplicates": found["exact_duplicate"],
-        "near duplicates": found["near_duplicate"],
-        "evaluation matches": sum(found[r] for r in report.steps["decontamination"]),
+        "rows read": summary["rows"],
+        "problems kept": summary["kept"],
+        "with a level": summary["with_level"],
+        "exact duplicates": reasons["exact_duplicate"]["found"],
+        "near duplicates": reasons["near_duplicate"]["found"],
+        "evaluation matches": sum(
+            reasons[r]["found"] for r in steps["decontamination"]
+        ),
     }
     plots = "".join(bars(title, values) for title, values in charts.items())
     top = cards([(f"{figure:,}", label) for label, figure in figures.items()])
     tables = "".join(
         f"<h2>{html.escape(title)}</h2>"
         + (f'<p class="soft">{plain_code(note)}</p>' if note else "")
-        + table(head, rows)
-        for title, note, head, rows in sections[1:]
+        + table(head, cells)
+        for title, note, head, cells in sections[1:]
     )
-    kinds = [reason for reason in report.reasons if reason in report.examples]
-    kinds += sorted(report.examples.keys() - set(kinds))
+    articles = _articles(rows)
+    kinds = [reason for reason in reasons if reason in articles]
+    kinds += sorted(articles.keys() - set(kinds))
     tables += "<h2>Rows to read</h2>" + "".join(
-        f"<details><summary>{html.escape(kind)} (the first {len(examples)})"
-        f"</summary>{''.join(_article(*each) for each in examples)}</details>"
+        f"<details><summary>{html.escape(kind)} (the first {len(articles[kind])})"
+        f"</summary>{''.join(articles[kind])}</details>"
         for kind in kinds
-        for examples in [report.examples[kind]]
     )
     title = "Curation report"
     body = f'<h1>{title}</h1>{top}<div class="plots">{plots}</div>{tables}'
     return document(title, body)
 
 
-def _article(said: str, row: Seen, other: Seen | None) -> str:
+def _articles(rows: Iterable[Row]) -> dict[str, list[str]]:
+    """Kind -> its first rows with the evidence, and the problem beside it if any."""
+    found: dict[str, list[str]] = collections.defaultdict(list)
+
+    def show(kind: str, most: int, said: str, *problems: Mapping[str, str]) -> None:
+        if len(found[kind]) < most:
+            found[kind].append(_article(said, problems))
+
+    for row in rows:
+        for n, (reason, said) in enumerate(row.reasons.items()):
+            if reason in row.beside:
+                show(reason, PAIRS, said, seen(row), row.beside[reason])
+            elif n == 0:
+                show(reason, EXAMPLES, said, seen(row))
+        if row.survives:
+            show(f"kept of {row.source}", EXAMPLES, "", seen(row))
+            for name in row.meta["repairs"] if "repaired" in row.beside else ():
+                pair = seen(row), row.beside["repaired"]
+                show(f"kept and repaired: {name}", EXAMPLES, "as it came", *pair)
+    return found
+
+
+def _article(said: str, problems: Iterable[Mapping[str, str]]) -> str:
     columns = [
         f"<h4>{html.escape(one['id'])}</h4>"
         f'<div class="text">{html.escape(one["problem"][:_MOST_CHARACTERS])}</div>'
         f'<p class="soft">Gold: {html.escape(one["answer"])}</p>'
-        for one in filter(None, (row, other))
+        for one in problems
     ]
     evidence = f"<p>{html.escape(said)}</p>" if said else ""
     return f"<article>{evidence}{beside(columns)}</article>"
-
-
-def _edges(levels_from: Mapping[str, float]) -> str:
-    return ", ".join(f"{k}: {edge:.3g}" for k, edge in sorted(levels_from.items()))

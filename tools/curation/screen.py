@@ -1,15 +1,13 @@
 """One row in, one verdict out: repaired, turned into a value, and checked."""
 
 import dataclasses
-import functools
-import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from configs.schema import Count, Index, Share
 from tools.curation import choice, noise, quality, verifiable
 from tools.curation.repair import repair
-from tools.curation.row import Row, Screened, seen
+from tools.curation.row import Row, seen
 from tools.curation.text import band_hashes, exact_key
 
 Check = Callable[[Row], str | None]
@@ -42,7 +40,7 @@ class Screen:
     max_chars: Count
     max_answer_chars: Count
 
-    @functools.cached_property
+    @property
     def steps(self) -> Mapping[str, Mapping[str, Check]]:
         """Step -> its checks; a row is counted under the first check that finds it."""
         return {
@@ -57,8 +55,8 @@ class Screen:
             },
         }
 
-    def __call__(self, came: Row) -> Screened:
-        """Repairs the row and runs every check on it."""
+    def __call__(self, came: Row) -> Row:
+        """The row repaired, without its solution, and what every check says of it."""
         row, repairs = repair(came)
         if self.multiple_choice == "value" and len(row.answers) == 1:
             turned = choice.to_value(row.problem, row.answer)
@@ -70,18 +68,14 @@ class Screen:
             for checks in self.steps.values()
             for name, check in checks.items()
         }
-        record = row.record()
-        del record["solution"]
-        if repairs:
-            record["meta"]["repairs"] = list(repairs)
-        key = hashlib.blake2b(exact_key(row.problem).encode(), digest_size=16)
-        before = seen(came.id, came.problem, came.answers)
-        return Screened(
-            record=record,
-            key=key.hexdigest(),
+        return dataclasses.replace(
+            row,
+            solution="",
+            meta=row.meta | ({"repairs": list(repairs)} if repairs else {}),
+            key=exact_key(row.problem),
             bands=band_hashes(row.problem),
             reasons={name: said for name, said in found.items() if said is not None},
-            beside={"repaired": before} if repairs else {},
+            beside={"repaired": seen(came)} if repairs else {},
         )
 
     def size(self, row: Row) -> str | None:

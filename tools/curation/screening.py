@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import itertools
 import multiprocessing
 import os
@@ -16,63 +17,58 @@ from rl.files import Rows, read_rows
 from rl.hosts.stopping import blocked
 from tools.curation.answers import AnswerJudge
 from tools.curation.plan import Plan
-from tools.curation.row import Row, Screened
+from tools.curation.row import Row
 from tools.curation.screen import Screen
-from tools.curation.sources import Inspected, Source, read
+from tools.curation.sources import read
 
 CHUNK = 500
-
-# Set once in each worker, so that a chunk carries its rows and nothing else.
-_screen: Screen
 
 
 def screen_all(
     plan: Plan,
-    inspected: Sequence[Inspected],
+    sizes: Sequence[int],
     path: pathlib.Path,
     judge: AnswerJudge,
     quiet: bool,
-) -> list[Screened]:
+) -> list[Row]:
     """All rows of the plan's sources, in their order.
 
     Args:
       plan: what is screened, and how.
-      inspected: what its sources hold.
+      sizes: of its sources, in rows.
       path: where screened rows are kept; those that lie there are not screened again.
       judge: says which answers can serve as golds.
       quiet: without a bar of progress.
     """
     try:
-        screened = [Screened(**row) for _, row in read_rows(path, appended=True)]
+        screened = [Row(**row) for _, row in read_rows(path, appended=True)]
     except ValueError:  # a machine that stopped in mid-write; all is screened again
         path.unlink()
         screened = []
-    rows = _rows_from(plan.sources, inspected, len(screened))
+    rows = _rows_from(plan, sizes, len(screened))
     chunks = iter(lambda: list(itertools.islice(rows, CHUNK)), [])
-    total = sum(i.rows for i in inspected)
     with (
-        tqdm(total=total, desc="screening", unit="row", disable=quiet) as bar,
+        tqdm(
+            total=sum(sizes),
+            initial=len(screened),
+            desc="screening",
+            unit="row",
+            disable=quiet,
+        ) as bar,
         concurrent.futures.ProcessPoolExecutor(
             plan.workers,
             mp_context=multiprocessing.get_context("spawn"),
-            initializer=_start_worker,
-            initargs=(plan.screen,),
+            initializer=_leave_with_parent,
         ) as pool,
         contextlib.closing(Rows(path)) as kept,
     ):
-        bar.update(len(screened))
+        submit = functools.partial(pool.submit, _screen_chunk, plan.screen)
         # A bounded number of chunks in flight bounds memory.
         with blocked():  # each of the first chunks starts a worker
-            waiting = [
-                pool.submit(_screen_chunk, chunk)
-                for chunk in itertools.islice(chunks, 2 * plan.workers)
-            ]
+            waiting = [*map(submit, itertools.islice(chunks, 2 * plan.workers))]
         while waiting:
             found = waiting.pop(0).result()
-            waiting += [
-                pool.submit(_screen_chunk, chunk)
-                for chunk in itertools.islice(chunks, 1)
-            ]
+            waiting += map(submit, itertools.islice(chunks, 1))
             _judge_answers(found, judge)
             kept.write(*map(dataclasses.asdict, found))
             screened += found
@@ -80,7 +76,7 @@ def screen_all(
     return screened
 
 
-def _judge_answers(rows: Sequence[Screened], judge: AnswerJudge) -> None:
+def _judge_answers(rows: Sequence[Row], judge: AnswerJudge) -> None:
     given = [(row, gold) for row in rows if row.survives for gold in row.answers]
     faults = judge.faults([gold for _, gold in given])
     for (row, _), fault in zip(given, faults, strict=True):
@@ -88,27 +84,23 @@ def _judge_answers(rows: Sequence[Screened], judge: AnswerJudge) -> None:
             row.reasons.setdefault("unverifiable_answer", fault)
 
 
-def _rows_from(
-    sources: Sequence[Source], inspected: Sequence[Inspected], start: int
-) -> Iterator[Row]:
-    for source, held in zip(sources, inspected, strict=True):
-        yield from read(source, min(start, held.rows))
-        start = max(0, start - held.rows)
-
-
-def _start_worker(screen: Screen) -> None:
-    global _screen
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    _screen = screen
+def _rows_from(plan: Plan, sizes: Sequence[int], start: int) -> Iterator[Row]:
+    for source, size in zip(plan.sources, sizes, strict=True):
+        yield from read(source, min(start, size))
+        start = max(0, start - size)
 
 
 def _leave_with_parent() -> None:
     """A parent that was killed cannot end its children: they wait for its end."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(1)
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
-def _screen_chunk(rows: list[Row]) -> list[Screened]:
-    return [_screen(row) for row in rows]
+def _screen_chunk(screen: Screen, rows: list[Row]) -> list[Row]:
+    return [screen(row) for row in rows]

@@ -1,5 +1,6 @@
 """Mathematical text as keys, tokens and n-grams, blind to how it was typeset."""
 
+import hashlib
 import re
 import unicodedata
 import zlib
@@ -61,11 +62,12 @@ def tokens(text: str) -> list[str]:
 
 
 def exact_key(text: str) -> str:
-    """The text that two exact duplicates share: tokens without space and punctuation.
+    """A hash that two exact duplicates share: of tokens without space and punctuation.
 
     Signs, operators and brackets stay, so `x + 3` and `x - 3` differ.
     """
-    return "".join(t for t in tokens(text) if t not in ".,;:?!\"'*`_")
+    said = "".join(t for t in tokens(text) if t not in ".,;:?!\"'*`_")
+    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
 
 def shingles(parts: list[str], size: int = 3) -> frozenset[str]:

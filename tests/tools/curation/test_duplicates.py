@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from tools.curation.duplicates import agreeing, relation
 from tools.curation.plan import Near
+from tools.curation.row import Row
 from tools.curation.text import (
     band_hashes,
     exact_key,
@@ -127,12 +128,16 @@ def test_relation(right, answers, kind):
 
 
 def test_answers_fall_into_classes_of_equals():
-    answers = {1: ("1/2",), 2: ("0.5",), 3: ("2",), 4: ("1/2",)}
+    half, decimal, two, again = (
+        Row(id=answer, problem="?", answers=(answer,))
+        for answer in ("1/2", "0.5", "2", "1/2")
+    )
 
     def equal(left, right):
-        return {left[0], right[0]} == {"1/2", "0.5"}
+        return left == right or {left[0], right[0]} == {"1/2", "0.5"}
 
-    assert agreeing([1, 2, 3, 4], answers.get, equal) == [[1, 2, 4], [3]]
+    rows = [half, decimal, two, again]
+    assert agreeing(rows, equal) == [[half, decimal, again], [two]]
 
 
 def test_jaccard_by_hand():

@@ -152,7 +152,7 @@ def ten_rows(folder, made):
 def test_a_public_set_is_read_as_it_is(tmp_path, made):
     source = Source(path=str(ten_rows(tmp_path, made)))
     rows = [with_answer(row) for row in read(source)]
-    assert inspect(source).format == FORMATS[made][1]
+    assert inspect(source)["format"] == FORMATS[made][1]
     assert [row.problem for row in rows] == [ASKED.format(i=i) for i in range(10)]
     golds = [(str(i + 7),) for i in range(10)]
     if made is numina:

@@ -1,14 +1,15 @@
 """Levels from solve rates, and one scale per run."""
 
 import collections
+import dataclasses
 import json
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tools.curation.levels import link_scales, on_one_scale, percentile_levels
-from tools.curation.row import Screened
+from tools.curation.levels import link_scales, percentile_levels, put_on_scale
+from tools.curation.row import Row
 
 RATES = st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=60)
 
@@ -65,24 +66,31 @@ def test_real_solve_rates_make_equal_levels_up_to_ties(shared_data):
     assert worst[0] > worst[1]
 
 
-def test_levels_of_another_scale_are_noted_not_mixed():
-    record = {"level": 3, "level_source": "math", "solve_rate": None, "meta": {}}
-    assert on_one_scale(record, "math", {})["level"] == 3
-    given_up = on_one_scale(record, "deepscaler", {})
-    assert (given_up["level"], given_up["level_source"]) == (None, None)
-    assert given_up["meta"] == {"other_level": {"level": 3, "scale": "math"}}
-    assert record["level"] == 3
-
-
 def graded(key, level, scale, rate=None):
-    record = {
-        "level": level,
-        "level_source": scale,
-        "solve_rate": rate,
-        "source": "weak",
-        "meta": {},
-    }
-    return Screened(record=record, key=key, bands=[], reasons={})
+    return Row(
+        id=key,
+        problem="?",
+        source="weak",
+        level=level,
+        level_source=scale,
+        solve_rate=rate,
+        key=key,
+    )
+
+
+def on_scale(row, scale, links):
+    row = dataclasses.replace(row)
+    put_on_scale(row, scale, links)
+    return row
+
+
+def test_levels_of_another_scale_are_noted_not_mixed():
+    row = graded("a", 3, "math")
+    assert on_scale(row, "math", {}) == row
+    given_up = on_scale(row, "deepscaler", {})
+    assert (given_up.level, given_up.level_source) == (None, None)
+    assert given_up.meta == {"other_level": {"level": 3, "scale": "math"}}
+    assert row.meta == {}
 
 
 def test_another_scale_is_taken_over_by_way_of_the_rows_that_both_graded():
@@ -98,15 +106,15 @@ def test_another_scale_is_taken_over_by_way_of_the_rows_that_both_graded():
     links = link_scales(rows, "ours", 10)
     assert links["other"].taken and not links["third"].taken
     assert links["other"].summary()["levels_from"] == {"1": 1.0, "2": 3.0, "5": 4.0}
-    new = on_one_scale(graded("new", 4, "other").record, "ours", links)
-    assert (new["level"], new["level_source"]) == (5, "ours")
-    assert new["meta"]["level_from"] == "other"
-    assert new["meta"]["other_level"] == {"level": 4, "scale": "other"}
-    assert on_one_scale(rows[-1].record, "ours", links)["level"] is None
+    new = on_scale(graded("new", 4, "other"), "ours", links)
+    assert (new.level, new.level_source) == (5, "ours")
+    assert new.meta["level_from"] == "other"
+    assert new.meta["other_level"] == {"level": 4, "scale": "other"}
+    assert on_scale(rows[-1], "ours", links).level is None
     # one row too few, none asked for, or no agreement on which are harder
     assert not link_scales(rows, "ours", 11)["other"].taken
     assert not link_scales(rows, "ours", 0)["other"].taken
-    turned = [graded(r.key, 6 - r.record["level"], "turned") for r in rows[:20:2]]
+    turned = [graded(r.key, 6 - r.level, "turned") for r in rows[:20:2]]
     assert not link_scales([*rows, *turned], "ours", 10)["turned"].taken
     assert link_scales(rows, None, 10) == {}
 
@@ -114,11 +122,11 @@ def test_another_scale_is_taken_over_by_way_of_the_rows_that_both_graded():
 def test_a_solve_rate_is_a_scale_as_well():
     rows = [graded(str(i), 1 + i // 4, "ours", rate=1 - i / 20) for i in range(20)]
     links = link_scales(rows, "ours", 20)
-    unlevelled = [graded("new", None, None, rate).record for rate in (0.0, 0.5, 1.0)]
-    found = [on_one_scale(record, "ours", links) for record in unlevelled]
-    assert [record["level"] for record in found] == [5, 3, 1]
-    assert "other_level" not in found[0]["meta"]
-    assert found[0]["meta"]["level_from"] == "solve_rate:weak"
+    unlevelled = [graded("new", None, None, rate) for rate in (0.0, 0.5, 1.0)]
+    found = [on_scale(row, "ours", links) for row in unlevelled]
+    assert [row.level for row in found] == [5, 3, 1]
+    assert "other_level" not in found[0].meta
+    assert found[0].meta["level_from"] == "solve_rate:weak"
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=8))

@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 OUTPUTS = ("problems.jsonl", "dropped.jsonl", "report.md", "report.html")
 EVALUATION = {
     "exam/0": Problem(
-        id="0",
+        id="exam/0",
         answers=("6",),
         problem="A fair coin is tossed until two heads come up in a row. What is the"
         " expected number of tosses that this takes in the long run?",

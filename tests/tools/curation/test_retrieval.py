@@ -89,8 +89,7 @@ def caught(index, evaluation, texts, answers):
     retrieval, words = index
     found = set()
     for i, text in enumerate(texts):
-        overlap = words.overlap(text)
-        if overlap.near:
+        if words.near(text):
             found.add(i)
     matches = retrieval.matches(texts)
     with AnswerJudge(workers=1, timeout=10.0) as judge:

@@ -40,7 +40,7 @@ def write(path: pathlib.Path, *rows) -> pathlib.Path:
 def test_a_bad_row_is_named(tmp_path, row, message):
     source = Source(path=str(write(tmp_path / "rows.jsonl", GOOD, row)))
     if message is None:
-        assert inspect(source).rows == 2
+        assert inspect(source)["rows"] == 2
         return
     with pytest.raises(ValueError) as error:
         inspect(source)
