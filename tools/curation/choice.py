@@ -1,7 +1,7 @@
 """Multiple choice: finding the options, and turning the question into its value."""
 
-import dataclasses
 import re
+from typing import NamedTuple
 
 from tools.curation.grammar import ASKS, STYLE, any_of
 from tools.curation.repair import bare_answer
@@ -30,12 +30,6 @@ _NEEDS_OPTIONS = any_of(
     r"\b(?:best describes|(?:clos|near)est to|most likely|approximately equal)\b",
     r"\bwhich (?:one|statement|figure|graph|interval|expression)\b",
 )
-_NO_VALUE = re.compile(
-    r"\b(?:none|neither|cannot|can't|not|impossible|all of|both|(?:an)?other|either"
-    r"|undetermined|depends|no|(?:more|less) than|insufficient|uncertain)\b"
-    r"|<image|\[asy",
-    re.I,
-)
 _LETTER = re.compile(
     rf"(?:{STYLE}\s*\{{)?\s*\(?\s*(?:{STYLE}\s*\{{)?\s*([A-H])\s*\}}?\s*\)?\s*\}}?\.?"
 )
@@ -46,21 +40,9 @@ _LABELS = re.compile(
     r"(?:\$?\\?(?:text\{)?\s*[(]?(?:[①-⑩]|\((?:\d|i{1,3}|iv|v)\))[)]?"
     r"(?:\s|,|，|、|;|and|\\ |\\text\s*\{\s*and\s*\}|[}$])*)+"
 )
-_EDGE = re.compile(
-    r"^(?:[\s~,;.:&}]|\\q?quad|\\\\|\\[ ,;])+"
-    r"|(?<![\s~,;&])(?:[\s~,;&]|\\q?quad|\\\\|\\[ ,;])+$"
-)
-_CLOSING = re.compile(
-    rf"{_S}(?:choices|options|answer choices|(?:the )?possible answers"
-    r"|choose (?:the|one)[^.]{0,80}|\(please[^)]{0,80}\)"
-    r"|\\begin\{(?:array|align\*?|tabular)\}(?:\{[^}]{0,20}\})?"
-    rf"|{STYLE}{_S}\{{?|\\q?quad|\\\[|\(){_S}$",
-    re.I,
-)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Choices:
+class Choices(NamedTuple):
     """A multiple-choice question taken apart.
 
     Attributes:
@@ -78,14 +60,17 @@ def find_choices(problem: str) -> Choices | None:
     """The question's lettered options, or None if it has no such list."""
     for style in _STYLES:
         marks = _marks(problem, style)
-        if len(marks) >= 3:
-            ends = [start for start, _ in marks[1:]] + [len(problem)]
-            texts = [
-                problem[begin:end] for (_, begin), end in zip(marks, ends, strict=True)
-            ]
-            start = marks[0][0]
-            if _are_options(problem, start, texts):
-                return _take_apart(problem[:start], texts)
+        if len(marks) < 3:
+            continue
+        ends = [start for start, _ in marks[1:]] + [len(problem)]
+        *texts, last = (
+            problem[begin:end] for (_, begin), end in zip(marks, ends, strict=True)
+        )
+        # Persons speaking and conditions are lettered too, and the question comes last.
+        if not ASKS.search(last):
+            last, _, tail = last.strip().partition("\n")
+            options = dict(zip(_LETTERS_OF, [*texts, last], strict=False))
+            return Choices(problem[: marks[0][0]].strip(), options, tail)
     return None
 
 
@@ -94,26 +79,15 @@ def to_value(problem: str, answer: str) -> tuple[str, str] | None:
 
     Returns:
       (problem, answer), or None if the question makes no sense without its options, or
-      the answer is not a value.
+      the answer names none of them.
     """
     choices = find_choices(problem)
-    if choices is None:
+    if choices is None or _NEEDS_OPTIONS.search(choices.stem):
         return None
     letter = _LETTER.fullmatch(answer.strip())
-    if letter and letter[1] not in choices.options:
-        return None
-    value = choices.options[letter[1]] if letter else answer
-    value = bare_answer(value)
-    stem = choices.stem
-    if len(choices.tail.split()) > 2 or len(stem) < 20 or _NEEDS_OPTIONS.search(stem):
-        return None
-    if not value or _NO_VALUE.search(value) or _LETTER.fullmatch(value):
-        return None
-    if value.count("{") != value.count("}"):
-        return None
-    if any("<image" in option for option in choices.options.values()):
-        return None
-    return stem, value
+    value = bare_answer(choices.options.get(letter[1], "") if letter else answer)
+    said_after = choices.tail.strip(" \n$}\\").split()
+    return (choices.stem, value) if value and len(said_after) <= 2 else None
 
 
 def is_choice_answer(answer: str) -> bool:
@@ -133,34 +107,3 @@ def _marks(problem: str, style: str) -> list[tuple[int, int]]:
         marks.append(match.span())
         start = match.end()
     return marks
-
-
-def _are_options(problem: str, start: int, texts: list[str]) -> bool:
-    stem = problem[:start]
-    if stem.count("[asy]") > stem.count("[/asy]"):
-        return False
-    if any(not text.strip(" \n$\\;,") for text in texts[:-1]):
-        return False
-    # Persons speaking and conditions are lettered too; the question comes after them.
-    if ASKS.search(texts[-1]):
-        return False
-    longest = max(map(len, texts[:-1]))
-    return longest < (400 if re.match(r"[\s$\\({]", problem[start:]) else 60)
-
-
-def _take_apart(stem: str, texts: list[str]) -> Choices:
-    longer = None
-    while longer != stem:
-        longer, stem = stem, _CLOSING.sub("", stem).rstrip()
-        if stem.endswith("$") and stem.count("$") % 2:
-            stem = stem[:-1].rstrip()
-    last, _, tail = texts[-1].strip().partition("\n")
-    options = map(_trimmed, [*texts[:-1], last])
-    lettered = dict(zip(_LETTERS_OF, options, strict=False))
-    return Choices(stem.strip(), lettered, tail.strip(" \n$}\\"))
-
-
-def _trimmed(option: str) -> str:
-    """An option without the separators around it, or half of a pair of dollars."""
-    option = _EDGE.sub("", option)
-    return _EDGE.sub("", option.strip("$")) if option.count("$") % 2 else option

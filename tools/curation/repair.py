@@ -9,25 +9,19 @@ from collections.abc import Callable
 from rl.verifier import extract_answer
 from rl.verifier.answers import parse_answer
 from rl.verifier.nodes import Expression, Sym, symbols
-from tools.curation.grammar import asked_formula
+from tools.curation.grammar import FORMULA, asked_formula, formulas
 from tools.curation.row import Row
 
 # A TeX command whose backslash and first letter were read as an escape sequence.
-_ESCAPES = {
-    "\b": ("b", r"(?:eta|ar|inom|oxed|ullet|oldsymbol|ig|mod|ot)(?![a-z])|egin\{"),
-    "\t": (
-        "t",
-        r"(?:imes|heta|anh?|au|o|riangle|frac|herefore|op|ilde|binom)(?![a-z])"
-        r"|ext(?:bf|it|rm)?\s*\{",
-    ),
-    "\n": ("n", r"(?:eq|abla|otin|olimits|ewline)(?![a-z])"),
-    "\f": ("f", r"(?:rac|orall|loor|lat)(?![a-z])"),
-    "\r": ("r", r"(?:ight(?:arrow)?|ho|angle|ceil|floor|m)(?![a-z])"),
-}
-_ESCAPED = [
-    (re.compile(rf"\\?{re.escape(char)}(?={rest})"), rf"\\{first}")
-    for char, (first, rest) in _ESCAPES.items()
-]
+_ESCAPED = re.compile(
+    r"\\?(?:\x08(?=(?:eta|ar|inom|oxed|ullet|oldsymbol|ig|mod|ot)(?![a-z])|egin\{)"
+    r"|\t(?=(?:imes|heta|anh?|au|o|riangle|frac|herefore|op|ilde|binom)(?![a-z])"
+    r"|ext(?:bf|it|rm)?\s*\{)"
+    r"|\n(?=(?:eq|abla|otin|olimits|ewline)(?![a-z]))"
+    r"|\f(?=(?:rac|orall|loor|lat)(?![a-z]))"
+    r"|\r(?=(?:ight(?:arrow)?|ho|angle|ceil|floor|m)(?![a-z])))"
+)
+_LETTERS = dict(zip("\b\t\n\f\r", "btnfr", strict=True))
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028\ufeff]")
 _FULL_WIDTH = str.maketrans(
     {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFF01, 0xFF5F)}
@@ -35,12 +29,12 @@ _FULL_WIDTH = str.maketrans(
 )
 _BREAK = re.compile(r"<\s*/?\s*(?:br|p|div|center)\b[^<>]*>", re.I)
 _SUBSCRIPT = re.compile(r"<su(b|p)>\s*(.*?)\s*</su\1>", re.I | re.S)
-_STYLE = re.compile(r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>", re.I)
 _ENTITY = re.compile(r"&(?:nbsp|lt|gt|amp|le|ge|times|quot|#\d+);")
-_FORUM = re.compile(
-    r"\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]|\[asy\]\s*\[/asy\]", re.I
+_STYLE = re.compile(
+    r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>|\[asy\]\s*\[/asy\]"
+    r"|\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]",
+    re.I,
 )
-_LEADING_ZEROS = re.compile(r"^0+(?=\d)")
 # "The solution is: $x = 1$".
 _SAYS_SO = re.compile(
     r"^(?:(?:the )?(?:(?:general|unique|only) )?(?:solution|answer)s?(?: set)?"
@@ -49,8 +43,6 @@ _SAYS_SO = re.compile(
 )
 _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
-_OPENING = ("\\boxed", "\\fbox")
-_DISPLAYS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 # "B: 6.25": the letter of an option that is not there any more.
 _OPTION_LETTER = re.compile(r"^\(?[A-H]\)?\s*[:.)]\s+(?!.*\b[A-H]\s*[:.)])(?=\S)", re.S)
 
@@ -71,8 +63,7 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
         problem, answers = fixed, fixed_answers
     if not answers:
         answers = with_answer(row).answers
-        if answers:
-            done.append("answer_from_solution")
+        done += ["answer_from_solution"] if answers else []
     bare = (_without_restated(problem, bare_answer(answer)) for answer in answers)
     bare = tuple(dict.fromkeys(filter(None, bare)))
     if bare != answers and answers:
@@ -92,9 +83,7 @@ def restore_escapes(text: str) -> str:
 
     A TAB before `ext{` was `\\text{`; a form feed before `rac{` was `\\frac{`.
     """
-    for pattern, command in _ESCAPED:
-        text = pattern.sub(command, text)
-    return text
+    return _ESCAPED.sub(lambda match: "\\" + _LETTERS[match[0][-1]], text)
 
 
 def plain_markup(text: str) -> str:
@@ -103,7 +92,7 @@ def plain_markup(text: str) -> str:
     text = _SUBSCRIPT.sub(
         lambda m: ("_" if m[1] in "bB" else "^") + "{" + m[2] + "}", text
     )
-    text = _FORUM.sub("", _STYLE.sub("", text))
+    text = _STYLE.sub("", text)
     return _ENTITY.sub(lambda m: html.unescape(m[0]).replace("\xa0", " "), text)
 
 
@@ -121,23 +110,18 @@ def bare_answer(answer: str) -> str:
     `4` for `B: 4`.
     """
     answer = _OPTION_LETTER.sub("", _SAYS_SO.sub("", _END.sub("", answer.strip())))
-    for _ in range(3):
-        for opening, closing in _DISPLAYS:
-            inner = answer[len(opening) : len(answer) - len(closing)]
-            if (
-                answer.startswith(opening)
-                and answer.endswith(closing)
-                and len(answer) > len(opening) + len(closing)
-                and opening not in inner
-            ):
-                answer = inner.strip()
-        inner = extract_answer(answer)
-        if inner and answer.startswith(_OPENING) and answer.count("boxed") < 2:
-            answer = inner if answer.endswith(inner + "}") else answer
+    dressed = ""
+    while answer != dressed:
+        dressed, displayed = answer, FORMULA.fullmatch(answer)
+        if displayed and len(inside := formulas(answer)) == 1:
+            answer = inside[0]
+        boxed = extract_answer(answer)
+        if boxed and answer in (f"\\boxed{{{boxed}}}", f"\\fbox{{{boxed}}}"):
+            answer = boxed
     if answer.startswith("$") and answer.count("$") == 1:
         answer = answer[1:].strip()
     answer = _END.sub("", answer)
-    return _LEADING_ZEROS.sub("", answer) if answer.isdigit() else answer
+    return (answer.lstrip("0") or "0") if answer.isdigit() else answer
 
 
 def _without_restated(problem: str, answer: str) -> str:

@@ -101,6 +101,9 @@ DROPPED = [
     ("free_text_answer", "What is then wrong?", "$f(x)$ is slowly decreasing on (0,1)"),
     ("free_text_answer", "What is the shape of the triangle?", "isosceles right"),
     ("free_text_answer", "What is the contrapositive?", r"If $a < 1$, then $b < 1$"),
+    ("free_text_answer", "What is the sum of the two angles?\n(A) 4\n(B) 5\n(C) none"
+     " of these", "C"),
+    ("symbol_answer", "Which picture is right?\n(A) A\n(B) B\n(C) C", "C"),
     ("not_text", "What is $M$? <details><summary>Answer</summary>60</details>", "60"),
 ]  # fmt: skip
 

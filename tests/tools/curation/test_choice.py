@@ -49,12 +49,6 @@ from tools.curation.row import Row
         ),
         # the options are the question
         ("Which of the following is prime?\n(A) 4\n(B) 5\n(C) 6", "B", None),
-        # the right option is no value
-        (
-            "What is the sum of the two angles?\n(A) 4\n(B) 5\n(C) none of these",
-            "C",
-            None,
-        ),
         # the letter names no option
         ("What is the sum of the angles here?\n(A) 4\n(B) 5\n(C) 6", "E", None),
     ],
