@@ -185,7 +185,7 @@ def _judge(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
         drawn = _drawn(args, judge.NAME, list({p.id: p for p in asked}.values()))
     said = {reply.id: judge.opinion(reply) for reply in drawn}
     for row, problem in zip(rows, asked, strict=True):
-        row["judged"] = dataclasses.asdict(said.get(problem.id, judge.UNASKED))
+        row["judged"] = said.get(problem.id, judge.UNASKED)
 
 
 def _drawn(

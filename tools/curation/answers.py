@@ -28,7 +28,7 @@ def judge(golds: Sequence[str], problem: str | None) -> Callable[[str], Verdict]
     return one
 
 
-class AnswerJudge:
+class AnswerJudge(VerifierPool):
     """Faults of golds, and equality of two answers.
 
     Args:
@@ -37,17 +37,11 @@ class AnswerJudge:
     """
 
     def __init__(self, workers: int, timeout: float):
-        self._pool = VerifierPool(workers, timeout, judge=JUDGE)
-
-    def __enter__(self) -> "AnswerJudge":
-        return self
-
-    def __exit__(self, *exception) -> None:
-        self._pool.close()
+        super().__init__(workers, timeout, judge=JUDGE)
 
     def faults(self, golds: Sequence[str]) -> list[str | None]:
         """For each answer why it cannot serve as a gold, or None where it can."""
-        verdicts = self._pool.judge([(_boxed(gold), (gold,), None) for gold in golds])
+        verdicts = self.judge([(_boxed(gold), (gold,), None) for gold in golds])
         return [
             None if verdict.correct else f"{gold[:80]}: {verdict.reason}"
             for gold, verdict in zip(golds, verdicts, strict=True)
@@ -68,7 +62,7 @@ class AnswerJudge:
             if not found[i]
             for answer in left
         ]
-        verdicts = self._pool.judge([(_boxed(a), right, None) for _, a, right in asked])
+        verdicts = self.judge([(_boxed(a), right, None) for _, a, right in asked])
         for (i, _, _), verdict in zip(asked, verdicts, strict=True):
             found[i] |= verdict.correct is True
         return found

@@ -129,10 +129,8 @@ def split(
         rest = {**inner, **rest}
     elif inner:
         rest["meta"] = inner
-    for key in [key for key, value in rest.items() if value in ({}, [])]:
-        if record.get(key) != rest[key]:
-            del rest[key]
-    return values, rest
+    emptied = [k for k, v in rest.items() if v in ({}, []) and record.get(k) != v]
+    return values, {key: rest[key] for key in rest if key not in emptied}
 
 
 def unwrapped(text: str) -> str:

@@ -46,9 +46,10 @@ class Grade:
         """The share of right completions: unbiased for independent draws."""
         return self.correct / self.samples
 
-    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+    @property
+    def interval(self) -> tuple[float, float]:
         """Wilson's interval: not empty even where none or all are right."""
-        return wilson_interval(self.correct, self.samples, confidence)
+        return wilson_interval(self.correct, self.samples)
 
 
 def make_grades(
@@ -97,15 +98,12 @@ def graded_rows(
         solved; "keep" keeps the rows' own.
       level_source: the name of the new levels' scale.
     """
-    result = []
-    for row in rows:
-        grade = grades.get(row["id"])
-        new = dict(row)
-        if grade is not None:
-            new["solve_rate"] = grade.solve_rate
-            new["solve_interval"] = [round(edge, 6) for edge in grade.interval()]
-            new["graded"] = dataclasses.asdict(grade)
-        result.append(new)
+    result = [dict(row) for row in rows]
+    for row in result:
+        if grade := grades.get(row["id"]):
+            row["solve_rate"] = grade.solve_rate
+            row["solve_interval"] = [round(edge, 6) for edge in grade.interval]
+            row["graded"] = dataclasses.asdict(grade)
     if levels == "percentile":
         of_rows = percentile_levels([row.get("solve_rate") for row in result])
         for row, level in zip(result, of_rows, strict=True):

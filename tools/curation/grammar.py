@@ -77,13 +77,9 @@ def sentences(text: str) -> list[str]:
     return _SENTENCE_BREAK.split(text.strip())
 
 
-def snippet(text: str, match: re.Match, before: int = 15, after: int = 30) -> str:
-    """The match with a little context, on one line."""
-    start, end = max(0, match.start() - before), match.end() + after
-    return " ".join(text[start:end].split())
-
-
 def found(pattern: re.Pattern, text: str) -> str | None:
-    """A snippet around the first match, or None."""
+    """The first match with a little context, on one line, or None."""
     match = pattern.search(text)
-    return snippet(text, match) if match else None
+    if match is None:
+        return None
+    return " ".join(text[max(0, match.start() - 15) : match.end() + 30].split())

@@ -5,7 +5,6 @@ the same command again, and not for the rows that another input has in common.
 """
 
 import collections
-import dataclasses
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -41,20 +40,8 @@ _VERDICT = re.compile(r"^[^\w\n]*verdict[^\w\n]+(yes|no)[^\w\n]*$", re.I | re.M)
 _SAID = 200  # last characters of a reply that go with its verdict
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Opinion:
-    """What the model says of a row.
-
-    Attributes:
-      sound: whether it is; None where the reply has no verdict or broke off.
-      said: the end of the reply.
-    """
-
-    sound: bool | None
-    said: str
-
-
-UNASKED = Opinion(sound=None, said="")
+UNASKED = {"sound": None, "said": ""}
+"""The `opinion` of a row that is too long to be asked about."""
 
 
 def question(row: Mapping[str, Any]) -> Problem:
@@ -65,14 +52,19 @@ def question(row: Mapping[str, Any]) -> Problem:
     return Problem(id=id, problem=text, answers=("yes",))
 
 
-def opinion(reply: Drawn) -> Opinion:
-    """The verdict of a reply: its last, since a model may change its mind."""
+def opinion(reply: Drawn) -> dict[str, Any]:
+    """The verdict of a reply: its last, since a model may change its mind.
+
+    Returns:
+      `sound`, None where the reply has no verdict or broke off, and the end of what it
+      `said`.
+    """
     found = _VERDICT.findall(reply.completion)
     told = found and reply.finish_reason != "length"
-    return Opinion(
-        sound=found[-1].lower() == "yes" if told else None,
-        said=reply.completion.strip()[-_SAID:],
-    )
+    return {
+        "sound": found[-1].lower() == "yes" if told else None,
+        "said": reply.completion.strip()[-_SAID:],
+    }
 
 
 def agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -56,12 +56,12 @@ class Link:
 
     def summary(self) -> dict[str, Any]:
         """What the report says of it; by level, where it begins on the other scale."""
-        falling = sorted(set(self.theirs), reverse=True) if self.taken else ()
+        begins = {self.level(d): d for d in sorted(set(self.theirs), reverse=True)}
         return {
             "common_rows": len(self.ours),
             "correlation": self.correlation,
             "taken": self.taken,
-            "levels_from": {str(self.level(d)): d for d in falling},
+            "levels_from": {str(k): begins[k] for k in sorted(begins) if self.taken},
         }
 
 

@@ -51,27 +51,22 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
             if not screened.exists():
                 shutil.rmtree(work, ignore_errors=True)
                 work.mkdir(parents=True)
-            rows, graded = _judged(plan, facts["sources"], screened, quiet)
-            summary = _write(out, work, facts | graded, _steps(plan.screen), rows)
+            with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
+                total = sum(source["rows"] for source in facts["sources"])
+                rows = screen_all(plan, total, screened, judge, quiet)
+                scale = level_scale(plan.levels, rows)
+                links = link_scales(rows, scale, plan.common_rows)
+                decontaminate(plan, rows, judge)
+                drop_duplicates(plan, rows, judge, scale, quiet)
+            for row in rows:
+                put_on_scale(row, scale, links)
+            facts["level_scale"] = scale
+            facts["other_scales"] = [
+                {"scale": name} | link.summary() for name, link in links.items()
+            ]
+            summary = _write(out, work, facts, _steps(plan.screen), rows)
         shutil.rmtree(work, ignore_errors=True)
     return summary
-
-
-def _judged(
-    plan: Plan, sources: Sequence[dict[str, Any]], screened: pathlib.Path, quiet: bool
-) -> tuple[list[Row], dict[str, Any]]:
-    """All rows with whatever speaks against them, and the scales of their levels."""
-    sizes = [source["rows"] for source in sources]
-    with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
-        rows = screen_all(plan, sizes, screened, judge, quiet)
-        scale = level_scale(plan.levels, rows)
-        links = link_scales(rows, scale, plan.common_rows)
-        decontaminate(plan, rows, judge)
-        drop_duplicates(plan, rows, judge, scale, quiet)
-    for row in rows:
-        put_on_scale(row, scale, links)
-    others = [{"scale": name} | link.summary() for name, link in links.items()]
-    return rows, {"level_scale": scale, "other_scales": others}
 
 
 def _write(

@@ -27,7 +27,7 @@ LENGTHS = (50, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2500)
 Steps = Mapping[str, Mapping[str, str]]
 """The funnel: step -> reason -> what the reason means."""
 Section = tuple[str, str, Sequence[str], Sequence[Sequence[Any]]]
-"""Title, a note, the head of a table and its rows; no head, no table."""
+"""Title, a note, the head of a table and its rows."""
 
 
 def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
@@ -98,27 +98,23 @@ def write_pages(
       page: where the page goes.
     """
     sections = list(_sections(summary, steps))
-    lines = ["# Curation report", ""]
+    outcome = (
+        f"{summary['kept']:,} of {summary['rows']:,} rows kept,"
+        f" {summary['with_level']:,} of them with a level on the scale"
+        f" `{summary['level_scale']}`."
+    )
+    lines = ["# Curation report", "", "## Outcome", "", outcome, ""]
     for title, note, head, cells in sections:
         lines += [f"## {title}", ""] + ([note, ""] if note else [])
-        if head:
-            align = "".join("<>"[is_number(v)] for v in (cells[0] if cells else head))
-            texts = [[shown(value) for value in line] for line in cells]
-            lines += markdown_table(head, texts, align)
+        align = "".join("<>"[is_number(value)] for value in (cells or [head])[0])
+        texts = [[shown(value) for value in line] for line in cells]
+        lines += markdown_table(head, texts, align)
     markdown.write_text("\n".join(lines), encoding="utf-8")
     page.write_text(_html(summary, steps, sections, rows), encoding="utf-8")
 
 
 def _sections(summary: Mapping[str, Any], steps: Steps) -> Iterable[Section]:
     reasons, kept = summary["reasons"], summary["kept_by_source"]
-    yield (
-        "Outcome",
-        f"{summary['kept']:,} of {summary['rows']:,} rows kept,"
-        f" {summary['with_level']:,} of them with a level on the scale"
-        f" `{summary['level_scale']}`.",
-        (),
-        (),
-    )
     funnel = [tuple(step.values()) for step in summary["funnel"]]
     yield "Funnel", "", ("step", "rows in", "dropped", "rows out"), funnel
     yield (
@@ -163,7 +159,11 @@ def _sections(summary: Mapping[str, Any], steps: Steps) -> Iterable[Section]:
                     link["scale"],
                     link["common_rows"],
                     link["correlation"],
-                    _edges(link["levels_from"]) if link["taken"] else "not taken",
+                    ", ".join(
+                        f"{level}: {edge:.3g}"
+                        for level, edge in link["levels_from"].items()
+                    )
+                    or "not taken",
                 )
                 for link in summary["other_scales"]
             ],
@@ -176,10 +176,6 @@ def _sections(summary: Mapping[str, Any], steps: Steps) -> Iterable[Section]:
     )
     repairs = list(summary["repairs"].items())
     yield "Repairs on kept problems", "", ("repair", "problems"), repairs
-
-
-def _edges(levels_from: Mapping[str, float]) -> str:
-    return ", ".join(f"{k}: {edge:.3g}" for k, edge in sorted(levels_from.items()))
 
 
 def _html(
@@ -213,7 +209,7 @@ def _html(
         f"<h2>{html.escape(title)}</h2>"
         + (f'<p class="soft">{plain_code(note)}</p>' if note else "")
         + table(head, cells)
-        for title, note, head, cells in sections[1:]
+        for title, note, head, cells in sections
     )
     articles = _articles(rows)
     kinds = [reason for reason in reasons if reason in articles]

@@ -7,14 +7,16 @@ the answers, by the verifier. Variables have no part in it, since they are renam
 """
 
 import collections
-import dataclasses
+import functools
 import itertools
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sparse
+from scipy import sparse
+from scipy.sparse.linalg import norm
 
 from tools.curation.text import tokens
 
@@ -30,12 +32,10 @@ _NUMBER_WORDS = {
 }
 _GROUPS = re.compile(r"(?<=\d)(?:,|\{,\}|\\!|\\,)+(?=\d{3}(?!\d))")
 _SHORT_FRACTION = re.compile(r"\\([dtc]?frac)\s*(\d)\s*(\d)")
-NO_NUMBERS = 0.5
-"""What two texts without numbers count as having in common."""
+_NO_NUMBERS = 0.5  # what two texts without numbers count as having in common
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """An evaluation problem that a text may be a rewording of.
 
     Attributes:
@@ -60,16 +60,15 @@ class Retrieval:
     """
 
     def __init__(self, problems: Mapping[str, str], background: Iterable[str]):
-        self._features: dict[str, list[int]] = {}
         self._names = list(problems)
         self._numbers = [_numbers(text) for text in problems.values()]
-        counts = self._counts(list(problems.values()))
-        some = self._counts(list(itertools.islice(background, _BACKGROUND)))
+        counts = _counts(list(problems.values()))
+        some = _counts(list(itertools.islice(background, _BACKGROUND)))
         texts = counts.shape[0] + some.shape[0]
         holders = counts.getnnz(axis=0) + some.getnnz(axis=0)
         rarity = np.log((1 + texts) / (1 + holders)) + 1
         rarity[holders > max(2, _COMMON * texts)] = 0
-        self._rarity = rarity.astype(np.float32)
+        self._rarity = rarity
         self._vectors = self._weighted(counts).T.tocsr()
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
@@ -78,7 +77,7 @@ class Retrieval:
         Half of what the numbers lack of agreement the words must have more, from a
         cosine of 0.25 where all numbers agree; below 0.4 nothing is a rewording.
         """
-        found = (self._weighted(self._counts(texts)) @ self._vectors).tocoo()
+        found = (self._weighted(_counts(texts)) @ self._vectors).tocoo()
         near = found.data >= 0.25
         numbers = [_numbers(text) for text in texts]
         matches = []
@@ -90,45 +89,37 @@ class Retrieval:
                 matches.append(Match(int(row), name, float(words), shared))
         return matches
 
-    def _counts(self, texts: Sequence[str]) -> sparse.csr_matrix:
-        """Damped counts of features, `[len(texts), _BUCKETS]`."""
-        ends, columns, values = [0], [], []
-        for text in texts:
-            counted = collections.Counter(
-                itertools.chain.from_iterable(map(self._of_token, tokens(text)))
-            )
-            columns += counted.keys()
-            values += counted.values()
-            ends.append(len(columns))
-        damped = 1 + np.log(np.array(values or [1], np.float32)[: len(values)])
-        return sparse.csr_matrix(
-            (damped, np.array(columns, np.int32), np.array(ends)),
-            shape=(len(texts), _BUCKETS),
-        )
-
-    def _of_token(self, token: str) -> list[int]:
-        known = self._features.get(token)
-        if known is None:
-            names = []
-            if token.startswith("\\"):
-                names = [token]
-            elif token.isalpha() and len(token) > 1 and token not in _NUMBER_WORDS:
-                word = f" {token} "
-                pieces = range(len(word) - _PIECE + 1)
-                names = [token, *(word[i : i + _PIECE] for i in pieces)]
-            known = [zlib.crc32(name.encode()) % _BUCKETS for name in names]
-            self._features[token] = known
-        return known
-
     def _weighted(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
         """Weighted by rarity, each row of length one."""
-        weighted = counts.copy()
-        weighted.data = weighted.data * self._rarity[weighted.indices]
+        weighted = (counts @ sparse.diags(self._rarity)).tocsr()
         weighted.eliminate_zeros()
-        length = np.sqrt(weighted.multiply(weighted).sum(axis=1)).A1
-        scale = np.repeat(1 / np.maximum(length, 1e-6), np.diff(weighted.indptr))
-        weighted.data = (weighted.data * scale).astype(np.float32)
-        return weighted
+        length = np.maximum(norm(weighted, axis=1), 1e-6)
+        return (sparse.diags(1 / length) @ weighted).tocsr()
+
+
+def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
+    """Damped counts of features, `[len(texts), _BUCKETS]`."""
+    found = [
+        [feature for token in tokens(text) for feature in _features(token)]
+        for text in texts
+    ]
+    rows = np.repeat(np.arange(len(texts)), [len(features) for features in found])
+    columns = np.array([*itertools.chain(*found)], np.int32)
+    ones = np.ones(len(columns), np.float32)
+    counts = sparse.csr_matrix((ones, (rows, columns)), (len(texts), _BUCKETS))
+    counts.data = 1 + np.log(counts.data)
+    return counts
+
+
+@functools.cache
+def _features(token: str) -> list[int]:
+    """Buckets of a command, or of a word and its pieces; of all else none."""
+    names = [token] if token.startswith("\\") else []
+    if token.isalpha() and len(token) > 1 and token not in _NUMBER_WORDS:
+        word = f" {token} "
+        pieces = range(len(word) - _PIECE + 1)
+        names = [token, *(word[i : i + _PIECE] for i in pieces)]
+    return [zlib.crc32(name.encode()) % _BUCKETS for name in names]
 
 
 def _numbers(text: str) -> collections.Counter:
@@ -140,5 +131,5 @@ def _numbers(text: str) -> collections.Counter:
 
 def _agreement(left: collections.Counter, right: collections.Counter) -> float:
     if not left and not right:
-        return NO_NUMBERS
+        return _NO_NUMBERS
     return sum((left & right).values()) / sum((left | right).values())

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import pathlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tqdm import tqdm
 
@@ -26,7 +26,7 @@ CHUNK = 500
 
 def screen_all(
     plan: Plan,
-    sizes: Sequence[int],
+    total: int,
     path: pathlib.Path,
     judge: AnswerJudge,
     quiet: bool,
@@ -35,7 +35,7 @@ def screen_all(
 
     Args:
       plan: what is screened, and how.
-      sizes: of its sources, in rows.
+      total: of rows in its sources.
       path: where screened rows are kept; those that lie there are not screened again.
       judge: says which answers can serve as golds.
       quiet: without a bar of progress.
@@ -45,11 +45,12 @@ def screen_all(
     except ValueError:  # a machine that stopped in mid-write; all is screened again
         path.unlink()
         screened = []
-    rows = _rows_from(plan, sizes, len(screened))
+    rows = itertools.chain.from_iterable(map(read, plan.sources))
+    rows = itertools.islice(rows, len(screened), None)
     chunks = iter(lambda: list(itertools.islice(rows, CHUNK)), [])
     with (
         tqdm(
-            total=sum(sizes),
+            total=total,
             initial=len(screened),
             desc="screening",
             unit="row",
@@ -82,12 +83,6 @@ def _judge_answers(rows: Sequence[Row], judge: AnswerJudge) -> None:
     for (row, _), fault in zip(given, faults, strict=True):
         if fault is not None:
             row.reasons.setdefault("unverifiable_answer", fault)
-
-
-def _rows_from(plan: Plan, sizes: Sequence[int], start: int) -> Iterator[Row]:
-    for source, size in zip(plan.sources, sizes, strict=True):
-        yield from read(source, min(start, size))
-        start = max(0, start - size)
 
 
 def _leave_with_parent() -> None:

@@ -49,13 +49,12 @@ class Source:
       file: where `path` lies on this machine.
 
     Raises:
-      ValueError: the file is missing or of another kind, a field is none of ours, or
-        the hub is out of reach.
+      ValueError: the file is missing or of another kind, or the hub is out of reach.
     """
 
     path: str
     name: str = ""
-    fields: Mapping[str, str] | None = dataclasses.field(default_factory=dict)
+    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     level_source: str | None = None
     file: pathlib.Path = dataclasses.field(init=False)
 
@@ -67,9 +66,6 @@ class Source:
             raise ValueError(f"{file}: no such file")
         if file.suffix not in _READERS:
             raise ValueError(f"{file}: must end in .jsonl, .json or .parquet")
-        fields = self.fields or {}
-        all_fields(fields)
-        object.__setattr__(self, "fields", fields)
         object.__setattr__(self, "file", file)
         object.__setattr__(self, "name", self.name or file.stem)
 
@@ -81,7 +77,8 @@ class Source:
         """The name of its format and the paths of our fields, by its first row.
 
         Raises:
-          ValueError: it has no row, or the first is in no known format.
+          ValueError: it has no row, the first is in no known format, or a field is
+            none of ours.
         """
         if self.fields:
             return "fields", all_fields(self.fields)
@@ -109,16 +106,15 @@ def inspect(source: Source) -> dict[str, Any]:
     }
 
 
-def read(source: Source, start: int = 0) -> Iterator[Row]:
-    """Rows in the file's order, from row `start` (0-based).
+def read(source: Source) -> Iterator[Row]:
+    """Rows in the file's order.
 
     Raises:
       ValueError: a row is malformed; the message names the file and the line.
     """
     _, fields = source.format()
     for index, (where, record) in enumerate(source.records()):
-        if index >= start:
-            yield _row(source, record, fields, where, f"{source.name}-{index}")
+        yield _row(source, record, fields, where, f"{source.name}-{index}")
 
 
 def _row(

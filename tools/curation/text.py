@@ -76,26 +76,13 @@ def shingles(parts: list[str], size: int = 3) -> frozenset[str]:
     return frozenset(" ".join(parts[i : i + size]) for i in range(count))
 
 
-def skeleton(text: str) -> list[str]:
-    """The tokens that two typesettings of one problem share: no brackets, no marks.
+def skeleton(parts: list[str]) -> list[str]:
+    """Of tokens those that two typesettings of one problem share.
 
-    `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` become the same.
+    Without brackets and marks, `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` become
+    the same.
     """
-    return _bare(tokens(text))
-
-
-def _bare(parts: list[str]) -> list[str]:
     return [t.removeprefix("\\") for t in parts if t not in _MARKS]
-
-
-def views(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The shingles of a text's tokens, and those of its skeleton.
-
-    Near is what is near in either: brackets hide a copy from the first, and a changed
-    word weighs more in the second.
-    """
-    parts = tokens(text)
-    return shingles(parts), shingles(_bare(parts))
 
 
 def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
@@ -110,7 +97,7 @@ def band_hashes(text: str) -> list[int]:
     Two texts are worth comparing when any of their hashes agree.
     """
     sketch = MinHash(num_perm=BANDS * ROWS, hashfunc=zlib.crc32)
-    sketch.update_batch(s.encode() for s in shingles(skeleton(text)))
+    sketch.update_batch(s.encode() for s in shingles(skeleton(tokens(text))))
     words = np.asarray(sketch.hashvalues, np.uint64).reshape(BANDS, ROWS)
     mixed = np.arange(BANDS, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for column in words.T:
@@ -120,8 +107,13 @@ def band_hashes(text: str) -> list[int]:
 
 
 def similarity(left: str, right: str) -> float:
-    """Jaccard similarity of the texts' 3-grams, in the view where they are nearer."""
-    return max(map(jaccard, views(left), views(right)))
+    """Jaccard similarity of the texts' 3-grams, or of their skeletons' where nearer.
+
+    Brackets hide a copy from the first, and a changed word weighs more in the second.
+    """
+    both = tokens(left), tokens(right)
+    bare = map(skeleton, both)
+    return max(jaccard(*map(shingles, both)), jaccard(*map(shingles, bare)))
 
 
 def word_ngrams(text: str, size: int = 13) -> list[str]:

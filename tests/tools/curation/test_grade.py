@@ -53,10 +53,10 @@ def test_where_nobody_answers_there_is_no_majority():
 def test_intervals():
     # Wilson's interval of 4 of 16, from its formula
     made = dataclasses.replace(GRADE, samples=16, correct=4)
-    assert made.interval() == pytest.approx((0.1018, 0.4950), abs=1e-4)
+    assert made.interval == pytest.approx((0.1018, 0.4950), abs=1e-4)
     never = dataclasses.replace(GRADE, samples=16, correct=0)
-    assert never.interval()[0] == pytest.approx(0, abs=1e-12)
-    assert never.interval()[1] == pytest.approx(0.1936, abs=1e-4)
+    assert never.interval[0] == pytest.approx(0, abs=1e-12)
+    assert never.interval[1] == pytest.approx(0.1936, abs=1e-4)
 
 
 def test_intervals_cover_the_true_rate():
@@ -67,7 +67,7 @@ def test_intervals_cover_the_true_rate():
         low <= rate <= high
         for rate, count in zip(rates, counts, strict=True)
         for low, high in [
-            dataclasses.replace(GRADE, samples=16, correct=int(count)).interval()
+            dataclasses.replace(GRADE, samples=16, correct=int(count)).interval
         ]
     ]
     assert np.mean(covered) > 0.93

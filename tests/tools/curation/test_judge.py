@@ -31,7 +31,7 @@ def test_a_question_shows_the_row_and_is_known_by_its_text():
 )
 def test_a_reply_without_a_verdict_is_no_verdict(reply, reason, sound):
     drawn = Drawn(id="a", sample=0, completion=reply, finish_reason=reason)
-    assert opinion(drawn).sound is sound
+    assert opinion(drawn)["sound"] is sound
 
 
 def test_agreement_counts_what_was_judged_and_labelled():

@@ -120,12 +120,6 @@ def test_parquet_reads_like_jsonl(tmp_path):
         inspect(Source(path=str(tmp_path / "bad.parquet")))
 
 
-def test_reading_starts_where_it_is_told(tmp_path):
-    rows = [GOOD | {"id": str(i)} for i in range(5)]
-    source = Source(path=str(write(tmp_path / "rows.jsonl", *rows)))
-    assert [row.id for row in read(source, 3)] == ["3", "4"]
-
-
 def test_the_hub_out_of_reach_is_one_line(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ValueError, match=r"hf://a/b/c.jsonl: cannot be had") as error:
