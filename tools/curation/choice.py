@@ -30,15 +30,11 @@ _NEEDS_OPTIONS = any_of(
     r"\b(?:best describes|(?:clos|near)est to|most likely|approximately equal)\b",
     r"\bwhich (?:one|statement|figure|graph|interval|expression)\b",
 )
-_LETTER = re.compile(
-    rf"(?:{STYLE}\s*\{{)?\s*\(?\s*(?:{STYLE}\s*\{{)?\s*([A-H])\s*\}}?\s*\)?\s*\}}?\.?"
-)
-_BRACKETED = re.compile(
-    rf"(?:{STYLE}\s*\{{)?\s*\(\s*(?:{STYLE}\s*\{{)?[A-Ha-h]\}}?\s*\)\s*\}}?"
-)
-_LABELS = re.compile(
-    r"(?:\$?\\?(?:text\{)?\s*[(]?(?:[①-⑩]|\((?:\d|i{1,3}|iv|v)\))[)]?"
-    r"(?:\s|,|，|、|;|and|\\ |\\text\s*\{\s*and\s*\}|[}$])*)+"
+# What is taken from an answer before it is read as an option's letter or as labels.
+_STYLING = re.compile(rf"{STYLE}(?![a-z])|\\(?=\W)|[{{}}\s$.]")
+_LETTER = re.compile(r"\(?([A-H])\)?")
+_NAMES_OPTIONS = re.compile(
+    r"\([A-Ha-h]\)|(?:\(?[①-⑩]\)?|\((?:\d|i{1,3}|iv|v)\)|[,，、;]|and)+"
 )
 
 
@@ -84,7 +80,7 @@ def to_value(problem: str, answer: str) -> tuple[str, str] | None:
     choices = find_choices(problem)
     if choices is None or _NEEDS_OPTIONS.search(choices.stem):
         return None
-    letter = _LETTER.fullmatch(answer.strip())
+    letter = _LETTER.fullmatch(_STYLING.sub("", answer))
     value = bare_answer(choices.options.get(letter[1], "") if letter else answer)
     said_after = choices.tail.strip(" \n$}\\").split()
     return (choices.stem, value) if value and len(said_after) <= 2 else None
@@ -92,8 +88,7 @@ def to_value(problem: str, answer: str) -> tuple[str, str] | None:
 
 def is_choice_answer(answer: str) -> bool:
     """Whether the answer names options or statements rather than a value."""
-    answer = answer.strip().strip("$")
-    return any(form.fullmatch(answer) for form in (_BRACKETED, _LABELS))
+    return _NAMES_OPTIONS.fullmatch(_STYLING.sub("", answer)) is not None
 
 
 def _marks(problem: str, style: str) -> list[tuple[int, int]]:

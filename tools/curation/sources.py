@@ -239,11 +239,10 @@ def _parquet(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
             f"{path}: Parquet needs pyarrow: pip install -r requirements-data.txt"
         ) from None
     try:
-        number = 0
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=1024):
-            for record in batch.to_pylist():
-                number += 1
-                yield f"{path} row {number}", record
+        batches = pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=1024)
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for number, row in enumerate(rows, 1):
+            yield f"{path} row {number}", row
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: not Parquet: {str(error).splitlines()[0]}") from None
 
