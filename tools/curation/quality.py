@@ -1,4 +1,4 @@
-"""Fit to learn from: something is asked."""
+"""Fit to learn from: something is asked, and its answer is not given away."""
 
 import re
 
@@ -29,6 +29,13 @@ def no_question(row: Row) -> str | None:
     return "ends: " + row.problem[-40:]
 
 
+def answer_leak(row: Row) -> str | None:
+    """The problem states its own answer in a box."""
+    leaks = (f"boxed{{{answer}}}" for answer in row.answers)
+    return next((leak[:60] for leak in leaks if leak in row.problem), None)
+
+
 CHECKS = {
     "no_question": no_question,
+    "answer_leak": answer_leak,
 }

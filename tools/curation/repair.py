@@ -35,6 +35,11 @@ _STYLE = re.compile(
     r"|\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]",
     re.I,
 )
+_CREDIT = re.compile(
+    r"\s{0,8}[*_(]{0,8}\s{0,8}(?:(?:Proposed|Submitted|Suggested) by\b|Author:)"
+    r"[^\n]{3,80}$",
+    re.I,
+)
 # "The solution is: $x = 1$".
 _SAYS_SO = re.compile(
     r"^(?:(?:the )?(?:(?:general|unique|only) )?(?:solution|answer)s?(?: set)?"
@@ -147,4 +152,5 @@ TEXT_REPAIRS: dict[str, Callable[[str], str]] = {
     ),
     "markup": plain_markup,
     "full_width": lambda text: text.translate(_FULL_WIDTH),
+    "credit": lambda text: _CREDIT.sub("", text),
 }

@@ -22,6 +22,8 @@ from tools.curation import choice
 from tools.curation.grammar import (
     ASKS,
     AUXILIARY,
+    BLANK,
+    FIND,
     STYLE,
     any_of,
     formulas,
@@ -74,6 +76,20 @@ _TWO_LABELS = re.compile(
     re.S,
 )
 
+_SAYS_SOMETHING = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
+_MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
+# "The sum of the two" and "between the two" are one thing.
+_JOINT = r"sum|product|difference|total|relation|of\b|between"
+# "Find the area and the perimeter of", but not "find the sum of the length and width".
+_BOTH_ASKED = any_of(
+    rf"\b{FIND} (?:the values? of )?{_MATH},? and {_MATH}[.?\s]*$",
+    rf"\b{FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
+    rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]{{2,}},? ){{1,2}}and"
+    r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?[a-z]{2,}"
+    r"(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
+)
+_SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\b(?:and|or)\b")
+
 # Words of an answer, and letters that a problem names: alone, or in a formula.
 _WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _PROSE = re.compile(_WORDS.pattern + r"\s+[a-z]{2,}")
@@ -117,16 +133,23 @@ def multi_part(row: Row) -> str | None:
     """Several questions, of which the answer covers one.
 
     Two labels of one kind count as parts whatever they label, unless the only thing
-    that asks comes in a sentence of its own after them: then they are conditions.
+    that asks comes in a sentence of its own after them: then they are conditions. Two
+    blanks to fill, or "the area and the perimeter" to find, are two questions as well,
+    unless the answer has both.
     """
     match = _TWO_LABELS.search(row.problem)
-    if not match:
+    if match:
+        second = match.start(match.lastindex)
+        *labelled, last = sentences(row.problem[second:])
+        before = [row.problem[:second], *labelled]
+        if not labelled or any(map(ASKS.search, before)) or not ASKS.search(last):
+            return row.problem[second:][:60]
+    if any(map(_SEVERAL_VALUES.search, row.answers)):
         return None
-    second = match.start(match.lastindex)
-    *labelled, last = sentences(row.problem[second:])
-    before = [row.problem[:second], *labelled]
-    conditions = labelled and ASKS.search(last) and not any(map(ASKS.search, before))
-    return None if conditions else row.problem[second:][:60]
+    for between in re.split(BLANK, row.problem)[1:-1]:
+        if _SAYS_SOMETHING.search(between):
+            return between[-60:] + "__"
+    return found(_BOTH_ASKED, row.problem)
 
 
 def multiple_choice(row: Row) -> str | None:
