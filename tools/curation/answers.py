@@ -1,4 +1,4 @@
-"""The verifier's own filter: an answer parses and equals itself.
+"""The verifier's own filter: an answer parses, equals itself, and others can equal it.
 
 The question is put to the production path: a reply that boxes the answer is judged
 against the answer by a `VerifierPool`, with its hard deadline, so that an answer that
@@ -8,6 +8,8 @@ would hang a training step is found here.
 from collections.abc import Callable, Sequence
 
 from rl.verifier import Verdict, VerifierPool, is_equivalent, self_check
+from rl.verifier.answers import parse_answer
+from rl.verifier.nodes import INFINITY, Big, Rel, walk
 
 JUDGE = f"{__name__}:judge"
 
@@ -15,17 +17,30 @@ JUDGE = f"{__name__}:judge"
 def judge(golds: Sequence[str], problem: str | None) -> Callable[[str], Verdict]:
     """Judges answers in a worker of the pool.
 
-    An answer that is put against itself must also pass the verifier's `self_check`; the
-    reason then says what is wrong with it.
+    An answer that is put against itself must also pass the verifier's `self_check`, and
+    hold nothing that only its own text equals; the reason then says what is wrong.
     """
 
     def one(answer: str) -> Verdict:
-        fault = self_check(answer) if answer in golds else None
+        fault = self_check(answer) or _endless(answer) if answer in golds else None
         if fault is None and any(is_equivalent(answer, gold) for gold in golds):
             return Verdict(True, answer, "algebra")
         return Verdict(False, answer, "open", fault or "does not equal itself")
 
     return one
+
+
+def _endless(answer: str) -> str | None:
+    """An infinite sum, an improper integral or a limit, which are never worked out."""
+    node = parse_answer(answer).node
+    if isinstance(node, Rel):  # to a value, which alone is accepted too
+        node = node.right
+    for part in walk(node) if node is not None else ():
+        if isinstance(part, Big):
+            bounds = (*walk(part.lower), *walk(part.upper))
+            if part.kind == "lim" or INFINITY in bounds:
+                return "a limit, or a sum, product or integral without end"
+    return None
 
 
 class AnswerJudge(VerifierPool):

@@ -1,0 +1,23 @@
+"""Which answers can serve as golds, by the pool that judges them."""
+
+from tools.curation.answers import AnswerJudge
+
+
+def test_what_only_its_own_text_equals_is_no_gold():
+    finite = [
+        r"\sum_{k=1}^{10} k^{2}",
+        r"\int_{0}^{1} x^{2} dx",
+        r"[0, \infty)",
+        r"\lim_{n \to \infty} S_{n} = \frac{8}{3}",
+    ]
+    endless = [
+        r"\sum_{n=0}^{\infty}(n+1) x^{n}, R=1",
+        r"y=C+\prod_{k=1}^{\infty}\left(1+x^{k}\right)",
+        r"\int_{-\infty}^{0} f(x) dx",
+        r"\lim_{n \to \infty} a_{n}",
+    ]
+    with AnswerJudge(workers=1, timeout=10.0) as judge:
+        faults = judge.faults(finite + endless)
+    assert faults[:4] == [None] * 4
+    for gold, fault in zip(endless, faults[4:], strict=True):
+        assert fault.startswith(gold[:20]) and "without end" in fault, (gold, fault)
