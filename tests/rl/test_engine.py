@@ -40,17 +40,39 @@ def _group(seed, vocab):
     )
 
 
+@pytest.fixture
+def opened(config, tmp_path, monkeypatch):
+    """Opens the engine of `config`, without compiling its sampler."""
+    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
+    (tmp_path / "work").mkdir()
+    return lambda: build.make_engine(make_plan(config), tmp_path / "work")
+
+
+def _arguments(config, groups, *, version, updates=2, sampler_is_trainer=True):
+    """Of `Engine.update` and `Engine.prepare`."""
+    mini_batches = take(pack_groups, config.batch, config.objective)(
+        groups,
+        version=version,
+        sampler_is_trainer=sampler_is_trainer,
+        constant=1,
+        row_multiple=make_plan(config).row_multiple,
+    )
+    hypers = [
+        make_hyper(learning_rate=0.01, eps_low=0.2, eps_high=0.28, first=i == 0)
+        for i in range(updates)
+    ]
+    return mini_batches, hypers
+
+
 def _resident():
     return sum(array.nbytes for array in jax.live_arrays())
 
 
 @pytest.mark.parametrize("go_back", ["restore", "roll_back"])
 def test_a_state_is_read_where_neither_the_old_one_nor_what_is_served_stands(
-    config, tmp_path, monkeypatch, go_back
+    opened, monkeypatch, go_back
 ):
-    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
-    (tmp_path / "work").mkdir()
-    engine = build.make_engine(make_plan(config), tmp_path / "work")
+    engine = opened()
     engine.save(1, {"at": 1})
     gc.collect()
     before = _resident()
@@ -69,27 +91,14 @@ def test_a_state_is_read_where_neither_the_old_one_nor_what_is_served_stands(
     engine.close()
 
 
-def test_a_reference_is_the_base_and_stays_so(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
+def test_a_reference_is_the_base_and_stays_so(config, opened, tmp_path):
     plan = make_plan(config)
     assert "reference" in plan.describe(tmp_path)
-    (tmp_path / "work").mkdir()
-    engine = build.make_engine(plan, tmp_path / "work")
+    engine = opened()
     groups = [_group(i, plan.model.vocab_size) for i in range(4)]
-    mini_batches = take(pack_groups, config.batch, config.objective)(
-        groups,
-        version=0,
-        sampler_is_trainer=True,
-        constant=1,
-        row_multiple=plan.row_multiple,
-    )
-    hypers = [
-        make_hyper(learning_rate=0.01, eps_low=0.2, eps_high=0.28, first=i == 0)
-        for i in range(2)
-    ]
     first, second = (
         update_metrics([stats])["policy/kl_reference"]
-        for stats in engine.update(mini_batches, hypers)
+        for stats in engine.update(*_arguments(config, groups, version=0))
     )
     # The same parameters by two programs in bfloat16; then an update between them.
     assert 0 <= first < 1e-4 < second
@@ -102,29 +111,16 @@ def test_a_reference_is_the_base_and_stays_so(config, tmp_path, monkeypatch):
 
 
 def test_only_what_the_policy_drew_itself_keeps_the_samplers_log_probabilities(
-    config, tmp_path, monkeypatch
+    config, opened
 ):
-    monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
     config.objective.old_logprobs = "sampler"
     config.objective.kl_penalty = 0.0
-    plan = make_plan(config)
-    (tmp_path / "work").mkdir()
-    engine = build.make_engine(plan, tmp_path / "work")
-    groups = [_group(i, plan.model.vocab_size) for i in range(4)]
+    engine = opened()
+    groups = [_group(i, make_plan(config).model.vocab_size) for i in range(4)]
 
-    def prepared(sampler_is_trainer=True, updates=2):
-        mini_batches = take(pack_groups, config.batch, config.objective)(
-            groups,
-            version=1,
-            sampler_is_trainer=sampler_is_trainer,
-            constant=1,
-            row_multiple=plan.row_multiple,
-        )
-        hypers = [
-            make_hyper(learning_rate=0.01, eps_low=0.2, eps_high=0.28, first=i == 0)
-            for i in range(updates)
-        ]
-        return [batch for (batch,) in engine.prepare(mini_batches, hypers)]
+    def prepared(**how):
+        arguments = _arguments(config, groups, version=1, **how)
+        return [batch for (batch,) in engine.prepare(*arguments)]
 
     # The first two groups are of the step's version, of the others a token is older.
     for group in groups:
