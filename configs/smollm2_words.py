@@ -86,7 +86,7 @@ def get_config() -> ConfigDict:
     c.batch.row_lengths = (704,)
     c.batch.micro_tokens = 1408
 
-    # Two cores take as long for a pass as the sampler, which has made it already.
+    # A pass over what the sampler has just drawn is a third of the update's time here.
     c.objective.old_logprobs = "sampler"
     c.schedule.learning_rate = 2e-5
     c.schedule.warmup_updates = 4
