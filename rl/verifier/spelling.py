@@ -53,6 +53,13 @@ _BROKEN_ESCAPE = re.compile(
 _ESCAPE_LETTER = {
     "\x0c": "\\f", "\x08": "\\b", "\x07": "\\a", "\t": "\\t", "\r": "\\r", "\x0b": "\\v"
 }  # fmt: skip
+# What TeX writes for a character where no formula is: a converter's work.
+_OUTSIDE_MATH = {
+    "backslash": "\\", "less": "<", "greater": ">", "asciitilde": "~",
+    "asciicircum": "^", "quotesingle": "'", "degree": "\\circ ", "circ": "\\circ ",
+}  # fmt: skip
+_ESCAPED = re.compile(rf"\\text({'|'.join(_OUTSIDE_MATH)})(?![a-zA-Z])(?:\{{\}}|\s)?")
+_EMPTY_RAISED = re.compile(r"\^\{\s*\}\s*(?=\\circ)")
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z]{2}|[{}%$,!;()\[\]])")
 _SPACED_THOUSANDS = re.compile(r"([-+]?)(\d{1,3}(?:[ ~]\d{3})+)(\.\d+)?")
 _HALF_DAY = re.compile(r"(?i)(?<=[\d\s{])([ap])\.[ ]?m\b\.?")
@@ -140,9 +147,10 @@ def clean(text: str) -> str:
     text = text.replace("{,}", "\\,").replace("{:}", ":")
     if "\\" in text or "\t" in text or "\x0c" in text or "\x08" in text:
         text = _BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
+        text = _ESCAPED.sub(lambda m: _OUTSIDE_MATH[m[1]], text)
         if "\\\\" in text and ("\\begin" not in text or "\\\\begin" in text):
             text = _DOUBLED.sub(r"\\", text)
-        text = text.replace("\\!", "")
+        text = _EMPTY_RAISED.sub("^", text.replace("\\!", ""))
     text = _undressed(text)
     if "\\(" in text or "\\[" in text:
         text = text.replace("\\(", " ").replace("\\)", " ")
@@ -237,13 +245,14 @@ _STYLE = re.compile(
     r"|operatorname|hbox|emph|bf|rm|left|right|displaystyle|quad|qquad|boxed)"
     r"(?![a-zA-Z])|\\[,;:!\s]"
 )
+_NAMED = re.compile(r"(?<!\\)(\\[a-zA-Z]+)")
 _NOT_WORD = re.compile(r"[\s{}$~*]+")
 _PUNCTUATION = re.compile(r"(?<=\w)[.,;:?]+(?=\s|$)")
 
 
 def squeezed(text: str) -> str:
     """A cleaned answer with its space settled: equal text means equal answers."""
-    return " ".join(text.split())
+    return " ".join(_NAMED.sub(r" \1 ", text).split())
 
 
 def plain_text(text: str) -> str:

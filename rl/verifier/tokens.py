@@ -56,6 +56,11 @@ GREEK = frozenset(
     " lambda mu nu xi rho sigma tau phi varphi chi psi omega Gamma Delta Theta Lambda"
     " Xi Pi Sigma Upsilon Phi Psi Omega".split()
 )
+# Commands that name something, as a letter does.
+_NAMES = GREEK | frozenset(
+    "ell hbar angle triangle square star dagger ddagger aleph beth partial nabla forall"
+    " exists top bot odot imath jmath Re Im wp mho".split()
+)
 _OPERATORS = {
     "cdot": "*", "times": "*", "ast": "*", "div": "/", "pm": "±", "mp": "∓",
     "le": "<=", "leq": "<=", "leqslant": "<=", "leqq": "<=", "lt": "<", "ge": ">=",
@@ -80,7 +85,7 @@ _OPERATORS = {
 }  # fmt: skip
 _TEXT = frozenset(
     "text textbf textit textrm textsf texttt mathrm mathit mathsf mbox hbox emph"
-    " operatorname mathop textnormal rm".split()
+    " operatorname mathop textnormal textsc rm".split()
 )
 _WITH_ARGUMENTS = frozenset(
     "frac dfrac tfrac cfrac sqrt binom dbinom tbinom overline bar vec hat tilde"
@@ -109,8 +114,8 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
       group_commas: whether "1,234" outside brackets is one number.
 
     Raises:
-      Unparsable: beyond MAX_TOKENS tokens or MAX_DIGITS digits in one number, or where
-        a text command is not closed.
+      Unparsable: beyond MAX_TOKENS tokens or MAX_DIGITS digits in one number, where a
+        text command is not closed, or at a command that is not known.
     """
     tokens: list[Token] = []
     position, spaced = 0, False
@@ -148,6 +153,9 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
             value = "…" if value[:2] == ".." else _PLAIN_OPERATORS.get(value, value)
             tokens.append(Token("op", value, spaced))
         spaced = False
+    if tokens and tokens[-1].value in _UNIT_OR_NOT and _after_operand(tokens[:-1]):
+        # What has no argument is no function: 15 min.
+        tokens[-1] = Token("text", tokens[-1].value, tokens[-1].spaced)
     tokens.append(Token("end", "", spaced))
     return tokens
 
@@ -187,8 +195,11 @@ def _command(
         tokens.append(Token("cmd", name, spaced))
     elif name in _CONSTANTS:
         tokens.append(Token("const", _CONSTANTS[name], spaced))
-    else:
+    elif name in _NAMES or not name.isalpha():
         tokens.append(Token("sym", name.removeprefix("var"), spaced))
+    else:
+        # As a letter it would commute: G \oplus H would be H \oplus G.
+        raise Unparsable(f"has \\{name}, which is not known")
     return position
 
 

@@ -16,6 +16,7 @@ from rl.verifier import (
     verify,
 )
 from tests.rl.verifier.hostile import FAMILIES
+from tests.rl.verifier.pairs import wrong
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +152,29 @@ def test_importing_is_light():
 
 def test_version_is_a_digest_of_the_sources():
     assert len(VERSION) == 12 and int(VERSION, 16) >= 0
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "equal"),
+    [
+        # Of operators taken for letters, both sides would be the same product.
+        ("G \\oplus H", "H \\oplus G", False),
+        ("A \\otimes B \\otimes A", "A^2 \\otimes B", False),
+        ("G \\oplus H", "G\\oplus H", True),
+        ("\\aleph_0", "\\aleph_{0}", True),
+        ("7\\textbackslash\\%", "7\\%", True),
+        ("A\\textgreater{}B", "A > B", True),
+        ("4\\textasciitilde cm", "4 cm", True),
+        ("90^{\\textcirc}", "90^\\circ", True),
+        ("150^{}\\circ", "150", True),
+        ("15 min", "15 minutes", True),
+        ("15 min", "15 hours", False),
+        ("2\\min(3,4)", "6", True),
+    ],
+)
+def test_commands_that_are_no_letters(left, right, equal):
+    assert wrong([(left, right)], equal=equal) == []
+
+
+def test_a_command_that_is_not_known_is_named():
+    assert self_check("\\ker f") == "has \\ker, which is not known"
