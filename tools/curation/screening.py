@@ -1,35 +1,25 @@
 """Screening all rows in worker processes, each kept on disk as soon as it is judged."""
 
-import concurrent.futures
 import contextlib
 import dataclasses
-import functools
 import itertools
-import multiprocessing
-import os
 import pathlib
-import threading
-from collections.abc import Sequence
 
 from tqdm import tqdm
 
 from rl.files import Rows, read_rows
-from rl.hosts.stopping import blocked
+from rl.verifier.workers import Lost, Workers
 from tools.curation.answers import AnswerJudge
 from tools.curation.plan import Plan
 from tools.curation.row import Row
-from tools.curation.screen import Screen
 from tools.curation.sources import read
 
 CHUNK = 500
+_SECONDS = 60.0  # for a row, which takes some milliseconds
 
 
 def screen_all(
-    plan: Plan,
-    total: int,
-    path: pathlib.Path,
-    judge: AnswerJudge,
-    quiet: bool,
+    plan: Plan, total: int, path: pathlib.Path, judge: AnswerJudge, quiet: bool
 ) -> list[Row]:
     """All rows of the plan's sources, in their order.
 
@@ -39,6 +29,9 @@ def screen_all(
       path: where screened rows are kept; those that lie there are not screened again.
       judge: says which answers can serve as golds.
       quiet: without a bar of progress.
+
+    Raises:
+      ValueError: the screening of a row does not end, or fails twice.
     """
     try:
         screened = [Row(**row) for _, row in read_rows(path, appended=True)]
@@ -47,55 +40,28 @@ def screen_all(
         screened = []
     rows = itertools.chain.from_iterable(map(read, plan.sources))
     rows = itertools.islice(rows, len(screened), None)
-    chunks = iter(lambda: list(itertools.islice(rows, CHUNK)), [])
+    bar = tqdm(desc="screening", total=total, unit="row", disable=quiet)
     with (
-        tqdm(
-            total=total,
-            initial=len(screened),
-            desc="screening",
-            unit="row",
-            disable=quiet,
-        ) as bar,
-        concurrent.futures.ProcessPoolExecutor(
-            plan.workers,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_leave_with_parent,
-        ) as pool,
+        bar,
+        Workers(
+            plan.workers, _SECONDS, "tools.curation.screen:given", confined=False
+        ) as workers,
         contextlib.closing(Rows(path)) as kept,
     ):
-        submit = functools.partial(pool.submit, _screen_chunk, plan.screen)
-        # A bounded number of chunks in flight bounds memory.
-        with blocked():  # each of the first chunks starts a worker
-            waiting = [*map(submit, itertools.islice(chunks, 2 * plan.workers))]
-        while waiting:
-            found = waiting.pop(0).result()
-            waiting += map(submit, itertools.islice(chunks, 1))
-            _judge_answers(found, judge)
+        bar.update(len(screened))
+        while chunk := list(itertools.islice(rows, CHUNK)):
+            asked = [((plan.screen,), [row]) for row in chunk]
+            found = [row for (row,) in workers.map(asked, on_done=bar.update)]
+            for row, came in zip(found, chunk, strict=True):
+                if isinstance(row, Lost):
+                    raise ValueError(f"row {came.id!r}: its screening {row.reason}")
+            given = [
+                (row, gold) for row in found if row.survives for gold in row.answers
+            ]
+            faults = judge.faults([gold for _, gold in given])
+            for (row, _), fault in zip(given, faults, strict=True):
+                if fault is not None:
+                    row.reasons.setdefault("unverifiable_answer", fault)
             kept.write(*map(dataclasses.asdict, found))
             screened += found
-            bar.update(len(found))
     return screened
-
-
-def _judge_answers(rows: Sequence[Row], judge: AnswerJudge) -> None:
-    given = [(row, gold) for row in rows if row.survives for gold in row.answers]
-    faults = judge.faults([gold for _, gold in given])
-    for (row, _), fault in zip(given, faults, strict=True):
-        if fault is not None:
-            row.reasons.setdefault("unverifiable_answer", fault)
-
-
-def _leave_with_parent() -> None:
-    """A parent that was killed cannot end its children: they wait for its end."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def _screen_chunk(screen: Screen, rows: list[Row]) -> list[Row]:
-    return [screen(row) for row in rows]
