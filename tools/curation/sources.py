@@ -12,7 +12,7 @@ import os
 import pathlib
 import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rl.files import download, read_rows, sha256
@@ -27,7 +27,6 @@ from tools.curation.formats import (
 from tools.curation.row import Row
 from tools.page import is_number
 
-_HUB = "hf://"
 # What some sets write where they have no answer (NuminaMath-1.5).
 _NONE = ("", "proof", "notfound")
 _LEVEL = re.compile(r"(?:level\s*)?(?:([1-5])|\??)", re.I)
@@ -59,11 +58,11 @@ class Source:
 
     def __post_init__(self):
         file = pathlib.Path(os.path.expandvars(self.path)).expanduser()
-        if self.path.startswith(_HUB):
+        if self.path.startswith("hf://"):
             file = download(self.path)
         if not file.is_file():
             raise ValueError(f"{file}: no such file")
-        if file.suffix not in _READERS:
+        if file.suffix not in (".jsonl", *_LOADERS):
             raise ValueError(f"{file}: must end in .jsonl, .json or .parquet")
         object.__setattr__(self, "file", file)
 
@@ -72,9 +71,18 @@ class Source:
         """The source of rows that do not say theirs."""
         return self.file.stem
 
-    def records(self) -> Iterator[tuple[str, Any]]:
+    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """File and place, for messages, and object of each row."""
-        return _READERS[self.file.suffix](self.file)
+        if self.file.suffix == ".jsonl":
+            yield from read_rows(self.file)
+            return
+        for number, row in enumerate(_LOADERS[self.file.suffix](self.file), 1):
+            where = f"{self.file} row {number}"
+            row = {TURNS: row} if isinstance(row, list) else row
+            if not isinstance(row, dict):
+                kind = type(row).__name__
+                raise ValueError(f"{where}: must be an object, not {kind}")
+            yield where, row
 
     def format(self) -> tuple[str, dict[str, str]]:
         """The name of its format and the paths of our fields, by its first row.
@@ -91,10 +99,7 @@ class Source:
 
 
 def inspect(source: Source) -> dict[str, Any]:
-    """Hashes a source and validates all its rows.
-
-    Returns:
-      Its name, file and format, its size in bytes and in rows, and its sha256.
+    """Its name, file, format, bytes, rows and sha256, after all rows were validated.
 
     Raises:
       ValueError: the file is empty, or a row is malformed.
@@ -204,7 +209,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _json(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+def _json(path: pathlib.Path) -> list[Any]:
     try:
         rows = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -212,15 +217,10 @@ def _json(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     if not isinstance(rows, list):
         kind = type(rows).__name__
         raise ValueError(f"{path}: must hold a list of rows, not {kind}")
-    for number, row in enumerate(rows, 1):
-        row = {TURNS: row} if isinstance(row, list) else row
-        if not isinstance(row, dict):
-            kind = type(row).__name__
-            raise ValueError(f"{path} row {number}: must be an object, not {kind}")
-        yield f"{path} row {number}", row
+    return rows
 
 
-def _parquet(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+def _parquet(path: pathlib.Path) -> Iterator[Any]:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -229,12 +229,13 @@ def _parquet(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
             f"{path}: Parquet needs pyarrow: pip install -r requirements-data.txt"
         ) from None
     try:
-        batches = pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=1024)
-        rows = (row for batch in batches for row in batch.to_pylist())
-        for number, row in enumerate(rows, 1):
-            yield f"{path} row {number}", row
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=1024):
+            yield from batch.to_pylist()
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: not Parquet: {str(error).splitlines()[0]}") from None
 
 
-_READERS = {".jsonl": read_rows, ".json": _json, ".parquet": _parquet}
+_LOADERS: Mapping[str, Callable[[pathlib.Path], Iterable[Any]]] = {
+    ".json": _json,
+    ".parquet": _parquet,
+}

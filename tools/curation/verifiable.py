@@ -229,14 +229,14 @@ def rounded_answer(row: Row) -> str | None:
     return None if short or given else row.answer
 
 
-CHECKS = {
-    "proof": proof,
-    "no_answer": no_answer,
-    "open_question": open_question,
-    "yes_no": yes_no,
-    "multi_part": multi_part,
-    "multiple_choice": multiple_choice,
-    "free_text_answer": free_text_answer,
-    "symbol_answer": symbol_answer,
-    "rounded_answer": rounded_answer,
-}
+CHECKS = (
+    proof,
+    no_answer,
+    open_question,
+    yes_no,
+    multi_part,
+    multiple_choice,
+    free_text_answer,
+    symbol_answer,
+    rounded_answer,
+)
