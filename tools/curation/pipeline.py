@@ -100,7 +100,7 @@ def _screened(
         done = []
     rows = itertools.chain.from_iterable(map(read, plan.sources))
     rows = itertools.islice(rows, len(done), None)
-    function = "tools.curation.screen:given"
+    options, function = dataclasses.astuple(plan.screen), "tools.curation.screen:Screen"
     with (
         bar,
         Workers(plan.workers, _ROW_SECONDS, function, confined=False) as workers,
@@ -108,7 +108,7 @@ def _screened(
     ):
         bar.update(len(done))
         while chunk := list(itertools.islice(rows, CHUNK)):
-            asked = [((plan.screen,), [row]) for row in chunk]
+            asked = [(options, [row]) for row in chunk]
             found = [row for (row,) in workers.map(asked, on_done=bar.update)]
             for row, came in zip(found, chunk, strict=True):
                 if isinstance(row, Lost):
@@ -187,12 +187,10 @@ def _identity(plan: Plan, inspected: Sequence[dict[str, Any]]) -> dict[str, Any]
 
 
 def _finished(out: pathlib.Path, fingerprint: str) -> dict[str, Any] | None:
-    try:
+    """The summary of such a run, where all that it wrote is still there."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
         summary = json.loads((out / "summary.json").read_text())
-        same = summary["fingerprint"] == fingerprint and all(
-            files.sha256(out / name) == digest
-            for name, digest in summary["outputs"].items()
-        )
-    except (OSError, ValueError, KeyError):
-        return None
-    return summary if same else None
+        outputs = {name: files.sha256(out / name) for name in summary["outputs"]}
+        if (fingerprint, outputs) == (summary["fingerprint"], summary["outputs"]):
+            return summary
+    return None

@@ -14,7 +14,7 @@ from tools.curation.text import band_hashes, exact_key
 Check = Callable[[Row], str | None]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Screen:
     """Repairs and checks, whose options are explained in configs/curate.py."""
 
@@ -112,8 +112,3 @@ class Screen:
             isinstance(grade, Mapping) and grade.get("samples", 0) >= self.min_grading
         )
         return grade if told else {}
-
-
-def given(screen: Screen) -> Screen:
-    """What a worker process does with each row, as `rl.verifier.workers` asks."""
-    return screen
