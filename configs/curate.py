@@ -49,19 +49,22 @@ def get_config() -> ConfigDict:
             "screen": {
                 # "value": the question for the option's value; "drop": no choices.
                 "multiple_choice": "value",
-                # 0.01 asks that one graded completion verified (see tools.grade).
+                # Rows solved less or more often go. 0.01 asks that one graded
+                # completion verified (see tools.grade).
                 "min_solve_rate": 0.0,
                 "max_solve_rate": 1.0,
                 # What a grading says of a gold counts from this many completions on,
                 # where this share of them agrees on another answer.
                 "min_grading": 4,
                 "max_disagreement": 0.75,
+                # Of a problem; about 3.5 characters make a token.
                 "min_chars": 16,
                 "max_chars": 2500,
                 "max_answer_chars": 120,
             },
             # Jaccard similarity of token 3-grams.
             "near": {
+                # duplicates, whatever they ask
                 "threshold": 0.8,
                 # enough where numbers and answers agree as well
                 "same_answer_threshold": 0.6,
@@ -78,6 +81,7 @@ def get_config() -> ConfigDict:
             # Rows of another scale get a level on it by way of the rows that both have
             # graded, where there are so many of these; 0: they get none.
             "common_rows": 0,
+            # Seconds that one answer may take to verify, and processes.
             "answer_timeout": 10.0,
             "workers": 2,
         }

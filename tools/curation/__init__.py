@@ -4,7 +4,7 @@ Enters: JSONL or Parquet files of problems, or a hub's.
 Leaves: problems.jsonl, what was dropped with its reasons, and a report.
 Begin at `pipeline`. Data flows one way, a file per idea:
 
-    sources -> repair -> (verifiable, noise, quality) -> decontaminate -> duplicates
+    sources -> repair -> (verifiable, noise) -> decontaminate -> duplicates
             -> levels -> report
 
 A *check* is a pure function of a row that returns the evidence for dropping it, or

@@ -11,8 +11,6 @@ from rl.verifier import Verdict, VerifierPool, is_equivalent, self_check
 from rl.verifier.answers import parse_answer
 from rl.verifier.nodes import INFINITY, Big, Rel, walk
 
-JUDGE = f"{__name__}:judge"
-
 
 def judge(golds: Sequence[str], problem: str | None) -> Callable[[str], Verdict]:
     """Judges answers in a worker of the pool.
@@ -52,7 +50,7 @@ class AnswerJudge(VerifierPool):
     """
 
     def __init__(self, workers: int, timeout: float):
-        super().__init__(workers, timeout, judge=JUDGE)
+        super().__init__(workers, timeout, judge=f"{__name__}:judge")
 
     def faults(self, golds: Sequence[str]) -> list[str | None]:
         """For each answer why it cannot serve as a gold, or None where it can."""

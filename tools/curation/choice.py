@@ -1,7 +1,6 @@
 """Multiple choice: finding the options, and turning the question into its value."""
 
 import re
-from typing import NamedTuple
 
 from tools.curation.grammar import ASKS, STYLE, any_of
 from tools.curation.repair import bare_answer
@@ -19,7 +18,6 @@ _AT_BREAK = (
     rf"(?:^|\n|\s{{2}}|(?<=[:?.;,$])\s|\\q?quad|\s(?=\*\*|L\)))[-*\s$]{{0,8}}"
     rf"(?:{STYLE}{_S}\{{?)?\$?L\$?{_S}\*{{0,2}}[).:]\*{{0,2}}\}}?(?=[\s$\\\dA-Z*(-])\*{{0,2}}"
 )
-_STYLES = (_ANYWHERE, _AT_BREAK)
 _LETTERS_OF = "ABCDEFGH"
 
 _NEEDS_OPTIONS = any_of(
@@ -46,35 +44,30 @@ _NAMES_OPTIONS = re.compile(
 )
 
 
-class Choices(NamedTuple):
-    """A multiple-choice question taken apart.
+def find_choices(problem: str) -> tuple[str, dict[str, str], str] | None:
+    """The question before its lettered options, these by letter, and what follows.
 
-    Attributes:
-      stem: the question before its options.
-      options: letter -> text, in order.
-      tail: what follows the last option's line.
+    None without such a list. The last option ends with its line.
     """
-
-    stem: str
-    options: dict[str, str]
-    tail: str
-
-
-def find_choices(problem: str) -> Choices | None:
-    """The question's lettered options, or None if it has no such list."""
-    for style in _STYLES:
-        marks = _marks(problem, style)
+    for style in (_ANYWHERE, _AT_BREAK):
+        marks: list[re.Match] = []
+        for letter in _LETTERS_OF:  # as far as they come in order
+            start = marks[-1].end() if marks else 0
+            mark = re.compile(style.replace("L", letter)).search(problem, start)
+            if mark is None:
+                break
+            marks.append(mark)
         if len(marks) < 3:
             continue
-        ends = [start for start, _ in marks[1:]] + [len(problem)]
+        ends = [mark.start() for mark in marks[1:]] + [len(problem)]
         *texts, last = (
-            problem[begin:end] for (_, begin), end in zip(marks, ends, strict=True)
+            problem[mark.end() : end] for mark, end in zip(marks, ends, strict=True)
         )
         # Persons speaking and conditions are lettered too, and the question comes last.
         if not ASKS.search(last):
             last, _, tail = last.strip().partition("\n")
             options = dict(zip(_LETTERS_OF, [*texts, last], strict=False))
-            return Choices(problem[: marks[0][0]].strip(), options, tail)
+            return problem[: marks[0].start()].strip(), options, tail
     return None
 
 
@@ -85,31 +78,16 @@ def to_value(problem: str, answer: str) -> tuple[str, str] | None:
       (problem, answer), or None if the question makes no sense without its options, or
       the answer names none of them.
     """
-    choices = find_choices(problem)
-    if choices is None:
-        return None
-    stem = _ORDERS_A_CHOICE.sub("", choices.stem)
-    if _NEEDS_OPTIONS.search(stem):
+    asked, options, tail = find_choices(problem) or ("", {}, "")
+    stem = _ORDERS_A_CHOICE.sub("", asked)
+    if not options or _NEEDS_OPTIONS.search(stem):
         return None
     letter = _LETTER.fullmatch(_STYLING.sub("", answer))
-    value = bare_answer(choices.options.get(letter[1], "") if letter else answer)
-    said_after = choices.tail.strip(" \n$}\\").split()
+    value = bare_answer(options.get(letter[1], "") if letter else answer)
+    said_after = tail.strip(" \n$}\\").split()
     return (stem, value) if value and len(said_after) <= 2 else None
 
 
 def is_choice_answer(answer: str) -> bool:
     """Whether the answer names options or statements rather than a value."""
     return _NAMES_OPTIONS.fullmatch(_STYLING.sub("", answer)) is not None
-
-
-def _marks(problem: str, style: str) -> list[tuple[int, int]]:
-    """Where the marks of the letters begin and end, as far as they come in order."""
-    marks: list[tuple[int, int]] = []
-    start = 0
-    for letter in _LETTERS_OF:
-        match = re.compile(style.replace("L", letter)).search(problem, start)
-        if match is None:
-            break
-        marks.append(match.span())
-        start = match.end()
-    return marks

@@ -2,7 +2,7 @@
 
 import collections
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tools.curation.answers import AnswerJudge
 from tools.curation.plan import Plan
@@ -35,23 +35,17 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
             names = list(dict.fromkeys(name for run in told for name in found[run]))
             first = plan.evaluation[names[0]]
             row.against("evaluation_ngram", ", ".join(names[:3]), first)
-    _drop_reworded(plan, texts, [row for row in rows if row.survives], judge)
-
-
-def _drop_reworded(
-    plan: Plan, texts: Mapping[str, str], rows: Sequence[Row], judge: AnswerJudge
-) -> None:
-    """Rows that ask an evaluation problem in other words and have its answer."""
-    asked = [row.problem for row in rows]
+    left = [row for row in rows if row.survives]
+    asked = [row.problem for row in left]
+    # In other words, and with the same answer.
     matches = Retrieval(texts, asked).matches(asked)
     equal = judge.equal_pairs(
-        [(rows[m.row].answers, plan.evaluation[m.name].answers) for m in matches]
+        [(left[m.row].answers, plan.evaluation[m.name].answers) for m in matches]
     )
     for match, same in zip(matches, equal, strict=True):
-        row = rows[match.row]
+        row, other = left[match.row], plan.evaluation[match.name]
         if same and row.survives:
             score = f"words {match.words:.2f}, numbers {match.numbers:.2f}"
-            other = plan.evaluation[match.name]
             row.against("evaluation_reworded", f"{match.name} ({score})", other)
 
 
@@ -64,8 +58,7 @@ class EvaluationIndex:
     """
 
     def __init__(self, problems: Mapping[str, str], *, threshold: float):
-        self._problems = problems
-        self._threshold = threshold
+        self._problems, self._threshold = problems, threshold
         # exact key or hash of a band -> who has it; and so for runs of words
         self._met: dict[str | int, list[str]] = collections.defaultdict(list)
         self._runs: dict[str, list[str]] = collections.defaultdict(list)
@@ -75,7 +68,7 @@ class EvaluationIndex:
             for run in dict.fromkeys(word_ngrams(text)):
                 self._runs[run].append(name)
 
-    def near(self, text: str, bands: Iterable[int] | None = None) -> dict[str, float]:
+    def near(self, text: str, bands: Sequence[int] = ()) -> dict[str, float]:
         """Problems at or above the threshold, with their similarity to `text`.
 
         Word for word is 1, however it is set: `1{,}000` and `1000` share few 3-grams.
@@ -85,7 +78,7 @@ class EvaluationIndex:
           bands: its `band_hashes`, where they are known.
         """
         same = self._met.get(exact_key(text), ())
-        bands = band_hashes(text) if bands is None else bands
+        bands = bands or band_hashes(text)
         met = {name for band in bands for name in self._met.get(band, ())}
         scores = {
             n: 1.0 if n in same else round(similarity(text, self._problems[n]), 4)

@@ -90,8 +90,7 @@ def relation(
     """How two problems are near duplicates, if they are.
 
     Args:
-      kept: text and answers.
-      other: text and answers.
+      kept, other: text and answers.
       near: what similarity makes them which.
       equal: whether two lists of accepted answers agree.
 
@@ -120,7 +119,8 @@ def agreeing(
     classes: list[list[Row]] = []
     for row in rows:
         same = (some for some in classes if equal(some[0].answers, row.answers))
-        if (found := next(same, None)) is None:
-            classes.append(found := [])
-        found.append(row)
+        if found := next(same, None):
+            found.append(row)
+        else:
+            classes.append([row])
     return classes

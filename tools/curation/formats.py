@@ -120,14 +120,17 @@ def split(
     What the record has under `meta` is spread among the rest, which goes before it.
     """
     rest = copy.deepcopy(dict(record))
-    values = {n: _take(rest, path) for n, path in fields.items() if _place(rest, path)}
-    inner = rest.pop("meta", None)
-    if isinstance(inner, Mapping):
-        rest = {**inner, **rest}
-    elif inner:
-        rest["meta"] = inner
-    emptied = [k for k, v in rest.items() if v in ({}, []) and record.get(k) != v]
-    return values, {key: rest[key] for key in rest if key not in emptied}
+    values = {}
+    for name, path in fields.items():
+        if place := _place(rest, path):
+            holder, key = place
+            values[name] = holder[key]
+            if isinstance(holder, dict):
+                del holder[key]
+            else:  # the others keep their places
+                holder[key] = None
+    inner = rest.pop("meta", None) or {}
+    return values, (inner if isinstance(inner, Mapping) else {"meta": inner}) | rest
 
 
 def unwrapped(text: str) -> str:
@@ -147,15 +150,3 @@ def _place(record: Any, path: str) -> tuple[Any, str | int] | None:
     except (LookupError, TypeError):
         return None
     return None if isinstance(record, str) else (record, last)
-
-
-def _take(record: Any, path: str) -> Any:
-    """Removes what stands at the path and gives it.
-
-    A list keeps its places: an entry that is taken leaves its other keys, or null.
-    """
-    holder, key = _place(record, path)
-    if isinstance(holder, dict):
-        return holder.pop(key)
-    value, holder[key] = holder[key], None
-    return value

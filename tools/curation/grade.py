@@ -60,22 +60,21 @@ def make_grades(
       classes: for each problem, per completion the class of equivalent answers that
         its answer is of, None without one; see `answer_classes`.
     """
-    return {id: _grade(group, classes[id]) for id, group in by_problem(scored).items()}
-
-
-def _grade(scored: Sequence[Scored], kinds: Sequence[int | None]) -> Grade:
-    votes = collections.Counter(kind for kind in kinds if kind is not None)
-    leader, count = votes.most_common(1)[0] if votes else (None, 0)
-    first = scored[kinds.index(leader)] if votes else None
-    return Grade(
-        samples=len(scored),
-        correct=sum(s.correct for s in scored),
-        unparsable=sum(s.answer is None for s in scored),
-        truncated=sum(s.drawn.finish_reason == "length" for s in scored),
-        majority=first.answer if first else None,
-        agreement=count / len(scored),
-        against_gold=first is not None and first.verdict.correct is False,
-    )
+    grades = {}
+    for id, group in by_problem(scored).items():
+        votes = collections.Counter(kind for kind in classes[id] if kind is not None)
+        leader, count = votes.most_common(1)[0] if votes else (None, 0)
+        first = group[classes[id].index(leader)] if votes else None
+        grades[id] = Grade(
+            samples=len(group),
+            correct=sum(s.correct for s in group),
+            unparsable=sum(s.answer is None for s in group),
+            truncated=sum(s.drawn.finish_reason == "length" for s in group),
+            majority=first.answer if first else None,
+            agreement=count / len(group),
+            against_gold=first is not None and first.verdict.correct is False,
+        )
+    return grades
 
 
 def graded_rows(

@@ -13,7 +13,7 @@ FIND = "(?:find|determine|compute|calculate|estimate|evaluate|solve)"
 BLANK = r"_{2,}|(?:\\_\s*){2,}"
 
 
-def any_of(*alternatives: str, flags: int = re.I) -> re.Pattern:
+def any_of(*alternatives: str) -> re.Pattern:
     """One pattern that matches where any alternative does; spaces stand for `\\s+`.
 
     A literal space in an alternative matches any run of white space, so that line
@@ -24,7 +24,7 @@ def any_of(*alternatives: str, flags: int = re.I) -> re.Pattern:
             re.sub(r"(?<![\[\\]) (?![?*+\]])", r"\\s+", f"(?:{alternative})")
             for alternative in alternatives
         ),
-        flags,
+        re.I,
     )
 
 
@@ -55,7 +55,6 @@ def sentences(text: str) -> list[str]:
 
 def found(pattern: re.Pattern, text: str) -> str | None:
     """The first match with a little context, on one line, or None."""
-    match = pattern.search(text)
-    if match is None:
-        return None
-    return " ".join(text[max(0, match.start() - 15) : match.end() + 30].split())
+    if match := pattern.search(text):
+        return " ".join(text[max(0, match.start() - 15) : match.end() + 30].split())
+    return None

@@ -38,8 +38,6 @@ true, "Verdict: no" if any is not.
 </answer>"""
 _VERDICT = re.compile(r"^[^\w\n]*verdict[^\w\n]+(yes|no)[^\w\n]*$", re.I | re.M)
 _SAID = 200  # last characters of a reply that go with its verdict
-
-
 UNASKED = {"sound": None, "said": ""}
 """The `opinion` of a row that is too long to be asked about."""
 

@@ -23,8 +23,8 @@ def level_scale(wanted: str, rows: Iterable[Row]) -> str | None:
     if wanted != "auto":
         return wanted
     scales = (row.level_source for row in rows if row.survives and row.level_source)
-    counts = collections.Counter(scales)
-    return min(counts, key=lambda scale: (-counts[scale], scale), default=None)
+    counts = collections.Counter(sorted(scales))
+    return max(counts, key=counts.__getitem__, default=None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Link:
 
     Attributes:
       theirs: difficulty there, ascending, `[n]`: a level, or the negative solve rate.
-      ours: level here, ascending, `[n]`.
+      ours: level of each here, `[n]`.
       correlation: Spearman's rank correlation of the two.
       taken: whether they are rows enough, and agree on which are harder at all.
     """
@@ -90,7 +90,7 @@ def link_scales(
         correlation = float(spearmanr(there, here).statistic) if apart else 0.0
         links[name] = Link(
             theirs=there,
-            ours=sorted(here),
+            ours=here,
             correlation=correlation,
             taken=0 < common_rows <= len(pairs) and correlation > 0,
         )
@@ -117,29 +117,28 @@ def put_on_scale(row: Row, scale: str | None, links: Mapping[str, Link]) -> None
     meta = dict(row.meta)
     if row.level is not None:
         meta["other_level"] = {"level": row.level, "scale": row.level_source}
-    found = None, None
-    for name, difficulty in _difficulties(row):
-        if name in links and links[name].taken:
-            found = links[name].level(difficulty), scale
+    gradings = list(_difficulties(row))
+    row.level, row.level_source = None, None
+    for name, difficulty in gradings:
+        if row.level is None and name in links and links[name].taken:
+            row.level, row.level_source = links[name].level(difficulty), scale
             meta["level_from"] = name
-            break
-    (row.level, row.level_source), row.meta = found, meta
+    row.meta = meta
 
 
 def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
     """Levels of equal size from solve rates: the most solved fifth is level 1.
 
-    Problems with equal rates get the same level, so levels differ in size by at most
-    the ties at their edges: a tied block goes to the level in which its middle falls.
-    The least solved block is level 5 however large it is, so that a grader that solves
-    little leaves a hardest level; what is never solved is always on it. Only where all
-    rates are equal and above 0 nothing says what is hard. None stays None.
+    Problems with equal rates get the same level, that in which the middle of their
+    block falls, so levels differ in size by at most the ties at their edges. The least
+    solved are level 5 however many, so that a grader that solves little leaves a
+    hardest level; only where all rates are equal and above 0 nothing says what is hard.
 
     Args:
       rates: fraction of right completions per problem, or None.
 
     Returns:
-      A level 1..5 per problem, never rising with the rate.
+      A level 1..5 per problem, never rising with the rate; None for None.
     """
     known = np.array([rate for rate in rates if rate is not None], np.float64)
     if not known.size:
@@ -147,7 +146,7 @@ def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
     least, most = known.min(), known.max()
     # Where the middle of those with an equal rate lies, from the most solved on.
     middle = (rankdata(-known) - 0.5) / known.size
-    levels = np.minimum(LEVELS, (middle * LEVELS).astype(int) + 1)
+    levels = (middle * LEVELS).astype(int) + 1
     if least == 0 or least < most:
         levels[known == least] = LEVELS
     found = iter(levels.tolist())

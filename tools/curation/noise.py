@@ -1,9 +1,9 @@
-"""What was lost or added on the way from the page to the row."""
+"""What was lost or added on the way from the page to the row, the question included."""
 
 import re
 import unicodedata
 
-from tools.curation.grammar import any_of, found
+from tools.curation.grammar import ASKS, AUXILIARY, any_of, found, sentences
 from tools.curation.row import Row
 
 # A drawing's source, a link, an image, a tag that carries structure or holds a place.
@@ -36,6 +36,14 @@ _MATHEMATICAL = (
     "GREEK LATIN MATHEMATICAL DOUBLE-STRUCK SCRIPT BLACK-LETTER MODIFIER ROMAN ANGSTROM"
     " KELVIN OHM PLANCK ALEF"
 )
+# A gap, or a last word that leaves the sentence open for the answer to end.
+_OPEN = any_of(
+    r"\\_|\\q?quad|\\underline|\\boxed|[(\[]\s*(?:\\\s|\$\$)*[)\]]|…|▲|\s{3,}",
+    rf"(?:\b(?:{AUXILIARY}|be|equals?|of|by|to|in|as|at|from|than|with|for|then|number)"
+    r"|=|:|\.{3})[\s.,$:\\)\]]*$|[a-z]$",
+)
+_GIVES = re.compile(r"\W*(?:let|suppose|given|assume|consider|if|for|in)\b", re.I)
+_STATES = re.compile(r"\b(?:is|are|was|were|has|have|had|equals?|holds?)\b", re.I)
 
 
 def not_text(row: Row) -> str | None:
@@ -63,8 +71,25 @@ def other_language(row: Row) -> str | None:
     return None
 
 
-CHECKS = {
-    "not_text": not_text,
-    "missing_figure": missing_figure,
-    "other_language": other_language,
-}
+def no_question(row: Row) -> str | None:
+    """Nothing is asked.
+
+    A sentence that states nothing names what is wanted ("The area of the square"), or
+    orders it ("Name the largest"), unless it only gives ("Let", "Suppose").
+    """
+    if ASKS.search(row.problem) or _OPEN.search(row.problem):
+        return None
+    for sentence in sentences(row.problem):
+        if not _STATES.search(sentence) and not _GIVES.match(sentence):
+            return None
+    return "ends: " + row.problem[-40:]
+
+
+def answer_leak(row: Row) -> str | None:
+    """The problem states its own answer in a box."""
+    leaks = (f"boxed{{{answer}}}" for answer in row.answers)
+    return next((leak[:60] for leak in leaks if leak in row.problem), None)
+
+
+CHECKS = (not_text, missing_figure, other_language)
+QUALITY_CHECKS = (no_question, answer_leak)

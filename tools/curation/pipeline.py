@@ -6,8 +6,10 @@ over all of them in memory, some seven kilobytes a row. Killed at any point and 
 again, a run screens what is not yet screened and writes the same bytes.
 """
 
+import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import pathlib
 import shutil
@@ -17,6 +19,7 @@ from typing import Any
 from tqdm import tqdm
 
 from rl import files, verifier
+from rl.verifier.workers import Lost, Workers
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import decontaminate
 from tools.curation.duplicates import drop_duplicates
@@ -24,9 +27,27 @@ from tools.curation.levels import level_scale, link_scales, put_on_scale
 from tools.curation.plan import Plan
 from tools.curation.report import Steps, count, markdown, page, sections
 from tools.curation.row import Row
-from tools.curation.screen import Screen
-from tools.curation.screening import screen_all
-from tools.curation.sources import inspect
+from tools.curation.sources import inspect, read
+
+CHUNK = 500
+"""Rows that are screened between two writes to disk."""
+_ROW_SECONDS = 60.0  # of screening, which takes some milliseconds
+_LATER_STEPS: Steps = {
+    "verifier": {
+        "unverifiable_answer": "The verifier cannot parse it, or it does not equal"
+        " itself.",
+    },
+    "decontamination": {
+        "evaluation_near": "An evaluation problem, word for word or nearly.",
+        "evaluation_ngram": "A long run of words in common with one.",
+        "evaluation_reworded": "One in other words, with its answer.",
+    },
+    "duplicates": {
+        "conflicting_answers": "One problem, two answers, no majority.",
+        "exact_duplicate": "The same text as another row.",
+        "near_duplicate": "The same problem reworded, or with other numbers.",
+    },
+}
 
 
 def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, Any]:
@@ -36,7 +57,7 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
       The summary, as in summary.json.
 
     Raises:
-      ValueError: a source is bad; nothing was written.
+      ValueError: a source is bad, and nothing was written; or a row's screening fails.
       BlockingIOError: another run is writing into `out`.
     """
     sources = tqdm(plan.sources, "reading", unit="file", disable=quiet)
@@ -51,7 +72,8 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
                 work.mkdir(parents=True)
             with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
                 total = sum(source["rows"] for source in facts["sources"])
-                rows = screen_all(plan, total, screened, judge, quiet)
+                bar = tqdm(desc="screening", total=total, unit="row", disable=quiet)
+                rows = _screened(plan, screened, judge, bar)
                 scale = level_scale(plan.levels, rows)
                 links = link_scales(rows, scale, plan.common_rows)
                 decontaminate(plan, rows, judge)
@@ -62,9 +84,45 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
             facts["other_scales"] = [
                 {"scale": name} | link.summary() for name, link in links.items()
             ]
-            summary = _write(out, facts, _steps(plan.screen), rows)
+            summary = _write(out, facts, plan.screen.meanings | _LATER_STEPS, rows)
         shutil.rmtree(work, ignore_errors=True)
     return summary
+
+
+def _screened(
+    plan: Plan, path: pathlib.Path, judge: AnswerJudge, bar: tqdm
+) -> list[Row]:
+    """All rows in their order; those that lie at `path` are not screened again."""
+    try:
+        done = [Row(**row) for _, row in files.read_rows(path, appended=True)]
+    except ValueError:  # a machine that stopped in mid-write; all is screened again
+        path.unlink()
+        done = []
+    rows = itertools.chain.from_iterable(map(read, plan.sources))
+    rows = itertools.islice(rows, len(done), None)
+    options, function = dataclasses.astuple(plan.screen), "tools.curation.screen:Screen"
+    with (
+        bar,
+        Workers(plan.workers, _ROW_SECONDS, function, confined=False) as workers,
+        contextlib.closing(files.Rows(path)) as kept,
+    ):
+        bar.update(len(done))
+        while chunk := list(itertools.islice(rows, CHUNK)):
+            asked = [(options, [row]) for row in chunk]
+            found = [row for (row,) in workers.map(asked, on_done=bar.update)]
+            for row, came in zip(found, chunk, strict=True):
+                if isinstance(row, Lost):
+                    raise ValueError(f"row {came.id!r}: its screening {row.reason}")
+            given = [
+                (row, each) for row in found if row.survives for each in row.answers
+            ]
+            faults = judge.faults([answer for _, answer in given])
+            for (row, _), fault in zip(given, faults, strict=True):
+                if fault is not None:
+                    row.reasons.setdefault("unverifiable_answer", fault)
+            kept.write(*map(dataclasses.asdict, found))
+            done += found
+    return done
 
 
 def _write(
@@ -108,28 +166,6 @@ def _write(
     return summary
 
 
-def _steps(screen: Screen) -> Steps:
-    return {
-        step: {name: check.__doc__.partition("\n")[0] for name, check in checks.items()}
-        for step, checks in screen.steps.items()
-    } | {
-        "verifier": {
-            "unverifiable_answer": "The verifier cannot parse it, or it does not equal"
-            " itself.",
-        },
-        "decontamination": {
-            "evaluation_near": "An evaluation problem, word for word or nearly.",
-            "evaluation_ngram": "A long run of words in common with one.",
-            "evaluation_reworded": "One in other words, with its answer.",
-        },
-        "duplicates": {
-            "conflicting_answers": "One problem, two answers, no majority.",
-            "exact_duplicate": "The same text as another row.",
-            "near_duplicate": "The same problem reworded, or with other numbers.",
-        },
-    }
-
-
 def _identity(plan: Plan, inspected: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What the outputs depend on, and a hash of it, of the code and all problems."""
     options = dataclasses.asdict(plan)
@@ -151,12 +187,10 @@ def _identity(plan: Plan, inspected: Sequence[dict[str, Any]]) -> dict[str, Any]
 
 
 def _finished(out: pathlib.Path, fingerprint: str) -> dict[str, Any] | None:
-    try:
+    """The summary of such a run, where all that it wrote is still there."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
         summary = json.loads((out / "summary.json").read_text())
-        same = summary["fingerprint"] == fingerprint and all(
-            files.sha256(out / name) == digest
-            for name, digest in summary["outputs"].items()
-        )
-    except (OSError, ValueError, KeyError):
-        return None
-    return summary if same else None
+        outputs = {name: files.sha256(out / name) for name in summary["outputs"]}
+        if (fingerprint, outputs) == (summary["fingerprint"], summary["outputs"]):
+            return summary
+    return None

@@ -19,11 +19,10 @@ _Similarity = Annotated[float, Range(0, 1, open=True)]
 class Near:
     """Jaccard similarities from which on two problems are near each other.
 
-    Attributes:
-      threshold: duplicates, whatever they ask.
-      same_answer_threshold: duplicates, where numbers and answers agree; not above it.
-      conflict_threshold: with the same numbers, two answers cannot both be right.
-      contamination_threshold: one is an evaluation problem.
+    They are explained in configs/curate.py.
+
+    Raises:
+      ValueError: `same_answer_threshold` is above `threshold`.
     """
 
     threshold: _Similarity
@@ -47,12 +46,7 @@ class Plan:
       evaluation: id -> problem of those that must not be trained on.
       screen: what is looked for in each row.
       near: when two are nearly the same.
-      conflicts: "majority" keeps the answer most copies give, "drop" drops them all.
-      levels: the scale that levels are kept on; "auto" takes the most frequent.
-      common_rows: rows that another scale must have in common with that one for its
-        rows to get levels on it; 0 takes none over.
-      answer_timeout: seconds that one answer may take to verify.
-      workers: processes.
+      Others: explained in configs/curate.py.
     """
 
     sources: Sequence[Source]
@@ -84,33 +78,28 @@ def make_plan(
         missing, or a value out of range.
     """
     options = {**config}
-    sources = options.pop("sources", ())
+    given = options.pop("sources", ())
     if inputs:
-        sources = [{"path": path, "fields": fields or {}} for path in inputs]
+        given = [{"path": path, "fields": fields or {}} for path in inputs]
     data_dir = pathlib.Path(os.path.expandvars(options.pop("data_dir", "")))
-    specs = map(os.path.expandvars, options.pop("evaluation", ()))
-    evaluation = [problem for spec in specs for problem in _evaluation(spec, data_dir)]
-    made = {
-        name: call(kind, name, options.pop(name, {}))
-        for name, kind in (("screen", Screen), ("near", Near))
-    }
-    made["sources"] = [
-        call(Source, f"sources[{i}]", source) for i, source in enumerate(sources)
-    ]
-    made["evaluation"] = {problem.id: problem for problem in evaluation}
-    return call(Plan, "", options, **made)
-
-
-def _evaluation(spec: str, data_dir: pathlib.Path) -> list[Problem]:
-    """What is screened against; a name means what that set is known to hold.
-
-    Ids begin with the set's name.
-    """
-    problems = load_benchmark(spec, data_dir)
-    if is_another_copy(spec, problems):
-        raise ValueError(
-            f"config.evaluation: {spec} of {data_dir} has other problems or answers"
-            " than the set of that name; to screen against it even so, give its path"
-        )
-    name = pathlib.PurePath(spec).stem
-    return [dataclasses.replace(p, id=f"{name}/{p.id}") for p in problems]
+    evaluation: dict[str, Problem] = {}
+    for spec in map(os.path.expandvars, options.pop("evaluation", ())):
+        problems = load_benchmark(spec, data_dir)
+        if is_another_copy(spec, problems):
+            raise ValueError(
+                f"config.evaluation: {spec} of {data_dir} has other problems or answers"
+                " than the set of that name; to screen against it even so, give its"
+                " path"
+            )
+        for problem in problems:
+            id = f"{pathlib.PurePath(spec).stem}/{problem.id}"
+            evaluation[id] = dataclasses.replace(problem, id=id)
+    return call(
+        Plan,
+        "",
+        options,
+        screen=call(Screen, "screen", options.pop("screen", {})),
+        near=call(Near, "near", options.pop("near", {})),
+        sources=[call(Source, f"sources[{i}]", one) for i, one in enumerate(given)],
+        evaluation=evaluation,
+    )

@@ -68,18 +68,15 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
     done: list[str] = []
     problem, answers = row.problem, row.answers
     for name, fix in TEXT_REPAIRS.items():
-        fixed = fix(problem)
-        fixed_answers = tuple(fix(answer) for answer in answers)
-        if fixed != problem or fixed_answers != answers:
-            done.append(name)
-        problem, answers = fixed, fixed_answers
+        before = problem, tuple(answers)
+        problem, answers = fix(problem), tuple(map(fix, answers))
+        done += [name] if before != (problem, answers) else []
     if not answers:
         answers = with_answer(row).answers
         done += ["answer_from_solution"] if answers else []
-    bare = (_said_alone(problem, bare_answer(answer)) for answer in answers)
-    bare = tuple(dict.fromkeys(filter(None, itertools.chain.from_iterable(bare))))
-    if bare != answers and answers:
-        done.append("answer_markup")
+    said = itertools.chain(*(_said_alone(problem, bare_answer(a)) for a in answers))
+    bare = tuple(dict.fromkeys(filter(None, said)))
+    done += ["answer_markup"] if bare != answers and answers else []
     repaired = dataclasses.replace(row, problem=problem.strip(), answers=bare)
     return repaired, tuple(done)
 

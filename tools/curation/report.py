@@ -7,17 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rl.files import markdown_table
+from tools import page as pages
 from tools.curation.row import Row, seen
-from tools.page import (
-    bars,
-    beside,
-    cards,
-    document,
-    is_number,
-    plain_code,
-    shown,
-    table,
-)
 
 EXAMPLES, PAIRS = 3, 20
 """Rows of a kind that can be read in the report, alone and beside another."""
@@ -153,8 +144,8 @@ def markdown(report: Iterable[Section]) -> str:
     lines = [f"# {_TITLE}", ""]
     for title, rows, _, note in report:
         if rows:
-            align = "".join("<>"[is_number(value)] for value in rows[0].values())
-            texts = [[*map(shown, row.values())] for row in rows]
+            align = "".join("<>"[pages.is_number(value)] for value in rows[0].values())
+            texts = [[*map(pages.shown, row.values())] for row in rows]
             lines += [f"## {title}", "", *([note, ""] if note else [])]
             lines += markdown_table([*rows[0]], texts, align)
     return "\n".join(lines)
@@ -163,21 +154,23 @@ def markdown(report: Iterable[Section]) -> str:
 def page(report: Iterable[Section], rows: Iterable[Row]) -> str:
     """The report as a page: the outcome as cards, charts, tables, and rows to read."""
     outcome, *others = report
-    top = cards([(shown(n), name) for name, n in map(dict.values, outcome.rows)])
+    top = pages.cards(
+        [(pages.shown(n), name) for name, n in map(dict.values, outcome.rows)]
+    )
     plots, tables = "", ""
     for title, told, chart, note in others:
         if chart:
-            plots += bars(title, [(row[chart[0]], row[chart[1]]) for row in told])
+            plots += pages.bars(title, [(row[chart[0]], row[chart[1]]) for row in told])
         if told:
             tables += f"<h2>{title}</h2>"
-            tables += f'<p class="soft">{plain_code(note)}</p>' if note else ""
-            tables += table([*told[0]], [[*row.values()] for row in told])
+            tables += f'<p class="soft">{pages.plain_code(note)}</p>' if note else ""
+            tables += pages.table([*told[0]], [[*row.values()] for row in told])
     articles = "".join(
         f"<details><summary>{html.escape(kind)} (the first {len(some)})</summary>"
         f"{''.join(some)}</details>"
         for kind, some in sorted(_articles(rows).items())
     )
-    return document(
+    return pages.document(
         _TITLE,
         f'<h1>{_TITLE}</h1>{top}<div class="plots">{plots}</div>{tables}'
         f"<h2>Rows to read</h2>{articles}",
@@ -190,7 +183,15 @@ def _articles(rows: Iterable[Row]) -> dict[str, list[str]]:
 
     def show(kind: str, most: int, said: str, *problems: Mapping[str, str]) -> None:
         if len(found[kind]) < most:
-            found[kind].append(_article(said, problems))
+            evidence = f"<p>{html.escape(said)}</p>" if said else ""
+            columns = [
+                f"<h4>{html.escape(one['id'])}</h4>"
+                f'<div class="text">{html.escape(one["problem"][:_MOST_CHARACTERS])}'
+                f'</div><p class="soft">Gold: {html.escape(one["answer"])}</p>'
+                for one in problems
+            ]
+            article = f"<article>{evidence}{pages.beside(columns)}</article>"
+            found[kind].append(article)
 
     for row in rows:
         for n, (reason, said) in enumerate(row.reasons.items()):
@@ -204,14 +205,3 @@ def _articles(rows: Iterable[Row]) -> dict[str, list[str]]:
                 pair = seen(row), row.beside["repaired"]
                 show(f"kept and repaired: {name}", EXAMPLES, "as it came", *pair)
     return found
-
-
-def _article(said: str, problems: Iterable[Mapping[str, str]]) -> str:
-    columns = [
-        f"<h4>{html.escape(one['id'])}</h4>"
-        f'<div class="text">{html.escape(one["problem"][:_MOST_CHARACTERS])}</div>'
-        f'<p class="soft">Gold: {html.escape(one["answer"])}</p>'
-        for one in problems
-    ]
-    evidence = f"<p>{html.escape(said)}</p>" if said else ""
-    return f"<article>{evidence}{beside(columns)}</article>"

@@ -87,12 +87,10 @@ class Retrieval:
         matches = []
         for begin in range(0, len(texts), _CHUNK):
             some = texts[begin : begin + _CHUNK]
-            found = (self._weighted(_counts(some)) @ self._vectors).tocoo()
-            near = found.data >= 0.25
+            found = self._weighted(_counts(some)) @ self._vectors
+            found = found.multiply(found >= 0.25).tocoo()
+            places = zip(*found.coords, found.data, strict=True)
             numbers = [_numbers(text) for text in some]
-            places = zip(
-                found.row[near], found.col[near], found.data[near], strict=True
-            )
             for row, column, words in sorted(places):
                 shared = self._agreement(numbers[row], self._numbers[column])
                 if shared >= 0.4 and words >= 0.75 - shared / 2:
@@ -121,14 +119,12 @@ class Retrieval:
 
 def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
     """Damped counts of features, `[len(texts), _BUCKETS]`."""
-    found = [
-        [feature for token in tokens(text) for feature in _features(token)]
-        for text in texts
-    ]
-    rows = np.repeat(np.arange(len(texts)), [len(features) for features in found])
+    found = [[*itertools.chain(*map(_features, tokens(text)))] for text in texts]
     columns = np.array([*itertools.chain(*found)], np.int32)
+    ends = np.cumsum([0, *map(len, found)])
     ones = np.ones(len(columns), np.float32)
-    counts = sparse.csr_matrix((ones, (rows, columns)), (len(texts), _BUCKETS))
+    counts = sparse.csr_matrix((ones, columns, ends), (len(texts), _BUCKETS))
+    counts.sum_duplicates()
     counts.data = 1 + np.log(counts.data)
     return counts
 

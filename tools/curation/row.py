@@ -7,8 +7,7 @@ from typing import Any
 from rl.problems.types import Problem
 
 FIELDS = (
-    *("id", "problem", "answer", "answers", "source"),
-    *("level", "level_source", "solve_rate", "solution"),
+    "id problem answer answers source level level_source solve_rate solution".split()
 )
 """What a source can say of a row, as our own schema orders it; `meta` is the rest."""
 

@@ -1,11 +1,12 @@
 """One row in, one verdict out: repaired, turned into a value, and checked."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from configs.schema import Count, Index, Share
-from tools.curation import choice, noise, quality, verifiable
+from tools.curation import choice, noise, verifiable
 from tools.curation.repair import repair
 from tools.curation.row import Row, seen
 from tools.curation.text import band_hashes, exact_key
@@ -13,23 +14,9 @@ from tools.curation.text import band_hashes, exact_key
 Check = Callable[[Row], str | None]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Screen:
-    """Repairs and checks of a configuration.
-
-    Attributes:
-      multiple_choice: "value" turns a question into its value where it can, "drop"
-        drops them all.
-      max_solve_rate: rows solved more often are dropped; 1 keeps all.
-      min_solve_rate: rows with a solve rate below it are dropped; 0 keeps all, any
-        positive value asks that at least one graded completion verified.
-      min_grading: completions from which on a grading speaks against a row.
-      max_disagreement: share of completions that agree on another answer than the gold
-        from which on the gold is taken to be wrong.
-      min_chars: shortest problem kept.
-      max_chars: longest problem kept; about 3.5 characters make a token.
-      max_answer_chars: longest answer kept.
-    """
+    """Repairs and checks, whose options are explained in configs/curate.py."""
 
     multiple_choice: Literal["value", "drop"]
     max_solve_rate: Share
@@ -41,40 +28,46 @@ class Screen:
     max_answer_chars: Count
 
     @property
-    def steps(self) -> Mapping[str, Mapping[str, Check]]:
+    def checks(self) -> Mapping[str, Sequence[Check]]:
         """Step -> its checks; a row is counted under the first check that finds it."""
         return {
             "verifiable": verifiable.CHECKS,
             "noise": noise.CHECKS,
-            "quality": {"size": self.size} | quality.CHECKS,
-            "graded": {
-                "solve_rate": self.solve_rate,
-                "never_answered": self.never_answered,
-                "majority_against_gold": self.majority_against_gold,
-                "judged_unsound": self.judged_unsound,
-            },
+            "quality": (self.size, *noise.QUALITY_CHECKS),
+            "graded": (
+                self.solve_rate,
+                self.never_answered,
+                self.majority_against_gold,
+                self.judged_unsound,
+            ),
+        }
+
+    @property
+    def meanings(self) -> dict[str, dict[str, str]]:
+        """Step -> name of a check -> what it finds."""
+        return {
+            step: {check.__name__: check.__doc__.partition("\n")[0] for check in checks}
+            for step, checks in self.checks.items()
         }
 
     def __call__(self, came: Row) -> Row:
         """The row repaired, without its solution, and what every check says of it."""
         row, repairs = repair(came)
         if self.multiple_choice == "value" and len(row.answers) == 1:
-            turned = choice.to_value(row.problem, row.answer)
-            if turned is not None:
+            if turned := choice.to_value(row.problem, row.answer):
                 row = dataclasses.replace(row, problem=turned[0], answers=(turned[1],))
                 repairs += ("choice_to_value",)
-        found = {
-            name: check(row)
-            for checks in self.steps.values()
-            for name, check in checks.items()
-        }
         return dataclasses.replace(
             row,
             solution="",
             meta=row.meta | ({"repairs": list(repairs)} if repairs else {}),
             key=exact_key(row.problem),
             bands=band_hashes(row.problem),
-            reasons={name: said for name, said in found.items() if said is not None},
+            reasons={
+                check.__name__: said
+                for check in itertools.chain(*self.checks.values())
+                if (said := check(row)) is not None
+            },
             beside={"repaired": seen(came)} if repairs else {},
         )
 

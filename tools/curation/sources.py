@@ -12,22 +12,14 @@ import os
 import pathlib
 import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rl.files import download, read_rows, sha256
-from tools.curation.formats import (
-    TURNS,
-    all_fields,
-    columns,
-    find_format,
-    split,
-    unwrapped,
-)
+from tools.curation import formats
 from tools.curation.row import Row
 from tools.page import is_number
 
-_HUB = "hf://"
 # What some sets write where they have no answer (NuminaMath-1.5).
 _NONE = ("", "proof", "notfound")
 _LEVEL = re.compile(r"(?:level\s*)?(?:([1-5])|\??)", re.I)
@@ -40,9 +32,8 @@ class Source:
     """Where rows come from.
 
     Attributes:
-      path: a .jsonl, .json or .parquet file; or `hf://OWNER/DATASET/FILE` (optionally
-        `OWNER/DATASET@REVISION`), downloaded once to the hub's own cache. `~` and
-        environment variables are expanded.
+      path: a .jsonl, .json or .parquet file, `~` and environment variables expanded;
+        or `hf://OWNER/DATASET/FILE` or `hf://OWNER/DATASET@REVISION/FILE`.
       fields: our field name -> its path in a row, as `prompt[0].content`; empty: the
         format's (see `formats`).
       level_source: the scale of its levels; None: the row's own, else its source.
@@ -59,22 +50,26 @@ class Source:
 
     def __post_init__(self):
         file = pathlib.Path(os.path.expandvars(self.path)).expanduser()
-        if self.path.startswith(_HUB):
+        if self.path.startswith("hf://"):
             file = download(self.path)
         if not file.is_file():
             raise ValueError(f"{file}: no such file")
-        if file.suffix not in _READERS:
+        if file.suffix not in (".jsonl", *_LOADERS):
             raise ValueError(f"{file}: must end in .jsonl, .json or .parquet")
         object.__setattr__(self, "file", file)
 
-    @property
-    def name(self) -> str:
-        """The source of rows that do not say theirs."""
-        return self.file.stem
-
-    def records(self) -> Iterator[tuple[str, Any]]:
+    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """File and place, for messages, and object of each row."""
-        return _READERS[self.file.suffix](self.file)
+        if self.file.suffix == ".jsonl":
+            yield from read_rows(self.file)
+            return
+        for number, row in enumerate(_LOADERS[self.file.suffix](self.file), 1):
+            where = f"{self.file} row {number}"
+            row = {formats.TURNS: row} if isinstance(row, list) else row
+            if not isinstance(row, dict):
+                kind = type(row).__name__
+                raise ValueError(f"{where}: must be an object, not {kind}")
+            yield where, row
 
     def format(self) -> tuple[str, dict[str, str]]:
         """The name of its format and the paths of our fields, by its first row.
@@ -84,23 +79,20 @@ class Source:
             none of ours.
         """
         if self.fields:
-            return "fields", all_fields(self.fields)
+            return "fields", formats.all_fields(self.fields)
         for where, record in self.records():
-            return find_format(record, where)
+            return formats.find_format(record, where)
         raise ValueError(f"{self.file}: empty, no rows")
 
 
 def inspect(source: Source) -> dict[str, Any]:
-    """Hashes a source and validates all its rows.
-
-    Returns:
-      Its name, file and format, its size in bytes and in rows, and its sha256.
+    """Its name, file, format, bytes, rows and sha256, after all rows were validated.
 
     Raises:
       ValueError: the file is empty, or a row is malformed.
     """
     return {
-        "name": source.name,
+        "name": source.file.stem,
         "file": source.file.name,
         "format": source.format()[0],
         "size": source.file.stat().st_size,
@@ -117,16 +109,16 @@ def read(source: Source) -> Iterator[Row]:
     """
     _, fields = source.format()
     for index, (where, record) in enumerate(source.records()):
-        yield _row(source, record, fields, where, f"{source.name}-{index}")
+        yield _row(source, record, fields, where, f"{source.file.stem}-{index}")
 
 
 def _row(
     source: Source, record: dict[str, Any], fields: dict[str, str], where: str, id: str
 ) -> Row:
-    said, meta = split(record, fields)
+    said, meta = formats.split(record, fields)
     for name in ("problem", *source.fields):
         if name not in said:
-            have = columns(record)
+            have = formats.columns(record)
             raise ValueError(f"{where}: no field {fields[name]!r} (it has: {have})")
     values = {}
     for name, value in said.items():
@@ -135,20 +127,19 @@ def _row(
         try:
             values[name] = _PARSERS.get(name, _text)(value)
         except ValueError as wanted:
-            got = reprlib.repr(value)
-            message = f"{where}: {fields[name]!r} must be {wanted}, got {got}"
-            raise ValueError(message) from None
+            got = f"must be {wanted}, got {reprlib.repr(value)}"
+            raise ValueError(f"{where}: {fields[name]!r} {got}") from None
     answer, solution = values.get("answer", ""), values.get("solution", "")
     if not solution and _WORKED.search(answer):
         answer, solution = "", answer
     answers = (answer, *values.get("answers", ()))
     # Only spaces go: a TAB or a line feed at an end may be a `\t` or `\n`.
     given = (each.strip(" ") for each in answers if each.strip().lower() not in _NONE)
-    whose, level = values.get("source") or source.name, values.get("level")
+    whose, level = values.get("source") or source.file.stem, values.get("level")
     scale = source.level_source or values.get("level_source") or whose
     return Row(
         id=values.get("id") or id,
-        problem=unwrapped(values["problem"]),
+        problem=formats.unwrapped(values["problem"]),
         answers=tuple(dict.fromkeys(given)),
         source=whose,
         level=level,
@@ -204,23 +195,15 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _json(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+def _json(path: pathlib.Path) -> list[Any]:
     try:
         rows = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON: {error}") from None
-    if not isinstance(rows, list):
-        kind = type(rows).__name__
-        raise ValueError(f"{path}: must hold a list of rows, not {kind}")
-    for number, row in enumerate(rows, 1):
-        row = {TURNS: row} if isinstance(row, list) else row
-        if not isinstance(row, dict):
-            kind = type(row).__name__
-            raise ValueError(f"{path} row {number}: must be an object, not {kind}")
-        yield f"{path} row {number}", row
+    return rows if isinstance(rows, list) else [rows]
 
 
-def _parquet(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+def _parquet(path: pathlib.Path) -> Iterator[Any]:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -229,12 +212,13 @@ def _parquet(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
             f"{path}: Parquet needs pyarrow: pip install -r requirements-data.txt"
         ) from None
     try:
-        batches = pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=1024)
-        rows = (row for batch in batches for row in batch.to_pylist())
-        for number, row in enumerate(rows, 1):
-            yield f"{path} row {number}", row
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=1024):
+            yield from batch.to_pylist()
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: not Parquet: {str(error).splitlines()[0]}") from None
 
 
-_READERS = {".jsonl": read_rows, ".json": _json, ".parquet": _parquet}
+_LOADERS: Mapping[str, Callable[[pathlib.Path], Iterable[Any]]] = {
+    ".json": _json,
+    ".parquet": _parquet,
+}

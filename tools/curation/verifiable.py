@@ -3,33 +3,11 @@
 import re
 from fractions import Fraction
 
+from rl.verifier import nodes
 from rl.verifier.answers import parse_answer
-from rl.verifier.nodes import (
-    Big,
-    Braces,
-    Const,
-    Degrees,
-    Quantity,
-    Rel,
-    Several,
-    Sym,
-    Tuple,
-    Word,
-    symbols,
-    walk,
-)
-from tools.curation import choice
-from tools.curation.grammar import (
-    ASKS,
-    AUXILIARY,
-    BLANK,
-    FIND,
-    STYLE,
-    any_of,
-    formulas,
-    found,
-    sentences,
-)
+from rl.verifier.nodes import Rel, Sym, symbols, walk
+from tools.curation import choice, grammar
+from tools.curation.grammar import ASKS, any_of, found, sentences
 from tools.curation.row import Row
 
 # An order: at the start of a sentence or a clause.
@@ -48,15 +26,16 @@ _MANY_ANSWERS = any_of(
     r"\byour score (?:will|for|on)\b|\bestimate (?:of )?\$[A-Z]",
 )
 _EITHER_OR = re.compile(
-    rf"\W*(?:{STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false|correct|right"
-    r"|wrong|possible|impossible|always|never|sometimes|cannot|not|√|×"
+    rf"\W*(?:{grammar.STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false"
+    r"|correct|right|wrong|possible|impossible|always|never|sometimes|cannot|not|√|×"
     r"|(?:absolutely |conditionally )?(?:con|di)verge(?:s|nt))\b\W*"
     r"(?:[,.;].*)?",
     re.I | re.S,
 )
 # The last sentence, where nothing but yes or no answers it.
 _EITHER_OR_QUESTION = re.compile(
-    rf"(?:(?=[A-Z])(?i:{AUXILIARY})|(?:If|Given|When)\b[^?]*,\s*(?:then )?{AUXILIARY})"
+    rf"(?:(?=[A-Z])(?i:{grammar.AUXILIARY})"
+    rf"|(?:If|Given|When)\b[^?]*,\s*(?:then )?{grammar.AUXILIARY})"
     r"\b(?!\s+not?\b)[^?]*\?\s*"
 )
 # "Return 1 for yes and 0 for no": an order, and the words of both codes.
@@ -82,8 +61,8 @@ _MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
 _JOINT = r"sum|product|difference|total|relation|of\b|between"
 # "Find the area and the perimeter of", but not "find the sum of the length and width".
 _BOTH_ASKED = any_of(
-    rf"\b{FIND} (?:the values? of )?{_MATH},? and {_MATH}[.?\s]*$",
-    rf"\b{FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
+    rf"\b{grammar.FIND} (?:the values? of )?{_MATH},? and {_MATH}[.?\s]*$",
+    rf"\b{grammar.FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
     rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]{{2,}},? ){{1,2}}and"
     r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?[a-z]{2,}"
     r"(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
@@ -147,7 +126,7 @@ def multi_part(row: Row) -> str | None:
             return row.problem[second:][:60]
     if any(map(_SEVERAL_VALUES.search, row.answers)):
         return None
-    for between in re.split(BLANK, row.problem)[1:-1]:
+    for between in re.split(grammar.BLANK, row.problem)[1:-1]:
         if _SAYS_SOMETHING.search(between):
             return between[-60:] + "__"
     return found(_BOTH_ASKED, row.problem)
@@ -169,9 +148,9 @@ def free_text_answer(row: Row) -> str | None:
         written = _WORDS.findall(answer)
         words: list[str] = []
         for part in walk(node) if node is not None else ():
-            if isinstance(part, Word):
+            if isinstance(part, nodes.Word):
                 words += part.text.split()
-            elif isinstance(part, Quantity) and isinstance(part.unit, frozenset):
+            elif isinstance(part, nodes.Quantity) and isinstance(part.unit, frozenset):
                 words += part.unit if len(part.unit) > 1 else ()
             elif isinstance(part, Sym) and part.name in map(str.lower, written):
                 words.append(part.name)
@@ -187,13 +166,13 @@ def free_text_answer(row: Row) -> str | None:
 def symbol_answer(row: Row) -> str | None:
     """Names of letters: an option, or a name that the problem lacks."""
     text = _COMMAND.sub(" ", row.problem)
-    named = {*"".join(formulas(text) + _NAMES.findall(text)).lower()}
+    named = {*"".join(grammar.formulas(text) + _NAMES.findall(text)).lower()}
     for answer in row.answers:
         parsed = parse_answer(answer)
-        if isinstance(parsed.other, Quantity):
+        if isinstance(parsed.other, nodes.Quantity):
             continue
         parts = list(walk(parsed.node)) if parsed.node is not None else []
-        several = isinstance(parsed.node, Several | Braces | Tuple)
+        several = isinstance(parsed.node, nodes.Several | nodes.Braces | nodes.Tuple)
         items = parsed.node.items if several else parts[:1]
         letters = items and all(isinstance(item, Sym) for item in items)
         if letters and any(item.name.isupper() for item in items):
@@ -206,7 +185,10 @@ def symbol_answer(row: Row) -> str | None:
         labels |= set() if bound else {*"xyz"}
         names = {p.name for p in parts if isinstance(p, Sym)} - parsed.parameters
         said = {match[1].lower() for match in map(_LETTER.fullmatch, names) if match}
-        periodic = any(isinstance(p, Degrees | Big) or p == Const("pi") for p in parts)
+        periodic = any(
+            isinstance(p, nodes.Degrees | nodes.Big) or p == nodes.Const("pi")
+            for p in parts
+        )
         if said - named - labels and not periodic:
             return answer
     return None
@@ -229,14 +211,14 @@ def rounded_answer(row: Row) -> str | None:
     return None if short or given else row.answer
 
 
-CHECKS = {
-    "proof": proof,
-    "no_answer": no_answer,
-    "open_question": open_question,
-    "yes_no": yes_no,
-    "multi_part": multi_part,
-    "multiple_choice": multiple_choice,
-    "free_text_answer": free_text_answer,
-    "symbol_answer": symbol_answer,
-    "rounded_answer": rounded_answer,
-}
+CHECKS = (
+    proof,
+    no_answer,
+    open_question,
+    yes_no,
+    multi_part,
+    multiple_choice,
+    free_text_answer,
+    symbol_answer,
+    rounded_answer,
+)

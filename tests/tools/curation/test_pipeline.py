@@ -262,8 +262,8 @@ def command(tmp_path, out):
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import pathlib\n"
         "from tests.tools.curation import test_pipeline as t\n"
-        "from tools.curation import screening\n"
-        "screening.CHUNK = 32\n"
+        "from tools.curation import pipeline\n"
+        "pipeline.CHUNK = 32\n"
         "if __name__ == '__main__':\n"
         "    t.run(pathlib.Path(sys.argv[2]), t.many_rows(500), out=sys.argv[3])\n"
     )
