@@ -2,7 +2,7 @@
 
 import re
 
-from tools.curation.grammar import ASKS, STYLE, any_of
+from tools.curation.grammar import ASKS, STYLE, any_of, sentences
 from tools.curation.repair import bare_answer
 
 # Blanks, as many as stand between words: without a bound, what begins with a run of
@@ -23,16 +23,17 @@ _LETTERS_OF = "ABCDEFGH"
 _NEEDS_OPTIONS = any_of(
     r"\b(?:which|choose|select|identify)\b[^.?]{0,40}\b(?:following|these|below|options?"
     r"|answers?)\b",
-    r"\b(?:of|among) the following\b",
-    r"\bfollowing \w+\b[^.?]{0,60}\b(?:is|are|could|must|can|best|not|true)\b",
-    r"\b(?:best describes|(?:clos|near)est to|most likely|approximate)",
+    r"(?:^|[.?!:;,] |\bhow many )(?:of|among) the following\b",
+    r"\bfollowing \w+\b[^.?:]{0,60}\b(?:is|are|could|must|can|best|not|true)\b",
+    r"\b(?:best describes|(?:clos|near)est to|most likely|approximate)\b",
     r"\bwhich (?:one|statement|figure|graph|interval|expression)\b",
     r"\bwhich (?:\w+ )?(?:in)?equa\w+ (?:has|could|is)\b",
 )
 # A last sentence that only orders to choose says where the options stood.
 _ORDERS_A_CHOICE = re.compile(
     r"(?<=[.?!])\s+(?:(?:please )?(?:choose|select|pick)(?: (?:the|one|an?|most|best"
-    r"|correct|right|appropriate|options?|answers?|choices?|from|of|below))*"
+    r"|correct|right|appropriate|options?|answers?|choices?|from|of|below|among|given"
+    r"|following))*"
     r"|(?:answer )?(?:options|choices))\s*[.:]?\Z",
     re.I,
 )
@@ -64,7 +65,8 @@ def find_choices(problem: str) -> tuple[str, dict[str, str], str] | None:
             problem[mark.end() : end] for mark, end in zip(marks, ends, strict=True)
         )
         # Persons speaking and conditions are lettered too, and the question comes last.
-        if not ASKS.search(last):
+        _, *after = sentences(last)
+        if "?" not in last and not any(map(ASKS.search, after)):
             last, _, tail = last.strip().partition("\n")
             options = dict(zip(_LETTERS_OF, [*texts, last], strict=False))
             return problem[: marks[0].start()].strip(), options, tail

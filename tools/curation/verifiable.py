@@ -32,15 +32,17 @@ _EITHER_OR = re.compile(
     r"(?:[,.;].*)?",
     re.I | re.S,
 )
-# The last sentence, where nothing but yes or no answers it.
+# A sentence that nothing but yes or no answers, and an order to judge a claim.
 _EITHER_OR_QUESTION = re.compile(
     rf"(?:(?=[A-Z])(?i:{grammar.AUXILIARY})"
     rf"|(?:If|Given|When)\b[^?]*,\s*(?:then )?{grammar.AUXILIARY})"
     r"\b(?!\s+not?\b)[^?]*\?\s*"
 )
-# "Return 1 for yes and 0 for no": an order, and the words of both codes.
-_CODE = r"-?\d (?:for|if) (?:yes|no|true|false)\b"
-_CODED = any_of(rf"{_ORDER}(?:return|answer|output)(?: with)? {_CODE}[^.?]*[ ,]{_CODE}")
+_JUDGES = any_of(
+    r"\b(?:determine|decide|check|verify|confirm|establish|state|tell|explain|discuss"
+    r"|investigate|examine|consider|justify)(?:(?: \w+){0,2} whether| if| that)\b"
+)
+_ASKS_BESIDES = any_of(ASKS.pattern, r"\bgive (?:its|the|their)\b")
 _ASKS_VALUE = any_of(r"\b(?:which|who|where|when|why)\b", r"=[\s$]*\Z", ASKS.pattern)
 
 # A first and a second label of one kind, in brackets or at the start of a line.
@@ -100,13 +102,31 @@ def open_question(row: Row) -> str | None:
 
 
 def yes_no(row: Row) -> str | None:
-    """True or false, one or zero for them: a coin gets half of them right."""
+    """True or false, one or zero for them: a coin gets half of them right.
+
+    Whatever the answer says, where all that asks is whether something is so: the gold
+    of a claim is often what it claims.
+    """
     if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
         return row.answer
-    last = sentences(row.problem)[-1]
-    rest = last[4:].rstrip("? ")
-    asked = _EITHER_OR_QUESTION.fullmatch(last) and not _ASKS_VALUE.search(rest)
-    return last[-60:] if asked else found(_CODED, row.problem)
+    said = sentences(row.problem)
+    asking = [one for one in said if ASKS.search(one) or _JUDGES.search(one)]
+    if _either_or(said[-1]) or asking and all(map(_only_judges, asking)):
+        return said[-1][-60:]
+    return None
+
+
+def _either_or(sentence: str) -> bool:
+    rest = sentence[4:].rstrip("? ")
+    question = _EITHER_OR_QUESTION.fullmatch(sentence) is not None
+    return question and not _ASKS_VALUE.search(rest)
+
+
+def _only_judges(sentence: str) -> bool:
+    """Whether a sentence asks if something is so, and nothing besides."""
+    rest, claims = _JUDGES.subn(" ", sentence)
+    besides = _ASKS_BESIDES.search(rest.replace("?", " "))
+    return _either_or(sentence) or claims > 0 and not besides
 
 
 def multi_part(row: Row) -> str | None:

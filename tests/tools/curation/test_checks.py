@@ -87,6 +87,11 @@ DROPPED = [
     ("multi_part", "If $S_2 = 4$, find the values of $a_1$ and $S_5$.", "121"),
     ("yes_no", "Does there exist a cube of three digits that ends in 7?", "343"),
     ("yes_no", "They need 30. If they won 13, did they get there?", "8"),
+    ("yes_no", "Let $I$ be an ideal. Determine whether $IJ = IK$ implies $J = K$.",
+     "J = K"),
+    ("yes_no", r"Verify if the integral $I = -4\pi$ is correct.", r"-4\pi"),
+    ("yes_no", "Let $a_n$ be summable. Does it follow that $n a_n$ vanishes? Explain"
+     " why that is so.", "0"),
     ("missing_figure", "The diagram indicates the path. Find its area.", "803"),
     ("open_question", "Please fill in a condition that makes $AD$ a height.", "BD=CD"),
     ("open_question", "Choose one of the following three conditions and find the side"
@@ -191,6 +196,7 @@ KEPT = [
     ("It turns some expressions into squares. How many of them are there?", "3"),
     ("There are 6 students; in total they shake hands $\\qquad$ times.", "15"),
     ("A club sent 90 cards. The number of its members is ______.", "10 members"),
+    (r"The total of all the even digits is \uline{~~~~}", "20"),
     ("The greatest number of points that two circles share", "2"),
     ("$|\\sqrt{2}-\\sqrt{3}| - \\tan 60^{\\circ}$.", r"-\sqrt{2}"),
     ("When the root of $x$ is cubed, the answer is 64. What is $x$?", "16"),

@@ -71,6 +71,24 @@ from tools.curation.row import Row
                 "89 sec",
             ),
         ),
+        (
+            "What is 3 more than the sum of the following numbers: 5, 15?\n"
+            "(A) 20\n(B) 23\n(C) 25",
+            "B",
+            ("What is 3 more than the sum of the following numbers: 5, 15?", "23"),
+        ),
+        (
+            "What is the least even prime? Choose the correct answer from the following"
+            " options:\nA) 1\nB) 2\nC) 3",
+            "B",
+            ("What is the least even prime?", "2"),
+        ),
+        (
+            "How old is she in 2014, if she was 5 in 2010?\n"
+            "A) 8\nB) 9\nC) Impossible to determine",
+            "B",
+            ("How old is she in 2014, if she was 5 in 2010?", "9"),
+        ),
         # the options are the question
         ("Name a prime. Choose one of these numbers:\nA) 4\nB) 5\nC) 6", "B", None),
         ("What is its approximate length?\nA) 30\nB) 40\nC) 60", "B", None),
