@@ -66,14 +66,13 @@ def get_config() -> ConfigDict:
     c.data.template = TEMPLATE
 
     # Two steps from the start: a policy that has only ever met one writes one sum for
-    # all, so surely that hardly a group has anything else in it. At the first stage's
-    # rate, what the second teaches on templates is lost on problems that people wrote.
+    # all, so surely that hardly a group has anything else in it.
     c.curriculum.stages = (
         {"name": "short", "levels": {"1": 0.8, "2": 0.2}, "steps": 16},
         {
             "name": "all",
             "levels": {"1": 0.55, "2": 0.3, "3": 0.15},
-            "learning_rate": 5e-6,
+            "learning_rate": 1e-5,
         },
     )
 
@@ -84,7 +83,8 @@ def get_config() -> ConfigDict:
 
     c.dynamic_sampling.max_rounds = 4
     c.batch.prompts_per_step = 8
-    c.batch.prompts_per_update = 2
+    # Of two problems a gradient says too little: the policy then takes to one sum.
+    c.batch.prompts_per_update = 4
     # The prompt, mostly worked examples, is several times as long as a completion. A
     # row is one group, and each of two cores takes one.
     c.batch.share_prompts = True
@@ -93,8 +93,8 @@ def get_config() -> ConfigDict:
 
     # A pass over what the sampler has just drawn is a third of the update's time here.
     c.objective.old_logprobs = "sampler"
-    c.schedule.learning_rate = 2e-5
-    c.schedule.warmup_updates = 4
+    c.schedule.learning_rate = 3e-5
+    c.schedule.warmup_updates = 2
 
     c.rollout.vllm.cpu_kv_cache_gib = 2
     c.rollout.vllm.max_num_seqs = 128
