@@ -131,7 +131,7 @@ def get_config() -> ConfigDict:
     c.batch.prompts_per_step = 128
     c.batch.prompts_per_update = 32
     c.batch.ppo_epochs = 1
-    c.batch.row_lengths = (4096,)  # of packed rows; the shortest that fits is taken
+    c.batch.row_lengths = (4096,)  # of packed rows; of those that fit the fullest
     # Completions in one row share the positions of their prompt: pays where prompts are
     # long beside completions.
     c.batch.share_prompts = False

@@ -180,7 +180,8 @@ def pack(
 
     Args:
       segments: the mini-batch.
-      row_lengths: T; the shortest that holds the longest segment is taken.
+      row_lengths: T; of those that hold the longest segment the one is taken that
+        leaves the fewest positions empty, of such the shortest.
       micro_tokens: most tokens of one micro-batch, padding included.
       row_multiple: devices that share the rows.
       share_prompts: whether completions in one row share their prompt's positions.
@@ -190,13 +191,17 @@ def pack(
       `row_multiple`; the last one's missing rows are padding.
     """
     lengths = [len(s.token_ids) for s in segments]
-    longest = max(lengths)
-    length = min((t for t in row_lengths if t >= longest), default=max(row_lengths))
-    if share_prompts:
-        rows = best_fit_sharing(segments, length)
-    else:
-        rows = [[[i] for i in row] for row in best_fit_decreasing(lengths, length)]
-    per_micro = micro_rows(length, micro_tokens, row_multiple)
+    fitting = [t for t in row_lengths if t >= max(lengths)] or [max(row_lengths)]
+    packings = []
+    for length in sorted(fitting):
+        if share_prompts:
+            rows = best_fit_sharing(segments, length)
+        else:
+            rows = [[[i] for i in row] for row in best_fit_decreasing(lengths, length)]
+        per_micro = micro_rows(length, micro_tokens, row_multiple)
+        starts = range(0, len(rows), per_micro)
+        packings.append((len(starts) * per_micro * length, length, per_micro, rows))
+    _, length, per_micro, rows = min(packings, key=lambda packing: packing[0])
     return [
         _fill(
             segments, rows[start : start + per_micro], Batch.padding(per_micro, length)

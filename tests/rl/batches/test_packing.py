@@ -148,7 +148,7 @@ def test_micro_batches_have_one_shape():
     groups = [make_group([True, False], lengths=[9, 7], seed=i) for i in range(20)]
     batches = pack(
         _segments(groups),
-        row_lengths=(64, 8, 16),
+        row_lengths=(8, 16),
         micro_tokens=64,
         row_multiple=2,
         share_prompts=False,
@@ -156,6 +156,30 @@ def test_micro_batches_have_one_shape():
     assert {b.token_ids.shape for b in batches} == {(4, 16)}
     assert sum(int(b.loss_mask.sum()) for b in batches) == 20 * 16
     assert micro_rows(4096, 1, 8) == 8  # never less than a row per device
+
+
+def test_rows_are_as_long_as_fills_them_best():
+    # Of each group 3 positions are shared, and its completions take 5 each: 23.
+    segments = _segments(
+        [make_group([True] * 4, lengths=[4] * 4, prompt=4, seed=i) for i in range(4)]
+    )
+
+    def shapes(*row_lengths):
+        batches = pack(
+            segments,
+            row_lengths=row_lengths,
+            micro_tokens=64,
+            row_multiple=1,
+            share_prompts=True,
+        )
+        return [b.token_ids.shape for b in batches]
+
+    # The shortest that holds a completion takes each prompt four times.
+    assert shapes(10) == [(6, 10)] * 3
+    assert shapes(32) == [(2, 32)] * 2
+    assert shapes(10, 24, 32) == [(2, 24)] * 2
+    # As many positions either way: the shorter, whose attention costs less.
+    assert shapes(24, 48) == [(2, 24)] * 2
 
 
 def test_padding_is_small_on_realistic_lengths():
