@@ -61,7 +61,7 @@ def _rest_in(inner: optax.GradientTransformation, dtype: jnp.dtype):
         return jnp.promote_types(x.dtype, jnp.float32)
 
     def narrow(x):
-        return dtype if dtype.itemsize < 4 else x.dtype
+        return dtype if dtype.itemsize < 4 else wide(x)
 
     def init(params):
         return cast(inner.init(params), narrow)

@@ -312,6 +312,18 @@ def test_bfloat16_moments_are_halved_and_refused_where_they_would_stall():
         make_optimizer(**{**OPTIMIZER, "moments_dtype": "bfloat16", "b2": 0.999})
 
 
+@pytest.mark.parametrize("masters", ["float32", "bfloat16"])
+@pytest.mark.parametrize("moments", ["float32", "bfloat16"])
+def test_a_state_keeps_its_dtypes(masters, moments):
+    """One that an update widens is another state than a fresh run restores into."""
+    optimizer = make_optimizer(**{**OPTIMIZER, "moments_dtype": moments})
+    params = {"kernel": jnp.ones((4, 4), masters)}
+    first = optimizer.init(params)
+    _, second = optimizer.update(params, first, params)
+    assert [m.dtype for m in jax.tree.leaves(first) if m.ndim] == [moments] * 2
+    assert jax.tree.map(jnp.dtype, first) == jax.tree.map(jnp.dtype, second)
+
+
 @pytest.mark.failure(18)
 def test_the_schedule_counts_updates():
     schedule = make_schedule(
