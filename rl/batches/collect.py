@@ -164,7 +164,8 @@ class Collector:
           oversample: prompts of a round at most, over `prompts_per_step`. It asks for
             as many as the share of groups that were kept lately makes necessary. With
             `carry`: groups on offer in a round, over as many as that.
-          max_age: steps after which a group that was left over is dropped.
+          max_age: steps with an update after which a group that was left over is
+            dropped.
           carry: end a round once enough of its groups are there, and go on with the
             others in the next step (APRIL, arXiv 2509.18521). A round does not end
             before those that would then be older than `max_age`.
@@ -266,7 +267,9 @@ class Collector:
         if self._on_shortfall == "partial" and kept:
             self._left, self._shortfalls = [], 0
             return kept
-        self._left = kept
+        # No update, so the policy stays as it is: what waits is as young as before.
+        self._left = [dataclasses.replace(g, born=g.born + 1) for g in kept]
+        self._begun = [dataclasses.replace(g, born=g.born + 1) for g in self._begun]
         if self._shortfalls >= self._max_shortfalls:
             raise Shortfall(
                 f"{message}; {self._shortfalls} steps in a row"

@@ -179,6 +179,20 @@ def test_a_shortfall_keeps_its_groups_for_the_next_step():
     assert len(groups) == kept
 
 
+def test_a_skipped_step_makes_nothing_older():
+    """The policy stays as it is, so what waits is as fresh as it was."""
+    collector, _ = _collector(
+        lambda p: 0.5 if p % 8 == 0 else 0.0, max_rounds=1, max_shortfalls=9
+    )
+    groups, step = [], 0
+    while not groups:
+        before = len(collector.state()["left"])
+        groups, tally = collector.collect(step)
+        assert (tally.carried, tally.aged_out) == (before, 0)
+        step += 1
+    assert step > 3  # by its number the first one would have gone after two
+
+
 @pytest.mark.failure(17)
 def test_a_step_that_trains_on_a_part_of_its_batch_is_no_skipped_one():
     informative = 4  # of 64 problems
