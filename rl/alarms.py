@@ -85,8 +85,9 @@ class Rule(NamedTuple):
     counts: bool = False
 
 
-def _of(name: str) -> Callable[[Metrics], float]:
-    return lambda metrics: metrics.get(name, math.nan)
+def _of(*names: str) -> Callable[[Metrics], float]:
+    """The first of these metrics that there is."""
+    return lambda metrics: next((metrics[n] for n in names if n in metrics), math.nan)
 
 
 def _not_finite(metrics: Metrics) -> list[str]:
@@ -141,7 +142,8 @@ RULES = (
     ),
     Rule(
         "sampler_gap",
-        _of("policy/sampler_gap_mean"),
+        # Where the schedule leaves no token of the current version, the older ones'.
+        _of("policy/sampler_gap_mean", "off_policy/stale_gap"),
         operator.gt,
         "sampler and trainer differ by {:.4f} nats per token on average",
     ),

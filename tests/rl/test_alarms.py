@@ -29,7 +29,7 @@ FIGURES = {
     "entropy_high": [{"policy/entropy": 7.0}, {"policy/entropy": 0.5}],
     "sampler_gap": [
         {"policy/sampler_gap_mean": 0.3},
-        {"policy/sampler_gap_mean": 0.01},
+        {"policy/sampler_gap_mean": 0.01, "off_policy/stale_gap": 3.0},
     ],
     "stuck_reward": [{"reward/mean": -1.0}, {}],
     "skipped_updates": [
@@ -38,6 +38,11 @@ FIGURES = {
     ],
     "not_finite": [{"policy/loss": float("nan")}, {"policy/loss": 0.1}],
 }
+
+
+def test_a_schedule_without_tokens_of_the_current_version_has_the_alarm_too():
+    ((said,), _) = _alarms().check({"off_policy/stale_gap": 3.0})
+    assert said.startswith("sampler and trainer differ by 3.0000 nats")
 
 
 def test_every_alarm_is_held_to_its_figures():
