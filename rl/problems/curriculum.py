@@ -15,12 +15,13 @@ the collector's.
 import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
+from configs.schema import Count, Index, Positive, Range, call
 from rl.problems.reading import ProblemStream
 from rl.types import Problem
 
-METRICS = ("accuracy", "solve_all")
+Metric = Literal["accuracy", "solve_all"]
 
 
 class NoProblem(ValueError):
@@ -38,19 +39,9 @@ class Advance:
       window: steps of the mean; no earlier end is possible.
     """
 
-    metric: str
-    at_least: float
-    window: int
-
-    def __post_init__(self):
-        if self.metric not in METRICS:
-            raise ValueError(
-                f"advance.metric={self.metric!r}: must be one of {METRICS}"
-            )
-        if not 0 < self.at_least <= 1:
-            raise ValueError(f"advance.at_least={self.at_least}: must lie in (0, 1]")
-        if self.window < 1:
-            raise ValueError(f"advance.window={self.window}: must be at least 1")
+    metric: Metric
+    at_least: Annotated[float, Range(0, 1, open=True)]
+    window: Count
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,23 +61,12 @@ class Stage:
 
     name: str
     levels: Mapping[int, float] | None = None
-    steps: int | None = None
+    steps: Count | None = None
     advance: Advance | None = None
-    max_response_tokens: int | None = None
-    group_size: int | None = None
-    eps_high: float | None = None
-    learning_rate: float | None = None
-
-    def __post_init__(self):
-        if self.levels is not None:
-            if not self.levels or not all(w > 0 for w in self.levels.values()):
-                raise ValueError(f"levels={dict(self.levels)}: needs positive shares")
-        for name in ("steps", "max_response_tokens", "eps_high", "learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name}={value}: must be positive")
-        if self.group_size is not None and self.group_size < 2:
-            raise ValueError(f"group_size={self.group_size}: a group needs at least 2")
+    max_response_tokens: Count | None = None
+    group_size: Annotated[int, Range(2)] | None = None
+    eps_high: Positive | None = None
+    learning_rate: Positive | None = None
 
 
 class Curriculum:
@@ -111,7 +91,7 @@ class Curriculum:
         stages: Sequence[Stage],
         problems: Sequence[Problem],
         *,
-        seed: int,
+        seed: Index,
         tell: Callable[[str], None] = print,
     ):
         if not stages:
@@ -155,7 +135,7 @@ class Curriculum:
             return True
         if stage.advance is None or len(self._window) < stage.advance.window:
             return False
-        column = METRICS.index(stage.advance.metric)
+        column = get_args(Metric).index(stage.advance.metric)
         values = [seen[column] for seen in self._window[-stage.advance.window :]]
         return sum(values) / len(values) >= stage.advance.at_least
 
@@ -287,30 +267,22 @@ def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
     made = []
     for i, section in enumerate(stages):
         try:
-            made.append(_make_stage(**section))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"[{i}]: {_reason(error)}") from None
+            made.append(_make_stage(section))
+        except ValueError as error:
+            raise ValueError(f"[{i}]{str(error).removeprefix('config')}") from None
     return tuple(made) or (Stage(name="all"),)
 
 
-def _make_stage(
-    *,
-    name: str,
-    levels: Mapping[str, float] | None = None,
-    advance: Mapping[str, Any] | None = None,
-    **settings,
-) -> Stage:
-    for level in levels or ():
-        if not str(level).isdigit():
-            raise ValueError(f"levels.{level}: must be a number")
-    return Stage(
-        name=name,
-        levels=None if levels is None else {int(k): v for k, v in levels.items()},
-        advance=None if advance is None else Advance(**advance),
-        **settings,
-    )
-
-
-def _reason(error: Exception) -> str:
-    """A signature's complaint without the function's name."""
-    return str(error).rsplit("() ", 1)[-1]
+def _make_stage(section: Mapping[str, Any]) -> Stage:
+    levels, advance = section.get("levels"), section.get("advance")
+    settings = {k: v for k, v in section.items() if k not in ("levels", "advance")}
+    if levels is not None:
+        for level, share in levels.items():
+            if not str(level).isdigit() or not isinstance(share, int | float):
+                raise ValueError(f".levels.{level}={share!r}: must be a level's share")
+        if not levels or not all(share > 0 for share in levels.values()):
+            raise ValueError(f".levels={dict(levels)}: needs positive shares")
+        settings["levels"] = {int(k): v for k, v in levels.items()}
+    if advance is not None:
+        settings["advance"] = call(Advance, "advance", advance)
+    return call(Stage, "", settings)

@@ -182,16 +182,22 @@ def test_no_stages_draw_from_everything():
     [
         (
             {"levels": {"1": 1.0}},
-            "[0]: missing 1 required keyword-only argument: 'name'",
+            "[0]: missing a required argument: 'name'",
         ),
-        ({"name": "a", "step": 3}, "[0]: got an unexpected keyword argument 'step'"),
-        ({"name": "a", "steps": 0}, "[0]: steps=0: must be positive"),
-        ({"name": "a", "levels": {}}, "[0]: levels={}: needs positive shares"),
-        ({"name": "a", "levels": {"x": 1}}, "[0]: levels.x: must be a number"),
-        ({"name": "a", "group_size": 1}, "[0]: group_size=1: a group needs"),
+        ({"name": "a", "step": 3}, "[0].step=3: unknown key"),
+        ({"name": "a", "steps": 0}, "[0].steps=0: must be at least 1"),
+        ({"name": "a", "levels": {}}, "[0].levels={}: needs positive shares"),
+        ({"name": "a", "levels": {"x": 1}}, "[0].levels.x=1: must be a level's share"),
+        ({"name": "a", "group_size": 1}, "[0].group_size=1: must be at least 2"),
+        # Of another type it would fail when the stage begins, days into a run.
+        ({"name": "a", "group_size": 16.0}, "[0].group_size=16.0: must be of type int"),
+        (
+            {"name": "a", "advance": {"metric": "accuracy", "at_least": 1}},
+            "[0].advance: missing a required argument: 'window'",
+        ),
         (
             {"name": "a", "advance": {"metric": "loss", "at_least": 1, "window": 1}},
-            "[0]: advance.metric='loss': must be one of",
+            "[0].advance.metric='loss': must be one of",
         ),
     ],
 )
