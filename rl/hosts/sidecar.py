@@ -312,10 +312,19 @@ def _gpus_of_machine() -> list[int]:
 
 
 def _gpus_of_jax() -> tuple[int, ...]:
-    """Ids, in the machine's numbering, of the GPUs that this process holds."""
+    """Ids, in the machine's numbering, of the GPUs that this process holds.
+
+    Raises:
+      ValueError: the environment names them in another way than by number.
+    """
     held = [d.local_hardware_id for d in jax.local_devices() if d.platform == "gpu"]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    names = [part for part in visible.split(",") if part.strip().isdigit()]
+    names = visible.split(",") if visible and held else []
+    if not all(name.strip().isdigit() for name in names):
+        raise ValueError(
+            f"CUDA_VISIBLE_DEVICES={visible}: give numbers, as `nvidia-smi -L` lists"
+            " them, by which vLLM's GPUs are told from the trainer's"
+        )
     return tuple(int(names[i]) if names else i for i in held)
 
 

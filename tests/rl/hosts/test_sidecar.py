@@ -5,6 +5,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import types
 
 import jax
 import pytest
@@ -39,6 +40,20 @@ def test_servers_take_the_gpus_that_jax_leaves(monkeypatch):
         sidecar.device_sets("", 0.0)
     _machine(monkeypatch, [], ())
     assert sidecar.device_sets("", 0.0) == [()]
+
+
+def test_gpus_named_in_another_way_than_by_number_are_refused(monkeypatch):
+    monkeypatch.setattr(
+        jax,
+        "local_devices",
+        lambda: [types.SimpleNamespace(platform="gpu", local_hardware_id=0)],
+    )
+    # Taken for number 0, a server would be started on this process's own.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-4aa0-11,GPU-5bb0-22")
+    with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES=GPU-4aa0.*: give num"):
+        sidecar.device_sets("", 0.0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    assert sidecar._gpus_of_jax() == (4,)
 
 
 def test_one_gpu_for_both_needs_both_fractions(monkeypatch):
