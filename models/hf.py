@@ -28,7 +28,7 @@ from models.qwen2 import Params, Qwen2, abstract_params, param_shardings
 from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import laid_out
 
-DType = Literal["bfloat16", "float16", "float32", "float64"]
+DType = Literal["bfloat16", "float16", "float32"]  # of a run: JAX makes no float64
 DTYPES = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float16": np.dtype(np.float16),

@@ -39,11 +39,22 @@ def load_problems(
     Raises:
       ValueError: names the file and row, or the key, and what is wrong.
     """
+    for name in fields or ():
+        if name not in DEFAULT_FIELDS:
+            raise ValueError(
+                f"config.data.fields.{name}={fields[name]!r}: unknown key, must be one"
+                f" of {', '.join(DEFAULT_FIELDS)}"
+            )
     if ":" in source and not pathlib.Path(source).exists():
         problems = list(load_function(source, key=key)(**arguments))
     else:
         problems = []
         for name in filter(None, source.split(",")):
+            if name.endswith(".parquet"):
+                raise ValueError(
+                    f"{key}={name!r}: training reads JSONL, as tools.curate writes it"
+                    " of Parquet and of files on the hub"
+                )
             problems += _read_jsonl(
                 pathlib.Path(name), {**DEFAULT_FIELDS, **(fields or {})}
             )

@@ -34,7 +34,7 @@ def test_every_config_of_ours_fits(name):
         ("rollout.temperature", 0.0, "be above 0"),
         ("rollout.max_staleness", 0, "be at least 1"),
         ("eval.top_p", 1.5, "lie in (0, 1]"),
-        ("model.dtype", "int8", "be one of bfloat16, float16, float32, float64"),
+        ("model.dtype", "int8", "be one of bfloat16, float16, float32"),
         ("model.remat", "some", "be one of none, full, dots"),
         ("model.attention", "flash", "be one of auto, xla, triton, mosaic"),
         ("batch.ppo_epochs", 0, "be at least 1"),
@@ -57,6 +57,8 @@ def test_every_config_of_ours_fits(name):
         ("log.samples", 9, "lie in [0, 8]"),
         ("checkpoint.every_steps", -1, "be at least 0"),
         ("steps", 0, "be at least 1"),
+        ("seed", -1, "be at least 0"),
+        ("export.dtype", "float64", "be one of bfloat16, float16, float32"),
     ],
 )
 def test_a_value_that_fits_nowhere_is_named_with_what_it_must_be(key, value, wrong):

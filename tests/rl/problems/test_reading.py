@@ -50,6 +50,13 @@ def test_a_bad_row_is_named(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
+def test_what_no_problem_would_be_read_from_is_named(tmp_path):
+    with pytest.raises(ValueError, match="fields.levle='difficulty': unknown key"):
+        load_problems("a.jsonl", key="x", fields={"levle": "difficulty"})
+    with pytest.raises(ValueError, match="x='a.parquet': training reads JSONL, as to"):
+        load_problems("a.parquet", key="x")
+
+
 @pytest.mark.failure(30)
 def test_every_problem_once_before_any_twice_across_restarts():
     problems = [make_problem(i) for i in range(10)]
