@@ -207,8 +207,9 @@ def train(
 
         if ended:
             print(f"ending after step {done}: {ended}", flush=True)
-            if evaluated < done:
-                latest = evaluate_now()
+        # Also of a run that has done more steps than it is now asked for.
+        if evaluated < done:
+            latest = evaluate_now()
         in_a_row, skipped = engine.skipped
         unhealthy = f"its last {in_a_row} updates were not finite" if in_a_row else ""
         card = model_card(
@@ -304,12 +305,15 @@ def _update(
             rows = token_rows(groups, looked, *scored, hypers[-1], plan.decode)
             writer.tokens(step + 1, rows)
     micro = [batch for batches in mini_batches for batch in batches]
+    tokens = sum((batch.segment_ids != 0).sum() for batch in micro)
+    passes = len(hypers) / len(mini_batches)
     return update_metrics(stats) | {
         **staleness_metrics(groups, step),
         "schedule/learning_rate": float(hypers[-1].learning_rate),
         "schedule/updates": engine.updates,
         "packing/padding": padding_fraction(micro),
-        "packing/tokens": float(sum((b.segment_ids != 0).sum() for b in micro)),
+        "packing/tokens": float(tokens),
+        "speed/update_tokens": tokens * passes / clock.seconds["update"],
     }
 
 

@@ -259,15 +259,12 @@ def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, float]:
-    """Seconds of each phase of a step, and tokens per second."""
+    """Seconds of each phase of a step, and tokens drawn per second."""
     speeds = {f"seconds/{phase}": s for phase, s in clock.seconds.items()}
     speeds["seconds/step"] = clock.total
     if metrics.get("sampling/seconds"):
         rate = metrics.get("sampling/tokens", 0.0) / metrics["sampling/seconds"]
         speeds["speed/sampling_tokens"] = rate
-    if "packing/tokens" in metrics:
-        rate = metrics["packing/tokens"] / clock.seconds["update"]
-        speeds["speed/update_tokens"] = rate
     return speeds
 
 

@@ -168,15 +168,19 @@ class Plan:
         model = Qwen2(self.model, param_dtype=jnp.dtype(c.model.param_dtype))
         shapes, _ = abstract_params(model)
         count = parameter_count(self.model)
-        completions = c.batch.prompts_per_step * c.rollout.group_size
+        group = max(stage.group_size or c.rollout.group_size for stage in self.stages)
+        completions = c.batch.prompts_per_step * group
         tokens = completions * (
             c.rollout.max_prompt_tokens + c.rollout.max_response_tokens
         )
+        sampling = c.dynamic_sampling
+        often = sampling.max_rounds * sampling.oversample if sampling.filter else 1
         lines = {
             "model": f"{c.model.path or c.model.maker} ({count:,} parameters)",
             "mesh": "data {} x fsdp {} x tensor {}".format(*self.mesh_shape),
-            "completions per step": f"{completions:,}",
-            "tokens per step": f"{tokens:,} at most",
+            "trained on per step": f"{completions:,} completions, at most {tokens:,}"
+            " tokens",
+            "drawn per step": f"at most {int(often * completions):,} completions",
             "updates per step": str(self.updates_per_step),
             "steps": f"{c.steps} ({c.steps * self.updates_per_step:,} updates)",
             "checkpoints": describe_cost(
@@ -281,6 +285,12 @@ def _stages(
                     f"[{i}].max_response_tokens={asked}: exceeds"
                     f" config.rollout.max_response_tokens={longest}"
                 )
+            penalised = c.reward.overlong_buffer if c.reward.overlong_factor else 0
+            if asked is not None and asked <= penalised:
+                raise ValueError(
+                    f"[{i}].max_response_tokens={asked}: config.reward.overlong_buffer="
+                    f"{penalised} must be less"
+                )
             size, first = stage.group_size, c.sampling.first
             if size is not None and first >= size:
                 raise ValueError(
@@ -339,6 +349,7 @@ def _check_together(c: ConfigDict) -> None:
     take(check_rollout, c.rollout)()
     take(check_weights, c.rollout.vllm)()
     take(check_sampling, c.sampling, c.dynamic_sampling, c.reward, c.rollout)()
+    take(check_overlong, c.reward, c.rollout)()
     take(check_steps, c.profile)()
     try:
         make_optimizer(**c.optimizer)
@@ -403,6 +414,17 @@ def check_sampling(
         raise ValueError(
             f"config.sampling.{key}: needs config.dynamic_sampling.filter=True and"
             f" filter_on='correct', not {filter} and {filter_on!r}"
+        )
+
+
+def check_overlong(
+    *, overlong_buffer: int, overlong_factor: float, max_response_tokens: int
+) -> None:
+    """Refuses a penalty that no length is free of, which says nothing of length."""
+    if overlong_factor and overlong_buffer >= max_response_tokens:
+        raise ValueError(
+            f"config.reward.overlong_buffer={overlong_buffer}: must be less than the"
+            f" {max_response_tokens} tokens that a completion may have"
         )
 
 

@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 from absl import app, flags, logging
 from ml_collections import ConfigDict
 
@@ -44,6 +45,7 @@ from rl.hosts.stopping import (
     UNHEALTHY,
     Stopped,
     StopSignals,
+    in_a_line,
     run,
     status_of,
 )
@@ -71,6 +73,11 @@ _RESUMES = (
 _SAID = {"base", "final", "steps", "updates", "wall_seconds", "unhealthy"}
 # What these say in a line is all that a user needs.
 _TOLD = (ValueError, OSError, SamplerError)
+
+_OUT_OF_MEMORY = (
+    "a device has no more memory; lower batch.micro_tokens, model.head_chunk or"
+    " rollout.slots, or set model.remat='full', and the same command resumes"
+)
 
 
 def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
@@ -144,6 +151,11 @@ def _command(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> in
         return _run(config, workdir, stop)
     except _TOLD as error:
         print(f"error: {error}", file=sys.stderr)
+        return ERROR
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        print(f"error: {_OUT_OF_MEMORY}: {in_a_line(error)}", file=sys.stderr)
         return ERROR
 
 

@@ -94,8 +94,7 @@ def model_card(
         head["base_model"] = model["path"]
     recipe = {
         "steps": f"{step} of {config['steps']}",
-        "completions per step": config["batch"]["prompts_per_step"]
-        * rollout["group_size"],
+        "problems per step": config["batch"]["prompts_per_step"],
         "group size": rollout["group_size"],
         "temperature": rollout["temperature"],
         "most tokens of a completion": rollout["max_response_tokens"],

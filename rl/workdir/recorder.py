@@ -33,7 +33,7 @@ import safetensors.numpy
 from configs.schema import Count, NotNegative
 from rl import files
 from rl.checkpoint import proofs_in, steps_in
-from rl.hosts.stopping import Stopped, in_a_line
+from rl.hosts.stopping import in_a_line
 from rl.proof import library_versions
 from rl.types import Batch, Group, Hyper
 
@@ -277,7 +277,7 @@ class Recorder:
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        if isinstance(error, Exception) and not isinstance(error, Stopped):
+        if isinstance(error, Exception):
             lines = traceback.format_exception(kind, error, trace)
             self.dump(in_a_line(error), error="".join(lines))
         self._writing.shutdown()

@@ -326,7 +326,8 @@ def interrupted(tmp_path_factory, cache):
 
     Returns:
       Its workdir, what each start said and its status, by the signal that ended it, 0
-      for the last; and how another start ended while one was at work.
+      for the last; under "fewer" what it says when it is then asked for one step; and
+      how another start ended while one was at work.
     """
     workdir = tmp_path_factory.mktemp("interrupted") / "work"
     _kill_in_the_middle(command(workdir, cache), random.Random(0), of=workdir)
@@ -342,6 +343,9 @@ def interrupted(tmp_path_factory, cache):
             process.send_signal(signal.SIGCONT)
         process.send_signal(number)
         ends[number] = said + process.communicate()[0], process.returncode
+    fewer = workdir.with_name("fewer")
+    shutil.copytree(workdir, fewer)
+    ends["fewer"] = run(command(fewer, cache, steps=1)).stdout
     done = run(command(workdir, cache))
     return workdir, ends | {0: (done.stdout, done.returncode)}, second
 
@@ -364,6 +368,14 @@ def test_a_stop_signal_saves_and_says_so_and_the_next_start_resumes(
     assert "saved after step " in said and "Traceback" not in said
     last = re.findall(r"^step (\d+)/", said, re.M)[-1]
     assert f"resuming after step {last}\n" in ends[following][0]
+
+
+def test_asked_for_fewer_steps_than_it_has_done_it_is_evaluated_as_it_is(interrupted):
+    ends = interrupted[1]
+    last = re.findall(r"^step (\d+)/", ends[signal.SIGINT][0], re.M)[-1]
+    assert int(last) > 1
+    # Its result would otherwise be the evaluation of the base.
+    assert f"evaluation after step {last}: " in ends["fewer"]
 
 
 @pytest.mark.failure(34)
@@ -527,7 +539,9 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
     assert "updates per step      2" in done.stdout
     assert "checkpoints           0.00 GB each, " in done.stdout
     assert "; a stop needs 0 s to save, at 1 GB/s" in done.stdout
-    assert "completions per step  288" in done.stdout
+    assert "trained on per step   288 completions, at most " in done.stdout
+    # 8 rounds, each of twice the problems of a step.
+    assert "drawn per step        at most 4,608 completions" in done.stdout
     assert "rl.problems.arithmetic:make_base (187,712 parameters)" in done.stdout
     (writes,) = re.findall(r"^writes +w/: (.*), \S+/$", done.stdout, re.M)
     assert {"held_out.jsonl", "assets/", "profile/", "hf/"} < set(writes.split())
@@ -594,6 +608,8 @@ BAD = [
         ({"batch.row_lengths": "(16,)"}, "no row holds"),
         ({"batch.micro_tokens": 64}, "micro_tokens=64: less than one row"),
         ({"objective.aggregation": "mean"}, "objective.aggregation='mean'"),
+        ({"reward.overlong_factor": 1.0}, "config.reward.overlong_buffer=512: must be"
+         " less than the 28 tokens that a completion may have"),
         ({"rollout.top_p": 0.9}, "config.rollout.top_p=0.9: training needs 1"),
         ({"rollout.vllm.weights": "memory", "rollout.vllm.weight_dir": "/tmp"},
          "config.rollout.vllm.weight_dir='/tmp': weights='memory' writes no files"),
@@ -606,6 +622,25 @@ BAD = [
         ({"model.maker_args.hiden_size": 4}, "config: unknown key 'hiden_size'"),
         ({"rollout.group_size": "many"}, "many"),
 ]  # fmt: skip
+
+
+def test_a_device_without_memory_left_is_one_line(checkout):
+    program = (
+        "import sys, jax.numpy as jnp; from rl import train;"
+        " train._run = lambda *_: jnp.zeros(2**46);"
+        " sys.exit(train._command(None, None, None))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=checkout,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    said = done.stderr
+    assert done.returncode == 1
+    assert said.startswith("error: a device has no more memory; lower batch.micro_tok")
+    assert "RESOURCE_EXHAUSTED: Out of memory" in said and said.count("\n") == 1
 
 
 def _without_config(text):
