@@ -81,7 +81,7 @@ def get_config() -> ConfigDict:
             # Rows of another scale get a level on it by way of the rows that both have
             # graded, where there are so many of these; 0: they get none.
             "common_rows": 0,
-            # Seconds that one answer may take to verify, and processes.
+            # Seconds that two answers may take to compare, and processes.
             "answer_timeout": 10.0,
             "workers": 2,
         }

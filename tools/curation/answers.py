@@ -1,31 +1,37 @@
-"""The verifier's own filter: an answer parses, equals itself, and others can equal it.
+"""Answers, to the verifier: one that can serve as a gold, and two that are equal.
 
-The question is put to the production path: a reply that boxes the answer is judged
-against the answer by a `VerifierPool`, with its hard deadline, so that an answer that
-would hang a training step is found here.
+A gold parses, equals itself, and others can equal it. It is read from a reply that
+boxes it, as in training.
 """
 
 from collections.abc import Callable, Sequence
 
-from rl.verifier import Verdict, VerifierPool, is_equivalent, self_check
+from rl.verifier import extract_answer, is_equivalent, self_check
 from rl.verifier.answers import parse_answer
 from rl.verifier.nodes import INFINITY, Big, Rel, walk
+from rl.verifier.workers import Workers
+from tools.curation.row import Row
 
 
-def judge(golds: Sequence[str], problem: str | None) -> Callable[[str], Verdict]:
-    """Judges answers in a worker of the pool.
+def unverifiable_answer(row: Row) -> str | None:
+    """The verifier cannot parse it, or it does not equal itself.
 
-    An answer that is put against itself must also pass the verifier's `self_check`, and
-    hold nothing that only its own text equals; the reason then says what is wrong.
+    Nor may it hold what only its own text equals. Asked where nothing else speaks
+    against the row.
     """
+    for gold in row.answers if row.survives else ():
+        if said := _fault(gold):
+            return f"{gold[:80]}: {said}"
+    return None
 
-    def one(answer: str) -> Verdict:
-        fault = self_check(answer) or _endless(answer) if answer in golds else None
-        if fault is None and any(is_equivalent(answer, gold) for gold in golds):
-            return Verdict(True, answer, "algebra")
-        return Verdict(False, answer, "open", fault or "does not equal itself")
 
-    return one
+def _fault(gold: str) -> str | None:
+    answer = extract_answer(f"\\boxed{{{gold}}}")
+    if answer is None:
+        return "has no box, or an empty one"
+    if not is_equivalent(answer, gold):
+        return "does not equal itself"
+    return self_check(answer) or _endless(answer)
 
 
 def _endless(answer: str) -> str | None:
@@ -41,8 +47,13 @@ def _endless(answer: str) -> str | None:
     return None
 
 
-class AnswerJudge(VerifierPool):
-    """Faults of golds, and equality of two answers.
+def equality(golds: Sequence[str]) -> Callable[[str], bool]:
+    """Tells, in a worker, of an answer whether it equals any of the golds."""
+    return lambda answer: any(is_equivalent(answer, gold) for gold in golds)
+
+
+class AnswerJudge(Workers):
+    """Equality of answers, for none of which more than a deadline is spent.
 
     Args:
       workers: processes.
@@ -50,36 +61,16 @@ class AnswerJudge(VerifierPool):
     """
 
     def __init__(self, workers: int, timeout: float):
-        super().__init__(workers, timeout, judge=f"{__name__}:judge")
-
-    def faults(self, golds: Sequence[str]) -> list[str | None]:
-        """For each answer why it cannot serve as a gold, or None where it can."""
-        verdicts = self.judge([(_boxed(gold), (gold,), None) for gold in golds])
-        return [
-            None if verdict.correct else f"{gold[:80]}: {verdict.reason}"
-            for gold, verdict in zip(golds, verdicts, strict=True)
-        ]
+        super().__init__(workers, timeout, f"{__name__}:equality")
 
     def equal(self, left: Sequence[str], right: Sequence[str]) -> bool:
         """Whether any answer of one problem equals any of the other."""
-        return self.equal_pairs([(left, right)])[0]
+        same_text = not set(left).isdisjoint(right)
+        return same_text or self.equal_pairs([(left, right)])[0]
 
     def equal_pairs(
         self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
     ) -> list[bool]:
-        """`equal` of each pair, in one call of the pool."""
-        found = [bool(set(left) & set(right)) for left, right in pairs]
-        asked = [
-            (i, answer, tuple(right))
-            for i, (left, right) in enumerate(pairs)
-            if not found[i]
-            for answer in left
-        ]
-        verdicts = self.judge([(_boxed(a), right, None) for _, a, right in asked])
-        for (i, _, _), verdict in zip(asked, verdicts, strict=True):
-            found[i] |= verdict.correct is True
-        return found
-
-
-def _boxed(answer: str) -> str:
-    return "\\boxed{" + answer + "}"
+        """`equal` of each pair, in one call of the workers."""
+        found = self.map([((right,), left) for left, right in pairs])
+        return [True in verdicts for verdicts in found]

@@ -33,10 +33,6 @@ CHUNK = 500
 """Rows that are screened between two writes to disk."""
 _ROW_SECONDS = 60.0  # of screening, which takes some milliseconds
 _LATER_STEPS: Steps = {
-    "verifier": {
-        "unverifiable_answer": "The verifier cannot parse it, or it does not equal"
-        " itself.",
-    },
     "decontamination": {
         "evaluation_near": "An evaluation problem, word for word or nearly.",
         "evaluation_ngram": "A long run of words in common with one.",
@@ -70,12 +66,12 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
             if not screened.exists():
                 shutil.rmtree(work, ignore_errors=True)
                 work.mkdir(parents=True)
+            total = sum(source["rows"] for source in facts["sources"])
+            bar = tqdm(desc="screening", total=total, unit="row", disable=quiet)
+            rows = _screened(plan, screened, bar)
+            scale = level_scale(plan.levels, rows)
+            links = link_scales(rows, scale, plan.common_rows)
             with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
-                total = sum(source["rows"] for source in facts["sources"])
-                bar = tqdm(desc="screening", total=total, unit="row", disable=quiet)
-                rows = _screened(plan, screened, judge, bar)
-                scale = level_scale(plan.levels, rows)
-                links = link_scales(rows, scale, plan.common_rows)
                 decontaminate(plan, rows, judge)
                 drop_duplicates(plan, rows, judge, scale, quiet)
             for row in rows:
@@ -89,9 +85,7 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
     return summary
 
 
-def _screened(
-    plan: Plan, path: pathlib.Path, judge: AnswerJudge, bar: tqdm
-) -> list[Row]:
+def _screened(plan: Plan, path: pathlib.Path, bar: tqdm) -> list[Row]:
     """All rows in their order; those that lie at `path` are not screened again."""
     try:
         done = [Row(**row) for _, row in files.read_rows(path, appended=True)]
@@ -113,13 +107,6 @@ def _screened(
             for row, came in zip(found, chunk, strict=True):
                 if isinstance(row, Lost):
                     raise ValueError(f"row {came.id!r}: its screening {row.reason}")
-            given = [
-                (row, each) for row in found if row.survives for each in row.answers
-            ]
-            faults = judge.faults([answer for _, answer in given])
-            for (row, _), fault in zip(given, faults, strict=True):
-                if fault is not None:
-                    row.reasons.setdefault("unverifiable_answer", fault)
             kept.write(*map(dataclasses.asdict, found))
             done += found
     return done
@@ -129,13 +116,11 @@ def _write(
     out: pathlib.Path, facts: dict[str, Any], steps: Steps, rows: Sequence[Row]
 ) -> dict[str, Any]:
     """The files of a run; summary.json, which says that they are whole, comes last."""
-    order = [reason for reasons in steps.values() for reason in reasons]
     ids: set[str] = set()
     for n, row in enumerate(rows):
         if row.id in ids:
             row.id += f"~{n}"
         ids.add(row.id)
-        row.reasons = {r: row.reasons[r] for r in order if r in row.reasons}
     kept = [row.record() for row in rows if row.survives]
     for record in kept:
         del record["solution"]

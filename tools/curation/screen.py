@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from configs.schema import Count, Index, Share
 from tools.curation import choice, noise, verifiable
+from tools.curation.answers import unverifiable_answer
 from tools.curation.repair import repair
 from tools.curation.row import Row, seen
 from tools.curation.text import band_hashes, exact_key
@@ -40,6 +41,7 @@ class Screen:
                 self.majority_against_gold,
                 self.judged_unsound,
             ),
+            "verifier": (unverifiable_answer,),
         }
 
     @property
@@ -57,19 +59,19 @@ class Screen:
             if turned := choice.to_value(row.problem, row.answer):
                 row = dataclasses.replace(row, problem=turned[0], answers=(turned[1],))
                 repairs += ("choice_to_value",)
-        return dataclasses.replace(
+        row = dataclasses.replace(
             row,
             solution="",
             meta=row.meta | ({"repairs": list(repairs)} if repairs else {}),
             key=exact_key(row.problem),
             bands=band_hashes(row.problem),
-            reasons={
-                check.__name__: said
-                for check in itertools.chain(*self.checks.values())
-                if (said := check(row)) is not None
-            },
+            reasons={},
             beside={"repaired": seen(came)} if repairs else {},
         )
+        for check in itertools.chain(*self.checks.values()):
+            if (said := check(row)) is not None:
+                row.reasons[check.__name__] = said
+        return row
 
     def size(self, row: Row) -> str | None:
         """Too short to be a question, longer than a prompt, or than a rule compares."""

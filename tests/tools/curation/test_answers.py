@@ -1,6 +1,7 @@
-"""Which answers can serve as golds, by the pool that judges them."""
+"""Which answers can serve as golds."""
 
-from tools.curation.answers import AnswerJudge
+from tools.curation.answers import unverifiable_answer
+from tools.curation.row import Row
 
 
 def test_what_only_its_own_text_equals_is_no_gold():
@@ -16,8 +17,10 @@ def test_what_only_its_own_text_equals_is_no_gold():
         r"\int_{-\infty}^{0} f(x) dx",
         r"\lim_{n \to \infty} a_{n}",
     ]
-    with AnswerJudge(workers=1, timeout=10.0) as judge:
-        faults = judge.faults(finite + endless)
+    faults = [
+        unverifiable_answer(Row(id=gold, problem="?", answers=(gold,)))
+        for gold in finite + endless
+    ]
     assert faults[:4] == [None] * 4
     for gold, fault in zip(endless, faults[4:], strict=True):
         assert fault.startswith(gold[:20]) and "without end" in fault, (gold, fault)
