@@ -61,7 +61,7 @@ _WRAPPERS = re.compile(
 )
 
 
-def find_format(record: Mapping[str, Any], where: str) -> tuple[str, dict[str, str]]:
+def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     """The name of a first row's format, and its paths.
 
     Raises:

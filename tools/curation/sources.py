@@ -25,9 +25,14 @@ _NONE = ("", "proof", "notfound")
 _LEVEL = re.compile(r"(?:level\s*)?(?:([1-5])|\??)", re.I)
 # The worked solution that stands in the answer's place, as in GSM8K.
 _WORKED = re.compile(r"\n#### *(?=\S)")
+_MUST_BE = {
+    "answers": "a list of text",
+    "level": "a level 1 to 5 or null",
+    "solve_rate": "a rate in 0..1 or null",
+}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(kw_only=True)
 class Source:
     """Where rows come from.
 
@@ -38,15 +43,20 @@ class Source:
         format's (see `formats`).
       level_source: the scale of its levels; None: the row's own, else its source.
       file: where `path` lies on this machine.
+      format: the name of its format, by its first row.
+      paths: of all our fields, those of the format where `fields` is empty.
 
     Raises:
-      ValueError: the file is missing or of another kind, or the hub is out of reach.
+      ValueError: the file is missing or of another kind, or the hub is out of reach; it
+        has no row, the first is in no known format, or a field is none of ours.
     """
 
     path: str
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     level_source: str | None = None
     file: pathlib.Path = dataclasses.field(init=False)
+    format: str = dataclasses.field(init=False)
+    paths: Mapping[str, str] = dataclasses.field(init=False)
 
     def __post_init__(self):
         file = pathlib.Path(os.path.expandvars(self.path)).expanduser()
@@ -56,7 +66,13 @@ class Source:
             raise ValueError(f"{file}: no such file")
         if file.suffix not in (".jsonl", *_LOADERS):
             raise ValueError(f"{file}: must end in .jsonl, .json or .parquet")
-        object.__setattr__(self, "file", file)
+        self.file = file
+        if self.fields:
+            self.format, self.paths = "fields", formats.all_fields(self.fields)
+        elif first := next(self.records(), None):
+            self.format, self.paths = formats.find_format(*first)
+        else:
+            raise ValueError(f"{file}: empty, no rows")
 
     def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """File and place, for messages, and object of each row."""
@@ -71,30 +87,17 @@ class Source:
                 raise ValueError(f"{where}: must be an object, not {kind}")
             yield where, row
 
-    def format(self) -> tuple[str, dict[str, str]]:
-        """The name of its format and the paths of our fields, by its first row.
-
-        Raises:
-          ValueError: it has no row, the first is in no known format, or a field is
-            none of ours.
-        """
-        if self.fields:
-            return "fields", formats.all_fields(self.fields)
-        for where, record in self.records():
-            return formats.find_format(record, where)
-        raise ValueError(f"{self.file}: empty, no rows")
-
 
 def inspect(source: Source) -> dict[str, Any]:
     """Its name, file, format, bytes, rows and sha256, after all rows were validated.
 
     Raises:
-      ValueError: the file is empty, or a row is malformed.
+      ValueError: a row is malformed.
     """
     return {
         "name": source.file.stem,
         "file": source.file.name,
-        "format": source.format()[0],
+        "format": source.format,
         "size": source.file.stat().st_size,
         "rows": sum(1 for _ in read(source)),
         "sha256": sha256(source.file),
@@ -107,92 +110,62 @@ def read(source: Source) -> Iterator[Row]:
     Raises:
       ValueError: a row is malformed; the message names the file and the line.
     """
-    _, fields = source.format()
     for index, (where, record) in enumerate(source.records()):
-        yield _row(source, record, fields, where, f"{source.file.stem}-{index}")
+        yield _row(source, record, where, f"{source.file.stem}-{index}")
 
 
-def _row(
-    source: Source, record: dict[str, Any], fields: dict[str, str], where: str, id: str
-) -> Row:
-    said, meta = formats.split(record, fields)
+def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
+    said, meta = formats.split(record, source.paths)
     for name in ("problem", *source.fields):
         if name not in said:
-            have = formats.columns(record)
-            raise ValueError(f"{where}: no field {fields[name]!r} (it has: {have})")
-    values = {}
-    for name, value in said.items():
-        if value is None and name != "problem":
-            continue
-        try:
-            values[name] = _PARSERS.get(name, _text)(value)
-        except ValueError as wanted:
-            got = f"must be {wanted}, got {reprlib.repr(value)}"
-            raise ValueError(f"{where}: {fields[name]!r} {got}") from None
-    answer, solution = values.get("answer", ""), values.get("solution", "")
-    if not solution and _WORKED.search(answer):
-        answer, solution = "", answer
+            wanted, have = source.paths[name], formats.columns(record)
+            raise ValueError(f"{where}: no field {wanted!r} (it has: {have})")
+    values = {
+        name: _value(name, value, f"{where}: {source.paths[name]!r}")
+        for name, value in said.items()
+        if value is not None or name == "problem"
+    }
+    answer = values.pop("answer", "")
+    if not values.get("solution") and _WORKED.search(answer):
+        values["solution"], answer = answer, ""
     answers = (answer, *values.get("answers", ()))
     # Only spaces go: a TAB or a line feed at an end may be a `\t` or `\n`.
     given = (each.strip(" ") for each in answers if each.strip().lower() not in _NONE)
-    whose, level = values.get("source") or source.file.stem, values.get("level")
+    whose = values.get("source") or source.file.stem
     scale = source.level_source or values.get("level_source") or whose
-    return Row(
-        id=values.get("id") or id,
-        problem=formats.unwrapped(values["problem"]),
-        answers=tuple(dict.fromkeys(given)),
-        source=whose,
-        level=level,
-        level_source=None if level is None else scale,
-        solve_rate=values.get("solve_rate"),
-        solution=solution,
-        meta=meta,
-    )
+    changed = {
+        "id": values.get("id") or id,
+        "problem": formats.unwrapped(values["problem"]),
+        "answers": tuple(dict.fromkeys(given)),
+        "source": whose,
+        "level_source": None if values.get("level") is None else scale,
+    }
+    return Row(**values | changed, meta=meta)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("text")
-    return value
-
-
-def _text_or_number(value: Any) -> str:
-    if is_number(value) and math.isfinite(value):
-        return repr(int(value) if value == int(value) else value)
-    return _text(value)
-
-
-def _listed(value: Any) -> list[str]:
-    """A list of texts, or one as JSON."""
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            value = json.loads(value or "[]")
-    if not isinstance(value, list) or not all(isinstance(a, str) for a in value):
-        raise ValueError("a list of text")
-    return value
-
-
-def _level(value: Any) -> int | None:
-    level = _LEVEL.fullmatch(str(value).strip())
-    if not level or isinstance(value, bool | float):
-        raise ValueError("a level 1 to 5 or null")
-    return int(level[1]) if level[1] else None
-
-
-def _rate(value: Any) -> float:
-    if not is_number(value) or not 0 <= value <= 1:
-        raise ValueError("a rate in 0..1 or null")
-    return float(value)
-
-
-# Our field -> its value, or an error that says what it must be; of all others a text.
-_PARSERS: Mapping[str, Callable[[Any], Any]] = {
-    "id": _text_or_number,
-    "answer": _text_or_number,
-    "answers": _listed,
-    "level": _level,
-    "solve_rate": _rate,
-}
+def _value(name: str, value: Any, where: str) -> Any:
+    """What a source says of one of our fields, as a row has it."""
+    match name:
+        case "level":
+            level = _LEVEL.fullmatch(str(value).strip())
+            if level and not isinstance(value, bool | float):
+                return int(level[1]) if level[1] else None
+        case "solve_rate":
+            if is_number(value) and 0 <= value <= 1:
+                return float(value)
+        case "answers":
+            listed = value
+            if isinstance(value, str):  # as JSON
+                with contextlib.suppress(ValueError):
+                    listed = json.loads(value or "[]")
+            if isinstance(listed, list) and all(isinstance(a, str) for a in listed):
+                return listed
+        case "id" | "answer" if is_number(value) and math.isfinite(value):
+            return repr(int(value) if value == int(value) else value)
+        case _ if isinstance(value, str):
+            return value
+    wanted = _MUST_BE.get(name, "text")
+    raise ValueError(f"{where} must be {wanted}, got {reprlib.repr(value)}")
 
 
 def _json(path: pathlib.Path) -> list[Any]:
