@@ -277,9 +277,7 @@ def _drawn(
 def _write(
     args: argparse.Namespace, rows: list[dict[str, Any]], grades: dict[str, Grade]
 ) -> None:
-    rows = graded.graded_rows(
-        rows, grades, levels=args.levels, level_source=args.level_source
-    )
+    rows = graded.graded_rows(rows, grades, args.level_source)
     rates = [row["solve_rate"] for row in rows if row["solve_rate"] is not None]
     if args.levels == "percentile" and not rates:
         raise ValueError(
@@ -307,7 +305,7 @@ def _write(
         "completions": sum(g.samples for g in grades.values()),
         "verifier": VERSION,
         "levels": dict(sorted(levels.items())),
-        "level_source": args.level_source if args.levels == "percentile" else None,
+        "level_source": args.level_source,
     }
     if args.judge:
         verdicts = collections.Counter(row["judged"]["sound"] for row in rows)
@@ -393,7 +391,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--from_run: goes with the run's --config, and with no --input")
     of = args.from_run or args.model or args.config or args.input[0]
     of = pathlib.Path(of).stem
-    args.level_source = args.level_source or f"grade:{of}"
+    new = args.level_source or f"grade:{of}"
+    args.level_source = new if args.levels == "percentile" else None
     return args
 
 

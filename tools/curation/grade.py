@@ -80,18 +80,15 @@ def make_grades(
 def graded_rows(
     rows: Sequence[Mapping[str, Any]],
     grades: Mapping[str, Grade],
-    *,
-    levels: str,
-    level_source: str,
+    level_source: str | None,
 ) -> list[dict[str, Any]]:
     """The rows with solve rates, what speaks for them and, if asked for, levels.
 
     Args:
       rows: in our own schema; those without a grade keep the rate they have.
       grades: by problem id.
-      levels: "percentile" replaces levels by fifths of the solve rates, 1 the most
-        solved; "keep" keeps the rows' own.
-      level_source: the name of the new levels' scale.
+      level_source: the name of a scale of fifths of the solve rates, 1 the most
+        solved; None: the rows keep their levels.
     """
     result = [dict(row) for row in rows]
     for row in result:
@@ -99,9 +96,9 @@ def graded_rows(
             row["solve_rate"] = grade.solve_rate
             row["solve_interval"] = [round(edge, 6) for edge in grade.interval]
             row["graded"] = dataclasses.asdict(grade)
-    if levels == "percentile":
-        of_rows = percentile_levels([row.get("solve_rate") for row in result])
-        for row, level in zip(result, of_rows, strict=True):
+    if level_source is not None:
+        levels = percentile_levels([row.get("solve_rate") for row in result])
+        for row, level in zip(result, levels, strict=True):
             row["level"] = level
             row["level_source"] = level_source if level is not None else None
     return result

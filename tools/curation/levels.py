@@ -141,13 +141,10 @@ def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
       A level 1..5 per problem, never rising with the rate; None for None.
     """
     known = np.array([rate for rate in rates if rate is not None], np.float64)
-    if not known.size:
-        return [None] * len(rates)
-    least, most = known.min(), known.max()
     # Where the middle of those with an equal rate lies, from the most solved on.
-    middle = (rankdata(-known) - 0.5) / known.size
+    middle = (rankdata(-known) - 0.5) / max(1, known.size)
     levels = (middle * LEVELS).astype(int) + 1
-    if least == 0 or least < most:
-        levels[known == least] = LEVELS
+    if 0 in known or len({*known}) > 1:
+        levels[known == known.min()] = LEVELS
     found = iter(levels.tolist())
     return [None if rate is None else next(found) for rate in rates]

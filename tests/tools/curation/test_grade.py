@@ -76,11 +76,11 @@ def test_intervals_cover_the_true_rate():
 def test_rows_get_rates_and_levels():
     rows = [{"id": f"p{i}", "level": 9, "level_source": "old"} for i in range(5)]
     grades = {f"p{i}": dataclasses.replace(GRADE, correct=i) for i in range(5)}
-    new = graded_rows(rows, grades, levels="percentile", level_source="grade:m")
+    new = graded_rows(rows, grades, "grade:m")
     assert [r["level"] for r in new] == [5, 4, 3, 2, 1]
     assert {r["level_source"] for r in new} == {"grade:m"}
     assert new[1]["solve_rate"] == 0.25 and new[1]["graded"]["majority"] == "3"
-    kept = graded_rows(rows, {}, levels="keep", level_source="grade:m")
+    kept = graded_rows(rows, {}, None)
     assert kept == rows and "solve_rate" not in rows[0]
 
 
