@@ -27,7 +27,7 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
     problems = collections.Counter(itertools.chain(*of_texts.values()))
     for row, found in zip(rows, runs, strict=True):
         told = [run for run in found if problems[run] <= _FEW]
-        if near := index.near(row.problem, row.bands):
+        if near := index.near(row):
             matches = ", ".join(f"{name} ({score:.2f})" for name, score in near.items())
             nearest = max(near, key=near.__getitem__)
             row.against("evaluation_near", matches, plan.evaluation[nearest])
@@ -68,20 +68,15 @@ class EvaluationIndex:
             for run in dict.fromkeys(word_ngrams(text)):
                 self._runs[run].append(name)
 
-    def near(self, text: str, bands: Sequence[int] = ()) -> dict[str, float]:
-        """Problems at or above the threshold, with their similarity to `text`.
+    def near(self, row: Row) -> dict[str, float]:
+        """Problems at or above the threshold, with their similarity to the row's.
 
         Word for word is 1, however it is set: `1{,}000` and `1000` share few 3-grams.
-
-        Args:
-          text: of a problem.
-          bands: its `band_hashes`, where they are known.
         """
-        same = self._met.get(exact_key(text), ())
-        bands = bands or band_hashes(text)
-        met = {name for band in bands for name in self._met.get(band, ())}
+        same = self._met.get(row.key, ())
+        met = {n for band in row.bands for n in self._met.get(band, ())}
         scores = {
-            n: 1.0 if n in same else round(similarity(text, self._problems[n]), 4)
+            n: 1.0 if n in same else similarity(row.problem, self._problems[n])
             for n in sorted(met.union(same))
         }
         return {n: score for n, score in scores.items() if score >= self._threshold}

@@ -1,8 +1,8 @@
 """Exact and near duplicates, and what to do when their answers disagree."""
 
 import collections
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from tqdm import tqdm
 
@@ -11,13 +11,13 @@ from tools.curation.plan import Near, Plan
 from tools.curation.row import Row
 from tools.curation.text import numbers, similarity
 
+Equal = Callable[[Sequence[str], Sequence[str]], bool]
+Copy = tuple[Row, str, float]
+"""A row, and how it relates to the first of its group: "exact", or as `relation`."""
+
 
 def drop_duplicates(
-    plan: Plan,
-    rows: Sequence[Row],
-    judge: AnswerJudge,
-    scale: str | None,
-    quiet: bool = False,
+    plan: Plan, rows: Sequence[Row], judge: AnswerJudge, scale: str | None, quiet: bool
 ) -> None:
     """Leaves one row of each problem, and none whose copies contradict each other.
 
@@ -30,40 +30,32 @@ def drop_duplicates(
         if row.survives:
             problems[row.key].append(row)
     groups: list[list[Copy]] = []
-    firsts: list[tuple[str, Sequence[str]]] = []
+    firsts: list[Row] = []
     met: dict[int, list[int]] = collections.defaultdict(list)  # band -> groups
     for same in tqdm(problems.values(), "duplicates", unit="problem", disable=quiet):
         given = dict.fromkeys(answer for row in same for answer in row.answers)
-        asked, bands = (same[0].problem, tuple(given)), same[0].bands
+        merged = dataclasses.replace(same[0], answers=tuple(given))
         near = [
             (n, *found)
-            for n in sorted({n for band in bands for n in met.get(band, ())})
-            if (found := relation(firsts[n], asked, plan.near, judge.equal))
+            for n in sorted({n for band in merged.bands for n in met.get(band, ())})
+            if (found := relation(firsts[n], merged, plan.near, judge.equal))
         ]
         if near:
             n, kind, score = max(near, key=lambda found: found[2])
-            groups[n] += [Copy(row, kind, score) for row in same]
         else:
-            for band in bands:
-                met[band].append(len(groups))
-            groups.append([Copy(row, "exact", 1.0) for row in same])
-            firsts.append(asked)
+            n, kind, score = len(groups), "exact", 1.0
+            groups.append([])
+            firsts.append(merged)
+            for band in merged.bands:
+                met[band].append(n)
+        groups[n] += [(row, kind, score) for row in same]
     for group in groups:
-        if len(group) > 1:
-            _drop_copies(group, judge, plan.conflicts == "majority")
-
-
-class Copy(NamedTuple):
-    """A row, and how it relates to the first of its group: "exact", or `relation`."""
-
-    row: Row
-    kind: str
-    score: float
+        _drop_copies(group, judge, plan.conflicts == "majority")
 
 
 def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, majority: bool) -> None:
     """All but one row of a group, or all of them where their answers disagree."""
-    told = [copy.row for copy in group if copy.kind != "variant"]
+    told = [row for row, kind, _ in group if kind != "variant"]
     classes = agreeing(told, judge.equal)
     needed = len(told) / 2 if majority else len(told) - 1
     stay = next((some for some in classes if len(some) > needed), ())
@@ -82,15 +74,12 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, majority: bool) -> N
 
 
 def relation(
-    kept: tuple[str, Sequence[str]],
-    other: tuple[str, Sequence[str]],
-    near: Near,
-    equal: Callable[[Sequence[str], Sequence[str]], bool],
+    kept: Row, other: Row, near: Near, equal: Equal
 ) -> tuple[str, float] | None:
     """How two problems are near duplicates, if they are.
 
     Args:
-      kept, other: text and answers.
+      kept, other: the problems.
       near: what similarity makes them which.
       equal: whether two lists of accepted answers agree.
 
@@ -99,22 +88,19 @@ def relation(
       same words with other numbers, or a sibling question. "conflict": one problem
       with two answers.
     """
-    score = similarity(kept[0], other[0])
+    score = similarity(kept.problem, other.problem)
     if score < near.same_answer_threshold:
         return None
-    if numbers(kept[0]) != numbers(other[0]):
+    if numbers(kept.problem) != numbers(other.problem):
         return ("variant", score) if score >= near.threshold else None
-    if equal(kept[1], other[1]):
+    if equal(kept.answers, other.answers):
         return "same", score
     if score < near.threshold:
         return None
     return ("conflict" if score >= near.conflict_threshold else "variant"), score
 
 
-def agreeing(
-    rows: Sequence[Row],
-    equal: Callable[[Sequence[str], Sequence[str]], bool],
-) -> list[list[Row]]:
+def agreeing(rows: Sequence[Row], equal: Equal) -> list[list[Row]]:
     """Rows in classes of equal answers, in order of first appearance."""
     classes: list[list[Row]] = []
     for row in rows:

@@ -10,6 +10,7 @@ from tests.tools.curation.test_pipeline import BASE
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import EvaluationIndex, decontaminate
 from tools.curation.row import Row
+from tools.curation.text import band_hashes, exact_key
 
 EVALUATION = {
     "set/0": "A fair coin is tossed until two heads come up in a row. What is the"
@@ -19,13 +20,18 @@ EVALUATION = {
 index = EvaluationIndex(EVALUATION, threshold=0.8)
 
 
+def row(text):
+    """A problem as it is after its screening."""
+    return Row(id="a", problem=text, key=exact_key(text), bands=band_hashes(text))
+
+
 def test_the_same_text_in_other_clothes():
-    found = index.near(r"convert the point \( (0, 3) \) to polar coordinates")
+    found = index.near(row(r"convert the point \( (0, 3) \) to polar coordinates"))
     assert found == {"set/1": 1.0}
 
 
 def test_one_word_changed_is_near():
-    found = index.near(EVALUATION["set/0"].replace("expected", "average"))
+    found = index.near(row(EVALUATION["set/0"].replace("expected", "average")))
     assert list(found) == ["set/0"]
 
 
@@ -37,7 +43,7 @@ def test_a_problem_inside_a_longer_one_shares_runs_of_words():
 
 def test_another_problem_shares_nothing():
     other = "How many primes lie between one hundred and two hundred?"
-    assert (index.near(other), index.runs(other)) == ({}, {})
+    assert (index.near(row(other)), index.runs(other)) == ({}, {})
 
 
 @pytest.mark.parametrize(("copies", "leaks"), [(10, 10), (11, 0)])
@@ -61,16 +67,16 @@ def test_word_for_word_with_a_number_set_otherwise():
     """Of their 3-grams they share less than half."""
     asked = "How many positive integers less than $1{,}000$ are multiples of 7?"
     index = EvaluationIndex({"e": asked}, threshold=0.8)
-    assert index.near(asked.replace("{,}", "")) == {"e": 1.0}
-    assert index.near(asked.replace("7", "11")) != {"e": 1.0}
+    assert index.near(row(asked.replace("{,}", ""))) == {"e": 1.0}
+    assert index.near(row(asked.replace("7", "11"))) != {"e": 1.0}
 
 
 def test_every_evaluation_problem_contaminates_itself(shared_data):
     problems = {}
     for path in sorted((shared_data / "eval").glob("*.jsonl")):
         for line in path.read_text().splitlines():
-            row = json.loads(line)
-            problems[row["id"]] = row["problem"]
+            problem = json.loads(line)
+            problems[problem["id"]] = problem["problem"]
     full = EvaluationIndex(problems, threshold=0.8)
     for name, text in problems.items():
-        assert full.near(text)[name] == 1.0
+        assert full.near(row(text))[name] == 1.0

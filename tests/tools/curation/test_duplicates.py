@@ -122,8 +122,9 @@ LONG = (
     ],
 )
 def test_relation(right, answers, kind):
-    kept = (LONG.format(36), ("9",))
-    found = relation(kept, (right, answers), NEAR, lambda left, right: left == right)
+    kept = Row(id="kept", problem=LONG.format(36), answers=("9",))
+    other = Row(id="other", problem=right, answers=answers)
+    found = relation(kept, other, NEAR, lambda left, right: left == right)
     assert (found and found[0]) == kind
 
 

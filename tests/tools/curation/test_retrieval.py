@@ -8,6 +8,7 @@ import re
 import pytest
 
 from rl.types import Problem
+from tests.tools.curation.test_decontaminate import row as screened
 from tests.tools.curation.test_formats import DAPO
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import EvaluationIndex
@@ -89,7 +90,7 @@ def caught(index, evaluation, texts, answers):
     retrieval, words = index
     found = set()
     for i, text in enumerate(texts):
-        if words.near(text):
+        if words.near(screened(text)):
             found.add(i)
     matches = retrieval.matches(texts)
     with AnswerJudge(workers=1, timeout=10.0) as judge:
