@@ -39,16 +39,6 @@ class Grade:
     agreement: float
     against_gold: bool
 
-    @property
-    def solve_rate(self) -> float:
-        """The share of right completions: unbiased for independent draws."""
-        return self.correct / self.samples
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson's interval: not empty even where none or all are right."""
-        return wilson_interval(self.correct, self.samples)
-
 
 def make_grades(
     scored: Sequence[Scored], classes: Mapping[str, Sequence[int | None]]
@@ -93,8 +83,9 @@ def graded_rows(
     result = [dict(row) for row in rows]
     for row in result:
         if grade := grades.get(row["id"]):
-            row["solve_rate"] = grade.solve_rate
-            row["solve_interval"] = [round(edge, 6) for edge in grade.interval]
+            interval = wilson_interval(grade.correct, grade.samples)
+            row["solve_rate"] = grade.correct / grade.samples
+            row["solve_interval"] = [round(edge, 6) for edge in interval]
             row["graded"] = dataclasses.asdict(grade)
     if level_source is not None:
         levels = percentile_levels([row.get("solve_rate") for row in result])

@@ -16,6 +16,13 @@ GRADE = Grade(
 )  # fmt: skip
 
 
+def rated(correct, samples=16):
+    """The row of a problem that so many completions solve."""
+    grade = dataclasses.replace(GRADE, samples=samples, correct=correct)
+    (row,) = graded_rows([{"id": "a"}], {"a": grade}, None)
+    return row
+
+
 def scored(answers, gold="2", reasons=None):
     """Judged completions of problem `a`, each with its answer or None."""
     return [
@@ -41,7 +48,7 @@ def test_a_majority_against_the_gold_is_told():
         samples=4, correct=1, unparsable=1, truncated=1, majority="3",
         agreement=0.5, against_gold=True,
     )  # fmt: skip
-    assert grade.solve_rate == 0.25
+    assert rated(grade.correct, grade.samples)["solve_rate"] == 0.25
 
 
 def test_where_nobody_answers_there_is_no_majority():
@@ -52,11 +59,10 @@ def test_where_nobody_answers_there_is_no_majority():
 
 def test_intervals():
     # Wilson's interval of 4 of 16, from its formula
-    made = dataclasses.replace(GRADE, samples=16, correct=4)
-    assert made.interval == pytest.approx((0.1018, 0.4950), abs=1e-4)
-    never = dataclasses.replace(GRADE, samples=16, correct=0)
-    assert never.interval[0] == pytest.approx(0, abs=1e-12)
-    assert never.interval[1] == pytest.approx(0.1936, abs=1e-4)
+    assert rated(4)["solve_interval"] == pytest.approx((0.1018, 0.4950), abs=1e-4)
+    low, high = rated(0)["solve_interval"]
+    assert low == pytest.approx(0, abs=1e-12)
+    assert high == pytest.approx(0.1936, abs=1e-4)
 
 
 def test_intervals_cover_the_true_rate():
@@ -66,9 +72,7 @@ def test_intervals_cover_the_true_rate():
     covered = [
         low <= rate <= high
         for rate, count in zip(rates, counts, strict=True)
-        for low, high in [
-            dataclasses.replace(GRADE, samples=16, correct=int(count)).interval
-        ]
+        for low, high in [rated(int(count))["solve_interval"]]
     ]
     assert np.mean(covered) > 0.93
 
