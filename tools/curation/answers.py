@@ -20,18 +20,16 @@ def unverifiable_answer(row: Row) -> str | None:
     against the row.
     """
     for gold in row.answers if row.survives else ():
-        if said := _fault(gold):
+        answer = extract_answer(f"\\boxed{{{gold}}}")
+        if answer is None:
+            said = "has no box, or an empty one"
+        elif not is_equivalent(answer, gold):
+            said = "does not equal itself"
+        else:
+            said = self_check(answer) or _endless(answer)
+        if said:
             return f"{gold[:80]}: {said}"
     return None
-
-
-def _fault(gold: str) -> str | None:
-    answer = extract_answer(f"\\boxed{{{gold}}}")
-    if answer is None:
-        return "has no box, or an empty one"
-    if not is_equivalent(answer, gold):
-        return "does not equal itself"
-    return self_check(answer) or _endless(answer)
 
 
 def _endless(answer: str) -> str | None:
@@ -39,7 +37,7 @@ def _endless(answer: str) -> str | None:
     node = parse_answer(answer).node
     if isinstance(node, Rel):  # to a value, which alone is accepted too
         node = node.right
-    for part in walk(node) if node is not None else ():
+    for part in walk(node):
         if isinstance(part, Big):
             bounds = (*walk(part.lower), *walk(part.upper))
             if part.kind == "lim" or INFINITY in bounds:

@@ -92,11 +92,7 @@ def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
             raise ValueError(f"fields: {name!r} is none of {', '.join(FIELDS)}")
         if not _PATH.fullmatch(path):
             raise ValueError(f"fields: {name}={path!r}: must be written as in a.b[0]")
-    return dict(fields) | {
-        name: name
-        for name in FIELDS
-        if name not in fields and name not in fields.values()
-    }
+    return {name: name for name in FIELDS if name not in fields.values()} | fields
 
 
 def parse_fields(text: str) -> dict[str, str]:

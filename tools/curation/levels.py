@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,20 +15,14 @@ LEVELS = 5
 
 
 def level_scale(wanted: str, rows: Iterable[Row]) -> str | None:
-    """The scale that levels are kept on: as wanted, or that which most rows have.
-
-    Args:
-      wanted: its name, or "auto".
-      rows: of which those count that survive.
-    """
+    """The scale that levels are kept on; "auto" is that of most of the rows left."""
     if wanted != "auto":
         return wanted
     scales = (row.level_source for row in rows if row.survives and row.level_source)
-    counts = collections.Counter(sorted(scales))
-    return max(counts, key=counts.__getitem__, default=None)
+    return next(iter(statistics.multimode(sorted(scales))), None)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Link:
     """How hard rows are on another scale and on ours, of those that both graded.
 
@@ -88,12 +83,8 @@ def link_scales(
         there, here = ([pair[i] for pair in pairs] for i in (0, 1))
         apart = len({*there}) > 1 and len({*here}) > 1
         correlation = float(spearmanr(there, here).statistic) if apart else 0.0
-        links[name] = Link(
-            theirs=there,
-            ours=here,
-            correlation=correlation,
-            taken=0 < common_rows <= len(pairs) and correlation > 0,
-        )
+        taken = 0 < common_rows <= len(pairs) and correlation > 0
+        links[name] = Link(there, here, correlation, taken)
     return links
 
 

@@ -27,12 +27,8 @@ _CHUNK = 500  # texts compared at a time, which bounds memory
 _PIECE = 4
 _BACKGROUND = 20_000  # texts that say how common a word is
 _COMMON = 0.15  # a word in a larger share of the texts says nothing
-_NUMBER_WORDS = {
-    word: str(number)
-    for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve".split()
-    )
-}
+_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_NUMBER_WORDS = {word: str(number) for number, word in enumerate(_WORDS)}
 _GROUPS = re.compile(r"(?<=\d)(?:,|\{,\}|\\!|\\,)+(?=\d{3}(?!\d))")
 _SHORT_FRACTION = re.compile(r"\\([dtc]?frac)\s*(\d)\s*(\d)")
 # Weight, in nats, of what two texts without numbers have in common, which is half. To
@@ -66,17 +62,15 @@ class Retrieval:
 
     def __init__(self, problems: Mapping[str, str], background: Iterable[str]):
         self._names = list(problems)
-        self._numbers = [_numbers(text) for text in problems.values()]
-        some = [*itertools.islice(background, _BACKGROUND)]
-        counts, others = _counts([*problems.values()]), _counts(some)
-        texts = len(self._names) + len(some)
-        holders = counts.getnnz(axis=0) + others.getnnz(axis=0)
-        self._rarity = np.log((1 + texts) / (1 + holders)) + 1
-        self._rarity[holders > max(2, _COMMON * texts)] = 0
-        self._vectors = self._weighted(counts).T.tocsr()
-        found = itertools.chain(self._numbers, map(_numbers, some))
-        self._holders = Counter(itertools.chain.from_iterable(found))
-        self._texts = texts
+        texts = [*problems.values(), *itertools.islice(background, _BACKGROUND)]
+        self._texts = len(texts)
+        self._numbers = [_numbers(text) for text in texts]
+        self._holders = Counter(itertools.chain.from_iterable(self._numbers))
+        counts = _counts(texts)
+        holders = counts.getnnz(axis=0)
+        self._rarity = np.log((1 + self._texts) / (1 + holders)) + 1
+        self._rarity[holders > max(2, _COMMON * self._texts)] = 0
+        self._vectors = self._weighted(counts[: len(problems)]).T.tocsr()
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
         """Those that agree in words and numbers together, in the order of `texts`.

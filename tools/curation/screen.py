@@ -110,7 +110,5 @@ class Screen:
     def _grade(self, row: Row) -> Mapping[str, Any]:
         """What a grading says, where it drew enough to say anything."""
         grade = row.meta.get("graded")
-        told = (
-            isinstance(grade, Mapping) and grade.get("samples", 0) >= self.min_grading
-        )
-        return grade if told else {}
+        samples = grade.get("samples", 0) if isinstance(grade, Mapping) else 0
+        return grade if samples >= self.min_grading else {}

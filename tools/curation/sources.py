@@ -12,7 +12,7 @@ import os
 import pathlib
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rl.files import download, read_rows, sha256
@@ -191,7 +191,4 @@ def _parquet(path: pathlib.Path) -> Iterator[Any]:
         raise ValueError(f"{path}: not Parquet: {str(error).splitlines()[0]}") from None
 
 
-_LOADERS: Mapping[str, Callable[[pathlib.Path], Iterable[Any]]] = {
-    ".json": _json,
-    ".parquet": _parquet,
-}
+_LOADERS = {".json": _json, ".parquet": _parquet}

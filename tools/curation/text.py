@@ -54,10 +54,9 @@ def tokens(text: str) -> list[str]:
     text = _SPACING.sub(" ", text)
     for pattern, replacement in _SYNONYMS:
         text = pattern.sub(replacement, text)
+    text = " ".join(text.split())
     # "A B C" and "ABC" name the same triangle.
-    text = _SPACED_LETTERS.sub(
-        lambda run: run[0].replace(" ", ""), " ".join(text.split())
-    )
+    text = _SPACED_LETTERS.sub(lambda run: run[0].replace(" ", ""), text)
     return _TOKEN.findall(text)
 
 
@@ -86,9 +85,8 @@ def skeleton(parts: list[str]) -> list[str]:
 
 
 def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
-    """Size of the intersection over size of the union, 0 for two empty sets."""
-    union = len(left | right)
-    return len(left & right) / union if union else 0.0
+    """Size of the intersection over size of the union; `shingles` are never empty."""
+    return len(left & right) / len(left | right)
 
 
 def band_hashes(text: str) -> list[int]:

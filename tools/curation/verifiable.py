@@ -189,11 +189,12 @@ def symbol_answer(row: Row) -> str | None:
     named = {*"".join(grammar.formulas(text) + _NAMES.findall(text)).lower()}
     for answer in row.answers:
         parsed = parse_answer(answer)
-        if isinstance(parsed.other, nodes.Quantity):
+        node = parsed.node
+        if node is None or isinstance(parsed.other, nodes.Quantity):
             continue
-        parts = list(walk(parsed.node)) if parsed.node is not None else []
-        several = isinstance(parsed.node, nodes.Several | nodes.Braces | nodes.Tuple)
-        items = parsed.node.items if several else parts[:1]
+        parts = list(walk(node))
+        several = isinstance(node, nodes.Several | nodes.Braces | nodes.Tuple)
+        items = node.items if several else [node]
         letters = items and all(isinstance(item, Sym) for item in items)
         if letters and any(item.name.isupper() for item in items):
             return answer
@@ -201,14 +202,11 @@ def symbol_answer(row: Row) -> str | None:
         left = [rel.left for rel in equal if not several or not symbols(rel.right)]
         labels = {*"".join(name for side in left for name in symbols(side)).lower()}
         # A line is y = 2x whatever the problem calls it, but x < 2 is about an x.
-        bound = isinstance(parsed.node, Rel) and parsed.node.op != "="
+        bound = isinstance(node, Rel) and node.op != "="
         labels |= set() if bound else {*"xyz"}
         names = {p.name for p in parts if isinstance(p, Sym)} - parsed.parameters
         said = {match[1].lower() for match in map(_LETTER.fullmatch, names) if match}
-        periodic = any(
-            isinstance(p, nodes.Degrees | nodes.Big) or p == nodes.Const("pi")
-            for p in parts
-        )
+        periodic = nodes.contains(node, (nodes.Degrees, nodes.Big)) or nodes.PI in parts
         if said - named - labels and not periodic:
             return answer
     return None
