@@ -64,7 +64,7 @@ class Retrieval:
         self._names = list(problems)
         texts = [*problems.values(), *itertools.islice(background, _BACKGROUND)]
         self._texts = len(texts)
-        self._numbers = [_numbers(text) for text in texts]
+        self._numbers = [_numbers(text) for text in texts]  # the problems' first
         self._holders = Counter(itertools.chain.from_iterable(self._numbers))
         counts = _counts(texts)
         holders = counts.getnnz(axis=0)
