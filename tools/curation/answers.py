@@ -23,10 +23,10 @@ def unverifiable_answer(row: Row) -> str | None:
         answer = extract_answer(f"\\boxed{{{gold}}}")
         if answer is None:
             said = "has no box, or an empty one"
-        elif not is_equivalent(answer, gold):
-            said = "does not equal itself"
-        else:
+        elif answer == gold:
             said = self_check(answer) or _endless(answer)
+        else:
+            said = None if is_equivalent(answer, gold) else "does not equal itself"
         if said:
             return f"{gold[:80]}: {said}"
     return None
