@@ -373,7 +373,8 @@ def depth(node: Node) -> int:
     return deepest
 
 
-def _bits(value: Fraction) -> int:
+def bits(value: int | Fraction) -> int:
+    """The length of a number, in which the work on it is counted."""
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
@@ -382,7 +383,7 @@ def add(*terms: Node) -> Node:
     total, rest = Fraction(0), []
     for term in terms:
         for part in term.terms if type(term) is Add else (term,):
-            if type(part) is Num and _bits(total) + _bits(part.value) < MAX_BITS:
+            if type(part) is Num and bits(total) + bits(part.value) < MAX_BITS:
                 total += part.value
             else:
                 rest.append(part)
@@ -398,7 +399,7 @@ def mul(*factors: Node) -> Node:
     product, rest = Fraction(1), []
     for factor in factors:
         for part in factor.factors if type(factor) is Mul else (factor,):
-            if type(part) is Num and _bits(product) + _bits(part.value) < MAX_BITS:
+            if type(part) is Num and bits(product) + bits(part.value) < MAX_BITS:
                 product *= part.value
             else:
                 rest.append(part)
@@ -438,11 +439,21 @@ def power(base: Node, exponent: Node) -> Node:
     if is_integer(exponent):
         n = int(exponent.value)
         if type(base) is Num:
-            if (n > 0 or base.value) and _bits(base.value) * abs(n) < MAX_BITS:
+            if (n > 0 or base.value) and bits(base.value) * abs(n) < MAX_BITS:
                 return Num(base.value**n)
         elif type(base) is Pow and is_integer(base.exponent):
-            return power(base.base, mul(base.exponent, exponent))
+            # The inverse of 1/0 is no 0: what stands below must have a value.
+            if base.exponent.value >= 0 or _is_not_zero(base.base):
+                return power(base.base, mul(base.exponent, exponent))
     return Pow(base, exponent)
+
+
+def _is_not_zero(node: Node) -> bool:
+    """Whether a node shows by itself that it is not zero.
+
+    A variable counts: where that of 1/(1/x) is zero, nothing is asked of the answer.
+    """
+    return type(node) in (Sym, Const) or (type(node) is Num and node.value != 0)
 
 
 def divide(top: Node, bottom: Node) -> Node:

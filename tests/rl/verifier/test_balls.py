@@ -158,6 +158,31 @@ def test_what_has_no_value_says_nothing():
     assert wrong([("\\frac{1}{0}", "\\frac{2}{0}"), ("\\ln 0", "5")], equal=False) == []
 
 
+def test_what_stands_below_a_zero_has_no_value():
+    """Not even twice: 1/(1/0) is no 0, though the exponents of 0 have the product 1."""
+    rows = [
+        ("0", "\\frac{1}{\\frac10}"),
+        ("0", "(0^{-1})^{-1}"),
+        ("0", "(\\frac10)^{-3}"),
+        ("1", "(\\frac10)^0"),
+        ("5", "5 + \\frac{1}{\\frac10}"),
+        ("x", "x + \\frac{1}{\\frac10}"),
+        ("0", "\\frac{1}{\\frac{1}{x-x}}"),
+        ("x", "x + \\frac{1}{\\frac{1}{x-x}}"),
+        ("0", "\\frac{1}{\\frac{1}{\\sqrt2-\\sqrt2}}"),
+        ("0", "\\frac{1}{\\frac{1}{\\sin\\pi}}"),
+    ]
+    assert wrong(rows, equal=False) == []
+    kept = [
+        ("x", "\\frac{1}{\\frac{1}{x}}"),
+        ("x+1", "\\frac{1}{\\frac{1}{x+1}}"),
+        ("\\sin x", "\\frac{1}{\\frac{1}{\\sin x}}"),
+        ("2", "\\frac{1}{\\frac12}"),
+        ("e^2", "\\frac{1}{e^{-2}}"),
+    ]
+    assert wrong(kept, equal=True) == []
+
+
 def test_what_is_true_and_unknown_here_is_not_equal():
     """True, and beyond what is shown here: unknown is not equal."""
     rows = [
