@@ -22,6 +22,7 @@ from flint import acb, arb, ctx, fmpq, fmpz
 
 from rl.verifier.budget import Budget
 from rl.verifier.nodes import (
+    MAX_BITS,
     Add,
     Big,
     Call,
@@ -55,6 +56,8 @@ _REAL_POINTS = (0, 1, 2, 3, 4)
 _INTEGER_POINTS = tuple(range(5, 17))
 _INTERVALS = {0: (15, 85), 1: (-250, 250), 2: (110, 290), 3: (-90, -10), 4: (20, 500)}
 _STEPS_OF_GAMMA = 60
+_GCD_BITS = 1 << 21
+"""The product of the lengths of two numbers whose divisor is found in a microsecond."""
 
 _lock = threading.RLock()
 
@@ -365,7 +368,12 @@ class _Evaluator:
     def _number(self, value: Fraction) -> arb:
         if value.denominator == 1:
             return arb(fmpz(value.numerator))
+        self._charge_divisor(value.numerator, value.denominator)
         return arb(fmpq(value.numerator, value.denominator))
+
+    def _charge_divisor(self, left: int | fmpz, right: int | fmpz) -> None:
+        """The precision does not bound integers: a ball may hold all their digits."""
+        self._budget.charge(left.bit_length() * right.bit_length() // _GCD_BITS)
 
     def _unknown(self, name: str, values: list[Value]) -> Value:
         """f(x), for an f of which nothing is known: some function without relations."""
@@ -501,9 +509,12 @@ class _Evaluator:
                 raise Undefined
             whole.append(int(found))
         if name in ("gcd", "lcm"):
-            found = fmpz(whole[0])
-            for other in whole[1:]:
-                found = getattr(found, name)(fmpz(other))
+            found = fmpz(0 if name == "gcd" else 1)
+            for number in map(fmpz, whole):
+                self._charge_divisor(found, number)
+                found = getattr(found, name)(number)
+                if found.bit_length() > MAX_BITS:
+                    raise Unresolved
             return arb(abs(found))
         if not all(0 <= number <= _MAX_FACTORIAL for number in whole):
             raise Undefined

@@ -10,6 +10,8 @@ ways, without rounding and without numbers that grow.
 import functools
 import hashlib
 import math
+import operator
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from rl.verifier.budget import Budget
@@ -27,6 +29,7 @@ from rl.verifier.nodes import (
     Percent,
     Pow,
     Sym,
+    bits,
 )
 
 _PRIMES = tuple(
@@ -37,7 +40,11 @@ _PRIMES = tuple(
 P = 25 * 4 * math.prod(_PRIMES) + 1
 _MAX_FACTORIAL = 3_000
 _MAX_TERMS = 5_000
-_POWER_STEPS = 30
+_INVERSE_STEPS = 15
+_GCD_BITS, _POWER_BITS, _RESIDUE_BITS, _RING_BITS = 1 << 18, 1 << 22, 1 << 10, 640
+"""Products of two lengths in bits that take a microsecond: in a greatest common
+divisor, which each sum and product of fractions needs; in a power of a rational; in a
+division by P, whose length is left out; in a power modulo a number."""
 
 
 class Inexact(Exception):
@@ -68,6 +75,7 @@ class Field:
         self._budget.charge(1)
         match node:
             case Num(value):
+                self._budget.charge(bits(value) // _RESIDUE_BITS)
                 return _rational(value)
             case Sym(name):
                 if name in self._bound:
@@ -97,16 +105,13 @@ class Field:
             case Fn("mod", (value, modulus)):
                 return self._residue(value, self._exact(modulus))
             case Fn(name, arguments):
-                values = [self._exact(part) for part in arguments]
-                if name in ("fact", "binom"):
-                    self._budget.charge(min(_MAX_FACTORIAL, int(abs(values[0]))) // 8)
-                return _function(name, values)
+                return self._function(name, [self._exact(a) for a in arguments])
             case Big("sum" | "prod"):
                 return self._series(node)
         raise Inexact
 
     def _exact(self, node: Node) -> Fraction:
-        """The rational value of a node, where a few steps give it."""
+        """The rational value of a node, where no step to it takes many bits."""
         self._budget.charge(1)
         match node:
             case Num(value):
@@ -114,16 +119,61 @@ class Field:
             case Sym(name) if name in self._bound:
                 return Fraction(self._bound[name])
             case Add(terms):
-                return sum(map(self._exact, terms))
+                return self._reduced(operator.add, map(self._exact, terms))
             case Mul(factors):
-                return math.prod(map(self._exact, factors))
+                return self._reduced(operator.mul, map(self._exact, factors))
             case Pow(base, exponent):
                 value, n = self._exact(base), self._exact(exponent)
-                size = max(value.numerator.bit_length(), value.denominator.bit_length())
-                if n.denominator == 1 and abs(n) * size < MAX_BITS:
+                size = abs(n) * bits(value)
+                if n.denominator == 1 and size < MAX_BITS:
+                    self._budget.charge(int(size) ** 2 // _POWER_BITS)
                     return value ** int(n)
             case Percent(value):
                 return self._exact(value) / 100
+        raise Inexact
+
+    def _operate(self, operation: Callable, left, right):
+        """An operation on two exact numbers, paid by their lengths.
+
+        A number of many digits takes few characters, and a sum few more.
+        """
+        self._budget.charge(bits(left) * bits(right) // _GCD_BITS)
+        result = operation(left, right)
+        if bits(result) > MAX_BITS:
+            raise Inexact
+        return result
+
+    def _reduced(self, operation: Callable, values: Iterable):
+        values = iter(values)
+        total = next(values)
+        for value in values:
+            total = self._operate(operation, total, value)
+        return total
+
+    def _function(self, name: str, values: list[Fraction]) -> int:
+        """Functions of rationals whose values are rational."""
+        match name, *values:
+            case "max" | "min", *_:
+                return _rational(self._reduced(max if name == "max" else min, values))
+            case "gcd", *_ if _whole(values):
+                return self._reduced(math.gcd, [0, *map(int, values)]) % P
+            case "lcm", *_ if _whole(values):
+                return self._reduced(math.lcm, [1, *map(int, values)]) % P
+            case "abs", value:
+                return _rational(abs(value))
+            case "sgn", value:
+                return ((value > 0) - (value < 0)) % P
+            case "floor", value:
+                return self._operate(operator.floordiv, *value.as_integer_ratio()) % P
+            case "ceil", value:
+                top, bottom = (-value).as_integer_ratio()
+                return -self._operate(operator.floordiv, top, bottom) % P
+            case "fact", value if _counts(value):
+                self._budget.charge(int(value) // 8)
+                return math.factorial(int(value)) % P
+            case "binom", top, bottom if _counts(top, bottom) and bottom <= top:
+                self._budget.charge(int(top) // 8)
+                return math.comb(int(top), int(bottom)) % P
         raise Inexact
 
     def _residue(self, node: Node, modulus: Fraction) -> int:
@@ -135,13 +185,16 @@ class Field:
                 pass
         if not modulus:
             raise ZeroDivisionError
-        return _rational(self._exact(node) % modulus)
+        return _rational(self._operate(operator.mod, self._exact(node), modulus))
 
     def _in_ring(self, node: Node, modulus: int) -> int:
         self._budget.charge(1)
         match node:
             case Num(value) if value.denominator == 1:
+                self._budget.charge(bits(value) // _RESIDUE_BITS)
                 return int(value) % modulus
+            case Sym(name) if name in self._bound:
+                return self._bound[name] % modulus
             case Add(terms):
                 return sum(self._in_ring(term, modulus) for term in terms) % modulus
             case Mul(factors):
@@ -151,15 +204,15 @@ class Field:
                 return product
             case Pow(base, exponent):
                 n = self._exact(exponent)
-                self._budget.charge(_POWER_STEPS)
                 if n.denominator == 1 and n >= 0:
+                    length = modulus.bit_length() + 16
+                    self._budget.charge(bits(n) * length // _RING_BITS)
                     return pow(self._in_ring(base, modulus), int(n), modulus)
         raise Inexact
 
     def _power(self, base: Node, exponent: Node) -> int:
         power = self._exact(exponent)
         n, root = power.numerator, power.denominator
-        self._budget.charge(_POWER_STEPS)
         if root == 1:
             value = self.image(base)
         elif root == 2:
@@ -168,7 +221,17 @@ class Field:
             value = value * _inverse(square.denominator) % P
         else:
             raise Inexact
-        return pow(_inverse(value), -n, P) if n < 0 else pow(value, n, P)
+        if n < 0:
+            self._budget.charge(_INVERSE_STEPS)
+            value, n = _inverse(value), -n
+        if value:
+            # Fermat: the powers of what is not zero have the period P - 1.
+            self._budget.charge(bits(power) // _RESIDUE_BITS)
+            n %= P - 1
+        elif n:
+            return 0
+        self._budget.charge(n.bit_length() // 2)
+        return pow(value, n, P)
 
     def _series(self, node: Big) -> int:
         low, high = self._exact(node.lower), self._exact(node.upper)
@@ -253,28 +316,9 @@ def _tonelli_shanks(square: int) -> int:
     return root
 
 
-def _function(name: str, values: list[Fraction]) -> int:
-    """Functions of rationals whose values are rational."""
-    whole = all(value.denominator == 1 for value in values)
-    match name, *values:
-        case "abs", value:
-            return _rational(abs(value))
-        case "sgn", value:
-            return ((value > 0) - (value < 0)) % P
-        case "floor", value:
-            return math.floor(value) % P
-        case "ceil", value:
-            return math.ceil(value) % P
-        case "max", *_:
-            return _rational(max(values))
-        case "min", *_:
-            return _rational(min(values))
-        case "fact", value if whole and 0 <= value <= _MAX_FACTORIAL:
-            return math.factorial(int(value)) % P
-        case "binom", top, bottom if whole and 0 <= bottom <= top <= _MAX_FACTORIAL:
-            return math.comb(int(top), int(bottom)) % P
-        case "gcd", *_ if whole:
-            return math.gcd(*map(int, values)) % P
-        case "lcm", *_ if whole:
-            return math.lcm(*map(int, values)) % P
-    raise Inexact
+def _whole(values: Iterable[Fraction]) -> bool:
+    return all(value.denominator == 1 for value in values)
+
+
+def _counts(*values: Fraction) -> bool:
+    return _whole(values) and all(0 <= value <= _MAX_FACTORIAL for value in values)

@@ -13,6 +13,10 @@ def _nested(opening: str, core: str, closing: str, depth: int) -> str:
     return opening * depth + core + closing * depth
 
 
+def _many(joined: str, part: str, times: int) -> str:
+    return joined.join(part.format(number) for number in range(2, times + 2))
+
+
 FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
     "power towers": [
         ("1", "9^{9^{9^9}}", False),
@@ -567,6 +571,47 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
         ("(x-1)^{50}", "(1-x)^{50}", True),
         ("(x-1)^{51}", "(1-x)^{51}", False),
         ("1/0", "2/0", False),
+    ],
+    "numbers of thousands of digits, many times": [
+        ("7", text, False)
+        for text in (
+            "\\sum_{k=2}^{900} k^{10^{4900}}",
+            "\\sum_{k=2}^{900} \\pi^{10^{4900}-k}",
+            "\\sum_{k=1}^{900} \\sqrt{2}^{10^{4900}-k}",
+            "\\sum_{k=1}^{900} (x + 9^{4900} k)^{-10^{4900}}",
+            "\\sum_{k=1}^{900} (2^{10^{4900}} \\bmod (10^{76}+k))",
+            "\\sum_{k=1}^{900} (9^{4900} \\bmod (7^{4000}+k))",
+            "\\sum_{k=1}^{900} \\gcd(9^{4900}+k, 7^{4900})",
+            "\\sum_{k=1}^{900} \\operatorname{lcm}(9^{4900}+k, 7^{4900})",
+            "\\sum_{k=1}^{900} \\lfloor \\frac{9^{4900}}{7^{4000}+k} \\rfloor",
+            "\\sum_{k=1}^{5000} \\lfloor \\frac{9^{4900}}{k} \\rfloor",
+            "\\sum_{k=1}^{5000} \\binom{3000}{k}",
+            _many("+", "{}^{{10^{{4900}}}}", 98),
+            _many("+", "\\pi^{{10^{{4900}}+{}}}", 98),
+            _many("+", "(2^{{10^{{4900}}}} \\bmod (10^{{76}}+{}))", 60),
+            "2^{" + "\\cdot".join(["9^{4900}"] * 60) + "}",
+            "\\lfloor " + "\\cdot".join(["9^{4900}"] * 100) + "\\rfloor",
+            "\\lfloor " + _many("+", "\\frac{{1}}{{9^{{4900}}+{}}}", 100) + "\\rfloor",
+            "|" + _many("+", "\\frac{{1}}{{9^{{4900}}+{}}}", 40) + "|",
+            "\\gcd(" + _many(",", "9^{{4900}}+{}", 100) + ")",
+            "\\operatorname{lcm}(" + _many(",", "9^{{4900}}+{}", 100) + ")",
+            "\\sqrt[3]{2} \\sum_{k=1}^{900} k \\operatorname{lcm}("
+            + _many(",", "9^{{4900}}+{}", 60)
+            + ")",
+        )
+    ],
+    "large numbers of use": [
+        ("1", "\\sum_{k=1}^{1000} (k^{10^{40}} \\bmod 2) - 499", True),
+        ("23", "5^{10^{4000}+1} \\bmod 51", False),
+        ("5", "5^{10^{4000}+1} \\bmod 12", True),
+        ("2^{10^{4000}}", "4^{\\frac{10^{4000}}{2}}", True),
+        ("2^{10^{4000}}", "4^{\\frac{10^{4000}}{2} + 1}", False),
+        ("x^{10^{4000}}", "x \\cdot x^{10^{4000}-1}", True),
+        ("0", "(x - x)^{10^{4000}}", True),
+        ("\\frac{1}{2^{10^{4000}}}", "2^{-10^{4000}}", True),
+        ("3", "\\gcd(3^{100}, 9^{80} + 3)", True),
+        ("12", "\\operatorname{lcm}(4, 6)", True),
+        ("-3", "\\lceil -\\frac{10^{200}}{3 \\cdot 10^{199}} \\rceil", True),
     ],
 }
 

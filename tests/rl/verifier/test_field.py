@@ -101,3 +101,48 @@ def test_the_budget_ends_a_long_sum():
     node = parse_answer("\\sum_{a=1}^{200} \\sum_{b=1}^{200} (a+b)").node
     with pytest.raises(Open):
         Field(Budget(1_000)).image(node)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "k^{10^{4900}}",
+        "\\pi^{10^{4900}-k}",
+        "(x + k)^{-10^{4900}}",
+        "(2^{10^{4900}} \\bmod (10^{76} + k))",
+        "(9^{4900} \\bmod (7^{4000} + k))",
+        "\\gcd(9^{4900} + k, 7^{4900})",
+        "\\lfloor \\frac{9^{4900}}{7^{4000} + k} \\rfloor",
+    ],
+)
+def test_a_step_is_a_microsecond_however_long_the_numbers_are(text, seconds):
+    node = parse_answer(f"\\sum_{{k=2}}^{{5000}} {text}").node
+    started = seconds()
+    with pytest.raises(Open):
+        Field(Budget()).image(node)
+    assert seconds() - started < 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "|" + " \\cdot ".join(["9^{4900}"] * 100) + "|",
+        "\\lfloor \\frac{1}{9^{4900}} + \\frac{1}{9^{4900} + 1} \\rfloor",
+        "\\operatorname{lcm}(9^{4900}, 9^{4900} + 1)",
+        "2^{" + " \\cdot ".join(["9^{4900}"] * 2) + "}",
+    ],
+)
+def test_no_exact_number_has_more_bits_than_the_cap(text):
+    with pytest.raises(Inexact):
+        _image(text)
+
+
+def test_powers_have_the_period_of_the_field():
+    assert _image("x^{10^{4900}}") == pow(_image("x"), 10**4900 % (P - 1), P)
+    assert _image("x^{-10^{4900}} x^{10^{4900}}") == 1
+    assert _image("(x - x)^{10^{4900}}") == 0
+    # The exponent is a multiple of P - 1, and no power of zero but the zeroth is 1.
+    assert _image(f"(x - x)^{{{P - 1}}}") == 0
+    assert _image(f"x^{{{P - 1}}}") == 1
+    with pytest.raises(ZeroDivisionError):
+        _image("(x - x)^{-10^{4900}}")
