@@ -354,15 +354,17 @@ class _Evaluator:
             self._note(max(sizes) - min(sizes))
 
     def _note_flat(self, name: str, value: Value) -> None:
-        """Where a function is nearly constant, its argument hardly shows."""
+        """Where a function is nearly constant, or nearly linear, little else shows.
+
+        Near zero cos x is 1 to the square of x, and so is sin x / x.
+        """
         size = _magnitude(value)
-        if size is None:
+        if size is None or name == "log":
             return
-        if name in _FLAT_AT_ZERO and size < 0:
-            self._note(-2 * size)
-        elif name in ("arctan", "arccot", "arcsec", "arccsc"):
+        if size < 0 or name in _FLAT_AT_INFINITY:
             self._note(2 * abs(size))
-        elif name in ("tanh", "coth") and size > 0:
+        elif name in _EXPONENTIAL:
+            # To e^-2x, tanh x is 1 and 2 cosh x is e^x.
             self._note(3 << min(size, 20))
 
     def _number(self, value: Fraction) -> arb:
@@ -607,7 +609,8 @@ def _integer(value: Value) -> fmpz | None:
     return None
 
 
-_FLAT_AT_ZERO = frozenset({"exp", "cos", "sec", "cosh", "sech"})
+_FLAT_AT_INFINITY = frozenset({"arctan", "arccot", "arcsec", "arccsc"})
+_EXPONENTIAL = frozenset({"sinh", "cosh", "tanh", "coth", "sech", "csch"})
 _OF_INTEGERS = frozenset({"gcd", "lcm", "fact", "fact2", "binom"})
 _ELEMENTARY: dict[str, Callable[[Value], Value]] = {
     "sin": lambda x: x.sin(), "cos": lambda x: x.cos(), "tan": lambda x: x.tan(),

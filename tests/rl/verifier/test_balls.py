@@ -91,10 +91,26 @@ def test_a_difference_too_small_to_see_is_not_shown_to_be_none(row):
         ("\\sin(1 + 10^{-700})", "\\sin 1"),
         ("\\ln(10^{700} + 1)", "700 \\ln 10"),
         ("\\arctan(10^{700})", "\\frac{\\pi}{2}"),
+        ("\\frac{\\sin(e^{-5000})}{e^{-5000}}", "1"),
+        ("5 \\frac{\\sin(e^{-4000})}{e^{-4000}}", "5"),
+        ("\\frac{\\sin(\\pi^{-3000})}{\\pi^{-3000}}", "1"),
+        ("\\frac{\\sin(10^{-400})}{10^{-400}}", "1"),
+        ("\\frac{e^{-4000}}{\\sin(e^{-4000})}", "1"),
+        *(
+            (f"\\frac{{\\{name}(e^{{-4000}})}}{{e^{{-4000}}}}", "1")
+            for name in ("tan", "arcsin", "arctan", "sinh", "tanh")
+        ),
+        *(
+            (f"e^{{-4000}} \\{name}(e^{{-4000}})", "1")
+            for name in ("cot", "csc", "coth")
+        ),
+        ("\\frac{2 \\cosh(1000)}{e^{1000}}", "1"),
+        ("\\frac{2 \\sinh(1000)}{e^{1000}}", "1"),
+        ("\\frac{e^{1000}}{2 \\cosh(1000)}", "1"),
     ],
 )
 def test_numbers_that_are_written_are_resolved(left, right):
-    """They part after the 400th to the 1,400th digit; each says so in its text."""
+    """They part after the 400th to the 4,300th digit; each says so in its text."""
     assert wrong([(left, right)], equal=False) == []
 
 
