@@ -2,8 +2,8 @@
 
 Every value is an interval of Arb's ball arithmetic, so that no rounding is ever lost
 sight of: two balls that do not meet are two numbers, whatever happened on the way.
-Expressions with variables are evaluated at fixed pseudo-random points. Over the reals
-as far as possible: odd roots of negatives are real, and a point at which something is
+Expressions with variables are evaluated at the points of `points`. Over the reals as
+far as possible: odd roots of negatives are real, and a point at which something is
 undefined says nothing. Expressions with i are evaluated over the complex numbers.
 
 F. Johansson, Arb: efficient arbitrary-precision midpoint-radius interval arithmetic,
@@ -12,7 +12,6 @@ IEEE Transactions on Computers 66(8), 2017.
 
 import contextlib
 import functools
-import hashlib
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -38,6 +37,14 @@ from rl.verifier.nodes import (
     symbols,
     walk,
 )
+from rl.verifier.points import (
+    INTEGER,
+    REAL,
+    Point,
+    coordinate,
+    spread,
+    spread_integers,
+)
 
 FIRST_BITS = 128
 FULL_BITS = 2048
@@ -52,9 +59,6 @@ _MAX_TERMS = 2_000
 _MAX_FACTORIAL = 10**6
 _MAX_EXACT_FACTORIAL = 1_000
 _MAX_ROOT = 100
-_REAL_POINTS = (0, 1, 2, 3, 4)
-_INTEGER_POINTS = tuple(range(5, 17))
-_INTERVALS = {0: (15, 85), 1: (-250, 250), 2: (110, 290), 3: (-90, -10), 4: (20, 500)}
 _STEPS_OF_GAMMA = 60
 _GCD_BITS = 1 << 21
 """The product of the lengths of two numbers whose divisor is found in a microsecond."""
@@ -98,7 +102,7 @@ class Balls:
         self._reach: dict[tuple, int] = {}
 
     def value(
-        self, node: Node, bits: int, point: int = 0, imaginary: bool = False
+        self, node: Node, bits: int, point: Point = REAL[0], imaginary: bool = False
     ) -> Value:
         """An enclosure of an expression.
 
@@ -146,15 +150,17 @@ class Balls:
         """
         imaginary = _has_i(left) or _has_i(right)
         if not (symbols(left) or symbols(right)):
-            agreed = self._agree_at(left, right, (0,), 1, imaginary)
+            agreed = self._agree_at(left, right, REAL[:1], 1, imaginary)
             if agreed is None and not imaginary:
-                agreed = self._agree_at(left, right, (0,), 1, True)
+                agreed = self._agree_at(left, right, REAL[:1], 1, True)
             return agreed
-        agreed = self._agree_at(left, right, _REAL_POINTS, 2, imaginary)
+        points = *REAL, *spread(left, right)
+        agreed = self._agree_at(left, right, points, 2, imaginary)
         if agreed is None:
-            agreed = self._agree_at(left, right, _INTEGER_POINTS, 4, imaginary)
+            points = *INTEGER, *spread_integers(left, right)
+            agreed = self._agree_at(left, right, points, 4, imaginary)
         if agreed is None and not imaginary:
-            agreed = self._agree_at(left, right, (0, 1, 2), 2, True)
+            agreed = self._agree_at(left, right, REAL[:3], 2, True)
         return agreed
 
     def _agree_at(
@@ -210,11 +216,13 @@ class Balls:
     def sign(self, node: Node, other: Node) -> int | None:
         """Of the difference of two real constants; None where it is not known."""
         for full in (False, True):
-            bits = self._resolution(node, other, 0, False)[0] if full else FIRST_BITS
+            bits = (
+                self._resolution(node, other, REAL[0], False)[0] if full else FIRST_BITS
+            )
             if bits > _MAX_BITS:
                 return None
             try:
-                difference = self.difference(node, other, bits, 0, False)
+                difference = self.difference(node, other, bits, REAL[0], False)
             except (Undefined, Unresolved):
                 continue
             if difference > 0:
@@ -269,21 +277,10 @@ def _magnitude(value: Value) -> int | None:
     return int(exponent) + int(mantissa).bit_length()
 
 
-@functools.lru_cache(maxsize=4096)
-def coordinate(name: str, point: int) -> Fraction:
-    """A fixed pseudo-random value of a variable at a point."""
-    digest = hashlib.blake2b(f"{point} {name}".encode("utf-8", "replace")).digest()
-    share = Fraction(int.from_bytes(digest[:8], "big"), 2**64)
-    if point in _INTEGER_POINTS:
-        return Fraction(2 + (7 * point + digest[0]) % 29)
-    low, high = _INTERVALS[point]
-    return (low + share * (high - low)) / 128
-
-
 class _Evaluator:
     """One evaluation: a point, a precision, and the indices of sums around."""
 
-    def __init__(self, budget: Budget, bits: int, point: int, imaginary: bool):
+    def __init__(self, budget: Budget, bits: int, point: Point, imaginary: bool):
         self._budget = budget
         self._steps = 1 + bits // 128
         self._bits = bits
@@ -381,10 +378,10 @@ class _Evaluator:
         """f(x), for an f of which nothing is known: some function without relations."""
         total: Value = arb(0)
         for place, value in enumerate(values):
-            factor = self._number(coordinate(f"{name} {place}", 4))
+            factor = self._number(coordinate(f"{name} {place}", REAL[4]))
             total = total + factor * value * (place + 1)
         self._budget.charge(2 * self._steps)
-        return (total + self._number(coordinate(name, 2))).sin().exp()
+        return (total + self._number(coordinate(name, REAL[2]))).sin().exp()
 
     def _power(self, base_node: Node, exponent_node: Node) -> Value:
         base = self.value(base_node)

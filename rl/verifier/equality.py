@@ -4,7 +4,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
 
-from rl.verifier.balls import Balls, Undefined, Unresolved, coordinate
+from rl.verifier.balls import Balls, Undefined, Unresolved
 from rl.verifier.budget import Budget
 from rl.verifier.field import Field, Inexact, P
 from rl.verifier.nodes import (
@@ -23,6 +23,7 @@ from rl.verifier.nodes import (
     substitute,
     symbols,
 )
+from rl.verifier.points import REAL, coordinate
 
 Way = Literal["text", "number", "algebra", "enclosure"]
 WAYS: tuple[Way, ...] = ("text", "number", "algebra", "enclosure")
@@ -33,7 +34,6 @@ PRINTED_DIGITS = 14
 number that it is the nearest decimal to."""
 APPROXIMATE_DIGITS = 4
 _INFINITE = (INFINITY, MINUS_INFINITY)
-_POINTS = (0, 1, 2, 3, 4)
 
 
 class Prover:
@@ -125,7 +125,7 @@ class Prover:
         return self._proportional_values(left, right, positive)
 
     def _same_sign(self, left: Node, right: Node) -> bool:
-        for point in _POINTS:
+        for point in REAL:
             try:
                 product = self.balls.value(mul(left, right), 128, point)
             except (Undefined, Unresolved):
@@ -135,28 +135,20 @@ class Prover:
         return False
 
     def _proportional_values(self, left: Node, right: Node, positive: bool) -> bool:
-        """left(x) right(y) = left(y) right(x) at pairs of points."""
-        points = []
-        for point in _POINTS:
+        """left(x) right(y) = left(y) right(x) at some y where neither vanishes."""
+        for point in REAL:
             at = {
                 Sym(name): Num(coordinate(name, point))
                 for name in symbols(left) | symbols(right)
             }
             a, b = substitute(left, at), substitute(right, at)
             signs = self.sign(a, ZERO), self.sign(b, ZERO)
-            if None in signs:
+            if None in signs or signs == (0, 0):
                 continue
-            if 0 in signs:
+            if 0 in signs or (positive and signs[0] != signs[1]):
                 return False
-            if positive and signs[0] != signs[1]:
-                return False
-            points.append((a, b))
-            if len(points) > 1:
-                (a0, b0), (a1, b1) = points[0], points[-1]
-                if not self.equal(mul(a0, b1), mul(a1, b0)):
-                    return False
-        # All of them, for |x| is x at every positive one.
-        return len(points) >= 3
+            return self.equal(mul(left, b), mul(right, a))
+        return False
 
     def linear_root(self, node: Node, name: str) -> Node | None:
         """Where an expression linear in a variable vanishes; None if it is not so."""

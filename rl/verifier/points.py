@@ -1,0 +1,113 @@
+"""Where expressions with variables are compared: fixed pseudo-random points.
+
+Two expressions that part only beyond x = 5, or only where a and b have different signs,
+must be asked there. So beside a few points near zero, where most functions have values,
+there are points in every gap between the constants of the two sides, up to thousands,
+and each variable, and each pair of them, takes all its signs.
+"""
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from rl.verifier.nodes import Big, Node, Num, bits, children, symbols
+
+_MARKS = tuple(map(Fraction, ("0.1", "3", "100", "10000")))
+_MAX_CONSTANTS = 6
+_MAX_CONSTANT_BITS = 60
+"""Longer ones are digits of something, and no place where anything bends."""
+_MAX_ROUNDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A value for each variable.
+
+    Attributes:
+      seed: chooses among all values.
+      low: the least size of a value.
+      high: the greatest one.
+      negative: the names whose values are below zero.
+      whole: whether the values are integers.
+    """
+
+    seed: int
+    low: Fraction
+    high: Fraction
+    negative: frozenset[str] = frozenset()
+    whole: bool = False
+
+
+REAL = tuple(
+    Point(seed, Fraction(low, 128), Fraction(high, 128))
+    for seed, (low, high) in enumerate(
+        ((15, 85), (-250, 250), (110, 290), (-90, -10), (20, 500))
+    )
+)
+"""Near zero and of all signs: some of them lie where an arcsine or a logarithm has a
+value."""
+INTEGER = tuple(
+    Point(seed, Fraction(1), Fraction(30), whole=True) for seed in range(5, 17)
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def coordinate(name: str, point: Point) -> Fraction:
+    """The value of a variable at a point."""
+    text = f"{point.seed} {name}".encode("utf-8", "replace")
+    digest = hashlib.blake2b(text).digest()
+    length = point.high - point.low
+    if point.whole:
+        return int(point.low) + 1 + Fraction((7 * point.seed + digest[0]) % int(length))
+    share = Fraction(int.from_bytes(digest[:8], "big"), 2**64)
+    size = point.low + share * length
+    return -size if name in point.negative else size
+
+
+def spread(left: Node, right: Node) -> Iterator[Point]:
+    """Real points in every gap between the constants of two expressions.
+
+    In each gap all variables are positive once, then some are negative, then the others
+    are. Which ones changes from gap to gap, so that any two names have one sign here
+    and different signs there: their places in the alphabet differ in some bit, and in
+    the gap whose number is just that bit they part.
+    """
+    marks = sorted({*_MARKS, *_constants(left, right)})
+    if marks[0] != _MARKS[0]:
+        marks.insert(0, marks[0] / 10)
+    if marks[-1] >= _MARKS[-1]:
+        marks.append(marks[-1] * 10)
+    gaps = list(zip(marks, marks[1:], strict=False))
+    names = sorted(symbols(left) | symbols(right))
+    seed = len(REAL) + len(INTEGER)
+    for turn in range(max(len(gaps), min(len(names), _MAX_ROUNDS))):
+        some = frozenset(
+            name for n, name in enumerate(names) if (n & turn).bit_count() % 2
+        )
+        for negative in {frozenset(): 0, some: 0, frozenset(names) - some: 0}:
+            yield Point(seed, *gaps[turn % len(gaps)], negative)
+            seed += 1
+
+
+def spread_integers(left: Node, right: Node) -> Iterator[Point]:
+    """Integer points beyond the constants; few, for a sum may have so many terms."""
+    low, high = INTEGER[0].high / 2, 100
+    beyond = [c for c in _constants(left, right) if low < c <= high]
+    for seed, constant in enumerate(beyond[-2:], len(REAL)):
+        yield Point(seed, constant, 2 * constant, whole=True)
+
+
+def _constants(left: Node, right: Node) -> list[Fraction]:
+    """The sizes of the numbers that stand in two expressions, in order."""
+    found: set[Fraction] = set()
+    stack = [left, right]
+    while stack:
+        part = stack.pop()
+        if type(part) is Num and part.value and bits(part.value) <= _MAX_CONSTANT_BITS:
+            found.add(abs(part.value))
+        # How many terms a sum has is no value of its variables.
+        stack.extend([part.body] if type(part) is Big else children(part))
+    # Of too many every second, or third; the greatest always, that it be passed.
+    return sorted(found)[:: -1 - len(found) // _MAX_CONSTANTS][::-1]
