@@ -11,7 +11,7 @@ from collections import Counter
 from rl.verifier.answers import Answer
 from rl.verifier.budget import Open
 from rl.verifier.equality import Prover
-from rl.verifier.families import same_family, with_one_parameter
+from rl.verifier.families import Families, integers_of
 from rl.verifier.nodes import (
     SYMMETRIC,
     UNNAMED,
@@ -106,11 +106,11 @@ def _same(left: Answer, right: Answer, prover: Prover) -> bool:
         return True
     if left.node is None or right.node is None:
         return _same_prose(left.text, right.text)
-    parameters = left.parameters | right.parameters
-    compare = _Comparison(prover, parameters)
+    families = Families(prover, integers_of(left), integers_of(right))
     for a in filter(None, (left.node, left.other)):
         for b in filter(None, (right.node, right.other)):
-            if compare.same(*with_one_parameter(a, b, parameters)):
+            b, declared = families.aligned(a, b)
+            if _Comparison(prover, families, declared).same(a, b):
                 return True
     return False
 
@@ -129,13 +129,22 @@ class _Comparison:
 
     Args:
       prover: shows that expressions are equal.
-      parameters: names that are declared to be any integer.
+      families: those of the two answers.
+      declared: names that both answers declare to be any integer.
       whole: whether it is about whole answers, not about coordinates.
     """
 
-    def __init__(self, prover: Prover, parameters: frozenset[str], *, whole=True):
+    def __init__(
+        self,
+        prover: Prover,
+        families: Families,
+        declared: frozenset[str],
+        *,
+        whole: bool = True,
+    ):
         self._prover = prover
-        self._parameters = parameters
+        self._families = families
+        self._declared = declared
         self._whole = whole
         self._regions = Regions(prover)
 
@@ -147,9 +156,9 @@ class _Comparison:
         signs = contains(a, Sign) or contains(b, Sign)
         if isinstance(a, Expression) and isinstance(b, Expression) and not signs:
             if not isinstance(a, _MARKED) and not isinstance(b, _MARKED):
-                return self._prover.equal(a, b) or (
-                    self._whole and same_family(a, b, self._parameters, self._prover)
-                )
+                return self._prover.equal(a, b) or self._same_family(a, b)
+            if self._same_family(a, b):
+                return True
         if isinstance(a, Choice | Word) or isinstance(b, Choice | Word):
             return self._same_words(*_ordered(a, b))
         if signs:
@@ -189,6 +198,9 @@ class _Comparison:
             case Interval() | SetOp() | Matrix():
                 return self._same_parts(a, b)
         return False
+
+    def _same_family(self, a: Node, b: Node) -> bool:
+        return self._whole and self._families.same(a, b, self._declared)
 
     # --- words
 
@@ -443,7 +455,7 @@ class _Comparison:
         if type(a) is not type(b):
             return False
         # The parameter of a family is one for all coordinates.
-        parts = _Comparison(self._prover, self._parameters, whole=False)
+        parts = _Comparison(self._prover, self._families, self._declared, whole=False)
         for name in a.__slots__:
             x, y = getattr(a, name), getattr(b, name)
             if isinstance(x, tuple):

@@ -1,93 +1,161 @@
-"""Answers with a free integer: k pi and n pi are the same numbers."""
+"""Answers with a free integer: k pi and n pi are the same numbers.
 
+A formula in n is not the set of its values, so that n + 1 and n are two answers. They
+are one set where n is any integer. An answer that says so of itself says nothing about
+the other one: what counts is what both sides declare. Without a word, the multiples of
+a period, of pi or of degrees, are a family.
+"""
+
+import re
+from collections.abc import Iterator
+
+from rl.verifier.answers import Answer
 from rl.verifier.equality import Prover
 from rl.verifier.nodes import (
-    MINUS_ONE,
-    ONE,
+    PI,
     ZERO,
-    Braces,
-    Const,
     Degrees,
+    Expression,
     Node,
-    Rel,
-    Several,
     Sym,
     add,
-    contains,
+    children,
     divide,
-    mul,
+    fold,
     negative,
     number,
+    rebuilt,
     substitute,
     symbols,
-    walk,
 )
 
 _MAX_SHIFT = 10_000
-_FAMILY_LETTERS = frozenset({"k", "n", "m", "l"})
+_FAMILY_LETTERS = frozenset({"k", "n", "m"})
+_INTEGERS = re.compile(r"\\mathbb\s*\{?\s*Z|\bintegers?\b")
+_NOT_ALL = re.compile(
+    r"[<>]|\\(?:[gl]eq?|[gl]eqslant|neq?|mathbb\s*\{?\s*[NQRC])\b|Z\s*\}?\s*[\^_*+]"
+    r"|\b(?:positive|negative|natural|non-?\w+|even|odd|prime|real)\b"
+)
+_ROUNDS = (0, 1, 2, 3, 5, 8)
 
 
-def with_one_parameter(
-    left: Node, right: Node, declared: frozenset[str]
-) -> tuple[Node, Node]:
-    """Gives the integer parameter of two families, k pi and n pi, one name."""
-    a, b = symbols(_without_label(left)), symbols(_without_label(right))
-    ours, theirs = a - b, b - a
-    if len(ours) != 1 or len(theirs) != 1:
-        return left, right
-    (old,), (new,) = theirs, ours
-    if len(old.partition("_")[0]) > 1 or len(new.partition("_")[0]) > 1:
-        return left, right
-    families = {old, new} <= _FAMILY_LETTERS and all(
-        _has_pi(node) or contains(node, Degrees) for node in (left, right)
-    )
-    if families or {old, new} & declared:
-        return left, substitute(right, {Sym(old): Sym(new)})
-    return left, right
+def integers_of(answer: Answer) -> frozenset[str]:
+    """Names that an answer declares to be any integer at all, not just some kind."""
+    if not _INTEGERS.search(answer.text) or _NOT_ALL.search(answer.text):
+        return frozenset()
+    return answer.parameters
 
 
-def _has_pi(node: Node) -> bool:
-    return any(part == Const("pi") for part in walk(node))
-
-
-def _without_label(node: Node) -> Node:
-    match node:
-        case Rel("=" | "in" | "approx", _, right):
-            return right
-        case Several(items) | Braces(items):
-            return type(node)(tuple(map(_without_label, items)))
-    return node
-
-
-def same_family(a: Node, b: Node, declared: frozenset[str], prover: Prover) -> bool:
-    """Whether two forms a + b k, over all integers k, are the same numbers.
+class Families:
+    """The families of two answers.
 
     Args:
-      a: an expression.
-      b: another one.
-      declared: names that an answer declares to be any integer.
       prover: shows equality.
+      left: what the one answer declares to be any integer.
+      right: what the other one declares.
     """
-    names = symbols(a)
-    if len(names) != 1 or symbols(b) != names:
-        return False
-    (name,) = names
-    variable = Sym(name)
-    at_zero = [substitute(node, {variable: ZERO}) for node in (a, b)]
-    if name not in declared and not (
-        name in _FAMILY_LETTERS and all(map(_has_pi, at_zero))
-    ):
-        return False
-    if None in [prover.linear_root(node, name) for node in (a, b)]:
-        return False
-    slopes = [
-        add(substitute(node, {variable: ONE}), negative(offset))
-        for node, offset in zip((a, b), at_zero, strict=True)
-    ]
-    if not any(prover.equal(slopes[0], mul(s, slopes[1])) for s in (ONE, MINUS_ONE)):
-        return False
-    shift = divide(add(at_zero[0], negative(at_zero[1])), slopes[0])
-    steps = prover.balls.nearest_integer(shift)
-    if steps is None or abs(steps) > _MAX_SHIFT:
-        return False
-    return prover.equal(shift, number(steps))
+
+    def __init__(self, prover: Prover, left: frozenset[str], right: frozenset[str]):
+        self._prover = prover
+        self._left, self._right = left, right
+
+    def aligned(self, a: Node, b: Node) -> tuple[Node, frozenset[str]]:
+        """The right side with the left one's parameter, and what both declare."""
+        shared = self._left & self._right
+        ours, theirs = symbols(a), symbols(b)
+        ours, theirs = ours - theirs, theirs - ours
+        for mine, other in (
+            (ours & self._left, theirs & self._right),
+            (self._of_periods(a, ours), self._of_periods(b, theirs)),
+        ):
+            if len(mine) == len(other) == 1:
+                (new,), (old,) = mine, other
+                if new in self._left and old in self._right:
+                    shared |= mine
+                return substitute(b, {Sym(old): Sym(new)}), shared
+        return b, shared
+
+    def _of_periods(self, node: Node, names: frozenset[str]) -> frozenset[str]:
+        """Those of the names that count periods wherever they occur."""
+        return frozenset(
+            name
+            for name in names & _FAMILY_LETTERS
+            if all(
+                self._counts_periods(part, name) for part in _expressions(node, name)
+            )
+        )
+
+    def _counts_periods(self, node: Node, name: str) -> bool:
+        """Whether two steps of a name add the same number of turns, and nothing else.
+
+        Two, so that (-1)^k pi/6 + k pi is a family as well.
+        """
+        at = [substitute(node, {Sym(name): number(n)}) for n in range(max(_ROUNDS) + 3)]
+        steps = [add(at[n + 2], negative(at[n])) for n in _ROUNDS]
+        if not all(self._prover.equal(step, steps[0]) for step in steps[1:]):
+            return False
+        if self._prover.is_zero(steps[0]):
+            return False
+        return self._prover.equal(*(fold(_without_turns(at[n])) for n in (0, 2)))
+
+    def same(self, a: Node, b: Node, declared: frozenset[str]) -> bool:
+        """Whether two forms a + b k, over all integers k, are the same numbers.
+
+        Args:
+          a: an expression.
+          b: another one.
+          declared: names that both answers declare to be any integer.
+        """
+        names = symbols(a)
+        if len(names) != 1 or symbols(b) != names:
+            return False
+        (name,) = names
+        if name not in declared and not (
+            name in _FAMILY_LETTERS
+            and self._counts_periods(a, name)
+            and self._counts_periods(b, name)
+        ):
+            return False
+        if None in [self._prover.linear_root(node, name) for node in (a, b)]:
+            return False
+        first, second = (
+            [substitute(node, {Sym(name): number(n)}) for n in (0, 1)]
+            for node in (a, b)
+        )
+        slope, other = (add(at[1], negative(at[0])) for at in (first, second))
+        if not any(
+            self._prover.equal(slope, step) for step in (other, negative(other))
+        ):
+            return False
+        # (n - 2) pi would be written as n pi if it meant all multiples: it is a
+        # formula, the angles of a polygon.
+        if (
+            name not in declared
+            and self._is_whole(divide(first[0], slope)) is not False
+        ):
+            return False
+        return self._is_whole(divide(add(first[0], negative(second[0])), slope)) is True
+
+    def _is_whole(self, ratio: Node) -> bool | None:
+        """Whether a real constant is an integer, within reach; None where unknown."""
+        steps = self._prover.balls.nearest_integer(ratio)
+        if steps is None or abs(steps) > _MAX_SHIFT:
+            return None
+        return self._prover.equal(ratio, number(steps))
+
+
+def _expressions(node: Node, name: str) -> Iterator[Node]:
+    """The greatest expressions of a node in which a name occurs."""
+    if isinstance(node, Expression):
+        if name in symbols(node):
+            yield node
+        return
+    for part in children(node):
+        yield from _expressions(part, name)
+
+
+def _without_turns(node: Node) -> Node:
+    """The node with nothing for pi and for degrees."""
+    if node == PI or isinstance(node, Degrees):
+        return ZERO
+    return rebuilt(node, _without_turns)
