@@ -66,7 +66,6 @@ from rl.verifier.relations import (
     labelled_values,
     relates_names,
     value_of,
-    without_tuple_label,
     wordy,
 )
 from rl.verifier.spelling import plain_text
@@ -246,7 +245,7 @@ class _Comparison:
     # --- several answers
 
     def _same_items(self, a: Node, b: Node) -> bool:
-        a, b = without_tuple_label(a), without_tuple_label(b)
+        a, b = self._without_label(a), self._without_label(b)
         for one, other in ((a, b), (b, a)):
             if isinstance(one, Several | Braces) and isinstance(other, Tuple):
                 if not contains(other, Sign):
@@ -263,11 +262,15 @@ class _Comparison:
             return self.same(first[0], second[0])
         return self._matched(first, second)
 
-    def _items(self, node: Node) -> list[Node]:
+    def _without_label(self, node: Node) -> Node:
+        """(1, 2) for `(x, y) = (1, 2)`, and both values for `x = \\pm 2`."""
         if isinstance(node, Rel | Chain):
             value = value_of(node, self._prover)
-            if value is not None and _is_several(value):
-                node = value
+            if value is not None and (isinstance(value, Tuple) or _is_several(value)):
+                return value
+        return node
+
+    def _items(self, node: Node) -> list[Node]:
         if not isinstance(node, Several | Braces):
             return self._distinct(_plus_minus_values(node))
         found = []

@@ -134,9 +134,8 @@ class Regions:
     def _solutions(self, node: Rel) -> Region | None:
         relation, left, right = node.op, node.left, node.right
         if relation == "in":
-            found = self.read_as_region(right)
-            label = left if is_label(left) else None
-            return found and Region(label, found.intervals)
+            found = self.read_as_region(right) if is_label(left) else None
+            return found and Region(left, found.intervals)
         if relation == "notin":
             return self._outside(left, right)
         if relation not in _FLIPPED:

@@ -11,6 +11,7 @@ from rl.verifier.nodes import (
     Call,
     Cases,
     Chain,
+    Degrees,
     Expression,
     Fn,
     Interval,
@@ -18,13 +19,17 @@ from rl.verifier.nodes import (
     Mul,
     Node,
     Num,
-    Numbers,
+    Percent,
     Pow,
+    Quantity,
     Rel,
     SetOp,
     Several,
     Sym,
     Tuple,
+    children,
+    contains,
+    mul,
     symbols,
 )
 from rl.verifier.tokens import GREEK
@@ -49,6 +54,8 @@ def is_label(node: Node) -> bool:
             return True
         case Call(name):
             return name != "…"
+        case SetOp(_, left, right):
+            return is_label(left) and is_label(right)
         case Fn(_, (argument,)):
             return is_label(argument)
         case Mul((Pow(Sym("f" | "g" | "h"), exponent), Sym())):
@@ -76,37 +83,79 @@ def steps_of(node: Rel | Chain) -> tuple[Rel, ...]:
 def value_of(node: Rel | Chain, prover: Equality) -> Node | None:
     """What a relation says its left side is: 5 for `x = 5`, `5 = x`, `S = 2+3 = 5`.
 
-    None for an equation proper (x + y = 3) and for a contradiction (5 = 6). A decimal
-    beside an exact number must be that number rounded.
+    None for an equation proper (x + y = 3) and for a contradiction (5 = 6, 6 = x = 5):
+    every side that says a value must say the same one. A decimal beside an exact number
+    must be that number rounded.
     """
     steps = tuple(map(_with_places, steps_of(node)))
     if any(step.op not in ("=", "approx", "in") for step in steps):
         return None
-    first, last = steps[0].left, steps[-1].right
-    if any(map(_is_distance, (first, last))):
+    sides = [steps[0].left, *(step.right for step in steps)]
+    if _is_distance(sides[0]) or _is_distance(sides[-1]):
         return None
-    if len(steps) == 1 and (steps[0].op == "in" or isinstance(last, _VALUES)):
-        return None if isinstance(last, Numbers) else last
-    if len(steps) == 1 and is_label(last) and not is_label(first):
-        first, last = last, first
-        return last if not symbols(last) & symbols(first) else None
-    known = [step.right for step in steps if not is_label(step.right)] or [last]
-    if is_label(first):
-        if isinstance(first, Sym) and symbols(first) & symbols(last):
+    if any(step.op == "in" for step in steps):
+        if len(steps) > 1 or not isinstance(sides[-1], _VALUES):
             return None
-    elif len(steps) == 1 or symbols(known[0]):
-        if symbols(first) or not isinstance(first, Expression):
-            return _with_tail(steps)
-        known = [first, *known]
-    if not symbols(known[-1]):
-        known = [part for part in known if not symbols(part)]
-    if all(isinstance(part, Expression) for part in known):
-        exact = [part for part in known if not is_decimal(part)]
-        kept = exact[-1] if exact else min(known, key=lambda part: part.ulp)
-        if all(_consistent(kept, part, prover) for part in known):
-            return kept
+    elif is_name(sides[-1]) and not is_name(sides[0]):
+        sides.reverse()
+    first, *rest = sides
+    said = [side for side in rest if not is_name(side)] or rest[-1:]
+    if not _names(first, said[-1]):
+        # Without a name, what has an unknown in it is still to be solved.
+        said = [first, *said]
+        if any(map(_is_open, said)):
+            return None
+    elif isinstance(first, Sym) and any(first.name in symbols(s) for s in said):
         return None
-    return known[-1] if len(known) == 1 else _with_tail(steps)
+    if not _is_open(said[-1]):
+        # A formula behind a name is on the way to its value: V = abc = 3.
+        said = [side for side in said if not _is_open(side)]
+    exact = [side for side in said if not _is_rounded(side)]
+    if exact:
+        kept = exact[-1]
+    elif all(map(is_decimal, said)):
+        kept = min(said, key=lambda side: side.ulp)
+    else:
+        kept = said[-1]
+    return kept if all(_consistent(kept, side, prover) for side in said) else None
+
+
+def is_name(node: Node) -> bool:
+    """A label, or a tuple of labels."""
+    if isinstance(node, Tuple):
+        return bool(node.items) and all(map(is_label, node.items))
+    return is_label(node)
+
+
+def _names(first: Node, value: Node) -> bool:
+    """Whether the first side is a name for what has the kind of this value."""
+    if isinstance(first, Tuple):
+        if not is_name(first):
+            return False
+        several = value.items if isinstance(value, Braces | Several) else (value,)
+        return all(_length(item) == len(first.items) for item in several)
+    if is_label(first):
+        return True
+    if not isinstance(value, _VALUES) or not isinstance(first, Expression):
+        return False
+    # Of vectors and matrices: the inverse of A, a + b; but 2x = (1, 2) is to be solved.
+    match first:
+        case Pow(Sym(name), exponent) if exponent in (MINUS_ONE, Sym("T")):
+            return name[:1].isupper()
+    names = symbols(first)
+    return len(names) > 1 and all(n[:1].isupper() or n[:4] == "vec " for n in names)
+
+
+def _length(node: Node) -> int | None:
+    match node:
+        case Tuple(items) | Matrix(1, items):
+            return len(items)
+    return None
+
+
+def _is_open(node: Node) -> bool:
+    """Whether an expression has names in it, of variables or of functions."""
+    return isinstance(node, Expression) and bool(symbols(node) or contains(node, Call))
 
 
 def _is_distance(node: Node) -> bool:
@@ -127,20 +176,63 @@ def _with_places(step: Rel) -> Rel:
     return step
 
 
-def _with_tail(steps: tuple[Rel, ...]) -> Node | None:
-    """What stands before "approx": the exact form of an answer given in both."""
-    if len(steps) == 1 and steps[0].op == "approx" and isinstance(steps[0].right, Num):
-        return steps[0].left
-    return None
-
-
 def _consistent(kept: Node, part: Node, prover: Equality) -> bool:
-    """Whether two forms of one value say the same."""
-    if part is kept or prover.equal(kept, part):
+    """Whether two forms of one value say the same; the kept one is the more exact."""
+    if part is kept:
         return True
+    match kept, part:
+        case Quantity(value, unit, scale), Quantity(other, same_unit, other_scale):
+            if scale != other_scale:
+                if not (
+                    isinstance(value, Expression) and isinstance(other, Expression)
+                ):
+                    return False
+                value, other = mul(value, Num(scale)), mul(other, Num(other_scale))
+            return unit == same_unit and _consistent(value, other, prover)
+        case Quantity(value), Expression():
+            return _consistent(value, part, prover)
+        case Expression(), Quantity(value):
+            return _consistent(kept, value, prover)
+        case Expression(), Expression():
+            return _says(kept, part, prover)
+        case (Braces(items), Braces(others)) | (Several(items), Several(others)):
+            return len(items) == len(others) and all(
+                any(_consistent(item, other, prover) for other in others)
+                for item in items
+            )
+    if type(kept) is not type(part):
+        return False
+    for name in kept.__slots__:
+        x, y = getattr(kept, name), getattr(part, name)
+        if isinstance(x, tuple):
+            if len(x) != len(y):
+                return False
+            if not all(_consistent(*pair, prover) for pair in zip(x, y, strict=True)):
+                return False
+        elif not (_consistent(x, y, prover) if isinstance(x, Node) else x == y):
+            return False
+    return True
+
+
+def _says(kept: Node, part: Node, prover: Equality) -> bool:
+    """Whether an expression says the value of another one, which is kept."""
+    if prover.equal(kept, part):
+        return True
+    for marked, other in ((kept, part), (part, kept)):
+        # The sign may be left out on the way: 180 - 45 = 135 degrees.
+        if isinstance(marked, Degrees | Percent) and type(other) is not type(marked):
+            if prover.equal(marked.value, other):
+                return True
     if is_decimal(kept):
         kept = Num(kept.value)
     return is_decimal(part) and prover.shows(part, kept, _SHOWN_DIGITS)
+
+
+def _is_rounded(node: Node) -> bool:
+    """Whether a value is a decimal, or has one among its parts."""
+    if isinstance(node, Expression):
+        return is_decimal(node)
+    return any(map(_is_rounded, children(node)))
 
 
 def is_decimal(node: Node) -> bool:
@@ -161,18 +253,9 @@ def labelled_values(node: Several | Braces | Assignment) -> list[Node] | None:
     return [pairs[name] for name in sorted(pairs)]
 
 
-def without_tuple_label(node: Node) -> Node:
-    """(1, 2) for `(x, y) = (1, 2)`."""
-    if isinstance(node, Rel) and isinstance(node.left, Tuple):
-        if isinstance(node.right, Tuple):
-            return node.right
-    return node
-
-
 def label_of(node: Rel) -> Node | None:
-    if is_label(node.left) or isinstance(node.left, Tuple):
-        return node.left
-    return node.right if is_label(node.right) else None
+    """The name in a relation that has a value."""
+    return next(filter(is_name, (node.left, node.right)), None)
 
 
 def is_y_of_x(first: Node, second: Node) -> bool:

@@ -1,0 +1,67 @@
+"""What a relation says: every side that says a value must say the same one."""
+
+import pytest
+
+from rl.verifier import is_equivalent
+from tests.rl.verifier.pairs import wrong
+
+_FIVE = (
+    "6 = x = 5", "6 = 5 = 5", "7 = 5 = a", "a = 7 = 5", "7 = a = b = 5", "x = 5 = 6",
+    "\\infty = x = 5", "\\sin 7 = x = 5", "2x = y = 5", "(1,2) = x = 5", "7 = a = 5",
+    "7 \\approx x = 5", "[0,1] = x = 5", "x = 5 = (1,2)", "x = 2x + 1 = 5", "x \\in 5",
+)  # fmt: skip
+_PAIR = (
+    "7 = (1,2)", "(3,4) = (1,2)", "7 \\approx (1,2)", "(1,2) \\approx 7",
+    "(x,y) = (3,4) = (1,2)", "(x,3) = (1,2)", "(x,y,z) = (1,2)", "2x = (1,2)",
+    "x + y = (1,2)", "P = (3,4) = (1,2)", "(1,2) = 7",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gold", "answers"),
+    [
+        ("5", _FIVE),
+        ("(1,2)", _PAIR),
+        ("\\{1,2\\}", ("\\{3\\} = \\{1,2\\}", "5 = \\{1,2\\}", "3 \\in \\{1,2\\}")),
+        ("1,2", ("5 = \\{1,2\\}",)),
+        ("[0,1]", ("2 = [0,1]", "[3,4] = [0,1]", "5 \\in [0,1]", "2x \\in [0,1]")),
+        ("(1,\\pm 2)", ("(3,4) = (1,\\pm 2)",)),
+        ("12 \\text{ cm}", ("x = 11 \\text{ cm} = 12 \\text{ cm}",)),
+    ],
+)
+def test_a_side_that_says_something_else_is_no_dress(gold, answers):
+    assert wrong([(gold, answer) for answer in answers], equal=False) == []
+
+
+_RIGHT = [
+    ("3", "x = \\frac{6}{2} = 3"),
+    ("5", "\\frac{10}{2} = x = 5"),
+    ("5", "5 = x = y"),
+    ("5", "2+3 = 5"),
+    ("3", "V = \\pi r^2 h = 3"),
+    ("3", "3 = \\pi r^2 h = V"),
+    ("-i", "i^{15} = i^3 = -i"),
+    ("\\frac13", "0.333 \\approx x = \\frac13"),
+    ("135^\\circ", "\\theta = 180 - 45 = 135^\\circ"),
+    ("12 \\text{ cm}", "x = 3 \\cdot 4 = 12 \\text{ cm}"),
+    ("5 \\text{ m}", "x = 5 \\text{ m} = 500 \\text{ cm}"),
+    ("5\\sqrt2 \\text{ m}", "x = 5\\sqrt2 \\text{ m} \\approx 7.07 \\text{ m}"),
+    ("(1,2)", "(x,y) = (1,2)"),
+    ("(1,2)", "(1,2) = (x,y)"),
+    ("(1,2)", "(x,y) = (1,\\frac42) = (1,2)"),
+    ("(1,2), (2,1)", "(x,y) \\in \\{(1,2), (2,1)\\}"),
+    ("(\\frac13,2)", "P = (\\frac13,2) \\approx (0.333,2)"),
+    ("(1,2)", "\\vec a + \\vec b = (1,2)"),
+    ("\\{1,2\\}", "A \\cup B = \\{1,2\\}"),
+    ("\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}",
+     "A^{-1} = \\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}"),
+]  # fmt: skip
+
+
+def test_a_chain_that_says_one_value_is_that_value():
+    assert wrong(_RIGHT, equal=True) == []
+
+
+def test_a_membership_says_nothing_without_a_name():
+    assert is_equivalent("x \\in [0,1]", "[0,1]")
+    assert not is_equivalent("\\frac12 \\in [0,1]", "[0,1]")
