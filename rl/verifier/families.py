@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from rl.verifier.answers import Answer
 from rl.verifier.equality import Prover
 from rl.verifier.nodes import (
+    MINUS_ONE,
+    ONE,
     PI,
     ZERO,
     Degrees,
     Expression,
     Node,
+    Sign,
     Sym,
     add,
     children,
@@ -90,6 +93,8 @@ class Families:
 
         Two, so that (-1)^k pi/6 + k pi is a family as well.
         """
+        # Either sign of a plus-minus is as good as the other one here.
+        node = substitute(node, {Sign(1): ONE, Sign(-1): MINUS_ONE})
         at = [substitute(node, {Sym(name): number(n)}) for n in range(max(_ROUNDS) + 3)]
         steps = [add(at[n + 2], negative(at[n])) for n in _ROUNDS]
         if not all(self._prover.equal(step, steps[0]) for step in steps[1:]):

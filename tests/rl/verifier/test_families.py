@@ -47,6 +47,7 @@ def test_what_both_sides_declare_is_a_family(left, right, equal):
         ("\\frac{\\pi}{4}+k\\pi", "\\frac{\\pi}{4}-n\\pi", True),
         ("\\frac{\\pi}{4}+k\\pi", "\\frac{\\pi}{4}+2n\\pi", False),
         ("x=(-1)^k\\frac{\\pi}{6}+k\\pi", "x=(-1)^n\\frac{\\pi}{6}+n\\pi", True),
+        ("2\\pi k \\pm \\frac{\\pi}{3}", "\\pm\\frac{\\pi}{3}+2n\\pi", True),
         ("45^\\circ+180^\\circ k", "225^\\circ+180^\\circ n", True),
         ("(45+180k)^\\circ", "(225+180n)^\\circ", True),
         ("45^\\circ+180^\\circ k", "225^\\circ+360^\\circ n", False),
