@@ -61,12 +61,13 @@ from rl.verifier.nodes import (
 from rl.verifier.regions import Regions
 from rl.verifier.relations import (
     ascending,
-    is_y_of_x,
     label_of,
     labelled_values,
+    may_stand_for,
     relates_names,
+    renaming,
+    said_in_words,
     value_of,
-    wordy,
 )
 from rl.verifier.spelling import plain_text
 from rl.verifier.units import parse_unit
@@ -131,6 +132,7 @@ class _Comparison:
       families: those of the two answers.
       declared: names that both answers declare to be any integer.
       whole: whether it is about whole answers, not about coordinates.
+      alone: whether what is compared is not one of several.
     """
 
     def __init__(
@@ -140,11 +142,13 @@ class _Comparison:
         declared: frozenset[str],
         *,
         whole: bool = True,
+        alone: bool = True,
     ):
         self._prover = prover
         self._families = families
         self._declared = declared
         self._whole = whole
+        self._alone = alone
         self._regions = Regions(prover)
 
     def same(self, a: Node, b: Node) -> bool:
@@ -197,6 +201,12 @@ class _Comparison:
             case Interval() | SetOp() | Matrix():
                 return self._same_parts(a, b)
         return False
+
+    def _of_parts(self, *, whole: bool) -> "_Comparison":
+        """The comparison of what is one of several."""
+        return _Comparison(
+            self._prover, self._families, self._declared, whole=whole, alone=False
+        )
 
     def _same_family(self, a: Node, b: Node) -> bool:
         return self._whole and self._families.same(a, b, self._declared)
@@ -292,12 +302,13 @@ class _Comparison:
 
     def _matched(self, first, second) -> bool:
         """Whether the items pair off, whatever their order."""
+        one = self._of_parts(whole=self._whole)
         common = Counter(first) & Counter(second)
         ours = list((Counter(first) - common).elements())
         theirs = list((Counter(second) - common).elements())
         pairs = []
         for item in ours:
-            pairs.append([j for j, o in enumerate(theirs) if self.same(item, o)])
+            pairs.append([j for j, o in enumerate(theirs) if one.same(item, o)])
             if not pairs[-1]:
                 return False
         owner: dict[int, int] = {}
@@ -400,15 +411,10 @@ class _Comparison:
             label_a, label_b = label_of(a), label_of(b)
             if label_a == label_b or label_a is None or label_b is None:
                 return self.same(value_a, value_b)
-            if isinstance(label_a, Call) and isinstance(label_b, Call):
-                ours, theirs = label_a.arguments, label_b.arguments
-                if len(ours) != len(theirs):
-                    return False
-                renamed = dict(zip(theirs, ours, strict=True))
-                if not all(isinstance(name, Sym) for name in renamed):
-                    return False
+            renamed = renaming(label_a, label_b, value_a, value_b)
+            if renamed is not None:
                 return self.same(value_a, substitute(value_b, renamed))
-            if wordy(label_a) or wordy(label_b) or is_y_of_x(label_a, label_b):
+            if self._may_stand_for(label_a, label_b, value_a):
                 return self.same(value_a, value_b)
             if isinstance(label_a, Tuple) and isinstance(label_b, Tuple):
                 return False
@@ -422,6 +428,12 @@ class _Comparison:
             return self.same(a.left, b.left) and self.same(a.right, b.right)
         directed = a.op not in SYMMETRIC
         return self._prover.proportional(first, second, positive=directed)
+
+    def _may_stand_for(self, first: Node, second: Node, value: Node) -> bool:
+        if not self._alone and said_in_words(first, second):
+            # Of several, each word would be any of the symbols.
+            return False
+        return may_stand_for(first, second, value)
 
     # --- several coordinates
 

@@ -26,7 +26,7 @@ from rl.verifier.nodes import (
     substitute,
     symbols,
 )
-from rl.verifier.relations import is_label, wordy
+from rl.verifier.relations import is_label, said_in_words
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
 _MAX_INTERVALS = 40
@@ -86,7 +86,7 @@ class Regions:
         """Whether two regions are one, whatever the order of their parts."""
         if left.label is not None and right.label is not None:
             if left.label != right.label:
-                if not (wordy(left.label) or wordy(right.label)):
+                if not said_in_words(left.label, right.label):
                     return False
         a, b = self._settled(left.intervals), self._settled(right.intervals)
         if len(a) != len(b):
@@ -192,7 +192,10 @@ class Regions:
         regions = [self.read(part) for part in node.items]
         if len(regions) < 2 or any(region is None for region in regions):
             return None
-        label = next((r.label for r in regions if r.label is not None), None)
+        labels = {region.label for region in regions} - {None}
+        if len(labels) > 1:
+            return None
+        label = next(iter(labels), None)
         together = label is not None and getattr(node, "joined", "and") != "or"
         joined = regions[0].intervals
         for region in regions[1:]:

@@ -37,6 +37,7 @@ from rl.verifier.tokens import GREEK
 _LABEL_PREFIXES = frozenset({"Delta", "angle", "triangle"})
 _VALUES = (Braces, Interval, SetOp, Tuple, Matrix, Cases)
 _SHOWN_DIGITS = 1
+_COUNTING_LETTERS = frozenset({"i", "j", "k", "m", "n"})
 
 
 class Equality(Protocol):
@@ -70,7 +71,7 @@ def is_label(node: Node) -> bool:
 
 
 def wordy(label: Node) -> bool:
-    """A label in words ("area"), which may stand for any symbol; alpha is no word."""
+    """A label in words ("area"), which may stand for a symbol; alpha is no word."""
     if not isinstance(label, Sym) or label.name in GREEK:
         return False
     return len(label.name) > 1 and label.name.isalpha()
@@ -258,10 +259,77 @@ def label_of(node: Rel) -> Node | None:
     return next(filter(is_name, (node.left, node.right)), None)
 
 
-def is_y_of_x(first: Node, second: Node) -> bool:
-    """y and f(x) are two names of one thing."""
-    kinds = {type(first), type(second)}
-    return kinds == {Sym, Call} and Sym("y") in (first, second)
+def function_of(label: Node) -> tuple[str, tuple[Node, ...]] | None:
+    """The name and the arguments of a label such as f'(x), f^{-1}(x) or a_n."""
+    match label:
+        case Call(name, arguments):
+            return name, arguments
+        case Mul((Pow(Sym(name), exponent), Sym() as argument)):
+            return (f"{name}^-1", (argument,)) if exponent == MINUS_ONE else None
+        case Sym(name):
+            letter, _, index = name.partition("_")
+            # f_x and f_y are derivatives, not one function of x and y.
+            if letter and index in _COUNTING_LETTERS:
+                return f"{letter}_", (Sym(index),)
+    return None
+
+
+def renaming(
+    ours: Node, theirs: Node, value: Node, other: Node
+) -> dict[Node, Node] | None:
+    """How the arguments of one label are called in another one of the same function.
+
+    f(x) = x^2 is f(t) = t^2, but P(A) = 1/2 is not P(B) = 1/2: a name is free only if
+    the value is said in it. None where the labels are not of one function, or where
+    another name would take the place of a free one.
+
+    Args:
+      ours: a label.
+      theirs: another one.
+      value: what the first one is said to be.
+      other: what the second one is said to be.
+    """
+    first, second = function_of(ours), function_of(theirs)
+    if first is None or second is None or first[0] != second[0]:
+        return None
+    if len(first[1]) != len(second[1]):
+        return None
+    inside, outside = symbols(value), symbols(other)
+    renamed: dict[Node, Node] = {}
+    for mine, their in zip(first[1], second[1], strict=True):
+        if mine != their:
+            if not (isinstance(mine, Sym) and isinstance(their, Sym)):
+                return None
+            if mine.name not in inside or their.name not in outside:
+                return None
+            if mine.name in outside and mine not in second[1]:
+                return None
+        if renamed.setdefault(their, mine) != mine:
+            return None
+    return renamed if len(set(renamed.values())) == len(renamed) else None
+
+
+def may_stand_for(first: Node, second: Node, value: Node) -> bool:
+    """Whether two labels may name one thing: y and f(x), V and V(r), A and "area".
+
+    Args:
+      first: a label.
+      second: another one, which is not the same.
+      value: what both are said to be.
+    """
+    for label, call in ((first, second), (second, first)):
+        if isinstance(label, Sym) and isinstance(call, Call):
+            names = {part.name for part in call.arguments if isinstance(part, Sym)}
+            if len(names) == len(call.arguments):
+                same = label.name == call.name and names <= symbols(value)
+                return same or label == Sym("y")
+    return said_in_words(first, second)
+
+
+def said_in_words(first: Node, second: Node) -> bool:
+    """Whether one label is a word and the other one a symbol: "area" and A."""
+    symbols_only = isinstance(first, Sym) and isinstance(second, Sym)
+    return symbols_only and wordy(first) != wordy(second)
 
 
 def relates_names(node: Node) -> bool:

@@ -65,3 +65,54 @@ def test_a_chain_that_says_one_value_is_that_value():
 def test_a_membership_says_nothing_without_a_name():
     assert is_equivalent("x \\in [0,1]", "[0,1]")
     assert not is_equivalent("\\frac12 \\in [0,1]", "[0,1]")
+
+
+_SWAPPED = [
+    ("P(A)=\\frac12, P(B)=\\frac13", "P(A)=\\frac13, P(B)=\\frac12"),
+    ("f(a)=1, f(b)=2", "f(a)=2, f(b)=1"),
+    ("f(x)=x+1, g(x)=x-1", "g(x)=x+1, f(x)=x-1"),
+    ("E(X)=4, V(X)=52", "E(X)=52, V(X)=4"),
+    ("\\text{width}=3, \\text{length}=5", "\\text{width}=5, \\text{length}=3"),
+    ("\\text{Alice: }3, \\text{Bob: }5", "\\text{Alice: }5, \\text{Bob: }3"),
+    ("\\text{Re}=3, \\text{Im}=5", "\\text{Re}=5, \\text{Im}=3"),
+    ("x=3, \\text{length}=5", "\\text{width}=5, \\text{length}=3"),
+]
+_OTHER_NAMES = [
+    ("P(A)=\\frac12", "P(B)=\\frac12"),
+    ("f(2)=5", "f(3)=5"),
+    ("f(1)=2", "f(x)=2"),
+    ("f'(x)=2x", "f(x)=2x"),
+    ("f'(x)=2x", "f''(x)=2x"),
+    ("f^{-1}(x)=2x", "f(x)=2x"),
+    ("f(x)=2x", "g(x)=2x"),
+    ("f(x)=2x", "f(x,y)=2x"),
+    ("f_x=2x", "f_y=2y"),
+    ("a_n=3n-1", "b_n=3n-1"),
+    ("\\text{width}=3", "\\text{length}=3"),
+    ("\\text{width}>3", "\\text{length}>3"),
+    ("x>1, x<3", "x>1, y<3"),
+    # Another name would stand in the place of the free one.
+    ("f(x)=2x", "f(t)=t+x"),
+    ("f(x,y)=x-y", "f(y,x)=x-y"),
+    ("f(x,y)=x+y", "f(t,t)=t+t"),
+]
+
+
+def test_a_labels_name_counts():
+    assert wrong(_SWAPPED + _OTHER_NAMES, equal=False) == []
+
+
+def test_a_label_may_have_another_name_for_what_its_value_is_said_in():
+    rows = [
+        ("f(x)=x^2", "f(t)=t^2"),
+        ("f'(x)=2x", "f'(t)=2t"),
+        ("f^{-1}(x)=2x", "f^{-1}(t)=2t"),
+        ("f(x,y)=x-y", "f(y,x)=y-x"),
+        ("a_n=3n-1", "a_k=3k-1"),
+        ("f(x)=x+1, g(x)=x-1", "g(t)=t-1, f(t)=t+1"),
+        ("f(x)=2x", "y=2x"),
+        ("V(r)=\\pi r^2", "V=\\pi r^2"),
+        ("\\text{area}=12", "A=12"),
+        ("\\text{width}=3, \\text{length}=5", "\\text{length}=5, \\text{width}=3"),
+    ]
+    assert wrong(rows, equal=True) == []
