@@ -9,7 +9,7 @@ is of that kind.
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Literal
 
 from rl.verifier.answers import Answer, parse_answer
@@ -57,7 +57,7 @@ from rl.verifier.nodes import (
     symbols,
     walk,
 )
-from rl.verifier.relations import is_decimal, is_label, steps_of
+from rl.verifier.relations import function_of, is_decimal, is_label, steps_of
 from rl.verifier.units import Reading, parse_unit
 
 Rule = Literal[
@@ -232,9 +232,8 @@ def _has_big(node: Node, kind: str) -> bool:
 def _leaves(answer: Node, kind: str) -> bool:
     """Whether an answer says its value by such an expression only."""
     if isinstance(answer, Rel | Chain):
-        return all(
-            _has_big(s, kind) for s in _sides(answer) if not isinstance(s, Sym | Call)
-        )
+        said = [s for s in _sides(answer) if not isinstance(s, Sym | Call)]
+        return bool(said) and all(_has_big(side, kind) for side in said)
     return _has_big(answer, kind)
 
 
@@ -261,16 +260,35 @@ def _sides(node: Rel | Chain) -> list[Node]:
 
 
 def _is_solved(node: Rel | Chain) -> bool:
-    """x = 5, 2 < x < 3, x in A; also two names, and the exact beside the rounded."""
-    sides = _sides(node)
+    """x = 5, 2 < x < 3, x in A; also two names, and the exact beside the rounded.
+
+    f(x) = 2x + 1 is solved for f: its arguments are bound, and only f may not recur.
+    """
     if any(step.op == "equiv" for step in steps_of(node)):
         return True
-    named = [side for side in sides if is_label(side) or isinstance(side, Tuple)]
+    sides = list(map(fold, _sides(node)))
+    named = [s for s in sides if is_label(s) or not isinstance(s, Expression)]
     if named:
-        inner = frozenset().union(*map(symbols, named))
+        unknown = frozenset().union(*map(_unknowns, named))
         rest = [side for side in sides if side not in named]
-        return not any(symbols(side) & inner for side in rest) or len(named) > 1
+        return len(named) > 1 or not any(_names_in(side) & unknown for side in rest)
     return not any(map(symbols, sides))
+
+
+def _unknowns(label: Node) -> Set[str]:
+    """What a label is about: its function, or its names where it has none."""
+    function = function_of(label)
+    if function is None or isinstance(label, Sym):
+        return symbols(label)
+    name, arguments = function
+    own = {word.removesuffix("^-1") for word in name.split()}
+    return own.union(*(_unknowns(a) for a in arguments if not isinstance(a, Sym)))
+
+
+def _names_in(node: Node) -> Set[str]:
+    """Names of variables and of functions."""
+    calls = (part.name for part in walk(node) if isinstance(part, Call))
+    return symbols(node).union(calls)
 
 
 # --- units that the problem asks for

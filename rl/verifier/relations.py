@@ -61,6 +61,8 @@ def is_label(node: Node) -> bool:
             return is_label(argument)
         case Mul((Pow(Sym("f" | "g" | "h"), exponent), Sym())):
             return exponent == MINUS_ONE  # the inverse function's value
+        case Mul((Call("after"), Sym())):
+            return True
         case Mul(factors):
             names = [p.name if isinstance(p, Sym) else "" for p in factors]
             if names[0] in _LABEL_PREFIXES:
@@ -266,6 +268,8 @@ def function_of(label: Node) -> tuple[str, tuple[Node, ...]] | None:
             return name, arguments
         case Mul((Pow(Sym(name), exponent), Sym() as argument)):
             return (f"{name}^-1", (argument,)) if exponent == MINUS_ONE else None
+        case Mul((Call("after", (Sym(outer), Sym(inner))), Sym() as argument)):
+            return f"{outer} after {inner}", (argument,)
         case Sym(name):
             letter, _, index = name.partition("_")
             # f_x and f_y are derivatives, not one function of x and y.

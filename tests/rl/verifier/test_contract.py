@@ -105,6 +105,43 @@ def test_a_label_is_no_work_that_is_left(answer, gold):
 @pytest.mark.parametrize(
     ("answer", "gold"),
     [
+        ("f(x) = 2x + 1", "2x + 1"),
+        ("P(x) = 2x + 1 = 1 + 2x", "2x + 1"),
+        ("S(n) = n^2", "n^2"),
+        ("f'(x) = 2x", "2x"),
+        ("f^{-1}(x) = \\frac{x-1}{2}", "\\frac{x-1}{2}"),
+        ("(f \\circ g)(x) = 2x", "2x"),
+        ("f(g(x)) = 2x", "2x"),
+        ("f(f(x)) = x", "x"),
+        ("\\frac{dy}{dx} = 2x", "2x"),
+        ("y(t) = e^{-t}", "e^{-t}"),
+        ("f(x,y) = x + y", "x + y"),
+        ("f(x) = \\begin{cases} x & x > 0 \\\\ -x & x < 0 \\end{cases}",
+         "\\begin{cases} x & x > 0 \\\\ -x & x < 0 \\end{cases}"),
+        ("A^{-1} = \\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}",
+         "\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}"),
+    ],
+)  # fmt: skip
+def test_the_arguments_of_a_function_are_bound(answer, gold):
+    assert _rule(answer, gold)[0] is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("f(x) = 2f(x) - 5", "2f(x) - 5"),
+        ("f(2) = f(1) + 1", "f(1) + 1"),
+        ("f(x+1) = 2x + 1", "2x + 1"),
+        ("f^{-1}(x) = 2f^{-1}(x) - x", "2f^{-1}(x) - x"),
+    ],
+)
+def test_a_function_that_is_said_in_itself_is_not_found(answer, gold):
+    assert _rule(answer, gold)[0] is False
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
         ("x^2 + y^2 - 1 = 0", "x^2 + y^2 = 1"),
         ("y - 2x = 1", "y = 2x + 1"),
         ("2x + 3y = 6", "4x + 6y = 12"),
