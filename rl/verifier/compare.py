@@ -74,6 +74,7 @@ from rl.verifier.units import parse_unit
 
 _MAX_ITEMS = 200
 _MAX_SIGNS = 64
+_MAX_FORMS = 6
 _UNIT_VECTORS = [{letter, f"hat {letter}", f"vec {letter}"} for letter in "ijk"]
 _MARKED = (Percent, Degrees)
 _RADIANS = "rad^1"
@@ -257,6 +258,10 @@ class _Comparison:
     def _same_items(self, a: Node, b: Node) -> bool:
         a, b = self._without_label(a), self._without_label(b)
         for one, other in ((a, b), (b, a)):
+            if isinstance(one, Several) and one.joined == "or":
+                if not _is_several(other) and not contains(one, Sign):
+                    return self._all_same((*one.items, other))
+        for one, other in ((a, b), (b, a)):
             if isinstance(one, Several | Braces) and isinstance(other, Tuple):
                 if not contains(other, Sign):
                     if (labelled := labelled_values(one)) is not None:
@@ -271,6 +276,15 @@ class _Comparison:
         if len(first) == 1 and not (_is_several(first[0]) or _is_several(second[0])):
             return self.same(first[0], second[0])
         return self._matched(first, second)
+
+    def _all_same(self, nodes: tuple[Node, ...]) -> bool:
+        """Whether 1/2 or 0.5 is one answer: of alternatives, each must be all others.
+
+        Each, since equality is no chain: 25 is 25%, and 25% is 1/4.
+        """
+        if len(nodes) > _MAX_FORMS:
+            return False
+        return all(self.same(x, y) for x, y in itertools.combinations(nodes, 2))
 
     def _without_label(self, node: Node) -> Node:
         """(1, 2) for `(x, y) = (1, 2)`, and both values for `x = \\pm 2`."""

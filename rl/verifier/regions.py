@@ -69,6 +69,10 @@ class Regions:
                 return self._solutions(node)
             case Chain():
                 return _between(node)
+            case Braces((Rel() | Chain() as condition,)):
+                # {x : x > 2}: outside of it, the name means nothing.
+                found = self.read(condition)
+                return found and Region(None, found.intervals)
             case Several() | Braces():
                 return self._of_several(node)
         return None

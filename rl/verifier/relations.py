@@ -37,6 +37,7 @@ from rl.verifier.tokens import GREEK
 _LABEL_PREFIXES = frozenset({"Delta", "angle", "triangle"})
 _VALUES = (Braces, Interval, SetOp, Tuple, Matrix, Cases)
 _SHOWN_DIGITS = 1
+_AXES = ("x", "y", "z", "w")
 _COUNTING_LETTERS = frozenset({"i", "j", "k", "m", "n"})
 
 
@@ -244,7 +245,11 @@ def is_decimal(node: Node) -> bool:
 
 
 def labelled_values(node: Several | Braces | Assignment) -> list[Node] | None:
-    """Values of "p = 5, q = 2" in the order of the labels."""
+    """Values of "p = 5, q = 2" in the order of the labels.
+
+    That of the alphabet, whatever order an answer chose to write them in; but w is the
+    fourth coordinate where it was written behind x, y and z.
+    """
     pairs = {}
     parts = node.relations if isinstance(node, Assignment) else node.items
     for part in parts:
@@ -253,7 +258,8 @@ def labelled_values(node: Several | Braces | Assignment) -> list[Node] | None:
         if not isinstance(part.left, Sym) or part.left.name in pairs:
             return None
         pairs[part.left.name] = part.right
-    return [pairs[name] for name in sorted(pairs)]
+    ordered = _AXES if tuple(pairs) == _AXES else sorted(pairs)
+    return [pairs[name] for name in ordered]
 
 
 def label_of(node: Rel) -> Node | None:

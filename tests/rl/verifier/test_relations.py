@@ -116,3 +116,48 @@ def test_a_label_may_have_another_name_for_what_its_value_is_said_in():
         ("\\text{width}=3, \\text{length}=5", "\\text{length}=5, \\text{width}=3"),
     ]
     assert wrong(rows, equal=True) == []
+
+
+def test_labelled_coordinates_stand_in_the_order_of_their_names():
+    rows = [
+        ("(1,2)", "x=1, y=2"),
+        ("(1,2)", "y=2, x=1"),
+        ("(26,11,0,16)", "x=26, y=11, z=0, w=16"),
+        ("(1,2,3,4)", "w=1, x=2, y=3, z=4"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("(2,1)", "y=2, x=1"),
+        ("(2,1)", "b=2, a=1"),
+        ("(1,2,3)", "z=1, y=2, x=3"),
+        ("(26,11,0,16)", "x=26, y=11, w=0, z=16"),
+        ("(1,2)", "x=1 \\text{ or } y=2"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_two_forms_of_one_value_are_no_hedging():
+    rows = [
+        ("\\frac12", "\\frac12 \\text{ or } 0.5"),
+        ("\\frac12", "0.5 \\text{ or } 50\\%"),
+        ("\\frac12", "x = \\frac12 \\text{ or } x = 0.5"),
+        ("\\frac{\\pi}{6}", "\\frac{\\pi}{6} \\text{ or } 30^\\circ"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("5", "5 \\text{ or } 6"),
+        ("\\frac13", "\\frac13 \\text{ or } 0.35"),
+        ("1", "1 \\text{ or } -1"),
+        ("5", "x=5 \\text{ or } y=5"),
+        # 50% is each of the two, which are not one.
+        ("\\frac12", "50\\% \\text{ or } 50"),
+        ("50", "\\frac12 \\text{ or } 50\\%"),
+        ("5, 5", "5"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_the_name_in_a_set_builder_is_bound():
+    assert is_equivalent("\\{x : x > 2\\}", "\\{y : y > 2\\}")
+    assert not is_equivalent("\\{x : x > 2\\}", "\\{y : y > 3\\}")
+    assert not is_equivalent("x > 2", "y > 2")
