@@ -125,36 +125,38 @@ def value_of(node: Rel | Chain, prover: Equality) -> Node | None:
 
 
 def is_name(node: Node) -> bool:
-    """A label, or a tuple of labels."""
-    if isinstance(node, Tuple):
-        return bool(node.items) and all(map(is_label, node.items))
+    """A label, or a tuple or matrix of labels."""
+    match node:
+        case Tuple(parts) | Matrix(_, parts):
+            return bool(parts) and all(map(is_label, parts))
     return is_label(node)
 
 
 def _names(first: Node, value: Node) -> bool:
     """Whether the first side is a name for what has the kind of this value."""
-    if isinstance(first, Tuple):
-        if not is_name(first):
-            return False
+    if isinstance(first, Tuple | Matrix):
         several = value.items if isinstance(value, Braces | Several) else (value,)
-        return all(_length(item) == len(first.items) for item in several)
+        return is_name(first) and all(_size(v) == _size(first) for v in several)
     if is_label(first):
         return True
     if not isinstance(value, _VALUES) or not isinstance(first, Expression):
         return False
     # Of vectors and matrices: the inverse of A, a + b; but 2x = (1, 2) is to be solved.
-    match first:
-        case Pow(Sym(name), exponent) if exponent in (MINUS_ONE, Sym("T")):
+    match first, value:
+        case Pow(Sym(name)), Matrix():
             return name[:1].isupper()
     names = symbols(first)
     return len(names) > 1 and all(n[:1].isupper() or n[:4] == "vec " for n in names)
 
 
-def _length(node: Node) -> int | None:
+def _size(node: Node) -> tuple[int, ...]:
+    """Of a tuple, or of a matrix; a column is as good as a tuple."""
     match node:
         case Tuple(items) | Matrix(1, items):
-            return len(items)
-    return None
+            return (len(items),)
+        case Matrix(width, cells):
+            return (width, len(cells))
+    return ()
 
 
 def _is_open(node: Node) -> bool:

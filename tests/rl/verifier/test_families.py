@@ -55,7 +55,9 @@ def test_what_both_sides_declare_is_a_family(left, right, equal):
         # No period: an area, a volume, a length.
         ("\\pi k^2", "\\pi n^2", False),
         ("2\\pi l", "2\\pi k", False),
+        ("\\alpha + 2k\\pi", "\\alpha + 2n\\pi", True),
         ("k + \\pi", "n + \\pi", False),
+        ("n\\pi x", "k\\pi x", False),
         # The angles of a polygon are no multiples of anything.
         ("(n-2)\\pi", "(n-1)\\pi", False),
         ("180^\\circ(n-2)", "180^\\circ n", False),

@@ -53,6 +53,10 @@ _RIGHT = [
     ("(\\frac13,2)", "P = (\\frac13,2) \\approx (0.333,2)"),
     ("(1,2)", "\\vec a + \\vec b = (1,2)"),
     ("\\{1,2\\}", "A \\cup B = \\{1,2\\}"),
+    ("\\begin{pmatrix}1\\\\2\\end{pmatrix}",
+     "\\begin{pmatrix}x\\\\y\\end{pmatrix} = \\begin{pmatrix}1\\\\2\\end{pmatrix}"),
+    ("\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}",
+     "A^2 = \\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}"),
     ("\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}",
      "A^{-1} = \\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}"),
 ]  # fmt: skip
