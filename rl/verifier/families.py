@@ -19,8 +19,10 @@ from rl.verifier.nodes import (
     Degrees,
     Expression,
     Node,
+    Rel,
     Sign,
     Sym,
+    Tuple,
     add,
     children,
     divide,
@@ -31,6 +33,7 @@ from rl.verifier.nodes import (
     substitute,
     symbols,
 )
+from rl.verifier.relations import is_name
 
 _MAX_SHIFT = 10_000
 _FAMILY_LETTERS = frozenset({"k", "n", "m"})
@@ -63,12 +66,18 @@ class Families:
         self._left, self._right = left, right
 
     def aligned(self, a: Node, b: Node) -> tuple[Node, frozenset[str]]:
-        """The right side with the left one's parameter, and what both declare."""
+        """The right side with the left one's parameter, and what both declare.
+
+        Where several names are said in one other, this is a parameter by itself.
+        """
         shared = self._left & self._right
         ours, theirs = symbols(a), symbols(b)
         ours, theirs = ours - theirs, theirs - ours
         for mine, other in (
-            (ours & self._left, theirs & self._right),
+            (
+                ours & (self._left | _parameters(a)),
+                theirs & (self._right | _parameters(b)),
+            ),
             (self._of_periods(a, ours), self._of_periods(b, theirs)),
         ):
             if len(mine) == len(other) == 1:
@@ -148,6 +157,15 @@ class Families:
         if steps is None or abs(steps) > _MAX_SHIFT:
             return None
         return self._prover.equal(ratio, number(steps))
+
+
+def _parameters(node: Node) -> frozenset[str]:
+    """The name in which several others are said: t in (x, y) = (1 + t, 2t)."""
+    match node:
+        case Rel("=", Tuple() as names, Tuple() as values) if is_name(names):
+            free = symbols(values) - symbols(names)
+            return free if len(free) == 1 else frozenset()
+    return frozenset()
 
 
 def _expressions(node: Node, name: str) -> Iterator[Node]:

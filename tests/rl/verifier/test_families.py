@@ -70,3 +70,12 @@ def test_multiples_of_a_period_are_a_family_without_a_word(left, right, equal):
 def test_the_parameter_is_one_for_all_coordinates():
     assert is_equivalent("(k\\pi, 2k\\pi)", "(n\\pi, 2n\\pi)")
     assert not is_equivalent("(k\\pi, 2k\\pi)", "(k\\pi + \\pi, 2k\\pi)")
+
+
+def test_that_in_which_several_names_are_said_is_a_parameter():
+    gold = "(x, y) = (2 + 3t, 1 - 5t)"
+    assert is_equivalent(gold, "(2 + 3s, 1 - 5s) \\text{ for some integer } s")
+    assert is_equivalent(gold, "(x, y) = (2 + 3s, 1 - 5s)")
+    assert not is_equivalent(gold, "(2 + 3s, 1 - 5s)")
+    assert not is_equivalent(gold, "(5 + 3s, 1 - 5s) \\text{ for some integer } s")
+    assert not is_equivalent("(n, n+1)", "(k, k+1), k\\in\\mathbb{Z}")
