@@ -32,6 +32,7 @@ from rl.verifier.nodes import (
     rebuilt,
     substitute,
     symbols,
+    walk,
 )
 from rl.verifier.relations import is_name
 
@@ -64,6 +65,7 @@ class Families:
     def __init__(self, prover: Prover, left: frozenset[str], right: frozenset[str]):
         self._prover = prover
         self._left, self._right = left, right
+        self._counting: dict[tuple[Node, str], bool] = {}
 
     def aligned(self, a: Node, b: Node) -> tuple[Node, frozenset[str]]:
         """The right side with the left one's parameter, and what both declare.
@@ -102,6 +104,13 @@ class Families:
 
         Two, so that (-1)^k pi/6 + k pi is a family as well.
         """
+        key = node, name
+        if key not in self._counting:
+            turns = any(part == PI or isinstance(part, Degrees) for part in walk(node))
+            self._counting[key] = turns and self._adds_turns(node, name)
+        return self._counting[key]
+
+    def _adds_turns(self, node: Node, name: str) -> bool:
         # Either sign of a plus-minus is as good as the other one here.
         node = substitute(node, {Sign(1): ONE, Sign(-1): MINUS_ONE})
         at = [substitute(node, {Sym(name): number(n)}) for n in range(max(_ROUNDS) + 3)]
