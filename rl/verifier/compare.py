@@ -587,7 +587,9 @@ def _plus_minus_values(node: Node) -> list[Node]:
     """All that a node with plus-minus signs stands for."""
     if not contains(node, Sign):
         return [node]
-    if isinstance(node, Tuple | Several | Braces):
+    # A minus-plus takes its sign from the plus-minus beside it; of these, each is free.
+    tied = any(part == Sign(-1) for part in walk(node))
+    if isinstance(node, Tuple | Several | Braces) and not tied:
         parts = map(_plus_minus_values, node.items)
         combined = itertools.islice(itertools.product(*parts), _MAX_SIGNS)
         return [type(node)(combination) for combination in combined]

@@ -197,6 +197,7 @@ class Parser:
         self._bar_closes = False
         self._reversed = False
         self._currency: str | None = None
+        self._group_ends: set[int] = set()  # of braces that are no command's argument
         self.parameters: set[str] = set()
 
     # --- the cursor
@@ -664,13 +665,16 @@ class Parser:
 
     def _juxtaposed(self, left: Node, token: Token) -> Node:
         """Implicit multiplication, and whole numbers beside a proper fraction."""
-        before = self._tokens[self._at - 1]
+        before, ahead = self._printed_before(), self._printed_ahead()
         mixed = False
-        if token.kind == "num" and before.kind in ("num", "sym"):
-            mixed = before.kind == "num" and self._peek().value == "/"
-            if not mixed and (before.kind == "num" or self._peek().value != "^"):
+        if ahead.kind == "num" and before.kind in ("num", "sym"):
+            bare = ahead is token and before is self._tokens[self._at - 1]
+            mixed = bare and before.kind == "num" and self._peek().value == "/"
+            if before.kind == "num" and not mixed:
                 raise Unparsable("has a number after an operand with no operator")
-        elif token.value == "frac":
+            if ahead is token and before.kind == "sym" and self._peek().value != "^":
+                raise Unparsable("has a number after an operand with no operator")
+        elif ahead.value == "frac":
             mixed = before.kind == "num" and before.value.isdigit()
         right = self._operand()
         if mixed and token.kind == "num":
@@ -689,6 +693,20 @@ class Parser:
         left = _numeric(left)
         above = left.factors if isinstance(left, Mul) else (left,)
         return Mul((*above, _numeric(right)))
+
+    def _printed_before(self) -> Token:
+        """The last token that can be seen: braces that only group cannot."""
+        at = self._at - 1
+        while at in self._group_ends:
+            at -= 1
+        return self._tokens[at]
+
+    def _printed_ahead(self) -> Token:
+        """The next token that can be seen."""
+        at = self._at
+        while self._tokens[at].value == "{" and self._tokens[at].kind == "op":
+            at += 1
+        return self._tokens[at]
 
     def _starts_operand(self, token: Token) -> bool:
         if token.kind in ("num", "sym", "const", "fn"):
@@ -1018,7 +1036,9 @@ class Parser:
             self._at += 1
             return Braces(())
         if opening == "{":
-            return self._group()
+            group = self._group()
+            self._group_ends.add(self._at - 1)
+            return group
         if opening not in _CLOSINGS:
             raise Unparsable(f"has {opening[:20]!r} where an operand is due")
         self._enter()
@@ -1075,7 +1095,10 @@ class Parser:
     def _function_arguments(self) -> list[Node]:
         if self._is("(") or self._is("{"):
             closing = ")" if self._next.value == "(" else "}"
-            return list(map(_numeric, self._enclosed(self._next.value, closing)))
+            arguments = list(map(_numeric, self._enclosed(self._next.value, closing)))
+            if closing == "}":
+                self._group_ends.add(self._at - 1)
+            return arguments
         if self._is("set{"):
             return list(map(_numeric, self._bracketed().items))
         if self._next.kind == "fn":

@@ -178,3 +178,11 @@ def test_commands_that_are_no_letters(left, right, equal):
 
 def test_a_command_that_is_not_known_is_named():
     assert self_check("\\ker f") == "has \\ker, which is not known"
+
+
+def test_minus_plus_takes_its_sign_from_plus_minus():
+    tied = ("(1,-2), (-1,2)", "(\\pm1,\\mp2)")
+    free = ("(1,2), (1,-2), (-1,2), (-1,-2)", "(\\pm1,\\pm2)")
+    assert wrong([tied, free], equal=True) == []
+    assert wrong([(tied[0], free[1]), (free[0], tied[1])], equal=False) == []
+    assert wrong([("(1,2), (-1,-2)", "(\\pm1,\\mp2)")], equal=False) == []

@@ -231,3 +231,35 @@ def test_dress_that_means_something_is_none():
         ("x", "\\bar{x}"),
     ]
     assert wrong(rows, equal=False) == []
+
+
+def test_digits_that_touch_on_paper_are_one_number():
+    """Braces and styles between them multiply nothing."""
+    rows = [
+        ("2", "{1}{2}"),
+        ("2", "1\\mathbf{2}"),
+        ("2", "\\color{red}{1}2"),
+        ("2", "1\\textcolor{red}{2}"),
+        ("6", "2{3}"),
+        ("6", "{2}3"),
+        ("6", "{2}{{3}}"),
+        ("0", "1{0}"),
+        ("5", "5\\underline{1}"),
+        ("5", "1\\boxed{5}"),
+        ("0.25", "0.5{0.5}"),
+        ("1", "\\frac{1}{{1}{1}}"),
+        ("\\frac53", "5{\\frac{1}{3}}"),
+        ("6\\log 2", "2\\log{2}3"),
+    ]
+    assert wrong(rows, equal=False) == []
+    rows = [
+        ("6", "2(3)"),
+        ("6", "2 \\cdot {3}"),
+        ("2x", "2{x}"),
+        ("2x", "{2}{x}"),
+        ("8", "2^{3}"),
+        ("2\\sqrt3", "{2}{\\sqrt{3}}"),
+        ("\\frac{16}{3}", "5{\\frac{1}{3}}"),
+        ("\\frac{16}{3}", "{5}\\frac{1}{3}"),
+    ]
+    assert wrong(rows, equal=True) == []
