@@ -7,13 +7,14 @@ statements again.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from rl.verifier.nodes import (
     EULER,
     IMAGINARY,
     INFINITY,
+    INTEGERS,
     MINUS_INFINITY,
     MINUS_ONE,
     ONE,
@@ -54,6 +55,7 @@ from rl.verifier.nodes import (
     Unparsable,
     Word,
     add,
+    children,
     contains,
     divide,
     fold,
@@ -63,7 +65,7 @@ from rl.verifier.nodes import (
     symbols,
     time_of_day,
 )
-from rl.verifier.relations import is_label
+from rl.verifier.relations import is_label, steps_of
 from rl.verifier.spelling import plain_text
 from rl.verifier.tokens import Token
 from rl.verifier.units import parse_unit
@@ -88,6 +90,7 @@ _RELATIONS = frozenset(
     "= < > <= >= != approx in notin equiv to parallel perp subset supset subseteq"
     " supseteq".split()
 )
+_ORDERS = frozenset("< > <= >= !=".split())
 _SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"}
 _STRONG = frozenset([";", "or", "and", "row"])
 _CONDITION = re.compile(r"(?:for|where|with)\b")
@@ -110,6 +113,18 @@ _COUNTING = (
 )
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _PARTS = "half third quarter fifth sixth seventh eighth ninth tenth".split()
+_VALUE_WORDS = frozenset([*_COUNTING, *_TENS, *_PARTS, "both", "either"])
+# Which numbers are meant, in words; of other words nothing is known.
+_KIND_WORDS = frozenset(
+    "integer integers natural naturals rational rationals irrational prime primes even"
+    " odd whole positive negative nonnegative non-negative nonzero non-zero complex"
+    " imaginary".split()
+)
+_KINDS = {
+    "integer": "Z", "natural": "N", "rational": "Q", "positive": "R+",
+    "negative": "R-", "positive integer": "Z+", "whole": "N", "complex": "C",
+    "nonnegative integer": "N0", "non-negative integer": "N0",
+}  # fmt: skip
 
 
 def _spoken() -> Iterator[tuple[str, Fraction]]:
@@ -128,7 +143,7 @@ def _spoken() -> Iterator[tuple[str, Fraction]]:
 
 _PHRASES: dict[str, Node] = {words: number(value) for words, value in _spoken()} | {
     **dict.fromkeys(["all real numbers", "all reals", "all real"], REALS),
-    "all integers": Numbers("Z"),
+    "all integers": INTEGERS,
     "dne": Word("does not exist"),
     **dict.fromkeys(
         ["no solution", "no solutions", "empty set", "no real solutions"]
@@ -245,14 +260,31 @@ class Parser:
         if (rest := self._all_but()) is not None:
             return rest
         groups: list[list[Node]] = [[]]
-        joined = ","
+        conditions: list[Node] = []
+        joined, of_one = ",", False
         while True:
             node = self._statement()
-            if not self._is_condition(node):
+            if _is_membership(node):
+                conditions += _memberships([*groups[-1][1:], node])
+                while len(groups[-1]) > 1 and isinstance(groups[-1][-1], Sym):
+                    groups[-1].pop()
+            else:
                 groups[-1].append(node)
-            if self._is("(") and self._drops_condition():
-                continue
-            if self._next.kind == "end" or self._ends_in_condition():
+            if self._is("("):
+                start, aside = self._at, self._operand()
+                if isinstance(aside, Rel | Chain | Congruence):
+                    conditions.append(aside)
+                    of_one |= not _is_membership(aside)
+                elif isinstance(aside, Tuple) and _is_membership(aside.items[-1]):
+                    conditions += _memberships(aside.items)
+                else:
+                    self._at = start
+                    if isinstance(aside, Tuple | Interval):
+                        continue
+            if self._next.kind == "end":
+                break
+            if self._next.kind == "text" and _CONDITION.match(self._next.value.lower()):
+                conditions += self._conditions_behind()
                 break
             strong, word = self._separator()
             if self._next.kind == "end":
@@ -261,7 +293,13 @@ class Parser:
                 joined = word
             if strong:
                 groups.append([])
-        return _joined([group for group in groups if group], joined)
+        if joined != "or" and any(map(len, groups)):
+            rest = [[n for n in group if not _is_in_reals(n)] for group in groups]
+            groups = rest if any(rest) else groups
+        if of_one and sum(map(len, groups)) > 1:
+            raise Unparsable("has a condition of its own for one of several answers")
+        node = _joined([group for group in groups if group], joined)
+        return self._restricted(node, conditions)
 
     def _all_but(self) -> Node | None:
         """ "All real numbers except 0 and 2"."""
@@ -276,16 +314,6 @@ class Parser:
         if self._next.kind != "end":
             raise Unparsable(f"has {self._next.value[:20]!r} out of place")
         return SetOp("minus", REALS, without)
-
-    def _drops_condition(self) -> bool:
-        """Consumes "(x > 0)" after an answer; stays before another tuple."""
-        start = self._at
-        node = self._operand()
-        if isinstance(node, Rel | Chain):
-            self._is_condition(node)
-            return self._next.kind != "end"
-        self._at = start
-        return isinstance(node, Tuple | Interval)
 
     def _at_separator(self) -> bool:
         return self._is_any(_SEPARATORS)
@@ -423,34 +451,120 @@ class Parser:
             name = Token("sym", words[-1].rstrip(" :=").casefold(), False)
             self._tokens[self._at : end] = [name, equals]
 
-    def _ends_in_condition(self) -> bool:
-        """ "... for some integer t" declares t and ends the answer."""
-        if self._next.kind != "text":
-            return False
-        rest = self._tokens[self._at :]
-        sentence = " ".join(token.value.lower() for token in rest)
-        if not _CONDITION.match(sentence) or "not" in sentence.split():
-            return False
-        if any(
-            token.value == "=" and after.kind == "num"
-            for token, after in zip(rest, rest[1:], strict=False)
-        ):
-            # "3 with x = 4" is a second value, not a condition.
-            return False
-        for token in rest:
-            if token.kind == "sym":
-                self.parameters.add(token.value)
-            elif token.kind == "text":
-                self.parameters.update(w for w in token.value.split() if len(w) == 1)
-        return True
+    # --- conditions
 
-    def _is_condition(self, node: Node) -> bool:
-        """`k \\in \\mathbb{Z}` after an answer declares k."""
-        if isinstance(node, Rel) and node.op == "in":
-            if isinstance(node.right, Numbers):
-                self.parameters.update(symbols(node.left))
-                return True
-        return False
+    def _conditions_behind(self) -> list[Node]:
+        """What "for", "where" or "with" says, to the end of the answer.
+
+        It is no part of the answer where it is words and relations. A value there
+        belongs to a second answer: "5 for men, 6 for women".
+        """
+        words: list[str] = []
+        found: list[Node] = []
+        while self._next.kind != "end":
+            if self._next.kind == "text":
+                words += re.findall(r"[\w-]+", self._next.value.lower())
+                self._at += 1
+            elif self._at_separator() or self._is("."):
+                self._at += 1
+            elif self._next.kind == "sym" and (
+                self._peek().kind in ("text", "end")
+                or self._peek().kind == "op"
+                and self._peek().value in _SEPARATORS
+            ):
+                found.append(self._symbol())
+            else:
+                found.append(self._statement())
+        if any(word in _VALUE_WORDS or word[:1].isdigit() for word in words):
+            raise Unparsable("has a value behind its condition")
+        if "not" in words:
+            raise Unparsable("has a condition that is denied")
+        mentioned = {word for word in words if len(word) == 1 and word != "a"}
+        conditions: list[Node] = []
+        for node in found:
+            if isinstance(node, Sym):
+                mentioned.add(node.name)
+            elif isinstance(node, Rel | Chain | Congruence):
+                conditions.append(node)
+            elif symbols(node) or not conditions or conditions[-1].op != "!=":
+                raise Unparsable("has a value behind its condition")
+        if kinds := " ".join(word for word in words if word in _KIND_WORDS):
+            kind = Numbers(_KINDS.get(kinds.removesuffix("s"), kinds))
+            return [*conditions, *(Rel("in", Sym(n), kind) for n in mentioned or [""])]
+        self.parameters |= mentioned
+        return conditions
+
+    def _restricted(
+        self, node: Node, conditions: list[Node], subject: str | None = None
+    ) -> Node:
+        """An answer under its conditions: those on what it is about cut it down.
+
+        What else they say of its names goes without saying; an integer that it is not
+        about is a parameter.
+
+        Args:
+          node: the answer.
+          conditions: relations that were stated beside it.
+          subject: what it is about, where that is said.
+        """
+        whole = symbols(node)
+        for condition in conditions:
+            if _is_membership(condition):
+                names, numbers = symbols(condition.left), condition.right
+            elif _is_in_reals(condition):
+                continue
+            else:
+                names, numbers = symbols(condition), None
+                if _says_a_value(condition):
+                    raise Unparsable("has a value behind its condition")
+                if not names & whole:
+                    raise Unparsable("has a condition on what it does not name")
+            about = [n for n in names if n == subject or _ranges_over(node, n, whole)]
+            if numbers is None:
+                node = SetOp("cap", node, condition) if about else node
+            elif not about:
+                self.parameters |= names if numbers == INTEGERS else set()
+            elif not isinstance(condition.left, Sym):
+                raise Unparsable("has a condition on more than a name")
+            elif not (isinstance(node, Congruence) and numbers == INTEGERS):
+                node = SetOp("cap", node, numbers)
+        return node
+
+    def _set_builder(self, items: list[Node]) -> Node:
+        """`{x | ...}`: what the right side describes, within what the left one says."""
+        self._bar_closes = False
+        start = self._at
+        stated = self._items()
+        pattern, domain = _only(items), REALS
+        if isinstance(pattern, Rel) and pattern.op == "in":
+            pattern, domain = pattern.left, pattern.right
+        memberships = [part for part in stated if _is_membership(part)]
+        rest = [part for part in stated if not _is_membership(part)]
+        if isinstance(pattern, Sym) and rest:
+            joined = "or" if self._said_or(start, self._at) else ","
+            node = rest[0] if len(rest) == 1 else Several(tuple(rest), joined)
+            if isinstance(domain, Numbers):
+                memberships.append(Rel("in", pattern, domain))
+            elif domain != REALS:
+                node = SetOp("cap", node, domain)
+            return self._restricted(node, memberships, pattern.name)
+        if (
+            domain == REALS
+            and not rest
+            and all(p.right == INTEGERS for p in memberships)
+        ):
+            # The values of an expression: { 2k | k in Z }.
+            names = [part.left.name for part in memberships if type(part.left) is Sym]
+            if isinstance(pattern, Expression) and set(names) == symbols(pattern):
+                self.parameters.update(names)
+                return Braces((pattern,))
+        if isinstance(pattern, Tuple) and rest and not memberships:
+            names = [p.name if isinstance(p, Sym) else "" for p in pattern.items]
+            real = domain == REALS or getattr(domain, "letter", "")[:1] == "R"
+            if real and "" not in names and names == sorted(names):
+                return rest[0] if len(rest) == 1 else Braces(tuple(rest))
+        # Known by its words alone.
+        return Tuple((Rel("in", pattern, domain), *stated))
 
     # --- quantities
 
@@ -654,7 +768,9 @@ class Parser:
                     factors[-1] = self._juxtaposed(factors[-1], token)
                 elif self._peek().value in ("mod", "approx"):
                     return product()
-                elif isinstance(right := self._postfix(), Rel | Chain):
+                elif isinstance(right := self._postfix(), Rel | Chain) or (
+                    isinstance(right, Tuple) and _is_membership(right.items[-1])
+                ):
                     # A condition in brackets, which is the caller's to judge.
                     self._at = start
                     return product()
@@ -836,7 +952,7 @@ class Parser:
         outer, self._bar_closes = self._bar_closes, True
         items = self._items()
         if self._accept("|"):
-            items = self._conditions()
+            items = [self._set_builder(items)]
         self._bar_closes = outer
         self._expect("}")
         return items[0] if len(items) == 1 else Braces(tuple(items))
@@ -1043,15 +1159,17 @@ class Parser:
             raise Unparsable(f"has {opening[:20]!r} where an operand is due")
         self._enter()
         self._at += 1
+        start = self._at
         outer, self._bar_closes = self._bar_closes, opening in ("|", "set{")
         # ]1, 3[ is an open interval too.
         around, self._reversed = self._reversed, opening == "]"
         items = [] if self._is("set}") else self._items()
         self._reversed = around
-        if opening == "(" and len(items) > 1 and self._said_or(self._at):
+        if opening == "(" and len(items) > 1 and self._said_or(start, self._at):
             items = [Several(tuple(items), "or")]
+        builder = None
         if opening == "set{" and (self._accept("|") or self._accept(":")):
-            items = self._conditions()
+            builder = self._set_builder(items)
         closing, due = self._next, _CLOSINGS[opening]
         matches = closing.value in due if opening in "([]" else closing.value == due
         if closing.kind != "op" or not matches:
@@ -1059,19 +1177,11 @@ class Parser:
         self._at += 1
         self._bar_closes = outer
         self._depth -= 1
-        return _bracket_node(opening, closing.value, items)
+        return builder or _bracket_node(opening, closing.value, items)
 
-    def _said_or(self, end: int) -> bool:
-        """Whether "or" stands between the items that end here: 63 or 12."""
-        start = end
-        while self._tokens[start].value != "(" and start:
-            start -= 1
+    def _said_or(self, start: int, end: int) -> bool:
+        """Whether "or" stands among these tokens: 63 or 12."""
         return any(t.kind == "op" and t.value == "or" for t in self._tokens[start:end])
-
-    def _conditions(self) -> list[Node]:
-        """The right side of `{x | ...}`: the set is the one it describes."""
-        self._bar_closes = False
-        return self._items()
 
     # --- functions and commands
 
@@ -1150,7 +1260,7 @@ class Parser:
 
     def _number_set(self) -> Node:
         letter = self._index()
-        if self._is("^"):
+        while self._is_any("^_"):
             self._at += 1
             letter += self._index()
         return REALS if letter == "R" else Numbers(letter)
@@ -1257,6 +1367,54 @@ def _compound(nodes) -> Quantity | None:
         return None
     terms = tuple(Mul((_numeric(n.value), Num(n.scale / scales[-1]))) for n in nodes)
     return Quantity(Add(terms), nodes[-1].unit, scales[-1])
+
+
+def _is_membership(node: Node) -> bool:
+    """`k \\in \\mathbb{Z}`: a condition, and never an answer beside others."""
+    return isinstance(node, Rel) and node.op == "in" and isinstance(node.right, Numbers)
+
+
+def _is_in_reals(node: Node) -> bool:
+    """`C \\in \\mathbb{R}`, which goes without saying."""
+    return isinstance(node, Rel) and node.op == "in" and node.right == REALS
+
+
+def _memberships(nodes: Sequence[Node]) -> list[Node]:
+    """Of `m, n \\in \\mathbb{Z}`: of its last name, and of those before it."""
+    *names, last = nodes
+    found = [last]
+    while names and isinstance(names[-1], Sym):
+        found.append(Rel("in", names.pop(), last.right))
+    return found
+
+
+def _says_a_value(condition: Node) -> bool:
+    """Whether it is no condition but a second value: "3 with x = 4"."""
+    return any(step.op in ("=", "approx") for step in steps_of(condition))
+
+
+def _ranges_over(node: Node, name: str, whole: frozenset[str]) -> bool:
+    """Whether an answer is a set of reals, and a name stands for any of them.
+
+    Args:
+      node: the answer, or a part of it.
+      name: the name, "" for whatever the answer is about.
+      whole: the names of the whole answer: what it has inside is its parameter.
+    """
+    match node:
+        case Rel(op, left, right) if op in _ORDERS:
+            alone = {side.name for side in (left, right) if isinstance(side, Sym)}
+            return not name or name in (alone or symbols(node))
+        case Chain(steps) if all(step.op in _ORDERS for step in steps):
+            return not name or any(name in symbols(s.left) for s in steps[1:])
+        case Rel("in" | "notin", left, _):
+            return not name or name in symbols(left)
+        case Interval() | Tuple((_, _)):
+            return name not in whole
+        case Several() | Braces() | SetOp():
+            parts = [p for p in children(node) if not isinstance(p, Tuple)]
+            return any(_ranges_over(part, name, whole) for part in parts)
+    return False
 
 
 def _assigns(node: Node) -> bool:

@@ -304,6 +304,7 @@ SYMMETRIC = frozenset("= != approx equiv parallel perp".split())
 UNNAMED = Sym("")
 """What a bare "3 mod 7" is about."""
 REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
+INTEGERS = Numbers("Z")
 
 
 def children(node: Node) -> Iterator[Node]:

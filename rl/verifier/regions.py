@@ -8,6 +8,7 @@ from rl.verifier.nodes import (
     INFINITY,
     MINUS_INFINITY,
     ONE,
+    REALS,
     ZERO,
     Braces,
     Chain,
@@ -16,6 +17,7 @@ from rl.verifier.nodes import (
     Interval,
     Mul,
     Node,
+    Numbers,
     Rel,
     SetOp,
     Several,
@@ -23,6 +25,7 @@ from rl.verifier.nodes import (
     Tuple,
     add,
     negative,
+    number,
     substitute,
     symbols,
 )
@@ -30,14 +33,34 @@ from rl.verifier.relations import is_label, said_in_words
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
 _MAX_INTERVALS = 40
+_MAX_POINTS = 200
 Intervals = tuple[Interval, ...]
+_POSITIVE = (Interval(ZERO, INFINITY, False, False),)
+_NEGATIVE = (Interval(MINUS_INFINITY, ZERO, False, False),)
+_NOT_NEGATIVE = (Interval(ZERO, INFINITY, True, False),)
+_POINT_ZERO = (Interval(ZERO, ZERO, True, True),)
+_NUMBERS: dict[str, Intervals] = {
+    **dict.fromkeys(["Z"], (REALS,)),
+    **dict.fromkeys(["Z+", "Z>0", "Z>=1", "N+", "N*", "N>0", "N>=1"], _POSITIVE),
+    **dict.fromkeys(["Z-", "Z<0"], _NEGATIVE),
+    **dict.fromkeys(["N0", "Z>=0", "Z0+"], _NOT_NEGATIVE),
+    **dict.fromkeys(["N"], _NOT_NEGATIVE),
+    **dict.fromkeys(["R+", "R>0"], _POSITIVE),
+    **dict.fromkeys(["R-", "R<0"], _NEGATIVE),
+    **dict.fromkeys(["R>=0", "R0+"], _NOT_NEGATIVE),
+}
+"""Where the sets of numbers lie that have an order and no gaps, or equal ones."""
 
 
 class Region(NamedTuple):
-    """What a label ranges over; the label is None where none is named."""
+    """What a label ranges over; the label is None where none is named.
+
+    Of integers, only those in the intervals belong to it, whose ends are integers.
+    """
 
     label: Node | None
     intervals: Intervals
+    of_integers: bool = False
 
 
 class Incomparable(Exception):
@@ -84,7 +107,16 @@ class Regions:
                 return Region(None, (Interval(low, high, False, False),))
             case Braces(items) if all(isinstance(p, Expression) for p in items):
                 return Region(None, tuple(Interval(p, p, True, True) for p in items))
+            case Several(items) if all(isinstance(p, Expression) for p in items):
+                return Region(None, tuple(Interval(p, p, True, True) for p in items))
+            case Numbers(letter):
+                return self._numbers_in(REALS, letter)
         return self.read(node)
+
+    def _of_reals(self, node: Node) -> Region | None:
+        """A region that can be joined with others and cut."""
+        found = self.read_as_region(node)
+        return None if found is None or found.of_integers else found
 
     def same(self, left: Region, right: Region) -> bool:
         """Whether two regions are one, whatever the order of their parts."""
@@ -92,6 +124,8 @@ class Regions:
             if left.label != right.label:
                 if not said_in_words(left.label, right.label):
                     return False
+        if left.of_integers != right.of_integers:
+            return False
         a, b = self._settled(left.intervals), self._settled(right.intervals)
         if len(a) != len(b):
             return False
@@ -119,8 +153,63 @@ class Regions:
         except Incomparable:
             return intervals
 
+    def _numbers_in(self, node: Node, letter: str) -> Region | None:
+        """The integers of a region, for one; the points themselves where it ends."""
+        around = self._of_reals(node)
+        if around is None or letter not in _NUMBERS:
+            return None
+        label, within = around.label, around.intervals
+        try:
+            if letter == "N" and self._intersection(within, _POINT_ZERO):
+                return None  # some count from 0, and some from 1
+            within = self._intersection(within, _NUMBERS[letter])
+            if letter[0] == "R":
+                return Region(label, within)
+            bounds = [self._integer_bounds(part) for part in within]
+        except Incomparable:
+            return None
+        if any(None in pair for pair in bounds):
+            inside = [
+                Interval(
+                    MINUS_INFINITY if low is None else number(low),
+                    INFINITY if high is None else number(high),
+                    low is not None,
+                    high is not None,
+                )
+                for low, high in bounds
+                if None in (low, high) or low <= high
+            ]
+            return Region(label, tuple(inside), of_integers=True)
+        if sum(high - low + 1 for low, high in bounds if low <= high) > _MAX_POINTS:
+            return None
+        points = [number(n) for low, high in bounds for n in range(low, high + 1)]
+        return Region(label, tuple(Interval(p, p, True, True) for p in points))
+
+    def _integer_bounds(self, part: Interval) -> tuple[int | None, int | None]:
+        """The least and the greatest integer inside, None where it has no end."""
+        bounds: list[int | None] = []
+        for end, closed, inwards in (
+            (part.low, part.low_closed, 1),
+            (part.high, part.high_closed, -1),
+        ):
+            if end in (INFINITY, MINUS_INFINITY):
+                bounds.append(None)
+                continue
+            nearest = None if symbols(end) else self._prover.balls.nearest_integer(end)
+            if nearest is None:
+                raise Incomparable
+            # One inwards where the nearest lies outside, or on an end that is open.
+            side = self._order(number(nearest), end) * inwards
+            outside = side < 0 or side == 0 and not closed
+            bounds.append(nearest + inwards if outside else nearest)
+        return bounds[0], bounds[1]
+
     def _combined(self, node: SetOp) -> Region | None:
-        left, right = self.read_as_region(node.left), self.read_as_region(node.right)
+        if node.op == "cap":
+            for inside, kind in ((node.left, node.right), (node.right, node.left)):
+                if isinstance(kind, Numbers):
+                    return self._numbers_in(inside, kind.letter)
+        left, right = self._of_reals(node.left), self._of_reals(node.right)
         if left is None or right is None:
             return None
         if node.op == "cup":
@@ -138,7 +227,7 @@ class Regions:
     def _solutions(self, node: Rel) -> Region | None:
         relation, left, right = node.op, node.left, node.right
         if relation == "in":
-            found = self.read_as_region(right) if is_label(left) else None
+            found = self._of_reals(right) if is_label(left) else None
             return found and Region(left, found.intervals)
         if relation == "notin":
             return self._outside(left, right)
@@ -161,7 +250,7 @@ class Regions:
         return Region(left, _half_line(relation, right))
 
     def _outside(self, label: Node, node: Node) -> Region | None:
-        inside = self.read_as_region(node)
+        inside = self._of_reals(node)
         if inside is None or not is_label(label):
             return None
         try:
@@ -194,7 +283,7 @@ class Regions:
         that hold together, and sets and inequalities without are alternatives.
         """
         regions = [self.read(part) for part in node.items]
-        if len(regions) < 2 or any(region is None for region in regions):
+        if len(regions) < 2 or any(r is None or r.of_integers for r in regions):
             return None
         labels = {region.label for region in regions} - {None}
         if len(labels) > 1:

@@ -186,3 +186,52 @@ def test_minus_plus_takes_its_sign_from_plus_minus():
     assert wrong([tied, free], equal=True) == []
     assert wrong([(tied[0], free[1]), (free[0], tied[1])], equal=False) == []
     assert wrong([("(1,2), (-1,-2)", "(\\pm1,\\mp2)")], equal=False) == []
+
+
+def test_what_stands_behind_an_answer_is_a_condition_or_a_second_answer():
+    second = [
+        ("5", "5\\text{ for men, }6\\text{ for women}"),
+        ("5", "5\\text{ for }x>0\\text{ and }6\\text{ for }x<0"),
+        ("5", "5\\text{ with }6"),
+        ("5", "5\\text{ for some, 6 for others}"),
+        ("5", "5\\text{ where the answer is 6}"),
+        ("5", "5\\text{ where six is right}"),
+        ("5", "5\\text{ with probability }\\frac12"),
+        ("5", "5\\text{ where }x>0, 6"),
+        ("5", "5\\text{ for }x=4"),
+        ("Ce^{kt}", "Ce^{kt}\\text{ where }k=\\ln 2"),
+        # No condition on what the answer names.
+        ("5", "5\\text{ for }5>6"),
+        ("5", "5\\text{ for }x>0"),
+        ("5", "5 (5>6)"),
+        # One of its own for each.
+        ("x+1, x-1", "x-1 (x>0), x+1 (x<0)"),
+    ]
+    assert wrong(second, equal=False) == []
+    conditions = [
+        ("5", "5\\text{ for all }x"),
+        ("x+1", "x+1\\text{ for }x>0"),
+        ("x+1", "x+1 (x>0)"),
+        ("x+1", "x+1\\text{ for all }x\\ne 2, 3"),
+        ("y=Ce^x", "y=Ce^x\\text{ where }C\\text{ is an arbitrary constant}"),
+        ("y=Ce^x", "y=Ce^x, C\\in\\mathbb{R}"),
+        ("f(n)=n^2", "f(n)=n^2\\text{ for all }n\\in\\mathbb{N}"),
+        ("x=k\\pi+n", "x=k\\pi+n, k,n\\in\\mathbb{Z}"),
+        ("x=3, y=4", "x=3, y=4 (x,y\\in\\mathbb{Z})"),
+    ]
+    assert wrong(conditions, equal=True) == []
+
+
+def test_a_set_of_values_is_that_of_its_expression():
+    same = [
+        ("2n+1, n\\in\\mathbb{Z}", "\\{2k+1 \\mid k\\in\\mathbb{Z}\\}"),
+        ("k\\pi, k\\in\\mathbb{Z}", "\\{x \\mid x=n\\pi, n\\in\\mathbb{Z}\\}"),
+    ]
+    other = [
+        ("\\{2k+1 \\mid k\\in\\mathbb{Z}\\}", "\\{3k \\mid k\\in\\mathbb{Z}\\}"),
+        ("2n-1, n\\in\\mathbb{N}^*", "2n+1, n\\in\\mathbb{N}^*"),
+        ("\\{2k \\mid k\\in\\mathbb{Z}\\}", "\\{2k \\mid k\\in\\mathbb{N}\\}"),
+        ("\\{(x,y) \\mid x<y\\}", "\\{(y,x) \\mid x<y\\}"),
+    ]
+    assert wrong(same, equal=True) == []
+    assert wrong(other, equal=False) == []
