@@ -80,6 +80,11 @@ _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
 _MATRICES = frozenset(
     "pmatrix bmatrix matrix array vmatrix smallmatrix Bmatrix Vmatrix".split()
 )
+_BRACKETED = _MATRICES - {"array"}
+_ALIGNED = frozenset(
+    "aligned align split gathered gather alignedat eqnarray equation".split()
+)
+_SYSTEMS = frozenset(f"begin {name}" for name in ("array", *_ALIGNED))
 _STARTS = frozenset(["(", "[", "{", "set{", "|", "floor(", "ceil(", "…"])
 _CLOSINGS = {
     "(": ")]", "[": ")]", "]": "[]", "|": "|", "set{": "set}", "floor(": "floor)",
@@ -1159,6 +1164,10 @@ class Parser:
             raise Unparsable(f"has {opening[:20]!r} where an operand is due")
         self._enter()
         self._at += 1
+        if opening == "set{" and self._next.value in _SYSTEMS:
+            node = self._system()
+            self._depth -= 1
+            return node
         start = self._at
         outer, self._bar_closes = self._bar_closes, opening in ("|", "set{")
         # ]1, 3[ is an open interval too.
@@ -1265,7 +1274,14 @@ class Parser:
             letter += self._index()
         return REALS if letter == "R" else Numbers(letter)
 
-    def _environment(self, name: str) -> Node:
+    def _environment(self, name: str, braced: bool = False) -> Node:
+        """Rows and cells: a matrix, a system, or a definition by cases.
+
+        Args:
+          name: the environment's.
+          braced: whether a brace opens before it, which makes a system of any.
+        """
+        self._drop_alignment(name)
         outer, self._bar_closes = self._bar_closes, False
         rows: list[list[Node]] = [[]]
         while not (self._next.kind == "cmd" and self._next.value == f"end {name}"):
@@ -1273,20 +1289,57 @@ class Parser:
                 raise Unparsable(f"has an unclosed {name[:20]}")
             if self._accept("row"):
                 rows.append([])
-            elif not self._accept("&") and not self._accept(","):
+            elif self._is_any(("&", ",", ";", ".")):
+                self._at += 1
+            else:
                 rows[-1].append(self._statement())
         self._at += 1
         rows = [row for row in rows if row]
         self._bar_closes = outer
-        if name in _MATRICES and rows:
+        cells = tuple(cell for row in rows for cell in row)
+        if not cells:
+            raise Unparsable(f"has an empty {name[:20]}")
+        if len(cells) == 1 and (braced or name not in _BRACKETED):
+            return cells[0]
+        if name == "array" and any(isinstance(cell, Rel | Chain) for cell in cells):
+            braced = True
+        if name in _ALIGNED:
+            return Braces(cells)
+        if name in _MATRICES and not braced:
             width = len(rows[0])
             if any(len(row) != width for row in rows):
                 raise Unparsable("has matrix rows of different lengths")
-            cells = tuple(cell for row in rows for cell in row)
             return Matrix(width, cells, name == "vmatrix")
         if all(len(row) == 1 for row in rows):
             return Braces(tuple(row[0] for row in rows))
         return Cases(tuple(Tuple(tuple(row)) for row in rows))
+
+    def _system(self) -> Node:
+        """A brace before rows: nothing closes it."""
+        name = self._next.value.removeprefix("begin ")
+        self._at += 1
+        node = self._environment(name, braced=True)
+        self._accept("set}")
+        return node
+
+    def _drop_alignment(self, name: str) -> None:
+        """Removes the "&" that only aligns signs, and the row break of a long chain."""
+        end, depth, kept = self._at, 0, []
+        for end in range(self._at, len(self._tokens)):
+            token = self._tokens[end]
+            begins = token.kind == "cmd" and token.value.startswith("begin ")
+            depth += begins - (token.kind == "cmd" and token.value.startswith("end "))
+            if depth < 0:
+                break
+            near = [*kept[-1:], *self._tokens[end + 1 : end + 2]]
+            if depth == 0 and token == ("op", "&", token.spaced):
+                if name in _ALIGNED or any(map(_is_relation, near)):
+                    continue
+            if depth == 0 and _is_relation(token) and kept:
+                if kept[-1].kind == "op" and kept[-1].value == "row":
+                    kept.pop()
+            kept.append(token)
+        self._tokens[self._at : end] = kept
 
     def _big(self, name: str) -> Node:
         lower = upper = None
@@ -1367,6 +1420,10 @@ def _compound(nodes) -> Quantity | None:
         return None
     terms = tuple(Mul((_numeric(n.value), Num(n.scale / scales[-1]))) for n in nodes)
     return Quantity(Add(terms), nodes[-1].unit, scales[-1])
+
+
+def _is_relation(token: Token) -> bool:
+    return token.kind == "op" and token.value in _RELATIONS
 
 
 def _is_membership(node: Node) -> bool:

@@ -61,6 +61,11 @@ _OUTSIDE_MATH = {
 _ESCAPED = re.compile(rf"\\text({'|'.join(_OUTSIDE_MATH)})(?![a-zA-Z])(?:\{{\}}|\s)?")
 _EMPTY_RAISED = re.compile(r"\^\{\s*\}\s*(?=\\circ)")
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z]{2}|[{}%$,!;()\[\]])")
+_ROW_SPACE = re.compile(
+    r"(\\\\)\*?\s{0,3}\[\s{0,3}-?\.?\d[\d.]{0,6}\s{0,3}"
+    r"(?:pt|em|ex|mm|cm|in|px|mu|bp)\s{0,3}\]"
+)
+_DELIMITER = re.compile(r"(?<!\\)\\[()\[\]]")
 _SPACED_THOUSANDS = re.compile(r"([-+]?)(\d{1,3}(?:[ ~]\d{3})+)(\.\d+)?")
 _HALF_DAY = re.compile(r"(?i)(?<=[\d\s{])([ap])\.[ ]?m\b\.?")
 _CHINESE_INTRODUCTION = re.compile("^(?:最终|最后)?(?:答案|结果|解)(?:是|为)?[:\\s]*")
@@ -148,13 +153,13 @@ def clean(text: str) -> str:
     if "\\" in text or "\t" in text or "\x0c" in text or "\x08" in text:
         text = _BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
         text = _ESCAPED.sub(lambda m: _OUTSIDE_MATH[m[1]], text)
+        text = _ROW_SPACE.sub(r"\1 ", text)
         if "\\\\" in text and ("\\begin" not in text or "\\\\begin" in text):
             text = _DOUBLED.sub(r"\\", text)
         text = _EMPTY_RAISED.sub("^", text.replace("\\!", ""))
     text = _undressed(text)
     if "\\(" in text or "\\[" in text:
-        text = text.replace("\\(", " ").replace("\\)", " ")
-        text = text.replace("\\[", " ").replace("\\]", " ")
+        text = _DELIMITER.sub(" ", text)
     if "$" in text:
         text = _undressed(_drop_delimiters(text))
     if text[-1:] == "}" and text.count("}") > text.count("{"):

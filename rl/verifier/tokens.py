@@ -7,6 +7,7 @@ space came before it.
 """
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from rl.verifier.nodes import Unparsable
@@ -101,6 +102,8 @@ _JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
 _ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
 _MATH = re.compile(r"[=<>^_\\]|(?<=[\w)]) [-+*/] (?=[\w(])")
 _VOWEL = re.compile("[aeiouyAEIOUY]")
+_COMPARISONS = frozenset("= < > <= >= != in".split())
+_BREAKS = frozenset([",", ";", "and", "or", "row", "&"])
 _PLAIN_OPERATORS = {
     "·": "*", "**": "^", "==": "=", "<>": "!=", "->": "to", "⋅": "*",
 }  # fmt: skip
@@ -121,6 +124,7 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
     position, spaced = 0, False
     # One entry per open bracket: whether a comma in a number groups its digits there.
     grouping = [group_commas]
+    gaps: list[int] = []
     while position < len(text):
         if len(tokens) > MAX_TOKENS:
             raise Unparsable(f"has more than {MAX_TOKENS} tokens")
@@ -130,6 +134,8 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
         position = match.end()
         if kind == "space":
             spaced = True
+            if "quad" in value and len(grouping) == 1:
+                gaps.append(len(tokens))
             continue
         if kind == "num":
             if len(value) > MAX_DIGITS:
@@ -157,7 +163,31 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
         # What has no argument is no function: 15 min.
         tokens[-1] = Token("text", tokens[-1].value, tokens[-1].spaced)
     tokens.append(Token("end", "", spaced))
-    return tokens
+    return _with_gaps(tokens, gaps) if gaps else tokens
+
+
+def _with_gaps(tokens: list[Token], gaps: list[int]) -> list[Token]:
+    """Puts a comma where a wide space stands between two relations: x=1 \\quad y=2."""
+    parts = [
+        tokens[start:end]
+        for start, end in zip([0, *gaps], [*gaps, len(tokens)], strict=True)
+    ]
+    joined = parts[0]
+    for part in parts[1:]:
+        if _relates(reversed(joined)) and _relates(part) and part[0].kind == "sym":
+            joined.append(Token("op", ",", False))
+        joined += part
+    return joined
+
+
+def _relates(tokens: Iterable[Token]) -> bool:
+    """Whether a relation comes before anything that separates."""
+    for token in tokens:
+        if token.kind == "text" or token.kind == "op" and token.value in _BREAKS:
+            return False
+        if token.kind == "op" and token.value in _COMPARISONS:
+            return True
+    return False
 
 
 def _takes_argument(tokens: list[Token]) -> bool:

@@ -263,3 +263,47 @@ def test_digits_that_touch_on_paper_are_one_number():
         ("\\frac{16}{3}", "{5}\\frac{1}{3}"),
     ]
     assert wrong(rows, equal=True) == []
+
+
+def test_rows_say_the_same_in_every_environment():
+    system = [
+        "\\begin{aligned}x&=1\\\\y&=2\\end{aligned}",
+        "\\begin{aligned}x&=1\\\\[4pt]y&=2\\end{aligned}",
+        "\\begin{align*}x&=1,\\\\ y&=2.\\end{align*}",
+        "\\begin{gathered}x=1\\\\y=2\\end{gathered}",
+        "\\left\\{\\begin{array}{l}x=1\\\\y=2\\end{array}\\right.",
+        "\\left\\{\\begin{aligned}x&=1\\\\y&=2\\end{aligned}\\right.",
+        "\\begin{array}{rcl}x&=&1\\\\y&=&2\\end{array}",
+        "\\begin{cases}x=1,\\\\y=2.\\end{cases}",
+        "\\begin{cases}x&=1\\\\y&=2\\end{cases}",
+        "x=1\\quad y=2",
+        "x=1,\\quad y=2",
+    ]
+    assert wrong([("x=1, y=2", text) for text in system], equal=True) == []
+    assert wrong([("x=1, y=3", text) for text in system], equal=False) == []
+    assert wrong([("x=2, y=1", text) for text in system], equal=False) == []
+    cases = [
+        "\\begin{cases}x+1,&\\text{if }x\\ge0\\\\x-1,&\\text{if }x<0\\end{cases}",
+        "\\begin{cases}x+1\\text{ if }x\\ge0\\\\x-1\\text{ if }x<0\\end{cases}",
+        "\\begin{cases}x+1&\\text{for }x\\ge0,\\\\[2pt]x-1&x<0.\\end{cases}",
+        "\\left\\{\\begin{array}{ll}x+1&x\\ge0\\\\x-1&x<0\\end{array}\\right.",
+    ]
+    gold = "\\begin{cases}x+1&x\\ge0\\\\x-1&x<0\\end{cases}"
+    other = "\\begin{cases}x+1&x<0\\\\x-1&x\\ge0\\end{cases}"
+    assert wrong([(gold, text) for text in cases], equal=True) == []
+    assert wrong([(other, text) for text in cases], equal=False) == []
+    rows = [
+        ("5", "\\begin{array}{c}5\\end{array}"),
+        ("3", "\\begin{aligned}x&=1+2\\\\&=3\\end{aligned}"),
+        (
+            "\\begin{pmatrix}1\\\\2\\end{pmatrix}",
+            "\\left(\\begin{array}{c}1\\\\[4pt]2\\end{array}\\right)",
+        ),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("3", "\\begin{aligned}x&=1+2\\\\&=4\\end{aligned}"),
+        ("12", "1\\quad 2"),
+        ("1, 2", "1\\quad 3"),
+    ]
+    assert wrong(rows, equal=False) == []
