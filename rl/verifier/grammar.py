@@ -95,6 +95,13 @@ _RELATIONS = frozenset(
     "= < > <= >= != approx in notin equiv to parallel perp subset supset subseteq"
     " supseteq".split()
 )
+_OPENING = frozenset(["(", "[", "{", "set{"])
+_CLOSING = frozenset([")", "]", "}", "set}"])
+_AFTER_LABELS = _RELATIONS | {",", ";", "and", "or", "row", "&"}
+_NOT_IN_LABELS = frozenset(["+", "-", "*", "/", "±", "∓", "cup", "minus"])
+_ROUND = {"[": "(", "]": ")"}
+_DENIALS = frozenset("not no never neither nor except without unless".split())
+_SET_SIGNS = frozenset(["|", "cap", "cup", "minus", "'", "set{"])
 _ORDERS = frozenset("< > <= >= !=".split())
 _SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"}
 _STRONG = frozenset([";", "or", "and", "row"])
@@ -389,6 +396,7 @@ class Parser:
     def _statement(self) -> Node:
         """Quantities joined by relation signs."""
         self._skip_label_words()
+        self._join_label()
         parts, relations = [self._quantity()], []
         while self._is_any(_RELATIONS):
             relations.append(self._next.value)
@@ -455,6 +463,31 @@ class Parser:
         elif words[-1].rstrip().endswith((":", "=")) and len(words) == 1:
             name = Token("sym", words[-1].rstrip(" :=").casefold(), False)
             self._tokens[self._at : end] = [name, equals]
+
+    def _join_label(self) -> None:
+        """Makes one name of what stands before "=" and is no formula.
+
+        What is called there may hold any statement: P(X = 2), E[X], P(A | B). None of
+        it is read, but two such labels are the same only where they are written alike.
+        """
+        start, level = self._at, 0
+        for end in range(start, len(self._tokens)):
+            token = self._tokens[end]
+            if token.kind == "end":
+                return
+            if token.kind == "op":
+                level += (token.value in _OPENING) - (token.value in _CLOSING)
+                if level < 0 or level == 0 and token.value in _AFTER_LABELS:
+                    break
+                if level == 0 and token.value in _NOT_IN_LABELS:
+                    return
+        if token.value not in ("=", "approx") or end == start:
+            return
+        label = self._tokens[start:end]
+        if not _is_opaque(label):
+            return
+        name = " ".join(_ROUND.get(part.value, part.value) for part in label)
+        self._tokens[start:end] = [Token("sym", name, label[0].spaced)]
 
     # --- conditions
 
@@ -773,6 +806,9 @@ class Parser:
                     factors[-1] = self._juxtaposed(factors[-1], token)
                 elif self._peek().value in ("mod", "approx"):
                     return product()
+                elif isinstance(factors[-1], Call) and factors[-1].name == "after":
+                    names = [part.name for part in factors[-1].arguments]
+                    factors[-1] = self._call(" after ".join(names))
                 elif isinstance(right := self._postfix(), Rel | Chain) or (
                     isinstance(right, Tuple) and _is_membership(right.items[-1])
                 ):
@@ -944,11 +980,14 @@ class Parser:
         return node
 
     def _digit_argument(self) -> Node:
-        """As LaTeX reads `\\frac12`: an unbraced number gives up one digit."""
+        """As LaTeX reads `\\frac12` and `\\frac n2`: one digit, or one letter."""
         token = self._next
         if token.kind == "num" and len(token.value) > 1 and token.value.isdigit():
             self._tokens[self._at] = Token("num", token.value[1:], False)
             return number(int(token.value[0]))
+        if token.kind == "sym":
+            self._at += 1
+            return Sym(token.value)
         return self._argument()
 
     def _group(self) -> Node:
@@ -1024,6 +1063,8 @@ class Parser:
     def _symbol(self) -> Node:
         name = self._next.value
         self._at += 1
+        if name == "m" and self._next.value == "angle" and self._next.kind == "sym":
+            return self._symbol()  # the measure of an angle
         if name in ("angle", "triangle"):
             if (corners := self._corners()) is not None:
                 if name == "angle":
@@ -1076,10 +1117,13 @@ class Parser:
                 name += "'"
             elif self._is("^") and self._prime_ahead():
                 name += "'"
+            elif name in _FUNCTION_LETTERS and self._inverse_ahead():
+                name += "^{-1}"
             elif (
                 self._next.kind == "num"
                 and not self._next.spaced
                 and (self._next.value.isdigit() and "_" not in name)
+                and not self._is_power_of_letters()
             ):
                 name += "_" + self._next.value
                 self._at += 1
@@ -1088,6 +1132,28 @@ class Parser:
         if self._is("(") and self._is_call(name):
             return self._call(name)
         return Sym(name)
+
+    def _is_power_of_letters(self) -> bool:
+        """Whether the digits here have a letter as exponent: n2^k, but not x2^2."""
+        if self._peek().value != "^":
+            return False
+        at, level = self._at + 2, 0
+        while (token := self._tokens[at]).kind != "end":
+            if token.kind in ("sym", "const", "fn"):
+                return True
+            level += (token.value == "{") - (token.value == "}")
+            if level <= 0:
+                return False
+            at += 1
+        return False
+
+    def _inverse_ahead(self) -> bool:
+        """Consumes `^{-1}` before an argument in brackets."""
+        ahead = [self._peek(i).value for i in range(6)]
+        if ahead[:2] == ["^", "{"] and ahead[2:] == ["-", "1", "}", "("]:
+            self._at += 5
+            return True
+        return False
 
     def _prime_ahead(self) -> bool:
         """Consumes `^{\\prime}` and `^*`, which belong to the name."""
@@ -1424,6 +1490,48 @@ def _compound(nodes) -> Quantity | None:
 
 def _is_relation(token: Token) -> bool:
     return token.kind == "op" and token.value in _RELATIONS
+
+
+def _first_bracket(label: list[Token]) -> int:
+    found = (i for i, token in enumerate(label) if token.value in ("(", "["))
+    return next(found, len(label))
+
+
+def _is_opaque(label: list[Token]) -> bool:
+    """Whether tokens before "=" name a value in a way that the grammar cannot read."""
+    first, last = label[0], label[-1]
+    if first.kind == "fn":
+        return len(label) == 1
+    if first.kind == "text":
+        said = [word for t in label if t.kind == "text" for word in t.value.split()]
+        denied = not _DENIALS.isdisjoint(word.casefold() for word in said)
+        values = any(any(map(str.isdigit, word)) for word in said)
+        open_number = any(t.kind == "num" for t in label[: _first_bracket(label)])
+        return len(label) > 1 and not (denied or values or open_number)
+    values = [token.value for token in label if token.kind == "op"]
+    if first.value == last.value == "|" and len(label) > 2:
+        return not _SET_SIGNS.isdisjoint(values[1:-1])
+    opening = _first_bracket(label)
+    if opening == len(label) or last.value not in (")", "]"):
+        return False
+    head, inside = label[:opening], label[opening + 1 : -1]
+    if not head or any(token.value in (")", "]") for token in inside[:-1]):
+        return False
+    if first.kind == "cmd":
+        return first.value == "mathbb"
+    if first.kind != "sym" or any(t.kind not in ("sym", "num", "op") for t in head[1:]):
+        return False
+    if any(t.kind == "op" and t.value not in ("_", "{", "}", "'") for t in head):
+        return False
+    names = [token.value for token in inside if token.kind == "sym"]
+    return (
+        label[opening].value == "["
+        or any(t.kind == "text" for t in inside)
+        or any(_is_relation(t) for t in inside)
+        or not _SET_SIGNS.isdisjoint(t.value for t in inside if t.kind == "op")
+        or first.value.isupper()
+        and any(name.isupper() for name in names)
+    )
 
 
 def _is_membership(node: Node) -> bool:

@@ -88,6 +88,7 @@ _TEXT = frozenset(
     "text textbf textit textrm textsf texttt mathrm mathit mathsf mbox hbox emph"
     " operatorname mathop textnormal textsc rm".split()
 )
+_WORDS = frozenset("Pr dim deg rank Var Cov".split())
 _WITH_ARGUMENTS = frozenset(
     "frac dfrac tfrac cfrac sqrt binom dbinom tbinom overline bar vec hat tilde"
     " overrightarrow widehat dot ddot begin end sum prod int lim mathbb"
@@ -215,6 +216,8 @@ def _command(
         tokens.append(Token("fn", name, spaced))
     elif name in _ALIASES:
         tokens.append(Token("fn", _ALIASES[name], spaced))
+    elif name in _WORDS:
+        tokens.append(Token("text", name, spaced))
     elif name in _WITH_ARGUMENTS:
         name = _SPELLINGS.get(name, name)
         if name in ("begin", "end"):

@@ -235,3 +235,80 @@ def test_a_set_of_values_is_that_of_its_expression():
     ]
     assert wrong(same, equal=True) == []
     assert wrong(other, equal=False) == []
+
+
+def test_an_argument_of_tex_is_one_token():
+    same = [
+        ("\\frac{n}{2}", "\\frac n2"),
+        ("\\frac{x}{3}", "\\frac x3"),
+        ("\\binom{n}{2}", "\\binom n2"),
+        ("\\sin\\frac{x}{2}", "\\sin\\frac x2"),
+        ("\\frac{n(n+1)}{2}", "\\frac n2 (n+1)"),
+        # A letter is no exponent of an index.
+        ("n \\cdot 2^{n-1}", "n2^{n-1}"),
+        ("n \\cdot 2^n", "n2^n"),
+        ("x_1^2 + x_2^2", "x1^2 + x2^2"),
+        ("x_1", "x1"),
+    ]
+    other = [
+        ("n_2", "\\frac n2"),
+        ("\\frac{1}{x_3}", "\\frac x3"),
+        ("n_2^{n-1}", "n2^{n-1}"),
+    ]
+    assert wrong(same, equal=True) == []
+    assert wrong(other, equal=False) == []
+
+
+_LABELS = [
+    ("P(X=2)", "P(X=3)"),
+    ("P(X\\le2)", "P(X\\ge2)"),
+    ("P(A|B)", "P(B|A)"),
+    ("P(A\\mid B)", "P(A)"),
+    ("P(A\\cap B)", "P(A\\cup B)"),
+    ("P(A)", "P(B)"),
+    ("\\Pr[X=2]", "\\Pr[X=3]"),
+    ("\\mathbb{P}(A)", "\\mathbb{P}(B)"),
+    ("\\mathbb{E}[X]", "\\mathbb{E}[Y]"),
+    ("E[X]", "E[X^2]"),
+    ("\\operatorname{Var}(X)", "\\operatorname{Var}(Y)"),
+    ("\\text{Var}(X)", "\\text{Cov}(X,Y)"),
+    ("\\operatorname{rank}(A)", "\\operatorname{rank}(B)"),
+    ("\\dim V", "\\dim W"),
+    ("f^{-1}(2)", "f^{-1}(3)"),
+    ("f^{-1}(2)", "f(2)"),
+    ("(f\\circ g)(2)", "(g\\circ f)(2)"),
+    ("m\\angle ABC", "m\\angle ACB"),
+    ("|A\\cap B|", "|A\\cup B|"),
+    ("\\text{LCM}(4,6)", "\\text{LCM}(4,12)"),
+    ("\\text{Area of }\\triangle ABC", "\\text{Area of }\\triangle ABD"),
+]
+
+
+@pytest.mark.parametrize(("label", "other"), _LABELS, ids=[a for a, _ in _LABELS])
+def test_a_label_may_hold_any_statement(label, other):
+    assert (
+        wrong([("12", f"{label}=12"), (f"{label}=12.0", f"{label}=12")], equal=True)
+        == []
+    )
+    assert (
+        wrong([("13", f"{label}=12"), (f"{other}=12", f"{label}=12")], equal=False)
+        == []
+    )
+
+
+def test_a_label_is_no_formula():
+    same = [
+        ("5", "\\max=5"),
+        ("f^{-1}(x)=2x", "f^{-1}(t)=2t"),
+        ("60^\\circ", "m\\angle ABC=60^\\circ"),
+        ("P(x)=x^2", "P(t)=t^2"),
+        ("\\frac14", "P(X=2)=\\frac14\\approx0.25"),
+    ]
+    other = [
+        ("5", "\\text{not }x=5"),
+        ("10", "\\text{that gives }2x=10"),
+        ("10", "\\text{cost}+x=10"),
+        ("6", "P(5)+P(6)=6"),
+    ]
+    assert wrong(same, equal=True) == []
+    assert wrong(other, equal=False) == []
