@@ -198,7 +198,37 @@ def _signed(sign: Node, node: Node) -> Node:
                 return Repeating(-value, Num(-shown, ulp))
             case Call("…", (Num(shown, ulp),)):
                 return Call("…", (Num(-shown, ulp),))
-    return Mul((sign, _numeric(node)))
+    return _multiplied((sign, node))
+
+
+def _multiplied(factors: Sequence[Node]) -> Node:
+    """A product; of a matrix and numbers, the matrix of the products."""
+    matrices = [part for part in factors if isinstance(part, Matrix)]
+    if len(matrices) != 1 or matrices[0].determinant:
+        return Mul(tuple(map(_numeric, factors)))
+    scale = tuple(_numeric(part) for part in factors if part is not matrices[0])
+    cells = tuple(Mul((*scale, _numeric(cell))) for cell in matrices[0].cells)
+    return Matrix(matrices[0].width, cells)
+
+
+def _added(terms: Sequence[Node]) -> Node:
+    """A sum of numbers, or of matrices of one shape."""
+    shapes = {
+        (term.width, len(term.cells))
+        for term in terms
+        if isinstance(term, Matrix) and not term.determinant
+    }
+    if len(shapes) != 1 or not all(isinstance(term, Matrix) for term in terms):
+        return Add(tuple(map(_numeric, terms)))
+    columns = zip(*(term.cells for term in terms), strict=True)
+    cells = tuple(Add(tuple(map(_numeric, column))) for column in columns)
+    return Matrix(terms[0].width, cells)
+
+
+def _transposed(node: Matrix) -> Matrix:
+    width = node.width
+    cells = [cell for column in range(width) for cell in node.cells[column::width]]
+    return Matrix(len(node.cells) // width, tuple(cells))
 
 
 def _only(items: list[Node]) -> Node:
@@ -766,6 +796,8 @@ class Parser:
             terms.append(_signed(sign, self._product()))
         if len(terms) == 1:
             return terms[0]
+        if any(isinstance(term, Matrix) for term in terms):
+            return _added(terms)
         terms = tuple(map(_numeric, terms))
         # What dots leave out depends on every term that is written.
         return Call("…", terms) if _DOTS in terms else Add(terms)
@@ -780,7 +812,7 @@ class Parser:
 
         def product() -> Node:
             if len(factors) > 1:
-                factors[:] = [Mul(tuple(map(_numeric, factors)))]
+                factors[:] = [_multiplied(factors)]
             return factors[0]
 
         while True:
@@ -847,6 +879,8 @@ class Parser:
         if mixed and token.kind == "num":
             raise Unparsable("has two numbers in a row")
         right = self._marked(right)
+        if isinstance(right, Matrix):
+            return _multiplied((left, right))
         left = _numeric(left)
         above = left.factors if isinstance(left, Mul) else (left,)
         return Mul((*above, _numeric(right)))
@@ -940,6 +974,12 @@ class Parser:
             if braced:
                 self._expect("}")
             return base
+        if inner.kind == "sym" and inner.value in ("T", "top"):
+            if isinstance(base, Matrix | Tuple) and not getattr(base, "determinant", 0):
+                self._at += 1 + braced
+                if braced:
+                    self._expect("}")
+                return _transposed(base) if isinstance(base, Matrix) else base
         letters = "".join(self._peek(i).value for i in (1, 2))
         if isinstance(base, Num) and braced and letters in _ORDINALS:
             if self._peek(3).value == "}":
@@ -957,13 +997,16 @@ class Parser:
         if self._next.kind == "sym" and self._next.value in ("C", "F"):
             return node
         total = _numeric(node)
-        for mark, share in (("'", 60), ('"', 3600)):
-            if self._next.kind == "num" and self._peek().value == mark:
-                part = self._number()
-                self._at += 1
-                if mark == '"' or not self._accept("'"):
-                    total = add(total, divide(part, number(share)))
-        self._accept('"')
+        last = 1
+        while self._next.kind == "num":
+            marks = "".join(self._peek(i).value for i in (1, 2))
+            doubled = marks == "''"
+            share = 3600 if doubled or marks[:1] == '"' else 60
+            if marks[:1] not in ("'", '"') or share <= last:
+                break
+            total = add(total, divide(self._number(), number(share)))
+            self._at += 1 + doubled
+            last = share
         return Degrees(total)
 
     # --- operands
@@ -1032,6 +1075,8 @@ class Parser:
         if self._is(".") and self._peek().value in bars:
             self._at += 1
             return self._repeating(text + ".")
+        if self._is(".") and not self._next.spaced and self._peek().value == "(":
+            return self._repeating(text + ".")
         if self._is("…") and "." in text and not self._next.spaced:
             self._at += 1
             places = text.split(".")[1]
@@ -1044,19 +1089,28 @@ class Parser:
         return _decimal(text)
 
     def _repeating(self, text: str) -> Node:
-        block = ""
-        while self._next.kind == "cmd" and self._next.value in (
-            ("overline", "bar", "dot")
-        ):
+        """Digits under a bar or, behind the dot, in brackets: 0.(3)."""
+        if self._is("."):
             self._at += 1
-            braced = self._accept("{")
+        block = ""
+        while (
+            self._is_any(("(",))
+            and not block
+            or (
+                self._next.kind == "cmd"
+                and self._next.value in ("overline", "bar", "dot")
+            )
+        ):
+            closing = ")" if self._is("(") else "}"
+            self._at += 1
+            braced = closing == ")" or self._accept("{")
             if self._next.kind != "num" or not self._next.value.isdigit():
                 raise Unparsable("has a bar over what is no digit")
             block += self._next.value
             self._at += 1
             if braced:
-                self._expect("}")
-        if self._next.kind == "num":
+                self._expect(closing)
+        if self._next.kind == "num" or self._is("("):
             raise Unparsable("has digits behind digits without end")
         return Repeating(_periodic(text, block))
 
@@ -1313,6 +1367,9 @@ class Parser:
             node = Fn("binom", (top, _numeric(self._digit_argument())))
         elif name == "sqrt":
             node = self._root()
+        elif name == "overline" and self._digits_in_base():
+            digits = self._tokens[self._at - 3].value
+            node = _based(digits, self._index())
         elif name in ("overline", "bar", "vec", "hat", "tilde", "dot", "ddot"):
             node = self._named(f"{name} {_name_of(self._argument())}")
         elif name == "mathbb":
@@ -1325,6 +1382,16 @@ class Parser:
             raise Unparsable(f"has \\{name[:20]} out of place")
         self._depth -= 1
         return node
+
+    def _digits_in_base(self) -> bool:
+        """Consumes `{204}_` behind a bar over the digits of a number."""
+        ahead = [self._peek(i) for i in range(4)]
+        if [t.value for t in (ahead[0], *ahead[2:])] != ["{", "}", "_"]:
+            return False
+        if ahead[1].kind != "num":
+            return False
+        self._at += 4
+        return True
 
     def _root(self) -> Node:
         degree = number(2)

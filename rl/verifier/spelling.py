@@ -27,7 +27,8 @@ _UNICODE = {
     "½": "\\frac{1}{2}", "⌊": "\\lfloor ", "⌋": "\\rfloor ",
     "⌈": "\\lceil ", "⌉": "\\rceil ", "∖": "\\setminus ", "⊥": "\\perp ",
     "且": " and ", "或": " or ", "和": " and ", "与": " and ", "及": " and ",
-    "～": "~", "％": "%", "＝": "=", "＋": "+", "｜": "|",
+    "～": "~", "％": "%", "＝": "=", "＋": "+", "｜": "|", "∗": "*", "∶": ":",
+    "˚": "^{\\circ}",
 }  # fmt: skip
 _GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon",
@@ -55,7 +56,7 @@ _ESCAPE_LETTER = {
 }  # fmt: skip
 # What TeX writes for a character where no formula is: a converter's work.
 _OUTSIDE_MATH = {
-    "backslash": "\\", "less": "<", "greater": ">", "asciitilde": "~",
+    "backslash": "\\", "dollar": "\\$", "less": "<", "greater": ">", "asciitilde": "~",
     "asciicircum": "^", "quotesingle": "'", "degree": "\\circ ", "circ": "\\circ ",
 }  # fmt: skip
 _ESCAPED = re.compile(rf"\\text({'|'.join(_OUTSIDE_MATH)})(?![a-zA-Z])(?:\{{\}}|\s)?")
@@ -67,6 +68,12 @@ _ROW_SPACE = re.compile(
 )
 _DELIMITER = re.compile(r"(?<!\\)\\[()\[\]]")
 _SPACED_THOUSANDS = re.compile(r"([-+]?)(\d{1,3}(?:[ ~]\d{3})+)(\.\d+)?")
+_ONE_ARGUMENT = r"\s*(\{[^{}]{1,40}\}|\w)\s*"
+_CHOICES = re.compile(
+    rf"(?<![\w)}}\]])(?:\{{\s*\}}\s*)?[_^]{_ONE_ARGUMENT}C\s*_{_ONE_ARGUMENT}"
+)
+_PRIMES = re.compile(r"(?<=\d)\s*\^\s*(?:\\prime(?![a-zA-Z])|\{((?:\s*\\prime)+)\s*\})")
+_HOURS = re.compile(r"(?<=\d)\s?h(?:rs?)?\s?(?=\d{1,2}\s?min)")
 _HALF_DAY = re.compile(r"(?i)(?<=[\d\s{])([ap])\.[ ]?m\b\.?")
 _CHINESE_INTRODUCTION = re.compile("^(?:最终|最后)?(?:答案|结果|解)(?:是|为)?[:\\s]*")
 _RUPEES = re.compile(r"\bRs\.?\s{0,3}(?=\d)")
@@ -156,7 +163,14 @@ def clean(text: str) -> str:
         text = _ROW_SPACE.sub(r"\1 ", text)
         if "\\\\" in text and ("\\begin" not in text or "\\\\begin" in text):
             text = _DOUBLED.sub(r"\\", text)
+        if "\\circ" in text:
+            # Of minutes and seconds, as with "'".
+            text = _PRIMES.sub(lambda m: "'" * (m[1] or "prime").count("prime"), text)
         text = _EMPTY_RAISED.sub("^", text.replace("\\!", ""))
+    if "C" in text and "_" in text:
+        text = _CHOICES.sub(r"\\binom \1 \2 ", text)
+    if "min" in text:
+        text = _HOURS.sub(r"\\text{ h }", text)
     text = _undressed(text)
     if "\\(" in text or "\\[" in text:
         text = _DELIMITER.sub(" ", text)

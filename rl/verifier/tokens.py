@@ -48,7 +48,8 @@ _ALIASES = {
     "Log": "log", "ceiling": "ceil", "Ln": "ln", "operatornamearcsin": "arcsin",
 }  # fmt: skip
 _SPELLINGS = {
-    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom",
+    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "nicefrac": "frac",
+    "sfrac": "frac", "dbinom": "binom",
     "tbinom": "binom", "overrightarrow": "vec", "widehat": "hat",
 }  # fmt: skip
 _CONSTANTS = {"pi": "pi", "infty": "inf", "infinity": "inf", "oo": "inf", "inf": "inf"}
@@ -90,8 +91,8 @@ _TEXT = frozenset(
 )
 _WORDS = frozenset("Pr dim deg rank Var Cov".split())
 _WITH_ARGUMENTS = frozenset(
-    "frac dfrac tfrac cfrac sqrt binom dbinom tbinom overline bar vec hat tilde"
-    " overrightarrow widehat dot ddot begin end sum prod int lim mathbb"
+    "frac dfrac tfrac cfrac nicefrac sfrac sqrt binom dbinom tbinom overline bar vec"
+    " hat tilde overrightarrow widehat dot ddot begin end sum prod int lim mathbb"
     " pmod".split()
 )
 _ENGLISH = frozenset(

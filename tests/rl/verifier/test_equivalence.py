@@ -312,3 +312,70 @@ def test_a_label_is_no_formula():
     ]
     assert wrong(same, equal=True) == []
     assert wrong(other, equal=False) == []
+
+
+def test_a_matrix_is_scaled_added_and_transposed():
+    square = "\\begin{pmatrix}3&8\\\\4&5\\end{pmatrix}"
+    column = "\\begin{pmatrix}1\\\\2\\\\3\\end{pmatrix}"
+    row = "\\begin{pmatrix}1&2&3\\end{pmatrix}"
+    same = [
+        (square, "\\frac12\\begin{pmatrix}6&16\\\\8&10\\end{pmatrix}"),
+        (square, "-\\begin{pmatrix}-3&-8\\\\-4&-5\\end{pmatrix}"),
+        (square, "A=\\frac{1}{2}\\cdot\\begin{bmatrix}6&16\\\\8&10\\end{bmatrix}"),
+        (square, "\\begin{pmatrix}3&4\\\\8&5\\end{pmatrix}^{\\top}"),
+        (column, row + "^T"),
+        (column, row + "^{\\mathsf T}"),
+        (
+            "\\begin{pmatrix}1+3t\\\\2+4t\\end{pmatrix}",
+            "\\begin{pmatrix}1\\\\2\\end{pmatrix}+t\\begin{pmatrix}3\\\\4\\end{pmatrix}",
+        ),
+    ]
+    other = [
+        (square, "2" + square),
+        (square, "-" + square),
+        (square, square + "^T"),
+        (row, row + "^T"),
+        (square, square + "^2"),
+        (square, f"{square}\\cdot{square}"),
+        (
+            "\\begin{pmatrix}4\\\\6\\end{pmatrix}",
+            "\\begin{pmatrix}1\\\\2\\end{pmatrix}+\\begin{pmatrix}3&4\\end{pmatrix}",
+        ),
+        ("-4", "2\\begin{vmatrix}1&2\\\\3&4\\end{vmatrix}+1"),
+    ]
+    assert wrong(same, equal=True) == []
+    assert wrong(other, equal=False) == []
+
+
+def test_spellings():
+    same = [
+        ("\\frac13", "0.(3)"),
+        ("\\frac{14}{11}", "1.(27)"),
+        ("\\frac12", "\\nicefrac{1}{2}"),
+        ("\\frac12", "\\sfrac{1}{2}"),
+        ("51^\\circ 28'", "51^\\circ28^{\\prime}"),
+        ("51^\\circ 28' 30''", "51^\\circ28^{\\prime}30^{\\prime\\prime}"),
+        ("51.5^\\circ", "51^\\circ 30'"),
+        ("\\binom{n}{k}", "{}_{n}C_{k}"),
+        ("\\binom{n}{k}", "{}^nC_k"),
+        ("10", "{}_5C_2"),
+        ("204_9", "\\overline{204}_9"),
+        ("8\\frac34\\text{ hours}", "8h 45min"),
+        ("6", "2 ∗ 3"),
+        ("51^\\circ", "51˚"),
+        ("3:4", "3∶4"),
+        ("\\$5", "\\textdollar 5"),
+    ]
+    other = [
+        ("\\frac13", "0.(4)"),
+        ("\\frac{9}{10}", "0.(3)(3)"),
+        ("2", "\\nicefrac{1}{2}"),
+        ("51^\\circ 28'", "51^\\circ29^{\\prime}"),
+        ("51^\\circ", "51^\\circ 28''"),
+        ("51^\\circ 28'", "51^\\circ 28''"),
+        ("\\binom{k}{n}", "{}_nC_k"),
+        ("204", "\\overline{204}_9"),
+        ("8\\text{ hours}", "8h 45min"),
+    ]
+    assert wrong(same, equal=True) == []
+    assert wrong(other, equal=False) == []
