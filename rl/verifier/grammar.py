@@ -100,12 +100,15 @@ _CLOSING = frozenset([")", "]", "}", "set}"])
 _AFTER_LABELS = _RELATIONS | {",", ";", "and", "or", "row", "&"}
 _NOT_IN_LABELS = frozenset(["+", "-", "*", "/", "±", "∓", "cup", "minus"])
 _ROUND = {"[": "(", "]": ")"}
-_DENIALS = frozenset("not no never neither nor except without unless".split())
+_DENIALS = frozenset(
+    "not no never neither nor except without unless if least most less more greater"
+    " fewer than about wrong false".split()
+)
 _SET_SIGNS = frozenset(["|", "cap", "cup", "minus", "'", "set{"])
 _ORDERS = frozenset("< > <= >= !=".split())
 _SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"}
 _STRONG = frozenset([";", "or", "and", "row"])
-_CONDITION = re.compile(r"(?:for|where|with)\b")
+_CONDITION = re.compile(r"(?:for|where|with|if|when)\b")
 _ALL_BUT = re.compile(r"all reals?(?: numbers?)? (?:except|but|other than)(?: for)?")
 _WHEN = re.compile(r"(?:for|if|when|where|as|otherwise|else)\b")
 _PERCENT_WORDS = frozenset("percent pct percentage percents".split())
@@ -522,7 +525,7 @@ class Parser:
     # --- conditions
 
     def _conditions_behind(self) -> list[Node]:
-        """What "for", "where" or "with" says, to the end of the answer.
+        """What "for", "where" or "if" says, to the end of the answer.
 
         It is no part of the answer where it is words and relations. A value there
         belongs to a second answer: "5 for men, 6 for women".
@@ -1094,13 +1097,12 @@ class Parser:
             self._at += 1
         block = ""
         while (
-            self._is_any(("(",))
+            self._is("(")
             and not block
-            or (
-                self._next.kind == "cmd"
-                and self._next.value in ("overline", "bar", "dot")
-            )
+            or self._next.kind == "cmd"
+            and self._next.value in ("overline", "bar", "dot")
         ):
+            dotted = self._next.value == "dot"
             closing = ")" if self._is("(") else "}"
             self._at += 1
             braced = closing == ")" or self._accept("{")
@@ -1110,6 +1112,9 @@ class Parser:
             self._at += 1
             if braced:
                 self._expect(closing)
+            if dotted and self._next.kind == "num" and self._peek().value == "dot":
+                block += self._next.value  # between the first digit and the last
+                self._at += 1
         if self._next.kind == "num" or self._is("("):
             raise Unparsable("has digits behind digits without end")
         return Repeating(_periodic(text, block))
@@ -1434,7 +1439,9 @@ class Parser:
             raise Unparsable(f"has an empty {name[:20]}")
         if len(cells) == 1 and (braced or name not in _BRACKETED):
             return cells[0]
-        if name == "array" and any(isinstance(cell, Rel | Chain) for cell in cells):
+        if name in ("array", "matrix") and any(
+            isinstance(cell, Rel | Chain) for cell in cells
+        ):
             braced = True
         if name in _ALIGNED:
             return Braces(cells)

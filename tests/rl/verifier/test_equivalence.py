@@ -193,6 +193,8 @@ def test_what_stands_behind_an_answer_is_a_condition_or_a_second_answer():
         ("5", "5\\text{ for men, }6\\text{ for women}"),
         ("5", "5\\text{ for }x>0\\text{ and }6\\text{ for }x<0"),
         ("5", "5\\text{ with }6"),
+        ("5", "5\\text{ if }6"),
+        ("5", "5\\text{ if }x>0\\text{ and }6\\text{ if }x<0"),
         ("5", "5\\text{ for some, 6 for others}"),
         ("5", "5\\text{ where the answer is 6}"),
         ("5", "5\\text{ where six is right}"),
@@ -212,6 +214,7 @@ def test_what_stands_behind_an_answer_is_a_condition_or_a_second_answer():
         ("5", "5\\text{ for all }x"),
         ("x+1", "x+1\\text{ for }x>0"),
         ("x+1", "x+1 (x>0)"),
+        ("x+1", "x+1\\text{ if }x>0"),
         ("x+1", "x+1\\text{ for all }x\\ne 2, 3"),
         ("y=Ce^x", "y=Ce^x\\text{ where }C\\text{ is an arbitrary constant}"),
         ("y=Ce^x", "y=Ce^x, C\\in\\mathbb{R}"),
@@ -306,6 +309,7 @@ def test_a_label_is_no_formula():
     ]
     other = [
         ("5", "\\text{not }x=5"),
+        ("5", "\\text{at least }x=5"),
         ("10", "\\text{that gives }2x=10"),
         ("10", "\\text{cost}+x=10"),
         ("6", "P(5)+P(6)=6"),
@@ -351,6 +355,7 @@ def test_spellings():
     same = [
         ("\\frac13", "0.(3)"),
         ("\\frac{14}{11}", "1.(27)"),
+        ("\\frac{134}{333}", "0.\\dot{4}0\\dot{2}"),
         ("\\frac12", "\\nicefrac{1}{2}"),
         ("\\frac12", "\\sfrac{1}{2}"),
         ("51^\\circ 28'", "51^\\circ28^{\\prime}"),
@@ -370,6 +375,7 @@ def test_spellings():
         ("\\frac13", "0.(4)"),
         ("\\frac{9}{10}", "0.(3)(3)"),
         ("2", "\\nicefrac{1}{2}"),
+        ("\\frac{42}{99}", "0.\\dot{4}0\\dot{2}"),
         ("51^\\circ 28'", "51^\\circ29^{\\prime}"),
         ("51^\\circ", "51^\\circ 28''"),
         ("51^\\circ 28'", "51^\\circ 28''"),

@@ -270,6 +270,7 @@ def test_rows_say_the_same_in_every_environment():
         "\\begin{aligned}x&=1\\\\y&=2\\end{aligned}",
         "\\begin{aligned}x&=1\\\\[4pt]y&=2\\end{aligned}",
         "\\begin{align*}x&=1,\\\\ y&=2.\\end{align*}",
+        "\\begin{matrix}x=1\\\\y=2\\end{matrix}",
         "\\begin{gathered}x=1\\\\y=2\\end{gathered}",
         "\\left\\{\\begin{array}{l}x=1\\\\y=2\\end{array}\\right.",
         "\\left\\{\\begin{aligned}x&=1\\\\y&=2\\end{aligned}\\right.",
@@ -286,6 +287,7 @@ def test_rows_say_the_same_in_every_environment():
         "\\begin{cases}x+1,&\\text{if }x\\ge0\\\\x-1,&\\text{if }x<0\\end{cases}",
         "\\begin{cases}x+1\\text{ if }x\\ge0\\\\x-1\\text{ if }x<0\\end{cases}",
         "\\begin{cases}x+1&\\text{for }x\\ge0,\\\\[2pt]x-1&x<0.\\end{cases}",
+        "\\begin{cases}x+1 \\text{ if } x\\ge0\\\\x-1 \\text{ if } x<0\\end{cases}",
         "\\left\\{\\begin{array}{ll}x+1&x\\ge0\\\\x-1&x<0\\end{array}\\right.",
     ]
     gold = "\\begin{cases}x+1&x\\ge0\\\\x-1&x<0\\end{cases}"
