@@ -67,7 +67,7 @@ _ROW_SPACE = re.compile(
     r"(?:pt|em|ex|mm|cm|in|px|mu|bp)\s{0,3}\]"
 )
 _DELIMITER = re.compile(r"(?<!\\)\\[()\[\]]")
-_SPACED_THOUSANDS = re.compile(r"([-+]?)(\d{1,3}(?:[ ~]\d{3})+)(\.\d+)?")
+_SPACED_THOUSANDS = re.compile(r"([-+]?)(\d{1,3}(?:(?:\\ |[ ~])\d{3})+)(\.\d+)?")
 _ONE_ARGUMENT = r"\s*(\{[^{}]{1,40}\}|\w)\s*"
 _CHOICES = re.compile(
     rf"(?<![\w)}}\]])(?:\{{\s*\}}\s*)?[_^]{_ONE_ARGUMENT}C\s*_{_ONE_ARGUMENT}"
@@ -183,7 +183,7 @@ def clean(text: str) -> str:
     if "." in text:
         text = _HALF_DAY.sub(r" \1m", _RUPEES.sub("₹", text))
     if _SPACED_THOUSANDS.fullmatch(text):
-        text = text.replace(" ", "").replace("~", "")
+        text = text.translate({ord(char): None for char in " ~\\"})
     return text
 
 

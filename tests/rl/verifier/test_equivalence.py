@@ -353,6 +353,7 @@ def test_a_matrix_is_scaled_added_and_transposed():
 
 def test_spellings():
     same = [
+        ("97947388", "97\\ 947\\ 388"),
         ("\\frac13", "0.(3)"),
         ("\\frac{14}{11}", "1.(27)"),
         ("\\frac{134}{333}", "0.\\dot{4}0\\dot{2}"),
