@@ -70,7 +70,7 @@ from rl.verifier.relations import (
     value_of,
 )
 from rl.verifier.spelling import plain_text
-from rl.verifier.units import parse_unit
+from rl.verifier.units import may_be_missing, parse_unit, same_unit
 
 _MAX_ITEMS = 200
 _MAX_SIGNS = 64
@@ -522,7 +522,7 @@ class _Comparison:
                 for x, y in zip(a.parts[1:], b.parts[1:], strict=True)
             ) and not any(self._prover.is_zero(r.parts[0]) for r in (a, b))
         if isinstance(b, Quantity):
-            words = isinstance(b.unit, frozenset)
+            words = isinstance(b.unit, frozenset) and may_be_missing(b.unit)
             return words and self.same(a, b.value)
         return len(a.parts) == 2 and self.same(divide(*a.parts), b)
 
@@ -531,16 +531,14 @@ class _Comparison:
             return self._prover.equal(a.value, b)
         if isinstance(b, Percent | Degrees | Ratio | Clock):
             # Degrees of an angle, percent of growth; but 5 apples are not 5 percent.
-            return isinstance(a.unit, frozenset) and self.same(a.value, b)
+            words = isinstance(a.unit, frozenset) and may_be_missing(a.unit)
+            return words and self.same(a.value, b)
         # What the other side has as a variable is no unit: l^2/8 square feet.
         if not isinstance(b, Quantity) and not symbols(a.value) & symbols(b):
             b = _in_letters(b) or b
         if not isinstance(b, Quantity):
-            return self.same(a.value, b)
-        if isinstance(a.unit, frozenset) or isinstance(b.unit, frozenset):
-            words = isinstance(a.unit, frozenset) and isinstance(b.unit, frozenset)
-            return words and bool(a.unit & b.unit) and self.same(a.value, b.value)
-        if a.unit != b.unit:
+            return may_be_missing(a.unit) and self.same(a.value, b)
+        if not same_unit(a.unit, b.unit):
             return False
         if a.scale == b.scale:
             return self.same(a.value, b.value)

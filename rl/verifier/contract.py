@@ -58,7 +58,7 @@ from rl.verifier.nodes import (
     walk,
 )
 from rl.verifier.relations import function_of, is_decimal, is_label, steps_of
-from rl.verifier.units import Reading, parse_unit
+from rl.verifier.units import Reading, is_told, parse_unit, stems
 
 Rule = Literal[
     Way,
@@ -114,12 +114,15 @@ class Examiner:
         for text, gold in self._golds:
             if answer == text or parsed.text == gold.text:
                 return Verdict(True, answer, "text", "is written as the gold is")
+            told = self._told | stems(text)
+            if self._problem and not _names_what_is_told(parsed, told):
+                continue
             prover = Prover(budget=budget)
-            wanted = gold
+            given, wanted = _without_words(parsed, gold, told)
             if _names_a_unit(parsed):
-                wanted = _in_unit(gold, self._asked)
+                wanted = _in_unit(wanted, self._asked)
             try:
-                equal = same_answer(parsed, wanted, prover)
+                equal = same_answer(given, wanted, prover)
             except Open:
                 is_open = True
                 continue
@@ -177,6 +180,10 @@ class Examiner:
     @functools.cached_property
     def _asked(self) -> Reading | None:
         return _asked_unit(self._problem)
+
+    @functools.cached_property
+    def _told(self) -> frozenset[str]:
+        return stems(self._problem)
 
     @functools.cached_property
     def _formulas(self) -> frozenset[Node]:
@@ -328,6 +335,48 @@ def _in_unit(gold: Answer, unit: Reading | None) -> Answer:
     if isinstance(gold.node, Percent | Degrees) or symbols(gold.node):
         return gold
     return dataclasses.replace(gold, node=Quantity(gold.node, unit.unit, unit.scale))
+
+
+# --- words for what is counted
+
+
+def _counts(answer: Answer) -> list[frozenset[str]]:
+    """The words for things that an answer counts."""
+    return [
+        part.unit
+        for reading in filter(None, (answer.node, answer.other))
+        for part in walk(reading)
+        if isinstance(part, Quantity) and isinstance(part.unit, frozenset)
+    ]
+
+
+def _names_what_is_told(answer: Answer, told: frozenset[str]) -> bool:
+    """Whether all that an answer counts is told: another word may be an operation."""
+    return all(is_told(unit, told) for unit in _counts(answer))
+
+
+def _without_words(
+    answer: Answer, gold: Answer, told: frozenset[str]
+) -> tuple[Answer, Answer]:
+    """Both, without the words for what is counted where only one of them has such."""
+    if _counts(answer) and not _counts(gold):
+        return _counted(answer, told), gold
+    if _counts(gold) and not _counts(answer):
+        return answer, _counted(gold, told)
+    return answer, gold
+
+
+def _counted(answer: Answer, told: frozenset[str]) -> Answer:
+    def bare(node: Node) -> Node:
+        node = rebuilt(node, bare)
+        if isinstance(node, Quantity) and isinstance(node.unit, frozenset):
+            return node.value if is_told(node.unit, told) else node
+        return node
+
+    readings = {"node": answer.node, "other": answer.other}
+    return dataclasses.replace(
+        answer, **{name: bare(node) for name, node in readings.items() if node}
+    )
 
 
 # --- copies

@@ -1,8 +1,9 @@
 """Units of measure and counting words that may follow a number.
 
-A missing unit is forgiven, a different one is not. Units of one dimension convert;
-words that are no known unit ("17 dogs") match a missing unit, and words with which they
-share a stem.
+A missing unit is forgiven, a different one is not. Units of one dimension convert.
+Words that are no known unit ("17 dogs") name what is counted. They are forgiven where
+they can do nothing else: any other word may be an operation ("n doubled") or a number
+of its own ("n lakh"), and no list of such words is ever complete.
 """
 
 import re
@@ -10,70 +11,126 @@ from fractions import Fraction
 from typing import NamedTuple
 
 Unit = str | frozenset[str]
-"""Known: its dimensions, like "length^1 time^-1". Unknown: the set of its words."""
+"""Known: its dimensions, like "length^1 time^-1", perhaps with " of " and a word behind
+them. Unknown: the set of its words, each with a mark of its place: "apples" themselves,
+"red-" before them, "of sugar" behind, "/hour" below. A known unit among them is its
+dimensions and its size, like "/time^1*3600"."""
 
-# Dimensions in metres, seconds and grams: words, then their size.
+# Dimensions in metres, seconds and grams: words, then their size. The case of a short
+# one tells it from others (mPa, MPa).
 _MEASURES: dict[str, dict[str, int | str]] = {
     "length^1": {
-        "m meter metre": 1, "cm centimeter centimetre": "1/100",
-        "mm millimeter millimetre": "1/1000", "km kilometer kilometre": 1000,
-        "um micrometer micron": "1e-6", "nm nanometer": "1e-9", "angstrom": "1e-10",
-        "dm decimeter": "1/10", "in inch inches": "0.0254", "ft foot feet": "0.3048",
-        "yd yard": "0.9144", "mi mile": "1609.344",
+        "micron": "1e-6", "angstrom": "1e-10", "in inch inches": "0.0254",
+        "ft foot feet": "0.3048", "yd yard": "0.9144", "mi mile": "1609.344",
+        "lightyear ly": "9460730472580800", "parsec": "3.0856775814913673e16",
     },
     "time^1": {
-        "s sec second": 1, "ms millisecond": "1/1000", "us microsecond": "1e-6",
-        "ns nanosecond": "1e-9", "min minute": 60, "h hr hour": 3600, "day": 86400,
+        "sec": 1, "min minute": 60, "h hr hour": 3600, "day": 86400,
         "week wk": 604800,
     },
     "mass^1": {
-        "g gram": 1, "kg kilogram": 1000, "mg milligram": "1/1000",
-        "lb lbs pound": "453.59237", "oz ounce": "28.349523125", "ton tonne": 10**6,
+        "gm": 1, "lb lbs pound": "453.59237", "oz ounce": "28.349523125",
+        "ton tonne": 10**6,
     },
     "length^3": {
-        "L l liter litre": "1/1000", "ml milliliter millilitre cc": "1e-6",
-        "gal gallon": "0.003785411784", "quart qt": "0.000946352946",
+        "cc": "1e-6", "gal gallon": "0.003785411784", "quart qt": "0.000946352946",
     },
     "length^2": {"acre": "4046.8564224", "hectare ha": 10000},
-    "length^1 time^-1": {"mph": "0.44704", "kph kmh": "5/18"},
-    "length^1 mass^1 time^-2": {"N newton": 1000},
+    "length^1 time^-1": {"mph": "0.44704", "kph kmh kmph": "5/18"},
+    "length^-2": {"mpg": Fraction("1609.344") / Fraction("0.003785411784")},
+    "length^1 mass^1 time^-2": {"dyne": "1/100"},
     "length^2 mass^1 time^-2": {
-        "J joule": 1000, "kJ kilojoule": 10**6, "eV": "1.602176634e-16",
-        "erg": "1e-4",
-        "cal calorie": 4184, "kcal kilocalorie": 4184000,
+        "erg": "1e-4", "cal calorie": 4184, "kcal kilocalorie": 4184000, "Nm": 1000,
     },
-    "length^2 mass^1 time^-3": {"W watt": 1000, "kW kilowatt": 10**6},
-    "length^-1 mass^1 time^-2": {"Pa pascal": 1000, "kPa kilopascal": 10**6},
-    "time^-1": {"Hz hertz": 1, "kHz": 1000, "MHz": 10**6},
+    "length^-1 mass^1 time^-2": {"atm atmosphere": 101325000, "bar": 10**8},
     "money^1": {
         "$ dollar buck usd": 1, "cent ¢": "1/100", "nickel": "1/20", "dime": "1/10",
     },
     "month^1": {"month mo": 1, "year yr": 12, "decade": 120, "century": 1200},
-    "byte^1": {"byte": 1, "kb kilobyte": 10**3, "mb megabyte": 10**6, "gb": 10**9},
+    "byte^1": {
+        "byte": 1, "bit": "1/8", "kb kilobyte": 10**3, "mb MB megabyte": 10**6,
+        "gb GB gigabyte": 10**9, "tb TB terabyte": 10**12,
+        "kbit kilobit": 125, "Mb Mbit megabit": 125000, "Gb Gbit gigabit": 125000000,
+    },
+}  # fmt: skip
+# Units that take prefixes: symbols, names, their size, the prefixes of the symbols. A
+# prefix that nobody uses with a unit would only make careless spellings ambiguous.
+_PREFIXED: dict[str, tuple[tuple[str, str, int | str, str], ...]] = {
+    "length^1": (("m", "meter metre", 1, "k d c m u n"),),
+    "time^1": (("s", "second", 1, "m u n"),),
+    "mass^1": (("g", "gram", 1, "M k m u"),),
+    "length^3": (("L l", "liter litre", "1/1000", "d c m u"),),
+    "length^1 mass^1 time^-2": (("N", "newton", 1000, "M k m u"),),
+    "length^2 mass^1 time^-2": (
+        ("J", "joule", 1000, "G M k m u"),
+        ("eV", "electronvolt", "1.602176634e-16", "G M k m"),
+        ("Wh", "watthour", 3600000, "T G M k"),
+    ),
+    "length^2 mass^1 time^-3": (("W", "watt", 1000, "T G M k m u"),),
+    "length^-1 mass^1 time^-2": (("Pa", "pascal", 1000, "G M k m"),),
+    "time^-1": (("Hz", "hertz", 1, "T G M k"),),
+    "volt^1": (("V", "volt", 1, "M k m u"),),
+    "amp^1": (("A", "ampere amp", 1, "k m u n"),),
+    "ohm^1": (("", "ohm", 1, ""),),
+    "mol^1": (("mol", "mole", 1, "k m u n"),),
+}
+_PREFIXES = {
+    "T tera": 10**12, "G giga": 10**9, "M mega": 10**6, "k kilo": 10**3,
+    "d deci": "1e-1", "c centi": "1e-2", "m milli": "1e-3", "u micro": "1e-6",
+    "n nano": "1e-9",
 }  # fmt: skip
 _APART = (
-    "€ euro eur|£ gbp|¥ yen|₹ rupee rs|yuan rmb|am|pm|V volt|A ampere amp|ohm|K kelvin"
-    "|C celsius|F fahrenheit|mole mol|radian rad|unit"
+    "€ euro eur|£ gbp|¥ yen|₹ rupee rs|yuan rmb|am|pm|K kelvin|C celsius|F fahrenheit"
+    "|radian rad|rpm|coulomb|farad|tesla|unit"
 )
 
+Entry = tuple[dict[str, int], Fraction]
 
-def _table() -> dict[str, tuple[dict[str, int], Fraction]]:
-    table: dict[str, tuple[dict[str, int], Fraction]] = {}
+
+def _table() -> dict[str, Entry]:
+    table: dict[str, Entry] = {}
     for dimensions, measures in _MEASURES.items():
-        exponents = {}
-        for part in dimensions.split():
-            name, _, exponent = part.partition("^")
-            exponents[name] = int(exponent)
         for words, scale in measures.items():
             for word in words.split():
-                table[word] = (exponents, Fraction(scale))
+                table[word] = (_exponents(dimensions), Fraction(scale))
+    for dimensions, units in _PREFIXED.items():
+        for symbols, names, scale, usual in units:
+            for word in (symbols + " " + names).split():
+                table[word] = (_exponents(dimensions), Fraction(scale))
+            for prefix, factor in _PREFIXES.items():
+                short, long = prefix.split()
+                size = Fraction(scale) * Fraction(factor)
+                words = [long + name for name in names.split()]
+                if short in usual.split():
+                    words += [short + symbol for symbol in symbols.split()]
+                for word in words:
+                    table[word] = (_exponents(dimensions), size)
     for words in _APART.split("|"):
         for word in words.split():
             table[word] = ({words.split()[-1]: 1}, Fraction(1))
     return table
 
 
+def _exponents(dimensions: str) -> dict[str, int]:
+    exponents = {}
+    for part in dimensions.split():
+        name, _, exponent = part.partition("^")
+        exponents[name] = int(exponent)
+    return exponents
+
+
+def _careless(table: dict[str, Entry]) -> dict[str, Entry]:
+    """Units in small letters, without those whose case tells two units apart."""
+    found: dict[str, list[Entry]] = {}
+    for word, entry in table.items():
+        entries = found.setdefault(word.lower(), [])
+        if entry not in entries:
+            entries.append(entry)
+    return {word: entries[0] for word, entries in found.items() if len(entries) == 1}
+
+
 _UNITS = _table()
+_CARELESS = _careless(_UNITS)
 LETTERS = frozenset(word for word in _UNITS if len(word) == 1 and word.isalpha())
 """One letter is a unit in its own case only: 2 N are newtons, 2 n is a product."""
 SHORT = frozenset(
@@ -82,43 +139,114 @@ SHORT = frozenset(
 )
 """Plain letter runs that are read as a unit after a number."""
 _SCALES = {
-    "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9,
-    "trillion": 10**12, "dozen": 12, "half": Fraction(1, 2), "halves": Fraction(1, 2),
+    "hundred": 10**2, "thousand": 10**3, "lakh": 10**5, "crore": 10**7, "dozen": 12,
+    "million": 10**6, "billion": 10**9, "trillion": 10**12, "quadrillion": 10**15,
+    "quintillion": 10**18, "sextillion": 10**21, "septillion": 10**24,
+    "half": Fraction(1, 2), "halves": Fraction(1, 2),
 }  # fmt: skip
-# A number beside one of these is not simply that number.
-_DENYING = frozenset(
+# Beside one of these a number is another number, or none that is known. Number words
+# are of this kind as well: see `_NUMBER_WORD`.
+_CHANGING = frozenset(
     "not no never isn't wrong incorrect false maybe perhaps probably possibly either"
-    " neither nor unless except plus minus times over under less more than least most"
-    " up below above approx unknown cannot can't undefined impossible different"
-    " remainder r mod root factorial tenth tenths hundredth hundredths thousandth"
-    " thousandths third thirds quarter quarters fourth fourths fifth fifths sixth"
-    " sixths eighth eighths but about around nearly almost".split()
+    " neither nor or unless except plus minus times over under than least most up below"
+    " above approx unknown cannot can't undefined impossible remainder mod modulo"
+    " modulus root factorial but about around nearly almost quarter quarters percentile"
+    " by power base choose off gross score googol mil mils grand bps ppm permille mille"
+    " ish th st nd rd fold double doubles doubled triple tripled treble trebled"
+    " quadruple quadrupled halve halved thrice twice inverse inverted reverse reversed"
+    " reciprocal negate negated negation opposite conjugate complement complemented"
+    " incremented decremented increased decreased reduced multiplied divided raised"
+    " subtracted added exponentiated rounded truncated transposed flipped itself"
+    " themselves".split()
+)
+_NUMBER_WORD = re.compile(
+    r"zero|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
+    r"|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|\w+teen|\w+illion)(?:e?s)?"
+    r"|(?:twen|thir|for|fif|six|seven|eigh|nine)ties|\w+folds?"
+    # fractions and ordinals
+    r"|(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|\w*teen|\w*tie|hundred|thousand"
+    r"|\w+illion|\w)ths?|thirds?"
 )
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
 _FILLER = frozenset(
-    "times of the a an in is are total units unit each all and exactly value"
-    " values".split()
+    "times of the a an in is are total totals units unit each all and exactly left"
+    " altogether overall remaining only there have has these those such their his her"
+    " its".split()
 )
+# Behind a unit: 10 years old, 3 feet tall, 5 miles away.
+_ATTRIBUTES = frozenset(
+    "old tall high long wide deep thick away apart total altogether each left remaining"
+    " exactly overall only".split()
+)
+_PLACES = frozenset("of in on at for from to with without that which who".split())
+_WAYS = frozenset("way path route chance".split())
+# Nouns of any problem, and what may stand before them: they name what is counted.
+_NEUTRAL = (
+    "way solution number digit integer people person child man woman student answer"
+    " result item piece object thing pair set subset tuple triple triplet element term"
+    " member case outcome event arrangement permutation combination possibility choice"
+    " option selection order ordering factor divisor multiple root prime edge vertex"
+    " face side diagonal point line segment triangle square rectangle circle polygon"
+    " cube region area length width path route step move turn round game group team"
+    " row column value word letter pattern sequence function equation color"
+    " different distinct possible unique ordered unordered positive nonnegative"
+    " non zero negative real complex rational whole natural valid even odd per"
+    " consecutive"
+)
+# Alone, and no plural, these may say what the number is or what is done with it.
+_NO_NOUN = frozenset(
+    "negative positive even odd different possible real complex rational whole natural"
+    " prime cube pair".split()
+)
+_IRREGULAR = {
+    "feet": "foot", "inches": "inch", "children": "child", "people": "person",
+    "men": "man", "women": "woman", "mice": "mouse", "geese": "goose",
+    "teeth": "tooth", "dice": "die", "halves": "half", "vertices": "vertex",
+    "matrices": "matrix", "loaves": "loaf", "leaves": "leaf", "knives": "knife",
+    "wolves": "wolf", "shelves": "shelf", "radii": "radius", "fish": "fish",
+    "sheep": "sheep", "deer": "deer",
+}  # fmt: skip
 _WORD = re.compile(r"[A-Za-z$€£¥₹¢°']+|\d+|[/^*-]")
-_PLURALS = {"feet": "foot", "inches": "inch", "children": "child", "people": "person"}
+_MARK = re.compile(r"(/?(?:of )?)(.*?)(-?)")
+_CURRENCY_OF_A_COUNTRY = re.compile(r"(?i)\bu\.?s\.?(?=\s*(?:\\?\$|dollar))")
 
 
-def _stem(word: str) -> str:
-    if word in _PLURALS:
-        return _PLURALS[word]
+def _singular(word: str) -> str:
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
     for ending in ("ies", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 2:
             base = word[: -len(ending)] + ("y" if ending == "ies" else "")
-            if ending != "es" or base in _UNITS or base.endswith(("s", "x", "ch")):
+            if (
+                ending != "es"
+                or base in _UNITS
+                or base.endswith(("s", "x", "ch", "sh"))
+            ):
                 return base
     return word
 
 
-def _lookup(word: str) -> tuple[dict[str, int], Fraction] | None:
-    lower = word.lower()
+def _stem(word: str) -> str:
+    """The same of a word and its plural, and no word itself: "cooky" of cookies."""
+    word = _IRREGULAR.get(word, word)
+    if word.endswith("s") and _is_plural(word):
+        word = word[:-1]
+    return re.sub("i?e$|i$", lambda end: "y" if "i" in end[0] else "", word)
+
+
+def stems(text: str) -> frozenset[str]:
+    """The stems of a text's words: with these it names things to count."""
+    return frozenset(_stem(word) for word in re.findall("[a-z]+", text.lower()))
+
+
+_NEUTRAL_STEMS = stems(_NEUTRAL)
+
+
+def _lookup(word: str) -> Entry | None:
     if len(word) == 1 and word.isalpha():
         return _UNITS.get(word)
-    return _UNITS.get(word) or _UNITS.get(lower) or _UNITS.get(_stem(lower))
+    lower = word.lower()
+    return _UNITS.get(word) or _CARELESS.get(lower) or _CARELESS.get(_singular(lower))
 
 
 class Reading(NamedTuple):
@@ -144,31 +272,190 @@ def parse_unit(text: str) -> Reading | None:
     Returns:
       The reading, or None where the words change what the number means.
     """
-    text = re.sub(r"(?i)\b([ap])\.m\b\.?", r"\1m", text)
-    words = _WORD.findall(text.replace("sq.", "square").replace("cu.", "cubic"))
-    lower = [word.lower() for word in words]
-    if any(word in _DENYING for word in lower) and lower != ["times"]:
+    words = _words(text)
+    if _changes_a_number(words):
         return None
     if (known := _known(words)) is not None:
         return known
     multiplier = Fraction(1)
-    for word in lower:
-        multiplier *= _SCALES.get(word, 1)
-    if _POWERS.keys() & set(lower):
-        return None
-    rest = [
-        word
-        for word, small in zip(words, lower, strict=True)
-        if word.isalpha() and small not in _FILLER and small not in _SCALES
-    ]
-    if not rest:
-        return Reading(None, multiplier=multiplier)
-    if multiplier != 1 and (known := _known(rest)) is not None:
+    rest = []
+    for word in words:
+        scale = _SCALES.get(_singular(word.lower())) or _SCALES.get(word.lower())
+        if scale is None:
+            rest.append(word)
+        else:
+            multiplier *= scale
+    while rest and rest[-1].lower() in _ATTRIBUTES:
+        rest.pop()
+    if (known := _known(rest)) is not None and rest != ["in"]:
         return known._replace(multiplier=multiplier)
-    if any(word.isdigit() for word in words):
+    unit, scale = _phrases(rest)
+    return None if unit is None else Reading(unit or None, scale, multiplier)
+
+
+def _words(text: str) -> list[str]:
+    text = re.sub(r"(?i)\b([ap])\.m\b\.?", r"\1m", text)
+    text = re.sub(r"(?<=[a-z])\$\^\{?(\d)\}?\$", r"^\1", text)
+    text = _CURRENCY_OF_A_COUNTRY.sub("", text)
+    found = _WORD.findall(text.replace("sq.", "square").replace("cu.", "cubic"))
+    words: list[str] = []
+    for word in found:
+        if words[-1:] == ["-"] and len(words) > 1 and _is_compound(words[-2], word):
+            words[-2:] = [f"{words[-2]}-{word}"]
+        else:
+            words.append(word)
+    return words
+
+
+def _is_compound(first: str, second: str) -> bool:
+    """A "three-digit" number is no three, a "non-zero" one no zero."""
+    if first.lower() == "non":
+        return True
+    single = len(first) == 1 and _lookup(first) is None
+    if not (single or first.isdigit() or _is_number_word(first)):
+        return False
+    return second.isalpha() and second != "fold" and not _is_number_word(second)
+
+
+def _is_number_word(word: str) -> bool:
+    return _NUMBER_WORD.fullmatch(word.lower()) is not None
+
+
+def _changes_a_number(words: list[str]) -> bool:
+    lower = [word.lower() for word in words]
+    if lower == ["times"]:
+        return False
+    return any(
+        word in _CHANGING or (_is_number_word(word) and _singular(word) not in _SCALES)
+        for word in lower
+    )
+
+
+def _phrases(words: list[str]) -> tuple[Unit | None, Fraction]:
+    """The unit that words name, with its size; None where they change the number."""
+    lower = [word.lower() for word in words]
+    at = next((i for i, word in enumerate(lower) if word in ("per", "/")), len(words))
+    above, below = _phrase(words[:at]), _phrase(words[at + 1 :])
+    if above is None or below is None or (at < len(words) and not below):
+        return None, Fraction(1)
+    if at == len(words) and len(heads := _known_marks(above)) == 1:
+        # "kg of rice" converts as kilograms do.
+        dimensions, _, scale = heads.pop().partition("*")
+        behind = sorted(mark[3:] for mark in above if mark.startswith("of "))
+        return " of ".join([dimensions, *behind]), Fraction(scale)
+    return above | {f"/{mark}" for mark in below}, Fraction(1)
+
+
+def _known_marks(marks: frozenset[str]) -> set[str]:
+    return {mark for mark in marks if "*" in mark}
+
+
+def _phrase(words: list[str]) -> frozenset[str] | None:
+    """The marks of words without "per"; None where they are no noun and its company."""
+    lower = [word.lower() for word in words]
+    at = next((i for i, word in enumerate(lower) if word in _PLACES), len(words))
+    head, behind = words[:at], lower[at:]
+    if behind[:1] == ["to"]:
+        if not head or _singular(lower[at - 1]) not in _WAYS:
+            return None
+        behind = []  # twelve ways are twelve, whatever they are ways to
+    known = _known(head)
+    if known is not None and isinstance(known.unit, str):
+        marks = {f"{known.unit}*{known.scale}"}
+    else:
+        nouns = [word for word in lower[:at] if word not in _FILLER and word != "-"]
+        if len(nouns) > 1 and nouns[-1].endswith("ed") and _is_plural(nouns[-2]):
+            behind.append(nouns.pop())
+        if not all(map(_is_plain, nouns)) or _ends_in_a_power(nouns):
+            return None
+        marks = {f"{noun}-" for noun in nouns[:-1]} | set(nouns[-1:])
+    behind = [word for word in behind if word not in _FILLER | _PLACES and word != "-"]
+    if any(not _is_plain(word) for word in behind):
         return None
-    stems = frozenset(_stem(word.lower()) for word in rest)
-    return Reading(stems, multiplier=multiplier)
+    return frozenset(marks | {f"of {word}" for word in behind})
+
+
+def _ends_in_a_power(nouns: list[str]) -> bool:
+    """Whether the number may be raised: squared, or the noun behind square is none."""
+    raised = {"squared", "cubed"}.union(nouns[-1:]) & _POWERS.keys()
+    return not raised.isdisjoint(nouns)
+
+
+def _is_plain(word: str) -> bool:
+    """Whether it is a word: one letter is a variable, whose value would be lost."""
+    return len(word) > 1 and word.rpartition("-")[2].replace("'", "").isalpha()
+
+
+def _is_plural(word: str) -> bool:
+    if word in _IRREGULAR:
+        return True
+    return word.endswith("s") and not word.endswith(("ss", "us", "is", "ths"))
+
+
+def same_unit(one: Unit, other: Unit) -> bool:
+    """Whether two units are of one dimension, or name the same things.
+
+    One of them may say more of these things (red apples, apples), never something else.
+    """
+    if isinstance(one, str) or isinstance(other, str):
+        if not (isinstance(one, str) and isinstance(other, str)):
+            return False
+        ours, theirs = one.split(" of "), other.split(" of ")
+        return ours[0] == theirs[0] and _nested({*ours[1:]}, {*theirs[1:]})
+    (above, below), (other_above, other_below) = _sides(one), _sides(other)
+    if bool(below) != bool(other_below):
+        return False
+    return _nested(above, other_above) and _nested(below, other_below)
+
+
+def _sides(unit: frozenset[str]) -> tuple[set[str], set[str]]:
+    below = {mark for mark in unit if mark.startswith("/")}
+    return {*map(_stemmed, unit - below)}, {*map(_stemmed, below)}
+
+
+def _stemmed(mark: str) -> str:
+    before, word, after = _MARK.fullmatch(mark).groups()
+    return before + _stem(word) + after
+
+
+def _nested(one: set[str], other: set[str]) -> bool:
+    return one <= other or other <= one
+
+
+def may_be_missing(unit: Unit) -> bool:
+    """Whether a unit says nothing about its number, to who knows only these words.
+
+    A plural names what is counted. A singular behind any number may well be an
+    operation or a number: inverse, halved, score.
+    """
+    if isinstance(unit, str):
+        return True
+    return all(
+        _is_plural(noun) or _stem(noun) in _NEUTRAL_STEMS and noun not in _NO_NOUN
+        for noun in _heads(unit)
+    )
+
+
+def is_told(unit: frozenset[str], told: frozenset[str]) -> bool:
+    """Whether a text with these stems names all that is counted."""
+    operations = any(noun.endswith("ed") or noun in _NO_NOUN for noun in _heads(unit))
+    return not operations and words_of(unit) <= told | _NEUTRAL_STEMS
+
+
+def _heads(unit: frozenset[str]) -> list[str]:
+    return [
+        mark
+        for mark in unit
+        if not mark.startswith(("of ", "/"))
+        and not mark.endswith("-")
+        and "*" not in mark
+    ]
+
+
+def words_of(unit: frozenset[str]) -> frozenset[str]:
+    """The stems of its words, without those of known units."""
+    bare = (_MARK.fullmatch(mark)[2] for mark in unit if "*" not in mark)
+    return frozenset(_stem(word.rpartition("-")[2]) for word in bare)
 
 
 def _known(words: list[str]) -> Reading | None:
@@ -193,7 +480,7 @@ def _known(words: list[str]) -> Reading | None:
                 return None
             else:
                 scale = include(last[0], last[1], last[2] * (raised - 1))
-        elif word in ("/", "per", "an", "a"):
+        elif word in ("/", "per") or (word in ("an", "a") and last is not None):
             sign = -1
         elif word == "^" or word.isdigit():
             negative = word == "^" and words[position : position + 1] == ["-"]
@@ -204,12 +491,13 @@ def _known(words: list[str]) -> Reading | None:
                 return None
             times = last[2] * ((-1 if negative else 1) * int(digits) - 1)
             scale = include(last[0], last[1], times)
-        elif word == "*":
+        elif word in ("*", "-") and last is not None:
             continue
         elif (entry := _lookup(word)) is not None:
             if "unit" in entry[0] and not exponents:
                 # "square units", "units": no unit is named at all.
-                return Reading(None) if position == len(words) else None
+                power = words[position:]
+                return Reading(None) if power in ([], ["^", "2"], ["^", "3"]) else None
             last = (*entry, sign * pending)
             scale = include(*last)
             pending = 1

@@ -6,6 +6,7 @@ from fractions import Fraction
 from rl.verifier import nodes
 from rl.verifier.answers import parse_answer
 from rl.verifier.nodes import Rel, Sym, symbols, walk
+from rl.verifier.units import words_of
 from tools.curation import choice, grammar
 from tools.curation.grammar import ASKS, any_of, found, sentences
 from tools.curation.row import Row
@@ -171,7 +172,7 @@ def free_text_answer(row: Row) -> str | None:
             if isinstance(part, nodes.Word):
                 words += part.text.split()
             elif isinstance(part, nodes.Quantity) and isinstance(part.unit, frozenset):
-                words += part.unit if len(part.unit) > 1 else ()
+                words += words_of(part.unit) if len(part.unit) > 1 else ()
             elif isinstance(part, Sym) and part.name in map(str.lower, written):
                 words.append(part.name)
         # A unit is told by its stem, a code word by its capitals.

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from rl.verifier import judge
 from rl.verifier.units import parse_unit
 from tests.rl.verifier.pairs import wrong
 
@@ -148,7 +149,11 @@ def test_percent():
         ("m / s ^ 2", "length^1 time^-2", Fraction(1)),
         ("feet per second squared", "length^1 time^-2", Fraction("0.3048")),
         ("N", "length^1 mass^1 time^-2", Fraction(1000)),
-        ("dogs", frozenset({"dog"}), Fraction(1)),
+        ("dogs", frozenset({"dogs"}), Fraction(1)),
+        ("red apples", frozenset({"red-", "apples"}), Fraction(1)),
+        ("cups of sugar per day", frozenset({"cups", "of sugar", "/time^1*86400"}), 1),
+        ("kg of rice", "mass^1 of rice", Fraction(1000)),
+        ("kilowatt-hours", "length^2 mass^1 time^-2", Fraction(3600 * 10**6)),
         ("in total", None, Fraction(1)),
     ],
 )
@@ -156,7 +161,14 @@ def test_readings(words, unit, scale):
     assert parse_unit(words)[:2] == (unit, scale)
 
 
-@pytest.mark.parametrize("words", ["or more", "minus", "not", "tenths", "at most"])
+@pytest.mark.parametrize(
+    "words",
+    "or more|minus|not|tenths|at most|sevenths|fifteenths|twentieths|billionths|nines"
+    "|doubled|halved|inverse|reciprocal|ish|tenfold|people x|two|squared apples"
+    "|divided by two|increased by one|to the power of itself|off by one|choose two"
+    "|in base six|modulo three|apples divided by two|ways to the power two"
+    "|th power".split("|"),
+)
 def test_words_that_change_the_number_are_no_unit(words):
     assert parse_unit(words) is None
 
@@ -164,3 +176,115 @@ def test_words_that_change_the_number_are_no_unit(words):
 def test_multipliers():
     assert parse_unit("million dollars").multiplier == 10**6
     assert parse_unit("dozen eggs").multiplier == 12
+    assert parse_unit("lakh rupees").multiplier == 10**5
+    assert parse_unit("quadrillion").multiplier == 10**15
+    assert parse_unit("hundreds").multiplier == 100
+
+
+_PROBLEM = """Half of the apples that Tom and his fish had in base six were inverted,
+    halved, doubled, divided by two and sold in red baskets: one, two, three apples.
+    How many more green apples, t-shirts and cups of sugar were painted?"""
+
+
+@pytest.mark.parametrize("problem", [None, _PROBLEM])
+@pytest.mark.parametrize(
+    "words",
+    "sevenths ninths elevenths twelfths fifteenths twentieths millionths billionths"
+    " quadrillion quintillion lakh crore gross score googol doubled tripled halved"
+    " inverse inverted reversed reciprocal negated ish nines hundreds tens dozens"
+    " negative two umpteen".split()
+    + ["divided by two", "increased by one", "multiplied by itself", "in base six"]
+    + ["raised to itself", "to the power of itself", "off by one", "choose two"]
+    + ["modulo three", "apples divided by two", "people x"],
+)
+def test_a_word_that_may_be_an_operation_is_no_unit(words, problem):
+    box = f"\\boxed{{12 \\text{{ {words}}}}}"
+    assert judge(box, "12", problem).correct is not True
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("x^{2}\\text{ doubled}", "x^2"),
+        ("5^{\\text{th}}\\text{ power}", "5"),
+        ("7 \\text{ pairs of apples}", "7 \\text{ apples}"),
+        ("7 \\text{ apple baskets}", "7 \\text{ apples}"),
+    ],
+)
+def test_words_behind_other_answers(answer, gold):
+    assert judge(f"\\boxed{{{answer}}}", gold).correct is not True
+
+
+@pytest.mark.parametrize("problem", [None, _PROBLEM])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ways", "different ways", "apples", "students", "miles per hour",
+        "cups of sugar", "two-digit numbers", "positive integers", "square units",
+        "units", "people", "distinct arrangements", "non-negative integers",
+        "possible values", "values", "unique solutions", "total", "in total",
+        "ways to paint the apples", "red apples", "apples per hour", "apples/hour",
+        "years old", "people/km^2", "kg of rice", "hours in total", "feet tall",
+        "dollars each", "ordered pairs", "real roots", "apples left", "t-shirts",
+        "kilowatt-hours", "non-zero digits", "dollars per apple", "gm",
+    ],
+)  # fmt: skip
+def test_words_that_only_name_what_is_counted(words, problem):
+    assert judge(f"\\boxed{{12 \\text{{ {words}}}}}", "12", problem).correct is True
+
+
+def test_with_a_problem_its_words_name_what_is_counted():
+    def correct(words: str, problem: str | None, gold: str = "12") -> bool:
+        box = f"\\boxed{{12 \\text{{ {words}}}}}"
+        return judge(box, gold, problem).correct is True
+
+    for words in ("fish", "more apples", "apples more", "apples sold"):
+        assert correct(words, _PROBLEM)
+    for words in ("mackerel", "apples more", "glyphs drawn", "painted"):
+        assert not correct(words, None)
+    assert not correct("painted", _PROBLEM)
+    # what nobody spoke of
+    assert correct("oranges", None)
+    assert not correct("oranges", _PROBLEM)
+    assert correct("oranges", _PROBLEM, gold="12 \\text{ oranges}")
+
+
+def test_case_prefixes_and_what_stands_below():
+    rows = [
+        ("5 \\text{ km}", "5 \\text{ KM}"),
+        ("5 \\text{ km}", "5 \\text{ Km}"),
+        ("5 \\text{ cm}", "5 \\text{ CM}"),
+        ("5 \\text{ kg}", "5 \\text{ KG}"),
+        ("5 \\text{ kPa}", "5 \\text{ KPA}"),
+        ("5 \\text{ mL}", "5 \\text{ ML}"),
+        ("5 \\text{ MW}", "5 \\text{ megawatts}"),
+        ("5000 \\text{ MW}", "5 \\text{ GW}"),
+        ("5 \\text{ Nm}", "5 \\text{ J}"),
+        ("5 \\text{ kWh}", "18 \\text{ MJ}"),
+        ("5 \\text{ kWh}", "5 \\text{ kilowatt-hours}"),
+        ("5 \\text{ rpm}", "5 \\text{ RPM}"),
+        ("5 \\text{ pages per hour}", "5 \\text{ pages/hr}"),
+        ("5 \\text{ pages per hour}", "5 \\text{ page per hour}"),
+        ("5 \\text{ people per km}^2", "5 \\text{ people/km}^2"),
+        ("5 \\text{ kg of rice}", "5000 \\text{ g}"),
+        ("7 \\text{ cups of sugar}", "7 \\text{ cups}"),
+        ("3 \\text{ inches long}", "3 \\text{ in}"),
+        ("10 \\text{ years old}", "120 \\text{ months}"),
+        ("3 \\text{ movies}", "3 \\text{ movie}"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("5 \\text{ MW}", "5 \\text{ mW}"),
+        ("5 \\text{ mPa}", "5 \\text{ MPa}"),
+        ("5 \\text{ Mg}", "5 \\text{ mg}"),
+        ("5 \\text{ Gb}", "5 \\text{ Mb}"),
+        ("5 \\text{ nm}", "5 \\text{ Nm}"),
+        ("5 \\text{ pages per hour}", "5 \\text{ pages per minute}"),
+        ("5 \\text{ pages per hour}", "5 \\text{ hours per page}"),
+        ("5 \\text{ pages per hour}", "5 \\text{ pages}"),
+        ("5 \\text{ people per km}^2", "5 \\text{ people per m}^2"),
+        ("3 \\text{ girls per boy}", "3 \\text{ boys per girl}"),
+        ("7 \\text{ red apples}", "7 \\text{ green apples}"),
+        ("5 \\text{ kg of rice}", "5 \\text{ kg of sand}"),
+    ]
+    assert wrong(rows, equal=False) == []
