@@ -58,7 +58,7 @@ from rl.verifier.nodes import (
     walk,
 )
 from rl.verifier.relations import function_of, is_decimal, is_label, steps_of
-from rl.verifier.units import Reading, is_told, parse_unit, stems
+from rl.verifier.units import Reading, is_told, leading_units, stems
 
 Rule = Literal[
     Way,
@@ -119,8 +119,9 @@ class Examiner:
                 continue
             prover = Prover(budget=budget)
             given, wanted = _without_words(parsed, gold, told)
-            if _names_a_unit(parsed):
-                wanted = _in_unit(wanted, self._asked)
+            if (units := _units_of(parsed)) and self._asked:
+                asked = [unit for unit in self._asked if unit.unit in units]
+                wanted = _in_unit(wanted, (asked or self._asked)[0])
             try:
                 equal = same_answer(given, wanted, prover)
             except Open:
@@ -178,8 +179,8 @@ class Examiner:
         return False
 
     @functools.cached_property
-    def _asked(self) -> Reading | None:
-        return _asked_unit(self._problem)
+    def _asked(self) -> tuple[Reading, ...]:
+        return _asked_units(self._problem)
 
     @functools.cached_property
     def _told(self) -> frozenset[str]:
@@ -300,37 +301,51 @@ def _names_in(node: Node) -> Set[str]:
 
 # --- units that the problem asks for
 
+# "A number of minutes" names what is counted, as a rule not what is asked for.
 _ASKED = re.compile(
-    r"(?i)\b(?:in|how many|number of)\s+((?:square |cubic )?[a-z]{2,}(?: per [a-z]+)?)"
+    r"(?i)\b(?P<how>in|how many(?:\s+(?:more|fewer|less|total|whole|full|complete"
+    r"|additional|extra))?)\s+"
+)
+_DRESS = re.compile(r"\\(?:text|mathrm|mbox|rm|,|;|:|!| )|[{}$~]")
+# A letter alone may be a set or a variable of the problem: integers in N, a line in m.
+_LETTER_ALONE = re.compile(
+    r"\W*(?:[A-KM-Za-z](?![A-Za-z])|L_)"
+    r"(?!\s*(?:\$?\^\s*\{?-?[1-3]|/|\\cdot\b|per\b))"
 )
 
 
-def _asked_unit(problem: str) -> Reading | None:
-    """The unit in which a problem wants its answer, where it names just one."""
+def _asked_units(problem: str) -> tuple[Reading, ...]:
+    """The unit in which a problem wants its answer, where it names just one.
+
+    For a price also its currency, since a currency's sign leaves no room for the rest.
+    """
     found = set()
     for match in _ASKED.finditer(problem):
-        words = match[1].lower()
-        for text in (words, words.rsplit(" per ", 1)[0]):
-            reading = parse_unit(text)
-            if reading is not None and isinstance(reading.unit, str):
-                found.add(reading)
-                break
-    return found.pop() if len(found) == 1 else None
+        phrase = problem[match.end() :][:_MAX_UNIT]
+        said = "\\text" in phrase[:8] or "\\mathrm" in phrase[:8]
+        if match["how"].lower() == "in" and not said and _LETTER_ALONE.match(phrase):
+            continue
+        if units := leading_units(_DRESS.sub("", phrase)):
+            found.add(units)
+    return found.pop() if len(found) == 1 else ()
 
 
-def _names_a_unit(answer: Answer) -> bool:
-    """Whether an answer says a known unit, perhaps behind a label or in letters."""
-    readings = filter(None, (answer.node, answer.other))
-    return any(
-        isinstance(part, Quantity) and isinstance(part.unit, str)
-        for reading in readings
+_MAX_UNIT = 80
+
+
+def _units_of(answer: Answer) -> set[str]:
+    """The known units that an answer names, perhaps behind a label or in letters."""
+    return {
+        part.unit
+        for reading in filter(None, (answer.node, answer.other))
         for part in walk(reading)
-    )
+        if isinstance(part, Quantity) and isinstance(part.unit, str)
+    }
 
 
-def _in_unit(gold: Answer, unit: Reading | None) -> Answer:
+def _in_unit(gold: Answer, unit: Reading) -> Answer:
     """A bare number, in the unit that was asked for: another unit is then wrong."""
-    if unit is None or not isinstance(gold.node, Expression):
+    if not isinstance(gold.node, Expression):
         return gold
     if isinstance(gold.node, Percent | Degrees) or symbols(gold.node):
         return gold

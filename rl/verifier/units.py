@@ -42,7 +42,7 @@ _MEASURES: dict[str, dict[str, int | str]] = {
     "length^2 mass^1 time^-2": {
         "erg": "1e-4", "cal calorie": 4184, "kcal kilocalorie": 4184000, "Nm": 1000,
     },
-    "length^-1 mass^1 time^-2": {"atm atmosphere": 101325000, "bar": 10**8},
+    "length^-1 mass^1 time^-2": {"atm atmosphere": 101325000},
     "money^1": {
         "$ dollar buck usd": 1, "cent ¢": "1/100", "nickel": "1/20", "dime": "1/10",
     },
@@ -138,6 +138,7 @@ SHORT = frozenset(
     " pct cents cent dollars dollar yen euros euro meters metres sec kw kj pa".split()
 )
 """Plain letter runs that are read as a unit after a number."""
+_IN_PLURAL = frozenset("km cm mm kg gm hr yd ml kb mb gb tb wk yr".split())
 _SCALES = {
     "hundred": 10**2, "thousand": 10**3, "lakh": 10**5, "crore": 10**7, "dozen": 12,
     "million": 10**6, "billion": 10**9, "trillion": 10**12, "quadrillion": 10**15,
@@ -207,6 +208,7 @@ _IRREGULAR = {
     "sheep": "sheep", "deer": "deer",
 }  # fmt: skip
 _WORD = re.compile(r"[A-Za-z$€£¥₹¢°']+|\d+|[/^*-]")
+_LEADING = re.compile(r"(?:\s*(?:[A-Za-z¢€£¥₹]+|[/*-]|\^\s*-?[1-3](?!\d)))*")
 _MARK = re.compile(r"(/?(?:of )?)(.*?)(-?)")
 _CURRENCY_OF_A_COUNTRY = re.compile(r"(?i)\bu\.?s\.?(?=\s*(?:\\?\$|dollar))")
 
@@ -246,7 +248,11 @@ def _lookup(word: str) -> Entry | None:
     if len(word) == 1 and word.isalpha():
         return _UNITS.get(word)
     lower = word.lower()
-    return _UNITS.get(word) or _CARELESS.get(lower) or _CARELESS.get(_singular(lower))
+    if (entry := _UNITS.get(word) or _CARELESS.get(lower)) is not None:
+        return entry
+    one = _singular(lower)
+    # Names have a plural, and few symbols: "has" is no hectare.
+    return _CARELESS.get(one) if len(one) > 2 or one in _IN_PLURAL else None
 
 
 class Reading(NamedTuple):
@@ -291,6 +297,42 @@ def parse_unit(text: str) -> Reading | None:
         return known._replace(multiplier=multiplier)
     unit, scale = _phrases(rest)
     return None if unit is None else Reading(unit or None, scale, multiplier)
+
+
+def leading_units(text: str) -> tuple[Reading, ...]:
+    """The known unit with which a text begins: "miles per hour does it ..."
+
+    Returns:
+      Its reading, and for a price ("dollars per hour") also that of its currency; or
+      nothing, where the unit goes on with what is not known ("miles per lap"), and at
+      a noun that is no measure here: "second place", "dollar bills".
+    """
+    words = _words(_LEADING.match(text)[0])
+    for at, word in enumerate(words[1:], 1):
+        # Miles in a day; but square in, and lb per in.
+        if word.lower() == "in" and words[at - 1].isalpha() and _lookup(words[at - 1]):
+            del words[at:]
+            break
+    for end in range(len(words), 0, -1):
+        reading = _known(words[:end])
+        if reading is None or not isinstance(reading.unit, str):
+            continue
+        rest = [word.lower() for word in words[end : end + 2]]
+        goes_on = rest[:1] and (rest[0] in _POWERS or rest[0] in ("per", "/", "^", "*"))
+        rate = rest[:1] in (["a"], ["an"]) and _known(rest[1:]) is not None
+        no_measure = _is_singular_name(words[0]) or (words[0] == "in" and rest)
+        if goes_on or rate or (end == 1 and no_measure):
+            return ()
+        first = _known(words[:1])
+        priced = first is not None and first.unit == "money^1" != reading.unit
+        return (reading, first) if priced else (reading,)
+    return ()
+
+
+def _is_singular_name(word: str) -> bool:
+    """Whether it is a unit's name and neither a plural nor a symbol."""
+    lower = word.lower()
+    return lower == _singular(lower) and (len(word) > 3 or lower in ("day", "ton"))
 
 
 def _words(text: str) -> list[str]:
@@ -459,6 +501,9 @@ def words_of(unit: frozenset[str]) -> frozenset[str]:
 
 
 def _known(words: list[str]) -> Reading | None:
+    """The reading of words that are nothing but known units."""
+    if words and words[-1] in ("/", "per", "a", "an", "*", "-"):
+        return None
     exponents: dict[str, int] = {}
     scale = Fraction(1)
     sign, pending = 1, 1
