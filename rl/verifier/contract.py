@@ -153,7 +153,8 @@ class Examiner:
                 return Verdict(False, answer, "unfinished", left)
             shape = _shape(gold.written)
             if _shape(parsed.written) != shape:
-                if self._is_copied(parsed.written, shape):
+                copied = self._is_copied(parsed.written, shape)
+                if copied and not self._is_respelled(parsed.written, gold.written):
                     return Verdict(False, answer, "echo", "stands in the problem")
         return Verdict(True, answer, way, _REASONS[way])
 
@@ -177,6 +178,21 @@ class Examiner:
             case Braces((item,)) | Fn("abs", (item,)):
                 return self._is_copied(item, gold)
         return False
+
+    def _is_respelled(self, answer: Node, gold: Node) -> bool:
+        """A half for 0.5, which the problem may well have among its numbers.
+
+        Not where just this is to be rewritten: "Write $\\frac12$ as a decimal".
+        """
+        shape = _shape(answer)
+        if not (_is_rational(shape) and _is_rational(_shape(gold))):
+            return False
+        return shape not in self._given_to_compute
+
+    @functools.cached_property
+    def _given_to_compute(self) -> frozenset[Node]:
+        pieces = (match[0] for match in _TO_COMPUTE.finditer(self._problem))
+        return frozenset(shape for piece in pieces for shape in formulas_of(piece))
 
     @functools.cached_property
     def _asked(self) -> tuple[Reading, ...]:
@@ -420,6 +436,14 @@ _FORMULA = re.compile(
     r"|\\begin\{(?:align|equation|gather)\*?\}(.+?)\\end\{",
     re.DOTALL,
 )
+_TO_COMPUTE = re.compile(
+    r"(?i)\b(?:simplify|compute|evaluate|calculate|reduce|express|write|rewrite|convert"
+    r"|round|determine|find|give|work out|what is|what's|value of|equal to)\W+"
+    r"(?:(?:the|a|an|following|exact|value|of|fraction|number|ratio|quotient|expression"
+    r"|improper|mixed|common|decimal|each|to|terms?|form|simplest|lowest|in|as)\W+){0,6}"
+    rf"(?:{_FORMULA.pattern})",
+    re.DOTALL,
+)
 # In text without TeX: runs of numbers, letters and operators.
 _BARE_FORMULA = re.compile(
     r"[\d.(]*(?:\d|\b[a-z]\b|\))(?:\s*[-+*/^=<>!]\s*[\d.(]*(?:\d|\b[a-z]\b|[)!]))+"
@@ -441,6 +465,8 @@ def _shape(node: Node) -> Node:
                 flat += factor.factors if isinstance(factor, Mul) else (factor,)
             negative = flat.count(MINUS_ONE) % 2
             rest = [f for f in flat if f != ONE and f != MINUS_ONE]
+            # A power of one alone is itself the formula.
+            rest = [f for f in rest if not _is_one(f)] or rest
             if negative and len(rest) == 1 and isinstance(rest[0], Add):
                 return _shape(Add(tuple(Mul((MINUS_ONE, t)) for t in rest[0].terms)))
             if negative and rest and isinstance(rest[0], Num):
@@ -463,10 +489,29 @@ def _shape(node: Node) -> Node:
     return node
 
 
+def _is_one(factor: Node) -> bool:
+    """A factor or a denominator that changes nothing."""
+    return factor == ONE or (isinstance(factor, Pow) and _is_one(factor.base))
+
+
 def _collected(kind: type, parts: list[Node], empty: Node) -> Node:
     if len(parts) < 2:
         return parts[0] if parts else empty
     return kind(tuple(sorted(parts, key=repr)))
+
+
+def _is_rational(shape: Node) -> bool:
+    """One rational number as one writes it: 2, 0.5, -1/2."""
+    match shape:
+        case Num():
+            return True
+        case Mul(factors) if factors[0] == MINUS_ONE:
+            return _is_rational(_collected(Mul, [*factors[1:]], ONE))
+        case Mul((Num(), Pow(Num(), exponent))) | Mul((Pow(Num(), exponent), Num())):
+            return exponent == MINUS_ONE
+        case Pow(Num(), exponent):
+            return exponent == MINUS_ONE
+    return False
 
 
 def _is_plain(shape: Node) -> bool:

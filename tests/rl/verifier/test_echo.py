@@ -90,3 +90,30 @@ def test_without_the_problem_copies_would_be_credited(shared_data):
             for text in _formulas(row["problem"], row["answer"])
         )
     assert equal > 0.03 * len(rows)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["\\frac{17\\cdot24}{1}", "17\\cdot24\\cdot1^5", "\\frac{24 \\cdot 17}{1^2}"],
+)
+def test_ones_hide_no_copy(answer):
+    verdict = judge(f"\\boxed{{{answer}}}", "408", "Compute $17\\cdot24$.")
+    assert (verdict.correct, verdict.rule) == (False, "echo")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "problem", "correct"),
+    [
+        ("0.5", "\\frac12", "Heads has probability $\\frac12$. And tails?", True),
+        ("-0.5", "-\\frac12", "If $x=-\\frac12$, what is $x^1$?", True),
+        ("\\frac12", "\\frac24", "He ate $\\frac24$ of it. What is left?", True),
+        ("0.5", "\\frac12", "Express $\\frac12$ as a decimal.", False),
+        ("0.5", "\\frac12", "What is the value of $\\frac12$?", False),
+        ("\\frac34", "\\frac{12}{16}", "Simplify $\\frac{12}{16}$.", False),
+        ("\\frac34", "\\frac{12}{16}", "Reduce the fraction $\\frac{12}{16}$.", False),
+        ("3", "1+2", "There are $1+2$ apples.", False),
+        ("\\sqrt2", "\\frac{2}{\\sqrt2}", "Its side is $\\frac{2}{\\sqrt2}$.", False),
+    ],
+)
+def test_a_number_of_the_problem_in_another_spelling(gold, answer, problem, correct):
+    assert (judge(f"\\boxed{{{answer}}}", gold, problem).correct is True) == correct
