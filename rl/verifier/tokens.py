@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rl.verifier.nodes import Unparsable
 from rl.verifier.spelling import PRESENTATION, closing_brace
-from rl.verifier.units import LETTERS, SHORT
+from rl.verifier.units import LETTERS, SHORT, is_unit
 
 
 class Token(NamedTuple):
@@ -99,6 +99,8 @@ _ENGLISH = frozenset(
     "and or is are the no on of at it up we he so if as to by yes for not all any one"
     " two ten odd even none".split()
 )
+_UNITED_STATES = frozenset(["US", "U.S."])
+_DOLLARS = re.compile(r"(?:\s|~|\\[,;:! ])*\\\$")
 _UNIT_OR_NOT = frozenset(["min", "sec", "in", "cup"])
 _JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
 _ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
@@ -201,7 +203,8 @@ def _command(
     text: str, position: int, name: str, tokens: list[Token], spaced: bool
 ) -> int:
     """Appends the tokens of one LaTeX command; returns where to go on."""
-    if (arguments := PRESENTATION.get(name)) is not None:
+    braced_text = name == "rm" and text[position : position + 1] == "{"
+    if (arguments := PRESENTATION.get(name)) is not None and not braced_text:
         if name in ("left", "right") and text[position : position + 1] == ".":
             position += 1
         for _ in range(arguments):
@@ -209,7 +212,10 @@ def _command(
         return position
     if name in _TEXT:
         content, position = _braced(text, position)
-        _text_command(content.strip(" ~\t\n"), tokens, spaced)
+        content = content.strip(" ~\t\n")
+        if content in _UNITED_STATES and _DOLLARS.match(text, position):
+            return position
+        _text_command(content, tokens, spaced)
         return position
     if name in _OPERATORS:
         tokens.append(Token("op", _OPERATORS[name], spaced))
@@ -244,6 +250,9 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
         known = content in LETTERS and _after_operand(tokens)
         kind = "text" if known else "const" if content in "ei" else "sym"
         tokens.append(Token(kind, content, spaced))
+        return
+    if _after_operand(tokens) and _MATH.search(content) and is_unit(content):
+        tokens.append(Token("text", content, spaced))
         return
     inner = tokenize(content, group_commas=len(content) > 3)[:-1]
     if content[:1].isdigit() or content[:1] in ("-", "$") and len(content) > 1:

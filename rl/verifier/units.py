@@ -172,7 +172,7 @@ _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
 _FILLER = frozenset(
     "times of the a an in is are total totals units unit each all and exactly left"
     " altogether overall remaining only there have has these those such their his her"
-    " its".split()
+    " its deg".split()
 )
 # Behind a unit: 10 years old, 3 feet tall, 5 miles away.
 _ATTRIBUTES = frozenset(
@@ -196,8 +196,8 @@ _NEUTRAL = (
 )
 # Alone, and no plural, these may say what the number is or what is done with it.
 _NO_NOUN = frozenset(
-    "negative positive even odd different possible real complex rational whole natural"
-    " prime cube pair".split()
+    "negative positive even odd real complex rational whole natural prime cube"
+    " pair".split()
 )
 _IRREGULAR = {
     "feet": "foot", "inches": "inch", "children": "child", "people": "person",
@@ -299,6 +299,14 @@ def parse_unit(text: str) -> Reading | None:
     return None if unit is None else Reading(unit or None, scale, multiplier)
 
 
+def is_unit(text: str) -> bool:
+    """Whether a text is a known unit and nothing else: "g/cm^3", not "m - s"."""
+    if re.search(r"[^a-zA-Z\d/^{}*. -]|(?<= )- |-(?! ?\d|[a-z]{2})", text):
+        return False
+    reading = _known(_words(text))
+    return reading is not None and isinstance(reading.unit, str)
+
+
 def leading_units(text: str) -> tuple[Reading, ...]:
     """The known unit with which a text begins: "miles per hour does it ..."
 
@@ -337,7 +345,6 @@ def _is_singular_name(word: str) -> bool:
 
 def _words(text: str) -> list[str]:
     text = re.sub(r"(?i)\b([ap])\.m\b\.?", r"\1m", text)
-    text = re.sub(r"(?<=[a-z])\$\^\{?(\d)\}?\$", r"^\1", text)
     text = _CURRENCY_OF_A_COUNTRY.sub("", text)
     found = _WORD.findall(text.replace("sq.", "square").replace("cu.", "cubic"))
     words: list[str] = []

@@ -288,3 +288,27 @@ def test_case_prefixes_and_what_stands_below():
         ("5 \\text{ kg of rice}", "5 \\text{ kg of sand}"),
     ]
     assert wrong(rows, equal=False) == []
+
+
+def test_spellings_of_units_in_tex():
+    rows = [
+        ("25 \\text{ cm}^2", "25\\text{ cm²}"),
+        ("25 \\text{ cm}^2", "25\\text{ cm$^2$}"),
+        ("8 \\text{ g/cm}^3", "8\\,\\mathrm{g/cm^3}"),
+        ("8", "8\\,\\mathrm{g/cm^3}"),
+        ("58 \\text{ cm}", "58\\rm{cm}"),
+        ("58 \\text{ dollars}", "\\text{US}\\$58"),
+        ("\\$58", "58 \\text{ US dollars}"),
+        ("12 \\text{ people/km}^2", "12 \\text{ people/km^2}"),
+        ("36^\\circ", "36\\mathrm{deg}"),
+        ("12", "12 \\text{ different}"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("25 \\text{ cm}^2", "25\\text{ cm³}"),
+        ("8 \\text{ g/cm}^3", "8\\,\\mathrm{kg/cm^3}"),
+        ("5", "5\\text{ m - s}"),
+        ("5", "5\\text{ n^2}"),
+        ("\\$58", "\\text{CA}\\$58"),
+    ]
+    assert wrong(rows, equal=False) == []
