@@ -158,7 +158,8 @@ _CHANGING = frozenset(
     " reciprocal negate negated negation opposite conjugate complement complemented"
     " incremented decremented increased decreased reduced multiplied divided raised"
     " subtracted added exponentiated rounded truncated transposed flipped itself"
-    " themselves".split()
+    " themselves repeated repeating recurring sign signed log ln exp sqrt sin cos tan"
+    " binary ternary octal hex hexadecimal exponent numerator denominator".split()
 )
 _NUMBER_WORD = re.compile(
     r"zero|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
@@ -363,7 +364,8 @@ def _is_compound(first: str, second: str) -> bool:
     single = len(first) == 1 and _lookup(first) is None
     if not (single or first.isdigit() or _is_number_word(first)):
         return False
-    return second.isalpha() and second != "fold" and not _is_number_word(second)
+    changes = second.lower() in _CHANGING or _is_number_word(second)
+    return second.isalpha() and not changes
 
 
 def _is_number_word(word: str) -> bool:
@@ -413,32 +415,28 @@ def _phrase(words: list[str]) -> frozenset[str] | None:
         marks = {f"{known.unit}*{known.scale}"}
     else:
         nouns = [word for word in lower[:at] if word not in _FILLER and word != "-"]
+        if not all(map(_is_plain, nouns)) or (nouns and nouns[-1] in _POWERS):
+            return None
         if len(nouns) > 1 and nouns[-1].endswith("ed") and _is_plural(nouns[-2]):
             behind.append(nouns.pop())
-        if not all(map(_is_plain, nouns)) or _ends_in_a_power(nouns):
-            return None
         marks = {f"{noun}-" for noun in nouns[:-1]} | set(nouns[-1:])
     behind = [word for word in behind if word not in _FILLER | _PLACES and word != "-"]
-    if any(not _is_plain(word) for word in behind):
+    if not all(map(_is_plain, behind)):
         return None
     return frozenset(marks | {f"of {word}" for word in behind})
 
 
-def _ends_in_a_power(nouns: list[str]) -> bool:
-    """Whether the number may be raised: squared, or the noun behind square is none."""
-    raised = {"squared", "cubed"}.union(nouns[-1:]) & _POWERS.keys()
-    return not raised.isdisjoint(nouns)
-
-
 def _is_plain(word: str) -> bool:
-    """Whether it is a word: one letter is a variable, whose value would be lost."""
-    return len(word) > 1 and word.rpartition("-")[2].replace("'", "").isalpha()
+    """Whether it is a word; a letter is a variable, and "squared" raises the number."""
+    letters = word.rpartition("-")[2].replace("'", "")
+    return len(word) > 1 and letters.isalpha() and word not in ("squared", "cubed")
 
 
 def _is_plural(word: str) -> bool:
     if word in _IRREGULAR:
         return True
-    return word.endswith("s") and not word.endswith(("ss", "us", "is", "ths"))
+    endings = ("ss", "us", "is", "ths", "wards", "squareds", "cubeds")
+    return word.endswith("s") and not word.endswith(endings)
 
 
 def same_unit(one: Unit, other: Unit) -> bool:
@@ -479,7 +477,7 @@ def may_be_missing(unit: Unit) -> bool:
     """
     if isinstance(unit, str):
         return True
-    return all(
+    return _names_things(unit) and all(
         _is_plural(noun) or _stem(noun) in _NEUTRAL_STEMS and noun not in _NO_NOUN
         for noun in _heads(unit)
     )
@@ -488,7 +486,13 @@ def may_be_missing(unit: Unit) -> bool:
 def is_told(unit: frozenset[str], told: frozenset[str]) -> bool:
     """Whether a text with these stems names all that is counted."""
     operations = any(noun.endswith("ed") or noun in _NO_NOUN for noun in _heads(unit))
-    return not operations and words_of(unit) <= told | _NEUTRAL_STEMS
+    named = words_of(unit) <= told | _NEUTRAL_STEMS
+    return _names_things(unit) and named and not operations
+
+
+def _names_things(unit: frozenset[str]) -> bool:
+    """Whether it has a noun, or is "per" one: "in reverse" has none."""
+    return any(not mark.startswith("of ") for mark in unit)
 
 
 def _heads(unit: frozenset[str]) -> list[str]:

@@ -195,7 +195,8 @@ _PROBLEM = """Half of the apples that Tom and his fish had in base six were inve
     " negative two umpteen".split()
     + ["divided by two", "increased by one", "multiplied by itself", "in base six"]
     + ["raised to itself", "to the power of itself", "off by one", "choose two"]
-    + ["modulo three", "apples divided by two", "people x"],
+    + ["modulo three", "apples divided by two", "people x", "apples squared"]
+    + ["squareds", "n-th", "apples in binary", "in reverse", "digits repeated"],
 )
 def test_a_word_that_may_be_an_operation_is_no_unit(words, problem):
     box = f"\\boxed{{12 \\text{{ {words}}}}}"
