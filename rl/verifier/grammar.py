@@ -618,7 +618,9 @@ class Parser:
                 memberships.append(Rel("in", pattern, domain))
             elif domain != REALS:
                 node = SetOp("cap", node, domain)
-            return self._restricted(node, memberships, pattern.name)
+            node = self._restricted(node, memberships, pattern.name)
+            # Its name is bound, which that of a bare condition is not.
+            return Braces((node,)) if isinstance(node, Rel | Chain) else node
         if (
             domain == REALS
             and not rest
