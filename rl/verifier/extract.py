@@ -7,6 +7,7 @@ MAX_BOX = 20_000
 
 _MARKERS = ("\\boxed", "\\fbox")
 _ANSWER_LINE = re.compile(r"(?i)\banswer(?: is)?[ \t]*[:=]?[ \t]*")
+_FIRST = re.compile(r"\\(?:boxed|fbox|[hv]?phantom)")
 _BRACE = re.compile(
     r"(?P<box>\\(?:boxed|fbox)[a-zA-Z]*\s*)(?P<open>\{?)"
     r"|(?P<hidden>\\[hv]?phantom\s*\{)|\\(?!\\(?:boxed|fbox)).|[{}]",
@@ -49,7 +50,7 @@ def _outermost(text: str) -> str | None:
     # command it is, "" for another one.
     opened: list[tuple[int, int, str]] = []
     never_closed = -1
-    for match in _BRACE.finditer(text):
+    for match in _BRACE.finditer(text, _FIRST.search(text).start()):
         start, end = match.span()
         if match["box"] is not None and not match["open"]:
             token = _UNBRACED.match(text, end)
