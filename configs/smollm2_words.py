@@ -88,7 +88,7 @@ def get_config() -> ConfigDict:
     # The prompt, mostly worked examples, is several times as long as a completion. A
     # row is one group, and each of two cores takes one.
     c.batch.share_prompts = True
-    c.batch.row_lengths = (576, 640, 704)
+    c.batch.row_lengths = (704,)
     c.batch.micro_tokens = 1408
 
     # A pass over what the sampler has just drawn is a third of the update's time here.
