@@ -59,7 +59,7 @@ class Answer:
       written: its tree as written, or None where the grammar does not know it.
       node: the same with its numbers computed: what it means.
       other: a second meaning, where the text allows one ("1,234"), or None.
-      parameters: names that it declares to be any integer.
+      parameters: names that its conditions speak of: k in Z, any constant C.
       reason: why there is no tree.
     """
 

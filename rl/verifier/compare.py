@@ -7,6 +7,7 @@ because equal trees, and equal words, are equal before any rule is asked.
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
 
 from rl.verifier.answers import Answer
 from rl.verifier.budget import Open
@@ -49,10 +50,12 @@ from rl.verifier.nodes import (
     add,
     contains,
     divide,
+    fold,
     is_integer,
     mul,
     negative,
     number,
+    rebuilt,
     substitute,
     symbols,
     time_of_day,
@@ -73,7 +76,6 @@ from rl.verifier.spelling import plain_text
 from rl.verifier.units import may_be_missing, parse_unit, same_unit
 
 _MAX_ITEMS = 200
-_MAX_SIGNS = 64
 _MAX_FORMS = 6
 _UNIT_VECTORS = [{letter, f"hat {letter}", f"vec {letter}"} for letter in "ijk"]
 _MARKED = (Percent, Degrees)
@@ -585,16 +587,24 @@ def _plus_minus_values(node: Node) -> list[Node]:
     """All that a node with plus-minus signs stands for."""
     if not contains(node, Sign):
         return [node]
-    # A minus-plus takes its sign from the plus-minus beside it; of these, each is free.
-    tied = any(part == Sign(-1) for part in walk(node))
-    if isinstance(node, Tuple | Several | Braces) and not tied:
-        parts = map(_plus_minus_values, node.items)
-        combined = itertools.islice(itertools.product(*parts), _MAX_SIGNS)
-        return [type(node)(combination) for combination in combined]
-    return [
-        substitute(node, {Sign(1): number(sign), Sign(-1): number(-sign)})
-        for sign in (1, -1)
-    ]
+    if any(part == Sign(-1) for part in walk(node)):
+        # A minus-plus has the sign that the plus-minus has not: all go together.
+        return [
+            substitute(node, {Sign(1): number(sign), Sign(-1): number(-sign)})
+            for sign in (1, -1)
+        ]
+    count = sum(part == Sign(1) for part in walk(node))
+    if 2**count > _MAX_ITEMS:
+        raise Open
+    choices = itertools.product((1, -1), repeat=count)
+    return [fold(_with_signs(node, iter(signs))) for signs in choices]
+
+
+def _with_signs(node: Node, signs: Iterator[int]) -> Node:
+    """The node with these signs for its plus-minuses, in order."""
+    if isinstance(node, Sign):
+        return number(next(signs))
+    return rebuilt(node, lambda part: _with_signs(part, signs))
 
 
 def _ordered(a: Node, b: Node) -> tuple[Node, Node]:

@@ -221,7 +221,8 @@ def judge(
     r"""Whether a completion ends in a right and finished answer.
 
     Args:
-      completion: the text of a reply; its last `\boxed{...}` is the answer.
+      completion: the text of a reply; the answer is its last `\boxed{...}` that is in
+        no other.
       gold: the accepted answer, or several of which any may match.
       problem: the problem's text. With it, an expression copied from the problem is no
         answer, and neither is a quantity in another unit than it asks for.
@@ -322,7 +323,8 @@ _ASKED = re.compile(
     r"(?i)\b(?P<how>in|how many(?:\s+(?:more|fewer|less|total|whole|full|complete"
     r"|additional|extra))?)\s+"
 )
-_DRESS = re.compile(r"\\(?:text|mathrm|mbox|rm|,|;|:|!| )|[{}$~]")
+_SPACES = re.compile(r"\\[,;:! ]|~")
+_DRESS = re.compile(r"\\(?:text|mathrm|mbox|rm)|[{}$]")
 # A letter alone may be a set or a variable of the problem: integers in N, a line in m.
 _LETTER_ALONE = re.compile(
     r"\W*(?:[A-KM-Za-z](?![A-Za-z])|L_)"
@@ -341,7 +343,7 @@ def _asked_units(problem: str) -> tuple[Reading, ...]:
         said = "\\text" in phrase[:8] or "\\mathrm" in phrase[:8]
         if match["how"].lower() == "in" and not said and _LETTER_ALONE.match(phrase):
             continue
-        if units := leading_units(_DRESS.sub("", phrase)):
+        if units := leading_units(_DRESS.sub("", _SPACES.sub(" ", phrase))):
             found.add(units)
     return found.pop() if len(found) == 1 else ()
 
@@ -352,7 +354,7 @@ _MAX_UNIT = 80
 def _units_of(answer: Answer) -> set[str]:
     """The known units that an answer names, perhaps behind a label or in letters."""
     return {
-        part.unit
+        part.unit.partition(" of ")[0]
         for reading in filter(None, (answer.node, answer.other))
         for part in walk(reading)
         if isinstance(part, Quantity) and isinstance(part.unit, str)

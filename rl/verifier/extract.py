@@ -18,7 +18,7 @@ _BLANK_LINE = re.compile(r"\n\s*\n")
 
 
 def extract_answer(completion: str, *, answer_line: bool = False) -> str | None:
-    r"""Returns the content of the last `\boxed{...}`, or None.
+    r"""Returns what the last `\boxed{...}` holds that is in no other, or None.
 
     Later boxes replace earlier ones. A last box that is empty or never closed is no
     answer, even where an earlier one was complete: a cut-off reply must not be

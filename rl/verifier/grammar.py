@@ -68,7 +68,7 @@ from rl.verifier.nodes import (
 from rl.verifier.relations import is_label, steps_of
 from rl.verifier.spelling import plain_text
 from rl.verifier.tokens import Token
-from rl.verifier.units import parse_unit
+from rl.verifier.units import names_of, parse_unit
 
 MAX_DEPTH = 80
 _MAX_POSTFIXES = 12
@@ -100,17 +100,19 @@ _CLOSING = frozenset([")", "]", "}", "set}"])
 _AFTER_LABELS = _RELATIONS | {",", ";", "and", "or", "row", "&"}
 _NOT_IN_LABELS = frozenset(["+", "-", "*", "/", "±", "∓", "cup", "minus"])
 _ROUND = {"[": "(", "]": ")"}
-_DENIALS = frozenset(
-    "not no never neither nor except without unless if least most less more greater"
-    " fewer than about wrong false".split()
+_DENYING = frozenset(
+    "not no never neither nor except without unless wrong false".split()
 )
+_DENIALS = _DENYING | set("if least most less more greater fewer than about".split())
 _SET_SIGNS = frozenset(["|", "cap", "cup", "minus", "'", "set{"])
 _ORDERS = frozenset("< > <= >= !=".split())
 _SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"}
 _STRONG = frozenset([";", "or", "and", "row"])
-_CONDITION = re.compile(r"(?:for|where|with|if|when)\b")
+_BEGINNING = "for|where|with|if|when"
+_CONDITION = re.compile(rf"(?:{_BEGINNING})\b")
 _ALL_BUT = re.compile(r"all reals?(?: numbers?)? (?:except|but|other than)(?: for)?")
-_WHEN = re.compile(r"(?:for|if|when|where|as|otherwise|else)\b")
+# In the second column of a definition by cases.
+_WHEN = re.compile(rf"(?:{_BEGINNING}|as|otherwise|else)\b")
 _PERCENT_WORDS = frozenset("percent pct percentage percents".split())
 _ORDINALS = frozenset("th st nd rd".split())
 _HALF_DAYS = {
@@ -247,7 +249,7 @@ class Parser:
       tokens: what `tokenize` returned.
 
     Attributes:
-      parameters: names that the answer declares to be any integer.
+      parameters: names that its conditions speak of: k in Z, any constant C.
     """
 
     def __init__(self, tokens: list[Token]):
@@ -548,7 +550,7 @@ class Parser:
                 found.append(self._statement())
         if any(word in _VALUE_WORDS or word[:1].isdigit() for word in words):
             raise Unparsable("has a value behind its condition")
-        if "not" in words:
+        if not _DENYING.isdisjoint(words):
             raise Unparsable("has a condition that is denied")
         mentioned = {word for word in words if len(word) == 1 and word != "a"}
         conditions: list[Node] = []
@@ -685,14 +687,17 @@ class Parser:
         if self._currency is not None:
             if not isinstance(node, Expression):
                 raise Unparsable("has a currency sign before what is no number")
+            behind: list[str] = []
             if words and words.lower() not in _PERCENT_WORDS:
-                words = " ".join(w for w in words.split() if w != "per")
+                words = " ".join(w for w in words.split() if w not in ("per", "/"))
                 extra = parse_unit(words)
                 if extra is None:
                     raise Unparsable(f"has a number beside {words[:40]!r}")
                 if extra.multiplier != 1:
                     node = Mul((node, Num(extra.multiplier)))
-            words = self._currency
+                behind = names_of(extra)
+            money = parse_unit(self._currency)
+            return Quantity(node, " of ".join([money.unit, *behind]), money.scale)
         if not words or words.lower() in _ORDINALS:
             return node
         first, _, rest = words.lower().partition(" ")

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rl.verifier.nodes import Big, Node, Num, bits, children, symbols
+from rl.verifier.nodes import ZERO, Add, Big, Mul, Node, Num, bits, children, symbols
 
 _MARKS = tuple(map(Fraction, ("0.1", "3", "100", "10000")))
-_MAX_CONSTANTS = 6
+_MAX_CONSTANTS = 12
 _MAX_CONSTANT_BITS = 60
 """Longer ones are digits of something, and no place where anything bends."""
 _MAX_ROUNDS = 16
@@ -107,7 +107,18 @@ def _constants(left: Node, right: Node) -> list[Fraction]:
         part = stack.pop()
         if type(part) is Num and part.value and bits(part.value) <= _MAX_CONSTANT_BITS:
             found.add(abs(part.value))
+        elif type(part) is Add:
+            # 2x - 40 bends at 20.
+            slopes = {t.factors[0].value for t in part.terms if _is_scaled(t)}
+            shifts = {t.value for t in part.terms if type(t) is Num}
+            found |= {abs(c / k) for c in shifts for k in slopes}
         # How many terms a sum has is no value of its variables.
         stack.extend([part.body] if type(part) is Big else children(part))
     # Of too many every second, or third; the greatest always, that it be passed.
-    return sorted(found)[:: -1 - len(found) // _MAX_CONSTANTS][::-1]
+    step = -(-len(found) // _MAX_CONSTANTS) or 1
+    return sorted(found)[::-step][::-1]
+
+
+def _is_scaled(term: Node) -> bool:
+    first = term.factors[0] if type(term) is Mul else None
+    return type(first) is Num and first != ZERO

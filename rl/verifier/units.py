@@ -210,6 +210,8 @@ _IRREGULAR = {
 }  # fmt: skip
 _WORD = re.compile(r"[A-Za-z$€£¥₹¢°']+|\d+|[/^*-]")
 _LEADING = re.compile(r"(?:\s*(?:[A-Za-z¢€£¥₹]+|[/*-]|\^\s*-?[1-3](?!\d)))*")
+# With a negative exponent, ms is a metre by a second: nothing is "per millisecond".
+_RUN_TOGETHER = re.compile(r"\b(k?m(?=[sh])|cm(?=s)|N(?=m))(?=[shm]\s*\^\s*\{?\s*-)")
 _MARK = re.compile(r"(/?(?:of )?)(.*?)(-?)")
 _CURRENCY_OF_A_COUNTRY = re.compile(r"(?i)\bu\.?s\.?(?=\s*(?:\\?\$|dollar))")
 
@@ -294,7 +296,9 @@ def parse_unit(text: str) -> Reading | None:
             multiplier *= scale
     while rest and rest[-1].lower() in _ATTRIBUTES:
         rest.pop()
-    if (known := _known(rest)) is not None and rest != ["in"]:
+    if rest[-1:] == ["in"] and (len(rest) == 1 or _lookup(rest[-2])):
+        rest.pop()  # hours in total; but square in
+    if (known := _known(rest)) is not None:
         return known._replace(multiplier=multiplier)
     unit, scale = _phrases(rest)
     return None if unit is None else Reading(unit or None, scale, multiplier)
@@ -347,6 +351,7 @@ def _is_singular_name(word: str) -> bool:
 def _words(text: str) -> list[str]:
     text = re.sub(r"(?i)\b([ap])\.m\b\.?", r"\1m", text)
     text = _CURRENCY_OF_A_COUNTRY.sub("", text)
+    text = _RUN_TOGETHER.sub(r"\1 ", text)
     found = _WORD.findall(text.replace("sq.", "square").replace("cu.", "cubic"))
     words: list[str] = []
     for word in found:
@@ -509,6 +514,15 @@ def words_of(unit: frozenset[str]) -> frozenset[str]:
     """The stems of its words, without those of known units."""
     bare = (_MARK.fullmatch(mark)[2] for mark in unit if "*" not in mark)
     return frozenset(_stem(word.rpartition("-")[2]) for word in bare)
+
+
+def names_of(reading: Reading) -> list[str]:
+    """What is said behind " of " in a known unit; see `Unit`."""
+    if reading.unit is None:
+        return []
+    if isinstance(reading.unit, str):
+        return [f"{reading.unit}*{reading.scale}"]
+    return sorted(words_of(reading.unit))
 
 
 def _known(words: list[str]) -> Reading | None:

@@ -186,6 +186,14 @@ def test_minus_plus_takes_its_sign_from_plus_minus():
     assert wrong([tied, free], equal=True) == []
     assert wrong([(tied[0], free[1]), (free[0], tied[1])], equal=False) == []
     assert wrong([("(1,2), (-1,-2)", "(\\pm1,\\mp2)")], equal=False) == []
+    # Two in one expression are as free as two in a tuple, and none of many is left out.
+    assert wrong([("3, -3, 1, -1", "\\pm1\\pm2")], equal=True) == []
+    half = ", ".join(
+        f"(1, {', '.join(map(str, signs))})"
+        for signs in itertools.product((1, -1), repeat=6)
+    )
+    many = "(" + ", ".join(["\\pm1"] * 7) + ")"
+    assert wrong([("3, -3", "\\pm1\\pm2"), (half, many)], equal=False) == []
 
 
 def test_what_stands_behind_an_answer_is_a_condition_or_a_second_answer():
@@ -200,6 +208,8 @@ def test_what_stands_behind_an_answer_is_a_condition_or_a_second_answer():
         ("5", "5\\text{ where six is right}"),
         ("5", "5\\text{ with probability }\\frac12"),
         ("5", "5\\text{ where }x>0, 6"),
+        ("x+1", "x+1\\text{ for no }x>0"),
+        ("x+1", "x+1\\text{ where }x\\text{ is wrong}"),
         ("5", "5\\text{ for }x=4"),
         ("Ce^{kt}", "Ce^{kt}\\text{ where }k=\\ln 2"),
         # No condition on what the answer names.

@@ -80,6 +80,8 @@ def test_what_is_equal_on_a_part_of_the_line_is_not_equal():
         ("|x-\\pi|", "\\pi-x"),
         ("|x-1|+|x-2|", "|2x-3|"),
         ("|x-100|+|x-200|", "|2x-300|"),
+        ("x", "x+|2x-20|+|2x-28|-2|2x-24|"),  # bends at 10, 12 and 14
+        ("x", "x+|x-20|+|x-24|-2|x-22|+|x-200|-|200-x|"),  # six constants
         ("\\lfloor x/10 \\rfloor", "\\lfloor x/20 \\rfloor"),
         ("-1", "\\operatorname{sgn}(x-9)"),
         ("n", "n \\bmod 100"),

@@ -128,6 +128,22 @@ def test_currency():
     assert wrong(rows, equal=False) == []
 
 
+def test_a_unit_may_be_said_of_the_total():
+    assert wrong([("12\\text{ hours}", "12\\text{ hours in total}")], equal=True) == []
+    assert wrong([("5\\text{ m/s}", "5\\text{ ms}^{-1}")], equal=True) == []
+    problem = "Find the speed in $\\mathrm{km}\\,\\mathrm{h}^{-1}$."
+    assert judge("\\boxed{90 \\text{ km/h}}", "90", problem).correct
+    assert not judge("\\boxed{90 \\text{ h/km}}", "90", problem).correct
+
+
+def test_what_stands_below_a_price():
+    day, hour = "\\$5 \\text{ per day}", "\\$5 \\text{ per hour}"
+    same = [(day, day), ("\\$5", hour), ("5", day)]
+    other = [(day, hour), ("\\$5/\\text{hour}", "\\$5/\\text{day}")]
+    assert wrong(same, equal=True) == []
+    assert wrong(other, equal=False) == []
+
+
 def test_percent():
     rows = [
         ("50\\%", "0.5"),
