@@ -274,15 +274,23 @@ def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
 
 
 def _make_stage(section: Mapping[str, Any]) -> Stage:
+    _check_mapping("", section)
     levels, advance = section.get("levels"), section.get("advance")
     settings = {k: v for k, v in section.items() if k not in ("levels", "advance")}
     if levels is not None:
+        _check_mapping(".levels", levels)
         for level, share in levels.items():
-            if not str(level).isdigit() or not isinstance(share, int | float):
+            if not str(level).isdigit() or type(share) not in (int, float):
                 raise ValueError(f".levels.{level}={share!r}: must be a level's share")
         if not levels or not all(share > 0 for share in levels.values()):
             raise ValueError(f".levels={dict(levels)}: needs positive shares")
         settings["levels"] = {int(k): v for k, v in levels.items()}
     if advance is not None:
+        _check_mapping(".advance", advance)
         settings["advance"] = call(Advance, "advance", advance)
     return call(Stage, "", settings)
+
+
+def _check_mapping(key: str, value: Any) -> None:
+    if not hasattr(value, "items"):
+        raise ValueError(f"{key}={value!r}: must be a section")
