@@ -285,12 +285,10 @@ def _stages(
                     f"[{i}].max_response_tokens={asked}: exceeds"
                     f" config.rollout.max_response_tokens={longest}"
                 )
-            penalised = c.reward.overlong_buffer if c.reward.overlong_factor else 0
-            if asked is not None and asked <= penalised:
-                raise ValueError(
-                    f"[{i}].max_response_tokens={asked}: config.reward.overlong_buffer="
-                    f"{penalised} must be less"
-                )
+            try:
+                take(check_overlong, c.reward)(max_response_tokens=asked or longest)
+            except ValueError as error:
+                raise ValueError(f"[{i}]: {error}") from None
             size, first = stage.group_size, c.sampling.first
             if size is not None and first >= size:
                 raise ValueError(

@@ -536,12 +536,12 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert '"group_size": 9' in done.stdout
-    assert "updates per step      2" in done.stdout
-    assert "checkpoints           0.00 GB each, " in done.stdout
+    assert "updates per step     2" in done.stdout
+    assert "checkpoints          0.00 GB each, " in done.stdout
     assert "; a stop needs 0 s to save, at 1 GB/s" in done.stdout
-    assert "trained on per step   288 completions, at most " in done.stdout
+    assert "trained on per step  288 completions, at most " in done.stdout
     # 8 rounds, each of twice the problems of a step.
-    assert "drawn per step        at most 4,608 completions" in done.stdout
+    assert "drawn per step       at most 4,608 completions" in done.stdout
     assert "rl.problems.arithmetic:make_base (187,712 parameters)" in done.stdout
     (writes,) = re.findall(r"^writes +w/: (.*), \S+/$", done.stdout, re.M)
     assert {"held_out.jsonl", "assets/", "profile/", "hf/"} < set(writes.split())
@@ -609,7 +609,7 @@ BAD = [
         ({"batch.micro_tokens": 64}, "micro_tokens=64: less than one row"),
         ({"objective.aggregation": "mean"}, "objective.aggregation='mean'"),
         ({"reward.overlong_factor": 1.0}, "config.reward.overlong_buffer=512: must be"
-         " less than the 28 tokens that a completion may have"),
+         " less than the 32 tokens that a completion may have"),
         ({"rollout.top_p": 0.9}, "config.rollout.top_p=0.9: training needs 1"),
         ({"rollout.vllm.weights": "memory", "rollout.vllm.weight_dir": "/tmp"},
          "config.rollout.vllm.weight_dir='/tmp': weights='memory' writes no files"),
