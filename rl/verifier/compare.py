@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from rl.verifier.answers import Answer
 from rl.verifier.budget import Open
 from rl.verifier.equality import Prover
-from rl.verifier.families import Families, integers_of
+from rl.verifier.families import Families, integers_of, of_other_kinds
 from rl.verifier.nodes import (
     SYMMETRIC,
     UNNAMED,
@@ -109,6 +109,8 @@ def _same(left: Answer, right: Answer, prover: Prover) -> bool:
         return True
     if left.node is None or right.node is None:
         return _same_prose(left.text, right.text)
+    if of_other_kinds(left, right):
+        return False
     families = Families(prover, integers_of(left), integers_of(right))
     for a in filter(None, (left.node, left.other)):
         for b in filter(None, (right.node, right.other)):

@@ -108,7 +108,7 @@ class Examiner:
         """The verdict on an extracted answer; the same for the same arguments."""
         if answer is None:
             return Verdict(False, None, "no_answer", "has no box, or an empty one")
-        parsed = parse_answer(answer)
+        parsed = self._without_what_is_asked(parse_answer(answer))
         budget = Budget()
         is_open = False
         for text, gold in self._golds:
@@ -146,6 +146,16 @@ class Examiner:
         if is_open:
             return Verdict(False, answer, "open", "could not be shown equal in time")
         return Verdict(False, answer, "different", "is not what any gold is")
+
+    def _without_what_is_asked(self, answer: Answer) -> Answer:
+        """Of `x + y = 17` the 17, where just `x + y` is asked for, as of any label."""
+        match answer.node, answer.written:
+            case Rel("=", _, node), Rel("=", left, written):
+                named = _shape(left) in self._given_to_compute and symbols(left)
+                copied = _shape(answer.written) in self._formulas
+                if named and not copied and not is_label(left):
+                    return dataclasses.replace(answer, node=node, written=written)
+        return answer
 
     def _finished(self, answer: str, parsed: Answer, gold: Answer, way: Way) -> Verdict:
         if parsed.written is not None and gold.written is not None:

@@ -53,6 +53,14 @@ def integers_of(answer: Answer) -> frozenset[str]:
     return answer.parameters
 
 
+def of_other_kinds(left: Answer, right: Answer) -> bool:
+    """Whether one is about all integers, as it says, and the other about others."""
+    ours, theirs = integers_of(left), integers_of(right)
+    if bool(ours) == bool(theirs):
+        return False
+    return _NOT_ALL.search(right.text if ours else left.text) is not None
+
+
 class Families:
     """The families of two answers.
 

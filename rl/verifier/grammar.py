@@ -382,11 +382,11 @@ class Parser:
         if not any(token.kind == "text" for token in tokens):
             return None
         for token in tokens:
-            if token.kind not in ("text", "sym", "const", "op"):
+            if token.kind not in ("text", "sym", "op"):
                 return None
             if token.kind == "op" and token.value not in _IN_WORDS:
                 return None
-            if token.kind in ("sym", "const") and not token.spaced:
+            if token.kind == "sym" and not token.spaced:
                 if len(tokens) > 1 and token is not tokens[0]:
                     return None
         pieces: list[list[str]] = [[]]
@@ -406,8 +406,8 @@ class Parser:
     def _skip_introduction(self) -> None:
         start = self._at
         while self._next.kind == "text" and all(
-            word in _INTRODUCING
-            for word in self._next.value.lower().rstrip(":").split()
+            word.rstrip(":,") in _INTRODUCING
+            for word in self._next.value.lower().split()
         ):
             self._at += 1
             self._accept(":")

@@ -381,6 +381,11 @@ def _changes_a_number(words: list[str]) -> bool:
     lower = [word.lower() for word in words]
     if lower == ["times"]:
         return False
+    # Twelve ways are twelve, whatever they are ways to; but not "ways to the power".
+    ways = (i for i, word in enumerate(lower) if _singular(word) in _WAYS)
+    ends = next((i for i in ways if lower[i + 1 : i + 2] == ["to"]), len(lower))
+    if lower[ends + 2 : ends + 3] != ["the"]:
+        lower = lower[: ends + 1]
     return any(
         word in _CHANGING or (_is_number_word(word) and _singular(word) not in _SCALES)
         for word in lower
@@ -414,7 +419,7 @@ def _phrase(words: list[str]) -> frozenset[str] | None:
     if behind[:1] == ["to"]:
         if not head or _singular(lower[at - 1]) not in _WAYS:
             return None
-        behind = []  # twelve ways are twelve, whatever they are ways to
+        behind = []
     known = _known(head)
     if known is not None and isinstance(known.unit, str):
         marks = {f"{known.unit}*{known.scale}"}

@@ -50,6 +50,21 @@ def test_why_it_was_not_credited_is_named(answer, gold, correct, rule):
     assert _rule(answer, gold) == (correct, rule)
 
 
+@pytest.mark.parametrize(
+    "answer, gold, problem, correct",
+    [
+        ("x+y=17", "17", "Find $x+y$ if $x-y=3$.", True),
+        ("|z|^2=2", "2", "What is the value of $|z|^2$?", True),
+        ("x+y=17", "17", "Find $xy$ if $x+y=20$.", False),
+        # Copied: 13 is what the problem says itself.
+        ("2x+3=13", "13", "Find $2x+3=13$.", False),
+        ("x+y=17", "17", None, False),
+    ],
+)
+def test_what_is_asked_for_is_a_label(answer, gold, problem, correct):
+    assert judge(f"\\boxed{{{answer}}}", gold, problem).correct is correct
+
+
 def test_a_verdict_says_it_in_words():
     assert judge("\\boxed{2x+3=13}", "x=5", _EQUATION) == Verdict(
         False, "2x+3=13", "unfinished", "leaves a relation to be solved"

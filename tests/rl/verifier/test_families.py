@@ -6,6 +6,13 @@ from rl.verifier import is_equivalent
 from tests.rl.verifier.pairs import wrong
 
 
+def test_all_integers_are_no_other_numbers():
+    every = "\\pi k, k\\in\\mathbb{Z}"
+    for kind in ("k\\in\\mathbb{R}", "k\\in\\mathbb{N}", "\\text{ for even }k"):
+        assert not is_equivalent(every, f"\\pi k, {kind}")
+    assert is_equivalent(every, "\\pi k")
+
+
 def test_an_answer_does_not_make_the_golds_variable_an_integer():
     assert wrong(_ON_ONE_SIDES_WORD, equal=False) == []
 
