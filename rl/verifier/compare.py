@@ -59,6 +59,7 @@ from rl.verifier.nodes import (
     substitute,
     symbols,
     time_of_day,
+    values_in_one_size,
     walk,
 )
 from rl.verifier.regions import Regions
@@ -542,14 +543,9 @@ class _Comparison:
             b = _in_letters(b) or b
         if not isinstance(b, Quantity):
             return may_be_missing(a.unit) and self.same(a.value, b)
-        if not same_unit(a.unit, b.unit):
-            return False
-        if a.scale == b.scale:
-            return self.same(a.value, b.value)
-        if not isinstance(a.value, Expression) or not isinstance(b.value, Expression):
-            return False
-        ours, theirs = mul(a.value, Num(a.scale)), mul(b.value, Num(b.scale))
-        return self.same(ours, theirs)
+        values = values_in_one_size(a, b)
+        same = same_unit(a.unit, b.unit) and values is not None
+        return same and self.same(*values)
 
     def _same_marked(self, bare: Node, value: Node, b: Node) -> bool:
         """A number with a sign for percent or degrees, which may be left out."""

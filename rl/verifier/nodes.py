@@ -425,6 +425,18 @@ def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
     return decimals[0].ulp * scale
 
 
+def values_in_one_size(a: Quantity, b: Quantity) -> tuple[Node, Node] | None:
+    """The values of two quantities of one unit, as if both had the same size of it.
+
+    None where the sizes differ and a value is nothing that can be multiplied.
+    """
+    if a.scale == b.scale:
+        return a.value, b.value
+    if not (isinstance(a.value, Expression) and isinstance(b.value, Expression)):
+        return None
+    return mul(a.value, Num(a.scale)), mul(b.value, Num(b.scale))
+
+
 def negative(node: Node) -> Node:
     return mul(MINUS_ONE, node)
 

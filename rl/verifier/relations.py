@@ -29,8 +29,8 @@ from rl.verifier.nodes import (
     Tuple,
     children,
     contains,
-    mul,
     symbols,
+    values_in_one_size,
 )
 from rl.verifier.tokens import GREEK
 
@@ -187,14 +187,10 @@ def _consistent(kept: Node, part: Node, prover: Equality) -> bool:
     if part is kept:
         return True
     match kept, part:
-        case Quantity(value, unit, scale), Quantity(other, same_unit, other_scale):
-            if scale != other_scale:
-                if not (
-                    isinstance(value, Expression) and isinstance(other, Expression)
-                ):
-                    return False
-                value, other = mul(value, Num(scale)), mul(other, Num(other_scale))
-            return unit == same_unit and _consistent(value, other, prover)
+        case Quantity(), Quantity():
+            values = values_in_one_size(kept, part)
+            same = kept.unit == part.unit and values is not None
+            return same and _consistent(*values, prover)
         case Quantity(value), Expression():
             return _consistent(value, part, prover)
         case Expression(), Quantity(value):

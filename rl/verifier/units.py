@@ -170,16 +170,16 @@ _NUMBER_WORD = re.compile(
     r"|\w+illion|\w)ths?|thirds?"
 )
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
-_FILLER = frozenset(
-    "times of the a an in is are total totals units unit each all and exactly left"
-    " altogether overall remaining only there have has these those such their his her"
-    " its deg".split()
+# That a number is a sum, or what is left: nothing of what is counted.
+_SUMMING = frozenset(
+    "total altogether each left remaining exactly overall only".split()
+)
+_FILLER = _SUMMING | set(
+    "times of the a an in is are totals units unit all and there have has these those"
+    " such their his her its deg".split()
 )
 # Behind a unit: 10 years old, 3 feet tall, 5 miles away.
-_ATTRIBUTES = frozenset(
-    "old tall high long wide deep thick away apart total altogether each left remaining"
-    " exactly overall only".split()
-)
+_ATTRIBUTES = _SUMMING | set("old tall high long wide deep thick away apart".split())
 _PLACES = frozenset("of in on at for from to with without that which who".split())
 _WAYS = frozenset("way path route chance".split())
 # Nouns of any problem, and what may stand before them: they name what is counted.
