@@ -91,7 +91,7 @@ def get_config() -> ConfigDict:
     c.dynamic_sampling.filter_on = "correct"  # all right or wrong | reward: all alike
     c.dynamic_sampling.max_rounds = 8  # of sampling per step
     c.dynamic_sampling.oversample = 2.0  # prompts of a round, at most, over a step's
-    c.dynamic_sampling.max_age = 1  # steps that a surplus group may wait
+    c.dynamic_sampling.max_age = 1  # steps, not skipped, that a surplus group may wait
     c.dynamic_sampling.carry = False  # a step waits for no group that it can do without
     c.dynamic_sampling.on_shortfall = "skip"  # skip | partial | stop
     c.dynamic_sampling.max_shortfalls = 5  # steps skipped in a row, before it ends
