@@ -1,4 +1,8 @@
-"""The architecture of a Qwen2.5 model, read from a Hugging Face `config.json`."""
+"""The architecture of a model, read from a Hugging Face `config.json`.
+
+Qwen2.5, Qwen3 and Llama have one decoder: Qwen2's, without its biases and, in Qwen3,
+with a norm of each query and key, in Llama 3 with slower rotary frequencies.
+"""
 
 import dataclasses
 import json
@@ -6,10 +10,37 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+# By `model_type`: the class of transformers, and how its decoder differs from Qwen2's.
+_FAMILIES: Mapping[str, tuple[str, Mapping[str, bool]]] = {
+    "qwen2": ("Qwen2ForCausalLM", {}),
+    "qwen3": ("Qwen3ForCausalLM", {"qkv_bias": False, "qk_norm": True}),
+    "llama": ("LlamaForCausalLM", {"qkv_bias": False}),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RopeScaling:
+    """How Llama 3.1 and later stretch the rotary embedding's longer waves.
+
+    Attributes:
+      factor: of waves that fill the original context less than `low_freq_factor` times.
+      low_freq_factor, high_freq_factor: waves that fill it more often than the second
+        stay as they are; between the two the frequency is interpolated.
+      original_max_positions: the context that the model was first trained on.
+
+    Source: "The Llama 3 Herd of Models" (arXiv 2407.21783), and `llama3` among the rope
+    functions of transformers.
+    """
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_positions: int
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Qwen2Config:
-    """Sizes of a Qwen2 decoder.
+    """Sizes of a Qwen2 decoder, or of a relative's.
 
     Attributes:
       vocab_size: V, rows of the embedding (padded: 151,936 or 152,064).
@@ -24,6 +55,9 @@ class Qwen2Config:
       tie_word_embeddings: the head is the embedding table.
       max_positions: most positions (prompt plus completion) that the model was made
         for.
+      qkv_bias: queries, keys and values have biases.
+      qk_norm: queries and keys are normed, a head at a time, before their rotation.
+      rope_scaling: None leaves the rotary frequencies as `rope_theta` gives them.
     """
 
     vocab_size: int
@@ -37,37 +71,44 @@ class Qwen2Config:
     rms_norm_eps: float
     tie_word_embeddings: bool
     max_positions: int
+    qkv_bias: bool = True
+    qk_norm: bool = False
+    rope_scaling: RopeScaling | None = None
 
     @classmethod
     def from_hf(cls, raw: Mapping[str, Any], *, where: str = "config.json"):
         """Reads a Hugging Face config; refuses by name and value what is not built.
 
         Raises:
-          ValueError: another architecture, rope scaling, a sliding window in use,
-            another activation, or a missing or ill-fitting size.
+          ValueError: another architecture, another rope scaling than Llama 3's, a
+            sliding window in use, another activation, other biases than the family's,
+            or a missing or ill-fitting size.
         """
 
         def refuse(key, value, only):
             raise ValueError(f"{where}: {key}={value!r} is not supported, only {only}")
 
-        if raw.get("model_type") != "qwen2":
-            refuse("model_type", raw.get("model_type"), "'qwen2'")
-        architectures = raw.get("architectures") or ["Qwen2ForCausalLM"]
-        if list(architectures) != ["Qwen2ForCausalLM"]:
-            refuse("architectures", architectures, "['Qwen2ForCausalLM']")
+        model_type = raw.get("model_type")
+        if model_type not in _FAMILIES:
+            refuse("model_type", model_type, ", ".join(map(repr, _FAMILIES)))
+        architecture, family = _FAMILIES[model_type]
+        architectures = raw.get("architectures") or [architecture]
+        if list(architectures) != [architecture]:
+            refuse("architectures", architectures, [architecture])
         if raw.get("hidden_act", "silu") != "silu":
             refuse("hidden_act", raw["hidden_act"], "'silu'")
-        if raw.get("use_sliding_window"):
-            refuse("use_sliding_window", raw["use_sliding_window"], "false")
+        for key in ("use_sliding_window", "attention_bias", "mlp_bias"):
+            if raw.get(key):
+                refuse(key, raw[key], "false")
         for layer_type in raw.get("layer_types") or ():
             if layer_type != "full_attention":
                 refuse("layer_types", layer_type, "'full_attention'")
-        if raw.get("rope_scaling"):
-            refuse("rope_scaling", raw["rope_scaling"], "null")
-        # transformers 5 writes the base inside `rope_parameters`.
-        rope = raw.get("rope_parameters") or {}
-        if rope.get("rope_type", "default") != "default":
-            refuse("rope_parameters.rope_type", rope["rope_type"], "'default'")
+        # transformers 5 writes `rope_parameters`, with the base among them.
+        key = "rope_parameters" if raw.get("rope_parameters") else "rope_scaling"
+        rope = raw.get(key) or {}
+        rope_type = rope.get("rope_type", rope.get("type", "default"))
+        if rope_type not in ("default", "llama3"):
+            refuse(f"{key}.rope_type", rope_type, "'default', 'llama3'")
         theta = rope.get("rope_theta", raw.get("rope_theta"))
 
         def size(key):
@@ -91,6 +132,13 @@ class Qwen2Config:
             )
         if theta is None:
             raise ValueError(f"{where}: rope_theta is missing")
+
+        def scaling(name):
+            value = rope.get(name)
+            if not isinstance(value, int | float) or value <= 0:
+                raise ValueError(f"{where}: {key}.{name}={value!r} must be positive")
+            return value
+
         return cls(
             vocab_size=size("vocab_size"),
             hidden_size=hidden,
@@ -103,6 +151,15 @@ class Qwen2Config:
             rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
             tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
             max_positions=size("max_position_embeddings"),
+            rope_scaling=None
+            if rope_type == "default"
+            else RopeScaling(
+                factor=scaling("factor"),
+                low_freq_factor=scaling("low_freq_factor"),
+                high_freq_factor=scaling("high_freq_factor"),
+                original_max_positions=scaling("original_max_position_embeddings"),
+            ),
+            **family,
         )
 
     @classmethod

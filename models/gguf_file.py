@@ -1,13 +1,8 @@
-"""Llama and Qwen2 models in GGUF files, as ordinary Hugging Face folders of Qwen2.
+"""Models in GGUF files, as ordinary Hugging Face folders.
 
-Llama's block is Qwen2's with query, key and value biases of zero. What differs in the
-file: tensors have llama.cpp's names, Llama's query and key rows are permuted for its
-rotary embedding, and weights are quantised. Needs the package `gguf`, no torch.
-
-The folder's tokenizer.json splits texts as the model was trained. transformers 5 gives
-every folder of model type qwen2 the splitting of Qwen2 instead when it is opened by
-`AutoTokenizer`: for SmolLM2 that differs in runs of white space before a special token
-or an end, and in nothing else seen.
+What differs in the file: tensors have llama.cpp's names, Llama's query and key rows are
+permuted for its rotary embedding, and weights are quantised. Needs the package `gguf`,
+no torch.
 """
 
 import hashlib
@@ -34,8 +29,10 @@ _NAMES = {
     ("head",): "output.weight",
     ("layers", "q"): "blk.{}.attn_q.weight",
     ("layers", "q_bias"): "blk.{}.attn_q.bias",
+    ("layers", "q_norm"): "blk.{}.attn_q_norm.weight",
     ("layers", "k"): "blk.{}.attn_k.weight",
     ("layers", "k_bias"): "blk.{}.attn_k.bias",
+    ("layers", "k_norm"): "blk.{}.attn_k_norm.weight",
     ("layers", "v"): "blk.{}.attn_v.weight",
     ("layers", "v_bias"): "blk.{}.attn_v.bias",
     ("layers", "o"): "blk.{}.attn_output.weight",
@@ -45,7 +42,12 @@ _NAMES = {
     ("layers", "attention_norm"): "blk.{}.attn_norm.weight",
     ("layers", "mlp_norm"): "blk.{}.ffn_norm.weight",
 }
-_BIASES = ("q_bias", "k_bias", "v_bias")
+# By llama.cpp's architecture, which is the `model_type` there.
+_CLASSES = {
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+}
 
 # How Qwen2's tokenizer splits a text before merging, from its tokenizer.json.
 _QWEN2_SPLIT = (
@@ -59,7 +61,8 @@ def convert(file: pathlib.Path, out: pathlib.Path, *, dtype: str = "float32") ->
     """Writes a GGUF file's model as a Hugging Face folder, tensor by tensor.
 
     Args:
-      file: of architecture "llama" or "qwen2", in any quantisation `gguf` can undo.
+      file: of an architecture "llama", "qwen2" or "qwen3", in any quantisation that
+        `gguf` can undo.
       out: the folder; it appears under its name only when complete.
       dtype: of the weights, a key of `models.hf.DTYPES`.
 
@@ -153,8 +156,9 @@ class _Fields:
         self.file, self._reader = file, reader
         self._read: dict[str, Any] = {}
         self.architecture = self["general.architecture"]
-        if self.architecture not in ("llama", "qwen2"):
-            self.refuse("general.architecture", self.architecture, "llama and qwen2")
+        if self.architecture not in _CLASSES:
+            known = ", ".join(_CLASSES)
+            self.refuse("general.architecture", self.architecture, known)
 
     def get(self, key: str, default: Any = None) -> Any:
         if key not in self._read:  # long lists are slow to read
@@ -231,8 +235,8 @@ def _hf_config(fields: _Fields, vocabulary: int) -> dict[str, Any]:
     if (scaling := fields.own("rope.scaling.type", "none")) != "none":
         fields.refuse("rope.scaling.type", scaling, "none")
     return {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
+        "architectures": [_CLASSES[fields.architecture]],
+        "model_type": fields.architecture,
         "hidden_act": "silu",
         "vocab_size": vocabulary,
         "hidden_size": width,
@@ -246,7 +250,6 @@ def _hf_config(fields: _Fields, vocabulary: int) -> dict[str, Any]:
         "rms_norm_eps": _decimal(fields.own("attention.layer_norm_rms_epsilon")),
         "rope_theta": _decimal(fields.own("rope.freq_base", 10000.0)),
         "tie_word_embeddings": "output.weight" not in fields.names(),
-        "use_sliding_window": False,
     }
 
 
@@ -266,9 +269,6 @@ def _tensors(
         shape = weight.hf_shape(config)
         tensor = held.pop(name, None)
         if tensor is None:
-            if fields.architecture == "llama" and weight.path[-1] in _BIASES:
-                yield hf_name, np.zeros(shape, dtype)
-                continue
             raise ValueError(f"{fields.file}: tensor {name} is missing")
         array = dequantize(tensor.data, tensor.tensor_type)
         if array.shape != shape:
@@ -289,7 +289,7 @@ def _unpermuted(array: np.ndarray, weight: Weight, config: Qwen2Config) -> np.nd
 
     llama.cpp rotates neighbours of a head where Hugging Face rotates its halves.
     """
-    if weight.path[-1] not in ("q", "q_bias", "k", "k_bias"):
+    if weight.path[-1] not in ("q", "k"):
         return array
     paired = array.reshape(-1, config.head_dim // 2, 2, *array.shape[1:])
     return paired.swapaxes(1, 2).reshape(array.shape)

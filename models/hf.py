@@ -65,12 +65,14 @@ class Weight:
       hf_shape: shape in the file. A `linear` weight is [out, in] there and
         [in..., out...] here; anything else differs by a reshape at most.
       linear: whether the file holds the transpose.
+      among: whether a model has it.
     """
 
     hf_name: str
     path: tuple[str, ...]
     hf_shape: Callable[[Qwen2Config], tuple[int, ...]]
     linear: bool = False
+    among: Callable[[Qwen2Config], bool] = lambda config: True
 
     @property
     def layered(self) -> bool:
@@ -86,8 +88,9 @@ class Weight:
         return array.reshape(shape[::-1]).T if self.linear else array.reshape(shape)
 
 
-def _layer(hf_name, name, hf_shape, linear=False):
-    return Weight(f"model.layers.{{}}.{hf_name}", ("layers", name), hf_shape, linear)
+def _layer(hf_name, name, hf_shape, linear=False, **options):
+    name_there = f"model.layers.{{}}.{hf_name}"
+    return Weight(name_there, ("layers", name), hf_shape, linear, **options)
 
 
 def _heads(c: Qwen2Config) -> int:
@@ -103,13 +106,20 @@ TABLE: tuple[Weight, ...] = (
     Weight("model.embed_tokens.weight", ("embedding",),
            lambda c: (c.vocab_size, c.hidden_size)),
     _layer("self_attn.q_proj.weight", "q", lambda c: (_heads(c), c.hidden_size), True),
-    _layer("self_attn.q_proj.bias", "q_bias", lambda c: (_heads(c),)),
+    _layer("self_attn.q_proj.bias", "q_bias", lambda c: (_heads(c),),
+           among=lambda c: c.qkv_bias),
+    _layer("self_attn.q_norm.weight", "q_norm", lambda c: (c.head_dim,),
+           among=lambda c: c.qk_norm),
     _layer("self_attn.k_proj.weight", "k",
            lambda c: (_kv_heads(c), c.hidden_size), True),
-    _layer("self_attn.k_proj.bias", "k_bias", lambda c: (_kv_heads(c),)),
+    _layer("self_attn.k_proj.bias", "k_bias", lambda c: (_kv_heads(c),),
+           among=lambda c: c.qkv_bias),
+    _layer("self_attn.k_norm.weight", "k_norm", lambda c: (c.head_dim,),
+           among=lambda c: c.qk_norm),
     _layer("self_attn.v_proj.weight", "v",
            lambda c: (_kv_heads(c), c.hidden_size), True),
-    _layer("self_attn.v_proj.bias", "v_bias", lambda c: (_kv_heads(c),)),
+    _layer("self_attn.v_proj.bias", "v_bias", lambda c: (_kv_heads(c),),
+           among=lambda c: c.qkv_bias),
     _layer("self_attn.o_proj.weight", "o", lambda c: (c.hidden_size, _heads(c)), True),
     _layer("mlp.gate_proj.weight", "gate",
            lambda c: (c.intermediate_size, c.hidden_size), True),
@@ -120,23 +130,24 @@ TABLE: tuple[Weight, ...] = (
     _layer("input_layernorm.weight", "attention_norm", lambda c: (c.hidden_size,)),
     _layer("post_attention_layernorm.weight", "mlp_norm", lambda c: (c.hidden_size,)),
     Weight("model.norm.weight", ("final_norm",), lambda c: (c.hidden_size,)),
-    Weight("lm_head.weight", ("head",), lambda c: (c.vocab_size, c.hidden_size)),
+    Weight("lm_head.weight", ("head",), lambda c: (c.vocab_size, c.hidden_size),
+           among=lambda c: not c.tie_word_embeddings),
 )
 # fmt: on
 
 
 def rows(config: Qwen2Config) -> Iterator[tuple[str, Weight, int | None]]:
     """Every tensor of a model in file order, as `(HF name, row, layer or None)`."""
-    layered = [w for w in TABLE if w.layered]
-    head = [w for w in TABLE if w.path == ("head",)]
-    for weight in TABLE[: TABLE.index(layered[0])]:
+    table = [weight for weight in TABLE if weight.among(config)]
+    layered = [weight for weight in table if weight.layered]
+    before, after = table.index(layered[0]), table.index(layered[-1]) + 1
+    for weight in table[:before]:
         yield weight.hf_name, weight, None
     for layer in range(config.num_layers):
         for weight in layered:
             yield weight.hf_name.format(layer), weight, layer
-    for weight in TABLE[TABLE.index(layered[-1]) + 1 :]:
-        if weight not in head or not config.tie_word_embeddings:
-            yield weight.hf_name, weight, None
+    for weight in table[after:]:
+        yield weight.hf_name, weight, None
 
 
 def tensor_specs(config: Qwen2Config, dtype: np.dtype) -> Specs:

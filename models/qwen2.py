@@ -1,4 +1,4 @@
-"""Qwen2.5 in Flax Linen: token ids to hidden states.
+"""Qwen2.5 and its relatives in Flax Linen: token ids to hidden states.
 
 The head is applied by the objective and by the sampler (`head_table`), never here, so
 that no `[tokens, vocabulary]` array exists unless somebody asks for it.
@@ -6,10 +6,12 @@ that no `[tokens, vocabulary]` array exists unless somebody asks for it.
 Axes: B rows, T positions, S cached positions, D model width, F MLP width, N query
 heads, K kv heads, H head width, V vocabulary, L layers.
 
-Source: Qwen2.5 technical report (arXiv 2412.15115), and the Qwen2 architecture in
-Hugging Face transformers, to which the tests hold it equal.
+Source: Qwen2.5 technical report (arXiv 2412.15115), Qwen3's (arXiv 2505.09388), and the
+Qwen2, Qwen3 and Llama architectures in Hugging Face transformers, to which the tests
+hold it equal.
 """
 
+import math
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -59,7 +61,13 @@ def rotary_angles(
 ) -> Float32[jax.Array, "B T half_H"]:
     """In float32: bfloat16 cannot hold position 4,095."""
     exponent = jnp.arange(0, config.head_dim, 2, dtype=jnp.float32) / config.head_dim
-    return positions[..., None].astype(jnp.float32) / config.rope_theta**exponent
+    per_radian = config.rope_theta**exponent
+    if (scaling := config.rope_scaling) is not None:
+        low, high = scaling.low_freq_factor, scaling.high_freq_factor
+        waves = scaling.original_max_positions / (2 * math.pi * per_radian)
+        kept = jnp.clip((waves - low) / (high - low), 0, 1)
+        per_radian /= kept + (1 - kept) / scaling.factor
+    return positions[..., None].astype(jnp.float32) / per_radian
 
 
 def _rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
@@ -129,12 +137,21 @@ class Block(nn.Module):
 
         def project(name, heads, axis):
             kernel = param(name, _normal(("embed", axis, "head_dim")), (d, heads, h))
-            bias = param(f"{name}_bias", _zeros((axis, "head_dim")), (heads, h))
-            flat = normed @ kernel.reshape(d, heads * h) + bias.reshape(heads * h)
+            flat = normed @ kernel.reshape(d, heads * h)
+            if c.qkv_bias:
+                bias = param(f"{name}_bias", _zeros((axis, "head_dim")), (heads, h))
+                flat += bias.reshape(heads * h)
             return flat.reshape(*segment_ids.shape, heads, h)
 
-        q = _rotate(project("q", n, "heads"), angles)
-        k = _rotate(project("k", k_, "kv_heads"), angles)
+        def turned(name, heads, axis):
+            x = project(name, heads, axis)
+            if c.qk_norm:
+                weight = param(f"{name}_norm", _ones(("norm",)), (h,))
+                x = rms_norm(x, weight, c.rms_norm_eps)
+            return _rotate(x, angles)
+
+        q = turned("q", n, "heads")
+        k = turned("k", k_, "kv_heads")
         v = project("v", k_, "kv_heads")
         if cached is None:
             mixed = attention.segment_attention(

@@ -1,4 +1,4 @@
-"""Qwen2.5 as it is sampled from: weights that stand still, split by heads and width.
+"""The decoder that is sampled from: weights stand still, split by heads and width.
 
 A device holds whole heads, with the kv head that each of them needs. Where kv heads do
 not divide over the devices of a copy, each kv head stands on several of them; and where

@@ -3,7 +3,7 @@
 python -m tools.convert --hf HFDIR --out CKPT               to an Orbax checkpoint
 python -m tools.convert --checkpoint CKPT --out HFDIR       and back
 python -m tools.convert --workdir DIR [--step N] --out HFDIR    from a training run
-python -m tools.convert --gguf FILE --out HFDIR             a Llama's or Qwen2's file
+python -m tools.convert --gguf FILE --out HFDIR             of a GGUF file
 """
 
 import argparse

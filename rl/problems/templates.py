@@ -58,7 +58,8 @@ def encode_prompt(
       problem_text: the problem as its data set states it.
 
     Returns:
-      The prompt's token ids. No begin-of-text token is added: Qwen2.5 has none.
+      The prompt's token ids, with what the tokenizer puts before any text: Llama's
+      begin of text, unless a chat template has put it there; of Qwen nothing.
 
     Raises:
       ValueError: for an unknown template, "model" with a tokenizer that carries no chat
@@ -78,8 +79,9 @@ def encode_prompt(
         )
     else:
         text = TEMPLATES.get(template, template).replace(SLOT, problem_text)
-    ids = tokenizer.encode(text, add_special_tokens=False)
-    if not ids:
+    begun = bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
+    ids = tokenizer.encode(text, add_special_tokens=not begun)
+    if not text:
         raise ValueError(f"template={template!r}: the prompt of an empty problem")
     return ids
 

@@ -1,4 +1,4 @@
-"""Random Qwen2 folders made by transformers, to compare with."""
+"""Random folders of Qwen2 and its relatives made by transformers, to compare with."""
 
 import pathlib
 
@@ -18,12 +18,30 @@ SMALL = dict(
     use_sliding_window=False,
 )
 
+LLAMA_3 = dict(
+    rope_type="llama3",
+    rope_theta=10000.0,
+    factor=8.0,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+    original_max_position_embeddings=64,
+)
+# A head that is no part of the width, as of Qwen3-4B and most of its family.
+FAMILIES = {
+    "Qwen2": {},
+    "Qwen3": dict(head_dim=32, sliding_window=None),
+    "Llama": dict(rope_parameters=LLAMA_3),
+}
 
-def make(folder: pathlib.Path, *, max_shard_size="5GB", seed=0, **changes):
+
+def make(
+    folder: pathlib.Path, family="Qwen2", *, max_shard_size="5GB", seed=0, **changes
+):
     """Saves a random float32 model and returns it; biases and norms are random too."""
     torch.manual_seed(seed)
-    config = transformers.Qwen2Config(**{**SMALL, **changes})
-    model = transformers.Qwen2ForCausalLM(config).float().eval()
+    sizes = {**SMALL, **FAMILIES[family], **changes}
+    config = getattr(transformers, f"{family}Config")(**sizes)
+    model = getattr(transformers, f"{family}ForCausalLM")(config).float().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             # The initial scale of 0.02 hides errors of position; this does not.

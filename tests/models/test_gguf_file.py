@@ -25,6 +25,8 @@ LAYER = {
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
 }
@@ -60,6 +62,8 @@ def write(path, model, *, architecture, pre="smollm", **changes):
     writer.add_head_count(c.num_attention_heads)
     writer.add_head_count_kv(c.num_key_value_heads)
     writer.add_layer_norm_rms_eps(c.rms_norm_eps)
+    if (head_dim := getattr(c, "head_dim", None)) is not None:
+        writer.add_key_length(head_dim)
     writer.add_rope_freq_base(c.rope_parameters["rope_theta"])
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
@@ -103,13 +107,13 @@ def logits(model, ids):
         return model(torch.tensor([ids])).logits[0].numpy()
 
 
-def test_a_llama_becomes_an_equal_qwen2(tmp_path):
+def test_a_llama_becomes_an_equal_folder(tmp_path):
     llama, report = tiny_llama(), tmp_path / "report.json"
     file = write(tmp_path / "tiny.gguf", llama, architecture="llama")
     out = tmp_path / "out"
     convert.main(["--gguf", str(file), "--out", str(out), "--json", str(report)])
     converted = transformers.AutoModelForCausalLM.from_pretrained(out)
-    assert type(converted).__name__ == "Qwen2ForCausalLM"
+    assert type(converted).__name__ == "LlamaForCausalLM"
     ids = list(np.random.default_rng(0).integers(0, len(TOKENS), 40))
     # Left permuted, the rows would give other logits from the second token on.
     np.testing.assert_allclose(logits(converted, ids), logits(llama, ids), atol=1e-5)
@@ -123,13 +127,16 @@ def test_a_llama_becomes_an_equal_qwen2(tmp_path):
     )
 
 
-def test_a_qwen2_keeps_its_biases_and_its_own_head(tmp_path):
+@pytest.mark.parametrize("family", ["Qwen2", "Qwen3"])
+def test_a_qwen_keeps_its_biases_or_norms_and_its_own_head(tmp_path, family):
     sizes = dict(vocab_size=len(TOKENS), tie_word_embeddings=False)
-    qwen2 = reference.make(tmp_path / "in", **sizes)
-    file = write(tmp_path / "q.gguf", qwen2, architecture="qwen2", pre="qwen2")
+    model = reference.make(tmp_path / "in", family, **sizes)
+    file = tmp_path / "q.gguf"
+    write(file, model, architecture=family.lower(), pre="qwen2")
     gguf_file.convert(file, tmp_path / "out", dtype="float32")
     converted = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    for name, tensor in qwen2.state_dict().items():
+    assert type(converted) is type(model)
+    for name, tensor in model.state_dict().items():
         assert torch.equal(converted.state_dict()[name], tensor), name
 
 
@@ -154,7 +161,7 @@ def test_what_cannot_be_converted_is_one_line(tmp_path):
         tmp_path / "none.gguf": "none.gguf: no such file",
         tmp_path / "text.gguf": "text.gguf: no readable GGUF file",
         write(tmp_path / "g.gguf", model, architecture="gemma"): (
-            "general.architecture='gemma' is not supported, only llama and qwen2"
+            "general.architecture='gemma' is not supported, only llama, qwen2, qwen3"
         ),
         write(tmp_path / "p.gguf", model, architecture="llama", pre="tekken"): (
             "tokenizer.ggml.pre='tekken' is not supported, only smollm and qwen2"
@@ -224,8 +231,7 @@ def test_smollm2_equals_transformers_reading_of_the_same_file(smollm2):
 @pytest.mark.ci
 def test_smollm2_reads_a_thousand_texts_as_transformers_does(smollm2):
     file, folder = smollm2
-    # `AutoTokenizer` would split as Qwen2 does, whatever the folder's file says.
-    ours = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    ours = transformers.AutoTokenizer.from_pretrained(folder)
     theirs = transformers.AutoTokenizer.from_pretrained(
         file.parent, gguf_file=file.name
     )

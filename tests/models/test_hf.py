@@ -35,10 +35,22 @@ def _files(folder):
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("max_shard_size", ["5GB", "100KB"])
-@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 2, 2)])
-def test_float32_round_trip_is_bit_identical(tmp_path, tied, max_shard_size, shape):
+@pytest.mark.parametrize(
+    "shape,family",
+    [
+        ((1, 1, 1), "Qwen2"),
+        ((2, 2, 2), "Qwen2"),
+        ((2, 2, 2), "Qwen3"),
+        ((1, 1, 1), "Llama"),
+    ],
+)
+def test_float32_round_trip_is_bit_identical(
+    tmp_path, family, tied, max_shard_size, shape
+):
     source, target = tmp_path / "in", tmp_path / "out"
-    reference.make(source, tie_word_embeddings=tied, max_shard_size=max_shard_size)
+    reference.make(
+        source, family, tie_word_embeddings=tied, max_shard_size=max_shard_size
+    )
     model = Qwen2(Qwen2Config.from_folder(source))
     params = load_params(source, model, _mesh(*shape))
     save_folder(target, params, model.config, assets=source, dtype="float32")
@@ -181,10 +193,19 @@ def test_an_unreachable_model_is_one_line():
 @pytest.mark.parametrize(
     "change,message",
     [
-        ({"model_type": "llama"}, "model_type='llama'"),
+        ({"model_type": "gemma"}, "model_type='gemma'"),
+        ({"model_type": "qwen3"}, "architectures=.* only .'Qwen3ForCausalLM'"),
         ({"architectures": ["Qwen2ForTokenClassification"]}, "architectures="),
-        ({"rope_scaling": {"type": "yarn", "factor": 4}}, "rope_scaling="),
+        (
+            {"rope_parameters": None, "rope_scaling": {"type": "yarn", "factor": 4}},
+            "rope_scaling.rope_type='yarn'",
+        ),
         ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type='yarn'"),
+        (
+            {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}},
+            "rope_parameters.factor=None",
+        ),
+        ({"attention_bias": True}, "attention_bias=True"),
         ({"use_sliding_window": True}, "use_sliding_window=True"),
         ({"hidden_act": "gelu"}, "hidden_act='gelu'"),
         ({"num_hidden_layers": 0}, "num_hidden_layers=0"),

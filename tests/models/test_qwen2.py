@@ -1,10 +1,14 @@
 """The port against transformers, and full sizes without their weights."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+import transformers
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from models.cache import KVCache, Places
 from models.config import Qwen2Config
@@ -13,6 +17,7 @@ from models.qwen2 import (
     Qwen2,
     abstract_params,
     head_table,
+    rotary_angles,
 )
 from models.served import ServedQwen2, served_params
 from sharding.mesh import make_mesh
@@ -44,6 +49,8 @@ CASES = [
     dict(tie_word_embeddings=True, num_hidden_layers=2, num_key_value_heads=2),
     dict(tie_word_embeddings=False, num_hidden_layers=3, num_key_value_heads=1),
     dict(tie_word_embeddings=False, num_hidden_layers=4, rope_theta=1_000_000.0),
+    dict(family="Qwen3", num_hidden_layers=3),
+    dict(family="Llama", tie_word_embeddings=False),
 ]
 
 
@@ -68,7 +75,7 @@ def test_logits_equal_transformers(tmp_path, mesh, changes, unroll, remat):
     assert np.abs(leaked[:, 23:64] - expected_b).max() > 1e-2
 
 
-@pytest.mark.parametrize("changes", CASES[1:3])
+@pytest.mark.parametrize("changes", CASES[1:3] + CASES[4:])
 def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
     theirs = reference.make(tmp_path, **changes)
     model, params = _load(tmp_path, mesh)
@@ -110,33 +117,57 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
         )
 
 
+def test_slower_rotary_frequencies_equal_transformers():
+    """Llama-3.1-8B's, whose waves are kept, interpolated and stretched."""
+    rope = reference.LLAMA_3 | dict(
+        rope_theta=500_000.0, original_max_position_embeddings=8192
+    )
+    changes = dict(head_dim=128, max_position_embeddings=131_072, rope_parameters=rope)
+    theirs = transformers.LlamaConfig(**{**reference.SMALL, **changes})
+    expected, _ = ROPE_INIT_FUNCTIONS["llama3"](theirs, "cpu")
+    config = Qwen2Config.from_hf(theirs.to_dict())
+    ours = rotary_angles(jnp.ones((1, 1), jnp.int32), config)[0, 0]
+    np.testing.assert_allclose(ours, expected, rtol=1e-6)
+    plain = dataclasses.replace(config, rope_scaling=None)
+    ratio = rotary_angles(jnp.ones((1, 1), jnp.int32), plain)[0, 0] / ours
+    assert ratio[0] == 1 and abs(ratio[-1] - 8) < 1e-5
+    assert ((ratio > 1.01) & (ratio < 7.9)).any()
+
+
 # (hidden, intermediate, layers, heads, kv heads, vocabulary, tied) -> parameters
 SIZES = {
-    "0.5B": ((896, 4864, 24, 14, 2, 151936, True), 494_032_768),
-    "1.5B": ((1536, 8960, 28, 12, 2, 151936, True), 1_543_714_304),
-    "3B": ((2048, 11008, 36, 16, 2, 151936, True), 3_085_938_688),
-    "7B": ((3584, 18944, 28, 28, 4, 152064, False), 7_615_616_512),
-    "14B": ((5120, 13824, 48, 40, 8, 152064, False), 14_770_033_664),
-    "32B": ((5120, 27648, 64, 40, 8, 152064, False), 32_763_876_352),
-    "72B": ((8192, 29568, 80, 64, 8, 152064, False), 72_706_203_648),
+    "qwen2 0.5B": ((896, 4864, 24, 14, 2, 151936, True), 494_032_768),
+    "qwen2 1.5B": ((1536, 8960, 28, 12, 2, 151936, True), 1_543_714_304),
+    "qwen2 3B": ((2048, 11008, 36, 16, 2, 151936, True), 3_085_938_688),
+    "qwen2 7B": ((3584, 18944, 28, 28, 4, 152064, False), 7_615_616_512),
+    "qwen2 14B": ((5120, 13824, 48, 40, 8, 152064, False), 14_770_033_664),
+    "qwen2 32B": ((5120, 27648, 64, 40, 8, 152064, False), 32_763_876_352),
+    "qwen2 72B": ((8192, 29568, 80, 64, 8, 152064, False), 72_706_203_648),
+    "qwen3 0.6B": ((1024, 3072, 28, 16, 8, 151936, True), 596_049_920),
+    "qwen3 4B": ((2560, 9728, 36, 32, 8, 151936, True), 4_022_468_096),
+    "qwen3 8B": ((4096, 12288, 36, 32, 8, 151936, False), 8_190_735_360),
+    "qwen3 14B": ((5120, 17408, 40, 40, 8, 151936, False), 14_768_307_200),
+    "llama 1B": ((2048, 8192, 16, 32, 8, 128256, True), 1_235_814_400),
+    "llama 8B": ((4096, 14336, 32, 32, 8, 128256, False), 8_030_261_248),
 }
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_full_sizes_have_the_published_parameter_counts(name):
     (hidden, mlp, layers, heads, kv_heads, vocab, tied), count = SIZES[name]
-    config = Qwen2Config(
+    raw = dict(
+        model_type=name.split()[0],
         vocab_size=vocab,
         hidden_size=hidden,
         intermediate_size=mlp,
-        num_layers=layers,
-        num_heads=heads,
-        num_kv_heads=kv_heads,
-        head_dim=hidden // heads,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
         rope_theta=1e6,
-        rms_norm_eps=1e-6,
         tie_word_embeddings=tied,
-        max_positions=32768,
+        max_position_embeddings=32768,
     )
-    shapes, _ = abstract_params(Qwen2(config))
+    if name.startswith("qwen3"):
+        raw["head_dim"] = 128
+    shapes, _ = abstract_params(Qwen2(Qwen2Config.from_hf(raw)))
     assert sum(x.size for x in jax.tree.leaves(shapes)) == count

@@ -11,7 +11,8 @@ from models.qwen2 import Qwen2, init_params
 from models.served import ServedQwen2, served_config, served_params
 from sharding.mesh import make_mesh
 
-# Three query heads to a kv head, as 7B has seven: they divide over no two devices.
+# Three query heads to a kv head, as 7B has seven: they divide over no two devices. With
+# Qwen2's biases and Qwen3's norms.
 CONFIG = Qwen2Config(
     vocab_size=96,
     hidden_size=48,
@@ -24,6 +25,7 @@ CONFIG = Qwen2Config(
     rms_norm_eps=1e-6,
     tie_word_embeddings=True,
     max_positions=64,
+    qk_norm=True,
 )
 
 

@@ -1,17 +1,19 @@
 """Shapes of the models that configs name by hub id, so that a plan downloads nothing.
 
-Source: the config.json of each on huggingface.co/Qwen.
+Source: the config.json of each on huggingface.co, under Qwen and meta-llama.
 """
 
 import pathlib
 import tempfile
+from collections.abc import Mapping
+from typing import Any
 
 from configs.schema import take
 from models.config import Qwen2Config
 from rl.plan import find_model
 
 # Layers, width, heads, kv heads, MLP, vocabulary, tied.
-_SIZES = {
+_QWEN2 = {
     "0.5B": (24, 896, 14, 2, 4864, 151936, True),
     "1.5B": (28, 1536, 12, 2, 8960, 151936, True),
     "3B": (36, 2048, 16, 2, 11008, 151936, True),
@@ -20,31 +22,90 @@ _SIZES = {
     "32B": (64, 5120, 40, 8, 27648, 152064, False),
     "72B": (80, 8192, 64, 8, 29568, 152064, False),
 }
+_MATH = {size: _QWEN2[size] for size in ("1.5B", "7B", "72B")}
+_QWEN3 = {
+    "0.6B": (28, 1024, 16, 8, 3072, 151936, True),
+    "1.7B": (28, 2048, 16, 8, 6144, 151936, True),
+    "4B": (36, 2560, 32, 8, 9728, 151936, True),
+    "8B": (36, 4096, 32, 8, 12288, 151936, False),
+    "14B": (40, 5120, 40, 8, 17408, 151936, False),
+}
+_LLAMA = {
+    "3.1-8B": (32, 4096, 32, 8, 14336, 128256, False),
+    "3.2-1B": (16, 2048, 32, 8, 8192, 128256, True),
+    "3.2-3B": (28, 3072, 24, 8, 8192, 128256, True),
+}
 
 
-def _hf_config(size: str, *, math: bool) -> dict:
-    layers, hidden, heads, kv_heads, mlp, vocab, tied = _SIZES[size]
+def _llama_rope(size: str) -> dict[str, Any]:
     return {
-        "model_type": "qwen2",
-        "vocab_size": vocab,
-        "hidden_size": hidden,
-        "intermediate_size": mlp,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "max_position_embeddings": 4096 if math else 32768,
-        "rope_theta": 1e4 if math else 1e6,
-        "rms_norm_eps": 1e-6,
-        "tie_word_embeddings": tied,
+        "rope_type": "llama3",
+        "rope_theta": 5e5,
+        "factor": 8.0 if size.startswith("3.1") else 32.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
     }
 
 
-KNOWN = {
-    f"Qwen/Qwen2.5-{kind}{size}{tuned}": _hf_config(size, math=bool(kind))
-    for kind, sizes in (("", _SIZES), ("Math-", ("1.5B", "7B", "72B")))
-    for size in sizes
-    for tuned in ("", "-Instruct")
-}
+def _known(
+    name: str, tuned: str, sizes: Mapping[str, tuple], of_size=lambda size: {}, **common
+) -> dict[str, dict[str, Any]]:
+    """Hub id to config, `{}` of the name standing for the size; tuned ones too."""
+    found = {}
+    for size, (layers, width, heads, kv_heads, mlp, vocabulary, tied) in sizes.items():
+        raw = common | {
+            "vocab_size": vocabulary,
+            "hidden_size": width,
+            "intermediate_size": mlp,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads,
+            "tie_word_embeddings": tied,
+        }
+        raw |= of_size(size)
+        found |= dict.fromkeys((name.format(size), f"{name.format(size)}{tuned}"), raw)
+    return found
+
+
+_OF_QWEN2 = {"model_type": "qwen2", "rms_norm_eps": 1e-6}
+KNOWN = (
+    _known(
+        "Qwen/Qwen2.5-{}",
+        "-Instruct",
+        _QWEN2,
+        rope_theta=1e6,
+        max_position_embeddings=32768,
+        **_OF_QWEN2,
+    )
+    | _known(
+        "Qwen/Qwen2.5-Math-{}",
+        "-Instruct",
+        _MATH,
+        rope_theta=1e4,
+        max_position_embeddings=4096,
+        **_OF_QWEN2,
+    )
+    | _known(
+        "Qwen/Qwen3-{}",
+        "-Base",
+        _QWEN3,
+        model_type="qwen3",
+        head_dim=128,
+        rope_theta=1e6,
+        rms_norm_eps=1e-6,
+        max_position_embeddings=32768,
+    )
+    | _known(
+        "meta-llama/Llama-{}",
+        "-Instruct",
+        _LLAMA,
+        lambda size: {"rope_parameters": _llama_rope(size)},
+        model_type="llama",
+        rms_norm_eps=1e-5,
+        max_position_embeddings=131072,
+    )
+)
 
 
 def architecture(config) -> Qwen2Config:

@@ -1,7 +1,9 @@
 import types
 
 import pytest
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, pre_tokenizers, processors
+from tokenizers.models import WordLevel
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rl.problems.templates import encode_prompt
 from rl.problems.tokenizer import default_stop_ids
@@ -54,6 +56,17 @@ def test_r1_opens_the_thinking(tokenizer):
 def test_literal_keeps_its_braces_and_the_problems(tokenizer):
     ids = encode_prompt(tokenizer, "Q: {problem}\nUse \\boxed{}. A:", "{x} {problem}")
     assert tokenizer.decode(ids) == "Q: {x} {problem}\nUse \\boxed{}. A:"
+
+
+@pytest.mark.parametrize("template", ["none", "<s> {problem}", "model"])
+def test_the_begin_of_text_is_there_once(template):
+    """Transformers puts it before any text of Llama's; so do its chat templates."""
+    words = Tokenizer(WordLevel({"<s>": 0, "one": 1, "two": 2, "?": 3}, "?"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 0)])
+    llama = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>")
+    llama.chat_template = "{{ bos_token }} {{ messages[0]['content'] }}"
+    assert encode_prompt(llama, template, "one two") == [0, 1, 2]
 
 
 @pytest.mark.parametrize("template", ["qwen", "QWEN_MATH", "", "Problem: {question}"])

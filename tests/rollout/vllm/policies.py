@@ -23,6 +23,7 @@ from rollout.vllm.sampler import VllmSampler
 from rollout.vllm.server import ServerSpec, VllmServer
 from rollout.vllm.weight_sync import PublishedFiles, ServedFiles
 from sharding.mesh import make_mesh
+from tests.models import reference
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PYTHON = os.environ.get("VLLM_PYTHON", str(ROOT / ".venv-vllm/bin/python"))
@@ -38,10 +39,13 @@ TINY = dict(
 )
 
 
-def make_folder(folder, *, tied=True, dtype="float32", sizes=TINY, scale=0.08):
+def make_folder(
+    folder, family="Qwen2", *, tied=True, dtype="float32", sizes=TINY, scale=0.08
+):
     """A random model whose every parameter matters."""
     torch.manual_seed(0)
-    config = transformers.Qwen2Config(
+    sizes = {**reference.FAMILIES[family], **sizes}
+    config = getattr(transformers, f"{family}Config")(
         **sizes,
         max_position_embeddings=1024,
         tie_word_embeddings=tied,
@@ -49,13 +53,13 @@ def make_folder(folder, *, tied=True, dtype="float32", sizes=TINY, scale=0.08):
         eos_token_id=1,
         use_sliding_window=False,
     )
-    model = transformers.Qwen2ForCausalLM(config)
+    model = transformers.AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for parameter in model.parameters():
             if parameter.ndim == 2:
                 parameter.normal_(0, scale)
-            elif "bias" in name:
-                parameter.normal_(0, 0.1)
+            else:
+                parameter.add_(torch.randn_like(parameter) * 0.1)
     model.to(getattr(torch, dtype)).save_pretrained(folder)
     return folder
 
@@ -120,7 +124,8 @@ class Policy:
         """Log-probs of a sequence by transformers in float32, from exported tensors."""
         if not hasattr(self, "_torch"):
             config = transformers.AutoConfig.from_pretrained(self.folder)
-            model = transformers.Qwen2ForCausalLM(config).float().eval()
+            model = transformers.AutoModelForCausalLM.from_config(config)
+            model = model.float().eval()
             state = {
                 name: torch.from_numpy(np.array(array, np.float32))
                 for name, array in self.export(self.params)

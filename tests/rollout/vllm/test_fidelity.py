@@ -1,5 +1,7 @@
 """What the server reports about a token is what an independent forward says of it."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,15 @@ def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_drawn(served):
     _, sampler = served
     with pytest.raises(ValueError, match="prompt 1 has 500 tokens; with 64 to draw"):
         sampler.sample([[2] * 10, [2] * 500], policies.draw(64), seed=0)
+
+
+@pytest.mark.parametrize("family", ["Qwen3", "Llama"])
+def test_relatives_of_qwen2_are_served_as_they_are_trained(tmp_path, family):
+    """Qwen3's norms, Llama's slower frequencies: published, drawn with, and scored."""
+    folder = policies.make_folder(tmp_path / "base", family)
+    policy = policies.Policy.load(folder).changed(1)
+    with contextlib.closing(policies.make_sampler(policy, tmp_path)) as sampler:
+        sampler.publish(policy.params, 1)
+        prompts = policies.prompts(8)
+        groups = sampler.sample(prompts, policies.draw(64, n=2), seed=1)
+    _bound(policy, policies.gaps(policy, prompts, groups))
