@@ -28,7 +28,9 @@ def get_config() -> ConfigDict:
     c.mesh.cpu_devices = 0  # virtual devices on CPU; 0: one per core, at most
 
     c.data = ConfigDict()
-    c.data.train = ""  # JSONL files separated by commas, or "module:function"
+    # JSONL files, here or hf://OWNER/DATASET@REVISION/FILE, separated by commas; or
+    # "module:function".
+    c.data.train = ""
     c.data.train_args = ConfigDict()  # of that function
     c.data.eval = ""  # likewise; empty: no evaluation
     c.data.eval_args = ConfigDict()

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 MAX_LINE_BYTES = 16 * 2**20
+HUB = "hf://"  # begins the name of a file of a data set on the hub
 
 
 @contextlib.contextmanager
@@ -136,7 +137,7 @@ def download(spec: str) -> pathlib.Path:
     import huggingface_hub
     import huggingface_hub.errors
 
-    parts = spec.removeprefix("hf://").split("/", 2)
+    parts = spec.removeprefix(HUB).split("/", 2)
     if len(parts) != 3:
         raise ValueError(f"{spec}: must be hf://OWNER/DATASET/PATH")
     name, _, revision = parts[1].partition("@")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl.files import read_rows, replace_rows
+from rl.files import HUB, download, read_rows, replace_rows
 from rl.problems.functions import load_function
 from rl.types import Problem
 from rollout.seeds import generator
@@ -31,8 +31,9 @@ def load_problems(
     """Reads problems.
 
     Args:
-      source: JSONL files separated by commas, or "module:function", which is called
-        with `arguments` and returns problems.
+      source: JSONL files separated by commas, of which some may lie on the hub
+        (`rl.files.download`), or "module:function", which is called with `arguments`
+        and returns problems.
       key: the config's name for `source`, for errors.
       fields: our field names to the file's, where they differ.
 
@@ -45,7 +46,7 @@ def load_problems(
                 f"config.data.fields.{name}={fields[name]!r}: unknown key, must be one"
                 f" of {', '.join(DEFAULT_FIELDS)}"
             )
-    if ":" in source and not pathlib.Path(source).exists():
+    if ":" in source.replace(HUB, "") and not pathlib.Path(source).exists():
         problems = list(load_function(source, key=key)(**arguments))
     else:
         problems = []
@@ -55,9 +56,8 @@ def load_problems(
                     f"{key}={name!r}: training reads JSONL, as tools.curate writes it"
                     " of Parquet and of files on the hub"
                 )
-            problems += _read_jsonl(
-                pathlib.Path(name), {**DEFAULT_FIELDS, **(fields or {})}
-            )
+            path = download(name) if name.startswith(HUB) else pathlib.Path(name)
+            problems += _read_jsonl(path, {**DEFAULT_FIELDS, **(fields or {})})
     return _checked(problems, f"{key}={source!r}")
 
 

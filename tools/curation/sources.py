@@ -15,7 +15,7 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rl.files import download, read_rows, sha256
+from rl.files import HUB, download, read_rows, sha256
 from tools.curation import formats
 from tools.curation.row import Row
 from tools.page import is_number
@@ -60,7 +60,7 @@ class Source:
 
     def __post_init__(self):
         file = pathlib.Path(os.path.expandvars(self.path)).expanduser()
-        if self.path.startswith("hf://"):
+        if self.path.startswith(HUB):
             file = download(self.path)
         if not file.is_file():
             raise ValueError(f"{file}: no such file")

@@ -2,6 +2,7 @@
 
 import json
 
+import huggingface_hub.constants
 import pytest
 
 from rl.problems.reading import ProblemStream, load_problems
@@ -27,6 +28,21 @@ def test_rows_and_other_peoples_field_names(tmp_path):
     assert (a.id, a.problem, a.answers, a.level) == ("a-1", "1+1?", ("2",), 3)
     assert (b.id, b.answers) == ("two", ("1", "-1"))
     assert [p.id for p in nameless] == ["a-3", "a-4"]  # not "None", twice
+
+
+def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    revision = "0123456789abcdef" * 2 + "01234567"
+    cached = tmp_path / "datasets--ann--sums" / "snapshots" / revision / "data"
+    cached.mkdir(parents=True)
+    _write(cached / "train.jsonl", {"problem": "1+1?", "answer": "2"})
+    here = _write(tmp_path / "b.jsonl", {"problem": "2+2?", "answer": "4"})
+    there = f"hf://ann/sums@{revision}/data/train.jsonl"
+    for source in (f"{there},{here}", f"{here},{there}"):
+        problems = load_problems(source, key="x")
+        assert sorted(p.id for p in problems) == ["b-1", "train-1"]
+    with pytest.raises(ValueError, match="^hf://ann/more/x.jsonl: cannot be had"):
+        load_problems(f"{here},hf://ann/more/x.jsonl", key="x")
 
 
 @pytest.mark.failure(33)
