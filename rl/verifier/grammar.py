@@ -68,12 +68,11 @@ from rl.verifier.nodes import (
 from rl.verifier.relations import is_label, steps_of
 from rl.verifier.spelling import plain_text
 from rl.verifier.tokens import Token
-from rl.verifier.units import names_of, parse_unit
+from rl.verifier.units import CURRENCY, parse_unit
 
 MAX_DEPTH = 80
 _MAX_POSTFIXES = 12
 _MAX_EXPONENT = 4_000
-CURRENCY = frozenset("$€£¥₹")
 _FUNCTION_LETTERS = frozenset("fghFGH")
 _PERIODIC_TAIL = re.compile(r"(\d{1,12}?)\1+$")
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
@@ -687,17 +686,7 @@ class Parser:
         if self._currency is not None:
             if not isinstance(node, Expression):
                 raise Unparsable("has a currency sign before what is no number")
-            behind: list[str] = []
-            if words and words.lower() not in _PERCENT_WORDS:
-                words = " ".join(w for w in words.split() if w not in ("per", "/"))
-                extra = parse_unit(words)
-                if extra is None:
-                    raise Unparsable(f"has a number beside {words[:40]!r}")
-                if extra.multiplier != 1:
-                    node = Mul((node, Num(extra.multiplier)))
-                behind = names_of(extra)
-            money = parse_unit(self._currency)
-            return Quantity(node, " of ".join([money.unit, *behind]), money.scale)
+            words = f"{self._currency} {words}"
         if not words or words.lower() in _ORDINALS:
             return node
         first, _, rest = words.lower().partition(" ")
