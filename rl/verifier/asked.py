@@ -6,6 +6,7 @@ socks that it asks for.
 
 import re
 
+from rl.verifier.spelling import TEXT_COMMAND
 from rl.verifier.units import (
     Reading,
     Unit,
@@ -27,7 +28,8 @@ _UNITS = re.compile(
     r"|additional|extra))?)\s+"
 )
 _SPACES = re.compile(r"\\[,;:! ]|~")
-_DRESS = re.compile(r"\\(?:text|mathrm|mbox|rm)|[{}$]")
+_DRESS = re.compile(rf"{TEXT_COMMAND}|[{{}}$]")
+_SAID = re.compile(rf"\W*{TEXT_COMMAND}")
 # A letter alone may be a set or a variable of the problem: integers in N, a line in m.
 _LETTER_ALONE = re.compile(
     r"\W*(?:[A-KM-Za-z](?![A-Za-z])|L_)"
@@ -133,7 +135,7 @@ def _units(problem: str) -> tuple[Reading, ...]:
     found = set()
     for match in _UNITS.finditer(problem):
         phrase = problem[match.end() :][:_MAX_PHRASE]
-        said = "\\text" in phrase[:8] or "\\mathrm" in phrase[:8]
+        said = _SAID.match(phrase)
         if match["how"].lower() == "in" and not said and _LETTER_ALONE.match(phrase):
             continue
         if units := leading_units(_DRESS.sub("", _SPACES.sub(" ", phrase))):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rl.verifier.nodes import Unparsable
-from rl.verifier.spelling import PRESENTATION, closing_brace
+from rl.verifier.spelling import PRESENTATION, TEXT_COMMANDS, closing_brace
 from rl.verifier.units import LETTERS, SHORT, is_unit
 
 
@@ -85,10 +85,6 @@ _OPERATORS = {
     "subseteq": "subseteq", "supseteq": "supseteq",
     "lVert": "|", "implies": "to",
 }  # fmt: skip
-_TEXT = frozenset(
-    "text textbf textit textrm textsf texttt mathrm mathit mathsf mbox hbox emph"
-    " operatorname mathop textnormal textsc rm".split()
-)
 _WORDS = frozenset("Pr dim deg rank Var Cov".split())
 _WITH_ARGUMENTS = frozenset(
     "frac dfrac tfrac cfrac nicefrac sfrac sqrt binom dbinom tbinom overline bar vec"
@@ -210,7 +206,7 @@ def _command(
         for _ in range(arguments):
             _, position = _braced(text, position)
         return position
-    if name in _TEXT:
+    if name in TEXT_COMMANDS:
         content, position = _braced(text, position)
         content = content.strip(" ~\t\n")
         if content in _UNITED_STATES and _DOLLARS.match(text, position):
