@@ -68,7 +68,7 @@ from rl.verifier.nodes import (
 from rl.verifier.relations import is_label, steps_of
 from rl.verifier.spelling import plain_text
 from rl.verifier.tokens import Token
-from rl.verifier.units import CURRENCY, parse_unit
+from rl.verifier.units import CURRENCY, calculates, parse_unit
 
 MAX_DEPTH = 80
 _MAX_POSTFIXES = 12
@@ -488,15 +488,16 @@ class Parser:
         end = self._at
         while self._tokens[end].kind == "text":
             end += 1
-        words = [token.value for token in self._tokens[self._at : end]]
+        words = " ".join(token.value for token in self._tokens[self._at : end])
         follower = self._tokens[end]
-        equals = Token("op", "=", False)
         if follower.kind == "op" and follower.value in (":", "="):
-            name = Token("sym", " ".join(words).casefold(), False)
-            self._tokens[self._at : end + 1] = [name, equals]
-        elif words[-1].rstrip().endswith((":", "=")) and len(words) == 1:
-            name = Token("sym", words[-1].rstrip(" :=").casefold(), False)
-            self._tokens[self._at : end] = [name, equals]
+            name, end = words, end + 1
+        elif words.rstrip().endswith((":", "=")) and end == self._at + 1:
+            name = words.rstrip(" :=")
+        else:
+            return
+        label = Token("sym", _uncalculated(name).casefold(), False)
+        self._tokens[self._at : end] = [label, Token("op", "=", False)]
 
     def _join_label(self) -> None:
         """Makes one name of what stands before "=" and is no formula.
@@ -520,6 +521,7 @@ class Parser:
         label = self._tokens[start:end]
         if not _is_opaque(label):
             return
+        _uncalculated(" ".join(t.value for t in label if t.kind == "text"))
         name = " ".join(_ROUND.get(part.value, part.value) for part in label)
         self._tokens[start:end] = [Token("sym", name, label[0].spaced)]
 
@@ -1556,6 +1558,12 @@ def _compound(nodes) -> Quantity | None:
         return None
     terms = tuple(Mul((_numeric(n.value), Num(n.scale / scales[-1]))) for n in nodes)
     return Quantity(Add(terms), nodes[-1].unit, scales[-1])
+
+
+def _uncalculated(label: str) -> str:
+    if calculates(label):
+        raise Unparsable("has a label that calculates")
+    return label
 
 
 def _is_relation(token: Token) -> bool:

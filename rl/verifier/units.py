@@ -147,21 +147,35 @@ _SCALES = {
     "quintillion": 10**18, "sextillion": 10**21, "septillion": 10**24,
     "half": Fraction(1, 2), "halves": Fraction(1, 2),
 }  # fmt: skip
+# One of these calculates wherever it stands, in a label as well.
+_CALCULATING = frozenset(
+    "not no never isn't wrong incorrect false plus minus double doubles doubled triple"
+    " tripled treble trebled quadruple quadrupled halve halved half halves thrice twice"
+    " inverted reversed negate negated squared cubed multiplied divided decremented"
+    " incremented exponentiated subtracted".split()
+)
+# And of these a label is "the opposite of", while they may name a value as well.
+_CALCULATING_OF = frozenset(
+    "square cube quarter quarters reciprocal inverse negative negation opposite fold"
+    " power".split()
+)
+_CALCULATING_BY = frozenset("increased decreased reduced raised".split())
 # Beside one of these a number is another number, or none that is known. Number words
 # are of this kind as well: see `_NUMBER_WORD`.
-_CHANGING = frozenset(
-    "not no never isn't wrong incorrect false maybe perhaps probably possibly either"
-    " neither nor or unless except plus minus times over under than least most up below"
-    " above approx unknown cannot can't undefined impossible remainder mod modulo"
-    " modulus root factorial but about around nearly almost quarter quarters percentile"
-    " by power base choose off gross score googol mil mils grand bps ppm permille mille"
-    " ish th st nd rd fold double doubles doubled triple tripled treble trebled"
-    " quadruple quadrupled halve halved thrice twice inverse inverted reverse reversed"
-    " reciprocal negate negated negation opposite conjugate complement complemented"
-    " incremented decremented increased decreased reduced multiplied divided raised"
-    " subtracted added exponentiated rounded truncated transposed flipped itself"
-    " themselves repeated repeating recurring sign signed log ln exp sqrt sin cos tan"
-    " binary ternary octal hex hexadecimal exponent numerator denominator".split()
+_CHANGING = (
+    (_CALCULATING - {"half", "halves", "squared", "cubed"})
+    | _CALCULATING_BY
+    | (_CALCULATING_OF - {"square", "cube", "negative"})
+    | frozenset(
+        "maybe perhaps probably possibly either neither nor or unless except times over"
+        " under truncated rounded than least most up below above approx unknown cannot"
+        " can't undefined impossible remainder mod modulo modulus root factorial but"
+        " about around nearly almost percentile by base choose off gross score googol mil mils grand"
+        " bps ppm permille mille ish th st nd rd reverse conjugate complement"
+        " complemented added transposed flipped itself themselves repeated repeating"
+        " recurring sign signed log ln exp sqrt sin cos tan binary ternary octal hex"
+        " hexadecimal exponent numerator denominator".split()
+    )
 )
 _NUMBER_WORD = re.compile(
     r"zero|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
@@ -397,6 +411,25 @@ def _changes_a_number(words: list[str]) -> bool:
         word in _CHANGING or (_is_number_word(word) and _singular(word) not in _SCALES)
         for word in lower
     )
+
+
+def calculates(label: str) -> bool:
+    """Whether words before "=" calculate with what they name: "twice the answer"."""
+    words = re.findall("[a-z'-]+", label.lower())
+    if not _CALCULATING.isdisjoint(words):
+        return True
+    of = words.index("of") if "of" in words else 0
+    head = words[of - 1].rpartition("-")[2] if of else ""
+    if head in _CALCULATING_OF or _is_number_word(head):
+        return True
+    for word, then in zip(words, words[1:], strict=False):
+        if _is_number_word(word) and then in ("times", "more", "less", "fewer"):
+            return True
+        if word in _CALCULATING_BY and then in ("by", "to"):
+            return True
+        if word in _CALCULATING_OF and then == "root":
+            return True
+    return False
 
 
 def _is_currency(word: str) -> bool:
