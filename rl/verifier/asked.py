@@ -16,6 +16,7 @@ from rl.verifier.units import (
     is_told,
     is_unit,
     leading_units,
+    measure_in,
     parse_unit,
     rate,
     stem,
@@ -40,6 +41,8 @@ _SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
 _QUESTION = re.compile(
     r"(?i)\b(?:how|what|which|find|determine|compute|calculate|number of)\b"
 )
+# "How many does each get?": whoever they are, but not how long it takes.
+_EACH = re.compile(r"(?i)\b(?:each|apiece)\b")
 _AMOUNT = re.compile(r"(?i)\bhow (?:many|much)\b")
 _OTHER_QUESTION = re.compile(r"(?i)\b(?:what|which|how(?! many))\b")
 _COUNTS = [re.compile(r"(?i)\bhow many\b"), re.compile(r"(?i)\bnumber of\b")]
@@ -88,6 +91,8 @@ class Asked:
         self._nouns, self._others = frozenset(map(stem, nouns)), stems(" ".join(others))
         self._divisors = stems(" ".join(divisors))
         self._divisors |= {f"{below.unit}*{below.scale}" for below in readings}
+        if _EACH.search(question):
+            self._divisors |= self.told | stems("person people")
         self._amount = _AMOUNT.search(question) is not None
 
     def allows(self, unit: Unit, gold: frozenset[str]) -> bool:
@@ -103,7 +108,9 @@ class Asked:
             return True
         if self._amount and not divisors_of(unit) <= self._divisors | gold:
             return False
-        return not self._nouns or answers(unit, self._nouns | gold, self._others)
+        if not self._nouns or (measure_in(unit) is not None and not self.things):
+            return True
+        return answers(unit, self._nouns | gold, self._others)
 
 
 def _things(question: str) -> tuple[list[str], list[str]]:

@@ -109,6 +109,9 @@ _SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or
 _STRONG = frozenset([";", "or", "and", "row"])
 _BEGINNING = "for|where|with|if|when"
 _CONDITION = re.compile(rf"(?:{_BEGINNING})\b")
+_SAYING = re.compile(
+    rf"(?!(?:{_BEGINNING})\b)(.*\w) (?:is|are|was|were|equals|has|have)", re.IGNORECASE
+)
 _ALL_BUT = re.compile(r"all reals?(?: numbers?)? (?:except|but|other than)(?: for)?")
 # In the second column of a definition by cases.
 _WHEN = re.compile(rf"(?:{_BEGINNING}|as|otherwise|else)\b")
@@ -494,6 +497,8 @@ class Parser:
             name, end = words, end + 1
         elif words.rstrip().endswith((":", "=")) and end == self._at + 1:
             name = words.rstrip(" :=")
+        elif (said := _SAYING.fullmatch(words.rstrip(" :"))) and follower.kind != "end":
+            name = said[1]
         else:
             return
         label = Token("sym", _uncalculated(name).casefold(), False)
@@ -693,7 +698,12 @@ class Parser:
             return node
         first, _, rest = words.lower().partition(" ")
         if first in _PERCENT_WORDS and isinstance(node, Expression):
-            return Percent(node)
+            node, words = Percent(node), rest
+        if isinstance(node, Percent):
+            # What it is a part of is no unit; but "of half" makes it another number.
+            whole = parse_unit(words) if words[:3] == "of " else None
+            if not words or whole is not None and whole.multiplier == 1:
+                return node
         if words.lower() in _HALF_DAYS:
             clock = _with_half(node, _HALF_DAYS[words.lower()])
             if clock is not None:
@@ -758,6 +768,7 @@ class Parser:
                 words += [token.value, after.value]
                 self._at += 2
             elif words and token.kind == "op" and token.value in (".", "-", "'"):
+                words += ["-"] if token.value == "-" and after.kind == "text" else []
                 self._at += 1
             elif words and token.kind == "sym" and token.spaced:
                 words.append(token.value)

@@ -100,6 +100,12 @@ _DOLLARS = re.compile(r"(?:\s|~|\\[,;:! ])*\\\$")
 _UNIT_OR_NOT = frozenset(["min", "sec", "in", "cup"])
 _JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
 _ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
+# A number among words: "The answer is 5 apples."
+_SENTENCE = re.compile(
+    r"(?P<before>(?:[A-Za-z,'-]+ ){0,12}(?:is|are|was|were|equals|has|have):? )?"
+    r"(?P<number>-?(?:\\?\$)?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\\?%)?)"
+    r"(?P<behind>(?: [A-Za-z][A-Za-z'-]*)*)\.?"
+)
 _MATH = re.compile(r"[=<>^_\\]|(?<=[\w)]) [-+*/] (?=[\w(])")
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _COMPARISONS = frozenset("= < > <= >= != in".split())
@@ -250,6 +256,16 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     if _after_operand(tokens) and _MATH.search(content) and is_unit(content):
         tokens.append(Token("text", content, spaced))
         return
+    if (said := _SENTENCE.fullmatch(content)) and (said["before"] or said["behind"]):
+        behind = said["behind"].strip()
+        words = tokenize(behind)
+        if len(words) == 1 or any(token.kind == "text" for token in words):
+            if said["before"]:
+                tokens.append(Token("text", said["before"].strip(), spaced))
+            tokens.extend(tokenize(said["number"])[:-1])
+            if behind:
+                _text_command(behind, tokens, True)
+            return
     inner = tokenize(content, group_commas=len(content) > 3)[:-1]
     if content[:1].isdigit() or content[:1] in ("-", "$") and len(content) > 1:
         tokens.extend(inner)

@@ -167,14 +167,14 @@ _CHANGING = (
     | _CALCULATING_BY
     | (_CALCULATING_OF - {"square", "cube", "negative"})
     | frozenset(
-        "maybe perhaps probably possibly either neither nor or unless except times over"
-        " under truncated rounded than least most up below above approx unknown cannot"
-        " can't undefined impossible remainder mod modulo modulus root factorial but"
-        " about around nearly almost percentile by base choose off gross score googol mil mils grand"
-        " bps ppm permille mille ish th st nd rd reverse conjugate complement"
-        " complemented added transposed flipped itself themselves repeated repeating"
-        " recurring sign signed log ln exp sqrt sin cos tan binary ternary octal hex"
-        " hexadecimal exponent numerator denominator".split()
+        "maybe perhaps probably possibly either neither nor or unless except times"
+        " over under truncated rounded than least most up below above approx unknown"
+        " cannot can't undefined impossible remainder mod modulo modulus root"
+        " factorial but about around nearly almost percentile by base choose off gross"
+        " score googol mil mils grand bps ppm permille mille ish th st nd rd reverse"
+        " conjugate complement complemented added transposed flipped itself themselves"
+        " repeated repeating recurring sign signed log ln exp sqrt sin cos tan binary"
+        " ternary octal hex hexadecimal exponent numerator denominator".split()
     )
 )
 _NUMBER_WORD = re.compile(

@@ -180,6 +180,16 @@ def test_what_stands_below_a_price():
             ["dollars", "dollars per day", "dollars profit", "dollars in profit"],
             ["dollars loss", "dollars per hour", "dollars in debt", "doubled dollars"],
         ),
+        (
+            "How many dollars of profit does he make? Each child has three parts.",
+            ["dollars", "dollars profit", "dollars of profit"],
+            ["dollars loss", "cents", "parts"],
+        ),
+        (
+            "Three children share the apples. How many does each get?",
+            ["apples", "apples each", "apples per child", "apples per person"],
+            ["apples per hour", "apples per basket"],
+        ),
     ],
 )
 def test_words_that_are_told_but_not_asked_for(question, right, other):
@@ -188,6 +198,27 @@ def test_words_that_are_told_but_not_asked_for(question, right, other):
 
     assert [words for words in right if not correct(words)] == []
     assert [words for words in other if correct(words)] == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "right"),
+    [
+        ("The answer is 14 apples.", True), ("The answer is 14.", True),
+        ("Rosa has 14 apples left.", True), ("There are 14 red apples.", True),
+        ("14 apples in total", True), ("14 one-pound apples", True),
+        ("So the number of apples is: 14", True),
+        ("Rosa has 14 baskets.", False), ("Rosa has 15 apples.", False),
+        ("Rosa has not 14 apples.", False), ("No one has 14 apples.", False),
+        ("Rosa has 14 or 15 apples.", False), ("Rosa has 14 dozen apples.", False),
+        ("Half of the answer is 14 apples.", False), ("If it is 14 apples", False),
+        ("The answer is at least 14.", False), ("The answer is 14 minus 1.", False),
+        ("The answer to problem 14 is 15.", False), ("14 apples or more", False),
+    ],
+)  # fmt: skip
+def test_a_sentence_says_the_number_behind_its_verb(sentence, right):
+    problem = "Rosa has baskets of red one-pound apples. How many apples has she?"
+    box = f"\\boxed{{\\text{{{sentence}}}}}"
+    assert judge(box, "14", problem).correct is right
 
 
 def test_what_a_price_is_for():
@@ -216,8 +247,17 @@ def test_percent():
         ("50\\%", "50"),
         ("12.5\\%", "\\frac18"),
         ("28\\%", "28 percent"),
+        ("28\\%", "28\\% \\text{ of her income}"),
+        ("28\\%", "28 \\text{ percent of the total}"),
     ]
     assert wrong(rows, equal=True) == []
+    rows = [
+        ("28\\%", "28\\% \\text{ of half her income}"),
+        ("28\\%", "28 \\text{ percent of twice the total}"),
+        ("28\\%", "28\\% \\text{ of } 80"),
+        ("28\\%", "28\\% \\text{ loss}"),
+    ]
+    assert wrong(rows, equal=False) == []
     rows = [("50\\%", "5"), ("0.5", "50"), ("50\\%", "500\\%"), ("50\\%", "0.05")]
     assert wrong(rows, equal=False) == []
 
