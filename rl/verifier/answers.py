@@ -17,7 +17,7 @@ from rl.verifier.nodes import (
     depth,
     fold,
 )
-from rl.verifier.spelling import MAX_ANSWER, clean, squeezed
+from rl.verifier.spelling import MAX_ANSWER, TEXT_COMMAND, clean, squeezed
 from rl.verifier.tokens import tokenize
 from rl.verifier.units import parse_unit
 
@@ -26,7 +26,7 @@ _NUMBER_AND_UNIT = re.compile(
     r"(-?\d{1,9}(?:,\d{3})*(?:\.\d{1,9})?) ([a-zA-Z][a-zA-Z/^0-9 ]{0,30})"
 )
 _CHOICE = re.compile(
-    r"(?:\\(?:text|textbf|mathrm|mathbf)\s*\{)?\s*\(?([A-Z])(?:\)\s*\}?|[.:]\s)"
+    rf"(?:(?:{TEXT_COMMAND}|\\mathbf\s*)\{{)?\s*\(?([A-Z])(?:\)\s*\}}?|[.:]\s)"
     r"[.:]?(?:\\[\s,;]|~|\\q?quad|\s)*\}?(.*)",
     re.DOTALL,
 )
@@ -45,9 +45,10 @@ _DATES = [
 ]
 # Digits above nine: 2A with the index 16.
 _LETTERED = re.compile(
-    r"(?:\\(?:text|mathrm)\s*\{)?((?=\d*[A-Z])[\dA-Z]{1,40})\}?_\{?(1[1-9]|2\d|3[0-6])\}?"
+    rf"(?:{TEXT_COMMAND}\{{)?((?=\d*[A-Z])[\dA-Z]{{1,40}})\}}?"
+    r"_\{?(1[1-9]|2\d|3[0-6])\}?"
 )
-_TEXT_COMMAND = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{([^{}\\]*)\}")
+_TEXT = re.compile(rf"{TEXT_COMMAND}\{{([^{{}}\\]*)\}}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ def _read(text: str, group_commas: bool) -> tuple[Node, set[str]]:
 def _date(text: str) -> Date | None:
     if not text[:1].isalnum() and text[:1] != "\\":
         return None
-    plain = squeezed(_TEXT_COMMAND.sub(r" \1 ", text)).replace(" ,", ",")
+    plain = squeezed(_TEXT.sub(r" \1 ", text)).replace(" ,", ",")
     if not plain[:1].isdigit() and plain[:3].lower() not in _MONTHS:
         if plain[:4].lower() != "the ":
             return None

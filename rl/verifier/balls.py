@@ -41,6 +41,7 @@ from rl.verifier.points import (
     INTEGER,
     REAL,
     Point,
+    between_roots,
     coordinate,
     spread,
     spread_integers,
@@ -60,6 +61,7 @@ _MAX_FACTORIAL = 10**6
 _MAX_EXACT_FACTORIAL = 1_000
 _MAX_ROOT = 100
 _STEPS_OF_GAMMA = 60
+_STEPS_OF_ROOTS = 200
 _GCD_BITS = 1 << 21
 """The product of the lengths of two numbers whose divisor is found in a microsecond."""
 
@@ -154,7 +156,7 @@ class Balls:
             if agreed is None and not imaginary:
                 agreed = self._agree_at(left, right, REAL[:1], 1, True)
             return agreed
-        points = *REAL, *spread(left, right)
+        points = *REAL, *spread(left, right), *self._between_roots(left, right)
         agreed = self._agree_at(left, right, points, 2, imaginary)
         if agreed is None:
             points = *INTEGER, *spread_integers(left, right)
@@ -162,6 +164,11 @@ class Balls:
         if agreed is None and not imaginary:
             agreed = self._agree_at(left, right, REAL[:3], 2, True)
         return agreed
+
+    def _between_roots(self, left: Node, right: Node) -> Iterator[Point]:
+        for points in between_roots(left, right):
+            self._budget.charge(_STEPS_OF_ROOTS)
+            yield from points
 
     def _agree_at(
         self, left: Node, right: Node, points, needed: int, imaginary: bool

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence, Set
 from typing import Literal
 
 from rl.verifier.answers import Answer, parse_answer
+from rl.verifier.asked import Asked
 from rl.verifier.budget import Budget, Open
 from rl.verifier.compare import same_answer
 from rl.verifier.equality import Prover, Way
@@ -58,7 +59,7 @@ from rl.verifier.nodes import (
     walk,
 )
 from rl.verifier.relations import function_of, is_decimal, is_label, steps_of
-from rl.verifier.units import Reading, is_told, leading_units, stems
+from rl.verifier.units import Reading, measure_in, stems
 
 Rule = Literal[
     Way,
@@ -114,14 +115,19 @@ class Examiner:
         for text, gold in self._golds:
             if answer == text or parsed.text == gold.text:
                 return Verdict(True, answer, "text", "is written as the gold is")
-            told = self._told | stems(text)
-            if self._problem and not _names_what_is_told(parsed, told):
-                continue
+            given, wanted = parsed, gold
+            if self._problem:
+                if not self._names_what_is_asked(parsed, gold, stems(text)):
+                    continue
+                given, wanted = _without_words(parsed, gold)
+            if (
+                (units := _units_of(parsed))
+                and self._asked.units
+                and _is_bare(gold.node)
+            ):
+                asked = [unit for unit in self._asked.units if unit.unit in units]
+                wanted = _in_unit(wanted, (asked or self._asked.units)[0])
             prover = Prover(budget=budget)
-            given, wanted = _without_words(parsed, gold, told)
-            if (units := _units_of(parsed)) and self._asked:
-                asked = [unit for unit in self._asked if unit.unit in units]
-                wanted = _in_unit(wanted, (asked or self._asked)[0])
             try:
                 equal = same_answer(given, wanted, prover)
             except Open:
@@ -146,6 +152,16 @@ class Examiner:
         if is_open:
             return Verdict(False, answer, "open", "could not be shown equal in time")
         return Verdict(False, answer, "different", "is not what any gold is")
+
+    def _names_what_is_asked(
+        self, answer: Answer, gold: Answer, words: frozenset[str]
+    ) -> bool:
+        """Whether all the words for units are; another word may be an operation."""
+        quantities = _quantities(answer)
+        if not all(self._asked.allows(part.unit, words) for part in quantities):
+            return False
+        measured = any(isinstance(part.unit, str) for part in quantities)
+        return not (measured and self._asked.things and _is_bare(gold.node))
 
     def _without_what_is_asked(self, answer: Answer) -> Answer:
         """Of `x + y = 17` the 17, where just `x + y` is asked for, as of any label."""
@@ -205,12 +221,8 @@ class Examiner:
         return frozenset(shape for piece in pieces for shape in formulas_of(piece))
 
     @functools.cached_property
-    def _asked(self) -> tuple[Reading, ...]:
-        return _asked_units(self._problem)
-
-    @functools.cached_property
-    def _told(self) -> frozenset[str]:
-        return stems(self._problem)
+    def _asked(self) -> Asked:
+        return Asked(self._problem)
 
     @functools.cached_property
     def _formulas(self) -> frozenset[Node]:
@@ -326,95 +338,59 @@ def _names_in(node: Node) -> Set[str]:
     return symbols(node).union(calls)
 
 
-# --- units that the problem asks for
-
-# "A number of minutes" names what is counted, as a rule not what is asked for.
-_ASKED = re.compile(
-    r"(?i)\b(?P<how>in|how many(?:\s+(?:more|fewer|less|total|whole|full|complete"
-    r"|additional|extra))?)\s+"
-)
-_SPACES = re.compile(r"\\[,;:! ]|~")
-_DRESS = re.compile(r"\\(?:text|mathrm|mbox|rm)|[{}$]")
-# A letter alone may be a set or a variable of the problem: integers in N, a line in m.
-_LETTER_ALONE = re.compile(
-    r"\W*(?:[A-KM-Za-z](?![A-Za-z])|L_)"
-    r"(?!\s*(?:\$?\^\s*\{?-?[1-3]|/|\\cdot\b|per\b))"
-)
-
-
-def _asked_units(problem: str) -> tuple[Reading, ...]:
-    """The unit in which a problem wants its answer, where it names just one.
-
-    For a price also its currency, since a currency's sign leaves no room for the rest.
-    """
-    found = set()
-    for match in _ASKED.finditer(problem):
-        phrase = problem[match.end() :][:_MAX_UNIT]
-        said = "\\text" in phrase[:8] or "\\mathrm" in phrase[:8]
-        if match["how"].lower() == "in" and not said and _LETTER_ALONE.match(phrase):
-            continue
-        if units := leading_units(_DRESS.sub("", _SPACES.sub(" ", phrase))):
-            found.add(units)
-    return found.pop() if len(found) == 1 else ()
-
-
-_MAX_UNIT = 80
+# --- units and words
 
 
 def _units_of(answer: Answer) -> set[str]:
     """The known units that an answer names, perhaps behind a label or in letters."""
-    return {
-        part.unit.partition(" of ")[0]
+    units = map(_known_unit, _quantities(answer))
+    return {unit.partition(" of ")[0] for unit in units if unit is not None}
+
+
+def _quantities(answer: Answer) -> list[Quantity]:
+    return [
+        part
         for reading in filter(None, (answer.node, answer.other))
         for part in walk(reading)
-        if isinstance(part, Quantity) and isinstance(part.unit, str)
-    }
+        if isinstance(part, Quantity)
+    ]
+
+
+def _known_unit(quantity: Quantity) -> str | None:
+    unit = quantity.unit
+    return unit if isinstance(unit, str) else measure_in(unit)
 
 
 def _in_unit(gold: Answer, unit: Reading) -> Answer:
     """A bare number, in the unit that was asked for: another unit is then wrong."""
-    if not isinstance(gold.node, Expression):
-        return gold
-    if isinstance(gold.node, Percent | Degrees) or symbols(gold.node):
-        return gold
     return dataclasses.replace(gold, node=Quantity(gold.node, unit.unit, unit.scale))
 
 
-# --- words for what is counted
+def _is_bare(node: Node | None) -> bool:
+    """Whether it is a number without a unit or a mark."""
+    marked = isinstance(node, Percent | Degrees)
+    return isinstance(node, Expression) and not marked and not symbols(node)
 
 
-def _counts(answer: Answer) -> list[frozenset[str]]:
-    """The words for things that an answer counts."""
-    return [
-        part.unit
-        for reading in filter(None, (answer.node, answer.other))
-        for part in walk(reading)
-        if isinstance(part, Quantity) and isinstance(part.unit, frozenset)
-    ]
+def _counts(answer: Answer) -> bool:
+    """Whether an answer has words for things."""
+    return any(isinstance(part.unit, frozenset) for part in _quantities(answer))
 
 
-def _names_what_is_told(answer: Answer, told: frozenset[str]) -> bool:
-    """Whether all that an answer counts is told: another word may be an operation."""
-    return all(is_told(unit, told) for unit in _counts(answer))
-
-
-def _without_words(
-    answer: Answer, gold: Answer, told: frozenset[str]
-) -> tuple[Answer, Answer]:
+def _without_words(answer: Answer, gold: Answer) -> tuple[Answer, Answer]:
     """Both, without the words for what is counted where only one of them has such."""
-    if _counts(answer) and not _counts(gold):
-        return _counted(answer, told), gold
-    if _counts(gold) and not _counts(answer):
-        return answer, _counted(gold, told)
+    if _counts(answer) != _counts(gold):
+        return _without_things(answer), _without_things(gold)
     return answer, gold
 
 
-def _counted(answer: Answer, told: frozenset[str]) -> Answer:
+def _without_things(answer: Answer) -> Answer:
     def bare(node: Node) -> Node:
         node = rebuilt(node, bare)
-        if isinstance(node, Quantity) and isinstance(node.unit, frozenset):
-            return node.value if is_told(node.unit, told) else node
-        return node
+        if not isinstance(node, Quantity) or isinstance(node.unit, str):
+            return node
+        known = measure_in(node.unit)
+        return node.value if known is None else Quantity(node.value, known, node.scale)
 
     readings = {"node": answer.node, "other": answer.other}
     return dataclasses.replace(

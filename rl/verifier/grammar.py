@@ -68,12 +68,11 @@ from rl.verifier.nodes import (
 from rl.verifier.relations import is_label, steps_of
 from rl.verifier.spelling import plain_text
 from rl.verifier.tokens import Token
-from rl.verifier.units import names_of, parse_unit
+from rl.verifier.units import CURRENCY, calculates, parse_unit
 
 MAX_DEPTH = 80
 _MAX_POSTFIXES = 12
 _MAX_EXPONENT = 4_000
-CURRENCY = frozenset("$€£¥₹")
 _FUNCTION_LETTERS = frozenset("fghFGH")
 _PERIODIC_TAIL = re.compile(r"(\d{1,12}?)\1+$")
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
@@ -110,6 +109,9 @@ _SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or
 _STRONG = frozenset([";", "or", "and", "row"])
 _BEGINNING = "for|where|with|if|when"
 _CONDITION = re.compile(rf"(?:{_BEGINNING})\b")
+_SAYING = re.compile(
+    rf"(?!(?:{_BEGINNING})\b)(.*\w) (?:is|are|was|were|equals|has|have)", re.IGNORECASE
+)
 _ALL_BUT = re.compile(r"all reals?(?: numbers?)? (?:except|but|other than)(?: for)?")
 # In the second column of a definition by cases.
 _WHEN = re.compile(rf"(?:{_BEGINNING}|as|otherwise|else)\b")
@@ -489,15 +491,18 @@ class Parser:
         end = self._at
         while self._tokens[end].kind == "text":
             end += 1
-        words = [token.value for token in self._tokens[self._at : end]]
+        words = " ".join(token.value for token in self._tokens[self._at : end])
         follower = self._tokens[end]
-        equals = Token("op", "=", False)
         if follower.kind == "op" and follower.value in (":", "="):
-            name = Token("sym", " ".join(words).casefold(), False)
-            self._tokens[self._at : end + 1] = [name, equals]
-        elif words[-1].rstrip().endswith((":", "=")) and len(words) == 1:
-            name = Token("sym", words[-1].rstrip(" :=").casefold(), False)
-            self._tokens[self._at : end] = [name, equals]
+            name, end = words, end + 1
+        elif words.rstrip().endswith((":", "=")) and end == self._at + 1:
+            name = words.rstrip(" :=")
+        elif (said := _SAYING.fullmatch(words.rstrip(" :"))) and follower.kind != "end":
+            name = said[1]
+        else:
+            return
+        label = Token("sym", _uncalculated(name).casefold(), False)
+        self._tokens[self._at : end] = [label, Token("op", "=", False)]
 
     def _join_label(self) -> None:
         """Makes one name of what stands before "=" and is no formula.
@@ -521,6 +526,7 @@ class Parser:
         label = self._tokens[start:end]
         if not _is_opaque(label):
             return
+        _uncalculated(" ".join(t.value for t in label if t.kind == "text"))
         name = " ".join(_ROUND.get(part.value, part.value) for part in label)
         self._tokens[start:end] = [Token("sym", name, label[0].spaced)]
 
@@ -687,22 +693,17 @@ class Parser:
         if self._currency is not None:
             if not isinstance(node, Expression):
                 raise Unparsable("has a currency sign before what is no number")
-            behind: list[str] = []
-            if words and words.lower() not in _PERCENT_WORDS:
-                words = " ".join(w for w in words.split() if w not in ("per", "/"))
-                extra = parse_unit(words)
-                if extra is None:
-                    raise Unparsable(f"has a number beside {words[:40]!r}")
-                if extra.multiplier != 1:
-                    node = Mul((node, Num(extra.multiplier)))
-                behind = names_of(extra)
-            money = parse_unit(self._currency)
-            return Quantity(node, " of ".join([money.unit, *behind]), money.scale)
+            words = f"{self._currency} {words}"
         if not words or words.lower() in _ORDINALS:
             return node
         first, _, rest = words.lower().partition(" ")
         if first in _PERCENT_WORDS and isinstance(node, Expression):
-            return Percent(node)
+            node, words = Percent(node), rest
+        if isinstance(node, Percent):
+            # What it is a part of is no unit; but "of half" makes it another number.
+            whole = parse_unit(words) if words[:3] == "of " else None
+            if not words or whole is not None and whole.multiplier == 1:
+                return node
         if words.lower() in _HALF_DAYS:
             clock = _with_half(node, _HALF_DAYS[words.lower()])
             if clock is not None:
@@ -767,6 +768,7 @@ class Parser:
                 words += [token.value, after.value]
                 self._at += 2
             elif words and token.kind == "op" and token.value in (".", "-", "'"):
+                words += ["-"] if token.value == "-" and after.kind == "text" else []
                 self._at += 1
             elif words and token.kind == "sym" and token.spaced:
                 words.append(token.value)
@@ -1567,6 +1569,12 @@ def _compound(nodes) -> Quantity | None:
         return None
     terms = tuple(Mul((_numeric(n.value), Num(n.scale / scales[-1]))) for n in nodes)
     return Quantity(Add(terms), nodes[-1].unit, scales[-1])
+
+
+def _uncalculated(label: str) -> str:
+    if calculates(label):
+        raise Unparsable("has a label that calculates")
+    return label
 
 
 def _is_relation(token: Token) -> bool:

@@ -80,6 +80,12 @@ _RUPEES = re.compile(r"\bRs\.?\s{0,3}(?=\d)")
 _GROUPED = re.compile(r"(?<=\d),(?:\\!)?(?=\d{3})")
 _MAX_LAYERS = 16
 
+TEXT_COMMANDS = frozenset(
+    "text textbf textit textrm textsf texttt mathrm mathit mathsf mbox hbox emph"
+    " operatorname mathop textnormal textsc rm".split()
+)
+"""Commands whose argument is words, or letters that stand upright."""
+TEXT_COMMAND = rf"\\(?:{'|'.join(sorted(TEXT_COMMANDS))})(?![a-zA-Z])\s*"
 _LOOKS = (
     "displaystyle textstyle scriptstyle scriptscriptstyle tiny scriptsize footnotesize"
     " small normalsize large Large LARGE huge Huge bm boldsymbol bf rm it sf tt mathbf"
@@ -260,8 +266,7 @@ def _drop_delimiters(text: str) -> str:
 
 
 _STYLE = re.compile(
-    r"\\(?:text|textbf|textit|textrm|textsf|texttt|mathrm|mathbf|mathit|mathsf|mbox"
-    r"|operatorname|hbox|emph|bf|rm|left|right|displaystyle|quad|qquad|boxed)"
+    rf"{TEXT_COMMAND}|\\(?:mathbf|bf|left|right|displaystyle|quad|qquad|boxed)"
     r"(?![a-zA-Z])|\\[,;:!\s]"
 )
 _NAMED = re.compile(r"(?<!\\)(\\[a-zA-Z]+)")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rl.verifier.nodes import Unparsable
-from rl.verifier.spelling import PRESENTATION, closing_brace
+from rl.verifier.spelling import PRESENTATION, TEXT_COMMANDS, closing_brace
 from rl.verifier.units import LETTERS, SHORT, is_unit
 
 
@@ -85,10 +85,6 @@ _OPERATORS = {
     "subseteq": "subseteq", "supseteq": "supseteq",
     "lVert": "|", "implies": "to",
 }  # fmt: skip
-_TEXT = frozenset(
-    "text textbf textit textrm textsf texttt mathrm mathit mathsf mbox hbox emph"
-    " operatorname mathop textnormal textsc rm".split()
-)
 _WORDS = frozenset("Pr dim deg rank Var Cov".split())
 _WITH_ARGUMENTS = frozenset(
     "frac dfrac tfrac cfrac nicefrac sfrac sqrt binom dbinom tbinom overline bar vec"
@@ -104,6 +100,12 @@ _DOLLARS = re.compile(r"(?:\s|~|\\[,;:! ])*\\\$")
 _UNIT_OR_NOT = frozenset(["min", "sec", "in", "cup"])
 _JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
 _ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
+# A number among words: "The answer is 5 apples."
+_SENTENCE = re.compile(
+    r"(?P<before>(?:[A-Za-z,'-]+ ){0,12}(?:is|are|was|were|equals|has|have):? )?"
+    r"(?P<number>-?(?:\\?\$)?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\\?%)?)"
+    r"(?P<behind>(?: [A-Za-z][A-Za-z'-]*)*)\.?"
+)
 _MATH = re.compile(r"[=<>^_\\]|(?<=[\w)]) [-+*/] (?=[\w(])")
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _COMPARISONS = frozenset("= < > <= >= != in".split())
@@ -210,7 +212,7 @@ def _command(
         for _ in range(arguments):
             _, position = _braced(text, position)
         return position
-    if name in _TEXT:
+    if name in TEXT_COMMANDS:
         content, position = _braced(text, position)
         content = content.strip(" ~\t\n")
         if content in _UNITED_STATES and _DOLLARS.match(text, position):
@@ -254,6 +256,16 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     if _after_operand(tokens) and _MATH.search(content) and is_unit(content):
         tokens.append(Token("text", content, spaced))
         return
+    if (said := _SENTENCE.fullmatch(content)) and (said["before"] or said["behind"]):
+        behind = said["behind"].strip()
+        words = tokenize(behind)
+        if len(words) == 1 or any(token.kind == "text" for token in words):
+            if said["before"]:
+                tokens.append(Token("text", said["before"].strip(), spaced))
+            tokens.extend(tokenize(said["number"])[:-1])
+            if behind:
+                _text_command(behind, tokens, True)
+            return
     inner = tokenize(content, group_commas=len(content) > 3)[:-1]
     if content[:1].isdigit() or content[:1] in ("-", "$") and len(content) > 1:
         tokens.extend(inner)

@@ -14,7 +14,7 @@ Unit = str | frozenset[str]
 """Known: its dimensions, like "length^1 time^-1", perhaps with " of " and a word behind
 them. Unknown: the set of its words, each with a mark of its place: "apples" themselves,
 "red-" before them, "of sugar" behind, "/hour" below. A known unit among them is its
-dimensions and its size, like "/time^1*3600"."""
+dimensions, "money^1*", and below them also its size, "/time^1*3600"."""
 
 # Dimensions in metres, seconds and grams: words, then their size. The case of a short
 # one tells it from others (mPa, MPa).
@@ -131,6 +131,8 @@ def _careless(table: dict[str, Entry]) -> dict[str, Entry]:
 
 _UNITS = _table()
 _CARELESS = _careless(_UNITS)
+CURRENCY = frozenset("$€£¥₹")
+_CURRENCIES = frozenset("money eur gbp yen rupee rmb".split())
 LETTERS = frozenset(word for word in _UNITS if len(word) == 1 and word.isalpha())
 """One letter is a unit in its own case only: 2 N are newtons, 2 n is a product."""
 SHORT = frozenset(
@@ -145,21 +147,35 @@ _SCALES = {
     "quintillion": 10**18, "sextillion": 10**21, "septillion": 10**24,
     "half": Fraction(1, 2), "halves": Fraction(1, 2),
 }  # fmt: skip
+# One of these calculates wherever it stands, in a label as well.
+_CALCULATING = frozenset(
+    "not no never isn't wrong incorrect false plus minus double doubles doubled triple"
+    " tripled treble trebled quadruple quadrupled halve halved half halves thrice twice"
+    " inverted reversed negate negated squared cubed multiplied divided decremented"
+    " incremented exponentiated subtracted".split()
+)
+# And of these a label is "the opposite of", while they may name a value as well.
+_CALCULATING_OF = frozenset(
+    "square cube quarter quarters reciprocal inverse negative negation opposite fold"
+    " power".split()
+)
+_CALCULATING_BY = frozenset("increased decreased reduced raised".split())
 # Beside one of these a number is another number, or none that is known. Number words
 # are of this kind as well: see `_NUMBER_WORD`.
-_CHANGING = frozenset(
-    "not no never isn't wrong incorrect false maybe perhaps probably possibly either"
-    " neither nor or unless except plus minus times over under than least most up below"
-    " above approx unknown cannot can't undefined impossible remainder mod modulo"
-    " modulus root factorial but about around nearly almost quarter quarters percentile"
-    " by power base choose off gross score googol mil mils grand bps ppm permille mille"
-    " ish th st nd rd fold double doubles doubled triple tripled treble trebled"
-    " quadruple quadrupled halve halved thrice twice inverse inverted reverse reversed"
-    " reciprocal negate negated negation opposite conjugate complement complemented"
-    " incremented decremented increased decreased reduced multiplied divided raised"
-    " subtracted added exponentiated rounded truncated transposed flipped itself"
-    " themselves repeated repeating recurring sign signed log ln exp sqrt sin cos tan"
-    " binary ternary octal hex hexadecimal exponent numerator denominator".split()
+_CHANGING = (
+    (_CALCULATING - {"half", "halves", "squared", "cubed"})
+    | _CALCULATING_BY
+    | (_CALCULATING_OF - {"square", "cube", "negative"})
+    | frozenset(
+        "maybe perhaps probably possibly either neither nor or unless except times"
+        " over under truncated rounded than least most up below above approx unknown"
+        " cannot can't undefined impossible remainder mod modulo modulus root"
+        " factorial but about around nearly almost percentile by base choose off gross"
+        " score googol mil mils grand bps ppm permille mille ish th st nd rd reverse"
+        " conjugate complement complemented added transposed flipped itself themselves"
+        " repeated repeating recurring sign signed log ln exp sqrt sin cos tan binary"
+        " ternary octal hex hexadecimal exponent numerator denominator".split()
+    )
 )
 _NUMBER_WORD = re.compile(
     r"zero|(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
@@ -231,20 +247,25 @@ def _singular(word: str) -> str:
     return word
 
 
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
     """The same of a word and its plural, and no word itself: "cooky" of cookies."""
+    word = word.rpartition("-")[2]
     word = _IRREGULAR.get(word, word)
-    if word.endswith("s") and _is_plural(word):
+    if word.endswith("s") and is_plural(word):
         word = word[:-1]
     return re.sub("i?e$|i$", lambda end: "y" if "i" in end[0] else "", word)
 
 
 def stems(text: str) -> frozenset[str]:
     """The stems of a text's words: with these it names things to count."""
-    return frozenset(_stem(word) for word in re.findall("[a-z]+", text.lower()))
+    return frozenset(stem(word) for word in re.findall("[a-z]+", text.lower()))
 
 
 _NEUTRAL_STEMS = stems(_NEUTRAL)
+# Where something else is asked for, a number of pairs is another one.
+_ONE_BY_ONE = _NEUTRAL_STEMS - stems(
+    "pair set subset tuple triple triplet group team row column per"
+)
 
 
 def _lookup(word: str) -> Entry | None:
@@ -281,10 +302,17 @@ def parse_unit(text: str) -> Reading | None:
     Returns:
       The reading, or None where the words change what the number means.
     """
-    words = _words(text)
+    words = _with_per(_without_purpose(_words(text)))
     if _changes_a_number(words):
         return None
-    if (known := _known(words)) is not None:
+    # Of a price all but the currency may be left out, so that it keeps its words.
+    priced = words and words[0] in CURRENCY or words[1:2] in (["per"], ["/"])
+    priced = priced and _is_currency(words[0])
+    if priced:
+        words[1:] = [w for w in words[1:] if _lookup(w) != _lookup(words[0])]
+        if any(map(_is_currency, words[1:])):
+            return None
+    elif (known := _known(words)) is not None:
         return known
     multiplier = Fraction(1)
     rest = []
@@ -298,7 +326,7 @@ def parse_unit(text: str) -> Reading | None:
         rest.pop()
     if rest[-1:] == ["in"] and (len(rest) == 1 or _lookup(rest[-2])):
         rest.pop()  # hours in total; but square in
-    if (known := _known(rest)) is not None:
+    if not priced and (known := _known(rest)) is not None:
         return known._replace(multiplier=multiplier)
     unit, scale = _phrases(rest)
     return None if unit is None else Reading(unit or None, scale, multiplier)
@@ -379,17 +407,57 @@ def _is_number_word(word: str) -> bool:
 
 def _changes_a_number(words: list[str]) -> bool:
     lower = [word.lower() for word in words]
-    if lower == ["times"]:
-        return False
-    # Twelve ways are twelve, whatever they are ways to; but not "ways to the power".
-    ways = (i for i, word in enumerate(lower) if _singular(word) in _WAYS)
-    ends = next((i for i in ways if lower[i + 1 : i + 2] == ["to"]), len(lower))
-    if lower[ends + 2 : ends + 3] != ["the"]:
-        lower = lower[: ends + 1]
-    return any(
+    return lower != ["times"] and any(
         word in _CHANGING or (_is_number_word(word) and _singular(word) not in _SCALES)
         for word in lower
     )
+
+
+def calculates(label: str) -> bool:
+    """Whether words before "=" calculate with what they name: "twice the answer"."""
+    words = re.findall("[a-z'-]+", label.lower())
+    if not _CALCULATING.isdisjoint(words):
+        return True
+    of = words.index("of") if "of" in words else 0
+    head = words[of - 1].rpartition("-")[2] if of else ""
+    if head in _CALCULATING_OF or _is_number_word(head):
+        return True
+    for word, then in zip(words, words[1:], strict=False):
+        if _is_number_word(word) and then in ("times", "more", "less", "fewer"):
+            return True
+        if word in _CALCULATING_BY and then in ("by", "to"):
+            return True
+        if word in _CALCULATING_OF and then == "root":
+            return True
+    return False
+
+
+def _is_currency(word: str) -> bool:
+    entry = _lookup(word)
+    return entry is not None and not entry[0].keys().isdisjoint(_CURRENCIES)
+
+
+def _with_per(words: list[str]) -> list[str]:
+    """The same with "per" for all that says it: pages a day, pens in each box."""
+    found: list[str] = []
+    for word, then in zip(words, [*words[1:], ""], strict=True):
+        behind = found and found[-1].lower() in ("in", "on", "for")
+        if word.lower() in ("each", "every") and then:
+            found[-1:] = ["per"] if behind else [*found[-1:], "per"]
+        elif word.lower() in ("a", "an") and found and not behind and _lookup(then):
+            found.append("per")
+        else:
+            found.append(word)
+    return found
+
+
+def _without_purpose(words: list[str]) -> list[str]:
+    """Ways are ways, whatever they are ways to; but not "ways to the power"."""
+    lower = [word.lower() for word in words]
+    for at, (word, then) in enumerate(zip(lower, lower[1:], strict=False)):
+        if then == "to" and _singular(word) in _WAYS:
+            return words if lower[at + 2 : at + 3] == ["the"] else words[: at + 1]
+    return words
 
 
 def _phrases(words: list[str]) -> tuple[Unit | None, Fraction]:
@@ -399,41 +467,55 @@ def _phrases(words: list[str]) -> tuple[Unit | None, Fraction]:
     above, below = _phrase(words[:at]), _phrase(words[at + 1 :])
     if above is None or below is None or (at < len(words) and not below):
         return None, Fraction(1)
-    if at == len(words) and len(heads := _known_marks(above)) == 1:
-        # "kg of rice" converts as kilograms do.
-        dimensions, _, scale = heads.pop().partition("*")
-        behind = sorted(mark[3:] for mark in above if mark.startswith("of "))
-        return " of ".join([dimensions, *behind]), Fraction(scale)
-    return above | {f"/{mark}" for mark in below}, Fraction(1)
+    scale = Fraction(1)
+    if measures := {mark for mark in above if "*" in mark}:
+        dimensions, _, size = measures.pop().partition("*")
+        above, scale = above - {f"{dimensions}*{size}"}, Fraction(size)
+        if at == len(words) and all(mark.startswith("of ") for mark in above):
+            # "kg of rice" converts as kilograms do.
+            return dimensions + "".join(f" {mark}" for mark in sorted(above)), scale
+        above |= {f"{dimensions}*"}
+    return above | {f"/{mark}" for mark in below}, scale
 
 
-def _known_marks(marks: frozenset[str]) -> set[str]:
-    return {mark for mark in marks if "*" in mark}
+def measure_in(unit: frozenset[str]) -> str | None:
+    """The known unit among words: the dollar of "dollars profit"."""
+    marks = (mark for mark in unit if mark.endswith("*"))
+    return next((mark[:-1] for mark in marks), None)
 
 
 def _phrase(words: list[str]) -> frozenset[str] | None:
     """The marks of words without "per"; None where they are no noun and its company."""
     lower = [word.lower() for word in words]
     at = next((i for i, word in enumerate(lower) if word in _PLACES), len(words))
-    head, behind = words[:at], lower[at:]
+    behind = lower[at:]
     if behind[:1] == ["to"]:
-        if not head or _singular(lower[at - 1]) not in _WAYS:
-            return None
-        behind = []
-    known = _known(head)
-    if known is not None and isinstance(known.unit, str):
-        marks = {f"{known.unit}*{known.scale}"}
-    else:
-        nouns = [word for word in lower[:at] if word not in _FILLER and word != "-"]
-        if not all(map(_is_plain, nouns)) or (nouns and nouns[-1] in _POWERS):
-            return None
-        if len(nouns) > 1 and nouns[-1].endswith("ed") and _is_plural(nouns[-2]):
-            behind.append(nouns.pop())
-        marks = {f"{noun}-" for noun in nouns[:-1]} | set(nouns[-1:])
+        return None
+    measure, size = _measure(words[:at])
+    silent = _FILLER | _ATTRIBUTES if measure else _FILLER
+    nouns = [word for word in lower[size:at] if word not in silent and word != "-"]
+    if not all(map(_is_plain, nouns)) or (nouns and nouns[-1] in _POWERS):
+        return None
+    if len(nouns) > 1 and nouns[-1].endswith("ed") and is_plural(nouns[-2]):
+        behind.append(nouns.pop())
+    marks = measure | {f"{noun}-" for noun in nouns[:-1]} | set(nouns[-1:])
     behind = [word for word in behind if word not in _FILLER | _PLACES and word != "-"]
     if not all(map(_is_plain, behind)):
         return None
     return frozenset(marks | {f"of {word}" for word in behind})
+
+
+def _measure(words: list[str]) -> tuple[set[str], int]:
+    """The mark of the known unit with which words begin, and how many they are.
+
+    A symbol is one only where nothing follows: 5 m rods may be a product.
+    """
+    for end in range(len(words), 0, -1):
+        known = _known(words[:end])
+        if known is not None and isinstance(known.unit, str):
+            named = end == len(words) or len(words[0]) > 2 or words[0] in CURRENCY
+            return ({f"{known.unit}*{known.scale}"}, end) if named else (set(), 0)
+    return set(), 0
 
 
 def _is_plain(word: str) -> bool:
@@ -442,7 +524,7 @@ def _is_plain(word: str) -> bool:
     return len(word) > 1 and letters.isalpha() and word not in ("squared", "cubed")
 
 
-def _is_plural(word: str) -> bool:
+def is_plural(word: str) -> bool:
     if word in _IRREGULAR:
         return True
     endings = ("ss", "us", "is", "ths", "wards", "squareds", "cubeds")
@@ -452,11 +534,13 @@ def _is_plural(word: str) -> bool:
 def same_unit(one: Unit, other: Unit) -> bool:
     """Whether two units are of one dimension, or name the same things.
 
-    One of them may say more of these things (red apples, apples), never something else.
+    One of them may say more of these things (red apples, apples), never something else;
+    of a price it may also be what it is paid for.
     """
-    if isinstance(one, str) or isinstance(other, str):
-        if not (isinstance(one, str) and isinstance(other, str)):
-            return False
+    if isinstance(one, str) != isinstance(other, str):
+        words, known = (other, one) if isinstance(one, str) else (one, other)
+        return measure_in(words) == known and not _heads(words)
+    if isinstance(one, str):
         ours, theirs = one.split(" of "), other.split(" of ")
         return ours[0] == theirs[0] and _nested({*ours[1:]}, {*theirs[1:]})
     (above, below), (other_above, other_below) = _sides(one), _sides(other)
@@ -472,7 +556,7 @@ def _sides(unit: frozenset[str]) -> tuple[set[str], set[str]]:
 
 def _stemmed(mark: str) -> str:
     before, word, after = _MARK.fullmatch(mark).groups()
-    return before + _stem(word) + after
+    return before + stem(word) + after
 
 
 def _nested(one: set[str], other: set[str]) -> bool:
@@ -488,16 +572,42 @@ def may_be_missing(unit: Unit) -> bool:
     if isinstance(unit, str):
         return True
     return _names_things(unit) and all(
-        _is_plural(noun) or _stem(noun) in _NEUTRAL_STEMS and noun not in _NO_NOUN
+        is_plural(noun) or stem(noun) in _NEUTRAL_STEMS and noun not in _NO_NOUN
         for noun in _heads(unit)
     )
 
 
-def is_told(unit: frozenset[str], told: frozenset[str]) -> bool:
-    """Whether a text with these stems names all that is counted."""
+def is_told(unit: Unit, told: frozenset[str]) -> bool:
+    """Whether a text with these stems names all that is counted, or measured."""
+    if isinstance(unit, str):
+        return {*map(stem, unit.split(" of ")[1:])} <= told | _NEUTRAL_STEMS
     operations = any(noun.endswith("ed") or noun in _NO_NOUN for noun in _heads(unit))
     named = words_of(unit) <= told | _NEUTRAL_STEMS
     return _names_things(unit) and named and not operations
+
+
+def answers(
+    unit: frozenset[str], nouns: frozenset[str], others: frozenset[str]
+) -> bool:
+    """Whether what is counted is what is asked for, whatever stands before or behind.
+
+    Args:
+      unit: what an answer counts.
+      nouns: the stems of what is asked for.
+      others: those of the words about it, which may stand for it: "12 more".
+    """
+    heads = _heads(unit)
+    named = [mark.rstrip("-") for mark in unit if mark.endswith("-")] + heads
+    plurals = frozenset(map(stem, filter(is_plural, named)))
+    if plurals:
+        return plurals <= nouns | _ONE_BY_ONE
+    return frozenset(map(stem, heads)) <= nouns | others | _ONE_BY_ONE
+
+
+def divisors_of(unit: frozenset[str]) -> frozenset[str]:
+    """What it stands "per": stems, and the dimensions and size of a known unit."""
+    below = (mark[1:] for mark in unit if mark.startswith("/"))
+    return frozenset(m if "*" in m else stem(m.removeprefix("of ")) for m in below)
 
 
 def _names_things(unit: frozenset[str]) -> bool:
@@ -518,16 +628,19 @@ def _heads(unit: frozenset[str]) -> list[str]:
 def words_of(unit: frozenset[str]) -> frozenset[str]:
     """The stems of its words, without those of known units."""
     bare = (_MARK.fullmatch(mark)[2] for mark in unit if "*" not in mark)
-    return frozenset(_stem(word.rpartition("-")[2]) for word in bare)
+    return frozenset(stem(word) for word in bare)
 
 
-def names_of(reading: Reading) -> list[str]:
-    """What is said behind " of " in a known unit; see `Unit`."""
-    if reading.unit is None:
-        return []
-    if isinstance(reading.unit, str):
-        return [f"{reading.unit}*{reading.scale}"]
-    return sorted(words_of(reading.unit))
+def rate(above: Reading, below: Reading) -> Reading:
+    """Of two known units, the one by the other: meters, weeks."""
+    exponents = _exponents(above.unit)
+    for name, exponent in _exponents(below.unit).items():
+        exponents[name] = exponents.get(name, 0) - exponent
+    return Reading(_dimensions(exponents), above.scale / below.scale)
+
+
+def _dimensions(exponents: dict[str, int]) -> str:
+    return " ".join(f"{d}^{e}" for d, e in sorted(exponents.items()) if e)
 
 
 def _known(words: list[str]) -> Reading | None:
@@ -578,5 +691,5 @@ def _known(words: list[str]) -> Reading | None:
             pending = 1
         else:
             return None
-    dimensions = " ".join(f"{d}^{e}" for d, e in sorted(exponents.items()) if e)
+    dimensions = _dimensions(exponents)
     return Reading(dimensions, scale) if dimensions else None

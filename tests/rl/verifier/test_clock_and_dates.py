@@ -3,6 +3,7 @@
 import pytest
 
 from rl.verifier.nodes import time_of_day
+from rl.verifier.spelling import TEXT_COMMANDS
 from tests.rl.verifier.pairs import wrong
 
 _TIMES = [
@@ -98,3 +99,10 @@ def test_no_two_full_hours_are_one():
 def test_time_of_day(hours, minutes, half, clock):
     found = time_of_day(hours, minutes, half)
     assert (found and (found.minutes, found.half)) == clock
+
+
+@pytest.mark.parametrize("command", sorted(TEXT_COMMANDS - {"rm"}))
+def test_a_date_in_any_command_for_text(command):
+    may = "\\text{May 5}"
+    assert wrong([(may, f"\\{command}{{May 5}}")], equal=True) == []
+    assert wrong([(may, f"\\{command}{{May 6}}")], equal=False) == []

@@ -101,6 +101,35 @@ def test_what_is_equal_on_a_part_of_the_line_is_not_equal():
     assert wrong(rows, equal=False) == []
 
 
+@pytest.mark.parametrize(
+    "polynomial",
+    [
+        "x^2-15x+56",
+        "(x-7)(x-8)",
+        "x^2-41x+420",
+        "x^2-201x+10100",
+        "x^2-(2\\pi+0.1)x+\\pi^2+0.1\\pi",
+        "(x-1)(x-2)(x-3)(x-4)(x-5)(x-6)(x-7)(x-8)",
+        "a^2-5ab+6b^2",
+    ],
+)
+def test_an_expression_bends_where_a_polynomial_has_a_root(polynomial):
+    rows = [
+        (polynomial, f"|{polynomial}|"),
+        (polynomial, f"\\sqrt{{({polynomial})^2}}"),
+        (polynomial, f"\\max({polynomial}, 0)"),
+        ("1", f"\\operatorname{{sgn}}({polynomial})"),
+    ]
+    assert wrong(rows, equal=False) == []
+    squared = f"({polynomial})^2"
+    rows = [
+        (squared, f"|{polynomial}|^2"),
+        (f"|{polynomial}|", f"\\sqrt{{{squared}}}"),
+        (f"\\max({polynomial}, 0)", f"\\frac{{{polynomial} + |{polynomial}|}}{{2}}"),
+    ]
+    assert wrong(rows, equal=True) == []
+
+
 def test_where_one_side_has_no_value_nothing_is_asked():
     rows = [
         ("2 \\ln x", "\\ln x^2"),

@@ -165,3 +165,23 @@ def test_the_name_in_a_set_builder_is_bound():
     assert is_equivalent("\\{x : x > 2\\}", "\\{y : y > 2\\}")
     assert not is_equivalent("\\{x : x > 2\\}", "\\{y : y > 3\\}")
     assert not is_equivalent("x > 2", "y > 2")
+
+
+@pytest.mark.parametrize(
+    ("label", "names"),
+    [
+        ("Total cost", True), ("Number of times he wins", True), ("Third side", True),
+        ("Remainder", True), ("Least value", True), ("Area of the square", True),
+        ("Half-life", True), ("Root of the equation", True), ("First term", True),
+        ("Twice the answer", False), ("Half of the answer", False),
+        ("Answer minus 1", False), ("ten times the answer", False),
+        ("Answer squared", False), ("the square of the answer", False),
+        ("Square root of the answer", False), ("third of the answer", False),
+        ("Negative of the answer", False), ("Answer divided by two", False),
+        ("one more than the answer", False), ("Price reduced by ten", False),
+        ("Wrong answer", False),
+    ],
+)  # fmt: skip
+def test_a_label_that_calculates_names_nothing(label, names):
+    rows = [("5", f"\\text{{{label}}} = 5"), ("5", f"\\text{{{label}: }} 5")]
+    assert wrong(rows, equal=names) == []

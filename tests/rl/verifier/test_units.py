@@ -152,14 +152,112 @@ def test_what_stands_below_a_price():
     assert wrong(other, equal=False) == []
 
 
+@pytest.mark.parametrize(
+    ("question", "right", "other"),
+    [
+        (
+            "She has 12 pairs of socks. How many socks are these?",
+            ["socks", "socks in total"],
+            ["pairs of socks", "pairs", "pairs of shoes", "hours", "socks per pair"],
+        ),
+        (
+            "How many pairs of socks can 24 socks make?",
+            ["pairs", "pairs of socks"],
+            ["socks", "socks in pairs", "teams"],
+        ),
+        (
+            "A team has 9 students. How many of the students are in each team?",
+            ["students", "students per team", "students in each team", "people"],
+            ["teams", "teams of students", "students per school"],
+        ),
+        (
+            "How many total meters does he run a week?",
+            ["meters", "meters a week", "m/week", "meters per week"],
+            ["meters per day", "km per week", "weeks", "m/s", "sprints"],
+        ),
+        (
+            "Is it a profit? He pays \\$5. How much does he make per day?",
+            ["dollars", "dollars per day", "dollars profit", "dollars in profit"],
+            ["dollars loss", "dollars per hour", "dollars in debt", "doubled dollars"],
+        ),
+        (
+            "How many dollars of profit does he make? Each child has three parts.",
+            ["dollars", "dollars profit", "dollars of profit"],
+            ["dollars loss", "cents", "parts"],
+        ),
+        (
+            "Three children share the apples. How many does each get?",
+            ["apples", "apples each", "apples per child", "apples per person"],
+            ["apples per hour", "apples per basket"],
+        ),
+    ],
+)
+def test_words_that_are_told_but_not_asked_for(question, right, other):
+    def correct(words: str) -> bool:
+        return judge(f"\\boxed{{12 \\text{{ {words}}}}}", "12", question).correct
+
+    assert [words for words in right if not correct(words)] == []
+    assert [words for words in other if correct(words)] == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "right"),
+    [
+        ("The answer is 14 apples.", True), ("The answer is 14.", True),
+        ("Rosa has 14 apples left.", True), ("There are 14 red apples.", True),
+        ("14 apples in total", True), ("14 one-pound apples", True),
+        ("So the number of apples is: 14", True),
+        ("Rosa has 14 baskets.", False), ("Rosa has 15 apples.", False),
+        ("Rosa has not 14 apples.", False), ("No one has 14 apples.", False),
+        ("Rosa has 14 or 15 apples.", False), ("Rosa has 14 dozen apples.", False),
+        ("Half of the answer is 14 apples.", False), ("If it is 14 apples", False),
+        ("The answer is at least 14.", False), ("The answer is 14 minus 1.", False),
+        ("The answer to problem 14 is 15.", False), ("14 apples or more", False),
+    ],
+)  # fmt: skip
+def test_a_sentence_says_the_number_behind_its_verb(sentence, right):
+    problem = "Rosa has baskets of red one-pound apples. How many apples has she?"
+    box = f"\\boxed{{\\text{{{sentence}}}}}"
+    assert judge(box, "14", problem).correct is right
+
+
+def test_what_a_price_is_for():
+    problem = "A shirt costs \\$7 and a hat \\$3. How much do they cost in total?"
+    rows = [
+        ("\\$10 \\text{ in total}", True),
+        ("\\$10 \\text{ each}", True),
+        ("10 \\text{ US dollars}", True),
+        ("\\$10 \\text{ dollars}", True),
+        ("\\$10 \\text{ cents}", False),
+        ("\\$10 \\text{ loss}", False),
+        ("\\$10 \\text{ per shirt}", False),
+        ("\\$10 \\text{ short}", False),
+    ]
+    for answer, right in rows:
+        for gold in ("10", "\\$10"):
+            assert judge(f"\\boxed{{{answer}}}", gold, problem).correct is right
+    day = "5 \\text{ dollars per day}"
+    assert wrong([("\\$5/\\text{day}", day), ("\\$5", day)], equal=True) == []
+    assert wrong([("\\$5", "5 \\text{ cents per day}")], equal=False) == []
+
+
 def test_percent():
     rows = [
         ("50\\%", "0.5"),
         ("50\\%", "50"),
         ("12.5\\%", "\\frac18"),
         ("28\\%", "28 percent"),
+        ("28\\%", "28\\% \\text{ of her income}"),
+        ("28\\%", "28 \\text{ percent of the total}"),
     ]
     assert wrong(rows, equal=True) == []
+    rows = [
+        ("28\\%", "28\\% \\text{ of half her income}"),
+        ("28\\%", "28 \\text{ percent of twice the total}"),
+        ("28\\%", "28\\% \\text{ of } 80"),
+        ("28\\%", "28\\% \\text{ loss}"),
+    ]
+    assert wrong(rows, equal=False) == []
     rows = [("50\\%", "5"), ("0.5", "50"), ("50\\%", "500\\%"), ("50\\%", "0.05")]
     assert wrong(rows, equal=False) == []
 
@@ -240,7 +338,7 @@ def test_words_behind_other_answers(answer, gold):
     assert judge(f"\\boxed{{{answer}}}", gold).correct is not True
 
 
-@pytest.mark.parametrize("problem", [None, _PROBLEM])
+@pytest.mark.parametrize("problem", [None, "How many {} are there?"])
 @pytest.mark.parametrize(
     "words",
     [
@@ -255,7 +353,8 @@ def test_words_behind_other_answers(answer, gold):
     ],
 )  # fmt: skip
 def test_words_that_only_name_what_is_counted(words, problem):
-    assert judge(f"\\boxed{{12 \\text{{ {words}}}}}", "12", problem).correct is True
+    box, asked = f"\\boxed{{12 \\text{{ {words}}}}}", problem and problem.format(words)
+    assert judge(box, "12", asked).correct is True
 
 
 def test_with_a_problem_its_words_name_what_is_counted():
@@ -263,8 +362,11 @@ def test_with_a_problem_its_words_name_what_is_counted():
         box = f"\\boxed{{12 \\text{{ {words}}}}}"
         return judge(box, gold, problem).correct is True
 
-    for words in ("fish", "more apples", "apples more", "apples sold"):
+    for words in ("t-shirts", "more apples", "apples more", "apples sold"):
         assert correct(words, _PROBLEM)
+    # told, and not asked for
+    for words in ("fish", "baskets", "red baskets of apples", "apples per basket"):
+        assert not correct(words, _PROBLEM)
     for words in ("mackerel", "apples more", "glyphs drawn", "painted"):
         assert not correct(words, None)
     assert not correct("painted", _PROBLEM)

@@ -1,0 +1,150 @@
+"""What a problem asks for: a unit, or things that are counted, and per what.
+
+An answer may name it, and nothing else: of what a problem speaks of, pairs are not the
+socks that it asks for.
+"""
+
+import re
+
+from rl.verifier.spelling import TEXT_COMMAND
+from rl.verifier.units import (
+    Reading,
+    Unit,
+    answers,
+    divisors_of,
+    is_plural,
+    is_told,
+    is_unit,
+    leading_units,
+    measure_in,
+    parse_unit,
+    rate,
+    stem,
+    stems,
+)
+
+# "A number of minutes" names what is counted, as a rule not what is asked for.
+_UNITS = re.compile(
+    r"(?i)\b(?P<how>in|how many(?:\s+(?:more|fewer|less|total|whole|full|complete"
+    r"|additional|extra))?)\s+"
+)
+_SPACES = re.compile(r"\\[,;:! ]|~")
+_DRESS = re.compile(rf"{TEXT_COMMAND}|[{{}}$]")
+_SAID = re.compile(rf"\W*{TEXT_COMMAND}")
+# A letter alone may be a set or a variable of the problem: integers in N, a line in m.
+_LETTER_ALONE = re.compile(
+    r"\W*(?:[A-KM-Za-z](?![A-Za-z])|L_)"
+    r"(?!\s*(?:\$?\^\s*\{?-?[1-3]|/|\\cdot\b|per\b))"
+)
+_MAX_PHRASE = 80
+_SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
+_QUESTION = re.compile(
+    r"(?i)\b(?:how|what|which|find|determine|compute|calculate|number of)\b"
+)
+# "How many does each get?": whoever they are, but not how long it takes.
+_EACH = re.compile(r"(?i)\b(?:each|apiece)\b")
+_AMOUNT = re.compile(r"(?i)\bhow (?:many|much)\b")
+_OTHER_QUESTION = re.compile(r"(?i)\b(?:what|which|how(?! many))\b")
+_COUNTS = [re.compile(r"(?i)\bhow many\b"), re.compile(r"(?i)\bnumber of\b")]
+_TOKEN = re.compile(r"[A-Za-z][A-Za-z'-]*|[.,;:?!()]")
+_SKIPPED = frozenset(
+    ", of the these those his her its their my your our and or all".split()
+)
+_ENDS = frozenset(
+    ". ; : ? ! ( ) is are was were be do does did can could will would shall should"
+    " has have had must may might there if in on at with that which than for from to"
+    " by as he she they it we you who whose when where while after before per each"
+    " every a an not how such".split()
+)
+_DIVISOR = re.compile(
+    r"(?i)(?:\b(?:per|an?|each|every|one|1)\s+|/\s*)([a-z-]+(?:\^\d)?)"
+)
+_EVERY = re.compile(r"(?i)\b([a-z]{3,})ly\b")
+
+
+class Asked:
+    """What a problem asks for, as far as its words tell.
+
+    Attributes:
+      told: the stems of all its words.
+      units: the unit in which it wants its answer, where it names just one; with it,
+        for a price, that of its currency, and its rates: meters, to how many "a week".
+      things: whether things are counted, so that no known unit is an answer.
+    """
+
+    def __init__(self, problem: str):
+        sentences = [s for s in _SENTENCE_END.split(problem) if _QUESTION.search(s)]
+        question = sentences[-1] if sentences else ""
+        divisors = [
+            match[1].lower()
+            for pattern in (_DIVISOR, _EVERY)
+            for match in pattern.finditer(question)
+        ]
+        readings = [parse_unit(word) for word in divisors if is_unit(word)]
+        nouns, others = _things(question)
+        self.told = stems(problem)
+        self.units = _units(problem)
+        if self.units:
+            self.units += tuple(rate(self.units[0], below) for below in readings)
+        self.things = bool(nouns) and not any(map(is_unit, nouns))
+        self.things &= not _OTHER_QUESTION.search(question)
+        self._nouns, self._others = frozenset(map(stem, nouns)), stems(" ".join(others))
+        self._divisors = stems(" ".join(divisors))
+        self._divisors |= {f"{below.unit}*{below.scale}" for below in readings}
+        if _EACH.search(question):
+            self._divisors |= self.told | stems("person people")
+        self._amount = _AMOUNT.search(question) is not None
+
+    def allows(self, unit: Unit, gold: frozenset[str]) -> bool:
+        """Whether the words of an answer's unit are told, and are about what is asked.
+
+        Args:
+          unit: what the answer counts, or a known unit.
+          gold: the stems of the gold's words, which tell and ask as well.
+        """
+        if not is_told(unit, self.told | gold):
+            return False
+        if isinstance(unit, str):
+            return True
+        if self._amount and not divisors_of(unit) <= self._divisors | gold:
+            return False
+        if not self._nouns or (measure_in(unit) is not None and not self.things):
+            return True
+        return answers(unit, self._nouns | gold, self._others)
+
+
+def _things(question: str) -> tuple[list[str], list[str]]:
+    """The nouns that a question asks to count, and the other words about them."""
+    for pattern in _COUNTS:
+        nouns: list[str] = []
+        others: list[str] = []
+        for match in pattern.finditer(question):
+            several = False
+            for word in _TOKEN.findall(question[match.end() :][:_MAX_PHRASE]):
+                word = word.lower()
+                if word in _ENDS or (several and word == "of"):
+                    break
+                if word not in _SKIPPED:
+                    several = several or is_plural(word)
+                    (nouns if several else others).append(word)
+            if not several:
+                return [], []
+        if nouns:
+            return nouns, others
+    return [], []
+
+
+def _units(problem: str) -> tuple[Reading, ...]:
+    """The unit in which a problem wants its answer, where it names just one.
+
+    For a price also its currency, since a currency's sign leaves no room for the rest.
+    """
+    found = set()
+    for match in _UNITS.finditer(problem):
+        phrase = problem[match.end() :][:_MAX_PHRASE]
+        said = _SAID.match(phrase)
+        if match["how"].lower() == "in" and not said and _LETTER_ALONE.match(phrase):
+            continue
+        if units := leading_units(_DRESS.sub("", _SPACES.sub(" ", phrase))):
+            found.add(units)
+    return found.pop() if len(found) == 1 else ()
