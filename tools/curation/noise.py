@@ -87,7 +87,7 @@ def no_question(row: Row) -> str | None:
     said = sentences(asked) if asked == row.problem else ()
     for one in said:
         silent = _STATES.search(one) or _GIVES.match(one)
-        if not silent and (_WORD.search(one) or len(said) == 1):
+        if not silent and (_WORD.search(FORMULA.sub("", one)) or len(said) == 1):
             return None
     return "ends: " + row.problem[-40:]
 
