@@ -84,10 +84,10 @@ def no_question(row: Row) -> str | None:
     asked = _FORM.split(row.problem, maxsplit=1)[0].strip()
     if ASKS.search(asked) or _OPEN.search(asked):
         return None
-    said = sentences(asked) if asked == row.problem else ()
-    for one in said:
+    plain = not _WORD.search(FORMULA.sub("", asked))
+    for one in sentences(asked) if asked == row.problem else ():
         silent = _STATES.search(one) or _GIVES.match(one)
-        if not silent and (_WORD.search(FORMULA.sub("", one)) or len(said) == 1):
+        if not silent and (plain or _WORD.search(FORMULA.sub("", one))):
             return None
     return "ends: " + row.problem[-40:]
 

@@ -157,6 +157,7 @@ KEPT = [
     ("Find $m$. The original answer is in the form $\\frac{k}{m}$. Give $k + m$.", "3"),
     (r"\[x^2 - 4x = 0, \quad x > 1\]", "4"),
     ("How large is the angle?", "45^"),
+    (r"\[ 1.047. \left(2 + 3\right) : \frac{1}{5} \]", "25"),
     ("How many degrees are in this angle?", r"90\u00B0"),
     ("Calculate the probability that A and B are adjacent.", "1/3"),
     ("Find the line through P and Q.", "y = x"),
