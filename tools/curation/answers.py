@@ -23,9 +23,7 @@ def unverifiable_answer(row: Row) -> str | None:
         answer = extract_answer(f"\\boxed{{{gold}}}")
         if answer is None:
             said = "has no box, or an empty one"
-        elif answer == gold:
-            said = self_check(answer) or _endless(answer)
-        else:
+        elif not (said := self_check(answer) or _endless(answer)):
             said = None if is_equivalent(answer, gold) else "does not equal itself"
         if said:
             return f"{gold[:80]}: {said}"

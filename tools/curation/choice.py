@@ -18,7 +18,7 @@ _AT_BREAK = (
     rf"(?:^|\n|\s{{2}}|(?<=[:?.;,$])\s|\\q?quad|\s(?=\*\*|L\)))[-*\s$]{{0,8}}"
     rf"(?:{STYLE}{_S}\{{?)?\$?L\$?{_S}\*{{0,2}}[).:]\*{{0,2}}\}}?(?=[\s$\\\dA-Z*(-])\*{{0,2}}"
 )
-_LETTERS_OF = "ABCDEFGH"
+_LABELS = ("ABCDEFGH", "abcdefgh", "12345678")
 
 _NEEDS_OPTIONS = any_of(
     r"\b(?:which|choose|select|identify)\b[^.?]{0,40}\b(?:following|these|below|options?"
@@ -31,28 +31,29 @@ _NEEDS_OPTIONS = any_of(
 )
 # A last sentence that only orders to choose says where the options stood.
 _ORDERS_A_CHOICE = re.compile(
-    r"(?<=[.?!])\s+(?:(?:please )?(?:choose|select|pick)(?: (?:the|one|an?|most|best"
-    r"|correct|right|appropriate|options?|answers?|choices?|from|of|below|among|given"
-    r"|following))*"
+    r"(?<=[.?!$)\]])\s+(?:(?:please )?(?:choose|select|pick)(?: (?:the|one|an?|most"
+    r"|best|correct|right|appropriate|options?|answers?|choices?|from|of|below|among"
+    r"|given|following))*"
     r"|(?:answer )?(?:options|choices))\s*[.:]?\Z",
     re.I,
 )
 # What is taken from an answer before it is read as an option's letter or as labels.
 _STYLING = re.compile(rf"{STYLE}(?![a-z])|\\(?=\W)|[{{}}\s$.]")
-_LETTER = re.compile(r"\(?([A-H])\)?")
 _NAMES_OPTIONS = re.compile(
     r"\([A-Ha-h]\)|(?:\(?[①-⑩]\)?|\((?:\d|i{1,3}|iv|v)\)|[,，、;]|and)+"
 )
 
 
-def find_choices(problem: str) -> tuple[str, dict[str, str], str] | None:
-    """The question before its lettered options, these by letter, and what follows.
+def find_choices(
+    problem: str, labels: str = _LABELS[0]
+) -> tuple[str, dict[str, str], str] | None:
+    """The question before its labelled options, these by label, and what follows.
 
     None without such a list. The last option ends with its line.
     """
     for style in (_ANYWHERE, _AT_BREAK):
         marks: list[re.Match] = []
-        for letter in _LETTERS_OF:  # as far as they come in order
+        for letter in labels:  # as far as they come in order
             start = marks[-1].end() if marks else 0
             mark = re.compile(style.replace("L", letter)).search(problem, start)
             if mark is None:
@@ -65,10 +66,10 @@ def find_choices(problem: str) -> tuple[str, dict[str, str], str] | None:
             problem[mark.end() : end] for mark, end in zip(marks, ends, strict=True)
         )
         # Persons speaking and conditions are lettered too, and the question comes last.
-        _, *after = sentences(last)
+        _, *after = sentences(" ".join(last.split()))
         if "?" not in last and not any(map(ASKS.search, after)):
             last, _, tail = last.strip().partition("\n")
-            options = dict(zip(_LETTERS_OF, [*texts, last], strict=False))
+            options = dict(zip(labels, [*texts, last], strict=False))
             return problem[: marks[0].start()].strip(), options, tail
     return None
 
@@ -76,18 +77,33 @@ def find_choices(problem: str) -> tuple[str, dict[str, str], str] | None:
 def to_value(problem: str, answer: str) -> tuple[str, str] | None:
     """The question without its options, and its answer as a value.
 
+    Small letters and numbers label parts too: they are options where the answer is one
+    of them, or names one that the problem orders to choose.
+
     Returns:
       (problem, answer), or None if the question makes no sense without its options, or
       the answer names none of them.
     """
-    asked, options, tail = find_choices(problem) or ("", {}, "")
-    stem = _ORDERS_A_CHOICE.sub("", asked)
-    if not options or _NEEDS_OPTIONS.search(stem):
-        return None
-    letter = _LETTER.fullmatch(_STYLING.sub("", answer))
-    value = bare_answer(options.get(letter[1], "") if letter else answer)
-    said_after = tail.strip(" \n$}\\").split()
-    return (stem, value) if value and len(said_after) <= 2 else None
+    said = _STYLING.sub("", answer).strip("()")
+
+    def bare(text: str) -> str:
+        return _STYLING.sub("", bare_answer(text))
+
+    for labels in _LABELS:
+        asked, options, tail = find_choices(problem, labels) or ("", {}, "")
+        stem = _ORDERS_A_CHOICE.sub("", asked)
+        said_after = tail.strip(" \n$}\\").split()
+        if not options or _NEEDS_OPTIONS.search(stem) or len(said_after) > 2:
+            continue
+        label = said.lower() if labels.islower() else said
+        listed = bare(answer) in map(bare, options.values())
+        meant = stem != asked if label.isdigit() else labels.isupper() or not listed
+        if label in options and meant:
+            answer = options[label]
+        elif not listed and (not labels.isupper() or said in [*labels]):
+            continue
+        return (stem, value) if (value := bare_answer(answer)) else None
+    return None
 
 
 def is_choice_answer(answer: str) -> bool:

@@ -50,12 +50,7 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
 
 
 class EvaluationIndex:
-    """The evaluation problems, for near and n-gram matches.
-
-    Args:
-      problems: id -> text.
-      threshold: `text.similarity` at which a match is near.
-    """
+    """The evaluation problems (id -> text), for n-gram matches and near ones."""
 
     def __init__(self, problems: Mapping[str, str], *, threshold: float):
         self._problems, self._threshold = problems, threshold

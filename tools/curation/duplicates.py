@@ -76,17 +76,10 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, majority: bool) -> N
 def relation(
     kept: Row, other: Row, near: Near, equal: Equal
 ) -> tuple[str, float] | None:
-    """How two problems are near duplicates, if they are.
+    """How two problems are near duplicates, if they are: (kind, similarity).
 
-    Args:
-      kept, other: the problems.
-      near: what similarity makes them which.
-      equal: whether two lists of accepted answers agree.
-
-    Returns:
-      (kind, similarity), or None. "same": one problem reworded. "variant": the
-      same words with other numbers, or a sibling question. "conflict": one problem
-      with two answers.
+    "same": one problem reworded. "variant": the same words with other numbers, or a
+    sibling question. "conflict": one problem with two answers.
     """
     score = similarity(kept.problem, other.problem)
     if score < near.same_answer_threshold:

@@ -5,6 +5,7 @@ It is recognised by the columns of the first row. What no path takes stays in `m
 """
 
 import copy
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -56,6 +57,8 @@ _WRAPPERS = re.compile(
     r"|Present the answer in LaTex format: \\boxed\{Your answer\}"
     r"|(?:Please )?(?:put|give|write|enclose|place) (?:your|the) (?:final )?answer"
     r"[^\n]{0,20}\\boxed\s*\{\s*\}\.?"
+    r"|(?<=[.?!])\s{1,8}(?:\$|\\\()\s?(?:\\text\s?\{[^{}]*\}\s?)?\\boxed\s?\{[\s?]*\}"
+    r"\s?(?:\$|\\\))"
     r"|\n\s{0,8}(?:Answer|Solution|Assistant)\s{0,8}:)\s*\Z",
     re.I,
 )
@@ -68,7 +71,8 @@ def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, s
       ValueError: it is none of them; the message names the columns.
     """
     for name, (column, fields) in FORMATS.items():
-        if all(_place(record, path) for path in (column, *fields.values()) if path):
+        held = copy.deepcopy(record)
+        if all(_place(held, path) for path in (column, *fields.values()) if path):
             return name, all_fields(fields)
     raise ValueError(
         f"{where}: no known format (columns: {columns(record)}); say which is which,"
@@ -137,12 +141,14 @@ def unwrapped(text: str) -> str:
 
 
 def _place(record: Any, path: str) -> tuple[Any, str | int] | None:
-    """The object or list in which something stands at the path, and its key there."""
+    """What holds the thing at the path, and its key there; JSON in text is read."""
     *parents, last = (int(i) if i else key for key, i in _STEP.findall(path))
     try:
         for step in parents:
+            if isinstance(record[step], str):
+                record[step] = json.loads(record[step])
             record = record[step]
         record[last]
-    except (LookupError, TypeError):
+    except (LookupError, TypeError, ValueError):
         return None
     return None if isinstance(record, str) else (record, last)

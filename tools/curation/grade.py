@@ -43,12 +43,10 @@ class Grade:
 def make_grades(
     scored: Sequence[Scored], classes: Mapping[str, Sequence[int | None]]
 ) -> dict[str, Grade]:
-    """A grade of each problem.
+    """A grade of each problem from its judged completions.
 
-    Args:
-      scored: judged completions of all problems.
-      classes: for each problem, per completion the class of equivalent answers that
-        its answer is of, None without one; see `answer_classes`.
+    `classes` has for each problem, per completion, the class of equivalent answers that
+    its answer is of, None without one; see `answer_classes`.
     """
     grades = {}
     for id, group in by_problem(scored).items():
@@ -74,11 +72,8 @@ def graded_rows(
 ) -> list[dict[str, Any]]:
     """The rows with solve rates, what speaks for them and, if asked for, levels.
 
-    Args:
-      rows: in our own schema; those without a grade keep the rate they have.
-      grades: by problem id.
-      level_source: the name of a scale of fifths of the solve rates, 1 the most
-        solved; None: the rows keep their levels.
+    Rows without a grade keep the rate they have. `level_source` names a scale of fifths
+    of the solve rates, 1 the most solved; None: the rows keep their levels.
     """
     result = [dict(row) for row in rows]
     for row in result:

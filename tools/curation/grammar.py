@@ -14,11 +14,7 @@ BLANK = r"_{2,}|(?:\\_\s*){2,}|\\u(?:nder)?line\s*\{[\s~\\]*\}"
 
 
 def any_of(*alternatives: str) -> re.Pattern:
-    """One pattern that matches where any alternative does; spaces stand for `\\s+`.
-
-    A literal space in an alternative matches any run of white space, so that line
-    breaks in the text do not hide a phrase.
-    """
+    """One pattern for all; a space in it stands for any white space."""
     return re.compile(
         "|".join(
             re.sub(r"(?<![\[\\]) (?![?*+\]])", r"\\s+", f"(?:{alternative})")
@@ -40,7 +36,10 @@ ASKS = any_of(
 
 FORMULA = re.compile(r"\$+([^$]+)\$+|\\+\((.+?)\\+\)|\\+\[(.+?)\\+\]", re.S)
 
-_SENTENCE_BREAK = re.compile(r"(?<=[.?!])\s+(?=[A-Z\\$])")
+# A full stop may stand inside a formula, and an item of a list has none.
+_SENTENCE_BREAK = re.compile(
+    r"(?:(?<=[.?!])|(?<=[.?!][$)]))\s+(?=[A-Z\\$])|\n\s*(?=\n|[A-Z])"
+)
 
 
 def formulas(text: str) -> list[str]:
@@ -50,7 +49,7 @@ def formulas(text: str) -> list[str]:
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text, at least one."""
-    return _SENTENCE_BREAK.split(text.strip())
+    return [*filter(str.strip, _SENTENCE_BREAK.split(text.strip()))] or [""]
 
 
 def found(pattern: re.Pattern, text: str) -> str | None:

@@ -53,9 +53,7 @@ def question(row: Mapping[str, Any]) -> Problem:
 def opinion(reply: Drawn) -> dict[str, Any]:
     """The verdict of a reply: its last, since a model may change its mind.
 
-    Returns:
-      `sound`, None where the reply has no verdict or broke off, and the end of what it
-      `said`.
+    `sound` is None where the reply has none or broke off.
     """
     found = _VERDICT.findall(reply.completion)
     told = found and reply.finish_reason != "length"
@@ -68,12 +66,8 @@ def opinion(reply: Drawn) -> dict[str, Any]:
 def agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How far the model agrees with the people who labelled rows.
 
-    Args:
-      rows: with `judged`; those count whose `meta.label` is true (sound) or false.
-
-    Returns:
-      Empty without labels. Else the number of rows by label and verdict, and the share
-      of the judged on which both agree, with Wilson's interval.
+    Judged rows count whose `meta.label` is true (sound) or false: their number by label
+    and verdict, and the share on which both agree. Empty without any.
     """
     words = {True: "sound", False: "unsound", None: "unknown"}
     pairs = collections.Counter(

@@ -41,8 +41,7 @@ class Link:
     def level(self, difficulty: float) -> int:
         """The level that as large a share of the common rows lies below.
 
-        Equipercentile linking (Kolen and Brennan, Test Equating, chapter 2): it never
-        falls with the difficulty, and takes neither scale's steps to be equal.
+        Equipercentile linking: Kolen and Brennan, Test Equating, chapter 2.
         """
         below = np.searchsorted(self.theirs, difficulty, side="left")
         through = np.searchsorted(self.theirs, difficulty, side="right")
@@ -63,14 +62,10 @@ class Link:
 def link_scales(
     rows: Iterable[Row], scale: str | None, common_rows: int
 ) -> dict[str, Link]:
-    """The other scales of the rows, by name.
+    """The other scales of all rows, by name; none without one of ours.
 
-    Two graders have a row in common where both graded it or an exact copy of it.
-
-    Args:
-      rows: all of them, whatever speaks against them.
-      scale: ours; None has no links.
-      common_rows: that a scale must have with ours to be taken; 0 takes none.
+    Two graders have a row in common where both graded it or an exact copy of it. With
+    fewer than `common_rows` of them, or 0, a scale is not taken.
     """
     graded: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for row in rows:
@@ -121,15 +116,9 @@ def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
     """Levels of equal size from solve rates: the most solved fifth is level 1.
 
     Problems with equal rates get the same level, that in which the middle of their
-    block falls, so levels differ in size by at most the ties at their edges. The least
-    solved are level 5 however many, so that a grader that solves little leaves a
-    hardest level; only where all rates are equal and above 0 nothing says what is hard.
-
-    Args:
-      rates: fraction of right completions per problem, or None.
-
-    Returns:
-      A level 1..5 per problem, never rising with the rate; None for None.
+    block falls. The least solved are level 5 however many, so that a grader that solves
+    little leaves a hardest level; only where all rates are equal and above 0 nothing
+    says what is hard. None stays None.
     """
     known = np.array([rate for rate in rates if rate is not None], np.float64)
     # Where the middle of those with an equal rate lies, from the most solved on.

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from tools.curation.grammar import ASKS, AUXILIARY, any_of, found, sentences
+from tools.curation.grammar import ASKS, AUXILIARY, FORMULA, any_of, found, sentences
 from tools.curation.row import Row
 
 # A drawing's source, a link, an image, a tag that carries structure or holds a place.
@@ -42,6 +42,9 @@ _OPEN = any_of(
     rf"(?:\b(?:{AUXILIARY}|be|equals?|of|by|to|in|as|at|from|than|with|for|then|number)"
     r"|=|:|\.{3})[\s.,$:\\)\]]*$|[a-z]$",
 )
+_WORD = re.compile(r"(?<!\\)\b[a-z]{3,}", re.I)
+# What follows says of an answer only how it is written.
+_FORM = any_of(r"(?:\bthe )?(?:original )?\banswer (?:is|has|can)\b[^.?]{0,30}\bform")
 _GIVES = re.compile(r"\W*(?:let|suppose|given|assume|consider|if|for|in)\b", re.I)
 _STATES = re.compile(r"\b(?:is|are|was|were|has|have|had|equals?|holds?)\b", re.I)
 
@@ -75,19 +78,26 @@ def no_question(row: Row) -> str | None:
     """Nothing is asked.
 
     A sentence that states nothing names what is wanted ("The area of the square"), or
-    orders it ("Name the largest"), unless it only gives ("Let", "Suppose").
+    orders it ("Name the largest"), unless it only gives ("Let", "Suppose"). To order
+    only in which form the answer comes is to ask nothing.
     """
-    if ASKS.search(row.problem) or _OPEN.search(row.problem):
+    asked = _FORM.split(row.problem, maxsplit=1)[0].strip()
+    if ASKS.search(asked) or _OPEN.search(asked):
         return None
-    for sentence in sentences(row.problem):
-        if not _STATES.search(sentence) and not _GIVES.match(sentence):
+    plain = not _WORD.search(FORMULA.sub("", asked))
+    for one in sentences(asked) if asked == row.problem else ():
+        silent = _STATES.search(one) or _GIVES.match(one)
+        if not silent and (plain or _WORD.search(FORMULA.sub("", one))):
             return None
     return "ends: " + row.problem[-40:]
 
 
 def answer_leak(row: Row) -> str | None:
-    """The problem states its own answer in a box."""
-    leaks = (f"boxed{{{answer}}}" for answer in row.answers)
+    """The problem states its own answer, in a box or as a side of an identity."""
+    leaks = [f"boxed{{{answer}}}" for answer in row.answers]
+    said = "" if _WORD.search(FORMULA.sub("", row.problem)) else row.problem
+    if (side := said.rpartition("=")[2].strip(" .$\\])\n")) in row.answers:
+        return f"= {side}"
     return next((leak[:60] for leak in leaks if leak in row.problem), None)
 
 

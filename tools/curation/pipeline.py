@@ -56,8 +56,8 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
       ValueError: a source is bad, and nothing was written; or a row's screening fails.
       BlockingIOError: another run is writing into `out`.
     """
-    sources = tqdm(plan.sources, "reading", unit="file", disable=quiet)
-    facts = _identity(plan, [inspect(source) for source in sources])
+    with tqdm(plan.sources, "reading", unit="file", disable=quiet) as sources:
+        facts = _identity(plan, [inspect(source) for source in sources])
     with files.locked(out):
         work = out / ".work"
         summary = _finished(out, facts["fingerprint"])

@@ -17,13 +17,7 @@ _Similarity = Annotated[float, Range(0, 1, open=True)]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Near:
-    """Jaccard similarities from which on two problems are near each other.
-
-    They are explained in configs/curate.py.
-
-    Raises:
-      ValueError: `same_answer_threshold` is above `threshold`.
-    """
+    """Jaccard similarities from which on two problems are near each other."""
 
     threshold: _Similarity
     same_answer_threshold: _Similarity
@@ -41,12 +35,7 @@ class Near:
 class Plan:
     """What a run does; equal plans over equal files give equal bytes.
 
-    Attributes:
-      sources: where rows come from; earlier ones win among duplicates.
-      evaluation: id -> problem of those that must not be trained on.
-      screen: what is looked for in each row.
-      near: when two are nearly the same.
-      Others: explained in configs/curate.py.
+    `evaluation` maps ids to problems; all else is explained in configs/curate.py.
     """
 
     sources: Sequence[Source]

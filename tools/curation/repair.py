@@ -25,6 +25,10 @@ _ESCAPED = re.compile(
     r"|\r(?=(?:ight(?:arrow)?|ho|angle|ceil|floor|m)(?![a-z])))"
 )
 _LETTERS = dict(zip("\b\t\n\f\r", "btnfr", strict=True))
+# An escape of JSON that was read once too little; a degree sign that broke.
+_CODE = re.compile(r"\\u(00[0-9A-Fa-f]{2})(?![0-9A-Fa-f])")
+_DEGREE = re.compile(r"^(-?\d[\d.]*)\s?\^\s*(?:extcirc)?\s*\}?$")
+_CLOCK = re.compile(r"(?<=\d)\.(?=\d\d\s*[ap]\.?\s?m\b)", re.I)
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028\ufeff]")
 _FULL_WIDTH = str.maketrans(
     {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFF01, 0xFF5F)}
@@ -92,6 +96,7 @@ def restore_escapes(text: str) -> str:
 
     A TAB before `ext{` was `\\text{`; a form feed before `rac{` was `\\frac{`.
     """
+    text = _CODE.sub(lambda match: chr(int(match[1], 16)), text)
     return _ESCAPED.sub(lambda match: "\\" + _LETTERS[match[0][-1]], text)
 
 
@@ -125,10 +130,11 @@ def bare_answer(answer: str) -> str:
         if displayed and len(inside := formulas(answer)) == 1:
             answer = inside[0]
         boxed = extract_answer(answer)
-        if boxed and answer in (f"\\boxed{{{boxed}}}", f"\\fbox{{{boxed}}}"):
+        if boxed and len(re.findall(r"\\f?box(?:ed)?\s*\{", answer)) == 1:
             answer = boxed
     if answer.startswith("$") and answer.count("$") == 1:
         answer = answer[1:].strip()
+    answer = _CLOCK.sub(":", _DEGREE.sub(r"\1^\\circ", answer))
     answer = _BRACKETED_UNIT.sub(r" \1", _END.sub("", answer))
     return (answer.lstrip("0") or "0") if answer.isdigit() else answer
 

@@ -24,13 +24,9 @@ Steps = Mapping[str, Mapping[str, str]]
 
 
 class Section(NamedTuple):
-    """A table of the report.
+    """A table of the report: its rows all have the same columns.
 
-    Attributes:
-      title: of it.
-      rows: column -> text or number, the same columns in each.
-      chart: the columns of the labels and figures that the page also draws, if any.
-      note: Markdown, what a reader has to know.
+    The page also draws a `chart` of the columns of its labels and figures.
     """
 
     title: str
@@ -40,12 +36,7 @@ class Section(NamedTuple):
 
 
 def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
-    """The numbers of a run.
-
-    Args:
-      rows: each with its reasons in the order of the funnel; it counts under the first.
-      steps: the funnel.
-    """
+    """The numbers of a run; a row counts under the first of its reasons."""
     counts = collections.Counter
     kept = [row for row in rows if row.survives]
     by_source = collections.defaultdict(counts)

@@ -1,10 +1,9 @@
 """Evaluation problems in other words: TF-IDF over words, numbers apart, equal answers.
 
-A rewording changes words, but hardly the numbers and never the answer. So what is
-compared is three things: the words, as TF-IDF vectors of words and of the four-letter
-pieces in them, which inflections and compounds share; the numbers, as multisets in
-which a rare one weighs more; and the answers, by the verifier. Variables have no part
-in it, since they are renamed.
+A rewording changes words and variables, but hardly the numbers and never the answer. So
+compared are the words, as TF-IDF vectors of them and of the four-letter pieces that
+inflections and compounds share; the numbers, as multisets in which a rare one weighs
+more; and the answers, by the verifier.
 """
 
 import functools
@@ -37,13 +36,10 @@ _PRIOR = 1.0
 
 
 class Match(NamedTuple):
-    """An evaluation problem that a text may be a rewording of.
+    """The place of a text, and the evaluation problem that it may be a rewording of.
 
-    Attributes:
-      row: the text's place.
-      name: id of the evaluation problem.
-      words: cosine of the two TF-IDF vectors.
-      numbers: share of the numbers of both that both have, by weight.
+    `words` is the cosine of the two TF-IDF vectors, `numbers` the share of the numbers
+    of both that both have, by weight.
     """
 
     row: int

@@ -11,6 +11,7 @@ from tools.curation.answers import unverifiable_answer
 from tools.curation.repair import repair
 from tools.curation.row import Row, seen
 from tools.curation.text import band_hashes, exact_key
+from tools.page import is_number
 
 Check = Callable[[Row], str | None]
 
@@ -111,4 +112,4 @@ class Screen:
         """What a grading says, where it drew enough to say anything."""
         grade = row.meta.get("graded")
         samples = grade.get("samples", 0) if isinstance(grade, Mapping) else 0
-        return grade if samples >= self.min_grading else {}
+        return grade if is_number(samples) and samples >= self.min_grading else {}

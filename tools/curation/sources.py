@@ -147,8 +147,8 @@ def _value(name: str, value: Any, where: str) -> Any:
     """What a source says of one of our fields, as a row has it."""
     match name:
         case "level":
-            level = _LEVEL.fullmatch(str(value).strip())
-            if level and not isinstance(value, bool | float):
+            said = f"{value:g}" if is_number(value) else str(value).strip()
+            if level := _LEVEL.fullmatch(said):
                 return int(level[1]) if level[1] else None
         case "solve_rate":
             if is_number(value) and 0 <= value <= 1:
@@ -158,8 +158,8 @@ def _value(name: str, value: Any, where: str) -> Any:
             if isinstance(value, str):  # as JSON
                 with contextlib.suppress(ValueError):
                     listed = json.loads(value or "[]")
-            if isinstance(listed, list) and all(isinstance(a, str) for a in listed):
-                return listed
+            if isinstance(listed, list):
+                return [_value("answer", each, where) for each in listed]
         case "id" | "answer" if is_number(value) and math.isfinite(value):
             return repr(int(value) if value == int(value) else value)
         case _ if isinstance(value, str):

@@ -58,6 +58,14 @@ _TWO_LABELS = re.compile(
     re.S,
 )
 
+# What the labelled then are: conditions of what was asked, or what is to be counted.
+_BINDS = any_of(
+    r"\b(?:satisf\w+|such that|so that|propert(?:y|ies)|conditions (?:\w+ )?hold"
+    r"|(?:how many|exactly \w+) of (?:the|these))\b"
+    rf"(?:(?!\b{grammar.FIND})[^.?!]){{0,80}}[?:.]?[^\w.?!]*\Z"
+)
+_ASKS_EACH = any_of(r"\b(?:values? of|what values?|each)\b")
+
 _SAYS_SOMETHING = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
 _MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
 # "The sum of the two" and "between the two" are one thing.
@@ -65,6 +73,8 @@ _JOINT = r"sum|product|difference|total|relation|of\b|between"
 # "Find the area and the perimeter of", but not "find the sum of the length and width".
 _BOTH_ASKED = any_of(
     rf"\b{grammar.FIND} (?:the values? of )?{_MATH},? and {_MATH}[.?\s]*$",
+    rf"\b{grammar.FIND} (?:the (?:value|length|area) of )?{_MATH},? and the"
+    rf" (?!{_JOINT})[a-z]+ of [^.?]+[.?\s]*$",
     rf"\b{grammar.FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
     rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]{{2,}},? ){{1,2}}and"
     r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?[a-z]{2,}"
@@ -133,24 +143,38 @@ def _only_judges(sentence: str) -> bool:
 def multi_part(row: Row) -> str | None:
     """Several questions, of which the answer covers one.
 
-    Two labels of one kind count as parts whatever they label, unless the only thing
-    that asks comes in a sentence of its own after them: then they are conditions. Two
+    Two labels of one kind count as parts whatever they label, but for conditions. Two
     blanks to fill, or "the area and the perimeter" to find, are two questions as well,
     unless the answer has both.
     """
     match = _TWO_LABELS.search(row.problem)
-    if match:
-        second = match.start(match.lastindex)
-        *labelled, last = sentences(row.problem[second:])
-        before = [row.problem[:second], *labelled]
-        if not labelled or any(map(ASKS.search, before)) or not ASKS.search(last):
-            return row.problem[second:][:60]
+    if match and not _are_conditions(row.problem, match):
+        return row.problem[match.start(match.lastindex) :][:60]
     if any(map(_SEVERAL_VALUES.search, row.answers)):
         return None
     for between in re.split(grammar.BLANK, row.problem)[1:-1]:
         if _SAYS_SOMETHING.search(between):
             return between[-60:] + "__"
     return found(_BOTH_ASKED, row.problem)
+
+
+def _are_conditions(problem: str, labels: re.Match) -> bool:
+    """Whether what is labelled states, and one question is about all of it.
+
+    It comes in sentences of its own after the list, or the list ends it.
+    """
+    first, second = labels.start(), labels.start(labels.lastindex)
+    *_, lead = sentences(problem[:first])
+    rest = sentences(problem[second:])
+    asking = [i for i, one in enumerate(rest) if ASKS.search(one)]
+    if ASKS.search(problem[first:second]) or 0 in asking:
+        return False
+    if asking and _TWO_LABELS.search("\n".join(rest[asking[0] :])):
+        return False
+    if ASKS.search(problem[:first]):
+        bound = _BINDS.search(lead)
+        return bound is not None and not _ASKS_EACH.search(lead)
+    return bool(asking)
 
 
 def multiple_choice(row: Row) -> str | None:

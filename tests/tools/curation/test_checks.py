@@ -74,7 +74,18 @@ DROPPED = [
     ("symbol_answer", r"Find a series for $y''+y$ if $y=\sum_{n=0}^\infty a_n x^n$.",
      "$b_0=2a_2+a_0$, $b_n=(n+2)(n+1)a_{n+2}+a_n$"),
     ("symbol_answer", "Which of $A$ and $B$ come first and last?", "(A, B)"),
-    ("multiple_choice", "What is one and two?\n(a) 3\n(b) 4\n(c) 6\n(d) 7", "(a)"),
+    ("multiple_choice", "Which of these is prime?\n(a) 4\n(b) 5\n(c) 6", "(b)"),
+    # what is labelled is asked for, not bound by the question
+    ("multi_part", "Find the value of $m$ so that:\n(1) $m > 2$;\n(2) $m = 0$.", "0"),
+    ("multi_part", "By that property, find the limits:\n(1) $1/n$;\n(2) $2/n$.", "0"),
+    ("multi_part", "What value has $m$ so that $m+i$ is\n(1) real;\n(2) $1$.", "1"),
+    ("multi_part", "Look: ① $1=1$; ② $1+3=4$.\nThen (1) write the next; (2) simplify"
+     " $1+3+5$.", "9"),
+    ("multi_part", "Find $a$ and the number of all $b$.", "3"),
+    ("multi_part", "Find the value of $a$ and the area of the triangle.", "3"),
+    ("no_question", "One piece has length $a$. The original answer is in the form"
+     " $\\frac{k}{m}$. Please find $k + m$.", "3"),
+    ("answer_leak", r"\(\cos 2x \cdot \tan x - \sin x = 0\).", "0"),
     ("not_text", r"Find the area. \includegraphics[width=3cm]{a}", "3"),
     ("not_text", r"Find it. \begin{tikzpicture}\draw (0,0);\end{tikzpicture}", "3"),
     ("not_text", "Find the sum of the digits, as in www.example.org.", "3"),
@@ -120,6 +131,7 @@ DROPPED = [
     ("size", "Find the sum. " + "word " * 600, "4"),
     ("no_question", "The distance from the origin to the line is 13.", "13"),
     ("no_question", "There is a unique $t$ for which $3t$ ends with 6.", "2"),
+    ("no_question", "Income is:\n\n$$55 \\cdot 4 = 220 \\text{ rubles}$$", "220"),
     ("answer_leak", "The number of situations is $\\boxed{18}$ in all.", "18"),
     ("size", "Find the number of functions on a set.", "1" * 130),
     ("free_text_answer", "How must the graph be moved?", "rightwards by 2 units"),
@@ -134,6 +146,19 @@ DROPPED = [
 ]  # fmt: skip
 
 KEPT = [
+    ("Find the least $n$ such that (i) $n$ is odd; (ii) $n > 5$.", "7"),
+    ("Consider the statements:\n(1) p is true\n(2) q is true\nHow many imply r?", "2"),
+    ("How many sets have both properties?\n1. All is odd.\n2. It is small.", "7"),
+    ("How many of these are true?\n(i) $1=1$\n(ii) $1=2$", "1"),
+    ("Let $f$ satisfy:\n(i) $f(1) = 1,$\n(ii) $f(2) = f(1)$ for $x \\in S.$\n\nFind"
+     " $f(3).$\n\n*A. Name*", "1"),
+    ("What is one and two?\n(a) 3\n(b) 4\n(c) 6\n(d) 7", "(a)"),
+    ("Find the ratio of $AB$ and the length of $CD$.", "2"),
+    ("Find $m$. The original answer is in the form $\\frac{k}{m}$. Give $k + m$.", "3"),
+    (r"\[x^2 - 4x = 0, \quad x > 1\]", "4"),
+    ("How large is the angle?", "45^"),
+    (r"\[ 1.047. \left(2 + 3\right) : \frac{1}{5} \]", "25"),
+    ("How many degrees are in this angle?", r"90\u00B0"),
     ("Calculate the probability that A and B are adjacent.", "1/3"),
     ("Find the line through P and Q.", "y = x"),
     ("Find the distance A and B walk.", "3"),
@@ -250,6 +275,10 @@ def test_every_reason_that_applies_is_named():
     assert {"proof", "not_text", "no_answer"} <= reasons(both, "")
 
 
+def test_a_grading_without_a_number_of_samples_says_nothing():
+    assert reasons("What is $2+5$ here?", meta={"graded": {"samples": "8"}}) == set()
+
+
 def test_solve_rates_are_a_filter_only_when_asked():
     graded = Screen(**OPTIONS | {"min_solve_rate": 0.01, "max_solve_rate": 0.9})
     row = {"id": "a", "problem": "What is the sum of 2 and 5?", "answers": ("7",)}
@@ -265,11 +294,9 @@ def test_solve_rates_are_a_filter_only_when_asked():
 @pytest.mark.parametrize(
     "problem",
     [
-        "Find the least $n$ such that (i) $n$ is odd; (ii) $n > 5$.",
-        "Consider the statements:\n(1) p is true\n(2) q is true\nHow many imply r?",
         "Given is $2+x$.\n\nA. Find it for $x=5$.\n\nB. Find $x$ if it is 4.",
         "**a)** Solve $x=1$. **b)** What is then $f(0)$?",
     ],
 )
-def test_labels_cost_a_row_but_where_the_question_follows_them(problem):
+def test_labels_cost_a_row_but_where_they_are_conditions(problem):
     assert reasons(problem) == {"multi_part"}

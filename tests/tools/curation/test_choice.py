@@ -89,6 +89,22 @@ from tools.curation.row import Row
             "B",
             ("How old is she in 2014, if she was 5 in 2010?", "9"),
         ),
+        (
+            r"Compute \[x\] Choose the correct answer from the options below:"
+            "\n1. $a$\n2. $b$\n3. $c$",
+            "3",
+            (r"Compute \[x\]", "c"),
+        ),
+        (
+            "Find $M$ if $M = 7/4$.\n(a) 3/2\n(b) 7/4\n(c) 2",
+            "B",
+            ("Find $M$ if $M = 7/4$.", "7/4"),
+        ),
+        ("Find the even one.\n(a) 3\n(b) 4\n(c) 5", "4", ("Find the even one.", "4")),
+        ("Find the base.\n(A) 2\n(B) 10\n(C) e", "e", ("Find the base.", "e")),
+        # parts, whose answer is none of them
+        ("Calculate:\n(1) $2+3$;\n(2) $4+5$;\n(3) $1+1$.", "3", None),
+        ("Find:\n(a) $x$;\n(b) $2x$;\n(c) $3x$.", "4", None),
         # the options are the question
         ("Name a prime. Choose one of these numbers:\nA) 4\nB) 5\nC) 6", "B", None),
         ("What is its approximate length?\nA) 30\nB) 40\nC) 60", "B", None),

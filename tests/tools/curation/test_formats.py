@@ -177,6 +177,13 @@ def test_what_a_column_says_is_used_or_kept(tmp_path):
     }
 
 
+def test_an_object_may_be_text_in_json(tmp_path):
+    row = skywork(3, ASKED, "7")
+    texts = {name: json.dumps(row[name]) for name in ("prompt", "reward_model")}
+    (read_row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row | texts))))
+    assert (read_row.problem, read_row.answers) == (ASKED, ("7",))
+
+
 def test_fields_are_paths(tmp_path):
     row = {"chat": [{"ask": ASKED}], "gold": {"text": ["8"]}, "tag": {"a": None}}
     path = write(tmp_path / "rows.jsonl", row)
@@ -213,8 +220,18 @@ def test_an_unknown_format_is_one_line(tmp_path, fields, message):
         "{}\nPlease reason step by step, and put your final answer within \\boxed{{}}.",
         "{} Let's think step by step and output the final answer within \\boxed{{}}.",
         "{}\n\nPresent the answer in LaTex format: \\boxed{{Your answer}}",
+        "{} \\( \\boxed{{}} \\)",
+        "{} \\( \\text{{Answer: }} \\boxed{{?}} \\)",
+        "{} $\\boxed{{ }}$",
     ],
 )
 def test_wrappers_go(wrapped):
     assert unwrapped(wrapped.format(ASKED)) == ASKED
     assert unwrapped(ASKED) == ASKED
+
+
+@pytest.mark.parametrize(
+    "blank", [r"The sum is \( \boxed{} \)", r"Press it. $\boxed{7}$"]
+)
+def test_a_box_that_says_something_stays(blank):
+    assert unwrapped(blank) == blank

@@ -26,6 +26,8 @@ from tools.curation.row import Row
         (r"\frac{1}{2}\text{ cm}", r"\frac{1}{2}\text{ cm}"),
         ("a fraction\nequals", "a fraction\nequals"),
         ("tomorrow\tand", "tomorrow\tand"),
+        (r"90\u00B0", "90°"),
+        (r"\underline{1}", r"\underline{1}"),
     ],
 )
 def test_tex_escapes_come_back(broken, whole):
@@ -91,6 +93,12 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         ("Q(50)=47.5 (pounds).", "Q(50)=47.5 pounds"),
         ("16 (n)", "16 (n)"),
         ("x^2 (mod 5)", "x^2 (mod 5)"),
+        ("45^", r"45^\circ"),
+        ("60^ extcirc}", r"60^\circ"),
+        ("x^", "x^"),
+        ("7.30 a.m.", "7:30 a.m"),
+        ("7.30 m", "7.30 m"),
+        (r"There are \(\boxed{6}\) of them", "6"),
     ],
 )
 def test_bare_answers(answer, bare):

@@ -28,6 +28,12 @@ def write(path: pathlib.Path, *rows) -> pathlib.Path:
             "rows.jsonl:2: 'answer' must be text, got ['2']",
         ),
         (GOOD | {"answers": "2"}, "'answers' must be a list of text, got '2'"),
+        (GOOD | {"level": 4.5}, "'level' must be a level 1 to 5 or null, got 4.5"),
+        (
+            GOOD | {"level": "hard"},
+            "'level' must be a level 1 to 5 or null, got 'hard'",
+        ),
+        (GOOD | {"answers": ["2", []]}, "'answers' must be text, got []"),
         (GOOD | {"level": 6}, "'level' must be a level 1 to 5 or null, got 6"),
         (GOOD | {"level": True}, "'level' must be a level 1 to 5 or null, got True"),
         (GOOD | {"solve_rate": 1.5}, "'solve_rate' must be a rate in 0..1 or null"),
@@ -94,6 +100,12 @@ def test_fields_are_mapped_and_a_missing_one_is_named(tmp_path):
     assert (read_row.id, read_row.source) == ("other-0", "other")
     with pytest.raises(ValueError, match=r"no field 'gold' \(it has: difficulty"):
         list(read(Source(path=str(path), fields=fields | {"answer": "gold"})))
+
+
+def test_numbers_are_read_however_they_are_written(tmp_path):
+    row = {"problem": GOOD["problem"], "answers": "[2, 2.5]", "level": 4.0}
+    (row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row))))
+    assert (row.answers, row.level) == (("2", "2.5"), 4)
 
 
 def test_an_escape_at_the_start_of_an_answer_reaches_its_repair(tmp_path):
