@@ -19,11 +19,12 @@ _PROOF = any_of(
     r"\b(?-i:Prove|Show) that\b",
 )
 _MANY_ANSWERS = any_of(
-    # of several that would do, one
+    # of several that would do, one; or scored by its distance
     r"\b(?:find|give|write|add|fill in|provide|choose)\b[^.?]{0,20}?"
     r" (?:an?|any|one|some) (?:(?:possible|of the|of these) )?(?:\w+ ){0,2}"
     r"(?:example|conditions?|basis|fundamental set|value\b[^.?]*\b(?:that|such))\b",
-    # scored by its distance
+    r"(?<!to\s)\b(?:give|write|provide)(?: down)? (?:an?|one) (?:[\w-]+ ){0,2}(?:number"
+    r"|integer|value|function)\b(?![^.?]{0,12}\b(?:on|as|of)\b)",
     r"\byour score (?:will|for|on)\b|\bestimate (?:of )?\$[A-Z]",
 )
 _EITHER_OR = re.compile(
@@ -115,8 +116,7 @@ def open_question(row: Row) -> str | None:
 def yes_no(row: Row) -> str | None:
     """True or false, one or zero for them: a coin gets half of them right.
 
-    Whatever the answer says, where all that asks is whether something is so: the gold
-    of a claim is often what it claims.
+    Where all that asks is whether something is so, its gold is often what it claims.
     """
     if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
         return row.answer

@@ -90,6 +90,8 @@ DROPPED = [
     ("not_text", r"Find it. \begin{tikzpicture}\draw (0,0);\end{tikzpicture}", "3"),
     ("not_text", "Find the sum of the digits, as in www.example.org.", "3"),
     ("open_question", "Find a fundamental set of solutions: $y'' = y$.", "e^x, e^{-x}"),
+    ("open_question", "Write down an irrational number between 3 and 4.", r"\pi"),
+    ("open_question", "Write a function $f$ with $f(xy) = f(x) + f(y)$.", r"\ln x"),
     ("multi_part", "Find the length, the width and the area of this field.", "6"),
     ("multi_part", r"The mode is ______ and the median is \_\_\_\_.", "90"),
     ("multi_part", "Find the maximum and minimum values of $x^2$ on $[1, 2]$.", "4"),
@@ -149,6 +151,8 @@ KEPT = [
     ("Find the least $n$ such that (i) $n$ is odd; (ii) $n > 5$.", "7"),
     ("Consider the statements:\n(1) p is true\n(2) q is true\nHow many imply r?", "2"),
     ("How many sets have both properties?\n1. All is odd.\n2. It is small.", "7"),
+    ("Use 1 and 2 to write a two-digit number. Find its largest value.", "21"),
+    ("They write a number on each card. How many cards have a 7?", "3"),
     ("How many of these are true?\n(i) $1=1$\n(ii) $1=2$", "1"),
     ("Let $f$ satisfy:\n(i) $f(1) = 1,$\n(ii) $f(2) = f(1)$ for $x \\in S.$\n\nFind"
      " $f(3).$\n\n*A. Name*", "1"),
