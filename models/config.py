@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 # By `model_type`: the class of transformers, and how its decoder differs from Qwen2's.
-_FAMILIES: Mapping[str, tuple[str, Mapping[str, bool]]] = {
+FAMILIES: Mapping[str, tuple[str, Mapping[str, bool]]] = {
     "qwen2": ("Qwen2ForCausalLM", {}),
     "qwen3": ("Qwen3ForCausalLM", {"qkv_bias": False, "qk_norm": True}),
     "llama": ("LlamaForCausalLM", {"qkv_bias": False}),
@@ -89,9 +89,9 @@ class Qwen2Config:
             raise ValueError(f"{where}: {key}={value!r} is not supported, only {only}")
 
         model_type = raw.get("model_type")
-        if model_type not in _FAMILIES:
-            refuse("model_type", model_type, ", ".join(map(repr, _FAMILIES)))
-        architecture, family = _FAMILIES[model_type]
+        if model_type not in FAMILIES:
+            refuse("model_type", model_type, ", ".join(map(repr, FAMILIES)))
+        architecture, family = FAMILIES[model_type]
         architectures = raw.get("architectures") or [architecture]
         if list(architectures) != [architecture]:
             refuse("architectures", architectures, [architecture])

@@ -18,7 +18,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers
 from tokenizers import pre_tokenizers as splits
 from tokenizers.models import BPE
 
-from models.config import Qwen2Config
+from models.config import FAMILIES, Qwen2Config
 from models.hf import DTYPES, Weight, rows, tensor_specs
 from models.safetensors_io import write_tensors
 
@@ -42,13 +42,6 @@ _NAMES = {
     ("layers", "attention_norm"): "blk.{}.attn_norm.weight",
     ("layers", "mlp_norm"): "blk.{}.ffn_norm.weight",
 }
-# By llama.cpp's architecture, which is the `model_type` there.
-_CLASSES = {
-    "llama": "LlamaForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-}
-
 # How Qwen2's tokenizer splits a text before merging, from its tokenizer.json.
 _QWEN2_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
@@ -156,8 +149,9 @@ class _Fields:
         self.file, self._reader = file, reader
         self._read: dict[str, Any] = {}
         self.architecture = self["general.architecture"]
-        if self.architecture not in _CLASSES:
-            known = ", ".join(_CLASSES)
+        # llama.cpp's names of these are transformers' `model_type`.
+        if self.architecture not in FAMILIES:
+            known = ", ".join(sorted(FAMILIES))
             self.refuse("general.architecture", self.architecture, known)
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -235,7 +229,7 @@ def _hf_config(fields: _Fields, vocabulary: int) -> dict[str, Any]:
     if (scaling := fields.own("rope.scaling.type", "none")) != "none":
         fields.refuse("rope.scaling.type", scaling, "none")
     return {
-        "architectures": [_CLASSES[fields.architecture]],
+        "architectures": [FAMILIES[fields.architecture][0]],
         "model_type": fields.architecture,
         "hidden_act": "silu",
         "vocab_size": vocabulary,

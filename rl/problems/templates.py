@@ -81,7 +81,7 @@ def encode_prompt(
         text = TEMPLATES.get(template, template).replace(SLOT, problem_text)
     begun = bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
     ids = tokenizer.encode(text, add_special_tokens=not begun)
-    if not text:
+    if not (text and ids):
         raise ValueError(f"template={template!r}: the prompt of an empty problem")
     return ids
 

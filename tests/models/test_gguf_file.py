@@ -91,15 +91,10 @@ def write(path, model, *, architecture, pre="smollm", **changes):
     return path
 
 
-def tiny_llama():
-    torch.manual_seed(0)
-    sizes = {k: v for k, v in reference.SMALL.items() if k != "use_sliding_window"}
-    sizes |= dict(vocab_size=len(TOKENS), rope_theta=100_000.0, rms_norm_eps=1e-5)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
+def tiny_llama(folder):
+    rope = dict(rope_type="default", rope_theta=100_000.0)
+    sizes = dict(vocab_size=len(TOKENS), rope_parameters=rope, rms_norm_eps=1e-5)
+    return reference.make(folder, "Llama", **sizes)
 
 
 def logits(model, ids):
@@ -108,7 +103,7 @@ def logits(model, ids):
 
 
 def test_a_llama_becomes_an_equal_folder(tmp_path):
-    llama, report = tiny_llama(), tmp_path / "report.json"
+    llama, report = tiny_llama(tmp_path / "in"), tmp_path / "report.json"
     file = write(tmp_path / "tiny.gguf", llama, architecture="llama")
     out = tmp_path / "out"
     convert.main(["--gguf", str(file), "--out", str(out), "--json", str(report)])
@@ -141,7 +136,8 @@ def test_a_qwen_keeps_its_biases_or_norms_and_its_own_head(tmp_path, family):
 
 
 def test_texts_are_split_as_the_model_was_trained(tmp_path):
-    file = write(tmp_path / "tiny.gguf", tiny_llama(), architecture="llama")
+    llama = tiny_llama(tmp_path / "in")
+    file = write(tmp_path / "tiny.gguf", llama, architecture="llama")
     gguf_file.convert(file, tmp_path / "out", dtype="bfloat16")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     assert tokenizer.tokenize("the 12<|other|>") == [
@@ -155,7 +151,7 @@ def test_texts_are_split_as_the_model_was_trained(tmp_path):
 
 @pytest.mark.failure(33)
 def test_what_cannot_be_converted_is_one_line(tmp_path):
-    model, out = tiny_llama(), str(tmp_path / "out")
+    model, out = tiny_llama(tmp_path / "in"), str(tmp_path / "out")
     (tmp_path / "text.gguf").write_text("no such thing " * 10)
     files = {
         tmp_path / "none.gguf": "none.gguf: no such file",
