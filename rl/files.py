@@ -125,15 +125,24 @@ def sha256(path: pathlib.Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def download(spec: str) -> pathlib.Path:
-    """A data set's file from the Hugging Face hub, kept in the hub's own cache.
+def fetched(name: str) -> pathlib.Path:
+    """Where a file lies on this machine, whether or not there is one.
 
     Args:
-      spec: `hf://OWNER/DATASET/PATH`, or `hf://OWNER/DATASET@REVISION/PATH`.
+      name: a path, `~` and environment variables expanded; or of a data set on the
+        Hugging Face hub `hf://OWNER/DATASET/PATH` or
+        `hf://OWNER/DATASET@REVISION/PATH`, which is kept in the hub's own cache.
 
     Raises:
-      ValueError: names `spec`; it is written otherwise, or the hub does not give it.
+      ValueError: names what is on the hub; it is written otherwise, or the hub does not
+        give it.
     """
+    if name.startswith(HUB):
+        return _download(name)
+    return pathlib.Path(os.path.expandvars(name)).expanduser()
+
+
+def _download(spec: str) -> pathlib.Path:
     import huggingface_hub
     import huggingface_hub.errors
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl.files import HUB, download, read_rows, replace_rows
+from rl.files import HUB, fetched, read_rows, replace_rows
 from rl.problems.functions import load_function
 from rl.types import Problem
 from rollout.seeds import generator
@@ -32,7 +32,7 @@ def load_problems(
 
     Args:
       source: JSONL files separated by commas, of which some may lie on the hub
-        (`rl.files.download`), or "module:function", which is called with `arguments`
+        (`rl.files.fetched`), or "module:function", which is called with `arguments`
         and returns problems.
       key: the config's name for `source`, for errors.
       fields: our field names to the file's, where they differ.
@@ -49,15 +49,14 @@ def load_problems(
     if ":" in source.replace(HUB, "") and not pathlib.Path(source).exists():
         problems = list(load_function(source, key=key)(**arguments))
     else:
-        problems = []
+        problems, columns = [], {**DEFAULT_FIELDS, **(fields or {})}
         for name in filter(None, source.split(",")):
             if name.endswith(".parquet"):
                 raise ValueError(
                     f"{key}={name!r}: training reads JSONL, as tools.curate writes it"
                     " of Parquet and of files on the hub"
                 )
-            path = download(name) if name.startswith(HUB) else pathlib.Path(name)
-            problems += _read_jsonl(path, {**DEFAULT_FIELDS, **(fields or {})})
+            problems += _read_jsonl(fetched(name), columns)
     return _checked(problems, f"{key}={source!r}")
 
 

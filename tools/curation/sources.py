@@ -8,14 +8,13 @@ import contextlib
 import dataclasses
 import json
 import math
-import os
 import pathlib
 import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rl.files import HUB, download, read_rows, sha256
+from rl.files import fetched, read_rows, sha256
 from tools.curation import formats
 from tools.curation.row import Row
 from tools.page import is_number
@@ -59,9 +58,7 @@ class Source:
     paths: Mapping[str, str] = dataclasses.field(init=False)
 
     def __post_init__(self):
-        file = pathlib.Path(os.path.expandvars(self.path)).expanduser()
-        if self.path.startswith(HUB):
-            file = download(self.path)
+        file = fetched(self.path)
         if not file.is_file():
             raise ValueError(f"{file}: no such file")
         if file.suffix not in (".jsonl", *_LOADERS):

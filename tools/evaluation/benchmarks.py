@@ -10,7 +10,7 @@ import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from rl.files import HUB, download
+from rl.files import HUB, fetched
 from rl.problems.reading import read_problems
 from rl.types import Problem
 from tools.evaluation.clean import clean_problems
@@ -132,10 +132,8 @@ def _load(spec: str, data_dir: pathlib.Path | None) -> list[Problem]:
         return _load_known(spec, data_dir)
     if spec.startswith(CLEAN):
         return clean_problems(spec.removeprefix(CLEAN))
-    if spec.startswith(HUB):
-        return read_problems(download(spec))
-    if spec.endswith(".jsonl"):
-        return read_problems(pathlib.Path(spec))
+    if spec.startswith(HUB) or spec.endswith(".jsonl"):
+        return read_problems(fetched(spec))
     raise ValueError(
         f"benchmark {spec!r}: neither one of {', '.join(BENCHMARKS)} nor a .jsonl file"
     )
