@@ -15,10 +15,11 @@ _ANYWHERE = (
     rf"{_S}(?:\\{_S})?\){_S}(?:\\[ ,;]|\}}|:|\$(?={_S}\$))*"
 )
 _AT_BREAK = (
-    rf"(?:^|\n|\s{{2}}|(?<=[:?.;,$])\s|\\q?quad|\s(?=\*\*|L\)))[-*\s$]{{0,8}}"
-    rf"(?:{STYLE}{_S}\{{?)?\$?L\$?{_S}\*{{0,2}}[).:]\*{{0,2}}\}}?(?=[\s$\\\dA-Z*(-])\*{{0,2}}"
+    rf"(?:^|\n|\s{{2}}|(?<=[:?.;,$])\s|\\q?quad|\s(?=\*\*|L\)))"
+    rf"(?:[-*\s]|(?<!\$)\$(?!\$)){{0,8}}(?:{STYLE}{_S}\{{?)?\$?L\$?{_S}"
+    r"\*{0,2}[).:]\*{0,2}\}?(?=[\s$\\\dA-Z*(-])\*{0,2}"
 )
-_LABELS = ("ABCDEFGH", "abcdefgh", "12345678")
+_LABELS = ("ABCDEFGHIJ", "abcdefghij", "123456789")
 
 _NEEDS_OPTIONS = any_of(
     r"\b(?:which|choose|select|identify)\b[^.?]{0,40}\b(?:following|these|below|options?"
@@ -37,10 +38,11 @@ _ORDERS_A_CHOICE = re.compile(
     r"|(?:answer )?(?:options|choices))\s*[.:]?\Z",
     re.I,
 )
+_LINE = re.compile(r"(?:\$\$.*?\$\$|[^\n])*", re.S)  # with what it displays
 # What is taken from an answer before it is read as an option's letter or as labels.
 _STYLING = re.compile(rf"{STYLE}(?![a-z])|\\(?=\W)|[{{}}\s$.]")
 _NAMES_OPTIONS = re.compile(
-    r"\([A-Ha-h]\)|(?:\(?[①-⑩]\)?|\((?:\d|i{1,3}|iv|v)\)|[,，、;]|and)+"
+    r"\([A-Ja-j]\)|(?:\(?[①-⑩]\)?|\((?:\d|i{1,3}|iv|v)\)|[,，、;]|and)+"
 )
 
 
@@ -68,42 +70,42 @@ def find_choices(
         # Persons speaking and conditions are lettered too, and the question comes last.
         _, *after = sentences(" ".join(last.split()))
         if "?" not in last and not any(map(ASKS.search, after)):
-            last, _, tail = last.strip().partition("\n")
-            options = dict(zip(labels, [*texts, last], strict=False))
-            return problem[: marks[0].start()].strip(), options, tail
+            line = _LINE.match(last := last.strip())[0]
+            options = dict(zip(labels, [*texts, line], strict=False))
+            return problem[: marks[0].start()].strip(), options, last[len(line) :]
     return None
 
 
 def to_value(problem: str, answer: str) -> tuple[str, str] | None:
     """The question without its options, and its answer as a value.
 
-    Small letters and numbers label parts too: they are options where the answer is one
-    of them, or names one that the problem orders to choose.
-
     Returns:
       (problem, answer), or None if the question makes no sense without its options, or
       the answer names none of them.
     """
-    said = _STYLING.sub("", answer).strip("()")
-
-    def bare(text: str) -> str:
-        return _STYLING.sub("", bare_answer(text))
-
     for labels in _LABELS:
         asked, options, tail = find_choices(problem, labels) or ("", {}, "")
         stem = _ORDERS_A_CHOICE.sub("", asked)
-        said_after = tail.strip(" \n$}\\").split()
-        if not options or _NEEDS_OPTIONS.search(stem) or len(said_after) > 2:
-            continue
-        label = said.lower() if labels.islower() else said
-        listed = bare(answer) in map(bare, options.values())
-        meant = stem != asked if label.isdigit() else labels.isupper() or not listed
-        if label in options and meant:
-            answer = options[label]
-        elif not listed and (not labels.isupper() or said in [*labels]):
-            continue
-        return (stem, value) if (value := bare_answer(answer)) else None
+        ended = len(tail.strip(" \n$}\\").split()) <= 2
+        if options and ended and not _NEEDS_OPTIONS.search(stem):
+            if value := _meant(answer, options, ordered=stem != asked):
+                return stem, value
     return None
+
+
+def _meant(answer: str, options: dict[str, str], *, ordered: bool) -> str | None:
+    """The value of an answer beside options: its own, or that of the one it names.
+
+    Small letters and numbers label parts too: such a letter names an option if none
+    says the same, a number if the problem orders to choose.
+    """
+    value, *values = map(bare_answer, (answer, *options.values()))
+    listed = _STYLING.sub("", value) in [_STYLING.sub("", each) for each in values]
+    capital, said = "A" in options, _STYLING.sub("", answer).strip("()")
+    label = said if capital else said.lower()
+    if label in options and (capital or (ordered if label.isdigit() else not listed)):
+        return bare_answer(options[label])
+    return value if listed or capital and said not in [*_LABELS[0]] else None
 
 
 def is_choice_answer(answer: str) -> bool:

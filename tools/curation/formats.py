@@ -70,8 +70,8 @@ def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, s
     Raises:
       ValueError: it is none of them; the message names the columns.
     """
+    held = copy.deepcopy(record)
     for name, (column, fields) in FORMATS.items():
-        held = copy.deepcopy(record)
         if all(_place(held, path) for path in (column, *fields.values()) if path):
             return name, all_fields(fields)
     raise ValueError(

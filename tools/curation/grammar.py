@@ -24,11 +24,14 @@ def any_of(*alternatives: str) -> re.Pattern:
     )
 
 
+ORDER = r"(?:(?:^|[.!?;:,)\]$\n’\"])\s*|\b(?:and|then|also|or|please|hence|thus) )"
+"""What stands before an order, not before a noun: the start of a clause."""
+
 ASKS = any_of(
-    r"\?",
-    rf"(?<![a-z\\])(?:{FIND}|what|how|simplify|express|convert"
+    rf"\?|(?<![a-z\\])(?:{FIND}|what|how)\b",
+    rf"(?:{ORDER}|\b(?:to|[a-z]+ly) |[(*}}])(?:simplify|express|convert|choose|select"
     r"|factor(?:i[sz]e)?|expand|write|enter|round|rationali[sz]e|list|prove|show|name"
-    r"|divide|specify|place|count|represent|choose|select|identify|derive|obtain)\b",
+    r"|divide|specify|place|count|represent|identify|derive|obtain)\b",
     r"\bbe (?:found|determined|calculated)\b",
     BLANK,
 )

@@ -45,8 +45,12 @@ _OPEN = any_of(
 _WORD = re.compile(r"(?<!\\)\b[a-z]{3,}", re.I)
 # What follows says of an answer only how it is written.
 _FORM = any_of(r"(?:\bthe )?(?:original )?\banswer (?:is|has|can)\b[^.?]{0,30}\bform")
-_GIVES = re.compile(r"\W*(?:let|suppose|given|assume|consider|if|for|in)\b", re.I)
-_STATES = re.compile(r"\b(?:is|are|was|were|has|have|had|equals?|holds?)\b", re.I)
+# What gives or states: "intersects the side", but not "the lengths of the sides".
+_TELLS = any_of(
+    r"^\W*(?:let|suppose|given|assume|consider|define|if|for|in)\b",
+    r"\b(?:is|are|was|were|has|have|had|equals?|holds?|must|cannot)\b",
+    r"\b[a-z]{3,}s (?:the|an?|its|each|every)\b",
+)
 
 
 def not_text(row: Row) -> str | None:
@@ -77,18 +81,16 @@ def other_language(row: Row) -> str | None:
 def no_question(row: Row) -> str | None:
     """Nothing is asked.
 
-    A sentence that states nothing names what is wanted ("The area of the square"), or
-    orders it ("Name the largest"), unless it only gives ("Let", "Suppose"). To order
-    only in which form the answer comes is to ask nothing.
+    A sentence that tells nothing names what is wanted ("The area of the square") or
+    orders it ("Name the largest"). To order only the answer's form is to ask nothing.
     """
     asked = _FORM.split(row.problem, maxsplit=1)[0].strip()
     if ASKS.search(asked) or _OPEN.search(asked):
         return None
-    plain = not _WORD.search(FORMULA.sub("", asked))
-    for one in sentences(asked) if asked == row.problem else ():
-        silent = _STATES.search(one) or _GIVES.match(one)
-        if not silent and (plain or _WORD.search(FORMULA.sub("", one))):
-            return None
+    # A formula is to be worked out where it is all there is, and given beside words.
+    told = [one for one in sentences(asked) if _WORD.search(FORMULA.sub("", one))]
+    if asked == row.problem and not all(map(_TELLS.search, told or [asked])):
+        return None
     return "ends: " + row.problem[-40:]
 
 

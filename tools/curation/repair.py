@@ -28,7 +28,6 @@ _LETTERS = dict(zip("\b\t\n\f\r", "btnfr", strict=True))
 # An escape of JSON that was read once too little; a degree sign that broke.
 _CODE = re.compile(r"\\u(00[0-9A-Fa-f]{2})(?![0-9A-Fa-f])")
 _DEGREE = re.compile(r"^(-?\d[\d.]*)\s?\^\s*(?:extcirc)?\s*\}?$")
-_CLOCK = re.compile(r"(?<=\d)\.(?=\d\d\s*[ap]\.?\s?m\b)", re.I)
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028\ufeff]")
 _FULL_WIDTH = str.maketrans(
     {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFF01, 0xFF5F)}
@@ -134,8 +133,8 @@ def bare_answer(answer: str) -> str:
             answer = boxed
     if answer.startswith("$") and answer.count("$") == 1:
         answer = answer[1:].strip()
-    answer = _CLOCK.sub(":", _DEGREE.sub(r"\1^\\circ", answer))
-    answer = _BRACKETED_UNIT.sub(r" \1", _END.sub("", answer))
+    answer = _END.sub("", _DEGREE.sub(r"\1^\\circ", answer))
+    answer = _BRACKETED_UNIT.sub(r" \1", answer)
     return (answer.lstrip("0") or "0") if answer.isdigit() else answer
 
 

@@ -11,12 +11,9 @@ from tools.curation import choice, grammar
 from tools.curation.grammar import ASKS, any_of, found, sentences
 from tools.curation.row import Row
 
-# An order: at the start of a sentence or a clause.
-_ORDER = r"(?:^|[.!?;:,)\]$\n’\"]\s*|\b(?:and|then|also|or|please|hence|thus) )"
 _PROOF = any_of(
-    rf"{_ORDER}prove\b(?! your)",
-    rf"{_ORDER}(?:show|demonstrate)\b[^.?]{{0,60}}\b(?:that|by|if)\b",
-    r"\b(?-i:Prove|Show) that\b",
+    rf"{grammar.ORDER}prove\b(?! your)|\b(?-i:Prove|Show) that\b",
+    rf"{grammar.ORDER}(?:show|demonstrate)\b[^.?]{{0,60}}\b(?:that|by|if)\b",
 )
 _MANY_ANSWERS = any_of(
     # of several that would do, one; or scored by its distance
@@ -38,7 +35,7 @@ _EITHER_OR = re.compile(
 _EITHER_OR_QUESTION = re.compile(
     rf"(?:(?=[A-Z])(?i:{grammar.AUXILIARY})"
     rf"|(?:If|Given|When)\b[^?]*,\s*(?:then )?{grammar.AUXILIARY})"
-    r"\b(?!\s+not?\b)[^?]*\?\s*"
+    r"\b(?!\s+(?:not?|you)\b)[^?]*\?\s*"
 )
 _JUDGES = any_of(
     r"\b(?:determine|decide|check|verify|confirm|establish|state|tell|explain|discuss"
@@ -73,9 +70,8 @@ _MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
 _JOINT = r"sum|product|difference|total|relation|of\b|between"
 # "Find the area and the perimeter of", but not "find the sum of the length and width".
 _BOTH_ASKED = any_of(
-    rf"\b{grammar.FIND} (?:the values? of )?{_MATH},? and {_MATH}[.?\s]*$",
-    rf"\b{grammar.FIND} (?:the (?:value|length|area) of )?{_MATH},? and the"
-    rf" (?!{_JOINT})[a-z]+ of [^.?]+[.?\s]*$",
+    rf"\b{grammar.FIND} (?:the (?:values?|length|area) of )?{_MATH},? and"
+    rf" (?:{_MATH}|the (?!{_JOINT})[a-z]+ of [^.?]+)[.?\s]*$",
     rf"\b{grammar.FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
     rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]{{2,}},? ){{1,2}}and"
     r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?[a-z]{2,}"
@@ -93,7 +89,7 @@ _DECIMAL = re.compile(r"(?:.*=)?\s*(-?\d*\.(\d{2,13}))")
 _SAYS_HOW_FAR = any_of(
     r"\bround|nearest|decimal|signific|places?\b|correct to|accura|precis|percent"
 )
-_APPROXIMATE = any_of(rf"(?:{_ORDER}|\bto )(?:approximate|estimate)\b")
+_APPROXIMATE = any_of(rf"(?:{grammar.ORDER}|\bto )(?:approximate|estimate)\b")
 _MAY_BE_DECIMAL = any_of(r"\d\.\d|5|\bfi(?:ve|f)|\bten|\b10+\b|00|%")
 _PLAIN_WORDS = ("any", "all", "first", "second", "third", "fourth")
 
@@ -128,9 +124,8 @@ def yes_no(row: Row) -> str | None:
 
 
 def _either_or(sentence: str) -> bool:
-    rest = sentence[4:].rstrip("? ")
-    question = _EITHER_OR_QUESTION.fullmatch(sentence) is not None
-    return question and not _ASKS_VALUE.search(rest)
+    question = _EITHER_OR_QUESTION.fullmatch(sentence)
+    return question is not None and not _ASKS_VALUE.search(sentence[4:].rstrip("? "))
 
 
 def _only_judges(sentence: str) -> bool:
@@ -225,10 +220,9 @@ def symbol_answer(row: Row) -> str | None:
             return answer
         equal = [part for part in parts if isinstance(part, Rel) and part.op == "="]
         left = [rel.left for rel in equal if not several or not symbols(rel.right)]
-        labels = {*"".join(name for side in left for name in symbols(side)).lower()}
         # A line is y = 2x whatever the problem calls it, but x < 2 is about an x.
-        bound = isinstance(node, Rel) and node.op != "="
-        labels |= set() if bound else {*"xyz"}
+        labels = set() if isinstance(node, Rel) and node.op != "=" else {*"xyz"}
+        labels.update(*(name.lower() for side in left for name in symbols(side)))
         names = {p.name for p in parts if isinstance(p, Sym)} - parsed.parameters
         said = {match[1].lower() for match in map(_LETTER.fullmatch, names) if match}
         periodic = nodes.contains(node, (nodes.Degrees, nodes.Big)) or nodes.PI in parts

@@ -132,6 +132,13 @@ DROPPED = [
     ("size", "Find $2+2$.", "4"),
     ("size", "Find the sum. " + "word " * 600, "4"),
     ("no_question", "The distance from the origin to the line is 13.", "13"),
+    # a noun that is a verb elsewhere, and verbs that state
+    ("no_question", "Given a number $n$, let $p(n)$ be its largest prime factor.", "7"),
+    ("no_question", "Consider five digits.\n- The first cannot be 1.\n- No digit is"
+     " repeated.", "320"),
+    ("no_question", "A circle is inscribed. The circle intersects the side at $D$.",
+     r"\frac{a+c-b}{2}"),
+    ("no_question", "Let $g(x) = f(x) + x$. Define $h(x) = f(x) - x$.", "2"),
     ("no_question", "There is a unique $t$ for which $3t$ ends with 6.", "2"),
     ("no_question", "Income is:\n\n$$55 \\cdot 4 = 220 \\text{ rubles}$$", "220"),
     ("answer_leak", "The number of situations is $\\boxed{18}$ in all.", "18"),
@@ -252,6 +259,13 @@ KEPT = [
     ("The matrix $\\begin{array}{cc}1&2\\\\3&4\\end{array}$ is shown. Find its trace.",
      "5"),
     ("The value of $|2h-3k|$ is", "0"),
+    ("Rewrite $0.75$ as a fraction.", "3/4"),
+    ("Completely factor the expression $x^2 - 9$.", "(x-3)(x+3)"),
+    ("The sum of the lengths of the two sides", "5"),
+    ("If it covers 300 miles in 5 hours, can you figure out its speed?", "60"),
+    # conditions in which a verb of asking states
+    ("Six sit in a row. (a) Two of them show tickets. (b) The rest sit as they please."
+     " In how many ways is that done?", "720"),
     ("The area of the triangle formed by the line $x+y=1$ and the axes", "1/2"),
     ("Given $y = f(x)$ is odd, then $g(-1)=$ .", "-1"),
     ("Find all values of $x$ for which $x^2 < 2020$, where $x$ is whole.", "2020"),

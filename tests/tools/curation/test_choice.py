@@ -102,6 +102,29 @@ from tools.curation.row import Row
         ),
         ("Find the even one.\n(a) 3\n(b) 4\n(c) 5", "4", ("Find the even one.", "4")),
         ("Find the base.\n(A) 2\n(B) 10\n(C) e", "e", ("Find the base.", "e")),
+        # ten options
+        (
+            "How many such numbers are there?\n"
+            + "\n".join(f"{label}. {n}" for n, label in enumerate("ABCDEFGHIJ", 35)),
+            "I",
+            ("How many such numbers are there?", "43"),
+        ),
+        # displayed formulas end before the next option begins
+        (
+            "Find the value of\n$$\n\\int_0^1 x \\, dx\n$$\nA. 1\nB. 2\nC. 1/2",
+            "C",
+            ("Find the value of\n$$\n\\int_0^1 x \\, dx\n$$", "1/2"),
+        ),
+        (
+            "Find the value of $x$.\nA. $$\n4\n$$\nB. $$\n3\n$$\nC. $$\n\\pi\n$$",
+            "A",
+            ("Find the value of $x$.", "4"),
+        ),
+        (
+            "Find the value of $x$.\nA. $$\n4\n$$\nB. $$\n3\n$$\nC. $$\n\\pi\n$$",
+            "C",
+            ("Find the value of $x$.", "\\pi"),
+        ),
         # parts, whose answer is none of them
         ("Calculate:\n(1) $2+3$;\n(2) $4+5$;\n(3) $1+1$.", "3", None),
         ("Find:\n(a) $x$;\n(b) $2x$;\n(c) $3x$.", "4", None),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.tools.curation.test_sources import write
-from tools.curation.formats import parse_fields, unwrapped
+from tools.curation.formats import find_format, parse_fields, unwrapped
 from tools.curation.repair import with_answer
 from tools.curation.sources import Source, inspect, read
 
@@ -182,6 +182,12 @@ def test_an_object_may_be_text_in_json(tmp_path):
     texts = {name: json.dumps(row[name]) for name in ("prompt", "reward_model")}
     (read_row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row | texts))))
     assert (read_row.problem, read_row.answers) == (ASKED, ("7",))
+
+
+def test_looking_for_a_format_leaves_the_row_alone():
+    row = {"problem": "Find $x$.", "messages": '[{"value": "Find $y$."}]'}
+    assert find_format("file row 1", row)[0] == "problems"
+    assert row["messages"] == '[{"value": "Find $y$."}]'
 
 
 def test_fields_are_paths(tmp_path):

@@ -96,8 +96,6 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         ("45^", r"45^\circ"),
         ("60^ extcirc}", r"60^\circ"),
         ("x^", "x^"),
-        ("7.30 a.m.", "7:30 a.m"),
-        ("7.30 m", "7.30 m"),
         (r"There are \(\boxed{6}\) of them", "6"),
     ],
 )
