@@ -7,14 +7,24 @@ with a norm of each query and key, in Llama 3 with slower rotary frequencies.
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NoReturn
 
 # By `model_type`: the class of transformers, and how its decoder differs from Qwen2's.
 FAMILIES: Mapping[str, tuple[str, Mapping[str, bool]]] = {
     "qwen2": ("Qwen2ForCausalLM", {}),
     "qwen3": ("Qwen3ForCausalLM", {"qkv_bias": False, "qk_norm": True}),
     "llama": ("LlamaForCausalLM", {"qkv_bias": False}),
+}
+
+# What the decoder takes for granted where a config names it at all.
+_ASSUMED: Mapping[str, Any] = {
+    "hidden_act": "silu",
+    "use_sliding_window": False,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "partial_rotary_factor": 1,
+    "quantization_config": None,
 }
 
 
@@ -82,83 +92,48 @@ class Qwen2Config:
         Raises:
           ValueError: another architecture, another rope scaling than Llama 3's, a
             sliding window in use, another activation, other biases than the family's,
-            or a missing or ill-fitting size.
+            quantised weights, or a missing or ill-fitting size.
         """
-
-        def refuse(key, value, only):
-            raise ValueError(f"{where}: {key}={value!r} is not supported, only {only}")
-
-        model_type = raw.get("model_type")
-        if model_type not in FAMILIES:
-            refuse("model_type", model_type, ", ".join(map(repr, FAMILIES)))
+        said = _Said(raw, where)
+        model_type = said.one_of("model_type", FAMILIES)
         architecture, family = FAMILIES[model_type]
-        architectures = raw.get("architectures") or [architecture]
-        if list(architectures) != [architecture]:
-            refuse("architectures", architectures, [architecture])
-        if raw.get("hidden_act", "silu") != "silu":
-            refuse("hidden_act", raw["hidden_act"], "'silu'")
-        for key in ("use_sliding_window", "attention_bias", "mlp_bias"):
+        if raw.get("architectures"):
+            said.one_of("architectures", [[architecture]])
+        for key, value in _ASSUMED.items():
             if raw.get(key):
-                refuse(key, raw[key], "false")
+                said.one_of(key, [value])
         for layer_type in raw.get("layer_types") or ():
             if layer_type != "full_attention":
-                refuse("layer_types", layer_type, "'full_attention'")
-        # transformers 5 writes `rope_parameters`, with the base among them.
-        key = "rope_parameters" if raw.get("rope_parameters") else "rope_scaling"
-        rope = raw.get(key) or {}
-        rope_type = rope.get("rope_type", rope.get("type", "default"))
-        if rope_type not in ("default", "llama3"):
-            refuse(f"{key}.rope_type", rope_type, "'default', 'llama3'")
-        theta = rope.get("rope_theta", raw.get("rope_theta"))
-
-        def size(key):
-            value = raw.get(key)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{where}: {key}={value!r} must be a positive integer")
-            return value
-
-        hidden, heads = size("hidden_size"), size("num_attention_heads")
-        kv_heads = raw.get("num_key_value_heads") or heads
+                said.refuse("layer_types", layer_type, "'full_attention'")
+        theta, scaling = _rope(said)
+        hidden, heads = said.size("hidden_size"), said.size("num_attention_heads")
+        kv_heads = said.size("num_key_value_heads", heads)
         if heads % kv_heads:
             raise ValueError(
                 f"{where}: num_attention_heads={heads} is no multiple of"
                 f" num_key_value_heads={kv_heads}"
             )
-        head_dim = raw.get("head_dim") or hidden // heads
         if not raw.get("head_dim") and hidden % heads:
             raise ValueError(
                 f"{where}: hidden_size={hidden} is no multiple of"
                 f" num_attention_heads={heads}"
             )
-        if theta is None:
-            raise ValueError(f"{where}: rope_theta is missing")
-
-        def scaling(name):
-            value = rope.get(name)
-            if not isinstance(value, int | float) or value <= 0:
-                raise ValueError(f"{where}: {key}.{name}={value!r} must be positive")
-            return value
-
+        head_dim = said.size("head_dim", hidden // heads)
+        if head_dim % 2:
+            said.refuse("head_dim", head_dim, "an even one: rotations take pairs")
         return cls(
-            vocab_size=size("vocab_size"),
+            vocab_size=said.size("vocab_size"),
             hidden_size=hidden,
-            intermediate_size=size("intermediate_size"),
-            num_layers=size("num_hidden_layers"),
+            intermediate_size=said.size("intermediate_size"),
+            num_layers=said.size("num_hidden_layers"),
             num_heads=heads,
             num_kv_heads=kv_heads,
             head_dim=head_dim,
-            rope_theta=float(theta),
-            rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
+            rope_theta=theta,
+            rms_norm_eps=said.positive("rms_norm_eps", raw.get("rms_norm_eps", 1e-6)),
             tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
-            max_positions=size("max_position_embeddings"),
-            rope_scaling=None
-            if rope_type == "default"
-            else RopeScaling(
-                factor=scaling("factor"),
-                low_freq_factor=scaling("low_freq_factor"),
-                high_freq_factor=scaling("high_freq_factor"),
-                original_max_positions=scaling("original_max_position_embeddings"),
-            ),
+            max_positions=said.size("max_position_embeddings"),
+            rope_scaling=scaling,
             **family,
         )
 
@@ -173,3 +148,74 @@ class Qwen2Config:
         except ValueError as error:
             raise ValueError(f"{path}: not valid JSON: {error}") from None
         return cls.from_hf(raw, where=str(path))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Said:
+    """What a config.json says, with its name for the errors."""
+
+    raw: Mapping[str, Any]
+    where: str
+
+    def refuse(self, key: str, value: Any, only: str) -> NoReturn:
+        raise ValueError(f"{self.where}: {key}={value!r} is not supported, only {only}")
+
+    def one_of(self, key: str, values: Collection[Any]) -> Any:
+        value = self.raw.get(key)
+        if value not in values:
+            self.refuse(key, value, ", ".join(map(repr, values)))
+        return value
+
+    def size(self, key: str, default: int | None = None) -> int:
+        value = self.raw.get(key)
+        value = default if value is None else value
+        if type(value) is not int or value < 1:
+            raise ValueError(
+                f"{self.where}: {key}={value!r} must be a positive integer"
+            )
+        return value
+
+    def positive(self, key: str, value: Any) -> float:
+        if type(value) not in (int, float) or value <= 0:
+            raise ValueError(f"{self.where}: {key}={value!r} must be positive")
+        return float(value)
+
+
+def _rope(said: _Said) -> tuple[float, RopeScaling | None]:
+    """The rotary base, and how the longer waves are stretched.
+
+    transformers 5 writes `rope_parameters`, with the base among them, and still obeys
+    a `rope_scaling` beside it, as model cards tell their readers to add.
+    """
+    there = [key for key in ("rope_scaling", "rope_parameters") if said.raw.get(key)]
+    key = there[0] if there else "rope_scaling"
+    rope = said.raw.get(key) or {}
+    if not isinstance(rope, Mapping):
+        said.refuse(key, rope, "an object")
+    if len(there) == 2 and rope != said.raw[there[1]]:
+        said.refuse(key, rope, f"what {there[1]} says too: {said.raw[there[1]]!r}")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind not in ("default", "llama3"):
+        said.refuse(f"{key}.rope_type", kind, "'default', 'llama3'")
+    if (rope.get("partial_rotary_factor") or 1) != 1:
+        said.refuse(f"{key}.partial_rotary_factor", rope["partial_rotary_factor"], "1")
+    theta = rope.get("rope_theta", said.raw.get("rope_theta"))
+    if theta is None:
+        raise ValueError(f"{said.where}: rope_theta is missing")
+    theta = said.positive("rope_theta", theta)
+    if kind == "default":
+        return theta, None
+
+    def number(name):
+        return said.positive(f"{key}.{name}", rope.get(name))
+
+    factor = number("factor")
+    low, high = number("low_freq_factor"), number("high_freq_factor")
+    if low >= high:
+        said.refuse(f"{key}.low_freq_factor", low, f"below high_freq_factor={high}")
+    return theta, RopeScaling(
+        factor=factor,
+        low_freq_factor=low,
+        high_freq_factor=high,
+        original_max_positions=int(number("original_max_position_embeddings")),
+    )

@@ -54,8 +54,8 @@ def convert(file: pathlib.Path, out: pathlib.Path, *, dtype: str = "float32") ->
     """Writes a GGUF file's model as a Hugging Face folder, tensor by tensor.
 
     Args:
-      file: of an architecture "llama", "qwen2" or "qwen3", in any quantisation that
-        `gguf` can undo.
+      file: of an architecture "llama", "qwen2" or "qwen3" with SmolLM's or Qwen2's
+        tokenizer (Meta's own is another), in any quantisation that `gguf` can undo.
       out: the folder; it appears under its name only when complete.
       dtype: of the weights, a key of `models.hf.DTYPES`.
 
@@ -320,9 +320,12 @@ def _tokenizer(fields: _Fields) -> Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     kinds = fields["tokenizer.ggml.token_type"]
     for token, kind in zip(tokens, kinds, strict=True):
-        if kind in (_CONTROL, _USER_DEFINED):
-            added = AddedToken(token, special=kind == _CONTROL, normalized=False)
-            tokenizer.add_special_tokens([added])
+        if kind == _CONTROL:
+            tokenizer.add_special_tokens([AddedToken(token, normalized=False)])
+        elif kind == _USER_DEFINED:  # a text keeps it, as Qwen3's <think>
+            tokenizer.add_tokens([AddedToken(token, normalized=False)])
+    if fields.get("tokenizer.ggml.add_bos_token", False):
+        fields.refuse("tokenizer.ggml.add_bos_token", True, False)
     return tokenizer
 
 

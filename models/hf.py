@@ -52,6 +52,9 @@ _CARRIED = (
     "chat_template.jinja",
     "chat_template.json",
     "LICENSE",
+    "LICENSE.txt",
+    "NOTICE",
+    "USE_POLICY.md",
 )
 
 
@@ -168,8 +171,8 @@ def resolve_folder(
 
     Args:
       model: the folder, or the id.
-      described_in: gets all but the weights of a model that is not in the cache, which
-        stays as it is.
+      described_in: gets all but the weights of a model whose weights are not in the
+        cache, which stays as it is.
 
     Raises:
       ValueError: neither a folder nor a reachable hub id.
@@ -186,13 +189,12 @@ def resolve_folder(
     where: dict[str, Any] = {"allow_patterns": wanted}
     try:
         if described_in is not None:
-            # Another program may have cached one of them alone.
-            cached = [
-                huggingface_hub.try_to_load_from_cache(text, name)
-                for name in ("config.json", "tokenizer_config.json")
-            ]
-            if all(isinstance(path, str) for path in cached):
-                return pathlib.Path(cached[0]).parent
+            # Another program may have cached a part: of a description without its
+            # generation config, stop tokens would be lost until the weights come.
+            for name in (_SINGLE, _INDEX):
+                cached = huggingface_hub.try_to_load_from_cache(text, name)
+                if isinstance(cached, str):
+                    return pathlib.Path(cached).parent
             where = {"allow_patterns": _CARRIED, "local_dir": described_in}
         return pathlib.Path(huggingface_hub.snapshot_download(text, **where))
     except Exception as error:  # offline, private, misspelt: the hub's many types
@@ -257,8 +259,14 @@ def load_params(
     config = model.config
     tensors = _open_tensors(folder)
     expected = {name: weight.hf_shape(config) for name, weight, _ in rows(config)}
-    if config.tie_word_embeddings:
-        tensors.pop("lm_head.weight", None)  # some writers store the alias too
+    if config.tie_word_embeddings:  # some writers store the alias too
+        head = tensors.pop("lm_head.weight", None)
+        embedding = tensors.get("model.embed_tokens.weight")
+        if head is not None and not np.array_equal(head, embedding):
+            raise ValueError(
+                f"{folder}: lm_head.weight is no copy of model.embed_tokens.weight, but"
+                " config.json says tie_word_embeddings"
+            )
     for name, shape in expected.items():
         if name not in tensors:
             raise ValueError(f"{folder}: tensor {name} is missing")

@@ -31,7 +31,8 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """Maps every tensor of a file as a read-only array; pages are read when touched.
 
     Raises:
-      ValueError: the header is damaged, or the file is shorter or longer than it says.
+      ValueError: the header is damaged, the file is shorter or longer than it says, or
+        a tensor is of another dtype, as quantised ones are.
     """
     path = pathlib.Path(path)
     size = path.stat().st_size
@@ -42,12 +43,19 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
         try:
             header = json.loads(file.read(length))
             header.pop("__metadata__", None)
+            stored = {name: entry["dtype"] for name, entry in header.items()}
+            others = {name: d for name, d in stored.items() if d not in _DTYPES}
             entries = {
                 name: (_DTYPES[e["dtype"]], tuple(e["shape"]), *e["data_offsets"])
                 for name, e in header.items()
+                if name not in others
             }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: damaged safetensors header: {error}") from None
+    for name, dtype in others.items():
+        raise ValueError(
+            f"{path}: {name} has the dtype {dtype}, only {', '.join(_DTYPES)} are read"
+        )
     end = 8 + length + max((stop for *_, stop in entries.values()), default=0)
     if end != size:
         raise ValueError(f"{path}: {size} bytes, its header says {end}")

@@ -47,23 +47,25 @@ def default_stop_ids(
 ) -> tuple[int, ...]:
     """The ids that end a text of this model.
 
-    Those of `generation_config.json` and the tokenizer, and where the vocabulary is
-    Qwen's both of its end tokens: a base model may use either.
+    Those of `generation_config.json`, where there is none of `config.json`, and of the
+    tokenizer, and where the vocabulary is Qwen's both of its end tokens: a base model
+    may use either.
 
     Raises:
-      ValueError: names the generation config, which cannot be read.
+      ValueError: names the file, which cannot be read.
     """
     ids = {tokenizer.eos_token_id}
-    path = folder / "generation_config.json"
-    if path.is_file():
-        ids |= _stated(path)
+    for name in ("generation_config.json", "config.json"):
+        if (folder / name).is_file():
+            ids |= _stated(folder / name)
+            break
     vocabulary = tokenizer.get_vocab()
     ids |= {vocabulary.get(token) for token in ("<|endoftext|>", "<|im_end|>")}
     return tuple(sorted(ids - {None}))
 
 
 def _stated(path: pathlib.Path) -> set[int | None]:
-    """The stop ids of a generation config."""
+    """The stop ids that a config names."""
     try:
         stated = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
         ids = set(stated if isinstance(stated, list) else [stated])
@@ -71,4 +73,4 @@ def _stated(path: pathlib.Path) -> set[int | None]:
             raise TypeError(f"eos_token_id={stated!r}")
         return ids
     except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: no generation config ({error})") from None
+        raise ValueError(f"{path}: no usable config ({error})") from None

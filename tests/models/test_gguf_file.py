@@ -40,9 +40,9 @@ NAMES = {
         for theirs, ours in LAYER.items()
     },
 }
-# Byte-level BPE of bytes, two merges and two special tokens.
+# Byte-level BPE of bytes, two merges, two special tokens and one that is not.
 BYTES = sorted(splits.ByteLevel.alphabet())
-TOKENS = ["<|end|>", "<|other|>", *BYTES, "Ġt", "he"]
+TOKENS = ["<|end|>", "<|other|>", "<think>", *BYTES, "Ġt", "he"]
 
 
 def permuted(array, heads):
@@ -68,7 +68,7 @@ def write(path, model, *, architecture, pre="smollm", **changes):
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
     writer.add_token_list(TOKENS)
-    writer.add_token_types([3, 3] + [1] * (len(TOKENS) - 2))
+    writer.add_token_types([3, 3, 4] + [1] * (len(TOKENS) - 3))
     writer.add_token_merges(["Ġ t", "h e"])
     writer.add_eos_token_id(0)
     writer.add_eot_token_id(1)
@@ -143,6 +143,10 @@ def test_texts_are_split_as_the_model_was_trained(tmp_path):
     assert tokenizer.tokenize("the 12<|other|>") == [
         "t", "he", "Ġ", "1", "2", "<|other|>",
     ]  # fmt: skip
+    thought = tokenizer.encode("<think>the<|other|>", add_special_tokens=False)
+    assert thought[0] == 2
+    # A verifier reads what is thought; an end is no text.
+    assert tokenizer.decode(thought, skip_special_tokens=True) == "<think>the"
     text = "é 你好\n\n  then 1,024?"
     ids = tokenizer.encode(text, add_special_tokens=False)
     assert tokenizer.decode(ids) == text

@@ -210,6 +210,19 @@ def test_an_unreachable_model_is_one_line():
         ({"hidden_act": "gelu"}, "hidden_act='gelu'"),
         ({"num_hidden_layers": 0}, "num_hidden_layers=0"),
         ({"num_key_value_heads": 3}, "num_key_value_heads=3"),
+        ({"num_key_value_heads": "2"}, "num_key_value_heads='2' must be"),
+        ({"head_dim": 15}, "head_dim=15"),
+        ({"vocab_size": True}, "vocab_size=True must be"),
+        ({"rms_norm_eps": "tiny"}, "rms_norm_eps='tiny' must be positive"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config="),
+        ({"rope_scaling": [1]}, r"rope_scaling=\[1\]"),
+        # As a model card says to stretch it; transformers obeys this one of the two.
+        ({"rope_scaling": {"type": "yarn", "factor": 4}}, "what rope_parameters says"),
+        (
+            {"rope_parameters": reference.LLAMA_3 | {"low_freq_factor": 4.0}},
+            "rope_parameters.low_freq_factor=4.0",
+        ),
     ],
 )
 def test_unsupported_configs_are_refused_by_name_and_value(tmp_path, change, message):
@@ -252,7 +265,38 @@ def test_a_partly_cached_model_is_described_by_the_hub(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     described = tmp_path / "described"
     assert resolve_folder("a/b", described_in=described) == described
-    assert fetched == [described]
+    # Nor is a description whole that was made for a tokenizer: generation config and
+    # with it stop tokens would come with the weights.
     (snapshot / "tokenizer_config.json").write_text("{}")
+    assert resolve_folder("a/b", described_in=described) == described
+    (snapshot / "model.safetensors.index.json").write_text("{}")
     assert resolve_folder("a/b", described_in=described) == snapshot
-    assert len(fetched) == 1
+    assert fetched == [described, described]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_tied_head_that_is_stored_is_the_embedding(tmp_path, same):
+    """transformers does not tie two that differ: it would be another policy."""
+    model = reference.make(tmp_path)
+    tensors = {
+        name: tensor.numpy().copy()
+        for name, tensor in model.state_dict().items()
+        if name != "lm_head.weight"
+    }
+    head = tensors["model.embed_tokens.weight"] + (not same)
+    tensors["lm_head.weight"] = head
+    safetensors.numpy.save_file(tensors, tmp_path / "model.safetensors")
+    ours = Qwen2(Qwen2Config.from_folder(tmp_path))
+    if same:
+        load_params(tmp_path, ours, _mesh())
+        return
+    with pytest.raises(ValueError, match="lm_head.weight is no copy"):
+        load_params(tmp_path, ours, _mesh())
+
+
+def test_quantised_weights_are_named(tmp_path):
+    header = {"w": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}
+    text = json.dumps(header).encode()
+    (tmp_path / "w").write_bytes(len(text).to_bytes(8, "little") + text + b"0")
+    with pytest.raises(ValueError, match="w has the dtype F8_E4M3, only F64, F32"):
+        read_tensors(tmp_path / "w")
