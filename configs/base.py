@@ -38,7 +38,9 @@ def get_config() -> ConfigDict:
     c.data.unreadable_golds = (
         0.01  # share left out, since the verifier cannot read them
     )
-    c.data.template = "qwen_math"  # qwen_math | r1 | none | model | text with {problem}
+    # qwen_math | r1 | none | a text with {problem} | model: the tokenizer's own chat
+    # template, as model:{"enable_thinking": false} with what that reads.
+    c.data.template = "qwen_math"
 
     # Stages in order; see rl.problems.curriculum. Empty: one stage over all problems. A
     # stage is {"name": text, "levels": {"1": share, ...}, "steps": n, "advance":

@@ -186,6 +186,7 @@ def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
             stop_token_ids=plan.params.stop_token_ids,
             temperature=c.rollout.temperature,
             template=c.data.template,
+            tokenizer=plan.tokenizer,
         )
     model = take(make_model, c.model)(plan.model, mesh)
     servers = None

@@ -4,7 +4,11 @@ The template is part of what is measured: Qwen2.5-Math-7B scores 50.6 on MATH-50
 its own template and 69.0 with none (understand-r1-zero, arXiv 2503.20783, table 1).
 """
 
+import datetime
+import json
+import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -37,13 +41,55 @@ TEMPLATES = {
 }
 
 
+# Chat templates that write the day's date (Llama 3.2, SmolLM3) write this one, which
+# Llama's fall back to: prompts, and with them a run, are the same tomorrow.
+_TODAY = datetime.date(2024, 7, 26)
+_DATE = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
+
+
 def check_template(template: str) -> None:
     """Raises ValueError unless `template` is a known name or holds `{problem}`."""
-    if template not in TEMPLATES and template != "model" and SLOT not in template:
+    known = template in TEMPLATES or chat_arguments(template) is not None
+    if not known and SLOT not in template:
         names = ", ".join([*TEMPLATES, "model"])
         raise ValueError(
             f"template={template!r}: neither one of {names} nor a text with {SLOT}"
         )
+
+
+def chat_arguments(template: str) -> dict[str, Any] | None:
+    """What "model" or "model:{...}" gives to the tokenizer's own chat template.
+
+    None: `template` is another. The object after the colon is one of JSON, as in
+    `model:{"enable_thinking": false}`.
+    """
+    name, colon, text = template.partition(":")
+    if name != "model" or not colon:
+        return {} if name == "model" else None
+    try:
+        arguments = json.loads(text)
+    except ValueError:
+        return None
+    return arguments if isinstance(arguments, dict) else None
+
+
+def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
+    """The tokenizer's chat template, which writes the same date every day.
+
+    Raises:
+      ValueError: it carries none.
+    """
+    if not tokenizer.chat_template:
+        name = tokenizer.name_or_path
+        raise ValueError(f"the tokenizer of {name!r} has no chat template")
+    text = tokenizer.get_chat_template()
+    return _DATE.sub(lambda call: json.dumps(_TODAY.strftime(call[2])), text)
+
+
+def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> str:
+    """What a tokenizer puts before any text: Llama's first token, of Qwen nothing."""
+    bare = tokenizer.encode("x", add_special_tokens=False)
+    return tokenizer.decode(tokenizer.encode("x")[: -len(bare)])
 
 
 def encode_prompt(
@@ -54,7 +100,8 @@ def encode_prompt(
     Args:
       tokenizer: the model's own.
       template: "none" (the bare problem), "qwen_math", "r1", "model" (the tokenizer's
-        chat template, the problem being the user's turn), or a text with `{problem}`.
+        chat template, the problem being the user's turn, with `chat_arguments`), or a
+        text with `{problem}`.
       problem_text: the problem as its data set states it.
 
     Returns:
@@ -66,16 +113,17 @@ def encode_prompt(
         template, or an empty prompt.
     """
     check_template(template)
-    if template == "model":
-        if not tokenizer.chat_template:
-            raise ValueError(
-                f"template='model': the tokenizer of {tokenizer.name_or_path!r} has no "
-                "chat template"
-            )
+    if (arguments := chat_arguments(template)) is not None:
+        try:
+            chat = own_chat_template(tokenizer)
+        except ValueError as error:
+            raise ValueError(f"template={template!r}: {error}") from None
         text = tokenizer.apply_chat_template(
             [{"role": "user", "content": problem_text}],
             tokenize=False,
             add_generation_prompt=True,
+            chat_template=chat,
+            **arguments,
         )
     else:
         text = TEMPLATES.get(template, template).replace(SLOT, problem_text)

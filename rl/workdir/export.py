@@ -13,7 +13,14 @@ from typing import Any
 
 from rl.evaluate import headline
 from rl.files import markdown_table, replace, replace_json
-from rl.problems.templates import SLOT, TEMPLATES
+from rl.problems.templates import (
+    SLOT,
+    TEMPLATES,
+    begin_of_text,
+    chat_arguments,
+    own_chat_template,
+)
+from rl.problems.tokenizer import PreTrainedTokenizerBase
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Of a generation config, what says how tokens are drawn; the run's own takes its place.
@@ -27,6 +34,7 @@ def serve_as_trained(
     stop_token_ids: Sequence[int],
     temperature: float,
     template: str,
+    tokenizer: PreTrainedTokenizerBase,
 ) -> None:
     """Writes generation config and chat template of the run over the base's.
 
@@ -35,6 +43,7 @@ def serve_as_trained(
       stop_token_ids: any of them ended a completion.
       temperature: that completions were drawn at, from all of the distribution.
       template: `config.data.template`.
+      tokenizer: the base's.
     """
     path = folder / "generation_config.json"
     kept = json.loads(path.read_text("utf-8")) if path.is_file() else {}
@@ -43,9 +52,6 @@ def serve_as_trained(
     # transformers and vLLM fill what a request leaves out with their own defaults.
     drawing = {"do_sample": True, "temperature": temperature, "top_p": 1.0, "top_k": 0}
     replace_json(path, kept | {"eos_token_id": stops} | drawing)
-    chat = chat_template(template)
-    if chat is None:
-        return
     # One source: a template inside the tokenizer's config would be another.
     config = folder / "tokenizer_config.json"
     if config.is_file():
@@ -53,21 +59,26 @@ def serve_as_trained(
         if said.pop("chat_template", None) is not None:
             replace_json(config, said)
     (folder / "chat_template.json").unlink(missing_ok=True)
-    replace(folder / "chat_template.jinja", chat)
+    replace(folder / "chat_template.jinja", chat_template(template, tokenizer))
 
 
-def chat_template(template: str) -> str | None:
+def chat_template(template: str, tokenizer: PreTrainedTokenizerBase) -> str:
     """The Jinja text that makes a user's last message the prompt of a run.
 
-    None for "model": the tokenizer's own is what the policy was trained under.
+    Servers put nothing before what it writes, so that it begins as a text does.
     """
-    if template == "model":
-        return None
-    # Literals of Jinja are read as those of JSON.
-    said = [
-        f"{{{{ {json.dumps(part, ensure_ascii=False)} }}}}" if part else ""
-        for part in TEMPLATES.get(template, template).split(SLOT)
-    ]
+
+    def literal(value: Any) -> str:  # Jinja reads them as JSON does
+        return json.dumps(value, ensure_ascii=False)
+
+    if (arguments := chat_arguments(template)) is not None:
+        given = "".join(f"{{% set {k} = {literal(v)} %}}" for k, v in arguments.items())
+        return given + own_chat_template(tokenizer)
+    text = TEMPLATES.get(template, template)
+    begin = begin_of_text(tokenizer)
+    if not text.startswith(begin):
+        text = begin + text
+    said = [f"{{{{ {literal(part)} }}}}" if part else "" for part in text.split(SLOT)]
     return "{{ messages[-1]['content'] }}".join(said)
 
 

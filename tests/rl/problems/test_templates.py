@@ -58,18 +58,40 @@ def test_literal_keeps_its_braces_and_the_problems(tokenizer):
     assert tokenizer.decode(ids) == "Q: {x} {problem}\nUse \\boxed{}. A:"
 
 
-@pytest.mark.parametrize("template", ["none", "<s> {problem}", "model"])
-def test_the_begin_of_text_is_there_once(template):
-    """Transformers puts it before any text of Llama's; so do its chat templates."""
+def beginning_tokenizer():
+    """Puts `<s>` before any text, as Llama's does."""
     words = Tokenizer(WordLevel({"<s>": 0, "one": 1, "two": 2, "?": 3}, "?"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 0)])
-    llama = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>")
+    return PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>")
+
+
+@pytest.mark.parametrize("template", ["none", "<s> {problem}", "model"])
+def test_the_begin_of_text_is_there_once(template):
+    """Transformers puts it before any text of Llama's; so do its chat templates."""
+    llama = beginning_tokenizer()
     llama.chat_template = "{{ bos_token }} {{ messages[0]['content'] }}"
     assert encode_prompt(llama, template, "one two") == [0, 1, 2]
 
 
-@pytest.mark.parametrize("template", ["qwen", "QWEN_MATH", "", "Problem: {question}"])
+def test_a_chat_template_gets_what_the_config_gives_it():
+    llama = beginning_tokenizer()
+    llama.chat_template = "{{ 'one' if enable_thinking is not defined else 'two' }}"
+    assert encode_prompt(llama, "model", "?") == [0, 1]
+    assert encode_prompt(llama, 'model:{"enable_thinking": false}', "?") == [0, 2]
+    assert encode_prompt(llama, "model:{problem}", "one")[-1] == 1  # a text of its own
+
+
+def test_a_chat_template_writes_the_same_date_every_day():
+    """Else a run resumed after midnight is another: its prompts are."""
+    llama = beginning_tokenizer()
+    llama.chat_template = "{{ 'one' if strftime_now('%d %b %Y') == '26 Jul 2024' }}"
+    assert encode_prompt(llama, "model", "?") == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "template", ["qwen", "QWEN_MATH", "", "Problem: {question}", "model:{think}"]
+)
 def test_unknown_template_is_named(tokenizer, template):
     with pytest.raises(ValueError, match="neither one of none, qwen_math, r1, model"):
         encode_prompt(tokenizer, template, "2+2?")
@@ -89,7 +111,11 @@ def test_a_generation_config_that_cannot_be_read_is_named(tmp_path, text):
     word.eos_token_id, word.get_vocab = 1, dict
     path.write_text('{"eos_token_id": [2, 3]}')
     assert default_stop_ids(tmp_path, word) == (1, 2, 3)
+    (tmp_path / "config.json").write_text('{"eos_token_id": [4, 5]}')
+    assert default_stop_ids(tmp_path, word) == (1, 2, 3)
+    path.unlink()
+    assert default_stop_ids(tmp_path, word) == (1, 4, 5)
     path.write_text(text)
     with pytest.raises(ValueError) as caught:
         default_stop_ids(tmp_path, word)
-    assert str(caught.value).startswith(f"{path}: no generation config (")
+    assert str(caught.value).startswith(f"{path}: no usable config (")

@@ -16,6 +16,7 @@ from rl.problems.templates import TEMPLATES, encode_prompt
 from rl.problems.tokenizer import AutoTokenizer
 from rl.workdir.export import chat_template, model_card, serve_as_trained
 from rollout.types import SamplingParams
+from tests.rl.problems.test_templates import beginning_tokenizer
 from tests.rl.workdir.test_manifest import _config
 from tests.rollout.vllm import policies
 from tests.tools.tiny import make_model, make_sums
@@ -29,13 +30,39 @@ TOKENS, ASKED = 40, 8
 )
 def test_the_chat_template_makes_the_prompt_of_the_run(shared_data, template):
     tokenizer = AutoTokenizer.from_pretrained(shared_data / "qwen2_tokenizer")
-    tokenizer.chat_template = chat_template(template)
+    tokenizer.chat_template = chat_template(template, tokenizer)
     for problem in ("What is $1+1$? {{ messages }} {problem}\n", "\\boxed{} 你好"):
         asked = encode_prompt(tokenizer, template, problem)
         assert encode_prompt(tokenizer, "model", problem) == asked
 
 
-def test_the_bases_own_way_of_drawing_is_not_carried_along(tmp_path):
+@pytest.mark.parametrize("template", [*TEMPLATES, "Q: {problem}", "<s>{problem}?"])
+def test_a_served_prompt_begins_as_a_trained_one(template):
+    """Servers add no begin of text to what a chat template writes: Llama's was lost."""
+    llama = beginning_tokenizer()
+    trained = encode_prompt(llama, template, "one two")
+    llama.chat_template = chat_template(template, llama)
+    message = [{"role": "user", "content": "one two"}]
+    served = llama.apply_chat_template(message, add_generation_prompt=True)
+    assert served["input_ids"] == trained
+    assert trained[0] == 0 and 0 not in trained[1:]
+
+
+def test_a_chat_template_keeps_what_it_was_trained_with():
+    llama = beginning_tokenizer()
+    llama.chat_template = "{{ 'two' if think else 'one' }}"
+    template = 'model:{"think": true, "name": "x"}'
+    assert chat_template(template, llama) == (
+        '{% set think = true %}{% set name = "x" %}' + llama.chat_template
+    )
+    trained = encode_prompt(llama, template, "?")
+    llama.chat_template = chat_template(template, llama)
+    assert trained == encode_prompt(llama, "model", "?") == [0, 2]
+    llama.chat_template = "{{ strftime_now( '%Y' ) }}"  # a server's day is another
+    assert chat_template("model", llama) == '{{ "2024" }}'
+
+
+def test_the_bases_own_way_of_drawing_is_not_carried_along(tmp_path, shared_data):
     said = {
         "eos_token_id": 1,
         "pad_token_id": 3,
@@ -46,7 +73,11 @@ def test_the_bases_own_way_of_drawing_is_not_carried_along(tmp_path):
     config = {"chat_template": "{{ 'another' }}", "eos_token": "<e>"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     serve_as_trained(
-        tmp_path, stop_token_ids=(5, 1), temperature=1.0, template="{problem}?"
+        tmp_path,
+        stop_token_ids=(5, 1),
+        temperature=1.0,
+        template="{problem}?",
+        tokenizer=AutoTokenizer.from_pretrained(shared_data / "qwen2_tokenizer"),
     )
     assert json.loads((tmp_path / "generation_config.json").read_text()) == {
         "eos_token_id": [1, 5],
@@ -115,6 +146,7 @@ def exported(tmp_path_factory):
         stop_token_ids=stops,
         temperature=1.0,
         template=c.data.template,
+        tokenizer=plan.tokenizer,
     )
     engine.export(
         str(folder / "hf"), card="# a card\n", dtype="float32", unhealthy=False
