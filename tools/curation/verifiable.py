@@ -21,7 +21,7 @@ _MANY_ANSWERS = any_of(
     r" (?:an?|any|one|some) (?:(?:possible|of the|of these) )?(?:\w+ ){0,2}"
     r"(?:example|conditions?|basis|fundamental set|value\b[^.?]*\b(?:that|such))\b",
     r"(?<!to\s)\b(?:give|write|provide)(?: down)? (?:an?|one) (?:[\w-]+ ){0,2}(?:number"
-    r"|integer|value|function)\b(?![^.?]{0,12}\b(?:on|as|of)\b)",
+    r"|integer|value|function)\b(?![^.?]{0,12}\b(?:on|as|of)\b|[^.?]*\binclusive\b)",
     r"\byour score (?:will|for|on)\b|\bestimate (?:of )?\$[A-Z]",
 )
 _EITHER_OR = re.compile(

@@ -159,6 +159,7 @@ KEPT = [
     ("Consider the statements:\n(1) p is true\n(2) q is true\nHow many imply r?", "2"),
     ("How many sets have both properties?\n1. All is odd.\n2. It is small.", "7"),
     ("Use 1 and 2 to write a two-digit number. Find its largest value.", "21"),
+    ("Find $34^{-1} \\pmod{47}$. (Give a number between 0 and 46, inclusive.)", "18"),
     ("They write a number on each card. How many cards have a 7?", "3"),
     ("How many of these are true?\n(i) $1=1$\n(ii) $1=2$", "1"),
     ("Let $f$ satisfy:\n(i) $f(1) = 1,$\n(ii) $f(2) = f(1)$ for $x \\in S.$\n\nFind"
