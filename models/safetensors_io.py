@@ -43,19 +43,12 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
         try:
             header = json.loads(file.read(length))
             header.pop("__metadata__", None)
-            stored = {name: entry["dtype"] for name, entry in header.items()}
-            others = {name: d for name, d in stored.items() if d not in _DTYPES}
             entries = {
-                name: (_DTYPES[e["dtype"]], tuple(e["shape"]), *e["data_offsets"])
+                name: (str(e["dtype"]), tuple(e["shape"]), *e["data_offsets"])
                 for name, e in header.items()
-                if name not in others
             }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: damaged safetensors header: {error}") from None
-    for name, dtype in others.items():
-        raise ValueError(
-            f"{path}: {name} has the dtype {dtype}, only {', '.join(_DTYPES)} are read"
-        )
     end = 8 + length + max((stop for *_, stop in entries.values()), default=0)
     if end != size:
         raise ValueError(f"{path}: {size} bytes, its header says {end}")
@@ -63,7 +56,12 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
         np.memmap(path, np.uint8, "r", offset=8 + length) if end > 8 + length else b""
     )
     tensors = {}
-    for name, (dtype, shape, start, stop) in entries.items():
+    for name, (stored, shape, start, stop) in entries.items():
+        if (dtype := _DTYPES.get(stored)) is None:
+            known = ", ".join(_DTYPES)
+            raise ValueError(
+                f"{path}: {name} has the dtype {stored}, only {known} are read"
+            )
         if stop - start != dtype.itemsize * int(np.prod(shape)):
             raise ValueError(f"{path}: {name} has {stop - start} bytes for {shape}")
         tensors[name] = np.frombuffer(data[start:stop], dtype).reshape(shape)
