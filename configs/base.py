@@ -45,7 +45,8 @@ def get_config() -> ConfigDict:
     # Stages in order; see rl.problems.curriculum. Empty: one stage over all problems. A
     # stage is {"name": text, "levels": {"1": share, ...}, "steps": n, "advance":
     # {"metric": "accuracy" or "solve_all", "at_least": x, "window": steps}}, and over
-    # the run's own "max_response_tokens", "group_size", "eps_high", "learning_rate".
+    # the run's own "max_response_tokens", "group_size", "temperature", "eps_high",
+    # "learning_rate".
     c.curriculum = ConfigDict()
     c.curriculum.stages = ()
 

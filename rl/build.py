@@ -162,6 +162,7 @@ def open_parts(
                 c.objective,
                 schedule=optimizers.make_schedule(**c.schedule),
                 learning_rate=c.schedule.learning_rate,
+                temperature=c.rollout.temperature,
             ),
         )
 
@@ -219,7 +220,6 @@ def make_update(config: ConfigDict, model: Qwen2, objective: Objective) -> Step:
         optimizers.make_optimizer(**config.optimizer),
         model.mesh,
         objective,
-        temperature=config.rollout.temperature,
     )
 
 

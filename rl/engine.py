@@ -139,16 +139,18 @@ class Engine:
             stats.append(of_update)
         return jax.device_get(stats)
 
-    def score(self, batch: Batch) -> np.ndarray:
+    def score(self, batch: Batch, hyper: Hyper) -> np.ndarray:
         """Log-probabilities of a micro-batch's tokens by the parameters, `[R, T]`.
 
         It has the memory that an update has: nothing is sampled until the next publish.
 
         Args:
           batch: NumPy arrays.
+          hyper: of its temperature.
         """
         self._sampler.make_room()
-        scored = self.step.score(self.state.params, place(batch, self.step.rows))
+        placed = place(batch, self.step.rows)
+        scored = self.step.score(self.state.params, placed, hyper)
         return jax.device_get(self._gather(scored))
 
     def prepare(
@@ -156,23 +158,24 @@ class Engine:
     ) -> list[list[Batch]]:
         """The arguments of `update` as its programs take them: placed, and scored."""
         # With a single update the policy is its own old policy.
-        place_one = self._scored if len(hypers) > 1 else self._placed
-        placed = [[place_one(b) for b in micro] for micro in mini_batches]
+        several = len(hypers) > 1
+        return [
+            [self._prepared(b, hypers[0], scored=several) for b in micro]
+            for micro in mini_batches
+        ]
+
+    def _prepared(self, batch: Batch, hyper: Hyper, *, scored: bool) -> Batch:
+        score = self.step.score
+        drawn = self._old_logprobs == "sampler" and not batch.off_policy.any()
+        if scored and drawn:
+            batch = batch.replace(old_logprobs=batch.sampler_logprobs)
+        batch = place(batch, self.step.rows)
+        if scored and not drawn:
+            batch = batch.replace(old_logprobs=score(self.state.params, batch, hyper))
         if self._reference is not None:
-            placed = [[self._referred(b) for b in micro] for micro in placed]
-        return placed
-
-    def _placed(self, batch: Batch) -> Batch:
-        return place(batch, self.step.rows)
-
-    def _scored(self, batch: Batch) -> Batch:
-        if self._old_logprobs == "sampler" and not batch.off_policy.any():
-            return self._placed(batch.replace(old_logprobs=batch.sampler_logprobs))
-        batch = self._placed(batch)
-        return batch.replace(old_logprobs=self.step.score(self.state.params, batch))
-
-    def _referred(self, batch: Batch) -> Batch:
-        return batch.replace(reference_logprobs=self.step.score(self._reference, batch))
+            referred = score(self._reference, batch, hyper)
+            batch = batch.replace(reference_logprobs=referred)
+        return batch
 
     def publish(self, version: int) -> None:
         """Hands the current parameters to the sampler as `version`.
@@ -299,6 +302,7 @@ def make_hypers(
     learning_rate: Positive,
     eps_low: Share,
     eps_high: Positive,
+    temperature: Positive,
 ) -> list[Hyper]:
     """The scalars of each update of a step, the stage's own before the run's.
 
@@ -308,7 +312,7 @@ def make_hypers(
       mini_batches: of the step, each gone through `ppo_epochs` times.
       schedule: learning rate by the number of updates done.
       learning_rate: the schedule's peak, which a stage's own rate scales.
-      eps_low, eps_high: see `Hyper`.
+      eps_low, eps_high, temperature: see `Hyper`.
     """
     scale = (stage.learning_rate or learning_rate) / learning_rate
     return [
@@ -316,6 +320,7 @@ def make_hypers(
             learning_rate=scale * schedule(updates + i),
             eps_low=eps_low,
             eps_high=stage.eps_high or eps_high,
+            temperature=stage.temperature or temperature,
             first=i == 0,
         )
         for i in range(mini_batches * ppo_epochs)
@@ -323,12 +328,18 @@ def make_hypers(
 
 
 def make_hyper(
-    *, learning_rate: float, eps_low: float, eps_high: float, first: bool
+    *,
+    learning_rate: float,
+    eps_low: float,
+    eps_high: float,
+    temperature: float,
+    first: bool,
 ) -> Hyper:
     """Host scalars of fixed dtypes, so that no value makes a new program."""
     return Hyper(
         learning_rate=np.float32(learning_rate),
         eps_low=np.float32(eps_low),
         eps_high=np.float32(eps_high),
+        temperature=np.float32(temperature),
         first=np.bool_(first),
     )

@@ -294,14 +294,14 @@ def _update(
     looks = take(looked_at, plan.config.log)(step)
     looked = mini_batches[0][0] if looks else None
     with clock.phase("log"):
-        before = engine.score(looked) if looks else None
+        before = engine.score(looked, hypers[0]) if looks else None
     with clock.phase("update"), watch("update"):
         stats = engine.update(mini_batches, hypers)
         parts.recorder.updated(step, stats)
     with clock.phase("log"):
         writer.histograms(step + 1, distributions(tally, mini_batches))
         if looks:
-            scored = before, engine.score(looked)
+            scored = before, engine.score(looked, hypers[0])
             rows = token_rows(groups, looked, *scored, hypers[-1], plan.decode)
             writer.tokens(step + 1, rows)
     micro = [batch for batches in mini_batches for batch in batches]

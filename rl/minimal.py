@@ -62,7 +62,6 @@ def train(config: ConfigDict) -> tuple[Params, list[dict[str, Any]], Plan]:
         make_optimizer(**c.optimizer),
         mesh,
         take(make_objective, c.objective)(),
-        temperature=c.rollout.temperature,
         head_chunk=c.model.head_chunk,
     )
     state = step.init(hf.load_params(plan.base(), model, mesh))
@@ -211,20 +210,26 @@ def update(
     schedule = make_schedule(**c.schedule)
     done = int(state.updates)
 
+    hypers = [
+        make_hyper(
+            learning_rate=schedule(done + i),
+            eps_low=c.objective.eps_low,
+            eps_high=c.objective.eps_high,
+            temperature=c.rollout.temperature,
+            first=i == 0,
+        )
+        for i in range(len(mini_batches))
+    ]
+
     def scored(batch: Batch) -> Batch:
         batch = place(batch, step.rows)
-        return batch.replace(old_logprobs=step.score(state.params, batch))
+        old = step.score(state.params, batch, hypers[0])
+        return batch.replace(old_logprobs=old)
 
     # What the policy gives its own tokens before any update: the ratio's denominator.
     placed = [[scored(batch) for batch in batches] for batches in mini_batches]
     stats = []
-    for i, batches in enumerate(placed):
-        hyper = make_hyper(
-            learning_rate=schedule(done + i),
-            eps_low=c.objective.eps_low,
-            eps_high=c.objective.eps_high,
-            first=i == 0,
-        )
+    for batches, hyper in zip(placed, hypers, strict=True):
         # Gradients of the micro-batches add up; the optimizer is applied once.
         state, of_update = step.update(state, batches, hyper)
         stats.append(jax.device_get(of_update))

@@ -137,6 +137,8 @@ class Hyper:
       learning_rate: of this update.
       eps_low: the ratio is clipped below at `1 - eps_low`.
       eps_high: and above at `1 + eps_high`.
+      temperature: that its completions were drawn at; log-probabilities are those
+        at this temperature.
       first: bool, whether this is the first update of its step, whose old
         log-probabilities are its own.
     """
@@ -144,4 +146,5 @@ class Hyper:
     learning_rate: jax.Array
     eps_low: jax.Array
     eps_high: jax.Array
+    temperature: jax.Array
     first: jax.Array

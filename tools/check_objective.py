@@ -308,7 +308,9 @@ def _tokens(batch: Batch) -> np.ndarray:
 
 
 def _hyper(first: bool) -> Hyper:
-    return make_hyper(learning_rate=1, eps_low=0.2, eps_high=0.28, first=first)
+    return make_hyper(
+        learning_rate=1, eps_low=0.2, eps_high=0.28, temperature=1.0, first=first
+    )
 
 
 # What is wrong where a property does not hold.

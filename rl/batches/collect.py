@@ -192,6 +192,7 @@ class Collector:
         self._attempt = 0
         self._shortfalls = 0
         self._acceptance = 1.0
+        self._temperature = params.temperature
 
     def collect(self, step: int) -> tuple[list[Group], Tally]:
         """Samples until `prompts_per_step` informative groups are there.
@@ -211,13 +212,18 @@ class Collector:
             self._params,
             n=stage.group_size or self._params.n,
             max_tokens=stage.max_response_tokens or self._params.max_tokens,
+            temperature=stage.temperature or self._params.temperature,
         )
         tally = Tally(stage, self._filter_on)
         began = time.perf_counter()
-        young = [g for g in self._left if step - g.born <= self._max_age]
+        # An update takes log-probabilities at one temperature, that of its stage.
+        alike = params.temperature == self._temperature
+        self._temperature = params.temperature
+        young = [g for g in self._left if alike and step - g.born <= self._max_age]
         tally.aged_out = len(self._left) - len(young)
         tally.carried = len(young)
-        goes_on = [g for g in self._begun if self._carry and g.fits(params)]
+        may_go_on = alike and self._carry
+        goes_on = [g for g in self._begun if may_go_on and g.fits(params)]
         tally.begun = sum(group.tokens > 0 for group in goes_on)
         tally.aged_out += sum(g.tokens > 0 for g in self._begun) - tally.begun
         self._begun = goes_on
@@ -464,6 +470,7 @@ class Collector:
             "begun": [group.state() for group in self._begun],
             "shortfalls": self._shortfalls,
             "acceptance": self._acceptance,
+            "temperature": self._temperature,
         }
 
     def restore(self, state: Mapping[str, Any], *, attempt: int) -> None:
@@ -487,6 +494,8 @@ class Collector:
             self._left, self._begun = [], []
         self._shortfalls = state["shortfalls"]
         self._acceptance = state["acceptance"]
+        # An older checkpoint has none, and no stage then had one of its own.
+        self._temperature = state.get("temperature", self._params.temperature)
 
 
 def _in_line(group: Group) -> tuple[int, int]:

@@ -101,9 +101,9 @@ class JointEngine:
         """See `Engine.update`."""
         return self._all("update", mini_batches, hypers)
 
-    def score(self, batch: Batch) -> np.ndarray:
+    def score(self, batch: Batch, hyper: Hyper) -> np.ndarray:
         """See `Engine.score`."""
-        return self._all("score", batch)
+        return self._all("score", batch, hyper)
 
     def publish(self, version: int) -> None:
         """See `Engine.publish`."""

@@ -1,10 +1,10 @@
 """Stages of a run: which levels it draws from, with which settings, and for how long.
 
 A stage mixes levels in given proportions and may override the response length, the
-group size, `eps_high` and the learning rate. It ends after its number of steps, or
-earlier by its advance rule: accuracy, or the share of groups that are all right, over a
-window of steps. Only steps that updated the policy count; rounds of sampling and
-skipped steps do not.
+group size, the temperature, `eps_high` and the learning rate. It ends after its number
+of steps, or earlier by its advance rule: accuracy, or the share of groups that are all
+right, over a window of steps. Only steps that updated the policy count; rounds of
+sampling and skipped steps do not.
 
 Within a stage every problem of a level is seen once before any is seen twice; a level
 that runs out starts its next pass by itself, and says so. The stage, its window and the
@@ -55,6 +55,7 @@ class Stage:
       advance: the rule that may end it earlier.
       max_response_tokens: of a completion.
       group_size: completions per prompt.
+      temperature: of drawing and of the update's log-probabilities.
       eps_high: upper clip of the ratio.
       learning_rate: at the height of the schedule, which it scales.
     """
@@ -65,6 +66,7 @@ class Stage:
     advance: Advance | None = None
     max_response_tokens: Count | None = None
     group_size: Annotated[int, Range(2)] | None = None
+    temperature: Positive | None = None
     eps_high: Positive | None = None
     learning_rate: Positive | None = None
 

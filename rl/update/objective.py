@@ -220,7 +220,7 @@ def token_logprobs(
     params: Params,
     batch: Batch,
     *,
-    temperature: float,
+    temperature: float | Float[jax.Array, ""],
     mesh: Mesh,
     chunk: int,
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:

@@ -48,7 +48,7 @@ class Step(NamedTuple):
 
     Attributes:
       init: `params -> TrainState`; the parameters are donated.
-      score: `(params, Batch) -> old_logprobs [R, T]`.
+      score: `(params, Batch, Hyper) -> old_logprobs [R, T]`.
       update: `(TrainState, micro-batches, Hyper) -> (TrainState, Stats)`; the state is
         donated. Its programs are `zeros`, `accumulate` for each micro-batch, `apply`.
       zeros: `(params, Batch, Hyper) -> Carry`, of nothing.
@@ -61,7 +61,7 @@ class Step(NamedTuple):
     """
 
     init: Callable[[Params], TrainState]
-    score: Callable[[Params, Batch], Float[jax.Array, "R T"]]
+    score: Callable[[Params, Batch, Hyper], Float[jax.Array, "R T"]]
     update: Callable[[TrainState, Sequence[Batch], Hyper], tuple[TrainState, Stats]]
     zeros: Callable[[Params, Batch, Hyper], Carry]
     accumulate: Callable[[Carry, Params, Batch, Hyper], Carry]
@@ -77,7 +77,6 @@ def make_step(
     mesh: Mesh,
     objective: Objective,
     *,
-    temperature: float,
     head_chunk: Count,
     offload_optimizer: bool = False,
 ) -> Step:
@@ -88,7 +87,6 @@ def make_step(
       optimizer: at learning rate 1 (see `rl.update.optimizer`).
       mesh: rows are split over it.
       objective: what is minimised.
-      temperature: at which completions are drawn; log-probabilities are taken there.
       head_chunk: tokens per device that meet the vocabulary at a time.
       offload_optimizer: whether the optimizer's state rests in the host's memory, so
         that it and the activations never share the device's.
@@ -99,13 +97,13 @@ def make_step(
     whole = laid_out(mesh)
 
     def logprobs(
-        params: Params, batch: Batch
+        params: Params, batch: Batch, hyper: Hyper
     ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
         return token_logprobs(
             model,
             params,
             batch,
-            temperature=temperature,
+            temperature=hyper.temperature,
             mesh=mesh,
             chunk=head_chunk,
         )
@@ -113,7 +111,7 @@ def make_step(
     def loss(
         params: Params, batch: Batch, hyper: Hyper
     ) -> tuple[Float[jax.Array, ""], Stats]:
-        policy, entropy = logprobs(params, batch)
+        policy, entropy = logprobs(params, batch, hyper)
         with jax.named_scope("loss"):
             return objective.loss(policy, entropy, batch, hyper)
 
@@ -197,7 +195,7 @@ def make_step(
 
     carry_shardings = (shardings.params, whole, whole)
     init_jit = jax.jit(init, out_shardings=shardings, donate_argnums=0)
-    score_jit = jax.jit(lambda p, b: logprobs(p, b)[0], out_shardings=rows)
+    score_jit = jax.jit(lambda *of: logprobs(*of)[0], out_shardings=rows)
     zeros_jit = jax.jit(zeros, out_shardings=carry_shardings)
     accumulate_jit = jax.jit(
         accumulate, out_shardings=carry_shardings, donate_argnums=0

@@ -116,7 +116,7 @@ def model_card(
         "aggregation": config["objective"]["aggregation"],
         "dynamic sampling": config["dynamic_sampling"]["filter"],
         "learning rate": config["schedule"]["learning_rate"],
-        "stages": ", ".join(s["name"] for s in config["curriculum"]["stages"]) or "one",
+        "stages": ", ".join(map(_stage, config["curriculum"]["stages"])) or "one",
         "reward": config["reward"]["function"] or "the rule-based verifier, +1 or -1",
         "rewards shuffled (a control)": config["reward"]["shuffle"],
         "seed": config["seed"],
@@ -178,3 +178,10 @@ def commit() -> str:
 
 def _said(arguments: Mapping[str, Any] | None) -> str:
     return f"with `{json.dumps(arguments)}`" if arguments else ""
+
+
+def _stage(stage: Mapping[str, Any]) -> str:
+    """A stage's name, and what it has in place of the run's own settings."""
+    course = {"name", "levels", "steps", "advance"}
+    own = [f"{k}={v}" for k, v in stage.items() if k not in course and v is not None]
+    return stage["name"] + (f" ({', '.join(own)})" if own else "")

@@ -39,7 +39,6 @@ def _make(**shape):
         make_optimizer(**OPTIMIZER),
         mesh,
         OBJECTIVE,
-        temperature=1.0,
         head_chunk=16,
     )
     return step, step.init(init_params(model, mesh, 0))

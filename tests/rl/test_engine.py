@@ -58,7 +58,13 @@ def _arguments(config, groups, *, version, updates=2, sampler_is_trainer=True):
         row_multiple=make_plan(config).row_multiple,
     )
     hypers = [
-        make_hyper(learning_rate=0.01, eps_low=0.2, eps_high=0.28, first=i == 0)
+        make_hyper(
+            learning_rate=0.01,
+            eps_low=0.2,
+            eps_high=0.28,
+            temperature=1.0,
+            first=i == 0,
+        )
         for i in range(updates)
     ]
     return mini_batches, hypers

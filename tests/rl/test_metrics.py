@@ -315,7 +315,9 @@ def test_tokens_stand_beside_what_sampler_and_trainer_thought_of_them():
     groups = [make_group([True, False], lengths=[5, 3], seed=s) for s in range(2)]
     batch = step_of(groups)[0][0]
     before = batch.sampler_logprobs + np.float32(0.25)
-    hyper = make_hyper(learning_rate=1e-6, eps_low=0.2, eps_high=0.28, first=False)
+    hyper = make_hyper(
+        learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first=False
+    )
     rows = token_rows(groups, batch, before, before + 1, hyper, decode)
     assert len(rows) == 2
     by_ids = {

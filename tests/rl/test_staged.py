@@ -9,7 +9,7 @@ from tests.rl import test_train as runs
 STEPS = {**runs.ABLE, "steps": 6}
 STAGES = (
     {"name": "short", "levels": {"3": 1.0}, "steps": 3, "group_size": 4,
-     "max_response_tokens": 28, "learning_rate": 5e-5},
+     "max_response_tokens": 28, "learning_rate": 5e-5, "temperature": 0.7},
     {"name": "all", "levels": {"2": 0.25, "4": 0.5, "5": 0.25}, "eps_high": 0.3},
 )  # fmt: skip
 
@@ -53,6 +53,10 @@ def test_stages_follow_one_another_with_their_settings(finished):
     assert max(row["length/all_max"] for row in rows[:3]) <= 28
     rates = [row["schedule/learning_rate"] for row in rows]
     assert rates[3] > 1.9 * rates[2]
+    # The update takes log-probabilities where they were drawn, at 0.7 and then at 1;
+    # at 1 throughout they would differ by a tenth of a nat in the first stage.
+    assert max(row["policy/sampler_gap_mean"] for row in rows) < 1e-4
+    assert rows[3]["sampling/carried"] == 0
 
 
 @pytest.mark.slow

@@ -118,7 +118,9 @@ def _measure_ours(arguments, shape: Shape, tokens) -> dict:
         share_prompts=not arguments.no_sharing,
     )
     placed = [place(batch, step.rows) for batch in batches]
-    hyper = make_hyper(learning_rate=1e-6, eps_low=0.2, eps_high=0.28, first=False)
+    hyper = make_hyper(
+        learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first=False
+    )
     state = step.init(init_params(model, mesh, 0))
 
     def update():
@@ -127,7 +129,8 @@ def _measure_ours(arguments, shape: Shape, tokens) -> dict:
         jax.block_until_ready(stats)
 
     def logprobs():
-        jax.block_until_ready([step.score(state.params, batch) for batch in placed])
+        scored = [step.score(state.params, batch, hyper) for batch in placed]
+        jax.block_until_ready(scored)
 
     runs = {"logprobs": logprobs, "update": update}
     timings = {k: measure(run, repeat=arguments.repeat) for k, run in runs.items()}

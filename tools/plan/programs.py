@@ -139,7 +139,9 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
 def _of_update(work: Workload, step: Step, state: TrainState) -> dict[str, Program]:
     rows = Batch.padding(work.rows, work.row_length)
     batch = placed(rows, jax.tree.map(lambda _: step.rows, rows))
-    hyper = make_hyper(learning_rate=1e-6, eps_low=0.2, eps_high=0.28, first=False)
+    hyper = make_hyper(
+        learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first=False
+    )
     whole = laid_out(step.rows.mesh)
     gradients, *statistics = jax.eval_shape(step.zeros, state.params, batch, hyper)
     carry = (
@@ -147,7 +149,7 @@ def _of_update(work: Workload, step: Step, state: TrainState) -> dict[str, Progr
         *placed(statistics, jax.tree.map(lambda _: whole, statistics)),
     )
     return {
-        "score": Program(step.score, (state.params, batch)),
+        "score": Program(step.score, (state.params, batch, hyper)),
         "accumulate": Program(step.accumulate, (carry, state.params, batch, hyper)),
         "apply": Program(step.apply, (state, carry, hyper)),
     }

@@ -325,7 +325,7 @@ def _gap(noted: Sequence[Mapping[str, Any]]) -> float:
 def _gap_under(engine: Engine, record: Record) -> float:
     """The same of a step's completions, under the parameters there are now."""
     gaps = [
-        np.abs(engine.score(batch) - batch.sampler_logprobs)[
+        np.abs(engine.score(batch, record.hypers[0]) - batch.sampler_logprobs)[
             batch.loss_mask & ~batch.stale
         ]
         for batch in itertools.chain.from_iterable(record.mini_batches)

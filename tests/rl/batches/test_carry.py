@@ -192,6 +192,34 @@ def test_what_is_begun_ends_with_its_stage_where_the_next_has_other_lengths():
     assert {len(group.completions) for group in collector._begun} == {3}
 
 
+@pytest.mark.parametrize("how", [{}, {"carry": False, "prompts_per_step": 3}])
+def test_nothing_drawn_at_another_temperature_meets_an_update(how):
+    stages = (Stage(name="cool", steps=2), Stage(name="hot", temperature=1.5))
+    asked = []
+
+    class Thermometer(Slots):
+        def sample(self, prompts, params, **how):
+            asked.append(params.temperature)
+            return super().sample(prompts, params, **how)
+
+    sampler = Thermometer()
+    collector = _collector(sampler, *stages, **how)
+    _run(collector, sampler, 2)
+    waiting = len(collector._left) + sum(g.tokens > 0 for g in collector._begun)
+    assert waiting > 0 and set(asked) == {PARAMS.temperature}
+    # A restart between the stages knows what its groups were drawn at.
+    resumed = _collector(sampler, *stages, **how)
+    resumed.restore(collector.state(), attempt=0)
+    asked.clear()
+    for one in (collector, resumed):
+        groups, tally = one.collect(2)
+        assert tally.aged_out == waiting and tally.carried == tally.begun == 0
+        assert {group.born for group in groups} == {2}
+    assert set(asked) == {1.5}
+    # From there on surplus groups go on as within any stage.
+    assert collector.collect(3)[1].aged_out == 0
+
+
 def test_all_that_is_told_of_a_step():
     sampler = Slots()
     steps = _run(_collector(sampler), sampler, 6)

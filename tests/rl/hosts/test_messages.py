@@ -45,7 +45,9 @@ def _batch(seed):
 
 def test_a_steps_batches_and_hypers_come_over_bit_for_bit():
     batches = [[_batch(0), _batch(1)], [_batch(2)]]
-    hyper = make_hyper(learning_rate=1e-6, eps_low=0.2, eps_high=0.28, first=True)
+    hyper = make_hyper(
+        learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first=True
+    )
     params = SamplingParams(n=4, max_tokens=8, stop_token_ids=(3, 5))
     name, args, kwargs = decode(encode("update", batches, [hyper], params, seed=2**62))
     assert name == "update" and kwargs == {"seed": 2**62} and args[2] == params

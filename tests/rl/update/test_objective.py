@@ -15,7 +15,9 @@ from rl.types import Batch
 from rl.update.losses import Segments
 from rl.update.objective import geometric, make_objective, mask, truncate
 
-HYPER = make_hyper(learning_rate=0.1, eps_low=0.2, eps_high=0.28, first=False)
+HYPER = make_hyper(
+    learning_rate=0.1, eps_low=0.2, eps_high=0.28, temperature=1.0, first=False
+)
 
 
 def _objective(**changes):
@@ -185,7 +187,9 @@ def _with_outside(function, first, **outside):
         advantages=row(1.0, "advantages"),
         loss_weights=(inside / 2).astype(np.float32),
     )
-    hyper = make_hyper(learning_rate=1.0, eps_low=0.2, eps_high=0.28, first=first)
+    hyper = make_hyper(
+        learning_rate=1.0, eps_low=0.2, eps_high=0.28, temperature=1.0, first=first
+    )
     batch, hyper = jax.tree.map(jnp.asarray, (batch, hyper))
     values = jnp.asarray(row(-1.45, "policy")), jnp.asarray(row(0.7, "entropy"))
     return jax.device_get(_scored(function, batch, hyper, *values))

@@ -12,7 +12,7 @@ import pytest
 from configs import base
 from configs.schema import take
 from models.config import Qwen2Config
-from models.qwen2 import Qwen2, init_params
+from models.qwen2 import Qwen2, head_table, init_params
 from rl.batches.advantages import load_advantage
 from rl.batches.packing import make_segments, pack
 from rl.engine import make_hyper, place
@@ -83,7 +83,11 @@ def _params(mesh):
 
 def _hyper(first=False, learning_rate=1e-2):
     return make_hyper(
-        learning_rate=learning_rate, eps_low=0.2, eps_high=0.28, first=first
+        learning_rate=learning_rate,
+        eps_low=0.2,
+        eps_high=0.28,
+        temperature=0.9,
+        first=first,
     )
 
 
@@ -92,7 +96,7 @@ def _step(mesh, eps=OPTIMIZER["eps"], offload=False, config=CONFIG, **model_opti
     model = Qwen2(config, mesh=mesh, **model_options)
     return make_step(
         model, make_optimizer(**{**OPTIMIZER, "eps": eps}), mesh, OBJECTIVE,
-        temperature=0.9, head_chunk=16, offload_optimizer=offload,
+        head_chunk=16, offload_optimizer=offload,
     )  # fmt: skip
 
 
@@ -124,6 +128,28 @@ def _gradient(shape, dtype=jnp.float32):
 
     value, grads = jax.jit(jax.value_and_grad(loss))(_params(mesh))
     return float(value), jax.device_get(grads)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.6])
+def test_one_program_scores_at_any_temperature(temperature):
+    mesh = _mesh(1, 1, 1)
+    step, params = _step(mesh), _params(mesh)
+    batch = place(_batches(_groups())[0], step.rows)
+    hyper = _hyper().replace(temperature=np.float32(temperature))
+    scored = step.score(params, batch, hyper)
+    hidden = Qwen2(CONFIG, mesh=mesh).apply(
+        {"params": params}, batch.token_ids, batch.positions, batch.segment_ids,
+        prefix_ids=batch.prefix_ids,
+    )  # fmt: skip
+    logits = hidden @ head_table(params).T / temperature
+    expected = jnp.take_along_axis(
+        jax.nn.log_softmax(logits[:, :-1]), batch.token_ids[:, 1:, None], axis=-1
+    )[..., 0]
+    counted = np.asarray(batch.loss_mask)[:, 1:]
+    assert counted.any()
+    difference = np.abs(np.asarray(scored)[:, 1:] - expected)[counted]
+    assert difference.max() < 2e-5
+    assert step.score._cache_size() == 1
 
 
 def _worst(a, b):
@@ -202,7 +228,9 @@ def test_old_logprobs_by_the_scoring_pass_are_the_updates_own():
     step = _step(mesh)
     state = step.init(_params(mesh))
     batches = [place(b, step.rows) for b in _batches(_groups())]
-    batches = [b.replace(old_logprobs=step.score(state.params, b)) for b in batches]
+    batches = [
+        b.replace(old_logprobs=step.score(state.params, b, _hyper())) for b in batches
+    ]
     _, stats = step.update(state, batches, _hyper(first=True))
     assert float(stats["max"]["old_gap"]) < 1e-5
     assert float(stats["sum"]["tokens"]) == sum(

@@ -38,7 +38,13 @@ def _step(*, share_prompts=False, seed=0):
     ]
     packed = pack_groups(groups, version=1, share_prompts=share_prompts, **PACK)
     hypers = [
-        make_hyper(learning_rate=1e-6 * i, eps_low=0.2, eps_high=0.28, first=i == 0)
+        make_hyper(
+            learning_rate=1e-6 * i,
+            eps_low=0.2,
+            eps_high=0.28,
+            temperature=1.0,
+            first=i == 0,
+        )
         for i in range(2)
     ]
     return groups, packed, hypers
