@@ -4,7 +4,8 @@
 
 A model is a Hugging Face folder, a run's workdir or a hub id. Each further one is
 compared with the first, window by window. The text is read as it is, without a
-template; take one that has nothing to do with what was trained.
+template, and each window after what the tokenizer puts before any text; take one that
+has nothing to do with what was trained.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import numpy as np
 from configs.reading import user_path
 from rl.files import markdown_table, replace_json
 from rl.hosts.stopping import REFUSED, run
+from rl.problems.templates import begin_of_text
 from rl.problems.tokenizer import load_tokenizer
 from rl.progress import phase
 from rl.statistics import bootstrap_interval
@@ -75,8 +77,10 @@ def score(
         raise ValueError(
             f"context={context} exceeds the {positions} positions of {folder}"
         )
-    ids = load_tokenizer(folder).encode(text, add_special_tokens=False)
-    cut = windows(ids, context)
+    tokenizer = load_tokenizer(folder)
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    begin = tokenizer.encode(begin_of_text(tokenizer), add_special_tokens=False)
+    cut = windows(ids, context - len(begin))
     model, mesh = pretrained.split_model(
         folder, dtype=pretrained.resolve_dtype(folder, dtype)
     )
@@ -94,11 +98,11 @@ def score(
             some = cut[start : start + mesh.size]
             batch = Batch.padding(mesh.size, context)
             for row, window in enumerate(some):
-                n = len(window)
-                batch.token_ids[row, :n] = window
+                n = len(begin) + len(window)
+                batch.token_ids[row, :n] = [*begin, *window]
                 batch.positions[row, :n] = np.arange(n)
                 batch.segment_ids[row, :n] = 1
-                batch.loss_mask[row, 1:n] = True
+                batch.loss_mask[row, len(begin) + 1 : n] = True
             sums = np.asarray(
                 logprobs(params, place(batch, laid_out(mesh, "batch"))), np.float64
             ).sum(axis=1)

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from tests.tools.tiny import make_model
+from tests.tools.tiny import END, make_model
 from tools import perplexity
 
 TEXT = "thesumof12and7is19" * 20  # 360 characters, a token each
@@ -25,17 +25,18 @@ def asked(tmp_path_factory):
     return a, b, json.loads(out.read_text())
 
 
-def by_transformers(folder):
+def by_transformers(folder, begin=()):
     """Mean of -log p of each token, given those before it in its window."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
-    ids = transformers.AutoTokenizer.from_pretrained(folder).encode(TEXT)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer.encode(TEXT, add_special_tokens=False)
     nats = []
-    for window in perplexity.windows(ids, 64):
-        given = torch.tensor([window])
+    for window in perplexity.windows(ids, 64 - len(begin)):
+        given = torch.tensor([[*begin, *window]])
         with torch.no_grad():
             logits = model(given).logits.double()
         of_next = -logits.log_softmax(-1)[0, :-1].gather(1, given[0, 1:, None])
-        nats += of_next[:, 0].tolist()
+        nats += of_next[len(begin) :, 0].tolist()
     return nats
 
 
@@ -48,6 +49,27 @@ def test_it_is_that_of_transformers(asked):
     assert found["bits_per_byte"] == pytest.approx(
         sum(nats) / math.log(2) / 360, rel=1e-5
     )
+
+
+def test_every_window_begins_as_the_tokenizer_begins_a_text(tmp_path):
+    folder = make_model(tmp_path / "llama")
+    path = folder / "tokenizer.json"
+    written = json.loads(path.read_text())
+    begin = {"SpecialToken": {"id": END, "type_id": 0}}
+    written["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [begin, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [begin, {"Sequence": {"id": "A", "type_id": 0}}, begin,
+                 {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {END: {"id": END, "ids": [0], "tokens": [END]}},
+    }  # fmt: skip
+    path.write_text(json.dumps(written))
+    found = perplexity.score(folder, TEXT, dtype="float32", context=64)
+    nats = by_transformers(folder, begin=[0])
+    assert found["tokens"] == len(nats) == 359
+    assert found["nats"] == pytest.approx(np.mean(nats), rel=1e-5)
+    # Without it: what each window's first tokens would be scored as.
+    assert abs(found["nats"] - np.mean(by_transformers(folder))) > 1e-3
 
 
 def test_another_model_is_compared_window_by_window(asked):
