@@ -124,6 +124,8 @@ def test_only_what_the_policy_drew_itself_keeps_the_samplers_log_probabilities(
     engine = opened()
     groups = [_group(i, make_plan(config).model.vocab_size) for i in range(4)]
 
+    _, (hyper, *_) = _arguments(config, groups, version=1)
+
     def prepared(**how):
         arguments = _arguments(config, groups, version=1, **how)
         return [batch for (batch,) in engine.prepare(*arguments)]
@@ -135,13 +137,13 @@ def test_only_what_the_policy_drew_itself_keeps_the_samplers_log_probabilities(
     groups[3].completions[1].versions[0] = 0
     fresh, stale = prepared()
     np.testing.assert_array_equal(fresh.old_logprobs, fresh.sampler_logprobs)
-    scored = engine.step.score(engine.state.params, stale)
+    scored = engine.step.score(engine.state.params, stale, hyper)
     np.testing.assert_array_equal(stale.old_logprobs, scored)
     # The example's log-probabilities are none of this policy's.
     assert np.abs(scored - stale.sampler_logprobs).max() > 0.1
     # What a server drew is scored too; of a single update nothing is.
     elsewhere, _ = prepared(sampler_is_trainer=False)
-    scored = engine.step.score(engine.state.params, elsewhere)
+    scored = engine.step.score(engine.state.params, elsewhere, hyper)
     np.testing.assert_array_equal(elsewhere.old_logprobs, scored)
     assert not np.any(prepared(updates=1)[0].old_logprobs)
     engine.close()
