@@ -158,24 +158,26 @@ class Engine:
     ) -> list[list[Batch]]:
         """The arguments of `update` as its programs take them: placed, and scored."""
         # With a single update the policy is its own old policy.
-        several = len(hypers) > 1
-        return [
-            [self._prepared(b, hypers[0], scored=several) for b in micro]
-            for micro in mini_batches
-        ]
-
-    def _prepared(self, batch: Batch, hyper: Hyper, *, scored: bool) -> Batch:
-        score = self.step.score
-        drawn = self._old_logprobs == "sampler" and not batch.off_policy.any()
-        if scored and drawn:
-            batch = batch.replace(old_logprobs=batch.sampler_logprobs)
-        batch = place(batch, self.step.rows)
-        if scored and not drawn:
-            batch = batch.replace(old_logprobs=score(self.state.params, batch, hyper))
+        place_one = self._scored if len(hypers) > 1 else self._placed
+        placed = [[place_one(b, hypers[0]) for b in micro] for micro in mini_batches]
         if self._reference is not None:
-            referred = score(self._reference, batch, hyper)
-            batch = batch.replace(reference_logprobs=referred)
-        return batch
+            placed = [[self._referred(b, hypers[0]) for b in micro] for micro in placed]
+        return placed
+
+    def _placed(self, batch: Batch, _: Hyper) -> Batch:
+        return place(batch, self.step.rows)
+
+    def _scored(self, batch: Batch, hyper: Hyper) -> Batch:
+        if self._old_logprobs == "sampler" and not batch.off_policy.any():
+            batch = batch.replace(old_logprobs=batch.sampler_logprobs)
+            return self._placed(batch, hyper)
+        batch = self._placed(batch, hyper)
+        scored = self.step.score(self.state.params, batch, hyper)
+        return batch.replace(old_logprobs=scored)
+
+    def _referred(self, batch: Batch, hyper: Hyper) -> Batch:
+        scored = self.step.score(self._reference, batch, hyper)
+        return batch.replace(reference_logprobs=scored)
 
     def publish(self, version: int) -> None:
         """Hands the current parameters to the sampler as `version`.

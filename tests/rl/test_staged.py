@@ -53,8 +53,7 @@ def test_stages_follow_one_another_with_their_settings(finished):
     assert max(row["length/all_max"] for row in rows[:3]) <= 28
     rates = [row["schedule/learning_rate"] for row in rows]
     assert rates[3] > 1.9 * rates[2]
-    # The update takes log-probabilities where they were drawn, at 0.7 and then at 1;
-    # at 1 throughout they would differ by a tenth of a nat in the first stage.
+    # The update takes log-probabilities where they were drawn, at 0.7 and then at 1.
     # (Steps that took groups over have no such token in their first update.)
     assert [rows[i]["sampling/carried"] for i in (0, 1, 3)] == [0, 0, 0]
     assert max(rows[i]["policy/sampler_gap_mean"] for i in (0, 1, 3)) < 1e-4
