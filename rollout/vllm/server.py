@@ -8,6 +8,7 @@ vLLM's side imports, this file needs no JAX.
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import logging
 import os
@@ -300,8 +301,10 @@ class VllmServer:
             return
         first = self._lifeline is not None
         if first:
-            if at_once and self.pid is not None:
-                os.write(self._lifeline, b"k")
+            # A leash that was killed closes its end before it can be waited for.
+            with contextlib.suppress(BrokenPipeError):
+                if at_once:
+                    os.write(self._lifeline, b"k")
             os.close(self._lifeline)
             self._lifeline = None
         try:

@@ -242,6 +242,17 @@ def test_what_a_killed_leash_leaves_goes_when_the_server_is_stopped(tmp_path):
     assert not any(map(_runs, tree))
 
 
+def test_a_leash_that_is_dying_is_stopped_like_a_dead_one(tmp_path):
+    server = VllmServer(_spec(), log_file=tmp_path / "log")
+    # Between a kill and its end a process has closed its files and is not yet over.
+    reading, server._lifeline = os.pipe()
+    os.close(reading)
+    server._process = subprocess.Popen(["sleep", "0.5"], start_new_session=True)
+    server.stop(at_once=True)
+    assert server._process.returncode == 0
+    assert server.pid is None
+
+
 def _runs(pid):
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
