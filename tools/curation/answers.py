@@ -1,15 +1,15 @@
 """Answers, to the verifier: one that can serve as a gold, and two that are equal.
 
-A gold parses, equals itself, and others can equal it. It is read from a reply that
-boxes it, as in training.
+A gold parses, equals itself, and others can equal it, read from a box as in training.
 """
 
 from collections.abc import Callable, Sequence
 
 from rl.verifier import extract_answer, is_equivalent, self_check
 from rl.verifier.answers import parse_answer
-from rl.verifier.nodes import INFINITY, Big, Rel, walk
+from rl.verifier.nodes import INFINITY, Big, Rel, Sym, Word, walk
 from rl.verifier.workers import Workers
+from tools.curation.repair import answer_of_solution, bare_answer
 from tools.curation.row import Row
 
 
@@ -30,15 +30,26 @@ def unverifiable_answer(row: Row) -> str | None:
     return None
 
 
+def against_solution(row: Row) -> str | None:
+    """Its own worked solution ends at another value.
+
+    Several boxes in it may be parts, or ways, and a letter an option: not counted.
+    """
+    counts = row.survives and row.solution.count("boxed") < 2
+    said = bare_answer(counts and answer_of_solution(row.solution) or "")
+    if isinstance(parse_answer(said).node, Sym | Word | None):
+        return None
+    agrees = any(map(equality([said]), row.answers))
+    return None if agrees else f"{row.answer[:60]}: the solution says {said[:60]}"
+
+
 def _endless(answer: str) -> str | None:
     """An infinite sum, an improper integral or a limit, which are never worked out."""
     node = parse_answer(answer).node
-    if isinstance(node, Rel):  # to a value, which alone is accepted too
-        node = node.right
-    for part in walk(node):
+    # What it is said to be equal to is accepted alone too.
+    for part in walk(node.right if isinstance(node, Rel) else node):
         if isinstance(part, Big):
-            bounds = (*walk(part.lower), *walk(part.upper))
-            if part.kind == "lim" or INFINITY in bounds:
+            if part.kind == "lim" or INFINITY in (*walk(part.lower), *walk(part.upper)):
                 return "a limit, or a sum, product or integral without end"
     return None
 

@@ -33,11 +33,10 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
             row.against("evaluation_near", matches, plan.evaluation[nearest])
         elif told:
             names = list(dict.fromkeys(name for run in told for name in found[run]))
-            first = plan.evaluation[names[0]]
-            row.against("evaluation_ngram", ", ".join(names[:3]), first)
+            said = ", ".join(names[:3])
+            row.against("evaluation_ngram", said, plan.evaluation[names[0]])
     left = [row for row in rows if row.survives]
     asked = [row.problem for row in left]
-    # In other words, and with the same answer.
     matches = Retrieval(texts, asked).matches(asked)
     equal = judge.equal_pairs(
         [(left[m.row].answers, plan.evaluation[m.name].answers) for m in matches]

@@ -1,10 +1,9 @@
 """Difficulty on one scale of 1 (easy) to 5."""
 
 import collections
-import dataclasses
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata, spearmanr
@@ -22,8 +21,7 @@ def level_scale(wanted: str, rows: Iterable[Row]) -> str | None:
     return next(iter(statistics.multimode(sorted(scales))), None)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """How hard rows are on another scale and on ours, of those that both graded.
 
     Attributes:
@@ -121,7 +119,6 @@ def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
     says what is hard. None stays None.
     """
     known = np.array([rate for rate in rates if rate is not None], np.float64)
-    # Where the middle of those with an equal rate lies, from the most solved on.
     middle = (rankdata(-known) - 0.5) / max(1, known.size)
     levels = (middle * LEVELS).astype(int) + 1
     if 0 in known or len({*known}) > 1:

@@ -57,16 +57,14 @@ _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
 _BRACKETED_UNIT = re.compile(r"(?<=\d) \(([a-z][a-z .]+)\)$", re.I)
 _WORD = re.compile(r"(?<!\\)[a-z]")
 _RELATES = re.compile(r"=|\\approx(?![a-z])")
-_DOLLAR = re.compile(r"(?<!\\)\$")
 # "B: 6.25": the letter of an option that is not there any more.
 _OPTION_LETTER = re.compile(r"^\(?[A-H]\)?\s*[:.)]\s+(?!.*\b[A-H]\s*[:.)])(?=\S)", re.S)
 
 
 def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
-    """Undoes faults of transit, and finds the answer where only the solution has it.
+    """The row without faults of transit, and the names of the repairs that changed it.
 
-    Returns:
-      The repaired row and the names of the repairs that changed it.
+    Where only the solution has an answer, that is the row's.
     """
     done: list[str] = []
     problem, answers = row.problem, row.answers
@@ -119,8 +117,7 @@ def answer_of_solution(solution: str) -> str | None:
 def bare_answer(answer: str) -> str:
     """An answer without display markup, closing punctuation or leading zeros.
 
-    For instance `36` for a boxed and displayed 36, `782` for `$782`, `72` for `072`,
-    `4` for `B: 4`.
+    Such as `36` of a boxed and displayed 36, `72` of `$72` and `072`, `4` of `B: 4`.
     """
     answer = _OPTION_LETTER.sub("", _SAYS_SO.sub("", _END.sub("", answer.strip())))
     dressed = ""
@@ -145,7 +142,7 @@ def _said_alone(problem: str, answer: str) -> tuple[str, ...]:
     no variable, or is what the problem asks for, may be left out: `-6` beside a
     determinant that is said to be -6, `3` beside `a + b = 3`.
     """
-    sides = _RELATES.split(_DOLLAR.sub("", answer))
+    sides = _RELATES.split(re.sub(r"(?<!\\)\$", "", answer))
     parts = [parse_answer(side).node for side in sides]
     while parts and parts[0] is not None and is_label(parts[0]):
         del parts[0]

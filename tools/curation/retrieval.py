@@ -30,8 +30,7 @@ _WORDS = "zero one two three four five six seven eight nine ten eleven twelve".s
 _NUMBER_WORDS = {word: str(number) for number, word in enumerate(_WORDS)}
 _GROUPS = re.compile(r"(?<=\d)(?:,|\{,\}|\\!|\\,)+(?=\d{3}(?!\d))")
 _SHORT_FRACTION = re.compile(r"\\([dtc]?frac)\s*(\d)\s*(\d)")
-# Weight, in nats, of what two texts without numbers have in common, which is half. To
-# share a 2, as half of all texts might, says little more.
+# Nats that two texts without numbers have half in common; a shared 2 says little more.
 _PRIOR = 1.0
 
 

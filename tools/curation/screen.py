@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from configs.schema import Count, Index, Share
 from tools.curation import choice, noise, verifiable
-from tools.curation.answers import unverifiable_answer
+from tools.curation.answers import against_solution, unverifiable_answer
 from tools.curation.repair import repair
 from tools.curation.row import Row, seen
 from tools.curation.text import band_hashes, exact_key
 from tools.page import is_number
 
-Check = Callable[[Row], str | None]
+_MAKERS_SAY = ("problem_is_valid", "solution_is_valid")  # NuminaMath-1.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Screen:
     max_answer_chars: Count
 
     @property
-    def checks(self) -> Mapping[str, Sequence[Check]]:
+    def checks(self) -> Mapping[str, Sequence[Callable[[Row], str | None]]]:
         """Step -> its checks; a row is counted under the first check that finds it."""
         return {
             "verifiable": verifiable.CHECKS,
@@ -42,7 +42,7 @@ class Screen:
                 self.majority_against_gold,
                 self.judged_unsound,
             ),
-            "verifier": (unverifiable_answer,),
+            "verifier": (against_solution, unverifiable_answer),
         }
 
     @property
@@ -62,7 +62,6 @@ class Screen:
                 repairs += ("choice_to_value",)
         row = dataclasses.replace(
             row,
-            solution="",
             meta=row.meta | ({"repairs": list(repairs)} if repairs else {}),
             key=exact_key(row.problem),
             bands=band_hashes(row.problem),
@@ -72,6 +71,7 @@ class Screen:
         for check in itertools.chain(*self.checks.values()):
             if (said := check(row)) is not None:
                 row.reasons[check.__name__] = said
+        row.solution = ""
         return row
 
     def size(self, row: Row) -> str | None:
@@ -103,7 +103,10 @@ class Screen:
         return f"{grade['agreement']:.0%} say {grade['majority'][:60]}"
 
     def judged_unsound(self, row: Row) -> str | None:
-        """Judged by a model, and found incomplete, unverifiable or wrong."""
+        """Judged by a model or its makers: incomplete, unverifiable or wrong."""
+        for column in _MAKERS_SAY:
+            if row.meta.get(column) not in (None, "Yes"):
+                return f"{column}: {row.meta[column]}"
         judged = row.meta.get("judged")
         unsound = isinstance(judged, Mapping) and judged.get("sound") is False
         return " ".join(str(judged.get("said", "")).split()) if unsound else None

@@ -20,12 +20,10 @@ _SPACING = re.compile(
 _SYNONYMS = (
     (re.compile(r"\\[dtc]frac(?![a-z])"), r"\\frac"),
     (re.compile(r"\\[dt]binom(?![a-z])"), r"\\binom"),
-    (re.compile(r"\\(?:leqslant|leq)\b"), r"\\le"),
-    (re.compile(r"\\(?:geqslant|geq)\b"), r"\\ge"),
     (re.compile(r"\\[lc]?dots\b|…"), "..."),
     (re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|rm|bf|it|mbox)\b"), " "),
-    (re.compile(r"<=|≤"), r"\\le "),
-    (re.compile(r">=|≥"), r"\\ge "),
+    (re.compile(r"\\leq(?:slant)?\b|<=|≤"), r"\\le "),
+    (re.compile(r"\\geq(?:slant)?\b|>=|≥"), r"\\ge "),
     (re.compile(r"[×]"), r"\\times "),
     (re.compile("[‘’′]"), "'"),
     (re.compile("[−–—]"), "-"),
@@ -78,8 +76,7 @@ def shingles(parts: list[str], size: int = 3) -> frozenset[str]:
 def skeleton(parts: list[str]) -> list[str]:
     """Of tokens those that two typesettings of one problem share.
 
-    Without brackets and marks, `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` become
-    the same.
+    So `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` become the same.
     """
     return [t.removeprefix("\\") for t in parts if t not in _MARKS]
 

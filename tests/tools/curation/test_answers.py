@@ -1,6 +1,8 @@
 """Which answers can serve as golds."""
 
-from tools.curation.answers import unverifiable_answer
+import pytest
+
+from tools.curation.answers import against_solution, unverifiable_answer
 from tools.curation.row import Row
 
 
@@ -24,3 +26,34 @@ def test_what_only_its_own_text_equals_is_no_gold():
     assert faults[:4] == [None] * 4
     for gold, fault in zip(endless, faults[4:], strict=True):
         assert fault.startswith(gold[:20]) and "without end" in fault, (gold, fault)
+
+
+@pytest.mark.parametrize(
+    ("gold", "solution", "told"),
+    [
+        # The answer of another part: what a set of MIT's courses has where it was cut.
+        ("6.2", r"The market clears at $\boxed{57}$.", "6.2: the solution says 57"),
+        ("120", "<<5*25=125>>125 in all.\n#### 125", "120: the solution says 125"),
+        ("x = 3", r"\boxed{x = -3}", "x = 3: the solution says x = -3"),
+        ("0.5", r"so it is \boxed{\frac{1}{2}}", None),
+        ("12 cm", r"\boxed{12}", None),
+        ("4.5", r"\boxed{\textbf{(C)}\ 4.5}", None),
+        # What does not say which value: a letter, ways or parts, words, no end.
+        ("4.5", r"\boxed{C}", None),
+        ("4.5", r"\boxed{\textbf{(C)}}", None),
+        ("3, 5", r"\boxed{3} for the first, \boxed{5} for the other", None),
+        ("7", r"\boxed{\text{see the proof above}}", None),
+        ("7", "The rest is left to the reader.", None),
+        ("7", "", None),
+    ],
+)
+def test_a_solution_that_ends_at_another_value_speaks_against_its_gold(
+    gold, solution, told
+):
+    row = Row(id="a", problem="?", answers=(gold,), solution=solution)
+    assert against_solution(row) == told
+
+
+def test_any_of_several_golds_may_be_what_the_solution_ends_at():
+    row = Row(id="a", problem="?", answers=("1", "2"), solution=r"\boxed{2}")
+    assert against_solution(row) is None

@@ -128,3 +128,27 @@ def test_curation_reads_what_a_judge_says(sound, reasons):
     )
     found = screen(row).reasons
     assert found == ({"judged_unsound": "the figure is missing"} if reasons else {})
+
+
+@pytest.mark.parametrize(
+    ("said", "reasons"),
+    [
+        ({"problem_is_valid": "Yes", "solution_is_valid": "Yes"}, {}),
+        (
+            {"problem_is_valid": "Yes", "solution_is_valid": "Incomplete"},
+            {"judged_unsound": "solution_is_valid: Incomplete"},
+        ),
+        (
+            {"problem_is_valid": "No"},
+            {"judged_unsound": "problem_is_valid: No"},
+        ),
+        ({"problem_is_valid": None}, {}),
+    ],
+)
+def test_curation_reads_what_the_makers_of_a_set_say(said, reasons):
+    from tests.tools.curation.test_checks import screen
+
+    row = Row(
+        id="a", problem="What is the sum of one and one?", answers=("2",), meta=said
+    )
+    assert screen(row).reasons == reasons

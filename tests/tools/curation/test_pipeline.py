@@ -82,6 +82,7 @@ ROWS = [
     row("leaked", EVALUATION["exam/0"].problem.replace("expected", "average"), "6"),
     row("boxed", "What is the sum of four and of nine?", None, solution=r"\boxed{013}"),
     row("proof", "Prove that the sum of two even numbers is even.", None),
+    row("cut", "What is twice the sum of two and five?", "7", solution=r"\boxed{14}"),
     row("unsound", "What is the set of all of these numbers?", r"\frac{1}{"),
     row(
         "foreign", "What is the last digit of seven to the ninth?", level=4, source="x"
@@ -127,9 +128,10 @@ def test_each_row_goes_where_it_should(finished):
         "tied 2": "conflicting_answers, exact_duplicate",
         "leaked": "evaluation_near",
         "proof": "proof, no_answer",
+        "cut": "against_solution",
         "unsound": "unverifiable_answer",
     }
-    assert (summary["rows"], summary["kept"]) == (16, 5)
+    assert (summary["rows"], summary["kept"]) == (17, 5)
 
 
 def test_the_levelled_copy_wins_and_scales_do_not_mix(finished):
