@@ -23,7 +23,7 @@ import ml_dtypes
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from models.config import Qwen2Config
+from models.config import FAMILIES, Qwen2Config
 from models.qwen2 import Params, Qwen2, abstract_params, param_shardings
 from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import laid_out
@@ -452,7 +452,7 @@ def save_folder(
     try:
         if writes:
             copy_assets(assets, partial)
-            _set_dtype(partial / "config.json", dtype)
+            _describe(partial / "config.json", dtype)
             if card:
                 _write_text(partial / "README.md", card)
             _write_index(partial, layout, specs)
@@ -525,14 +525,18 @@ def _write_index(folder: pathlib.Path, layout: Mapping[str, str], specs: Specs):
     _write_text(path, json.dumps(index, indent=2) + "\n")
 
 
-def _set_dtype(path: pathlib.Path, dtype: str) -> None:
-    """Names the weights' dtype; a file that names it already stays as it is."""
+def _describe(path: pathlib.Path, dtype: str) -> None:
+    """Names the weights' dtype, and the architecture by which vLLM finds its class.
+
+    A file that names both already stays as it is.
+    """
     config = json.loads(path.read_text(encoding="utf-8"))
     keys = [key for key in ("dtype", "torch_dtype") if key in config] or ["dtype"]
-    if all(config.get(key) == dtype for key in keys):
-        return
-    config.update(dict.fromkeys(keys, dtype))
-    _write_text(path, json.dumps(config, indent=2) + "\n")
+    said: dict[str, Any] = dict.fromkeys(keys, dtype)
+    if not config.get("architectures"):
+        said["architectures"] = [FAMILIES[config["model_type"]][0]]
+    if config != config | said:
+        _write_text(path, json.dumps(config | said, indent=2) + "\n")
 
 
 def _write_text(path: pathlib.Path, text: str) -> None:

@@ -185,7 +185,7 @@ def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
         serve_as_trained(
             workdir / "assets",
             stop_token_ids=plan.params.stop_token_ids,
-            temperature=c.rollout.temperature,
+            temperature=plan.stages[-1].temperature or c.rollout.temperature,
             template=c.data.template,
             tokenizer=plan.tokenizer,
         )

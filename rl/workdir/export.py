@@ -41,7 +41,8 @@ def serve_as_trained(
     Args:
       folder: with the base's description, from which models are exported.
       stop_token_ids: any of them ended a completion.
-      temperature: that completions were drawn at, from all of the distribution.
+      temperature: that completions are drawn at in the end, from all of the
+        distribution.
       template: `config.data.template`.
       tokenizer: the base's.
     """

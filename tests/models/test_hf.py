@@ -126,6 +126,19 @@ def test_a_file_that_is_mapped_is_changed_in_place_and_made_where_it_is_none(tmp
 
 
 @pytest.mark.failure(38)
+def test_an_export_names_its_architecture_where_the_base_does_not(tmp_path):
+    source, target = tmp_path / "in", tmp_path / "out"
+    reference.make(source, "Qwen3")
+    said = json.loads((source / "config.json").read_text())
+    assert said.pop("architectures") == ["Qwen3ForCausalLM"]
+    (source / "config.json").write_text(json.dumps(said))
+    model = Qwen2(Qwen2Config.from_folder(source))
+    params = load_params(source, model, _mesh())
+    save_folder(target, params, model.config, assets=source, dtype="float32")
+    told = json.loads((target / "config.json").read_text())
+    assert told == said | {"architectures": ["Qwen3ForCausalLM"]}
+
+
 @pytest.mark.parametrize(
     "value,dtype", [(np.nan, "float32"), (np.inf, "bfloat16"), (1e6, "float16")]
 )

@@ -10,7 +10,8 @@ STEPS = {**runs.ABLE, "steps": 6}
 STAGES = (
     {"name": "short", "levels": {"3": 1.0}, "steps": 3, "group_size": 4,
      "max_response_tokens": 28, "learning_rate": 5e-5, "temperature": 0.7},
-    {"name": "all", "levels": {"2": 0.25, "4": 0.5, "5": 0.25}, "eps_high": 0.3},
+    {"name": "all", "levels": {"2": 0.25, "4": 0.5, "5": 0.25}, "eps_high": 0.3,
+     "temperature": 0.9},
 )  # fmt: skip
 
 
@@ -53,10 +54,13 @@ def test_stages_follow_one_another_with_their_settings(finished):
     assert max(row["length/all_max"] for row in rows[:3]) <= 28
     rates = [row["schedule/learning_rate"] for row in rows]
     assert rates[3] > 1.9 * rates[2]
-    # The update takes log-probabilities where they were drawn, at 0.7 and then at 1.
+    # The update takes log-probabilities where they were drawn, at 0.7 and then 0.9.
     # (Steps that took groups over have no such token in their first update.)
     assert [rows[i]["sampling/carried"] for i in (0, 1, 3)] == [0, 0, 0]
     assert max(rows[i]["policy/sampler_gap_mean"] for i in (0, 1, 3)) < 1e-4
+    # Who serves it draws as it was drawn in the end.
+    said = json.loads((workdir / "hf" / "generation_config.json").read_text())
+    assert said["temperature"] == 0.9
 
 
 @pytest.mark.slow
