@@ -233,7 +233,7 @@ def make_plan(config: ConfigDict) -> Plan:
         params = take(training_params, r)(
             default_stop_ids=default_stop_ids(folder, tokenizer)
         )
-    _check_positions(config, model)
+    check_positions(config, model)
     param_shardings(Qwen2(model), abstract_mesh(mesh_shape))
     objective = take(make_objective, config.objective)()
     load_advantage(config.objective.advantage)
@@ -491,7 +491,12 @@ def check_sizes(c: ConfigDict, mesh_shape: tuple[int, int, int]) -> None:
         )
 
 
-def _check_positions(c: ConfigDict, model: Qwen2Config) -> None:
+def check_positions(c: ConfigDict, model: Qwen2Config) -> None:
+    """Refuses prompts and completions longer than the model was made for.
+
+    Raises:
+      ValueError: one line that names the keys.
+    """
     r = c.rollout
     if r.max_prompt_tokens + r.max_response_tokens > model.max_positions:
         raise ValueError(

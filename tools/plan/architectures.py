@@ -29,6 +29,7 @@ _QWEN3 = {
     "4B": (36, 2560, 32, 8, 9728, 151936, True),
     "8B": (36, 4096, 32, 8, 12288, 151936, False),
     "14B": (40, 5120, 40, 8, 17408, 151936, False),
+    "32B": (64, 5120, 64, 8, 25600, 151936, False),
 }
 _LLAMA = {
     "3.1-8B": (32, 4096, 32, 8, 14336, 128256, False),
@@ -49,9 +50,9 @@ def _llama_rope(size: str) -> dict[str, Any]:
 
 
 def _known(
-    name: str, tuned: str, sizes: Mapping[str, tuple], of_size=lambda size: {}, **common
+    name: str, sizes: Mapping[str, tuple], of_size=lambda size: {}, **common
 ) -> dict[str, dict[str, Any]]:
-    """Hub id to config, `{}` of the name standing for the size; tuned ones too."""
+    """Hub id to config, `{}` of the name standing for the size."""
     found = {}
     for size, (layers, width, heads, kv_heads, mlp, vocabulary, tied) in sizes.items():
         raw = common | {
@@ -63,48 +64,39 @@ def _known(
             "num_key_value_heads": kv_heads,
             "tie_word_embeddings": tied,
         }
-        raw |= of_size(size)
-        found |= dict.fromkeys((name.format(size), f"{name.format(size)}{tuned}"), raw)
+        found[name.format(size)] = raw | of_size(size)
     return found
 
 
-_OF_QWEN2 = {"model_type": "qwen2", "rms_norm_eps": 1e-6}
+def _qwen2_5(size: str) -> dict[str, Any]:
+    short = size in ("0.5B", "1.5B", "3B")
+    return {"max_position_embeddings": 32768 if short else 131072}
+
+
+def _llama(size: str) -> dict[str, Any]:
+    return {"rope_parameters": _llama_rope(size)}
+
+
+_OF_QWEN2 = {"model_type": "qwen2", "rms_norm_eps": 1e-6, "rope_theta": 1e6}
+_OF_MATH = _OF_QWEN2 | {"rope_theta": 1e4, "max_position_embeddings": 4096}
+_OF_QWEN3 = _OF_QWEN2 | {"model_type": "qwen3", "head_dim": 128}
+_OF_LLAMA = {
+    "model_type": "llama",
+    "rms_norm_eps": 1e-5,
+    "max_position_embeddings": 131072,
+}
+_BASES = {size: _QWEN3[size] for size in _QWEN3 if size != "32B"}
 KNOWN = (
-    _known(
-        "Qwen/Qwen2.5-{}",
-        "-Instruct",
-        _QWEN2,
-        rope_theta=1e6,
-        max_position_embeddings=32768,
-        **_OF_QWEN2,
-    )
+    _known("Qwen/Qwen2.5-{}", _QWEN2, _qwen2_5, **_OF_QWEN2)
     | _known(
-        "Qwen/Qwen2.5-Math-{}",
-        "-Instruct",
-        _MATH,
-        rope_theta=1e4,
-        max_position_embeddings=4096,
-        **_OF_QWEN2,
+        "Qwen/Qwen2.5-{}-Instruct", _QWEN2, max_position_embeddings=32768, **_OF_QWEN2
     )
-    | _known(
-        "Qwen/Qwen3-{}",
-        "-Base",
-        _QWEN3,
-        model_type="qwen3",
-        head_dim=128,
-        rope_theta=1e6,
-        rms_norm_eps=1e-6,
-        max_position_embeddings=32768,
-    )
-    | _known(
-        "meta-llama/Llama-{}",
-        "-Instruct",
-        _LLAMA,
-        lambda size: {"rope_parameters": _llama_rope(size)},
-        model_type="llama",
-        rms_norm_eps=1e-5,
-        max_position_embeddings=131072,
-    )
+    | _known("Qwen/Qwen2.5-Math-{}", _MATH, **_OF_MATH)
+    | _known("Qwen/Qwen2.5-Math-{}-Instruct", _MATH, **_OF_MATH)
+    | _known("Qwen/Qwen3-{}", _QWEN3, max_position_embeddings=40960, **_OF_QWEN3)
+    | _known("Qwen/Qwen3-{}-Base", _BASES, max_position_embeddings=32768, **_OF_QWEN3)
+    | _known("meta-llama/Llama-{}", _LLAMA, _llama, **_OF_LLAMA)
+    | _known("meta-llama/Llama-{}-Instruct", _LLAMA, _llama, **_OF_LLAMA)
 )
 
 

@@ -11,7 +11,7 @@ from configs.schema import take
 from models.config import Qwen2Config
 from models.qwen2 import LAYERS, Qwen2, abstract_params, param_shardings
 from rl.batches.packing import micro_rows
-from rl.plan import check_rollout, check_sections, check_sizes
+from rl.plan import check_positions, check_rollout, check_sections, check_sizes
 from sharding.mesh import SIZES, abstract_mesh, resolve_shape
 from sharding.rules import shards
 from tools.plan.architectures import architecture
@@ -80,6 +80,7 @@ def make_workload(config: ConfigDict, target: Target) -> Workload:
         raise ValueError(f"config.mesh on {target}: {error}") from None
     check_sizes(config, mesh_shape)
     model = architecture(config)
+    check_positions(config, model)
     shard_sizes(model, mesh_shape)
     length = max(config.batch.row_lengths)
     multiple = shards("batch", abstract_mesh(mesh_shape))

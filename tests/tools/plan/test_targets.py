@@ -3,6 +3,7 @@
 import pytest
 
 from configs import compass_thinker_7b
+from tools.plan.architectures import architecture
 from tools.plan.targets import CHIPS, parse_target
 from tools.plan.workload import make_workload
 
@@ -81,6 +82,23 @@ def test_the_papers_run_has_its_devices(hardware, target, trainers, shape, rows)
 
 
 @pytest.mark.parametrize(
+    "name,positions",
+    [
+        # As in each config.json: the larger bases were made for more than the chats.
+        ("Qwen/Qwen2.5-3B", 32_768),
+        ("Qwen/Qwen2.5-7B", 131_072),
+        ("Qwen/Qwen2.5-7B-Instruct", 32_768),
+        ("Qwen/Qwen2.5-Math-7B", 4_096),
+        ("Qwen/Qwen3-8B-Base", 32_768),
+        ("Qwen/Qwen3-32B", 40_960),
+        ("meta-llama/Llama-3.2-1B", 131_072),
+    ],
+)
+def test_a_model_that_is_known_has_the_positions_it_was_made_for(name, positions):
+    assert architecture(_config(model__path=name)).max_positions == positions
+
+
+@pytest.mark.parametrize(
     "target,values,said",
     [
         (
@@ -118,6 +136,17 @@ def test_the_papers_run_has_its_devices(hardware, target, trainers, shape, rows)
             "v5e:4x4",
             {"rollout__backend": "vllm", "mesh__fsdp": 8},
             "a trainer on 8 chips of v5e:4x4: no such part",
+        ),
+        (
+            "h100:8",
+            {
+                "rollout__max_response_tokens": 8192,
+                "batch__row_lengths": (9216,),
+                "batch__micro_tokens": 8 * 9216,
+            },
+            "config.rollout.max_prompt_tokens=1024 +"
+            " config.rollout.max_response_tokens=8192 exceed the model's"
+            " max_position_embeddings=4096",
         ),
     ],
 )
