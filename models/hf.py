@@ -175,7 +175,8 @@ def resolve_folder(
         cache, which stays as it is.
 
     Raises:
-      ValueError: neither a folder nor a reachable hub id.
+      ValueError: neither a folder nor a reachable hub id; or, before its weights are
+        downloaded, of an architecture that is not built.
     """
     folder = pathlib.Path(model).expanduser()
     if folder.is_dir():
@@ -185,9 +186,13 @@ def resolve_folder(
         raise ValueError(f"{text}: no such model folder")
     import huggingface_hub
 
-    wanted = [*_CARRIED, "*.safetensors", _INDEX]
-    where: dict[str, Any] = {"allow_patterns": wanted}
-    try:
+    def fetch(*names: str, **where: Any) -> pathlib.Path:
+        found = huggingface_hub.snapshot_download(
+            text, allow_patterns=[*_CARRIED, *names], **where
+        )
+        return pathlib.Path(found)
+
+    with _asking_the_hub(text):
         if described_in is not None:
             # Another program may have cached a part: of a description without its
             # generation config, stop tokens would be lost until the weights come.
@@ -195,12 +200,23 @@ def resolve_folder(
                 cached = huggingface_hub.try_to_load_from_cache(text, name)
                 if isinstance(cached, str):
                     return pathlib.Path(cached).parent
-            where = {"allow_patterns": _CARRIED, "local_dir": described_in}
-        return pathlib.Path(huggingface_hub.snapshot_download(text, **where))
-    except Exception as error:  # offline, private, misspelt: the hub's many types
+            return fetch(local_dir=described_in)
+        described = fetch()
+    # What is not built is refused before its weights travel.
+    Qwen2Config.from_folder(described)
+    with _asking_the_hub(text):
+        return fetch("*.safetensors", _INDEX)
+
+
+@contextlib.contextmanager
+def _asking_the_hub(model: str) -> Iterator[None]:
+    """The hub's many types of errors, offline, private or misspelt, as one line."""
+    try:
+        yield
+    except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"{text}: no such local folder, and the hub does not give it ({reason})"
+            f"{model}: no such local folder, and the hub does not give it ({reason})"
         ) from None
 
 

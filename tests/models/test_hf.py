@@ -287,6 +287,28 @@ def test_a_partly_cached_model_is_described_by_the_hub(tmp_path, monkeypatch):
     assert fetched == [described, described]
 
 
+def test_what_is_not_built_is_refused_before_its_weights_are_fetched(
+    tmp_path, monkeypatch
+):
+    import huggingface_hub
+
+    reference.make(tmp_path)
+    fetched = []
+
+    def snapshot_download(text, allow_patterns):
+        fetched.append("*.safetensors" in allow_patterns)
+        return tmp_path
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    assert resolve_folder("a/b") == tmp_path
+    assert fetched == [False, True]
+    said = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(said | {"model_type": "gemma3"}))
+    with pytest.raises(ValueError, match="^.*config.json: model_type='gemma3' is not"):
+        resolve_folder("a/b")
+    assert fetched == [False, True, False]
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_a_tied_head_that_is_stored_is_the_embedding(tmp_path, same):
     """transformers does not tie two that differ: it would be another policy."""
