@@ -3,21 +3,25 @@
 A gold parses, equals itself, and others can equal it, read from a box as in training.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 from rl.verifier import extract_answer, is_equivalent, self_check
 from rl.verifier.answers import parse_answer
 from rl.verifier.nodes import INFINITY, Big, Rel, Sym, Word, walk
 from rl.verifier.workers import Workers
+from tools.curation.choice import ANYWHERE
 from tools.curation.repair import answer_of_solution, bare_answer
 from tools.curation.row import Row
+
+# What stands between the sides of a box: `x = 5`, `5 \to (B)`, `(C) -5`.
+_BETWEEN = re.compile(r"=|\\\w*arrow|\\implies|" + ANYWHERE.replace("L", "[A-J]"))
 
 
 def unverifiable_answer(row: Row) -> str | None:
     """The verifier cannot parse it, or it does not equal itself.
 
-    Nor may it hold what only its own text equals. Asked where nothing else speaks
-    against the row.
+    Nor may it hold what only its own text equals. Asked of rows that survive so far.
     """
     for gold in row.answers if row.survives else ():
         answer = extract_answer(f"\\boxed{{{gold}}}")
@@ -31,15 +35,12 @@ def unverifiable_answer(row: Row) -> str | None:
 
 
 def against_solution(row: Row) -> str | None:
-    """Its own worked solution ends at another value.
-
-    Several boxes in it may be parts, or ways, and a letter an option: not counted.
-    """
-    counts = row.survives and row.solution.count("boxed") < 2
+    """Its own worked solution, where it has one box, ends at another value."""
+    counts = row.survives and len(re.findall(r"\\f?box", row.solution)) < 2
     said = bare_answer(counts and answer_of_solution(row.solution) or "")
     if isinstance(parse_answer(said).node, Sym | Word | None):
         return None
-    agrees = any(map(equality([said]), row.answers))
+    agrees = any(map(equality([said, *_BETWEEN.split(said)]), row.answers))
     return None if agrees else f"{row.answer[:60]}: the solution says {said[:60]}"
 
 

@@ -9,7 +9,7 @@ from tools.curation.repair import bare_answer
 # them and does not match costs the third power of its length.
 _S = r"\s{0,8}"
 # (A) or \textbf{(A)} anywhere; A) and A. where an option can begin.
-_ANYWHERE = (
+ANYWHERE = (
     rf"\$?{_S}(?:{STYLE}{_S}\{{?{_S}|\{{{_S}{STYLE}{_S})?(?<![A-Za-z0-9_\\])"
     rf"\({_S}(?:{STYLE}{_S}\{{?)?L{_S}\}}?"
     rf"{_S}(?:\\{_S})?\){_S}(?:\\[ ,;]|\}}|:|\$(?={_S}\$))*"
@@ -53,7 +53,7 @@ def find_choices(
 
     None without such a list. The last option ends with its line.
     """
-    for style in (_ANYWHERE, _AT_BREAK):
+    for style in (ANYWHERE, _AT_BREAK):
         marks: list[re.Match] = []
         for letter in labels:  # as far as they come in order
             start = marks[-1].end() if marks else 0

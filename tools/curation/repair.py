@@ -108,10 +108,9 @@ def plain_markup(text: str) -> str:
 
 
 def answer_of_solution(solution: str) -> str | None:
-    """The content of a solution's last box, else what follows its last `####`."""
-    lines = re.findall(r"####[ \t]*(\S[^\n]*)", solution)
-    last = lines[-1].replace(",", "").strip() if lines else None
-    return extract_answer(solution) or last
+    """The content of a solution's last box, else of its last line after `####`."""
+    last = re.search(r"####[ \t]*(\S[^\n]*)\s*(?:The answer is.*)?\Z", solution)
+    return extract_answer(solution) or (last and re.sub(r",(?=\d{3})", "", last[1]))
 
 
 def bare_answer(answer: str) -> str:
@@ -128,8 +127,8 @@ def bare_answer(answer: str) -> str:
         boxed = extract_answer(answer)
         if boxed and len(re.findall(r"\\f?box(?:ed)?\s*\{", answer)) == 1:
             answer = boxed
-    if answer.startswith("$") and answer.count("$") == 1:
-        answer = answer[1:].strip()
+    if answer.count("$") == 1 and "\\$" not in answer:
+        answer = answer.strip("$ ")
     answer = _END.sub("", _DEGREE.sub(r"\1^\\circ", answer))
     answer = _BRACKETED_UNIT.sub(r" \1", answer)
     return (answer.lstrip("0") or "0") if answer.isdigit() else answer

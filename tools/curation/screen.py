@@ -105,7 +105,7 @@ class Screen:
     def judged_unsound(self, row: Row) -> str | None:
         """Judged by a model or its makers: incomplete, unverifiable or wrong."""
         for column in _MAKERS_SAY:
-            if row.meta.get(column) not in (None, "Yes"):
+            if row.meta.get(column) not in (None, "Yes", True):
                 return f"{column}: {row.meta[column]}"
         judged = row.meta.get("judged")
         unsound = isinstance(judged, Mapping) and judged.get("sound") is False

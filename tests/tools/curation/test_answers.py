@@ -37,11 +37,18 @@ def test_what_only_its_own_text_equals_is_no_gold():
         ("x = 3", r"\boxed{x = -3}", "x = 3: the solution says x = -3"),
         ("0.5", r"so it is \boxed{\frac{1}{2}}", None),
         ("12 cm", r"\boxed{12}", None),
+        ("19", r"\boxed{\textbf{(C)}\ 21}", "19: the solution says \\textbf{(C)}\\ 21"),
+        # One side of what the box relates: an option's letter, a step before.
         ("4.5", r"\boxed{\textbf{(C)}\ 4.5}", None),
+        ("-5", r"\boxed{\textbf{(C)} \ -5}", None),
+        (r"\sqrt{3}", r"\boxed{(\textbf{A}) \: \sqrt{3}}", None),
+        (r"\frac{5}{3}", r"\boxed{\frac{5}{3}\rightarrow \text{(B)}}", None),
+        ("17", r"\boxed{a+b+c = 17}", None),
         # What does not say which value: a letter, ways or parts, words, no end.
         ("4.5", r"\boxed{C}", None),
         ("4.5", r"\boxed{\textbf{(C)}}", None),
         ("3, 5", r"\boxed{3} for the first, \boxed{5} for the other", None),
+        ("170", r"Case 1: \fbox{110}. Case 2: \fbox{60}.", None),
         ("7", r"\boxed{\text{see the proof above}}", None),
         ("7", "The rest is left to the reader.", None),
         ("7", "", None),

@@ -51,7 +51,10 @@ def test_markup_becomes_text_or_tex():
         (r"a set \boxed{\{1, 2\}}", r"\{1, 2\}"),
         (r"unclosed \boxed{12", None),
         (r"\boxed{3} but the last \boxed{4 is open", None),
-        ("<<48/2=24>>24 clips.\n#### 1,072\nbye", "1072"),
+        ("<<48/2=24>>24 clips.\n#### 1,072\n", "1072"),
+        ("24 clips.\n#### 24\nThe answer is: 24", "24"),  # MetaMath's
+        ("#### 3,5", "3,5"),
+        ("#### Step 3: Check\nBoth sides are 42.", None),  # a heading
         ("no answer here", None),
     ],
 )
@@ -64,6 +67,8 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
     [
         (r"\[ \boxed{36} \]", "36"),
         ("$782", "782"),
+        ("\\frac{44\\pi}{3}$", "\\frac{44\\pi}{3}"),  # the last of options in a formula
+        ("5\\$", "5\\$"),
         ("$C=1+\\sqrt{2}$", "C=1+\\sqrt{2}"),
         ("$a$ and $b$", "$a$ and $b$"),
         ("072", "72"),
