@@ -125,7 +125,6 @@ def test_a_file_that_is_mapped_is_changed_in_place_and_made_where_it_is_none(tmp
     assert tensors["b"].tolist() == [0, 0, 0, 0, 7]
 
 
-@pytest.mark.failure(38)
 def test_an_export_names_its_architecture_where_the_base_does_not(tmp_path):
     source, target = tmp_path / "in", tmp_path / "out"
     reference.make(source, "Qwen3")
@@ -139,6 +138,7 @@ def test_an_export_names_its_architecture_where_the_base_does_not(tmp_path):
     assert told == said | {"architectures": ["Qwen3ForCausalLM"]}
 
 
+@pytest.mark.failure(38)
 @pytest.mark.parametrize(
     "value,dtype", [(np.nan, "float32"), (np.inf, "bfloat16"), (1e6, "float16")]
 )
