@@ -108,8 +108,8 @@ def plain_markup(text: str) -> str:
 
 
 def answer_of_solution(solution: str) -> str | None:
-    """The content of a solution's last box, else of its last line after `####`."""
-    last = re.search(r"####[ \t]*(\S[^\n]*)\s*(?:The answer is.*)?\Z", solution)
+    """A solution's last box, else its last line after `####`, or a number on one."""
+    *_, last = None, *re.finditer(r"#### *(\S.*(?=\s*\Z)|-?\d[\d,.]*(?=\n))", solution)
     return extract_answer(solution) or (last and re.sub(r",(?=\d{3})", "", last[1]))
 
 

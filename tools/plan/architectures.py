@@ -38,17 +38,6 @@ _LLAMA = {
 }
 
 
-def _llama_rope(size: str) -> dict[str, Any]:
-    return {
-        "rope_type": "llama3",
-        "rope_theta": 5e5,
-        "factor": 8.0 if size.startswith("3.1") else 32.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 8192,
-    }
-
-
 def _known(
     name: str, sizes: Mapping[str, tuple], of_size=lambda size: {}, **common
 ) -> dict[str, dict[str, Any]]:
@@ -74,7 +63,15 @@ def _qwen2_5(size: str) -> dict[str, Any]:
 
 
 def _llama(size: str) -> dict[str, Any]:
-    return {"rope_parameters": _llama_rope(size)}
+    rope = {
+        "rope_type": "llama3",
+        "rope_theta": 5e5,
+        "factor": 8.0 if size.startswith("3.1") else 32.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    return {"rope_parameters": rope}
 
 
 _OF_QWEN2 = {"model_type": "qwen2", "rms_norm_eps": 1e-6, "rope_theta": 1e6}

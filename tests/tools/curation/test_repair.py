@@ -51,6 +51,7 @@ def test_markup_becomes_text_or_tex():
         (r"a set \boxed{\{1, 2\}}", r"\{1, 2\}"),
         (r"unclosed \boxed{12", None),
         (r"\boxed{3} but the last \boxed{4 is open", None),
+        ("<<48/2=24>>24 clips.\n#### 1,072\nbye", "1072"),
         ("<<48/2=24>>24 clips.\n#### 1,072\n", "1072"),
         ("24 clips.\n#### 24\nThe answer is: 24", "24"),  # MetaMath's
         ("#### 3,5", "3,5"),
