@@ -221,7 +221,8 @@ class StopSignals:
         os._exit(status_of(self._number))
 
     def _say(self, line: str) -> None:
-        # Not by print: the main thread may hold that.
+        # Not by print: the main thread may hold that, and where Python does not buffer,
+        # another's line may come between a line and its end.
         with contextlib.suppress(OSError):
             os.write(2, f"{line}\n".encode())
 
@@ -237,8 +238,9 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
         try:
             return command(stop)
         except Stopped as stopped:
-            print(message, file=sys.stderr, flush=True)
             sys.stdout.flush()
+            sys.stderr.flush()
+            stop._say(message)
             # What is closed is closed: no thread that still waits is waited for.
             os._exit(status_of(stopped.signal))
 

@@ -190,3 +190,26 @@ def test_a_leader_is_not_interrupted_and_a_schedulers_signals_count_as_one(monke
         assert verified
         _eventually(lambda: ("abandon", 143) in leader.told)
     assert set(ended) == {143}
+
+
+def test_a_line_is_one_write_even_where_python_does_not_buffer():
+    reading, writing = os.pipe2(os.O_DIRECT)  # a read gives what one write wrote
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(SCRIPT).replace("WORK", "time.sleep(60)"),
+        ],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=writing,
+    )
+    os.close(writing)
+    assert process.stdout.readline() == b"begun\n"
+    process.terminate()
+    assert process.wait(60) == 143
+    written = [os.read(reading, 100) for _ in range(2)]
+    os.close(reading)
+    # In two, "again" and its end, another thread's line comes between them.
+    assert b"again\n" in written
