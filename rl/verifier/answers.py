@@ -30,6 +30,9 @@ _CHOICE = re.compile(
     r"[.:]?(?:\\[\s,;]|~|\\q?quad|\s)*\}?(.*)",
     re.DOTALL,
 )
+# (C)-5 and (C) - 5, and whatever may go on with a formula that begins with (C).
+_DIFFERENCE = re.compile(r"\([A-Z]\)(?:[-+]|\s*[-+]\s)")
+_GOES_ON = re.compile(r"[-+*/^=<>_,'!)}\]]|\\(?!frac|text|begin|\{)")
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
 _MONTH = (
     r"(?P<month>january|february|march|april|may|june|july|august|september|october"
@@ -101,8 +104,12 @@ def parse_answer(raw: str) -> Answer:
 
 
 def _second_meaning(text: str, node: Node) -> Node | None:
-    """A unit for "5 m", and the list that "1,234" may also be."""
+    """An option for "(C) -5", a unit for "5 m", and the list that "1,234" may be."""
     try:
+        if not isinstance(node, Choice) and (option := _option(text)):
+            letter, rest = option
+            if not _DIFFERENCE.match(text):
+                return Choice(letter, fold(_read(rest, group_commas=True)[0]))
         if match := _NUMBER_AND_UNIT.fullmatch(text):
             reading = parse_unit(match[2])
             if reading is None or not isinstance(reading.unit, str):
@@ -120,14 +127,12 @@ def _second_meaning(text: str, node: Node) -> Node | None:
 
 def _read(text: str, group_commas: bool) -> tuple[Node, set[str]]:
     letter = None
-    if match := _CHOICE.fullmatch(text):
-        rest = match[2].strip()
-        if rest.endswith("}") and rest.count("}") > rest.count("{"):
-            rest = rest[:-1].strip()
-        if rest and rest[0] not in "+-*/^=<>_,'!)}]\\" or rest.startswith("\\frac"):
-            letter, text = match[1], rest
-        elif not rest:
-            text = match[1]
+    if option := _option(text):
+        named, rest = option
+        if not rest:
+            text = named
+        elif text[0] != "(" or not _GOES_ON.match(rest):
+            letter, text = option
     if (date := _date(text)) is not None:
         return date, set()
     if match := _LETTERED.fullmatch(text):
@@ -137,6 +142,17 @@ def _read(text: str, group_commas: bool) -> tuple[Node, set[str]]:
     parser = Parser(tokenize(text, group_commas=group_commas))
     node = parser.answer()
     return node if letter is None else Choice(letter, node), parser.parameters
+
+
+def _option(text: str) -> tuple[str, str] | None:
+    """The letter of an option, and what is said to stand there."""
+    match = _CHOICE.fullmatch(text)
+    if match is None:
+        return None
+    rest = match[2].strip()
+    if rest.endswith("}") and rest.count("}") > rest.count("{"):
+        rest = rest[:-1].strip()
+    return match[1], rest
 
 
 def _date(text: str) -> Date | None:
