@@ -1,9 +1,11 @@
 """The device mesh: sizes of its axes data, fsdp and tensor."""
 
+import math
 from collections.abc import Sequence
 
 import jax
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from sharding.rules import AXES
@@ -33,16 +35,41 @@ def make_mesh(
       A mesh whose axes are `sharding.rules.AXES`.
 
     Raises:
-      ValueError: the sizes do not fit the devices; the message has both.
+      ValueError: the sizes do not fit the devices, or a tensor group would cross from
+        one slice or node to another; the message has both.
     """
     devices = jax.devices() if devices is None else list(devices)
     shape = resolve_shape(len(devices), data=data, fsdp=fsdp, tensor=tensor)
     types = (AxisType.Auto,) * len(AXES)
-    if len(devices) == len(jax.devices()):
-        # The topology-aware order: neighbours on the interconnect become neighbours
-        # along the innermost axis.
-        return jax.make_mesh(shape, AXES, axis_types=types, devices=devices)
-    return Mesh(np.asarray(devices).reshape(shape), AXES, axis_types=types)
+    return Mesh(arranged(shape, devices), AXES, axis_types=types)
+
+
+def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.ndarray:
+    """The devices in that shape: the faster a network, the further in the axis on it.
+
+    Slices of TPUs and nodes of GPUs come along data, then fsdp: the devices of one
+    tensor group are always on one. Within a slice neighbours on the interconnect are
+    neighbours along the innermost axis.
+    """
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    if slices == 1:
+        return mesh_utils.create_device_mesh(
+            shape, devices, allow_split_physical_axes=True
+        )
+    data, fsdp, tensor = shape
+    over_data = math.gcd(data, slices)
+    over_fsdp = slices // over_data
+    if fsdp % over_fsdp:
+        sizes = " ".join(f"{k}={v}" for k, v in zip(SIZES, shape, strict=True))
+        raise ValueError(
+            f"mesh {sizes}: data x fsdp does not divide over {slices} slices or nodes"
+        )
+    return mesh_utils.create_hybrid_device_mesh(
+        (data // over_data, fsdp // over_fsdp, tensor),
+        (over_data, over_fsdp, 1),
+        devices,
+        allow_split_physical_axes=True,
+    )
 
 
 def resolve_shape(

@@ -1,10 +1,12 @@
 """Meshes and logical axes: strict, and errors that say which."""
 
+import math
+
 import jax
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from sharding.mesh import make_mesh, resolve_shape
+from sharding.mesh import arranged, make_mesh, resolve_shape
 from sharding.rules import partition_spec
 
 
@@ -27,6 +29,57 @@ def test_one_axis_takes_what_the_others_leave():
 def test_a_mesh_that_does_not_fit_is_refused(sizes, message):
     with pytest.raises(ValueError, match=message):
         resolve_shape(8, **sizes)
+
+
+class _Gpu:
+    """As JAX shows a GPU: each node is a slice."""
+
+    platform = device_kind = "gpu"
+
+    def __init__(self, number):
+        self.id, self.process_index = number, number // 8
+        self.slice_index = number // 8
+
+
+class _Tpu:
+    """A v5e of slices of 4x4."""
+
+    platform, device_kind, core_on_chip = "tpu", "TPU v5 lite", 0
+
+    def __init__(self, number):
+        self.id, self.process_index = number, number // 4
+        self.slice_index, here = divmod(number, 16)
+        self.coords = (here % 4, here // 4, 0)
+
+
+@pytest.mark.parametrize(
+    "kind,slices,shape",
+    [
+        (_Gpu, 1, (1, 8, 1)),
+        (_Gpu, 2, (1, 16, 1)),
+        (_Gpu, 2, (2, 8, 1)),
+        (_Gpu, 2, (1, 2, 8)),
+        (_Gpu, 4, (2, 8, 2)),
+        (_Gpu, 3, (6, 4, 1)),
+        (_Tpu, 1, (1, 16, 1)),
+        (_Tpu, 2, (1, 32, 1)),
+        (_Tpu, 2, (4, 2, 4)),
+    ],
+)
+def test_a_mesh_over_several_slices_or_nodes(kind, slices, shape):
+    # jax.make_mesh refuses more than one: no run on two nodes would start.
+    devices = [kind(number) for number in range(math.prod(shape))]
+    assert len({device.slice_index for device in devices}) == slices
+    mesh = arranged(shape, devices)
+    assert mesh.shape == shape
+    assert {device.id for device in mesh.flat} == set(range(len(devices)))
+    for group in mesh.reshape(-1, shape[2]):
+        assert len({device.slice_index for device in group}) == 1
+
+
+def test_a_tensor_group_crosses_no_slice():
+    with pytest.raises(ValueError, match="data=1 fsdp=1 tensor=16.*over 2 slices"):
+        arranged((1, 1, 16), [_Gpu(number) for number in range(16)])
 
 
 @pytest.fixture(scope="module")
