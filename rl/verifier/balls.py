@@ -245,7 +245,7 @@ class Balls:
         except (Undefined, Unresolved):
             return None
         with _precision(FIRST_BITS):
-            whole = (value.mid() + arb(0.5)).floor().unique_fmpz()
+            whole = _only_integer((value.mid() + arb(0.5)).floor())
         return None if whole is None else int(whole)
 
     def fraction(self, node: Node) -> Fraction | None:
@@ -503,7 +503,7 @@ class _Evaluator:
         if (whole := _integer(value)) is not None:
             return arb(whole)
         rounded = value.floor() if name == "floor" else value.ceil()
-        if rounded.unique_fmpz() is None:
+        if _only_integer(rounded) is None:
             raise Unresolved
         return rounded
 
@@ -605,12 +605,24 @@ def _integer(value: Value) -> fmpz | None:
         if not value.imag == 0:
             return None
         value = value.real
-    whole = value.unique_fmpz()
+    whole = _only_integer(value)
     if whole is None or value == whole:
         return whole
     if _is_narrow(value - whole, arb(1), ctx.prec // 2):
         return whole
     return None
+
+
+def _only_integer(value: arb) -> fmpz | None:
+    """The only integer in a ball, if it has at most MAX_BITS.
+
+    Of a ball whose exponent is itself a large integer, such as that of 2^(-10^30),
+    FLINT ends the process when it is asked.
+    """
+    above = value.abs_upper()
+    if above < 1:
+        return fmpz(0) if value.contains(0) else None
+    return value.unique_fmpz() if above < arb(2) ** MAX_BITS else None
 
 
 _FLAT_AT_INFINITY = frozenset({"arctan", "arccot", "arcsec", "arccsc"})

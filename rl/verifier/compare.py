@@ -71,6 +71,7 @@ from rl.verifier.relations import (
     relates_names,
     renaming,
     said_in_words,
+    steps_of,
     value_of,
 )
 from rl.verifier.spelling import plain_text
@@ -246,6 +247,8 @@ class _Comparison:
         first, second = self._regions.read(a), self._regions.read(b)
         if first is None and second is None:
             return None
+        if _names_coordinates(a) or _names_coordinates(b):
+            return False
         first, second = first or self._as_region(a), second or self._as_region(b)
         if first is None or second is None:
             return None
@@ -373,15 +376,24 @@ class _Comparison:
         return self.same(first.right, second.right) or is_integer(steps)
 
     def _in_class(self, a: Congruence, b: Node) -> bool:
-        """The class of a remainder written out, x = 7k + 3, or its remainder alone."""
+        """The class of a remainder written out, x = 7k + 3, or its remainder alone.
+
+        What is counted is a letter for integers by custom or declared to be one: 2x + 1
+        is a formula, and so is f(n) = 2n + 1.
+        """
+        label = None
         if isinstance(b, Rel):
-            b = value_of(b, self._prover)
+            label, b = b.left, value_of(b, self._prover)
         residue, modulus = a.relation.right, a.modulus
+        if not isinstance(modulus, Num) or modulus.value < 2:
+            return False
         if isinstance(b, Num):
-            return self.same(residue, b)
+            return 0 <= b.value < modulus.value and self.same(residue, b)
         if not isinstance(b, Expression) or len(names := symbols(b)) != 1:
             return False
         (name,) = names
+        if not self._families.counts(name, by_custom=isinstance(label, Sym)):
+            return False
         if self._prover.linear_root(b, name) is None:
             return False
         start, then = (substitute(b, {Sym(name): number(k)}) for k in (0, 1))
@@ -537,7 +549,7 @@ class _Comparison:
         if isinstance(b, Percent | Degrees | Ratio | Clock):
             # Degrees of an angle, percent of growth; but 5 apples are not 5 percent.
             words = isinstance(a.unit, frozenset) and may_be_missing(a.unit)
-            return words and self.same(a.value, b)
+            return words and type(a.value) is type(b) and self.same(a.value, b)
         # What the other side has as a variable is no unit: l^2/8 square feet.
         if not isinstance(b, Quantity) and not symbols(a.value) & symbols(b):
             b = _in_letters(b) or b
@@ -610,6 +622,11 @@ def _ordered(a: Node, b: Node) -> tuple[Node, Node]:
     if _RANK.get(type(b), last) < _RANK.get(type(a), last):
         return b, a
     return a, b
+
+
+def _names_coordinates(node: Node) -> bool:
+    """(x, y) = (3, 5): a point, and no interval."""
+    return isinstance(node, Rel | Chain) and isinstance(steps_of(node)[0].left, Tuple)
 
 
 def _is_several(node: Node) -> bool:

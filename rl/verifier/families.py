@@ -75,6 +75,11 @@ class Families:
         self._left, self._right = left, right
         self._counting: dict[tuple[Node, str], bool] = {}
 
+    def counts(self, name: str, *, by_custom: bool) -> bool:
+        """Whether a name is any integer: as an answer declares, or by custom."""
+        declared = name in self._left | self._right
+        return declared or by_custom and name in _FAMILY_LETTERS
+
     def aligned(self, a: Node, b: Node) -> tuple[Node, frozenset[str]]:
         """The right side with the left one's parameter, and what both declare.
 

@@ -68,7 +68,7 @@ from rl.verifier.nodes import (
 from rl.verifier.relations import is_label, steps_of
 from rl.verifier.spelling import plain_text
 from rl.verifier.tokens import Token
-from rl.verifier.units import CURRENCY, calculates, parse_unit
+from rl.verifier.units import CURRENCY, calculates, may_be_missing, parse_unit
 
 MAX_DEPTH = 80
 _MAX_POSTFIXES = 12
@@ -192,6 +192,12 @@ def _numeric(node: Node) -> Node:
     if isinstance(node, Expression):
         return node
     raise Unparsable(f"calculates with a {type(node).__name__.lower()}")
+
+
+def _unmarked(node: Node) -> Node:
+    if isinstance(node, Percent | Degrees):
+        raise Unparsable("has two signs for percent or degrees")
+    return _numeric(node)
 
 
 def _signed(sign: Node, node: Node) -> Node:
@@ -698,7 +704,7 @@ class Parser:
             return node
         first, _, rest = words.lower().partition(" ")
         if first in _PERCENT_WORDS and isinstance(node, Expression):
-            node, words = Percent(node), rest
+            node, words = Percent(_unmarked(node)), rest
         if isinstance(node, Percent):
             # What it is a part of is no unit; but "of half" makes it another number.
             whole = parse_unit(words) if words[:3] == "of " else None
@@ -710,12 +716,16 @@ class Parser:
                 return clock
         if not isinstance(node, Expression | Ratio | Based):
             if isinstance(node, Tuple | Interval | Braces | SetOp):
-                if parse_unit(words) is not None:
-                    return node
+                # Said of all its numbers: (3, 4) cm, but no (0, 1) closed.
+                reading = parse_unit(words)
+                unit = reading and reading.unit
+                if reading and reading.multiplier == 1:
+                    if unit is None or may_be_missing(unit):
+                        return node
             raise Unparsable(f"has a value beside {words[:40]!r}")
         if first.startswith("degree"):
             if rest in ("", "angle"):
-                return Degrees(node)
+                return Degrees(_unmarked(node))
             words = words.partition(" ")[2]
         reading = parse_unit(words)
         if reading is None:
@@ -948,7 +958,7 @@ class Parser:
                 node = Fn(name, (_numeric(node),))
             elif value == "%":
                 self._at += 1
-                node = Percent(_numeric(node))
+                node = Percent(_unmarked(node))
             elif value == "°" and isinstance(node, Sym) and self._peek().kind == "sym":
                 self._at += 1  # f after g; 5 degrees have a number before them
                 node = Call("after", (node, self._symbol()))
@@ -1008,7 +1018,7 @@ class Parser:
         """Degrees, with minutes and seconds where they follow."""
         if self._next.kind == "sym" and self._next.value in ("C", "F"):
             return node
-        total = _numeric(node)
+        total = _unmarked(node)
         last = 1
         while self._next.kind == "num":
             marks = "".join(self._peek(i).value for i in (1, 2))

@@ -104,6 +104,8 @@ class Regions:
         """Like read, where the context says that a region is meant."""
         match node:
             case Tuple((Expression() as low, Expression() as high)):
+                if self._prover.sign(low, high) in (0, 1):
+                    return None  # a point, which no interval without points is
                 return Region(None, (Interval(low, high, False, False),))
             case Braces(items) if all(isinstance(p, Expression) for p in items):
                 return Region(None, tuple(Interval(p, p, True, True) for p in items))
@@ -119,7 +121,10 @@ class Regions:
         return None if found is None or found.of_integers else found
 
     def same(self, left: Region, right: Region) -> bool:
-        """Whether two regions are one, whatever the order of their parts."""
+        """Whether two regions are one, whatever the order of their parts.
+
+        What has no points, such as [1, 0] and [3, 2], is nothing else that has none.
+        """
         if left.label is not None and right.label is not None:
             if left.label != right.label:
                 if not said_in_words(left.label, right.label):
@@ -127,7 +132,7 @@ class Regions:
         if left.of_integers != right.of_integers:
             return False
         a, b = self._settled(left.intervals), self._settled(right.intervals)
-        if len(a) != len(b):
+        if len(a) != len(b) or not a and left.intervals != right.intervals:
             return False
         rest = list(b)
         for part in a:

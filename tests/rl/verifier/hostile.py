@@ -220,6 +220,10 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
         ("1000", "1,000.5", False),
     ],
     "percent": [
+        ("25", "25\\%\\%", False),
+        ("30", "30\\%^\\circ", False),
+        ("50\\text{ apples}", "50\\%", False),
+        ("50\\%", "50\\%\\text{ of the students}", True),
         ("50\\%", "50", True),
         ("50\\%", "50\\%", True),
         ("50\\%", "0.5", True),
@@ -319,6 +323,12 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
         ("x = 1, y = 2", "(2, 1)", False),
     ],
     "sets and intervals": [
+        ("(0,1)", "(0,1)\\text{ closed}", False),
+        ("(6,5)", "(6,5)\\text{ swapped}", False),
+        ("\\{1,2\\}", "\\{1,2\\}\\text{ excluded}", False),
+        ("[0,2]", "[0,2]\\text{ hours}", True),
+        ("(x,y)=(3,5)", "3<x<5", False),
+        ("(3,5)", "3<x<5", True),
         ("\\{1,2\\}", "2, 1", True),
         ("\\{1,2\\}", "(1,2)", False),
         ("1, 2", "(1, 2)", False),

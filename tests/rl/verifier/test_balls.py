@@ -235,3 +235,21 @@ def test_steps_are_counted_alike_whatever_was_asked_before():
     first = [spent(text) for text in texts]
     is_equivalent(_COSTLY, "8")
     assert [spent(text) for text in texts] == first
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "\\lfloor e^{-x^2}\\rfloor",
+        "2^{e^{-10^{30}}}",
+        "\\lceil e^{-10^{30}}\\rceil",
+        "(e^{-10^{30}})!",
+        "\\gcd(e^{-10^{30}},2)",
+        "\\int_0^{e^{-10^{30}}}e^xdx",
+    ],
+)
+def test_no_number_ends_the_process(answer):
+    # FLINT aborts where it is asked for the integer of a ball with such an exponent.
+    for gold in ("7", "3.75\\times10^9"):
+        assert not is_equivalent(answer, gold)
+        is_equivalent(f"{gold}+{answer}", gold)

@@ -111,3 +111,39 @@ def test_identities_are_accepted():
         if not is_equivalent(left.tex, right.tex):
             missed.append((left.tex, right.tex))
     assert len(missed) <= 0.05 * tried, (len(missed), tried, missed[:12])
+
+
+# No two of them are one answer, whatever their kind.
+_OF_ALL_KINDS = (
+    "A", "B", "x", "n", "-x+3", "y=4x", "f(x)=x^2", "2x+1", "f(n)=3n+1", "AB",
+    "\\triangle ABC", "\\overline{CD}", "(6,5)", "(5,5)", "(-1,-2)", "(x,y)=(9,8)",
+    "(-1,-2),(3,1)", "(3,2,1)", "(2,7)", "[2,7]", "(2,7]", "[3,-1]", "x<2", "x\\ge2",
+    "(-\\infty,1)\\cup(4,\\infty)", "\\{8,9\\}", "8,10", "\\emptyset", "400",
+    "\\frac{25}{2}", "x\\equiv3\\pmod7", "x\\equiv1\\pmod2", "\\text{odd}", "k\\pi",
+    "3:4", "30^\\circ", "25\\%", "5\\text{ m}", "5\\text{ kg}",
+)  # fmt: skip
+# What has no points, every integer, or nothing to say.
+_HOLLOW = (
+    "[1,0]", "(1,0)", "1<x<0", "x\\in(1,0)", "(2,1)\\cap\\{0\\}", "[1,0],[1,0]",
+    "\\mathbb{R}\\setminus\\mathbb{R}", "x<0\\text{ and }x>1", "(1,0)\\cup(3,2)",
+    "0\\pmod1", "x\\equiv0\\pmod1", "n\\equiv0\\pmod{-1}", "1\\pmod{0}",
+    "k,k\\in\\mathbb{Z}",
+    "\\{x: x\\ne x\\}", "\\pm", "\\text{any}", "x=x", "0=0", "\\{\\}\\cap\\{1\\}",
+)  # fmt: skip
+
+
+def test_no_answer_is_two():
+    # With (a, b), a >= b, read as an interval, [1, 0] was each of the points.
+    one = [
+        (a, b)
+        for i, a in enumerate(_OF_ALL_KINDS)
+        for b in _OF_ALL_KINDS[:i]
+        if is_equivalent(a, b)
+    ]
+    assert not one
+    golds = [gold for gold in _OF_ALL_KINDS if gold != "\\emptyset"]
+    accepted = {
+        answer: [gold for gold in golds if is_equivalent(answer, gold)]
+        for answer in _HOLLOW
+    }
+    assert {answer: golds for answer, golds in accepted.items() if golds} == {}
