@@ -68,7 +68,7 @@ from rl.verifier.nodes import (
 from rl.verifier.relations import is_label, steps_of
 from rl.verifier.spelling import plain_text
 from rl.verifier.tokens import Token
-from rl.verifier.units import CURRENCY, calculates, may_be_missing, parse_unit
+from rl.verifier.units import CURRENCY, calculates, parse_unit
 
 MAX_DEPTH = 80
 _MAX_POSTFIXES = 12
@@ -716,11 +716,10 @@ class Parser:
                 return clock
         if not isinstance(node, Expression | Ratio | Based):
             if isinstance(node, Tuple | Interval | Braces | SetOp):
-                # Said of all its numbers: (3, 4) cm, but no (0, 1) closed.
+                # A measure is of all its numbers; (0, 1) closed is another one.
                 reading = parse_unit(words)
-                unit = reading and reading.unit
                 if reading and reading.multiplier == 1:
-                    if unit is None or may_be_missing(unit):
+                    if not isinstance(reading.unit, frozenset):
                         return node
             raise Unparsable(f"has a value beside {words[:40]!r}")
         if first.startswith("degree"):

@@ -325,6 +325,7 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
     "sets and intervals": [
         ("(0,1)", "(0,1)\\text{ closed}", False),
         ("(6,5)", "(6,5)\\text{ swapped}", False),
+        ("(6,5)", "(6,5)\\text{ unordered}", False),
         ("\\{1,2\\}", "\\{1,2\\}\\text{ excluded}", False),
         ("[0,2]", "[0,2]\\text{ hours}", True),
         ("(x,y)=(3,5)", "3<x<5", False),
