@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import NamedTuple
 
 from rl.verifier.grammar import MAX_DEPTH, Parser
 from rl.verifier.nodes import (
@@ -21,15 +22,25 @@ from rl.verifier.spelling import MAX_ANSWER, TEXT_COMMAND, clean, squeezed
 from rl.verifier.tokens import tokenize
 from rl.verifier.units import parse_unit
 
-# "5 m" is five metres or five times m; a letter set apart may be either.
+# "5 m" is five metres or five times m; a letter set apart may be either, and a word in
+# brackets too.
 _NUMBER_AND_UNIT = re.compile(
-    r"(-?\d{1,9}(?:,\d{3})*(?:\.\d{1,9})?) ([a-zA-Z][a-zA-Z/^0-9 ]{0,30})"
+    r"(-?\d{1,9}(?:,\d{3})*(?:\.\d{1,9})?) \(?([a-zA-Z][a-zA-Z/^0-9 ]{0,30})\)?"
 )
+# The letter of an option, before what it stands for or behind it, and what may lie
+# between.
+_DRESS = rf"(?:(?:{TEXT_COMMAND}|\\mathbf)\s*\{{\s*)?"
+_GAP = r"(?:\\[\s,;]|~|\\q?quad|\s)"
 _CHOICE = re.compile(
-    rf"(?:(?:{TEXT_COMMAND}|\\mathbf\s*)\{{)?\s*\(?([A-Z])(?:\)\s*\}}?|[.:]\s)"
-    r"[.:]?(?:\\[\s,;]|~|\\q?quad|\s)*\}?(.*)",
+    rf"{_DRESS}\(?\s*{_DRESS}([A-Z])(?:\s*\}}?\)\s*\}}?|[.:]\s)"
+    rf"[.:]?{_GAP}*\}}?(?!.*(?<![A-Za-z])[A-Z][.:]\s)(.*)",
     re.DOTALL,
 )
+_CHOICE_BEHIND = re.compile(
+    rf"(.*?\S)((?:{_GAP}|\\(?:\w*arrow|implies|to))*)({_DRESS}\(([A-Z])\)\s*\}}?)",
+    re.DOTALL,
+)
+_ENDS_WITH_NAME = re.compile(r".*(?<![A-Za-z\\])[A-Za-z]", re.DOTALL)
 # (C)-5 and (C) - 5, and whatever may go on with a formula that begins with (C).
 _DIFFERENCE = re.compile(r"\([A-Z]\)(?:[-+]|\s*[-+]\s)")
 _GOES_ON = re.compile(r"[-+*/^=<>_,'!)}\]]|\\(?!frac|text|begin|\{)")
@@ -106,13 +117,15 @@ def parse_answer(raw: str) -> Answer:
 def _second_meaning(text: str, node: Node) -> Node | None:
     """An option for "(C) -5", a unit for "5 m", and the list that "1,234" may be."""
     try:
-        if not isinstance(node, Choice) and (option := _option(text)):
-            letter, rest = option
+        if not isinstance(node, Choice) and (option := option_in(text)):
             if not _DIFFERENCE.match(text):
-                return Choice(letter, fold(_read(rest, group_commas=True)[0]))
+                value, _ = _read(option.value, group_commas=True)
+                return Choice(option.letter, fold(value))
         if match := _NUMBER_AND_UNIT.fullmatch(text):
             reading = parse_unit(match[2])
-            if reading is None or not isinstance(reading.unit, str):
+            measure = reading is not None and isinstance(reading.unit, str)
+            # 9 (apples) is said of things, 9 apples is read as words.
+            if not measure and (reading is None or "(" not in text):
                 return None
             value = fold(_read(match[1], group_commas=True)[0])
             return Quantity(value, reading.unit, reading.scale)
@@ -127,12 +140,11 @@ def _second_meaning(text: str, node: Node) -> Node | None:
 
 def _read(text: str, group_commas: bool) -> tuple[Node, set[str]]:
     letter = None
-    if option := _option(text):
-        named, rest = option
-        if not rest:
-            text = named
-        elif text[0] != "(" or not _GOES_ON.match(rest):
-            letter, text = option
+    if option := option_in(text):
+        if not option.value:
+            text = option.letter
+        elif option.certain:
+            letter, text = option.letter, option.value
     if (date := _date(text)) is not None:
         return date, set()
     if match := _LETTERED.fullmatch(text):
@@ -144,15 +156,33 @@ def _read(text: str, group_commas: bool) -> tuple[Node, set[str]]:
     return node if letter is None else Choice(letter, node), parser.parameters
 
 
-def _option(text: str) -> tuple[str, str] | None:
-    """The letter of an option, and what is said to stand there."""
-    match = _CHOICE.fullmatch(text)
-    if match is None:
-        return None
-    rest = match[2].strip()
-    if rest.endswith("}") and rest.count("}") > rest.count("{"):
-        rest = rest[:-1].strip()
-    return match[1], rest
+class Option(NamedTuple):
+    """An option that an answer names.
+
+    Attributes:
+      letter: of the option.
+      value: what is said to stand there, perhaps nothing.
+      certain: whether the letter cannot be a name in a formula.
+    """
+
+    letter: str
+    value: str
+    certain: bool
+
+
+def option_in(text: str) -> Option | None:
+    """`(C) -5`, `\\textbf{(C)}\\ -5`, `C. -5` or `-5\\ \\textbf{(C)}`, as cleaned."""
+    if match := _CHOICE.fullmatch(text):
+        value = match[2].strip()
+        if value.endswith("}") and value.count("}") > value.count("{"):
+            value = value[:-1].strip()
+        return Option(match[1], value, text[0] != "(" or not _GOES_ON.match(value))
+    if match := _CHOICE_BEHIND.fullmatch(text):
+        value, between, label, letter = match.groups()
+        certain = label[0] != "(" or re.search("[a-z]", between) is not None
+        if certain or between and not _ENDS_WITH_NAME.fullmatch(value):
+            return Option(letter, value.strip(), certain)
+    return None
 
 
 def _date(text: str) -> Date | None:

@@ -10,12 +10,10 @@ from rl.verifier import extract_answer, is_equivalent, self_check
 from rl.verifier.answers import parse_answer
 from rl.verifier.nodes import INFINITY, Big, Rel, Sym, Word, walk
 from rl.verifier.workers import Workers
-from tools.curation.choice import ANYWHERE
 from tools.curation.repair import answer_of_solution, bare_answer
 from tools.curation.row import Row
 
-# What stands between the sides of a box: `x = 5`, `5 \to (B)`, `(C) -5`.
-_BETWEEN = re.compile(r"=|\\\w*arrow|\\implies|" + ANYWHERE.replace("L", "[A-J]"))
+_BETWEEN = re.compile(r"=|\\\w*arrow|\\implies")  # the sides of a box
 
 
 def unverifiable_answer(row: Row) -> str | None:

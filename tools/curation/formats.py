@@ -72,8 +72,11 @@ def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, s
     """
     held = copy.deepcopy(record)
     for name, (column, fields) in FORMATS.items():
-        if all(_place(held, path) for path in (column, *fields.values()) if path):
-            return name, all_fields(fields)
+        paths = all_fields(fields)
+        known = all(_place(held, path) for path in (column, *fields.values()) if path)
+        told = ("answer", "answers", "solution")
+        if known and any(_place(held, paths[name]) for name in told):
+            return name, paths
     raise ValueError(
         f"{where}: no known format (columns: {columns(record)}); say which is which,"
         " as in --fields problem=COLUMN,answer=COLUMN.key[0]"

@@ -10,7 +10,7 @@ from tools.curation.row import Row
 _NOT_TEXT = any_of(
     r"\[/?asy\]|\\begin\{(?:asy|tikzpicture|pspicture)\}|\\includegraphics",
     r"https?://\S+|\bwww\.\w+|!\[[^\]]*\]",
-    r"</?[a-z]{2,}[\s_]*\d*(?: [a-z]+=[^<>]*)?\s*/?>",
+    r"</?[a-z]{2,}[\s_]*\d*(?: [a-z]+=[^<>]*)?\s*/?>|<a href",
 )
 
 # What is pointed at, and what points: "in the left diagram", "the star shown".

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable
 
 from rl.verifier import extract_answer, is_equivalent
-from rl.verifier.answers import parse_answer
+from rl.verifier.answers import option_in, parse_answer
 from rl.verifier.contract import formulas_of
 from rl.verifier.nodes import Expression, Matrix, Node, Quantity, symbols
 from rl.verifier.relations import is_label
@@ -35,15 +35,10 @@ _FULL_WIDTH = str.maketrans(
 )
 _BREAK = re.compile(r"<\s*/?\s*(?:br|p|div|center)\b[^<>]*>", re.I)
 _SUBSCRIPT = re.compile(r"<su(b|p)>\s*(.*?)\s*</su\1>", re.I | re.S)
-_ENTITY = re.compile(r"&(?:nbsp|lt|gt|amp|le|ge|times|quot|#\d+);")
+_ENTITY = re.compile(r"&(?:[A-Za-z]+|#\d+);")
 _STYLE = re.compile(
     r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>|\[asy\]\s*\[/asy\]"
     r"|\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]",
-    re.I,
-)
-_CREDIT = re.compile(
-    r"\s{0,8}[*_(]{0,8}\s{0,8}(?:(?:Proposed|Submitted|Suggested) by\b|Author:)"
-    r"[^\n]{3,80}$",
     re.I,
 )
 # "The solution is: $x = 1$".
@@ -53,12 +48,9 @@ _SAYS_SO = re.compile(
     re.I,
 )
 _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
-# "9 (apples)", which is no product.
-_BRACKETED_UNIT = re.compile(r"(?<=\d) \(([a-z][a-z .]+)\)$", re.I)
+_REMARK = re.compile(r"\s+\((?=[A-Za-z]{3})|\n\s*\n")  # 5/2 (ACCEPT: 2.5)
 _WORD = re.compile(r"(?<!\\)[a-z]")
 _RELATES = re.compile(r"=|\\approx(?![a-z])")
-# "B: 6.25": the letter of an option that is not there any more.
-_OPTION_LETTER = re.compile(r"^\(?[A-H]\)?\s*[:.)]\s+(?!.*\b[A-H]\s*[:.)])(?=\S)", re.S)
 
 
 def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
@@ -118,7 +110,7 @@ def bare_answer(answer: str) -> str:
 
     Such as `36` of a boxed and displayed 36, `72` of `$72` and `072`, `4` of `B: 4`.
     """
-    answer = _OPTION_LETTER.sub("", _SAYS_SO.sub("", _END.sub("", answer.strip())))
+    answer = _SAYS_SO.sub("", _END.sub("", answer.strip()))
     dressed = ""
     while answer != dressed:
         dressed, displayed = answer, FORMULA.fullmatch(answer)
@@ -127,10 +119,15 @@ def bare_answer(answer: str) -> str:
         boxed = extract_answer(answer)
         if boxed and len(re.findall(r"\\f?box(?:ed)?\s*\{", answer)) == 1:
             answer = boxed
+        option = option_in(answer)
+        if option and option.value and option.certain:
+            answer = option.value
     if answer.count("$") == 1 and "\\$" not in answer:
         answer = answer.strip("$ ")
     answer = _END.sub("", _DEGREE.sub(r"\1^\\circ", answer))
-    answer = _BRACKETED_UNIT.sub(r" \1", answer)
+    said, *remarks = _REMARK.split(answer)
+    if remarks and parse_answer(answer).node is None and parse_answer(said).node:
+        answer = said
     return (answer.lstrip("0") or "0") if answer.isdigit() else answer
 
 
@@ -181,5 +178,4 @@ TEXT_REPAIRS: dict[str, Callable[[str], str]] = {
     ),
     "markup": plain_markup,
     "full_width": lambda text: text.translate(_FULL_WIDTH),
-    "credit": lambda text: _CREDIT.sub("", text),
 }

@@ -64,6 +64,7 @@ _BINDS = any_of(
 )
 _ASKS_EACH = any_of(r"\b(?:values? of|what values?|each)\b")
 
+_OPTIONS_ABSENT = any_of(r"\bwhich\b[^.?:]{0,40} following\b[^:?,&]*\?\W*\Z")
 _SAYS_SOMETHING = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
 _MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
 # "The sum of the two" and "between the two" are one thing.
@@ -173,10 +174,12 @@ def _are_conditions(problem: str, labels: re.Match) -> bool:
 
 
 def multiple_choice(row: Row) -> str | None:
-    """Options remain: nothing but the letter, or the list itself, tells the answer."""
+    """Options remain, which tell the answer, or are pointed at and are not there."""
     if any(choice.is_choice_answer(answer) for answer in row.answers):
         return f"answer {row.answer}"
-    return "lettered options" if choice.find_choices(row.problem) else None
+    if choice.find_choices(row.problem):
+        return "lettered options"
+    return found(_OPTIONS_ABSENT, row.problem)
 
 
 def free_text_answer(row: Row) -> str | None:
@@ -196,7 +199,7 @@ def free_text_answer(row: Row) -> str | None:
                 words.append(part.name)
         # A unit is told by its stem, a code word by its capitals.
         unknown = [word for word in words if not word.endswith(said)]
-        named = " ".join(["", *said, *map(str.lower, filter(str.isupper, written))])
+        named = " ".join(["", *said, *re.findall(r"\b[A-Z]{2,5}\b", answer)]).lower()
         prose = node is None and _PROSE.search(answer)
         if prose or any(f" {word}" not in named for word in unknown):
             return answer[:60]

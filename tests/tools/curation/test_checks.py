@@ -113,6 +113,7 @@ DROPPED = [
     ("open_question", "Let $N$ be the number of such patterns below 9999. Estimate"
      " $N$.", "1984"),
     ("multiple_choice", "Which of the following is prime?\n(A) 4\n(B) 5\n(C) 6", "5"),
+    ("multiple_choice", "Let $0<a<b$. Which of the following is impossible?", "$a+c$"),
     ("multiple_choice", "Among these statements, the correct ones are ____.", "①③"),
     ("multiple_choice", "Find the curve $r = 1$. Enter the letter of the correct one.",
      r"\text{(C)}"),
@@ -150,6 +151,7 @@ DROPPED = [
     ("free_text_answer", "What is the contrapositive?", r"If $a < 1$, then $b < 1$"),
     ("free_text_answer", "What is the sum of the two angles?\n(A) 4\n(B) 5\n(C) none"
      " of these", "C"),
+    ("free_text_answer", "What is the conic section given by it?", "PARABOLA"),
     ("symbol_answer", "Which picture is right?\n(A) A\n(B) B\n(C) C", "C"),
     ("not_text", "What is $M$? <details><summary>Answer</summary>60</details>", "60"),
 ]  # fmt: skip

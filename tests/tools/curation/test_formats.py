@@ -185,9 +185,15 @@ def test_an_object_may_be_text_in_json(tmp_path):
 
 
 def test_looking_for_a_format_leaves_the_row_alone():
-    row = {"problem": "Find $x$.", "messages": '[{"value": "Find $y$."}]'}
+    row = {"problem": "?", "answer": "8", "messages": '[{"value": "Find $y$."}]'}
     assert find_format("file row 1", row)[0] == "problems"
     assert row["messages"] == '[{"value": "Find $y$."}]'
+
+
+def test_a_set_without_answers_is_none_that_is_known():
+    row = {"problem": "Find $x$.", "expected_answer": "8"}
+    with pytest.raises(ValueError, match="columns: expected_answer, problem"):
+        find_format("file row 1", row)
 
 
 def test_fields_are_paths(tmp_path):

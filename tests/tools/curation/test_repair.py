@@ -39,6 +39,7 @@ def test_markup_becomes_text_or_tex():
     assert plain_markup("one<br/>two<p>three</p>") == "one\ntwo\nthree\n"
     assert plain_markup("[b](i)[/b] x < y") == "(i) x < y"
     assert plain_markup("x &lt; 4 &amp; y") == "x < 4 & y"
+    assert plain_markup("5&radic;3 &pi;") == "5√3 π"
     assert plain_markup(r"a &lt b \\\\ c &= d") == r"a &lt b \\\\ c &= d"
     assert plain_markup("x < y and y > z") == "x < y and y > z"
 
@@ -95,8 +96,13 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         (r"The answer is \quad 7", "7"),
         (r"\quad 2 \sqrt{2}", r"2 \sqrt{2}"),
         ("The solution set", "The solution set"),
-        ("9 (apples)", "9 apples"),
-        ("Q(50)=47.5 (pounds).", "Q(50)=47.5 pounds"),
+        ("9 (apples)", "9 (apples)"),
+        ("5/2 (ACCEPT: 2 1/2 OR 2.5)", "5/2"),
+        ("50\n\nRound Robin 7 Page 13", "50"),
+        ("2 (sin x)", "2 (sin x)"),
+        (r"\textbf{(B)}~\frac{9}{200}", r"\frac{9}{200}"),
+        (r"37 \textbf{(D)}", "37"),
+        ("25 (C)", "25 (C)"),
         ("16 (n)", "16 (n)"),
         ("x^2 (mod 5)", "x^2 (mod 5)"),
         ("45^", r"45^\circ"),
@@ -192,10 +198,10 @@ def test_a_sound_row_is_untouched():
 def test_repairs_are_named():
     row = Row(
         id="a",
-        problem="Find x<br/>if \x0crac{x}{2}=1. *Proposed by Michael Tang*",
+        problem="Find x<br/>if \x0crac{x}{2}=1.",
         solution="\\boxed{2}",
     )
     fixed, done = repair(row)
     assert fixed.problem == "Find x\nif \\frac{x}{2}=1."
     assert fixed.answers == ("2",)
-    assert done == ("tex_escapes", "markup", "credit", "answer_from_solution")
+    assert done == ("tex_escapes", "markup", "answer_from_solution")
