@@ -5,7 +5,9 @@ socks that it asks for.
 """
 
 import re
+from fractions import Fraction
 
+from rl.verifier.grammar import spoken_numbers
 from rl.verifier.spelling import TEXT_COMMAND
 from rl.verifier.units import (
     Reading,
@@ -59,6 +61,23 @@ _ENDS = frozenset(
 _DIVISOR = re.compile(
     r"(?i)(?:\b(?:per|an?|each|every|one|1)\s+|/\s*)([a-z-]+(?:\^\d)?)"
 )
+# "As a common fraction", "to scientific notation".
+_NOTATION = re.compile(
+    r"(?i)\b(?:as|in|into|to|using)\s+(?:(?:an?|the|its|their|terms of|common|proper"
+    r"|improper|reduced|simplified|simplest|exact|terminating|repeating|standard)\s+)*"
+    r"(?:fractions?|decimals?(?! (?:point|place))|percent(?:age)?|scientific notation"
+    r"|mixed numbers?|radians|degrees)\b"
+)
+_NUMERAL = re.compile(
+    r"[0-9]{1,3}(?:(?:,|\{,\}|\\,)[0-9]{3})+(?:\.[0-9]+)?|[0-9]*\.[0-9]+|[0-9]+"
+)
+_MAX_NUMERAL = 100
+_PERCENT = re.compile(r"(?i)%|\bpercent")
+_AMOUNTS = dict(spoken_numbers()) | {
+    "half": Fraction(1, 2), "twice": Fraction(2), "double": Fraction(2),
+    "thrice": Fraction(3), "triple": Fraction(3), "dozen": Fraction(12),
+}  # fmt: skip
+_AMOUNT_WORD = re.compile(rf"(?i)\b(?:{'|'.join(sorted(_AMOUNTS, reverse=True))})\b")
 _EVERY = re.compile(r"(?i)\b([a-z]{3,})ly\b")
 
 
@@ -70,6 +89,8 @@ class Asked:
       units: the unit in which it wants its answer, where it names just one; with it,
         for a price, that of its currency, and its rates: meters, to how many "a week".
       things: whether things are counted, so that no known unit is an answer.
+      notation: whether it names a way to write its answer.
+      numbers: the numbers in it, in digits and in words; of percents also the share.
     """
 
     def __init__(self, problem: str):
@@ -88,6 +109,8 @@ class Asked:
             self.units += tuple(rate(self.units[0], below) for below in readings)
         self.things = bool(nouns) and not any(map(is_unit, nouns))
         self.things &= not _OTHER_QUESTION.search(question)
+        self.notation = _NOTATION.search(problem) is not None
+        self.numbers = _numbers(problem)
         self._nouns, self._others = frozenset(map(stem, nouns)), stems(" ".join(others))
         self._divisors = stems(" ".join(divisors))
         self._divisors |= {f"{below.unit}*{below.scale}" for below in readings}
@@ -111,6 +134,16 @@ class Asked:
         if not self._nouns or (measure_in(unit) is not None and not self.things):
             return True
         return answers(unit, self._nouns | gold, self._others)
+
+
+def _numbers(problem: str) -> frozenset[Fraction]:
+    numerals = (n for n in _NUMERAL.findall(problem) if len(n) <= _MAX_NUMERAL)
+    found = {Fraction(re.sub(r"[^0-9.]", "", numeral)) for numeral in numerals}
+    words = _AMOUNT_WORD.findall(problem.replace("-", " "))
+    found.update(_AMOUNTS[word.lower()] for word in words)
+    if _PERCENT.search(problem):
+        found.update([value / 100 for value in found], [Fraction(100)])
+    return frozenset(found)
 
 
 def _things(question: str) -> tuple[list[str], list[str]]:

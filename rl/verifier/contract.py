@@ -1,15 +1,16 @@
 """What a reward asks of an answer, besides being equal: that it is finished.
 
 An answer is the end of somebody's work. A relation that is still to be solved, a sum,
-an integral or a limit that nobody evaluated, or an expression copied from the problem
-may well be equal to the gold and shows nothing: it is refused, unless the gold itself
-is of that kind.
+an integral or a limit that nobody evaluated, an expression copied from the problem or
+built around one, or the problem's last step in other words may well be equal to the
+gold and shows nothing: it is refused, unless the gold itself is of that kind.
 """
 
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Literal
 
 from rl.verifier.answers import Answer, parse_answer
@@ -18,47 +19,40 @@ from rl.verifier.budget import Budget, Open
 from rl.verifier.compare import same_answer
 from rl.verifier.equality import Prover, Way
 from rl.verifier.extract import extract_answer
+from rl.verifier.finished import (
+    is_number,
+    left_to_evaluate,
+    notation,
+    sides,
+    unfinished,
+)
 from rl.verifier.nodes import (
-    MINUS_ONE,
-    ONE,
-    SYMMETRIC,
-    ZERO,
-    Add,
-    Big,
-    Braces,
-    Call,
     Chain,
     Choice,
-    Clock,
-    Congruence,
-    Const,
-    Date,
     Degrees,
     Expression,
-    Fn,
-    Interval,
-    Mul,
     Node,
     Num,
-    Numbers,
     Percent,
-    Pow,
     Quantity,
-    Ratio,
     Rel,
-    SetOp,
     Several,
-    Sym,
-    Tuple,
     Word,
     children,
-    contains,
     fold,
     rebuilt,
     symbols,
     walk,
 )
-from rl.verifier.relations import function_of, is_decimal, is_label, steps_of
+from rl.verifier.relations import is_decimal, is_label
+from rl.verifier.shape import (
+    holds,
+    is_plain,
+    is_rational,
+    operands,
+    operations,
+    shape_of,
+)
 from rl.verifier.units import Reading, measure_in, stems
 
 Rule = Literal[
@@ -167,42 +161,44 @@ class Examiner:
         """Of `x + y = 17` the 17, where just `x + y` is asked for, as of any label."""
         match answer.node, answer.written:
             case Rel("=", _, node), Rel("=", left, written):
-                named = _shape(left) in self._given_to_compute and symbols(left)
-                copied = _shape(answer.written) in self._formulas
+                named = shape_of(left) in self._given_to_compute and symbols(left)
+                copied = shape_of(answer.written) in self._formulas
                 if named and not copied and not is_label(left):
                     return dataclasses.replace(answer, node=node, written=written)
         return answer
 
     def _finished(self, answer: str, parsed: Answer, gold: Answer, way: Way) -> Verdict:
-        if parsed.written is not None and gold.written is not None:
-            if (left := _unfinished(parsed.written, gold.written)) is not None:
+        written, wanted = parsed.written, gold.written
+        if written is not None and wanted is not None:
+            if (left := unfinished(written, wanted)) is not None:
                 return Verdict(False, answer, "unfinished", left)
-            shape = _shape(gold.written)
-            if _shape(parsed.written) != shape:
-                copied = self._is_copied(parsed.written, shape)
-                if copied and not self._is_respelled(parsed.written, gold.written):
+            if self._problem and shape_of(written) != shape_of(wanted):
+                said, (value, *others) = _said(written), _said(wanted) or [wanted]
+                value = wanted if others else value
+                copied = bool(said) and all(self._is_copied(s, value) for s in said)
+                if copied or self._is_stated(written, wanted):
                     return Verdict(False, answer, "echo", "stands in the problem")
+                left_over = [self._left_to_do(side, value) for side in said]
+                if left_over and all(left_over):
+                    return Verdict(False, answer, "unfinished", left_over[0])
         return Verdict(True, answer, way, _REASONS[way])
 
     def _is_copied(self, answer: Node, gold: Node) -> bool:
-        """Whether an answer is a formula of the problem, or nothing but such ones."""
-        for shape in (_shape(answer), _shape(fold(answer))):
-            if not _is_plain(shape) and shape in self._formulas:
-                return True
-        match answer:
-            case Rel() | Chain():
-                stated = [
-                    side
-                    for side in _sides(answer)
-                    if not is_label(side) and not is_decimal(side)
-                ]
-                copies = [
-                    _shape(side) != gold and self._is_copied(side, gold)
-                    for side in stated
-                ]
-                return bool(copies) and all(copies)
-            case Braces((item,)) | Fn("abs", (item,)):
-                return self._is_copied(item, gold)
+        """Whether an answer is a formula of the problem, or is built around one."""
+        shape = shape_of(answer)
+        if shape == shape_of(gold):
+            return False
+        return self._is_stated(answer, gold) or any(
+            holds(shape, formula) and self._has_value(formula, gold)
+            for formula in self._formulas
+            if not is_rational(formula) or formula in self._given_to_compute
+        )
+
+    def _is_stated(self, answer: Node, gold: Node) -> bool:
+        """Whether an answer is a formula of the problem, which is no plain value."""
+        shapes = shape_of(answer), shape_of(fold(answer))
+        if any(not is_plain(shape) and shape in self._formulas for shape in shapes):
+            return not self._is_respelled(answer, gold)
         return False
 
     def _is_respelled(self, answer: Node, gold: Node) -> bool:
@@ -210,23 +206,76 @@ class Examiner:
 
         Not where just this is to be rewritten: "Write $\\frac12$ as a decimal".
         """
-        shape = _shape(answer)
-        if not (_is_rational(shape) and _is_rational(_shape(gold))):
+        shape = shape_of(answer)
+        if not (is_rational(shape) and is_rational(shape_of(gold))):
             return False
         return shape not in self._given_to_compute
+
+    def _left_to_do(self, answer: Node, gold: Node) -> str | None:
+        """What an answer leaves to the verifier of what the problem asks for."""
+        if (left := left_to_evaluate(answer, gold)) is not None:
+            return left
+        how, asked = notation(answer), notation(gold)
+        if how != asked and asked.startswith("base"):
+            return f"is not written in {asked}"
+        shape = shape_of(answer)
+        if how != asked and how != "expression" and self._asked.notation:
+            if self._is_told(shape):
+                return f"is the problem's own {how}"
+        if is_number(gold) and not operations(shape_of(gold)) and not symbols(shape):
+            if self._is_calculation(shape, gold):
+                return "leaves a calculation to be carried out"
+        return None
+
+    def _is_calculation(self, shape: Node, gold: Node) -> bool:
+        """Whether a number is written by the problem's, or with as much left to do."""
+        left = operations(shape)
+        if not left:
+            return False
+        numbers = operands(shape)
+        if numbers is not None and all(map(self._is_told, numbers)):
+            return True
+        return any(
+            0 < operations(formula) <= left and self._has_value(formula, gold)
+            for formula in self._formulas
+        )
+
+    def _is_told(self, shape: Node) -> bool:
+        """Whether a number stands in the problem, whatever its sign."""
+        value = fold(shape)
+        return isinstance(value, Num) and abs(value.value) in self._numbers
+
+    @functools.cached_property
+    def _numbers(self) -> frozenset[Fraction]:
+        written = self._formulas.values()
+        values = (fold(shape_of(f)) for f in written if notation(f) != "expression")
+        numbers = (abs(value.value) for value in values if isinstance(value, Num))
+        return self._asked.numbers.union(numbers)
+
+    def _has_value(self, formula: Node, gold: Node) -> bool:
+        """Whether a formula of the problem is the gold in another shape."""
+        value, wanted = fold(self._formulas[formula]), fold(gold)
+        if is_plain(formula) or formula == shape_of(gold):
+            return False
+        if not (isinstance(value, Expression) and isinstance(wanted, Expression)):
+            return False
+        try:
+            return Prover(budget=Budget()).equal(value, wanted)
+        except Open:
+            return False
 
     @functools.cached_property
     def _given_to_compute(self) -> frozenset[Node]:
         pieces = (match[0] for match in _TO_COMPUTE.finditer(self._problem))
-        return frozenset(shape for piece in pieces for shape in formulas_of(piece))
+        return frozenset(shape for piece in pieces for shape, _ in formulas_of(piece))
 
     @functools.cached_property
     def _asked(self) -> Asked:
         return Asked(self._problem)
 
     @functools.cached_property
-    def _formulas(self) -> frozenset[Node]:
-        return frozenset(formulas_of(self._problem))
+    def _formulas(self) -> dict[Node, Node]:
+        return dict(formulas_of(self._problem))
 
 
 _REASONS: dict[Way, str] = {
@@ -247,95 +296,25 @@ def judge(
         no other.
       gold: the accepted answer, or several of which any may match.
       problem: the problem's text. With it, an expression copied from the problem is no
-        answer, and neither is a quantity in another unit than it asks for.
+        answer, and neither is what leaves its last step to the verifier, or a quantity
+        in another unit than it asks for.
     """
     golds = (gold,) if isinstance(gold, str) else tuple(gold)
     return Examiner(golds, problem).judge(extract_answer(completion))
 
 
+def _said(answer: Node) -> list[Node]:
+    """What an answer says its value by: all sides but names, and what an option is."""
+    if isinstance(answer, Choice):
+        answer = answer.answer
+    if not isinstance(answer, Rel | Chain):
+        return [answer]
+    return [s for s in sides(answer) if not is_label(s) and not is_decimal(s)]
+
+
 def _is_math(gold: Answer) -> bool:
     """Whether a gold that has no tree should have one: it is more than words."""
     return any(char in gold.text for char in "\\^_=<>{}") or not gold.text
-
-
-def _unfinished(answer: Node, gold: Node) -> str | None:
-    """What is still to be done, of a kind that is done in the gold."""
-    for kind, name in _BIG_NAMES.items():
-        if _leaves(answer, kind) and not _has_big(gold, kind):
-            return f"leaves a {name} to be evaluated"
-    if not contains(gold, Rel | Congruence | Interval | SetOp) or _solved(gold):
-        if any(not _is_solved(part) for part in _relations(answer)):
-            return "leaves a relation to be solved"
-    return None
-
-
-_BIG_NAMES = {"sum": "sum", "prod": "product", "int": "integral", "lim": "limit"}
-
-
-def _has_big(node: Node, kind: str) -> bool:
-    return any(isinstance(part, Big) and part.kind == kind for part in walk(node))
-
-
-def _leaves(answer: Node, kind: str) -> bool:
-    """Whether an answer says its value by such an expression only."""
-    if isinstance(answer, Rel | Chain):
-        said = [s for s in _sides(answer) if not isinstance(s, Sym | Call)]
-        return bool(said) and all(_has_big(side, kind) for side in said)
-    return _has_big(answer, kind)
-
-
-def _relations(node: Node) -> Iterator[Rel | Chain]:
-    """The relations that an answer states, not those inside its expressions."""
-    if isinstance(node, Rel | Chain):
-        yield node
-    elif isinstance(node, Several | Braces | Tuple | SetOp):
-        for part in children(node):
-            yield from _relations(part)
-
-
-def _solved(gold: Node) -> bool:
-    """Whether all that a gold relates is a name to a constant."""
-    return all(
-        _is_solved(part) and any(not symbols(side) for side in _sides(part))
-        for part in _relations(gold)
-    )
-
-
-def _sides(node: Rel | Chain) -> list[Node]:
-    steps = steps_of(node)
-    return [steps[0].left, *(step.right for step in steps)]
-
-
-def _is_solved(node: Rel | Chain) -> bool:
-    """x = 5, 2 < x < 3, x in A; also two names, and the exact beside the rounded.
-
-    f(x) = 2x + 1 is solved for f: its arguments are bound, and only f may not recur.
-    """
-    if any(step.op == "equiv" for step in steps_of(node)):
-        return True
-    sides = list(map(fold, _sides(node)))
-    named = [s for s in sides if is_label(s) or not isinstance(s, Expression)]
-    if named:
-        unknown = frozenset().union(*map(_unknowns, named))
-        rest = [side for side in sides if side not in named]
-        return len(named) > 1 or not any(_names_in(side) & unknown for side in rest)
-    return not any(map(symbols, sides))
-
-
-def _unknowns(label: Node) -> Set[str]:
-    """What a label is about: its function, or its names where it has none."""
-    function = function_of(label)
-    if function is None or isinstance(label, Sym):
-        return symbols(label)
-    name, arguments = function
-    own = {word.removesuffix("^-1") for word in name.split()}
-    return own.union(*(_unknowns(a) for a in arguments if not isinstance(a, Sym)))
-
-
-def _names_in(node: Node) -> Set[str]:
-    """Names of variables and of functions."""
-    calls = (part.name for part in walk(node) if isinstance(part, Call))
-    return symbols(node).union(calls)
 
 
 # --- units and words
@@ -401,20 +380,20 @@ def _without_things(answer: Answer) -> Answer:
 # --- copies
 
 
-def formulas_of(problem: str) -> Iterator[Node]:
-    """The shapes of all formulas of a problem, and of what they relate or list."""
+def formulas_of(problem: str) -> Iterator[tuple[Node, Node]]:
+    """All formulas of a problem, and what they relate or list: shape and tree."""
     pieces = [next(filter(None, match)) for match in _FORMULA.findall(problem)]
     if not pieces:
         pieces = [match[0] for match in _BARE_FORMULA.finditer(problem)]
     for piece in pieces:
-        parsed = parse_answer(piece)
+        parsed = parse_answer(piece.rstrip("? "))
         if parsed.written is None:
             continue
         stack = [parsed.written]
         while stack:
             node = stack.pop()
-            yield _shape(node)
-            yield _shape(fold(node))
+            yield shape_of(node), node
+            yield shape_of(fold(node)), node
             if isinstance(node, Rel | Chain | Several | Choice | Quantity):
                 stack.extend(children(node))
 
@@ -436,79 +415,3 @@ _TO_COMPUTE = re.compile(
 _BARE_FORMULA = re.compile(
     r"[\d.(]*(?:\d|\b[a-z]\b|\))(?:\s*[-+*/^=<>!]\s*[\d.(]*(?:\d|\b[a-z]\b|[)!]))+"
 )
-
-
-def _shape(node: Node) -> Node:
-    """A tree as written, but for order, zeros, ones, units and which side is left."""
-    node = rebuilt(node, _shape)
-    match node:
-        case Add(terms):
-            flat = []
-            for term in terms:
-                flat += term.terms if isinstance(term, Add) else (term,)
-            return _collected(Add, [t for t in flat if t != ZERO], ZERO)
-        case Mul(factors):
-            flat = []
-            for factor in factors:
-                flat += factor.factors if isinstance(factor, Mul) else (factor,)
-            negative = flat.count(MINUS_ONE) % 2
-            rest = [f for f in flat if f != ONE and f != MINUS_ONE]
-            # A power of one alone is itself the formula.
-            rest = [f for f in rest if not _is_one(f)] or rest
-            if negative and len(rest) == 1 and isinstance(rest[0], Add):
-                return _shape(Add(tuple(Mul((MINUS_ONE, t)) for t in rest[0].terms)))
-            if negative and rest and isinstance(rest[0], Num):
-                return _collected(Mul, [Num(-rest[0].value), *rest[1:]], ONE)
-            return _collected(Mul, [MINUS_ONE] * negative + rest, ONE)
-        case Pow(base, exponent) if exponent == ONE:
-            return base
-        case Pow(Pow(base, inner), outer) if inner == outer == MINUS_ONE:
-            return base
-        case Rel(op, left, right) if op in SYMMETRIC:
-            return Rel(op, *sorted((left, right), key=repr))
-        case Rel(">" | ">=" as op, left, right):
-            return Rel({">": "<", ">=": "<="}[op], right, left)
-        case Chain(steps) if all(s.op in (">", ">=", "<", "<=") for s in steps):
-            return Chain(tuple(sorted(steps, key=repr)))
-        case Several(items) | Braces(items):
-            return type(node)(tuple(sorted(items, key=repr)))
-        case Degrees(value) | Percent(value) | Quantity(value):
-            return value
-    return node
-
-
-def _is_one(factor: Node) -> bool:
-    """A factor or a denominator that changes nothing."""
-    return factor == ONE or (isinstance(factor, Pow) and _is_one(factor.base))
-
-
-def _collected(kind: type, parts: list[Node], empty: Node) -> Node:
-    if len(parts) < 2:
-        return parts[0] if parts else empty
-    return kind(tuple(sorted(parts, key=repr)))
-
-
-def _is_rational(shape: Node) -> bool:
-    """One rational number as one writes it: 2, 0.5, -1/2."""
-    match shape:
-        case Num():
-            return True
-        case Mul(factors) if factors[0] == MINUS_ONE:
-            return _is_rational(_collected(Mul, [*factors[1:]], ONE))
-        case Mul((Num(), Pow(Num(), exponent))) | Mul((Pow(Num(), exponent), Num())):
-            return exponent == MINUS_ONE
-        case Pow(Num(), exponent):
-            return exponent == MINUS_ONE
-    return False
-
-
-def _is_plain(shape: Node) -> bool:
-    """A value as one writes it: nothing in it is left to be worked out."""
-    match shape:
-        case Num() | Sym() | Const() | Word() | Clock() | Date() | Numbers():
-            return True
-        case Mul(factors) if len(factors) == 2 and MINUS_ONE in factors:
-            return all(map(_is_plain, factors))
-        case Ratio(parts) | Call(_, parts):
-            return all(map(_is_plain, parts))
-    return False

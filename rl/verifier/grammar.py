@@ -146,7 +146,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _spoken() -> Iterator[tuple[str, Fraction]]:
+def spoken_numbers() -> Iterator[tuple[str, Fraction]]:
     """Whole numbers up to 100 and proper fractions of up to tenths, in words."""
     yield from ((word, Fraction(n)) for n, word in enumerate(_COUNTING))
     for tens, word in enumerate(_TENS, start=2):
@@ -160,7 +160,8 @@ def _spoken() -> Iterator[tuple[str, Fraction]]:
             yield f"{_COUNTING[top]} {word}s", Fraction(top, bottom)
 
 
-_PHRASES: dict[str, Node] = {words: number(value) for words, value in _spoken()} | {
+_PHRASES: dict[str, Node] = {
+    **{words: number(value) for words, value in spoken_numbers()},
     **dict.fromkeys(["all real numbers", "all reals", "all real"], REALS),
     "all integers": INTEGERS,
     "dne": Word("does not exist"),

@@ -161,7 +161,7 @@ def _asks_for(problem: str, formula: str) -> bool:
     if last is None or "equation" in problem:
         return False
     shown = formulas(last[0])[0].rstrip(" =.,")
-    asked, said = (next(formulas_of(f"${f}$"), None) for f in (shown, formula))
+    asked, said = (next(formulas_of(f"${f}$"), [None])[0] for f in (shown, formula))
     return asked is not None and asked == said and not _WORD.search(problem, last.end())
 
 

@@ -1,0 +1,168 @@
+"""An answer does not leave the problem's last step to the verifier."""
+
+import pytest
+
+from rl.verifier import Examiner, is_equivalent, judge
+
+_DUCKS = (
+    "Janet's ducks lay 16 eggs per day. She eats three for breakfast and bakes muffins"
+    " with four. She sells the rest for $2 per egg. How much does she make a day?"
+)
+_DET = "Find the determinant of $\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}$."
+
+
+def _rule(answer, gold, problem):
+    assert is_equivalent(answer, gold), "what is refused is equal"
+    verdict = judge(f"\\boxed{{{answer}}}", gold, problem)
+    return verdict.correct, verdict.rule
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "problem"),
+    [
+        ("2^{100} \\bmod 7", "2", "Find the remainder of $2^{100}$ divided by 7."),
+        ("7^{2023} \\bmod 10", "3", "What is the units digit of $7^{2023}$?"),
+        ("\\gcd(1234,5678)", "2", "What is the GCD of 1234 and 5678?"),
+        ("x = \\gcd(1234,5678)", "2", "What is the GCD of 1234 and 5678?"),
+        ("\\gcd(1234,5678)", "x = 2", "What is the GCD of 1234 and 5678?"),
+        ("\\text{(A)}\\ \\gcd(12,18)", "6", "What is the GCD of 12 and 18?"),
+        ("\\operatorname{lcm}(12,18)", "36", "What is the LCM of 12 and 18?"),
+        ("\\lfloor \\sqrt{2023} \\rfloor", "44", "Which integer is below it?"),
+        ("\\lceil 3.2 \\rceil", "4", "Round 3.2 up."),
+        ("\\max(3,7)", "7", "Which is larger, 3 or 7?"),
+        ("\\min(3,7,5)", "3", "What is the smallest of 3, 7 and 5?"),
+        ("|3+4i|", "5", "Find the magnitude of $3-4i$."),
+        ("\\log_2 1024", "10", "What is the base-2 logarithm of 1024?"),
+        ("\\sin 390^\\circ", "\\frac12", "Compute $\\sin 30^\\circ$."),
+    ],
+)
+def test_a_function_of_numbers_is_left_to_nobody(answer, gold, problem):
+    assert _rule(answer, gold, problem) == (False, "unfinished")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "problem"),
+    [
+        ("\\gcd(12,18) = 6", "6", "What is the GCD of 12 and 18?"),
+        ("\\log_4 9", "\\log_2 3", "Solve $2^x = 3$."),
+        ("2\\ln 2", "\\ln 4", "Solve $e^x = 4$."),
+        ("\\lfloor x+1 \\rfloor", "\\lfloor x \\rfloor + 1", "What is it?"),
+        ("|x-5|", "|5-x|", "How far is $x$ from 5?"),
+        ("e^{x \\ln 2}", "2^x", "Which function is it?"),
+        ("4\\sin 15^\\circ", "\\sqrt6-\\sqrt2", "How long is the side?"),
+    ],
+)
+def test_one_that_is_worked_out_or_has_no_plainer_form_is_an_answer(
+    answer, gold, problem
+):
+    assert _rule(answer, gold, problem)[0] is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "problem"),
+    [
+        ("17 \\cdot 23 + 17", "408", "What is $17 \\cdot 24$?"),
+        ("(20-3) \\cdot 24", "408", "What is $17 \\cdot 24$?"),
+        ("\\frac{34 \\cdot 24}{2}", "408", "What is $17 \\cdot 24$?"),
+        ("x = 2 \\cdot 204", "408", "What is 17 * 24?"),
+        ("5 \\cdot 4!", "120", "Compute $5!$."),
+        ("\\frac{6!}{6}", "120", "Compute $5!$."),
+        ("(16-3-4) \\times 2", "18", _DUCKS),
+        ("\\$(16-3-4) \\times 2", "18", _DUCKS),
+        ("1 \\cdot 4 - 2 \\cdot 3", "-2", _DET),
+        ("\\frac{12}{4}", "3", "He shares 12 sweets among 4 friends."),
+        ("0.15 \\cdot 80", "12", "How much is 15% of 80?"),
+    ],
+)
+def test_a_calculation_of_the_problem_is_no_answer(answer, gold, problem):
+    assert _rule(answer, gold, problem) == (False, "unfinished")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "problem"),
+    [
+        ("9 \\times 2", "18", _DUCKS),
+        ("340 + 68", "408", "What is $17 \\cdot 20 + 17 \\cdot 4$?"),
+        ("10 \\cdot 9", "90", "What is $\\frac{10!}{8!}$?"),
+        ("2 \\cdot 3^{10}", "118098", "There are 2 of 3 in 10."),
+        ("\\binom{10}{3} \\cdot 2^7", "15360", "There are 3 of 10, 2 and 7."),
+        ("\\binom{10}{3}", "120", "How many ways to choose 3 of 10?"),
+        ("\\frac{10 \\cdot 9}{2}", "45", "10 people shake hands in twos."),
+        ("10! - 8!", "3588480", "There are 10, of which 8 are red."),
+        ("2^{10}", "1024", "How many subsets has a set of 10?"),
+        ("\\frac{6}{8}", "\\frac34", "6 of 8 are red. Which part is it?"),
+        ("2+\\frac14", "2\\frac14", "It is 2 and $\\frac14$."),
+        ("100-\\frac12", "99.5", "How long is it?"),
+        ("e^2+1", "1+e^2", "What is $f(2)$ for $f(x) = e^x + 1$?"),
+    ],
+)
+def test_what_is_worked_out_in_part_is_an_answer(answer, gold, problem):
+    assert _rule(answer, gold, problem)[0] is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "problem"),
+    [
+        ("321", "1253_6", "Express the base 10 number 321 in base 6."),
+        ("x = 321", "1253_6", "Express the base 10 number 321 in base 6."),
+        ("45", "101101_2", "Convert 45 to binary."),
+        ("0.45", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("0.3636\\ldots", "\\frac{4}{11}", "Write $0.\\overline{36}$ as a fraction."),
+        ("0.00052", "5.2\\times10^{-4}", "Write 0.00052 in scientific notation."),
+        ("225^\\circ", "\\frac{5\\pi}{4}", "Convert $225^\\circ$ to radians."),
+        ("3/4", "0.75", "Write 3/4 as a decimal."),
+    ],
+)
+def test_a_number_of_the_problem_is_not_rewritten_by_the_verifier(
+    answer, gold, problem
+):
+    assert _rule(answer, gold, problem) == (False, "unfinished")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "problem"),
+    [
+        ("x = 1253_6", "1253_6", "Express the base 10 number 321 in base 6."),
+        ("(1253)_{6}", "1253_6", "Express the base 10 number 321 in base 6."),
+        ("0.45", "\\frac{9}{20}", "It is 9 of 20. Answer as a common fraction."),
+        ("0.5", "\\frac12", "Heads has probability 0.5. And tails?"),
+        ("\\frac{18}{40}", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("52\\times10^{-5}", "5.2\\times10^{-4}", "Write it in scientific notation."),
+        ("225", "225^\\circ", "Convert $\\frac{5\\pi}{4}$ to degrees."),
+    ],
+)
+def test_in_its_notation_or_unasked_it_is_an_answer(answer, gold, problem):
+    assert _rule(answer, gold, problem)[0] is True
+
+
+@pytest.mark.parametrize(
+    "dressed",
+    [
+        "\\max(F,F)", "\\frac{2(F)+(F)}{3}", "\\frac{2(F)}{2}", "F+1-1", "(F)^{2/2}",
+        "1+((F)-1)", "-(-(F))", "\\frac{x(F)}{x}", "\\ln e^{F}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("formula", "gold"),
+    [
+        ("17\\cdot24+9", "417"),
+        ("\\sin 60^\\circ", "\\frac{\\sqrt3}{2}"),
+        ("\\sqrt{50}", "5\\sqrt2"),
+        ("(x+1)^2-x^2", "2x+1"),
+    ],
+)
+def test_nothing_that_is_built_around_a_formula_hides_it(dressed, formula, gold):
+    answer = dressed.replace("F", formula)
+    verdict = Examiner([gold], f"Compute ${formula}$.").judge(answer)
+    assert verdict.correct is False
+    assert verdict.rule in ("echo", "open")
+
+
+def test_without_a_problem_nothing_is_known_to_be_left():
+    for answer, gold in [("\\gcd(4,6)", "2"), ("3\\cdot4", "12"), ("321", "1253_6")]:
+        assert judge(f"\\boxed{{{answer}}}", gold).correct is True
+
+
+def test_a_numeral_of_any_length_in_a_problem_is_no_fault():
+    problem = f"How long is {'9' * 6000}? It has 3 and 4 times that."
+    assert judge("\\boxed{x = 6000.0}", "6000", problem).correct is True
