@@ -405,15 +405,15 @@ def lay_out(weights, config, dtype, sharding, apart, arrays, layer):
 
     What is an argument as it is would be handed on, not copied; `apart` copies it.
     """
-    laid_out = []
+    found = []
     for weight, array in zip(weights, arrays, strict=True):
         if weight.layered:
             array = jax.lax.dynamic_index_in_dim(array, layer, keepdims=False)
         array = weight.to_hf(array.astype(dtype), config)
         if sharding is not None:
             array = jax.lax.with_sharding_constraint(array, sharding)
-        laid_out.append(jnp.copy(array) if apart else array)
-    return tuple(laid_out)
+        found.append(jnp.copy(array) if apart else array)
+    return tuple(found)
 
 
 def _to_host(hf_names, arrays) -> Iterator[tuple[str, np.ndarray]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rl.batches import compact
 from rl.types import Batch, Hyper
 from rollout.types import Completion, SamplingParams
 
@@ -23,7 +24,8 @@ def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
     """A message: the header's length, the header as JSON, the arrays' bytes.
 
     In the header a JSON list is always tagged: `["list", [...]]`, `["tuple", [...]]`,
-    `["dict", {...}]`, `["array", dtype, shape]`, `["carrier", name, {...}]`.
+    `["dict", {...}]`, `["array", dtype, shape]`, `["carrier", name, {...}]`. An array
+    that `rl.batches.compact` finds smaller is `["runs", dtype, shape, number of runs]`.
 
     Raises:
       TypeError: a value of any other type.
@@ -40,8 +42,12 @@ def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return ["dict", {key: plain(x) for key, x in value.items()}]
         if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
-            arrays.append(np.ascontiguousarray(value).reshape(np.shape(value)))
-            return ["array", value.dtype.str, list(value.shape)]
+            parts = compact.encode(value)
+            arrays.extend(parts.values())
+            said = [value.dtype.str, list(value.shape)]
+            if "bits" in parts:
+                return ["array", *said]
+            return ["runs", *said, len(parts["starts"])]
         if type(value).__name__ in _CARRIERS:
             fields = {
                 field.name: plain(getattr(value, field.name))
@@ -55,7 +61,7 @@ def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
     return b"".join(parts + [array.tobytes() for array in arrays])
 
 
-def decode(message: bytes) -> Message:
+def decode(message: bytes | bytearray) -> Message:
     """A message's name and arguments; a 0-d array becomes a NumPy scalar.
 
     Raises:
@@ -80,15 +86,24 @@ def decode(message: bytes) -> Message:
         if kind == "carrier":
             fields = {key: value(x) for key, x in content[1].items()}
             return _CARRIERS[content[0]](**fields)
-        if kind != "array":
+        if kind not in ("array", "runs"):
             raise ValueError(f"a value of kind {kind!r}")
         dtype, shape = np.dtype(content[0]), tuple(content[1])
         if dtype.kind not in "biuf":
             raise ValueError(f"an array of {dtype}")
-        count = int(np.prod(shape))
-        array = np.frombuffer(message, dtype, count, cursor).reshape(shape)
+        bits = np.dtype(f"u{dtype.itemsize}")
+        if kind == "array":
+            parts = {"bits": part(bits, int(np.prod(shape)))}
+        else:
+            count = content[2]
+            parts = {"starts": part(np.uint32, count), "steps": part(bits, count)}
+        return compact.decode(parts, shape, dtype)[()]
+
+    def part(dtype, count: int) -> np.ndarray:
+        nonlocal cursor
+        array = np.frombuffer(message, dtype, count, cursor)
         cursor += array.nbytes
-        return array[()]
+        return array
 
     try:
         name, args, kwargs = json.loads(message[_LENGTH:start])
@@ -98,5 +113,7 @@ def decode(message: bytes) -> Message:
         if cursor != len(message):
             raise ValueError(f"{len(message) - cursor} bytes too many")
         return content
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+    except (
+        ValueError, TypeError, KeyError, AttributeError, IndexError, MemoryError
+    ) as error:  # fmt: skip
         raise ValueError(f"no message of a run's processes ({error})") from None

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import (
     Client,
@@ -31,14 +31,11 @@ import jax
 # JAX has no public name for its processes' key-value store.
 from jax._src.distributed import global_state
 
+from rl.hosts.link import Link, Silent
 from rl.hosts.messages import Message, decode, encode
 from rl.hosts.stopping import in_a_line
 
-# A process whose host is gone or that is stopped closes no connection. Each says that
-# it is there; after a silence the others end. JAX's own heartbeat, which aborts with a
-# page of text, comes after ours.
-_ALIVE_SECONDS = 5.0
-_SILENT_SECONDS = 40.0
+# JAX's own, which aborts with a page of text, comes after that of `rl.hosts.link`.
 _HEARTBEAT_SECONDS = 90
 _START_SECONDS = 300
 _SHUTDOWN_SECONDS = 60
@@ -97,42 +94,18 @@ class _Linked(Alone):
         self._told = told
         self._ended = False
         self._dying = threading.Lock()
-        self._sending = threading.Lock()
-        threading.Thread(target=self._stay_alive, daemon=True).start()
 
-    def _send(self, connections: Iterable[Connection], message: bytes) -> None:
-        with self._sending:
-            for connection in connections:
-                connection.send_bytes(message)
-
-    def _stay_alive(self) -> None:
-        """Says now and then that this process is there; its silence is told apart."""
-        message = encode("alive")
-        while not self._ended:
-            time.sleep(_ALIVE_SECONDS)
-            try:
-                self._send(self._connections(), message)
-            except OSError:
-                return  # it is dead, and the thread that watches it says so
-
-    def _receive(
-        self, connection: Connection, who: str, longest: int | None = None
-    ) -> Message:
-        """The next message from another process but for signs of life."""
-        while True:
-            if not connection.poll(_SILENT_SECONDS):
-                if self._ended:
-                    raise EOFError
-                self._die(
-                    f"{who} has said nothing for {_SILENT_SECONDS:.0f} seconds: it is"
-                    " stopped or its host is gone, and the others end"
-                )
-            message = decode(connection.recv_bytes(longest))
-            if message[0] != "alive":
-                return message
-
-    def _connections(self) -> Iterable[Connection]:
-        raise NotImplementedError
+    def _receive(self, link: Link, who: str, longest: int | None = None) -> Message:
+        """The next message from another process."""
+        try:
+            return decode(link.receive(longest))
+        except Silent as silence:
+            if self._ended:
+                raise EOFError from None
+            self._die(
+                f"{who} {silence}: it is stopped or its host is gone, and the others"
+                " end"
+            )
 
     def __exit__(self, kind, error, trace) -> None:
         if error is None:
@@ -156,22 +129,34 @@ class Leader(_Linked):
     """Process 0, with its connections to the others by their numbers."""
 
     def __init__(self, followers: dict[int, Connection], told: Errors):
-        self._followers = followers
+        self._followers = {i: Link(connection) for i, connection in followers.items()}
+        self._announcing = threading.Lock()
         super().__init__(told)
         for index in followers:
             threading.Thread(target=self._watch, args=(index,), daemon=True).start()
 
     def announce(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Sends a message to every follower, in the order of the calls."""
+        """Sends a message to every follower, in the order of the calls.
+
+        It is made once, and this does not wait until they have it.
+        """
+        message = encode(name, *args, **kwargs)
         try:
-            self._send(self._followers.values(), encode(name, *args, **kwargs))
+            with self._announcing:
+                for link in self._followers.values():
+                    link.send(message)
         except OSError:  # it is dead, and the thread that watches it says so
             time.sleep(_CAUSE_SECONDS)
             raise
 
     def end(self, status: int) -> None:
         self._ended = True
-        self.announce("end", status)
+        message = encode("end", status)
+        for link in self._followers.values():
+            link.finish(message)
+        until = time.monotonic() + _SHUTDOWN_SECONDS
+        for link in self._followers.values():
+            link.flush(until)
         jax.distributed.shutdown()
 
     def abandon(self, status: int) -> None:
@@ -196,19 +181,18 @@ class Leader(_Linked):
             if not self._ended:
                 self._die(f"process {index} has died, and the others end with it")
 
-    def _connections(self) -> Iterable[Connection]:
-        return self._followers.values()
-
     def _tell_end(self, reason: str) -> None:
         self._tell("failed", reason)
 
     def _tell(self, *message: Any) -> None:
         message = encode(*message)
-        if not self._sending.acquire(timeout=_CAUSE_SECONDS):
-            return  # the main thread hangs in a message; a closed connection tells too
-        for connection in self._followers.values():
+        for link in self._followers.values():
+            link.finish(message, at_once=True)
+        # Where one does not take it in time, a closed connection tells too.
+        until = time.monotonic() + _CAUSE_SECONDS
+        for link in self._followers.values():
             try:
-                connection.send_bytes(message)
+                link.flush(until)
             except OSError:
                 continue
 
@@ -219,7 +203,7 @@ class Follower(_Linked):
     leads = False
 
     def __init__(self, leader: Connection, told: Errors):
-        self._leader = leader
+        self._leader = Link(leader)
         super().__init__(told)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         threading.Thread(target=self._watch, daemon=True).start()
@@ -229,7 +213,7 @@ class Follower(_Linked):
         return self._messages.get()
 
     def signal(self, number: int) -> None:
-        self._send([self._leader], encode("signal", number))
+        self._leader.send(encode("signal", number))
 
     def end(self, status: int) -> None:
         jax.distributed.shutdown()
@@ -249,13 +233,10 @@ class Follower(_Linked):
         except (EOFError, OSError):
             self._die("the leader, process 0, has died, and the others end with it")
 
-    def _connections(self) -> Iterable[Connection]:
-        return [self._leader]
-
     def _tell_end(self, reason: str) -> None:
+        self._leader.finish(encode("failed", reason), at_once=True)
         try:
-            if self._sending.acquire(timeout=_CAUSE_SECONDS):
-                self._leader.send_bytes(encode("failed", reason))
+            self._leader.flush(time.monotonic() + _CAUSE_SECONDS)
         except OSError:
             return
 

@@ -113,9 +113,8 @@ def dual_clip(
     """
     ratio = importance(policy_logprobs - old_logprobs)
     loss, metrics = clipped(ratio, advantages, eps_low=eps_low, eps_high=eps_high)
-    loss = jnp.where(
-        advantages < 0, jnp.minimum(loss, bound * jnp.abs(advantages)), loss
-    )
+    most = bound * jnp.abs(advantages)
+    loss = jnp.where((advantages < 0) & (loss > most), most, loss)
     return loss, metrics | {"dual_clipped": (advantages < 0) & (ratio > bound)}
 
 
@@ -207,12 +206,18 @@ def clipped(
     eps_low: jax.Array | float,
     eps_high: jax.Array | float,
 ) -> tuple[Tokens, dict[str, jax.Array]]:
-    """PPO's surrogate of any ratio (arXiv 1707.06347, eq. 7), with its metrics."""
-    held = jnp.clip(ratio, 1 - eps_low, 1 + eps_high)
-    return -jnp.minimum(ratio * advantages, held * advantages), {
+    """PPO's surrogate of any ratio (arXiv 1707.06347, eq. 7), with its metrics.
+
+    A ratio on a bound is not clipped. `jnp.minimum` and `jnp.clip` would each halve the
+    gradient there, and with a bound of 0 the first update has all its ratios there.
+    """
+    low = (advantages < 0) & (ratio < 1 - eps_low)
+    high = (advantages > 0) & (ratio > 1 + eps_high)
+    held = jnp.where(low, 1 - eps_low, jnp.where(high, 1 + eps_high, ratio))
+    return -held * advantages, {
         "ratio": ratio,
-        "clipped_low": (advantages < 0) & (ratio < 1 - eps_low),
-        "clipped_high": (advantages > 0) & (ratio > 1 + eps_high),
+        "clipped_low": low,
+        "clipped_high": high,
     }
 
 

@@ -18,7 +18,9 @@ from rl.update.objective import Objective, token_logprobs
 from sharding.rules import laid_out
 
 Stats = dict[str, Any]
-# Gradients, the loss, and statistics, summed over the micro-batches so far.
+# Gradients, the loss, and statistics, summed over the micro-batches so far. The sum of
+# gradients is float32 or wider, whatever the parameters are: in bfloat16 each addition
+# would round to one part in 256.
 Carry = tuple[Params, Float[jax.Array, ""], Stats]
 
 
@@ -129,9 +131,10 @@ def make_step(
 
     def zeros(params: Params, batch: Batch, hyper: Hyper) -> Carry:
         (value, stats), grads = jax.eval_shape(gradient, params, batch, hyper)
-        return jax.tree.map(
-            lambda x: jnp.zeros(x.shape, x.dtype), (grads, value, stats)
+        sums = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, summed_in(x.dtype)), grads
         )
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (sums, value, stats))
 
     def accumulate(carry: Carry, params: Params, batch: Batch, hyper: Hyper) -> Carry:
         grads, value, stats = carry
@@ -221,6 +224,11 @@ def make_step(
         shardings=shardings,
         rows=rows,
     )
+
+
+def summed_in(dtype: jax.typing.DTypeLike) -> jnp.dtype:
+    """In which gradients of parameters of a dtype add up."""
+    return jnp.promote_types(dtype, jnp.float32)
 
 
 def _at_rest(shardings: TrainState) -> TrainState:

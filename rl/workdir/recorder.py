@@ -32,6 +32,7 @@ import safetensors.numpy
 
 from configs.schema import Count, NotNegative
 from rl import files
+from rl.batches import compact
 from rl.checkpoint import proofs_in, steps_in
 from rl.hosts.stopping import in_a_line
 from rl.proof import library_versions
@@ -301,7 +302,7 @@ def write_record(
         for b, batch in enumerate(micro):
             for field in dataclasses.fields(Batch):
                 array = getattr(batch, field.name)
-                for kind, part in _encode(np.asarray(array)).items():
+                for kind, part in compact.encode(np.asarray(array)).items():
                     arrays[f"{m}/{b}/{field.name}/{kind}"] = part
     about = {
         "step": step,
@@ -325,11 +326,17 @@ def read_record(path: pathlib.Path) -> Record:
         with safetensors.safe_open(path, "numpy") as file:
             about = json.loads(file.metadata()["about"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}
+
+        def read(name: str, shape: Sequence[int], dtype: Any) -> np.ndarray:
+            parts = {kind: f"{name}/{kind}" for kind in compact.KINDS}
+            found = {k: arrays[name] for k, name in parts.items() if name in arrays}
+            return compact.decode(found, shape, dtype)
+
         mini_batches = [
             [
                 Batch(
                     *(
-                        _decode(arrays, f"{m}/{b}/{f.name}", shape, f.type.dtypes[0])
+                        read(f"{m}/{b}/{f.name}", shape, f.type.dtypes[0])
                         for f in dataclasses.fields(Batch)
                     )
                 )
@@ -393,32 +400,6 @@ def _drawn(group: Group) -> list[Drawn]:
             zip(group.completions, group.correct, group.rewards, strict=True)
         )
     ]
-
-
-def _encode(array: np.ndarray) -> dict[str, np.ndarray]:
-    """An array's bits: as they are, or as steps from each to the next, run by run.
-
-    Masks, advantages and weights stand still along a row, and positions count.
-    """
-    flat = np.ascontiguousarray(array).reshape(-1)
-    bits = flat.view(f"u{flat.itemsize}")
-    steps = np.diff(bits, prepend=bits.dtype.type(0))
-    starts = np.flatnonzero(np.diff(steps, prepend=steps[:1] ^ 1))
-    if len(starts) < flat.size // 8:
-        return {"starts": starts.astype(np.uint32), "steps": steps[starts]}
-    return {"bits": bits}
-
-
-def _decode(
-    arrays: Mapping[str, np.ndarray], name: str, shape: Sequence[int], dtype: Any
-) -> np.ndarray:
-    size = int(np.prod(shape))
-    bits = arrays.get(f"{name}/bits")
-    if bits is None:
-        starts, steps = arrays[f"{name}/starts"], arrays[f"{name}/steps"]
-        lengths = np.diff(starts, append=size)
-        bits = np.cumsum(np.repeat(steps, lengths), dtype=steps.dtype)
-    return bits.view(np.dtype(dtype)).reshape(shape)
 
 
 def plain(tree: Any) -> Any:

@@ -44,6 +44,10 @@ class ServerBusy(RuntimeError):
     """503: not now; asking again later is right."""
 
 
+class OutOfStep(SamplerError):
+    """A server does not serve the policy that was published to it, or will not say."""
+
+
 class ServerRefused(SamplerError):
     """The server said no, with an HTTP status other than 503."""
 
@@ -287,6 +291,7 @@ class VllmClient:
 
         Raises:
           Aborted: the server dropped the request (`abort`, an update in abort mode).
+          OutOfStep: it reports no version of some token.
           ServerGone, ServerBusy, ServerRefused: see there.
         """
         drawn, choice = self._generate(
@@ -297,10 +302,15 @@ class VllmClient:
         if spans is None:
             versions = np.full(len(drawn), version_of(""), np.int32)
         else:
-            versions = np.empty(len(drawn), np.int32)
+            versions = np.full(len(drawn), -1, np.int32)
             for span in spans:
                 stop = span["end"]
                 versions[span["start"] : stop] = version_of(span["version"])
+            if (untold := np.flatnonzero(versions < 0)).size:
+                raise OutOfStep(
+                    f"{self.url} reports no version of {untold.size} of {len(drawn)}"
+                    f" tokens, first of token {untold[0]}"
+                )
         logprobs = np.array([logprob for _, logprob in drawn], np.float32)
         reason = choice["finish_reason"]
         if reason not in ("stop", "length"):

@@ -12,11 +12,10 @@ from rollout.types import (
     Completion,
     OnFinished,
     OnPause,
-    SamplerError,
     SamplingParams,
     SoFar,
 )
-from rollout.vllm.client import Update, VllmClient
+from rollout.vllm.client import OutOfStep, Update, VllmClient
 from rollout.vllm.fan_out import check_lengths, sample_all
 from rollout.vllm.fleet import Fleet
 from rollout.vllm.server import VllmServer
@@ -29,10 +28,6 @@ Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 # and a float32 forward: 2e-6 and 0.013.
 PROBE_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
 PROBE_DRAW = SamplingParams(max_tokens=16, stop_token_ids=(), ignore_stop=True)
-
-
-class OutOfStep(SamplerError):
-    """A server does not serve the policy that was published to it."""
 
 
 class VllmSampler:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 
 from rl.update.head import BLOCK
+from rl.update.step import summed_in
 from tools.plan import speed
 from tools.plan.workload import Workload, shard_sizes
 
@@ -99,6 +100,7 @@ def estimate(work: Workload) -> Estimate:
     c = work.config
     count, _ = shard_sizes(work.model, work.mesh_shape)
     masters = count * jnp.dtype(c.model.param_dtype).itemsize
+    gradients = count * summed_in(c.model.param_dtype).itemsize
     moments = 2 * count * jnp.dtype(c.optimizer.moments_dtype).itemsize
     at_rest = 0 if c.mesh.offload_optimizer else moments
     fitted = FITTED[work.target.chip.platform]
@@ -106,9 +108,9 @@ def estimate(work: Workload) -> Estimate:
     return Estimate(
         masters=masters,
         moments=at_rest,
-        accumulate=2 * masters + at_rest + temporary,
+        accumulate=masters + gradients + at_rest + temporary,
         # The old state and the new one, of which one is dropped when all is finite.
-        apply=4 * masters + moments,
+        apply=3 * masters + gradients + moments,
         seconds=_seconds(work),
     )
 

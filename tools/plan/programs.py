@@ -104,14 +104,16 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
         if dtype not in hf.DTYPES:
             raise ValueError(f"config.rollout.vllm.dtype={dtype!r}: no such dtype")
         published = copied(hf.DTYPES[dtype])
+    of_update = _of_update(work, step, state)
+    gradients, *_ = of_update["accumulate"].arguments[0]
     resident = Resident(
         masters=device_bytes(state.params),
         moments=device_bytes(state.opt_state),
-        gradients=device_bytes(state.params),
+        gradients=device_bytes(gradients),
         reference=device_bytes(reference),
         published=device_bytes(published),
     )
-    found = _of_update(work, step, state) | _of_export(work, state.params)
+    found = of_update | _of_export(work, state.params)
     if work.embedded:
         r = c.rollout
         layout = take(make_layout, r)(

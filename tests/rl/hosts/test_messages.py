@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rl.batches.packing import pack_groups
 from rl.engine import make_hyper
 from rl.hosts.messages import decode, encode
 from rl.types import Batch
 from rollout.types import SamplingParams
+from tests.rl.examples import make_group
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -62,6 +64,26 @@ def test_a_steps_batches_and_hypers_come_over_bit_for_bit():
     assert type(args[1][0].first) is np.bool_ and args[1] == [hyper]
 
 
+def test_a_step_takes_eight_bytes_for_a_position():
+    """Ids and log-probabilities; masks, positions, advantages cost next to nothing."""
+    group = make_group([True, False], lengths=[3000, 2500], prompt=1000)
+    packed = pack_groups(
+        [group] * 4, version=0, sampler_is_trainer=True, advantage="std",
+        aggregation="token", constant=1, prompts_per_update=2, row_lengths=(4096,),
+        micro_tokens=2 * 4096, row_multiple=1, share_prompts=False,
+    )  # fmt: skip
+    message = encode("update", packed, [])
+    positions = sum(batch.token_ids.size for micro in packed for batch in micro)
+    assert positions == 8 * 4096
+    assert 8 * positions < len(message) < 8.4 * positions
+    for micro, expected in zip(decode(message)[1][0], packed, strict=True):
+        for one, other in zip(micro, expected, strict=True):
+            for field in dataclasses.fields(Batch):
+                a, b = getattr(one, field.name), getattr(other, field.name)
+                assert (a.dtype, a.shape) == (b.dtype, b.shape)
+                assert a.tobytes() == b.tobytes()
+
+
 @pytest.mark.failure(54)
 @pytest.mark.parametrize(
     "value", [object(), {1: 2}, np.array(["text"]), np.array([None]), pathlib.Path(".")]
@@ -95,6 +117,8 @@ def test_what_is_no_message_is_an_error_and_runs_nothing():
         header(["x", ["list", [["carrier", "Hyper", {"a": 1}]]], ["dict", {}]]),
         header(["x", ["list", [["array", "|O", [1]]]], ["dict", {}]]),
         header(["x", ["list", [["eval", "1"]]], ["dict", {}]]),
+        header(["x", ["list", [["runs", "<i4", [9], 2]]], ["dict", {}]]),
+        header(["x", ["list", [["runs", "<i4", [2**60], 1]]], ["dict", {}]]) + bytes(8),
     ):
         with pytest.raises(ValueError, match="no message of a run's processes"):
             decode(bad)

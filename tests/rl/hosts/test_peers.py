@@ -1,5 +1,6 @@
 """How processes meet and notice each other's silence, without a run."""
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -7,11 +8,11 @@ import textwrap
 import threading
 import time
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client
+from multiprocessing.connection import Client, Connection
 
 import pytest
 
-from rl.hosts import peers
+from rl.hosts import link, peers
 from tests.rl.test_train import ROOT
 
 KEY = b"k" * 32
@@ -79,18 +80,26 @@ def test_the_listener_is_where_the_others_look_for_it(monkeypatch, host, address
 SILENCE = """
     import socket, sys, threading, time
     from multiprocessing.connection import Connection
-    from rl.hosts import peers
+    from rl.hosts import link, peers
 
-    peers._ALIVE_SECONDS, peers._SILENT_SECONDS = 0.2, 1.5
+    link.ALIVE_SECONDS, link.SILENT_SECONDS = 0.2, 1.5
     ours, theirs = socket.socketpair()
+    raw = theirs.dup()
     ours, theirs = Connection(ours.detach()), Connection(theirs.detach())
     leader = peers.Leader({1: ours}, told=())
     if sys.argv[1] == "silent":
         time.sleep(60)
-    follower = peers.Follower(theirs, told=())
+    if sys.argv[1] not in ("long", "halts"):
+        follower = peers.Follower(theirs, told=())
     if sys.argv[1] == "leaves":
         time.sleep(0.5)
-        theirs.send_bytes(b"what is no message")
+        raw.sendall((18).to_bytes(8, "little") + b"what is no message")
+        time.sleep(60)
+    if sys.argv[1] == "long":
+        raw.sendall((2**40).to_bytes(8, "little"))
+        time.sleep(60)
+    if sys.argv[1] == "halts":
+        raw.sendall((100).to_bytes(8, "little") + b"the beginning of a message")
         time.sleep(60)
     signals = []
     leader.on_signal = signals.append
@@ -109,6 +118,10 @@ SILENCE = """
         ("silent", 1, "", "error: process 1 has said nothing for 2 seconds: it is"
          " stopped or its host is gone, and the others end"),
         ("leaves", 1, "", "error: process 1: no message of a run's processes ("),
+        ("long", 1, "", "error: process 1: a message of 1,099,511,627,776 bytes, of at"
+         " most 65,536"),
+        ("halts", 1, "", "error: process 1 has said nothing for 2 seconds: it is"
+         " stopped or its host is gone, and the others end"),
         ("lives", 0, "alive 15", ""),
     ],
 )  # fmt: skip
@@ -128,3 +141,157 @@ def test_silence_ends_a_run_with_a_line_and_signs_of_life_do_not(
     # The two are one process here: the other one may be the first to tell of the end.
     told = [line.replace("error: the leader has ended: ", "error: ") for line in lines]
     assert bool(told) == bool(error) and all(line.startswith(error) for line in told)
+
+
+# A follower in a process of its own, behind a link that takes so many bytes a second.
+FOLLOWER = """
+    import contextlib, socket, sys, threading, time
+    from multiprocessing.connection import Connection
+    from rl.hosts import link, peers
+
+    link.ALIVE_SECONDS, link.SILENT_SECONDS = 0.2, 3.0
+    rate, messages = float(sys.argv[1]), int(sys.argv[2])
+    came = socket.socket(fileno=int(sys.argv[3]))
+    near, far = socket.socketpair()
+
+    def slowly():
+        with contextlib.suppress(OSError):
+            while data := came.recv(20_000):
+                far.sendall(data)
+                time.sleep(len(data) / rate)
+        far.shutdown(socket.SHUT_WR)
+
+    def back():
+        with contextlib.suppress(OSError):
+            while data := far.recv(20_000):
+                came.sendall(data)
+
+    for act in (slowly, back):
+        threading.Thread(target=act, daemon=True).start()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    follower = peers.Follower(Connection(near.detach()), told=())
+    began = time.monotonic()
+    for _ in range(messages):
+        name, args, _ = follower.receive()
+        seconds = time.monotonic() - began
+        print(name, *(len(x) for x in args), f"{seconds:.1f}", flush=True)
+    time.sleep(60)
+"""
+LEADER = """
+    import socket, sys, time
+    from multiprocessing.connection import Connection
+    import numpy as np
+    from rl.hosts import link, peers
+
+    link.ALIVE_SECONDS, link.SILENT_SECONDS = 0.2, 3.0
+    ends = [socket.socket(fileno=int(n)) for n in sys.argv[2:]]
+    for end in ends:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+    followers = {i: Connection(e.detach()) for i, e in enumerate(ends, 1)}
+    print("ready", flush=True)
+    sys.stdin.readline()
+    leader = peers.Leader(followers, told=())
+    data = np.random.default_rng(0).integers(0, 256, 1_500_000).astype(np.uint8)
+    leader.announce("update", data)
+    leader.announce("publish")
+    if sys.argv[1] == "lives":
+        sys.stdin.readline()
+        print("alive")
+    if sys.argv[1] == "stops":
+        time.sleep(1)  # the first is in the middle of its message
+        leader.abandon(143)
+"""
+
+
+@contextlib.contextmanager
+def _group(how, rates, messages):
+    """A leader and its followers, each a process; they begin when all are there."""
+    pairs = [socket.socketpair() for _ in rates]
+    python = [sys.executable, "-u", "-c"]
+    options = dict(
+        cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    ours, theirs = zip(*pairs, strict=True)
+    with contextlib.ExitStack() as stack:
+
+        def start(script, ends, *words):
+            fds = [end.fileno() for end in ends]
+            command = [*python, textwrap.dedent(script), *words, *map(str, fds)]
+            process = subprocess.Popen(command, pass_fds=fds, **options)
+            stack.callback(process.kill)
+            return process
+
+        leader = start(LEADER, ours, how)
+        followers = [
+            start(FOLLOWER, [end], str(rate), str(messages))
+            for end, rate in zip(theirs, rates, strict=True)
+        ]
+        for process in (leader, *followers):
+            assert process.stdout.readline() == "ready\n"
+        for end in (*ours, *theirs):
+            end.close()
+        for process in (*followers, leader):
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        yield leader, followers
+
+
+@pytest.mark.failure(54)
+def test_a_slow_follower_holds_up_no_other_and_no_sign_of_life():
+    """A message takes 6 s to the first; the others may be without one for 3 s."""
+    with _group("lives", [250_000, 1e9, 1e9], messages=2) as (leader, followers):
+        for process in followers:
+            for name in ("update 1500000", "publish"):
+                line = process.stdout.readline()
+                assert line.startswith(name), process.stderr.read()
+        out, error = leader.communicate("end\n", timeout=30)
+        assert (leader.returncode, out, error) == (0, "alive\n", "")
+
+
+@pytest.mark.failure(54)
+def test_a_stop_reaches_all_but_who_is_in_the_middle_of_a_message():
+    with _group("stops", [100_000, 1e9, 1e9], messages=3) as (leader, followers):
+        leader.wait(timeout=60)
+        # The first is told by the end of its connection.
+        ends = [process.wait(timeout=60) for process in followers]
+        assert ends == [1, 143, 143]
+        assert "the leader, process 0, has died" in followers[0].stderr.read()
+
+
+def test_messages_that_wait_are_few_and_the_last_goes_before_them():
+    ours, theirs = socket.socketpair()
+    near, far = link.Link(Connection(ours.detach())), theirs
+    sent = []
+
+    def say():
+        for number in range(40):
+            near.send(bytes([number]) * 1_000_000)
+            sent.append(number)
+
+    threading.Thread(target=say, daemon=True).start()
+    while len(sent) < 17:  # one is on its way, sixteen wait
+        time.sleep(0.01)
+    time.sleep(0.5)
+    assert len(sent) == 17
+    near.finish(b"last", at_once=True)
+    other = link.Link(Connection(far.detach()))
+    assert other.receive() == bytes(1_000_000)
+    assert other.receive() == b"last"
+    near.flush(time.monotonic() + 10)
+    assert len(sent) == 17, "and nothing is taken after it"
+
+
+def test_messages_come_in_order_and_a_broken_link_says_so():
+    ours, theirs = socket.socketpair()
+    near, far = (link.Link(Connection(s.detach())) for s in (ours, theirs))
+    for number in range(100):
+        near.send(b"%d" % number)
+        assert far.receive() == b"%d" % number
+    far._socket.shutdown(socket.SHUT_RDWR)
+    with pytest.raises(OSError):
+        while True:
+            near.send(b"to nobody")
+    with pytest.raises(EOFError):
+        near.receive()

@@ -7,7 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl.update.losses import LOSSES, Segments, dual_clip, grpo, k1, k3, load_loss
+from rl.update.losses import (
+    LOSSES,
+    Segments,
+    clipped,
+    dual_clip,
+    grpo,
+    k1,
+    k3,
+    load_loss,
+)
 from sharding.mesh import make_mesh
 from sharding.rules import laid_out
 
@@ -218,6 +227,46 @@ def test_the_upper_bound_is_the_higher_one():
     x = jnp.log(jnp.float32(1.25))
     assert jax.grad(loss)(x, 0.28) == pytest.approx(-1.25)
     assert jax.grad(loss)(x, 0.2) == 0
+
+
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+@pytest.mark.parametrize(
+    ("low", "high", "ratio"),
+    [
+        (0.0, 0.0, 1.0),
+        (0.0, 0.28, 1.0),
+        (0.2, 0.0, 1.0),
+        (0.2, 0.28, 1.0),
+        (0.5, 0.5, 0.5),
+        (0.5, 0.5, 1.5),
+    ],
+)
+def test_on_a_bound_the_gradient_is_whole(low, high, ratio, advantage):
+    def loss(ratio):
+        bounds = dict(eps_low=jnp.float32(low), eps_high=jnp.float32(high))
+        return clipped(ratio, jnp.float32(advantage), **bounds)[0]
+
+    value, slope = jax.value_and_grad(loss)(jnp.float32(ratio))
+    assert (value, slope) == (-ratio * advantage, -advantage)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.2])
+def test_beyond_a_bound_only_the_side_that_may_go_back_has_a_gradient(eps):
+    def slope(ratio, advantage):
+        def loss(ratio):
+            return clipped(ratio, advantage, eps_low=eps, eps_high=eps)[0]
+
+        return float(jax.grad(loss)(jnp.float32(ratio)))
+
+    assert slope(1 - eps - 0.01, -1.0) == 0 and slope(1 - eps - 0.01, 1.0) == -1
+    assert slope(1 + eps + 0.01, 1.0) == 0 and slope(1 + eps + 0.01, -1.0) == 1
+
+
+def test_on_dual_clips_own_bound_the_gradient_is_whole_too():
+    def loss(policy):
+        return dual_clip(policy, 0.0, jnp.float32(-1), **EPS, bound=1.0)[0]
+
+    assert jax.value_and_grad(loss)(jnp.float32(0)) == (1, 1)
 
 
 @pytest.mark.failure(23)

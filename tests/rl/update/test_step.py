@@ -213,6 +213,25 @@ def test_packing_and_micro_batches_cannot_change_the_gradient():
             assert _worst(gradient(_batches(groups, **options)), together) < 1e-12
 
 
+def test_gradients_of_bfloat16_parameters_add_up_in_float32():
+    """64 times the same micro-batch is 64 times its gradient."""
+    mesh = _mesh()
+    step = _step(mesh, param_dtype=jnp.bfloat16)
+    params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), _params(mesh))
+    batch, hyper = place(_batches(_groups())[0], step.rows), _hyper()
+    carry, sums = step.zeros(params, batch, hyper), {}
+    for count in range(1, 65):
+        carry = step.accumulate(carry, params, batch, hyper)
+        if count in (1, 64):
+            sums[count] = jax.device_get(carry[0])
+    assert {x.dtype for x in jax.tree.leaves(sums)} == {np.dtype(np.float32)}
+    assert _worst(sums[64], jax.tree.map(lambda x: 64 * x, sums[1])) < 1e-6
+    before = step.init(params)
+    dtypes = [x.dtype for x in jax.tree.leaves(before)]
+    after, _ = step.apply(before, carry, hyper)
+    assert [x.dtype for x in jax.tree.leaves(after)] == dtypes
+
+
 @pytest.mark.failure(3)
 def test_the_first_update_has_ratio_one_whatever_old_says():
     stats = _updated(_mesh(), _batches(_groups(), old=-50.0), _hyper(first=True))[2]

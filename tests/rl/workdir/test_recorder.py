@@ -103,28 +103,6 @@ def test_a_record_is_what_was_given_bit_for_bit(tmp_path, share_prompts):
     assert second.versions == (1, 1) and second.finish_reason == "stop"
 
 
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.zeros(0, np.int32),
-        np.zeros(1, np.float32),
-        np.arange(1000, dtype=np.int32),
-        np.repeat(np.arange(9, dtype=np.int32), 100),
-        np.repeat([True, False], 300),
-        np.array([0.0, -0.0] * 50, np.float32),
-        np.random.default_rng(0).normal(size=500).astype(np.float32),
-    ],
-    ids=lambda a: f"{a.dtype}-{a.size}",
-)
-def test_arrays_of_any_kind_are_told_in_as_few_numbers_as_they_need(array):
-    parts = recorder._encode(array)
-    named = {f"x/{kind}": part for kind, part in parts.items()}
-    again = recorder._decode(named, "x", array.shape, array.dtype)
-    assert _bits(again) == _bits(array)
-    if array.size == 1000:  # a ramp
-        assert sum(part.nbytes for part in parts.values()) < 20
-
-
 def test_a_step_of_7b_takes_eight_bytes_for_a_token(tmp_path):
     """Its ids and log-probabilities; positions, advantages and masks cost nothing."""
     group = make_group([True, False], lengths=[3000, 2500], prompt=1000)

@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import http.server
+import json
 import os
 import pathlib
 import shutil
@@ -18,10 +20,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rollout.types import SamplingParams
 from rollout.vllm import leash
 from rollout.vllm import server as vllm_server
 from rollout.vllm.checksum import checksum
-from rollout.vllm.client import ServerGone, VllmClient
+from rollout.vllm.client import OutOfStep, ServerGone, VllmClient
 from rollout.vllm.server import ServerFailed, ServerSpec, VllmServer, check_devices
 from rollout.vllm.weight_sync import PublishedFiles
 from tests.rollout.vllm.policies import ROOT
@@ -169,6 +172,54 @@ def test_a_watched_call_ends_when_the_server_takes_no_more_connections():
         with pytest.raises(ServerGone, match="Refused"):
             client.call("POST", "/pause", {}, timeout=50, watched=True)
         assert 2 < time.monotonic() - begin < 40
+
+
+@pytest.mark.parametrize(
+    ("spans", "found"),
+    [
+        ([(0, 4, 7)], [7, 7, 7, 7]),
+        ([(0, 3, 7), (3, 4, 8)], [7, 7, 7, 8]),
+        ([(0, 3, 7)], "1 of 4 tokens, first of token 3"),
+        ([(1, 4, 7)], "1 of 4 tokens, first of token 0"),
+        ([(0, 1, 7), (3, 4, 8)], "2 of 4 tokens, first of token 1"),
+        ([], "4 of 4 tokens, first of token 0"),
+    ],
+)
+def test_a_token_whose_version_is_not_told_is_refused(spans, found):
+    choice = {
+        "token_ids": [1, 2, 3, 4],
+        "finish_reason": "length",
+        "logprobs": {"content": [{"logprob": -1.0}] * 4},
+        "weight_versions": [
+            {"start": start, "end": end, "version": str(version)}
+            for start, end, version in spans
+        ],
+    }
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            text = json.dumps({"choices": [choice]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_):
+            pass
+
+    params = SamplingParams(max_tokens=4, stop_token_ids=(9,))
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        client = VllmClient(f"http://127.0.0.1:{server.server_address[1]}")
+        try:
+            if isinstance(found, str):
+                with pytest.raises(OutOfStep, match=f"reports no version of {found}$"):
+                    client.generate([0], params, seed=0, version_of=int, timeout=30)
+            else:
+                drawn = client.generate([0], params, seed=0, version_of=int, timeout=30)
+                assert drawn.versions.tolist() == found
+        finally:
+            server.shutdown()
 
 
 # A tree like vLLM's: the root's child starts a grandchild in a session of its own, and

@@ -12,7 +12,7 @@ from configs import compass_thinker_7b
 from configs.reading import read_config
 from tests import forked
 from tools.plan import speed
-from tools.plan.environments import interpreter
+from tools.plan.environments import compile_programs, interpreter
 from tools.plan.targets import parse_target
 from tools.plan.workload import make_workload
 
@@ -152,6 +152,23 @@ def test_a_phase_is_the_sum_of_its_parts(planned):
     assert plan["cost_per_1000_steps"] == pytest.approx(
         2 * 8 * plan["timeline"]["sync"]["seconds"] / 3.6
     )
+
+
+def test_gradients_of_bfloat16_parameters_stay_in_float32(tmp_path):
+    target = parse_target("h100:8")
+    try:
+        interpreter(target)
+    except ValueError as error:
+        pytest.skip(str(error))
+    (tmp_path / "config.json").write_text(json.dumps(MODEL))
+    file = tmp_path / "small.py"
+    file.write_text(CONFIG.format(folder=str(tmp_path)))
+    config = read_config(str(file))
+    config.model.param_dtype = "bfloat16"
+    resident, _ = compile_programs(
+        config.lock(), target, programs=(), cache=tmp_path / "cache"
+    )
+    assert resident.gradients == 2 * resident.masters > 0
 
 
 def test_the_page_holds_the_plan_and_needs_no_network(planned):

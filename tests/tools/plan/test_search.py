@@ -33,6 +33,17 @@ def test_what_stays_is_counted_exactly():
     assert guess.moments == 2 * guess.masters
 
 
+def test_gradients_are_counted_in_float32_whatever_the_parameters_are():
+    target = parse_target("h100:8")
+    wide, narrow = (
+        estimate(make_workload(_config(model__param_dtype=dtype), target))
+        for dtype in ("float32", "bfloat16")
+    )
+    assert narrow.masters == wide.masters / 2
+    # Three of the parameters, which halve, and one of gradients, which do not.
+    assert narrow.apply - narrow.moments == 2.5 * wide.masters
+
+
 def test_more_devices_hold_less_and_more_rows_hold_more():
     def peak(target, **values):
         return estimate(make_workload(_config(**values), parse_target(target))).peak
