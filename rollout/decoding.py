@@ -1,4 +1,4 @@
-"""The sampler's programs: publish, prefill, insert into slots, decode, narrow.
+"""The sampler's programs: prefill, insert into slots, decode, narrow.
 
 What a slot needs is in `Slots`; what may change from call to call without a compile is
 in `Dynamic`.
@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 
 from models.cache import Entries, KVCache, Places
-from models.qwen2 import Qwen2, head_table
-from models.served import ServedQwen2, abstract_served, served_params
+from models.qwen2 import head_table
+from models.served import ServedQwen2
 from rollout.inverse_cdf import Split, draw_tokens
 from rollout.layout import Pace
 from rollout.prompts import Rows
@@ -101,13 +101,6 @@ def shardings(state: Slots, mesh: Mesh) -> Slots:
 
 def _pin(state: Slots, mesh: Mesh) -> Slots:
     return jax.lax.with_sharding_constraint(state, shardings(state, mesh))
-
-
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def publish(params, trained: Qwen2, model: ServedQwen2):
-    """See `models.served.served_params`: one program, whatever is published when."""
-    served = served_params(params, trained, model)
-    return jax.lax.with_sharding_constraint(served, abstract_served(model)[1])
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))

@@ -11,6 +11,7 @@ import torch
 from models.config import Qwen2Config
 from models.hf import load_params
 from models.qwen2 import Qwen2, head_table
+from models.served import served_params
 from rl.hosts.compiles import Compiles
 from rollout import decoding
 from rollout.inverse_cdf import draw_tokens
@@ -198,7 +199,7 @@ def test_after_a_publish_the_new_weights_draw_and_no_old_one(folder):
             own,
         )
         sampler.publish(new, version)
-        served = decoding.publish(new, trained, sampler._model)
+        served = served_params(new, trained, sampler._model)
         gap = 0.0
         for prompt, group in zip(
             _prompts(), sampler.sample(_prompts(), params, seed=3), strict=True

@@ -1,18 +1,21 @@
 """What the sampler's programs hold once compiled: weights that stand still."""
 
 import collections
+import dataclasses
 import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from models.config import Qwen2Config
-from models.qwen2 import Qwen2
+from models.qwen2 import LAYERS, Qwen2, init_params
+from models.served import abstract_served, served_params
 from rollout import decoding
 from rollout.layout import Pace, device_bytes, layout_bytes, make_layout
 from rollout.programs import programs
-from sharding.mesh import make_mesh
+from sharding.mesh import SIZES, make_mesh
 
 CONFIG = Qwen2Config(
     vocab_size=1024,
@@ -31,9 +34,9 @@ CONFIG = Qwen2Config(
 PACE = Pace(layers=True, columns=16, tokens=4, call=8, read=128)
 
 
-def _layout(tensor, **how):
+def _layout(tensor, config=CONFIG, **how):
     mesh = make_mesh(fsdp=8, devices=jax.devices()[:8])
-    model = Qwen2(CONFIG, mesh=mesh, dtype=jnp.float32)
+    model = Qwen2(config, mesh=mesh, dtype=jnp.float32)
     how = dict(slots=16, prompt_length=16, response_length=48, pace=PACE) | how
     return make_layout(model, tensor=tensor, **how)
 
@@ -174,9 +177,73 @@ def test_the_fewest_devices_that_hold_weights_and_cache_share_a_copy():
 
 def test_published_weights_travel_a_layer_at_a_time():
     layout = _layout(8)
-    text = programs(layout)["publish"].lower().compile().as_text()
+    text = programs(layout)["publish_layers"].lower().compile().as_text()
     # The largest weight of a layer has 64 x 128 entries, of all three 64 x 384.
     largest = collections.Counter()
     for depth, _, shape, _ in exchanges(text):
         largest[depth] = max(largest[depth], *_elements(shape))
     assert largest[1] <= 64 * 128
+
+
+# Each layer in an array of its own, as on a GPU or a CPU.
+APART = PACE._replace(layers=False)
+
+
+@pytest.mark.parametrize("pace", [PACE, APART])
+def test_what_a_publish_takes_does_not_grow_with_the_layers(pace):
+    """A layer has 66,400 bytes: 12,288 + 8,192 of attention, 24,576 of the MLP, and
+    norms and biases. Whole it is gathered once, and turned once."""
+    taken = []
+    for layers in (4, 16):
+        config = dataclasses.replace(CONFIG, num_layers=layers)
+        layout = _layout(1, config=config, pace=pace)
+        program = programs(layout)["publish_layers"].lower().compile()
+        taken.append(program.memory_analysis().temp_size_in_bytes)
+    layer = 4 * (2 * 64 * 96 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64 + 96 + 2 * 32)
+    assert max(taken) <= 2 * layer
+    assert taken[1] - taken[0] <= 512
+
+
+@pytest.mark.parametrize(
+    ("shape", "tensor"),
+    [
+        ((1, 8, 1), 1),
+        ((1, 8, 1), 2),
+        ((2, 4, 1), 4),
+        ((1, 4, 2), 2),
+        ((1, 4, 2), 4),
+        ((2, 2, 2), 8),
+    ],
+)
+def test_published_weights_stand_where_the_layout_says(shape, tensor):
+    """Whatever parts the trainer's mesh has."""
+    mesh = make_mesh(**dict(zip(SIZES, shape, strict=True)), devices=jax.devices()[:8])
+    model = Qwen2(CONFIG, mesh=mesh, dtype=jnp.float32)
+    layout = make_layout(model, slots=16, tensor=tensor, pace=APART)
+    params = init_params(model, mesh, 0)
+    served = served_params(params, model, layout.model)
+    shapes, shardings = abstract_served(layout.model)
+    assert jax.tree.map(jnp.shape, served) == jax.tree.map(lambda x: x.shape, shapes)
+    for x, sharding in zip(
+        jax.tree.leaves(served), jax.tree.leaves(shardings), strict=True
+    ):
+        assert x.sharding.is_equivalent_to(sharding, x.ndim)
+    np.testing.assert_array_equal(served["head"], params["head"])
+    for number, layer in enumerate(served[LAYERS]):
+        for name in ("o", "up", "mlp_norm"):
+            if tensor <= 2 or name != "o":
+                np.testing.assert_array_equal(
+                    layer[name][0], params[LAYERS][name][number]
+                )
+
+
+def test_no_device_gathers_more_of_a_weight_than_its_part():
+    """A device of a copy of two gets its half of a weight, and never the other."""
+    layout = _layout(2, pace=APART)
+    text = programs(layout)["publish_layers"].lower().compile().as_text()
+    gathered = [
+        max(_elements(shape))
+        for _, kind, shape, _ in exchanges(text)
+        if kind == "all-gather"
+    ]
+    assert max(gathered) == 64 * 128 // 2
