@@ -244,6 +244,22 @@ def test_the_same_seed_gives_the_same_completions_on_any_mesh(
             )
 
 
+@pytest.mark.parametrize("layers", [False, True])
+def test_where_not_all_copies_read_the_completions_are_the_same(folder, layers):
+    path, _ = folder
+    params = SamplingParams(n=2, max_tokens=20, stop_token_ids=STOP)
+    prompts = [prompt * 5 for prompt in _prompts(9)]
+    how = dict(slots=16, tensor=2, prompt_length=64, response_length=20)
+    few = _sampler(path, (8, 1, 1), pace=PACE._replace(layers=layers, read=20), **how)
+    all_read = _sampler(path, (8, 1, 1), pace=PACE._replace(layers=layers), **how)
+    assert few._layout.prefill(16, 1) == (2, 64)
+    assert all_read._layout.prefill(16, 1) == (4, 128)
+    groups = [s.sample(prompts, params, seed=5) for s in (few, all_read)]
+    for x, y in zip(*(sum(group, []) for group in groups), strict=True):
+        assert x.token_ids.tolist() == y.token_ids.tolist()
+        np.testing.assert_allclose(x.sampler_logprobs, y.sampler_logprobs, atol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 1), (1, 2, 2)])
 def test_the_decode_batch_narrows_as_completions_end(folder, shape, monkeypatch):
     """Nothing is left to begin: slots that are done must not cost to the last."""

@@ -123,6 +123,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
             model,
             prompt_length=r.max_prompt_tokens,
             response_length=r.max_response_tokens,
+            begun=c.dynamic_sampling.carry,
             room=work.target.usable - device_bytes((state, reference)),
         )
         found |= sampler_programs(layout, begun=c.dynamic_sampling.carry)
