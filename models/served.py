@@ -9,11 +9,14 @@ K kv heads, H head width, V vocabulary.
 """
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from models.cache import Entries, KVCache
@@ -29,6 +32,7 @@ from models.qwen2 import (
     rms_norm,
     rotary_angles,
 )
+from sharding.mesh import between_mesh
 from sharding.rules import constrain
 
 
@@ -166,47 +170,88 @@ def served_params(params: Params, trained: Qwen2, served: ServedQwen2) -> Params
     """Lays parameters out for sampling, in the serving dtype.
 
     What travels has that dtype, and travels a layer at a time: beside the parameters
-    and the result there is never more than one layer, or one table.
+    and the result there is never more than one layer, or one table. A compiler may
+    begin all that it finds in one program, so each array of layers and each table has a
+    run of its own, which ends before the next begins.
 
     Args:
       params: of `trained`, on its mesh.
       trained: the model in training.
       served: on the same devices in the same order.
     """
-    here, there = (
-        None if model.mesh is None else param_shardings(model, model.mesh)
-        for model in (trained, Qwen2(served.config, mesh=served.mesh))
-    )
+    made = {}
+    for name, table in params.items():
+        if name != LAYERS:
+            made[name] = table_program(name, trained, served)(table)
+            jax.block_until_ready(made[name])
+    of_layers, arrays = layers_program(trained, served), []
+    for first in range(0, served.config.num_layers, served.stacked):
+        arrays.append(of_layers(params[LAYERS], np.int32(first)))
+        jax.block_until_ready(arrays[-1])
+    return made | {LAYERS: tuple(arrays)}
 
-    def travel(x, here, there, widened=lambda x: x):
-        x = _pinned(x.astype(served.dtype), here)
-        return _pinned(widened(x), there)
 
-    def part(tree, name):
-        return tree and tree[name]
+@functools.cache
+def table_program(
+    name: str, trained: Qwen2, served: ServedQwen2
+) -> Callable[[jax.Array], jax.Array]:
+    """Lays out what is of no layer and has that name; see `served_params`."""
+    way = [tree and tree[name] for tree in _way(trained, served)]
 
-    def layer(weights):
-        def weight(name, x):
-            of_layer = (
-                tree and _without_layers(tree[LAYERS][name]) for tree in (here, there)
-            )
-            return travel(
-                x, *of_layer, lambda x: _widened(name, x, trained.config, served.config)
-            )
+    @functools.partial(jax.jit, out_shardings=way[-1])
+    def served_table(table):
+        return _travel(table.astype(served.dtype), way)
 
-        return {name: weight(name, x) for name, x in weights.items()}
+    return served_table
 
-    def layers(first):
-        chosen = slice(first, first + served.stacked)
-        return jax.lax.map(layer, jax.tree.map(lambda x: x[chosen], params[LAYERS]))
 
-    starts = range(0, served.config.num_layers, served.stacked)
-    tables = {
-        name: travel(x, part(here, name), part(there, name))
-        for name, x in params.items()
-        if name != LAYERS
-    }
-    return tables | {LAYERS: tuple(layers(first) for first in starts)}
+@functools.cache
+def layers_program(
+    trained: Qwen2, served: ServedQwen2
+) -> Callable[[Params, jax.Array], Params]:
+    """Lays out one array of layers; see `served_params`.
+
+    Returns:
+      A function of all layers, and of the number of the array's first one, int32.
+    """
+    here, *onward = (tree and tree[LAYERS] for tree in _way(trained, served))
+
+    def weight(name, x):
+        of_layer = [tree and _without_layers(tree[name]) for tree in (here, *onward)]
+        x = _travel(x.astype(served.dtype), of_layer[:1])
+        return _travel(_widened(name, x, trained.config, served.config), of_layer[1:])
+
+    @functools.partial(jax.jit, out_shardings=onward[-1])
+    def served_layers(layers, first):
+        return jax.lax.map(
+            lambda n: {name: weight(name, x[n]) for name, x in layers.items()},
+            first + jnp.arange(served.stacked),
+        )
+
+    return served_layers
+
+
+def _way(trained: Qwen2, served: ServedQwen2) -> list[Params | None]:
+    """Layouts of `served_params`: as trained, on the way, as served.
+
+    On the way each device gives what it has of a row to those that share a copy with
+    it, and then has its part of what the copies are to gather. In one step the
+    partitioner would gather the whole on every device.
+    """
+    there = Qwen2(served.config, mesh=served.mesh)
+    if served.mesh is None:
+        return [None, None]
+    way = [param_shardings(trained, trained.mesh), param_shardings(there, there.mesh)]
+    between = between_mesh(trained.mesh, served.mesh)
+    if between is not None:
+        way.insert(1, param_shardings(there, between))
+    return way
+
+
+def _travel(x: jax.Array, way: Sequence[NamedSharding | None]) -> jax.Array:
+    for sharding in way:
+        x = _pinned(x, sharding)
+    return x
 
 
 def _pinned(x: jax.Array, sharding: NamedSharding | None) -> jax.Array:

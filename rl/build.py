@@ -238,17 +238,18 @@ def make_embedded(
     """The sampler on the trainer's own devices, its programs compiled."""
     r = plan.config.rollout
     memory = device_memory(model.mesh)
+    carry = plan.config.dynamic_sampling.carry
     layout = take(make_layout, r)(
         model,
         prompt_length=r.max_prompt_tokens,
         response_length=r.max_response_tokens,
         common=common_length(list(plan.prompts.values())),
+        begun=carry,
         room=memory and memory - device_bytes((state, reference)),
     )
     sampler = JaxSampler(layout, state.params)
     sizes = len(sampler.batches())
     with phase("compile", "the sampler", total=sizes, unit="programs") as compiled:
-        carry = plan.config.dynamic_sampling.carry
         sampler.warm_up(begun=carry, on_compiled=compiled.update)
     return sampler
 

@@ -1,4 +1,4 @@
-"""The sampler's programs: publish, prefill, insert into slots, decode, narrow.
+"""The sampler's programs: prefill, insert into slots, decode, narrow.
 
 What a slot needs is in `Slots`; what may change from call to call without a compile is
 in `Dynamic`.
@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 
 from models.cache import Entries, KVCache, Places
-from models.qwen2 import Qwen2, head_table
-from models.served import ServedQwen2, abstract_served, served_params
+from models.qwen2 import head_table
+from models.served import ServedQwen2
 from rollout.inverse_cdf import Split, draw_tokens
 from rollout.layout import Pace
 from rollout.prompts import Rows
@@ -103,13 +103,6 @@ def _pin(state: Slots, mesh: Mesh) -> Slots:
     return jax.lax.with_sharding_constraint(state, shardings(state, mesh))
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def publish(params, trained: Qwen2, model: ServedQwen2):
-    """See `models.served.served_params`: one program, whatever is published when."""
-    served = served_params(params, trained, model)
-    return jax.lax.with_sharding_constraint(served, abstract_served(model)[1])
-
-
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def empty(
     model: ServedQwen2, batch: int, size: int, width: int, page: int = 0
@@ -140,18 +133,49 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
 
     Args:
       model, params: a `ServedQwen2` and its parameters.
-      rows: arrays `[Q, T]`.
+      rows: arrays `[Q, T]`. Copies beyond the Q-th read nothing.
 
     Returns:
       Of the layers k `[L, Q, K, H, T]` and v `[L, Q, K, T, H]`, as of `KVCache`.
     """
-    rows = jax.lax.with_sharding_constraint(rows, laid_out(model.mesh, "batch"))
+    mesh, count = model.mesh, len(rows.ids)
+    idle = -count % shards("batch", mesh)
+    rows = jax.tree.map(lambda x: jnp.pad(x, ((0, idle), (0, 0))), rows)
+    rows = jax.lax.with_sharding_constraint(rows, laid_out(mesh, "batch"))
     _, k, v = model(
         params, rows.ids, rows.positions, rows.segments, prefix_ids=rows.prefixes
     )
+    lead = [None] * (k[0].ndim - 4)
     # Copied to slots on other devices: every copy gets all, once per block of prompts.
-    heads = laid_out(model.mesh, *[None] * (k[0].ndim - 3), "kv_heads")
-    return jax.lax.with_sharding_constraint((k, v), heads)
+    whole = laid_out(mesh, *lead, None, "kv_heads")
+    if idle:
+        k, v = _first_rows(mesh, lead, count, (k, v))
+    return jax.lax.with_sharding_constraint((k, v), whole)
+
+
+def _first_rows(mesh, lead, count: int, entries):
+    """The first of rows that copies have, on each copy; no copy has all of them.
+
+    Left to the partitioner, every copy would get all rows and drop some. All copies add
+    up what they have, where one has a row and the others zeros.
+    """
+    axes = mesh_axes("batch")
+
+    def first_rows(part):
+        own = part.shape[len(lead)]
+        at = jax.lax.axis_index(axes) * own + jnp.arange(own)
+        shape = (*part.shape[: len(lead)], count, *part.shape[len(lead) + 1 :])
+        place = (*[slice(None)] * len(lead), at)
+        mine = jnp.zeros(shape, part.dtype).at[place].set(part, mode="drop")
+        return jax.lax.psum(mine, axes)
+
+    return jax.shard_map(
+        lambda entries: jax.tree.map(first_rows, entries),
+        mesh=mesh,
+        in_specs=spec(*lead, "batch", "kv_heads"),
+        out_specs=spec(*lead, None, "kv_heads"),
+        check_vma=False,
+    )(entries)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)

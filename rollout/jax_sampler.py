@@ -21,6 +21,7 @@ import numpy as np
 
 from models.cache import Entries, Places
 from models.qwen2 import Params
+from models.served import served_params
 from rollout import decoding
 from rollout.layout import Layout
 from rollout.prompts import Prompts, common_length, pack
@@ -45,7 +46,7 @@ class JaxSampler:
         self.publish(params, version)
 
     def publish(self, params: Params, version: int) -> None:
-        served = decoding.publish(params, self._layout.trained, self._model)
+        served = served_params(params, self._layout.trained, self._model)
         self._params = share_replicas(served)
         self._version = version
 

@@ -28,6 +28,11 @@ _REFILL_PART = 8
 _PARTS = (8, 4, 2, 1)
 # Of a device's memory, left to programs and to the runtime.
 _SPARE = 0.1
+# What is read together lies whole on every copy, so that more copies must not read more
+# and more: as many tokens as so many copies read, or this part of what a copy's cache
+# holds, where that is more.
+_READERS = 8
+_READ_PART = 8
 
 
 class Pace(NamedTuple):
@@ -40,7 +45,8 @@ class Pace(NamedTuple):
       call: tokens of one call at most: the host sees a signal after it.
       read: tokens of prompts that each copy reads at a time, unless one prompt has
         more: enough for its matrix products. What they leave in memory is every
-        copy's until it is in the slots.
+        copy's until it is in the slots; where copies are many, each reads fewer, and
+        then not all of them read.
       page: the fewest tokens that prompts must all begin with to be held once for all
         slots; 0: never, where a kernel reads the cache.
     """
@@ -76,6 +82,7 @@ class Layout:
         longer ones have shapes of their own.
       page: tokens that all prompts begin with, held once for all slots. A call of
         other prompts has shapes of its own.
+      begun: whether calls go on with what earlier ones began, and read that too.
       bucket: to which lengths are rounded up; beyond those above to this times a power
         of two.
       pace: of the platform where it is None.
@@ -87,6 +94,7 @@ class Layout:
     prompt_length: int = 0
     response_length: int = 0
     page: int = 0
+    begun: bool = False
     bucket: int = 64
     pace: Pace | None = None
 
@@ -156,7 +164,8 @@ class Layout:
     def prefill(self, batch: int, prompt: int) -> tuple[int, int]:
         """Rows in which prompts are read together, and positions of each.
 
-        One row for each copy, as long as the prompts that one insertion may need.
+        One row for each copy, as long as the prompts that one insertion may need; where
+        copies are many, shorter rows, and then fewer than copies.
 
         Args:
           batch: completions decoded together.
@@ -174,9 +183,18 @@ class Layout:
         return self._reading(batch, page + columns)
 
     def _reading(self, batch: int, longest: int) -> tuple[int, int]:
+        most = max(_READERS * self.pace.read, self.cached // _READ_PART)
         needed = self.refill(batch) // self.copies * longest
-        length = max(longest, min(needed, self.pace.read))
-        return self.copies, _round_up(length, self.bucket)
+        each = most // self.copies // self.bucket * self.bucket
+        length = max(longest, min(needed, self.pace.read, each))
+        length = _round_up(length, self.bucket)
+        return min(self.copies, max(1, most // max(1, length))), length
+
+    @property
+    def cached(self) -> int:
+        """Positions in the cache of each copy's slots."""
+        columns, _ = self.lengths(0, 0, self.page)
+        return self.rows(self.slots) // self.copies * columns
 
     def rows(self, count: int) -> int:
         """So many rows or a few more, as many for each copy."""
@@ -260,15 +278,26 @@ def make_layout(
 
 
 def layout_bytes(layout: Layout) -> int:
-    """Bytes of weights and cache on each device."""
-    config, (columns, _) = layout.model.config, layout.lengths(0, 0, layout.page)
-    rows = layout.rows(layout.slots) // layout.copies
+    """Bytes on each device of weights, cache, and what every copy has whole.
+
+    The latter are keys and values of the prompts that are read together, and what is
+    drawn in all slots.
+    """
+    config = layout.model.config
+    columns, width = layout.lengths(0, 0, layout.page)
+    batch = layout.rows(layout.slots)
+    positions = layout.cached + layout.page
+    read = [layout.prefill(batch, 0)]
+    if layout.begun:
+        read.append(layout.prefill_begun(batch, columns, layout.page))
+    positions += max(math.prod(shape) for shape in read)
     heads = config.num_kv_heads // layout.tensor
-    positions = rows * columns + layout.page
-    cache = 2 * config.num_layers * heads * config.head_dim * positions
-    cache *= jnp.dtype(layout.model.dtype).itemsize
+    entries = 2 * config.num_layers * heads * config.head_dim * positions
+    # Of each slot whether it is done, a count, and a token and its log-probability.
+    drawn = batch * (1 + 4 + (4 + 4) * width)
     shapes, shardings = abstract_served(layout.model)
-    return cache + device_bytes(placed(shapes, shardings))
+    weights = device_bytes(placed(shapes, shardings))
+    return weights + entries * jnp.dtype(layout.model.dtype).itemsize + drawn
 
 
 def placed(shapes, shardings):

@@ -4,11 +4,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding
 
 from models.cache import Places
-from models.qwen2 import abstract_params, param_shardings
-from models.served import abstract_served
+from models.qwen2 import LAYERS, abstract_params, param_shardings
+from models.served import abstract_served, layers_program, table_program
 from rollout import decoding
 from rollout.layout import Layout, placed
 from rollout.prompts import Rows
@@ -29,7 +30,7 @@ class Program(NamedTuple):
 def programs(
     layout: Layout, *, batch: int = 0, begun: bool = False
 ) -> dict[str, Program]:
-    """Publish, prefill, insert and decode, as `JaxSampler` runs them.
+    """What `JaxSampler` runs: publish of a table and of an array of layers, and so on.
 
     Args:
       layout: on a mesh whose devices need not be there.
@@ -86,7 +87,12 @@ def programs(
     of_refill = array((refill,), jnp.int32)
     places = Places(of_refill, of_refill, of_refill, array((), jnp.int32))
     return {
-        "publish": Program(decoding.publish, (trained, layout.trained, model)),
+        "publish_table": Program(
+            table_program("embedding", layout.trained, model), (trained["embedding"],)
+        ),
+        "publish_layers": Program(
+            layers_program(layout.trained, model), (trained[LAYERS], np.int32(0))
+        ),
         **{name: Program(decoding.prefill, of) for name, of in read.items()},
         "insert": Program(
             decoding.insert,

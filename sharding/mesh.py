@@ -113,6 +113,28 @@ def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
     )
 
 
+def between_mesh(trained: Mesh, served: Mesh) -> Mesh | None:
+    """The trained mesh with as much of fsdp given to tensor as a served copy has.
+
+    Args:
+      trained: in training.
+      served: as of `served_mesh`.
+
+    Returns:
+      The same devices in the same order; None where the sizes do not divide, or where
+      it would be one of the two.
+    """
+    data, fsdp, tensor = (trained.shape[axis] for axis in AXES)
+    wanted = served.shape[AXES[-1]]
+    given, left = divmod(wanted, tensor)
+    if left or given == 1 or fsdp % given or given == data * fsdp:
+        return None
+    shape = data, fsdp // given, wanted
+    return Mesh(
+        trained.devices.reshape(shape), AXES, axis_types=(AxisType.Auto,) * len(AXES)
+    )
+
+
 def platform(mesh: Mesh | None) -> str:
     """`cpu`, `gpu` or `tpu`: of the mesh's own devices, wherever one compiles for it.
 

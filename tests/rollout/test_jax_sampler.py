@@ -11,6 +11,7 @@ import torch
 from models.config import Qwen2Config
 from models.hf import load_params
 from models.qwen2 import Qwen2, head_table
+from models.served import served_params
 from rl.hosts.compiles import Compiles
 from rollout import decoding
 from rollout.inverse_cdf import draw_tokens
@@ -198,7 +199,7 @@ def test_after_a_publish_the_new_weights_draw_and_no_old_one(folder):
             own,
         )
         sampler.publish(new, version)
-        served = decoding.publish(new, trained, sampler._model)
+        served = served_params(new, trained, sampler._model)
         gap = 0.0
         for prompt, group in zip(
             _prompts(), sampler.sample(_prompts(), params, seed=3), strict=True
@@ -241,6 +242,22 @@ def test_the_same_seed_gives_the_same_completions_on_any_mesh(
             np.testing.assert_allclose(
                 x.sampler_logprobs, y.sampler_logprobs, atol=1e-4
             )
+
+
+@pytest.mark.parametrize("layers", [False, True])
+def test_where_not_all_copies_read_the_completions_are_the_same(folder, layers):
+    path, _ = folder
+    params = SamplingParams(n=2, max_tokens=20, stop_token_ids=STOP)
+    prompts = [prompt * 5 for prompt in _prompts(9)]
+    how = dict(slots=16, tensor=2, prompt_length=64, response_length=20)
+    few = _sampler(path, (8, 1, 1), pace=PACE._replace(layers=layers, read=20), **how)
+    all_read = _sampler(path, (8, 1, 1), pace=PACE._replace(layers=layers), **how)
+    assert few._layout.prefill(16, 1) == (2, 64)
+    assert all_read._layout.prefill(16, 1) == (4, 128)
+    groups = [s.sample(prompts, params, seed=5) for s in (few, all_read)]
+    for x, y in zip(*(sum(group, []) for group in groups), strict=True):
+        assert x.token_ids.tolist() == y.token_ids.tolist()
+        np.testing.assert_allclose(x.sampler_logprobs, y.sampler_logprobs, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 1), (1, 2, 2)])

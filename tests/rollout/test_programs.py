@@ -1,18 +1,22 @@
 """What the sampler's programs hold once compiled: weights that stand still."""
 
 import collections
+import dataclasses
 import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from models.config import Qwen2Config
-from models.qwen2 import Qwen2
+from models.qwen2 import LAYERS, Qwen2, init_params
+from models.served import abstract_served, served_params
 from rollout import decoding
-from rollout.layout import Pace, device_bytes, layout_bytes, make_layout
+from rollout.layout import Pace, device_bytes, layout_bytes, make_layout, placed
 from rollout.programs import programs
-from sharding.mesh import make_mesh
+from sharding.mesh import SIZES, make_mesh
+from sharding.rules import laid_out
 
 CONFIG = Qwen2Config(
     vocab_size=1024,
@@ -31,11 +35,23 @@ CONFIG = Qwen2Config(
 PACE = Pace(layers=True, columns=16, tokens=4, call=8, read=128)
 
 
-def _layout(tensor, **how):
+def _layout(tensor, config=CONFIG, **how):
     mesh = make_mesh(fsdp=8, devices=jax.devices()[:8])
-    model = Qwen2(CONFIG, mesh=mesh, dtype=jnp.float32)
+    model = Qwen2(config, mesh=mesh, dtype=jnp.float32)
     how = dict(slots=16, prompt_length=16, response_length=48, pace=PACE) | how
     return make_layout(model, tensor=tensor, **how)
+
+
+def _whole(layout, **how):
+    """What every copy has whole: prompts that were read, and what decode says."""
+    found = programs(layout, **how)
+    decode = found["decode"]
+    model, pace, *of_decode = decode.arguments
+    _, drawn = jax.eval_shape(
+        lambda *a: decoding.decode.__wrapped__(model, pace, *a), *of_decode
+    )
+    drawn = placed(drawn, jax.tree.map(lambda _: laid_out(layout.mesh), drawn))
+    return found["insert"].arguments[3:5], drawn
 
 
 def _computations(text):
@@ -128,7 +144,8 @@ def test_the_cache_ends_with_the_longest_text_and_nothing_else_is_resident(tenso
     layout = _layout(tensor)
     weights, state = programs(layout)["decode"].arguments[2:4]
     assert layout.lengths(3, 5, 0) == (64, 64)  # 16 and 48 are 64
-    assert device_bytes([weights, state.cache.k, state.cache.v]) == layout_bytes(layout)
+    resident = [weights, state.cache.k, state.cache.v, _whole(layout)]
+    assert device_bytes(resident) == layout_bytes(layout)
     # A prompt beyond what is known has a shape of its own.
     assert layout.lengths(17, 48, 0)[0] == 112
 
@@ -140,7 +157,7 @@ def test_a_page_is_resident_once_in_each_copy(tensor):
     weights, state = programs(layout)["decode"].arguments[2:4]
     assert state.cache.page_length == 12 and state.cache.size == 64  # 52 in blocks
     resident = [weights, state.cache.k, state.cache.v, state.cache.page]
-    assert device_bytes(resident) == layout_bytes(layout)
+    assert device_bytes([resident, _whole(layout)]) == layout_bytes(layout)
     # 2 arrays of 3 layers, 2 kv heads (split by tensor) of width 16, 12 positions.
     assert device_bytes(state.cache.page) == 2 * 3 * 2 // tensor * 16 * 12 * 4
     exchanged = exchanges(programs(layout)["decode"].lower().compile().as_text())
@@ -172,11 +189,132 @@ def test_the_fewest_devices_that_hold_weights_and_cache_share_a_copy():
         _layout(3)
 
 
+def test_what_is_begun_is_counted_where_calls_go_on_with_it():
+    layout = _layout(2, begun=True, response_length=240)
+    weights, state = programs(layout)["decode"].arguments[2:4]
+    resident = [weights, state.cache.k, state.cache.v]
+    whole = _whole(layout, begun=True)
+    assert device_bytes([resident, whole]) == layout_bytes(layout)
+    assert layout_bytes(_layout(2, response_length=240)) < layout_bytes(layout)
+
+
+class _Device:
+    """Of a GPU, what a mesh asks for."""
+
+    platform, process_index = "gpu", 0
+
+    def __init__(self, number):
+        self.id = number
+
+
+def _of_7b(copies, **how):
+    config = Qwen2Config(
+        vocab_size=152064,
+        hidden_size=3584,
+        intermediate_size=18944,
+        num_layers=28,
+        num_heads=28,
+        num_kv_heads=4,
+        head_dim=128,
+        rope_theta=1e6,
+        rms_norm_eps=1e-6,
+        tie_word_embeddings=False,
+        max_positions=4096,
+    )
+    mesh = make_mesh(fsdp=copies, devices=[_Device(n) for n in range(copies)])
+    model = Qwen2(config, mesh=mesh, dtype=jnp.bfloat16)
+    how = dict(prompt_length=1024, response_length=3072) | how
+    return make_layout(model, slots=128 * copies, tensor=1, **how)
+
+
+def test_what_every_copy_has_whole_is_counted_and_does_not_grow_with_the_copies():
+    """28 layers, 4 kv heads of width 128, k and v, 2 bytes: 57,344 of a position."""
+    # 7,615,283,712 weights and norms, 332,800 biases; 128 slots of 4,096 positions.
+    alone = 2 * 7_615_616_512 + 57_344 * 128 * 4096
+    drawn = 128 * (5 + 8 * 3072)
+    one, many, more = (_of_7b(copies) for copies in (1, 64, 1024))
+    assert one.prefill(128, 1) == (1, 2048)
+    assert layout_bytes(one) == alone + 57_344 * 2048 + drawn
+    # An eighth of a copy's cache: 65,536 positions, as 16 rows of the longest text.
+    for layout in (many, more):
+        assert layout.prefill(layout.slots, 1) == (64, 1024)
+        assert layout.prefill_begun(layout.slots, 4096, 0) == (16, 4096)
+        assert layout_bytes(layout) == alone + 57_344 * 65_536 + drawn * layout.copies
+    # With few slots, what eight copies read.
+    few = dataclasses.replace(many, slots=64)
+    assert few.prefill(64, 1) == (16, 1024)
+    assert few.prefill_begun(64, 4096, 0) == (4, 4096)
+
+
 def test_published_weights_travel_a_layer_at_a_time():
     layout = _layout(8)
-    text = programs(layout)["publish"].lower().compile().as_text()
+    text = programs(layout)["publish_layers"].lower().compile().as_text()
     # The largest weight of a layer has 64 x 128 entries, of all three 64 x 384.
     largest = collections.Counter()
     for depth, _, shape, _ in exchanges(text):
         largest[depth] = max(largest[depth], *_elements(shape))
     assert largest[1] <= 64 * 128
+
+
+# Each layer in an array of its own, as on a GPU or a CPU.
+APART = PACE._replace(layers=False)
+
+
+@pytest.mark.parametrize("pace", [PACE, APART])
+def test_what_a_publish_takes_does_not_grow_with_the_layers(pace):
+    """A layer has 66,400 bytes: 12,288 + 8,192 of attention, 24,576 of the MLP, and
+    norms and biases. Whole it is gathered once, and turned once."""
+    taken = []
+    for layers in (4, 16):
+        config = dataclasses.replace(CONFIG, num_layers=layers)
+        layout = _layout(1, config=config, pace=pace)
+        program = programs(layout)["publish_layers"].lower().compile()
+        taken.append(program.memory_analysis().temp_size_in_bytes)
+    layer = 4 * (2 * 64 * 96 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64 + 96 + 2 * 32)
+    assert max(taken) <= 2 * layer
+    assert taken[1] - taken[0] <= 512
+
+
+@pytest.mark.parametrize(
+    ("shape", "tensor"),
+    [
+        ((1, 8, 1), 1),
+        ((1, 8, 1), 2),
+        ((2, 4, 1), 4),
+        ((1, 4, 2), 2),
+        ((1, 4, 2), 4),
+        ((2, 2, 2), 8),
+    ],
+)
+def test_published_weights_stand_where_the_layout_says(shape, tensor):
+    """Whatever parts the trainer's mesh has."""
+    mesh = make_mesh(**dict(zip(SIZES, shape, strict=True)), devices=jax.devices()[:8])
+    model = Qwen2(CONFIG, mesh=mesh, dtype=jnp.float32)
+    layout = make_layout(model, slots=16, tensor=tensor, pace=APART)
+    params = init_params(model, mesh, 0)
+    served = served_params(params, model, layout.model)
+    shapes, shardings = abstract_served(layout.model)
+    assert jax.tree.map(jnp.shape, served) == jax.tree.map(lambda x: x.shape, shapes)
+    for x, sharding in zip(
+        jax.tree.leaves(served), jax.tree.leaves(shardings), strict=True
+    ):
+        assert x.sharding.is_equivalent_to(sharding, x.ndim)
+    np.testing.assert_array_equal(served["head"], params["head"])
+    for number, layer in enumerate(served[LAYERS]):
+        for name in ("o", "up", "mlp_norm"):
+            if tensor <= 2 or name != "o":
+                np.testing.assert_array_equal(
+                    layer[name][0], params[LAYERS][name][number]
+                )
+
+
+def test_no_device_gathers_more_of_a_weight_than_its_part():
+    """A device of a copy of two gets its half of a weight, and never the other."""
+    layout = _layout(2, pace=APART)
+    text = programs(layout)["publish_layers"].lower().compile().as_text()
+    gathered = [
+        max(_elements(shape))
+        for _, kind, shape, _ in exchanges(text)
+        if kind == "all-gather"
+    ]
+    assert max(gathered) == 64 * 128 // 2

@@ -100,10 +100,12 @@ def open_jax_sampler(
         slots=slots,
         tensor=tensor,
         response_length=context,
+        # A prompt may be as long as the context.
+        begun=True,
         room=device_memory(mesh),
     )
     # Each call has the shapes of its own lengths.
-    layout = dataclasses.replace(longest, response_length=0)
+    layout = dataclasses.replace(longest, response_length=0, begun=False)
     return JaxSampler(layout, load_params(folder, model, mesh))
 
 

@@ -79,8 +79,9 @@ def make_plan(
 ) -> dict[str, Any]:
     """Compiles a run's programs and puts together what they say."""
     work = make_workload(config, target)
-    # Beside vLLM the embedded sampler's four are not there.
-    total = len(PARTS) if work.embedded else len(PARTS) - 4
+    # Six are of the embedded sampler, one of them for what is begun.
+    missing = (not config.dynamic_sampling.carry) if work.embedded else 6
+    total = len(PARTS) - missing
     with watch("compile", total=total, unit="programs") as count:
         resident, compiled = compile_programs(
             config,

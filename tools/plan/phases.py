@@ -31,18 +31,27 @@ class Phase:
         return sum(self.parts.values())
 
 
-# Of each program its phase, what it takes as arguments of all that stays, and what of
-# that stays beside it.
+# Of each program its phase, what of all that stays it takes or makes, in part or whole,
+# and what stays beside it.
 _PHASES = {
-    "publish": ("publish", ("masters", "served"), ("moments",)),
+    "publish_table": ("publish: a table", ("masters", "served"), ("moments",)),
+    "publish_layers": ("publish: layers", ("masters", "served"), ("moments",)),
     "prefill": ("sample: prefill", ("served",), ("masters", "moments", "cache")),
     "prefill_begun": (
         "sample: prefill of what is begun",
         ("served",),
         ("masters", "moments", "cache"),
     ),
-    "insert": ("sample: insert", ("cache",), ("masters", "moments", "served")),
-    "decode": ("sample: decode", ("served", "cache"), ("masters", "moments")),
+    "insert": (
+        "sample: insert",
+        ("cache", "prompts"),
+        ("masters", "moments", "served"),
+    ),
+    "decode": (
+        "sample: decode",
+        ("served", "cache"),
+        ("masters", "moments", "prompts"),
+    ),
     # The sampler makes room before the step is scored, and gets its weights anew.
     "score": ("score", ("masters",), ("moments",)),
     "accumulate": ("update: accumulate", ("masters", "gradients"), ("moments",)),
@@ -71,7 +80,9 @@ def phases(
         name, own, beside = _PHASES[program.name]
         beside = (*beside, "reference", "published")
         stays = {part: getattr(resident, part) for part in (*own, *beside)}
-        peak = reserved(program) + sum(stays[part] for part in beside)
+        # What takes one array of many leaves the others where they are.
+        whole = sum(stays[part] for part in own) + program.temporary
+        peak = max(reserved(program), whole) + sum(stays[part] for part in beside)
         parts = {part: size for part, size in stays.items() if size}
         parts["activations"] = max(0, peak - sum(parts.values()))
         fits = peak <= work.target.usable and not program.exceeds

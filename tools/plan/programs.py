@@ -35,7 +35,8 @@ PARTS = {
     "score": "score",
     "accumulate": "update",
     "apply": "update",
-    "publish": "publish",
+    "publish_table": "publish",
+    "publish_layers": "publish",
     "tables": "export",
     "layer": "export",
 }
@@ -53,6 +54,8 @@ class Resident:
       published: what servers read out of the devices' memory, where they do.
       served: the sampler's weights; with its cache from publish to the update.
       cache: and slots of the widest decode batch.
+      prompts: keys and values of those that were read together last.
+      arrays: in which a copy's layers lie, each published by itself.
       copies: of the served weights.
       tensor: devices that share one.
       batch: completions decoded together.
@@ -68,6 +71,8 @@ class Resident:
     published: int = 0
     served: int = 0
     cache: int = 0
+    prompts: int = 0
+    arrays: int = 1
     copies: int = 0
     tensor: int = 1
     batch: int = 0
@@ -120,6 +125,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
             model,
             prompt_length=r.max_prompt_tokens,
             response_length=r.max_response_tokens,
+            begun=c.dynamic_sampling.carry,
             room=work.target.usable - device_bytes((state, reference)),
         )
         found |= sampler_programs(layout, begun=c.dynamic_sampling.carry)
@@ -128,6 +134,8 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
             resident,
             served=device_bytes(served),
             cache=device_bytes(slots),
+            prompts=device_bytes(found["insert"].arguments[3:5]),
+            arrays=layout.model.config.num_layers // layout.model.stacked,
             copies=layout.copies,
             tensor=layout.tensor,
             batch=layout.batches()[-1],

@@ -97,7 +97,9 @@ def make_report(
         }
         plan["fits"] &= plan["servers"]["fits"]
     if plan["fits"]:
-        plan |= _times(work, lengths, sampling, rooflines, price, given, variants)
+        plan |= _times(
+            work, lengths, sampling, rooflines, resident, price, given, variants
+        )
     return plan
 
 
@@ -139,12 +141,14 @@ def _times(
     lengths: Lengths,
     sampling: speed.Sampling,
     rooflines: Mapping[str, speed.Roofline],
+    resident: Resident,
     price: float,
     given: Mapping[str, float],
     variants: bool,
 ) -> dict[str, Any]:
     training = speed.make_training(work, lengths, rooflines)
-    figures = make_figures(work, lengths, sampling, training, rooflines).given(given)
+    figures = make_figures(work, lengths, sampling, training, rooflines, resident)
+    figures = figures.given(given)
     # The embedded sampler shares its devices with the update.
     schedules = ("sync",) if work.embedded else ("sync", "one_step_off", "async")
     timeline = {
@@ -237,7 +241,7 @@ def gib(size: float) -> str:
 
 def _memory_table(plan) -> list[str]:
     names = ["masters", "moments", "gradients", "served", "cache", "activations"]
-    for name in ("published", "reference"):
+    for name in ("prompts", "published", "reference"):
         if any(name in phase["parts"] for phase in plan["phases"]):
             names.insert(3, name)
     return _aligned(
