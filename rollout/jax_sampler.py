@@ -46,6 +46,7 @@ class JaxSampler:
         self.publish(params, version)
 
     def publish(self, params: Params, version: int) -> None:
+        self.make_room()  # at a start, or after a skipped step, nobody has
         served = served_params(params, self._layout.trained, self._model)
         self._params = share_replicas(served)
         self._version = version

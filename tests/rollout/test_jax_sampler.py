@@ -483,3 +483,32 @@ def test_too_long_a_request_is_refused_with_both_numbers(folder):
     params = SamplingParams(max_tokens=120, stop_token_ids=STOP)
     with pytest.raises(ValueError, match="12 tokens and max_tokens=120 .* 128"):
         _sampler(path).sample([[1] * 12], params, seed=0)
+
+
+def test_no_publish_holds_two_copies(folder):
+    # A start publishes twice, and after a skipped step nobody has made room.
+    path = folder[0]
+    mesh = make_mesh(devices=jax.devices()[:1])
+    # Of another dtype than the masters, so that the copy shares nothing with them.
+    config = Qwen2Config.from_folder(path)
+    model = Qwen2(config, mesh=mesh, dtype=jnp.bfloat16)
+    params = load_params(path, model, mesh)
+    layout = make_layout(model, slots=8, tensor=1)
+
+    def served():
+        return sum(x.nbytes for x in jax.live_arrays() if x.dtype == jnp.bfloat16)
+
+    held = []
+
+    class Watched(dict):
+        def items(self):
+            held.append(served())
+            return super().items()
+
+    before = served()
+    sampler = JaxSampler(layout, Watched(params))
+    copy = served() - before
+    assert copy > 100_000
+    sampler.publish(Watched(params), 1)
+    assert held == [before, before]
+    assert served() - before == copy
