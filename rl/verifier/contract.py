@@ -228,7 +228,7 @@ class Examiner:
         return None
 
     def _is_calculation(self, shape: Node, gold: Node) -> bool:
-        """Whether a number is written by the problem's, or with as much left to do."""
+        """Whether a number is written by the problem's, or with more left to do."""
         left = operations(shape)
         if not left:
             return False
@@ -236,7 +236,7 @@ class Examiner:
         if numbers is not None and all(map(self._is_told, numbers)):
             return True
         return any(
-            0 < operations(formula) <= left and self._has_value(formula, gold)
+            0 < operations(formula) < left and self._has_value(formula, gold)
             for formula in self._formulas
         )
 

@@ -64,7 +64,7 @@ def test_one_that_is_worked_out_or_has_no_plainer_form_is_an_answer(
         ("17 \\cdot 23 + 17", "408", "What is $17 \\cdot 24$?"),
         ("(20-3) \\cdot 24", "408", "What is $17 \\cdot 24$?"),
         ("\\frac{34 \\cdot 24}{2}", "408", "What is $17 \\cdot 24$?"),
-        ("x = 2 \\cdot 204", "408", "What is 17 * 24?"),
+        ("x = 16 \\cdot 24 + 24", "408", "What is 17 * 24?"),
         ("5 \\cdot 4!", "120", "Compute $5!$."),
         ("\\frac{6!}{6}", "120", "Compute $5!$."),
         ("(16-3-4) \\times 2", "18", _DUCKS),
@@ -83,6 +83,7 @@ def test_a_calculation_of_the_problem_is_no_answer(answer, gold, problem):
     [
         ("9 \\times 2", "18", _DUCKS),
         ("340 + 68", "408", "What is $17 \\cdot 20 + 17 \\cdot 4$?"),
+        ("7 \\cdot 6", "42", "What is $6 + 36$?"),
         ("10 \\cdot 9", "90", "What is $\\frac{10!}{8!}$?"),
         ("2 \\cdot 3^{10}", "118098", "There are 2 of 3 in 10."),
         ("\\binom{10}{3} \\cdot 2^7", "15360", "There are 3 of 10, 2 and 7."),
