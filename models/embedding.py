@@ -67,8 +67,8 @@ def look_up(
 def _look_up_shard(table, token_ids, *, dtype):
     words, columns, with_rows = table_axes()
     vocab, width = table.shape
-    if jax.lax.axis_size(columns) == 1:
-        columns, with_rows = (), False
+    alone = jax.lax.axis_size(columns) == 1
+    with_rows &= not alone
     if with_rows:
         token_ids = jax.lax.all_gather(token_ids, columns, tiled=True)
     own = token_ids - jax.lax.axis_index(words) * vocab
@@ -80,8 +80,8 @@ def _look_up_shard(table, token_ids, *, dtype):
             part, columns, split_axis=0, concat_axis=1, tiled=True
         )
         return jax.lax.psum(rows, words)
-    if not columns:
-        return jax.lax.psum(part, words)
+    if alone:
+        return jax.lax.psum(part, (*words, *columns))
     whole = jnp.zeros((len(part), width * jax.lax.axis_size(columns)), dtype)
     start = jax.lax.axis_index(columns) * width
     rows = jax.lax.dynamic_update_slice_in_dim(whole, part, start, 1)
