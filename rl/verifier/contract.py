@@ -105,7 +105,7 @@ class Examiner:
             return Verdict(False, None, "no_answer", "has no box, or an empty one")
         parsed = self._without_what_is_asked(parse_answer(answer))
         budget = Budget()
-        is_open = False
+        is_open, refused = False, None
         for text, gold in self._golds:
             if answer == text or parsed.text == gold.text:
                 return Verdict(True, answer, "text", "is written as the gold is")
@@ -134,8 +134,14 @@ class Examiner:
             if equal:
                 in_words = parsed.node is None or isinstance(parsed.node, Word)
                 way = "text" if in_words else prover.way
-                return self._finished(answer, parsed, gold, way)
+                verdict = self._finished(answer, parsed, gold, way)
+                if verdict.correct:
+                    return verdict
+                refused = refused or verdict  # another gold may be as it is written
+                continue
             is_open = is_open or prover.is_open
+        if refused is not None:
+            return refused
         if all(gold.node is None and _is_math(gold) for _, gold in self._golds):
             reason = (
                 f"the gold {self._golds[0][1].reason}" if self._golds else "no gold"

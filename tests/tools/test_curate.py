@@ -64,7 +64,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
         '{"problem": "What is one more than six?", "answer": "7"}\n'
     )
     (tmp_path / "bad.jsonl").write_text(
-        '{"problem": "What is one more than six?"}\n{"question": "x"}\n'
+        '{"problem": "What is one more than six?", "answer": 7}\n{"question": "x"}\n'
     )
     rows = [{"id": str(i), "problem": f"{i}+1", "answer": "1"} for i in range(30)]
     (tmp_path / "aime2024.jsonl").write_text(

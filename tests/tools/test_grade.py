@@ -133,7 +133,7 @@ def test_levels_need_rates_and_bad_input_is_one_line(tmp_path):
     path.write_text('{"id": "a", "problem": "2+2=?", "answer": "4"}\n')
     status, said = grade(*asked, tmp_path / "no")
     assert status == 2 and "no row has a solve_rate" in said
-    path.write_text('{"id": "a", "problem": 3}\n')
+    path.write_text('{"id": "a", "problem": 3, "answer": "4"}\n')
     status, said = grade(*asked, tmp_path / "no")
     assert status == 2 and "rows.jsonl:1: 'problem' must be text, got 3" in said
     assert not (tmp_path / "no").exists()

@@ -167,3 +167,10 @@ def test_without_a_problem_nothing_is_known_to_be_left():
 def test_a_numeral_of_any_length_in_a_problem_is_no_fault():
     problem = f"How long is {'9' * 6000}? It has 3 and 4 times that."
     assert judge("\\boxed{x = 6000.0}", "6000", problem).correct is True
+
+
+def test_each_accepted_answer_may_be_written():
+    problem = "Write $0.00033$, in percent or not. Someone says 3.3e-4."
+    golds = ("3.3 \\times 10^{-4}", "3.3e-4")
+    for gold in golds:
+        assert judge(f"\\boxed{{{gold}}}", golds, problem).correct
