@@ -33,13 +33,11 @@ _DRESS = rf"(?:(?:{TEXT_COMMAND}|\\mathbf)\s*\{{\s*)?"
 _GAP = r"(?:\\[\s,;]|~|\\q?quad|\s)"
 _CHOICE = re.compile(
     rf"{_DRESS}\(?\s*{_DRESS}([A-Z])(?:\s*\}}?\)\s*\}}?|[.:]\s)"
-    rf"[.:]?{_GAP}*\}}?(?!.*(?<![A-Za-z])[A-Z][.:]\s)(.*)",
+    rf"[.:]?{_GAP}*+\}}?(?!.*(?<![A-Za-z])[A-Z][.:]\s)(.*)",
     re.DOTALL,
 )
-_CHOICE_BEHIND = re.compile(
-    rf"(.*?\S)((?:{_GAP}|\\(?:\w*arrow|implies|to))*)({_DRESS}\(([A-Z])\)\s*\}}?)",
-    re.DOTALL,
-)
+_CHOICE_BEHIND = re.compile(rf"{_DRESS}\(([A-Z])\)\s*\}}?\Z")
+_BETWEEN = re.compile(rf"(?:{_GAP}|\\(?:\w*arrow|implies|to))++")
 _ENDS_WITH_NAME = re.compile(r".*(?<![A-Za-z\\])[A-Za-z]", re.DOTALL)
 # (C)-5 and (C) - 5, and whatever may go on with a formula that begins with (C).
 _DIFFERENCE = re.compile(r"\([A-Z]\)(?:[-+]|\s*[-+]\s)")
@@ -118,9 +116,8 @@ def _second_meaning(text: str, node: Node) -> Node | None:
     """An option for "(C) -5", a unit for "5 m", and the list that "1,234" may be."""
     try:
         if not isinstance(node, Choice) and (option := option_in(text)):
-            if not _DIFFERENCE.match(text):
-                value, _ = _read(option.value, group_commas=True)
-                return Choice(option.letter, fold(value))
+            value, _ = _read(option.value, group_commas=True)
+            return Choice(option.letter, fold(value))
         if match := _NUMBER_AND_UNIT.fullmatch(text):
             reading = parse_unit(match[2])
             measure = reading is not None and isinstance(reading.unit, str)
@@ -172,16 +169,21 @@ class Option(NamedTuple):
 
 def option_in(text: str) -> Option | None:
     """`(C) -5`, `\\textbf{(C)}\\ -5`, `C. -5` or `-5\\ \\textbf{(C)}`, as cleaned."""
+    if _DIFFERENCE.match(text):
+        return None
     if match := _CHOICE.fullmatch(text):
         value = match[2].strip()
         if value.endswith("}") and value.count("}") > value.count("{"):
             value = value[:-1].strip()
         return Option(match[1], value, text[0] != "(" or not _GOES_ON.match(value))
-    if match := _CHOICE_BEHIND.fullmatch(text):
-        value, between, label, letter = match.groups()
-        certain = label[0] != "(" or re.search("[a-z]", between) is not None
-        if certain or between and not _ENDS_WITH_NAME.fullmatch(value):
-            return Option(letter, value.strip(), certain)
+    if match := _CHOICE_BEHIND.search(text):
+        before = text[: match.start()]
+        *_, run = "", *(m[0] for m in _BETWEEN.finditer(before))
+        between = run if before.endswith(run) else ""
+        value = before.removesuffix(between).strip()
+        certain = match[0][0] != "(" or re.search("[a-z]", between) is not None
+        if value and (certain or between and not _ENDS_WITH_NAME.fullmatch(value)):
+            return Option(match[1], value, certain)
     return None
 
 

@@ -4,10 +4,12 @@ import json
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
 from rl.verifier import is_equivalent, verify
+from rl.verifier.answers import option_in
 from tests.rl.verifier.hostile import FAMILIES, REPLIES
 
 _CANARY = pathlib.Path("/tmp/verifier_was_here")
@@ -79,3 +81,20 @@ def test_direct_calls_are_bounded_as_the_pools_are():
     assert found is not None, run.stderr[-2_000:]
     assert found["slow"] == []
     assert found["peak_mib"] < 512
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "~" * 3_900,
+        "5" + "\\," * 1_900 + "(A",
+        "\\to" * 1_300,
+        "(A)" + "~" * 3_900 + "B. x",
+    ],
+)
+def test_looking_for_an_option_costs_no_power_of_the_length(answer):
+    started = time.process_time()
+    for _ in range(10):
+        option_in(answer)
+    # Each in 0.3 ms; where every start of a run is tried, in 260 to 620.
+    assert time.process_time() - started < 0.5
