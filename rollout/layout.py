@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from configs.schema import Count, Index
@@ -215,9 +217,16 @@ def device_bytes(tree) -> int:
 
 
 def device_memory(mesh: Mesh) -> int | None:
-    """Bytes that programs may use on a device; None where nothing says so."""
+    """Bytes that programs may use on a device; None where nothing says so.
+
+    The least that any process has, since all must come to the same layout; every
+    process of the mesh calls it.
+    """
     stats = mesh.local_devices[0].memory_stats() or {}
-    return stats.get("bytes_limit")
+    # In MiB: JAX's integers have 32 bits.
+    mine = np.int32(stats.get("bytes_limit", 0) >> 20)
+    least = int(np.min(multihost_utils.process_allgather(mine)))
+    return least << 20 or None
 
 
 def make_layout(

@@ -5,6 +5,7 @@ each follower, over which it announces what all are to do. When one closes, its 
 is dead: the others, which may be waiting in a collective for ever, are ended at once.
 """
 
+import contextlib
 import importlib.util
 import ipaddress
 import os
@@ -112,8 +113,10 @@ class _Linked(Alone):
             return
         if not isinstance(error, self._told):
             time.sleep(_CAUSE_SECONDS)
-            traceback.print_exception(error)
-        sys.stdout.flush()
+        with contextlib.suppress(OSError):  # nobody reads it, and the others must end
+            if not isinstance(error, self._told):
+                traceback.print_exception(error)
+            sys.stdout.flush()
         self._die(str(error) or repr(error))
 
     def _die(self, reason: str) -> NoReturn:
@@ -310,7 +313,8 @@ def _nobody_came(source: str) -> NoReturn:
 def _end_now(reason: str) -> NoReturn:
     """Ends this process whatever its main thread waits for, with one line."""
     # In one piece: JAX may be aborting the process in another thread.
-    os.write(sys.stderr.fileno(), f"error: {reason}\n".encode())
+    with contextlib.suppress(OSError):
+        os.write(sys.stderr.fileno(), f"error: {reason}\n".encode())
     os._exit(1)
 
 

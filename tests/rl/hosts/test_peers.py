@@ -143,6 +143,36 @@ def test_silence_ends_a_run_with_a_line_and_signs_of_life_do_not(
     assert bool(told) == bool(error) and all(line.startswith(error) for line in told)
 
 
+UNREAD = """
+    import atexit, os, socket, sys, time
+    from multiprocessing.connection import Connection
+    from rl.hosts import peers
+
+    peers._CAUSE_SECONDS = 0.2
+    ours, theirs = socket.socketpair()
+    leader = peers.Leader({1: Connection(ours.detach())}, told=(ValueError,))
+    atexit.register(time.sleep, 600)  # as JAX does, for processes that still run
+    # Nobody reads what is printed any more.
+    for stream in (1, 2):
+        reads, writes = os.pipe()
+        os.close(reads)
+        os.dup2(writes, stream)
+    print("some line that is not flushed")
+    with leader:
+        raise {"told": ValueError, "untold": TypeError}[sys.argv[1]]("broken")
+"""
+
+
+@pytest.mark.failure(54)
+@pytest.mark.parametrize("how", ["told", "untold"])
+def test_a_leader_whose_errors_nobody_reads_ends_all_the_same(how):
+    # It hung: the line could not be written, and the others were never told.
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(UNREAD), how], cwd=ROOT, timeout=60
+    )
+    assert done.returncode == 1
+
+
 # A follower in a process of its own, behind a link that takes so many bytes a second.
 FOLLOWER = """
     import contextlib, socket, sys, threading, time
