@@ -17,6 +17,7 @@ from rl import files
 from rl.alarms import Alarms, Limits
 from rl.batches.collect import Collector
 from rl.batches.draws import Draws
+from rl.batches.judge import Judge
 from rl.batches.packing import pack_groups
 from rl.batches.schedule import Rollouts
 from rl.checkpoint import Checkpoints
@@ -120,15 +121,15 @@ def open_parts(
         Collector,
         c.dynamic_sampling,
         c.batch,
-        c.reward,
         c.sampling,
         draws=take(Draws, c.sampling)(
             Curriculum(plan.stages, plan.train, seed=c.seed), plan.train
         ),
         sample=WatchedSampler(engine, "sample", check_stop).sample,
-        reward=rewards.reward(TRAINING),
+        judge=take(Judge, c.reward)(
+            reward=rewards.reward(TRAINING), decode=plan.decode
+        ),
         encode=plan.encode,
-        decode=plan.decode,
         params=plan.params,
         seed=c.seed,
     )

@@ -37,6 +37,7 @@ from rl.batches.advantages import load_advantage
 from rl.batches.collect import Collector
 from rl.batches.draws import Draws, Policy
 from rl.batches.groups import FilterOn
+from rl.batches.judge import Judge
 from rl.batches.packing import pack_groups
 from rl.batches.schedule import Rollouts, Schedule
 from rl.checkpoint import Checkpoints, describe_cost, state_bytes
@@ -312,7 +313,7 @@ def check_sections(config: ConfigDict) -> None:
         "rollout.vllm": (make_vllm_sampler, check_weights),
         "sampling": (Draws, Collector, check_sampling),
         "dynamic_sampling": (Collector, check_sampling),
-        "reward": (parse, Rewards, Collector),
+        "reward": (parse, Rewards, Judge),
         "objective": (pack_groups, make_hypers, make_objective, Engine),
         "batch": (Collector, pack_groups, make_hypers),
         "optimizer": (make_optimizer,),

@@ -9,16 +9,15 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from configs.schema import Count, Index, NotNegative, Range
+from configs.schema import Count, Index, Range
 from rl.batches.begun import Begun
 from rl.batches.draws import Drawn, Draws
 from rl.batches.group_state import group_state, restore_group
 from rl.batches.groups import FilterOn, informative, join
+from rl.batches.judge import Judge
 from rl.batches.parts import stands_for
 from rl.batches.repetition import circles, duplicated
 from rl.problems.curriculum import Stage
-from rl.reward.score import Reward, Score
-from rl.reward.shaping import overlong_penalty, shuffled
 from rl.types import Group, Problem
 from rollout.seeds import Stream, run_seed
 from rollout.types import NOT_BEGUN, Completion, SamplingParams
@@ -127,15 +126,11 @@ class Collector:
         *,
         draws: Draws,
         sample: Sample,
-        reward: Reward,
+        judge: Judge,
         encode: Callable[[Problem], Sequence[int]],
-        decode: Callable[[Sequence[int]], str],
         params: SamplingParams,
         seed: int,
         prompts_per_step: Count,
-        shuffle: bool,
-        overlong_buffer: Count,
-        overlong_factor: NotNegative,
         filter: bool,
         filter_on: FilterOn,
         max_rounds: Count,
@@ -150,14 +145,11 @@ class Collector:
         Args:
           draws: where prompts come from, and the settings of the curriculum's stages.
           sample: as `Sampler.sample`.
-          reward: texts and problems to scores.
+          judge: makes groups of completions.
           encode: a problem to its prompt's token ids.
-          decode: token ids to text.
           params: of the run; `n` is G, the group size.
           seed: of the run; each round draws with a seed of its own.
           prompts_per_step: groups of a full batch.
-          shuffle: deal verdicts out at random, see `rl.reward.shaping`.
-          overlong_buffer, overlong_factor: see `rl.reward.shaping`.
           filter: drop groups that teach nothing.
           filter_on: what has to differ within a group, see `informative`.
           max_rounds: of sampling, within one step.
@@ -176,11 +168,9 @@ class Collector:
           first: completions of a group that are drawn before it is known whether the
             rest is worth it, see `rl.batches.parts`; 0 draws all at once.
         """
-        self._draws, self._sample, self._reward = draws, sample, reward
-        self._encode, self._decode = encode, decode
+        self._draws, self._sample = draws, sample
+        self._judge, self._encode = judge, encode
         self._params, self._seed, self._groups = params, seed, prompts_per_step
-        self._shuffle = shuffle
-        self._overlong = dict(buffer=overlong_buffer, factor=overlong_factor)
         self._filter, self._filter_on = filter, filter_on
         self._max_rounds, self._max_age = max_rounds, max_age
         self._oversample, self._carry = oversample, carry
@@ -351,13 +341,13 @@ class Collector:
         def enough() -> bool:
             nonlocal teach
             if whole:
-                judged = self._judged(
+                judged = self._judge(
                     [groups[i].draw.problem for i in whole],
                     [prompts[i] for i in whole],
                     [completions[i] for i in whole],
                     [groups[i].born for i in whole],
-                    params,
-                    self._next_number(),
+                    max_tokens=params.max_tokens,
+                    seed=self._run_seed(Stream.SHUFFLING, self._next_number()),
                 )
                 for i, group in zip(whole, judged, strict=True):
                     first = len(group.correct)
@@ -398,60 +388,14 @@ class Collector:
             seed=self._run_seed(Stream.SAMPLING, number),
             on_finished=lambda *_: None,
         )
-        born = [step] * len(problems)
-        return self._judged(problems, prompts, completions, born, params, number)
-
-    def _judged(
-        self,
-        problems: Sequence[Problem],
-        prompts: Sequence[Sequence[int]],
-        completions: Sequence[Sequence[Completion]],
-        born: Sequence[int],
-        params: SamplingParams,
-        number: int,
-    ) -> list[Group]:
-        """What completions of problems are worth; `number` is theirs in the run."""
-        flat = [c for group in completions for c in group]
-        texts = [self._decode(c.token_ids.tolist()) for c in flat]
-        scores = self._reward(
-            texts,
-            [p for p, of_p in zip(problems, completions, strict=True) for _ in of_p],
-        )
-        correct = np.array([s.verdict.correct is True for s in scores], bool)
-        raw = np.array([s.reward for s in scores], np.float32)
-        components = _by_name(scores)
-        if self._shuffle:
-            seed = self._run_seed(Stream.SHUFFLING, number)
-            correct, raw = shuffled(correct, raw, seed=seed)
-        rewards = raw + overlong_penalty(
-            np.array([len(c.token_ids) for c in flat]),
+        return self._judge(
+            problems,
+            prompts,
+            completions,
+            [step] * len(problems),
             max_tokens=params.max_tokens,
-            **self._overlong,
+            seed=self._run_seed(Stream.SHUFFLING, number),
         )
-        groups = []
-        end = 0
-        for problem, prompt, group, began in zip(
-            problems, prompts, completions, born, strict=True
-        ):
-            own = slice(end, end := end + len(group))
-            # Without a verdict a completion trains nobody: its group goes on without.
-            judged = np.flatnonzero(~np.isnan(rewards[own]))
-            groups.append(
-                Group(
-                    problem=problem,
-                    prompt_ids=np.asarray(prompt, np.int32),
-                    completions=tuple(group[j] for j in judged),
-                    correct=correct[own][judged],
-                    raw=raw[own][judged],
-                    rewards=rewards[own][judged],
-                    components={
-                        name: part[own][judged] for name, part in components.items()
-                    },
-                    rules=tuple(scores[own][j].verdict.rule for j in judged),
-                    born=began,
-                )
-            )
-        return groups
 
     def _next_number(self) -> int:
         number, self._rounds = self._rounds, self._rounds + 1
@@ -515,12 +459,3 @@ def _ended(drawn: Drawn, ends: tuple[bool, bool]) -> bool:
     return any(
         would and bool((correct == outcome).all()) for outcome, would in enumerate(ends)
     )
-
-
-def _by_name(scores: Sequence[Score]) -> dict[str, np.ndarray]:
-    """Components of the scores; NaN where one has none of that name."""
-    names = dict.fromkeys(name for score in scores for name in score.components)
-    return {
-        name: np.array([s.components.get(name, np.nan) for s in scores], np.float32)
-        for name in names
-    }

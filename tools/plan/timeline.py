@@ -32,6 +32,7 @@ from ml_collections import ConfigDict
 from configs.schema import take
 from rl.batches.collect import Collector, Shortfall
 from rl.batches.draws import Draws
+from rl.batches.judge import Judge
 from rl.problems.curriculum import Curriculum, Stage
 from rl.progress import watch
 from rl.reward.score import Score
@@ -119,13 +120,14 @@ class World:
             Collector,
             c.dynamic_sampling,
             c.batch,
-            c.reward,
             c.sampling,
             draws=self.draws,
             sample=self._sample,
-            reward=lambda texts, problems: [_SCORES[text] for text in texts],
+            judge=take(Judge, c.reward)(
+                reward=lambda texts, problems: [_SCORES[text] for text in texts],
+                decode=lambda ids: str(ids[0]),
+            ),
             encode=lambda problem: [int(problem.id)],
-            decode=lambda ids: str(ids[0]),
             params=SamplingParams(
                 n=c.rollout.group_size,
                 max_tokens=c.rollout.max_response_tokens,

@@ -7,6 +7,7 @@ import pytest
 
 from rl.batches.collect import Collector
 from rl.batches.draws import Draws
+from rl.batches.judge import Judge
 from rl.problems.curriculum import Curriculum, Stage
 from rl.reward.score import Score
 from rl.verifier import Verdict
@@ -68,9 +69,6 @@ class Slots:
 def _collector(sampler, *stages, **changes):
     options = dict(
         prompts_per_step=8,
-        shuffle=False,
-        overlong_buffer=10,
-        overlong_factor=0.0,
         filter=True,
         filter_on="correct",
         max_rounds=6,
@@ -88,11 +86,16 @@ def _collector(sampler, *stages, **changes):
     return Collector(
         draws=Draws(Curriculum(stages or ALL, problems, seed=0), problems, **drawing),
         sample=sampler.sample,
-        reward=lambda texts, problems: [
-            Score.of(Verdict(text == str(RIGHT), None, "last")) for text in texts
-        ],
+        judge=Judge(
+            reward=lambda texts, problems: [
+                Score.of(Verdict(text == str(RIGHT), None, "last")) for text in texts
+            ],
+            decode=lambda ids: str(ids[-1]),
+            shuffle=False,
+            overlong_buffer=1,
+            overlong_factor=0.0,
+        ),
         encode=lambda problem: [int(problem.id[1:])],
-        decode=lambda ids: str(ids[-1]),
         params=PARAMS,
         seed=0,
         **{**options, **changes},

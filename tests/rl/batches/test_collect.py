@@ -8,6 +8,7 @@ import pytest
 
 from rl.batches.collect import Collector, Shortfall
 from rl.batches.draws import Draws
+from rl.batches.judge import Judge
 from rl.batches.packing import pack_groups
 from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
@@ -67,13 +68,16 @@ def _digits(texts, problems):
 
 def _collector(chance, **changes):
     sampler = Coins(chance)
-    options = dict(
+    judging = dict(
         reward=_reward,
         decode=lambda ids: "".join(map(str, ids)),
-        prompts_per_step=8,
         shuffle=False,
         overlong_buffer=10,
         overlong_factor=0.0,
+    )
+    judging |= {k: changes.pop(k) for k in judging.keys() & changes}
+    options = dict(
+        prompts_per_step=8,
         filter=True,
         filter_on="correct",
         max_rounds=6,
@@ -90,6 +94,7 @@ def _collector(chance, **changes):
     collector = Collector(
         draws=Draws(curriculum, problems, **drawing),
         sample=sampler.sample,
+        judge=Judge(**judging),
         encode=lambda problem: [int(problem.id[1:])],
         params=PARAMS,
         seed=0,

@@ -8,6 +8,7 @@ import pytest
 
 from rl.batches.collect import Collector
 from rl.batches.draws import Draws
+from rl.batches.judge import Judge
 from rl.problems.curriculum import Advance, Curriculum, Stage
 from rl.reward.score import Score
 from rl.types import Problem
@@ -42,13 +43,16 @@ class World:
             policy=policy,
             **SETTINGS | others,
         )
-        self.collector = Collector(
-            draws=self.draws, sample=self._sample, seed=seed, first=first,
+        judge = Judge(
             reward=lambda texts, problems: [SCORES[text] for text in texts],
+            decode=lambda ids: str(ids[0]), shuffle=False, overlong_buffer=1,
+            overlong_factor=0.0,
+        )  # fmt: skip
+        self.collector = Collector(
+            draws=self.draws, sample=self._sample, judge=judge,
             encode=lambda problem: [int(problem.id[1:])],
-            decode=lambda ids: str(ids[0]), prompts_per_step=16,
             params=SamplingParams(n=size, max_tokens=8, stop_token_ids=(0,)),
-            shuffle=False, overlong_buffer=1, overlong_factor=0.0, filter=True,
+            seed=seed, first=first, prompts_per_step=16, filter=True,
             filter_on="correct", max_rounds=60, max_age=1, on_shortfall="skip",
             max_shortfalls=3, carry=False, oversample=2.0,
         )  # fmt: skip

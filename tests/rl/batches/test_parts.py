@@ -12,6 +12,7 @@ from rl.batches.collect import Collector
 from rl.batches.draws import Draws
 from rl.batches.group_state import group_state, restore_group
 from rl.batches.groups import token_weights
+from rl.batches.judge import Judge
 from rl.batches.parts import missed, stands_for
 from rl.batches.rates import Rate
 from rl.problems.curriculum import Curriculum, Stage
@@ -64,13 +65,16 @@ def _collected(arms, ends, *, first=FIRST):
     )  # fmt: skip
     draws.ends = lambda draw, judged, rest: ends
     script = Script(arms)
+    judge = Judge(
+        reward=_score, decode=lambda ids: "".join(map(str, ids)), shuffle=False,
+        overlong_buffer=1, overlong_factor=0.0,
+    )  # fmt: skip
     collector = Collector(
-        draws=draws, sample=script.sample, reward=_score, encode=lambda problem: [7],
-        decode=lambda ids: "".join(map(str, ids)), seed=0, prompts_per_step=1,
+        draws=draws, sample=script.sample, judge=judge, encode=lambda problem: [7],
         params=SamplingParams(n=len(arms), max_tokens=9, stop_token_ids=(0,)),
-        shuffle=False, overlong_buffer=1, overlong_factor=0.0, filter=True,
-        filter_on="correct", max_rounds=1, max_age=1, on_shortfall="skip",
-        max_shortfalls=3, carry=False, oversample=2.0, first=first,
+        seed=0, prompts_per_step=1, filter=True, filter_on="correct", max_rounds=1,
+        max_age=1, on_shortfall="skip", max_shortfalls=3, carry=False, oversample=2.0,
+        first=first,
     )  # fmt: skip
     groups, tally = collector.collect(0)
     return groups, tally

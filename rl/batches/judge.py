@@ -1,0 +1,102 @@
+"""Completions and what they are worth: texts, scores, shaped rewards, groups."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from configs.schema import Count, NotNegative
+from rl.reward.score import Reward, Score
+from rl.reward.shaping import overlong_penalty, shuffled
+from rl.types import Group, Problem
+from rollout.types import Completion
+
+
+class Judge:
+    """Makes groups of completions."""
+
+    def __init__(
+        self,
+        *,
+        reward: Reward,
+        decode: Callable[[Sequence[int]], str],
+        shuffle: bool,
+        overlong_buffer: Count,
+        overlong_factor: NotNegative,
+    ):
+        """
+        Args:
+          reward: texts and problems to scores.
+          decode: token ids to text.
+          shuffle: deal verdicts out at random, see `rl.reward.shaping`.
+          overlong_buffer, overlong_factor: see `rl.reward.shaping`.
+        """
+        self._reward, self._decode, self._shuffle = reward, decode, shuffle
+        self._overlong = dict(buffer=overlong_buffer, factor=overlong_factor)
+
+    def __call__(
+        self,
+        problems: Sequence[Problem],
+        prompts: Sequence[Sequence[int]],
+        completions: Sequence[Sequence[Completion]],
+        born: Sequence[int],
+        *,
+        max_tokens: int,
+        seed: int,
+    ) -> list[Group]:
+        """A group of each problem, in order.
+
+        A completion without a verdict trains nobody: its group goes on without it.
+
+        Args:
+          problems, prompts, completions: of the groups; what was asked, its token ids,
+            and what was drawn.
+          born: the step in which each was begun.
+          max_tokens: most that a completion may have.
+          seed: of the order in which `shuffle` deals.
+        """
+        flat = [c for group in completions for c in group]
+        texts = [self._decode(c.token_ids.tolist()) for c in flat]
+        scores = self._reward(
+            texts,
+            [p for p, of_p in zip(problems, completions, strict=True) for _ in of_p],
+        )
+        correct = np.array([s.verdict.correct is True for s in scores], bool)
+        raw = np.array([s.reward for s in scores], np.float32)
+        components = _by_name(scores)
+        if self._shuffle:
+            correct, raw = shuffled(correct, raw, seed=seed)
+        lengths = np.array([len(c.token_ids) for c in flat])
+        penalty = overlong_penalty(lengths, max_tokens=max_tokens, **self._overlong)
+        rewards = raw + penalty
+        groups = []
+        end = 0
+        for problem, prompt, group, began in zip(
+            problems, prompts, completions, born, strict=True
+        ):
+            own = slice(end, end := end + len(group))
+            judged = np.flatnonzero(~np.isnan(rewards[own]))
+            groups.append(
+                Group(
+                    problem=problem,
+                    prompt_ids=np.asarray(prompt, np.int32),
+                    completions=tuple(group[j] for j in judged),
+                    correct=correct[own][judged],
+                    raw=raw[own][judged],
+                    rewards=rewards[own][judged],
+                    components={
+                        name: part[own][judged] for name, part in components.items()
+                    },
+                    rules=tuple(scores[own][j].verdict.rule for j in judged),
+                    born=began,
+                )
+            )
+        return groups
+
+
+def _by_name(scores: Sequence[Score]) -> dict[str, np.ndarray]:
+    """Components of the scores; NaN where one has none of that name."""
+    names = dict.fromkeys(name for score in scores for name in score.components)
+    return {
+        name: np.array([s.components.get(name, np.nan) for s in scores], np.float32)
+        for name in names
+    }
