@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from models.attention_kernels import mosaic_attention, triton_attention
 from models.block_attention import block_attention
-from models.cache import Seen
+from models.cache import Cached, Seen
 from models.decode_kernel import decode_kernel
 from sharding.mesh import platform
 from sharding.rules import spec
@@ -132,11 +132,7 @@ def segment_attention(
 @jax.named_scope("attention")
 def decode_attention(
     q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    page: tuple[jax.Array, ...],
-    layer: jax.Array,
-    seen: Seen,
+    cached: Cached,
     *,
     implementation: Implementation,
     block: int,
@@ -145,17 +141,12 @@ def decode_attention(
     """One new position of each row against a cache that holds it too.
 
     Columns are read a block at a time, from the newest back as far as any row sees, and
-    no other block is touched. Each device does so with its own rows and heads.
+    no other block is touched; a page is read once for all rows. Each device does so
+    with its own rows and heads.
 
     Args:
       q: `[B, N, H]`, rotated.
-      k: `[L, B, K, H, S]`, or `[B, K, H, S]` of one layer, rotated: with S last, a CPU
-        takes half the time.
-      v: likewise with S before H.
-      page: k and v of what all rows begin with, `[L, K, H, P]` and `[L, K, P, H]` or
-        without L: read once for all of them. Empty: nothing.
-      layer: int32, which of the L.
-      seen: of the cache.
+      cached: with the position's own entries written.
       implementation: "triton" is a kernel, in which each row goes back no further than
         it sees itself, and which takes no page; any other is XLA's.
       block: columns, a divisor of S; S reads all at once.
@@ -167,28 +158,32 @@ def decode_attention(
     attend = functools.partial(_decode_attention, block=block)
     # The kernel takes widths of powers of two, as all of Qwen2.5 are.
     power_of_two = not q.shape[-1] & (q.shape[-1] - 1)
-    if implementation == "triton" and power_of_two and not page:
+    if implementation == "triton" and power_of_two and not cached.page:
         interpret = platform(mesh) == "cpu"
         attend = functools.partial(_decode_by_kernel, block=block, interpret=interpret)
     if mesh is None:
-        return attend(q, k, v, page, layer, seen)
-    lead = [None] * (k.ndim - 4)
+        return attend(q, cached)
+    lead = [None] * (cached.k.ndim - 4)
     heads, entries = spec("batch", "heads"), spec(*lead, "batch", "kv_heads")
     rows, whole, of_page = spec("batch"), spec(), spec(*lead, "kv_heads")
+    split = Cached(
+        k=entries,
+        v=entries,
+        page=(of_page,) * len(cached.page),
+        layer=whole,
+        seen=Seen(visible=rows, length=rows, newest=whole, count=whole),
+    )
     return jax.shard_map(
         attend,
         mesh=mesh,
-        in_specs=(
-            *(heads, entries, entries, (of_page,) * len(page), whole),
-            Seen(rows, rows, whole, whole),
-        ),
+        in_specs=(heads, split),
         out_specs=heads,
         check_vma=False,
-    )(q, k, v, page, layer, seen)
+    )(q, cached)
 
 
-def _decode_by_kernel(q, k, v, page, layer, seen, *, block, interpret):
-    del page
+def _decode_by_kernel(q, cached, *, block, interpret):
+    k, v, _, layer, seen = cached
     k, v = (
         x if x.ndim == 4 else jax.lax.dynamic_index_in_dim(x, layer, keepdims=False)
         for x in (k, v)
@@ -206,7 +201,8 @@ def _decode_by_kernel(q, k, v, page, layer, seen, *, block, interpret):
     return mixed.astype(v.dtype).reshape(q.shape)
 
 
-def _decode_attention(q, k, v, page, layer, seen, *, block):
+def _decode_attention(q, cached, *, block):
+    k, v, page, layer, seen = cached
     batch, heads, width = q.shape
     size = v.shape[-2]
     grouped = q.reshape(batch, k.shape[-3], heads // k.shape[-3], width)

@@ -50,6 +50,35 @@ class Seen(NamedTuple):
     count: jax.Array
 
 
+class Cached(NamedTuple):
+    """What one layer keeps of earlier positions.
+
+    Attributes:
+      k, v: the arrays of a `KVCache` that the layer's entries lie in.
+      page: likewise those of the page; empty where there is none.
+      layer: int32, which of the L.
+      seen: by the newest position of each row.
+    """
+
+    k: jax.Array
+    v: jax.Array
+    page: tuple[jax.Array, ...]
+    layer: jax.Array
+    seen: Seen
+
+    def written(self, k: jax.Array, v: jax.Array) -> "Cached":
+        """With the newest position's entries, `[B, 1, K, H]` both, in their column."""
+        of_layers = self.k.ndim - 4
+        at, axes = (self.layer,) * of_layers, tuple(range(of_layers))
+        new_k = jnp.expand_dims(k.transpose(0, 2, 3, 1), axes)
+        new_v = jnp.expand_dims(v.transpose(0, 2, 1, 3), axes)
+        put, newest = jax.lax.dynamic_update_slice, self.seen.newest
+        return self._replace(
+            k=put(self.k, new_k, (*at, 0, 0, 0, newest)),
+            v=put(self.v, new_v, (*at, 0, 0, newest, 0)),
+        )
+
+
 @flax.struct.dataclass
 class KVCache:
     """Keys and values of positions already seen, of each row the last `length`.
@@ -61,7 +90,7 @@ class KVCache:
     Attributes:
       k: of the layers, in order, arrays `[L, B, K, H, S]` for some layers each, or
         `[B, K, H, S]` for one: with an axis of 1 XLA on a CPU copies all of it at every
-        step. Rotated; the order in which scores are computed.
+        step. Rotated; with S last, a CPU takes half the time for the scores.
       v: likewise `[L, B, K, S, H]`.
       length: int32 `[B]`.
       clock: int32, the column to be written next.
@@ -130,6 +159,11 @@ class KVCache:
         visible = (self.age() + 1) % self.size <= self.length[:, None]
         count = jnp.minimum(longest + 1, self.size)
         return Seen(visible, self.length, self.clock, count)
+
+    def of_array(self, i: int, seen: Seen) -> Cached:
+        """What the first layer in the i-th array of layers keeps."""
+        page = tuple(entries[i] for entries in self.page if entries)
+        return Cached(self.k[i], self.v[i], page, jnp.int32(0), seen)
 
     def filled(self, k: Entries, v: Entries, places: Places, slot) -> "KVCache":
         """The cache with prompts put into some of its rows.

@@ -21,11 +21,14 @@ from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Float, Float32, Int
 
 from models import attention
+from models.cache import Cached, Entries
 from models.config import Qwen2Config
 from models.embedding import look_up
 from sharding.rules import constrain, named_sharding
 
 Params = Any
+# Cosines and sines, `[B, T, H / 2]`.
+Rotation = tuple[Float32[jax.Array, "B T half_H"], Float32[jax.Array, "B T half_H"]]
 
 LAYERS = "layers"
 
@@ -70,11 +73,17 @@ def rotary_angles(
     return positions[..., None].astype(jnp.float32) / per_radian
 
 
-def _rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
+def rotation(positions: Int[jax.Array, "B T"], config: Qwen2Config) -> Rotation:
+    """What turns queries and keys of these positions, the same in every layer."""
+    angles = rotary_angles(positions, config)
+    return jnp.cos(angles), jnp.sin(angles)
+
+
+def _rotate(x: jax.Array, rotation: Rotation) -> jax.Array:
     """Rotary embedding (arXiv 2104.09864), halves paired as in transformers."""
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     first, second = jnp.split(wide, 2, axis=-1)
-    cos, sin = jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
+    cos, sin = (of_angle[:, :, None] for of_angle in rotation)
     rotated = [first * cos - second * sin, second * cos + first * sin]
     return jnp.concatenate(rotated, axis=-1).astype(x.dtype)
 
@@ -118,12 +127,25 @@ class Block(nn.Module):
     cache_block: int = 0
 
     @nn.compact
-    def __call__(self, x, angles, segment_ids, prefix_ids, cached):
-        """`x [B * T, D]` to x and, where it serves, the layer's entries.
+    def __call__(
+        self,
+        x: Float[jax.Array, "tokens D"],
+        rotation: Rotation,
+        segment_ids: Int[jax.Array, "B T"],
+        prefix_ids: Int[jax.Array, "B T"],
+        cached: Cached | None,
+    ) -> tuple[jax.Array, Entries | Cached | None]:
+        """Runs the layer.
 
-        `cached` is None; or, where T is 1, an array of k and one of v of a `KVCache`,
-        those of its page, the layer's number in them, and a `Seen`: the first two are
-        then returned with the new entries in them.
+        Args:
+          x: the residual stream, B * T tokens.
+          rotation: of the positions.
+          segment_ids, prefix_ids: as of `Qwen2`.
+          cached: earlier positions, where T is 1; None: there are no others.
+
+        Returns:
+          The residual stream and, where it serves, k `[B, K, H, T]` and v
+          `[B, K, T, H]`, or `cached` with them written.
         """
         c = self.config
 
@@ -148,7 +170,7 @@ class Block(nn.Module):
             if c.qk_norm:
                 weight = param(f"{name}_norm", _ones(("norm",)), (h,))
                 x = rms_norm(x, weight, c.rms_norm_eps)
-            return _rotate(x, angles)
+            return _rotate(x, rotation)
 
         q = turned("q", n, "heads")
         k = turned("k", k_, "kv_heads")
@@ -165,22 +187,12 @@ class Block(nn.Module):
             )
             entries = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
         else:
-            old_k, old_v, page, layer, seen = cached
-            at = (layer,) * (old_k.ndim - 4)
-            new_k, new_v = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
-            new_k, new_v = (x[(None,) * len(at)] for x in (new_k, new_v))
-            entries = (
-                jax.lax.dynamic_update_slice(old_k, new_k, (*at, 0, 0, 0, seen.newest)),
-                jax.lax.dynamic_update_slice(old_v, new_v, (*at, 0, 0, seen.newest, 0)),
-            )
+            entries = cached.written(k, v)
             mixed = attention.decode_attention(
                 q[:, 0],
-                *entries,
-                page,
-                layer,
-                seen,
+                entries,
                 implementation=self.attention,
-                block=self.cache_block or entries[0].shape[-1],
+                block=self.cache_block or entries.k.shape[-1],
                 mesh=self.mesh,
             )
         out = param("o", _normal(("heads", "head_dim", "embed")), (n, h, d))
@@ -272,7 +284,7 @@ class Qwen2(nn.Module):
         )
         x = look_up(table, token_ids.reshape(-1), self.mesh, self.dtype)
         x = constrain(x, ("batch", None), self.mesh)
-        x, _ = blocks(x, rotary_angles(positions, c), segment_ids, prefix_ids, None)
+        x, _ = blocks(x, rotation(positions, c), segment_ids, prefix_ids, None)
         if not c.tie_word_embeddings:
             self.param(
                 "head",

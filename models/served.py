@@ -30,7 +30,7 @@ from models.qwen2 import (
     abstract_params,
     param_shardings,
     rms_norm,
-    rotary_angles,
+    rotation,
 )
 from sharding.mesh import between_mesh
 from sharding.rules import constrain
@@ -105,37 +105,35 @@ class ServedQwen2:
         )
         x = look_up(params["embedding"], token_ids.reshape(-1), self.mesh, self.dtype)
         x = constrain(x, ("batch", None), self.mesh)
-        angles = rotary_angles(positions, c)
+        turns = rotation(positions, c)
         if prefix_ids is None:
             prefix_ids = jnp.zeros_like(segment_ids)
         seen = cache.seen(longest) if cache else None
 
-        # The page is carried along: of what a function closes over, a scan keeps the
+        # All of it is carried along: of what a function closes over, a scan keeps the
         # first that it meets.
         def layer(carry, of_layer):
-            x, cached, page = carry
+            x, cached = carry
             weights, number = of_layer
-            place = (*cached, page, number, seen) if cached else None
-            x, entries = block.apply(
-                {"params": weights}, x, angles, segment_ids, prefix_ids, place
-            )
             if cached:
-                return (x, entries, page), None
-            return (x, None, page), entries
+                cached = cached._replace(layer=number)
+            x, entries = block.apply(
+                {"params": weights}, x, turns, segment_ids, prefix_ids, cached
+            )
+            return ((x, entries), None) if cached else ((x, None), entries)
 
         entries = []
         for i, weights in enumerate(params[LAYERS]):
-            cached = (cache.k[i], cache.v[i]) if cache else None
-            page = tuple(x[i] for x in cache.page if x) if cache else ()
-            (x, cached, _), made = jax.lax.scan(
+            cached = cache.of_array(i, seen) if cache else None
+            (x, cached), made = jax.lax.scan(
                 layer,
-                (x, cached, page),
+                (x, cached),
                 (weights, jnp.arange(self.stacked)),
                 unroll=self.stacked == 1,
             )
             if made and self.stacked == 1:
                 made = jax.tree.map(lambda x: x[0], made)
-            entries.append(cached or made)
+            entries.append((cached.k, cached.v) if cached else made)
         k, v = zip(*entries, strict=True)
         x = rms_norm(x, params["final_norm"], c.rms_norm_eps)
         return x.reshape(*token_ids.shape, c.hidden_size), k, v
