@@ -11,7 +11,6 @@ from rl.verifier.nodes import (
     Date,
     Interval,
     Node,
-    Quantity,
     Tuple,
     Unparsable,
     Word,
@@ -120,12 +119,10 @@ def _second_meaning(text: str, node: Node) -> Node | None:
             return Choice(option.letter, fold(value))
         if match := _NUMBER_AND_UNIT.fullmatch(text):
             reading = parse_unit(match[2])
-            measure = reading is not None and isinstance(reading.unit, str)
-            # 9 (apples) is said of things, 9 apples is read as words.
-            if not measure and (reading is None or "(" not in text):
+            if reading is None or not isinstance(reading.unit, str):
                 return None
-            value = fold(_read(match[1], group_commas=True)[0])
-            return Quantity(value, reading.unit, reading.scale)
+            in_words = rf"{match[1]} \text{{{match[2]}}}"
+            return fold(_read(in_words, group_commas=True)[0])
         if "," in text and ",0" not in text:
             if not isinstance(node, Word | Tuple | Interval):
                 other = fold(_read(text, group_commas=False)[0])

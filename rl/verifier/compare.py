@@ -82,6 +82,7 @@ _MAX_FORMS = 6
 _UNIT_VECTORS = [{letter, f"hat {letter}", f"vec {letter}"} for letter in "ijk"]
 _MARKED = (Percent, Degrees)
 _RADIANS = "rad^1"
+_TEMPERATURES = ("celsius^1", "fahrenheit^1")
 _KINDS = (
     Choice, Several, Assignment, Braces, Cases, Congruence, Chain, Rel, Tuple, Interval,
     SetOp, Numbers, Matrix, Clock, Date, Ratio, Quantity, Percent, Degrees, Based, Word,
@@ -546,6 +547,8 @@ class _Comparison:
     def _same_quantities(self, a: Quantity, b: Node) -> bool:
         if isinstance(b, Degrees) and a.unit == _RADIANS:
             return self._prover.equal(a.value, b)
+        if isinstance(b, Degrees) and a.unit in _TEMPERATURES:
+            return self.same(a.value, b.value)
         if isinstance(b, Percent | Degrees | Ratio | Clock):
             # Degrees of an angle, percent of growth; but 5 apples are not 5 percent.
             words = isinstance(a.unit, frozenset) and may_be_missing(a.unit)

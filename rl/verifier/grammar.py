@@ -120,6 +120,7 @@ _ORDINALS = frozenset("th st nd rd".split())
 _HALF_DAYS = {
     "am": "am", "pm": "pm", "a m": "am", "p m": "pm", "in the morning": "am",
     "in the afternoon": "pm", "in the evening": "pm", "at night": "pm", "oclock": None,
+    "noon": "pm", "midnight": "am",
 }  # fmt: skip
 _INTRODUCING = frozenset(
     "the final answer is are equals equal to exactly so thus hence therefore value we"
@@ -311,7 +312,7 @@ class Parser:
         self._skip_introduction()
         if (phrase := self._only_words()) is not None:
             return phrase
-        if self._is_any(("=", "approx", "equiv")):
+        if self._is_any(("=", "approx", "equiv", "to")):
             self._at += 1
         if (rest := self._all_but()) is not None:
             return rest
@@ -703,7 +704,7 @@ class Parser:
             words = f"{self._currency} {words}"
         if not words or words.lower() in _ORDINALS:
             return node
-        first, _, rest = words.lower().partition(" ")
+        first, _, rest = words.lower().replace("per cent", "percent").partition(" ")
         if first in _PERCENT_WORDS and isinstance(node, Expression):
             node, words = Percent(_unmarked(node)), rest
         if isinstance(node, Percent):
@@ -713,7 +714,7 @@ class Parser:
                 return node
         if words.lower() in _HALF_DAYS:
             clock = _with_half(node, _HALF_DAYS[words.lower()])
-            if clock is not None:
+            if clock == _PHRASES.get(words.lower(), clock) and clock is not None:
                 return clock
         if not isinstance(node, Expression | Ratio | Based):
             if isinstance(node, Tuple | Interval | Braces | SetOp):
@@ -723,10 +724,8 @@ class Parser:
                     if not isinstance(reading.unit, frozenset):
                         return node
             raise Unparsable(f"has a value beside {words[:40]!r}")
-        if first.startswith("degree"):
-            if rest in ("", "angle"):
-                return Degrees(_unmarked(node))
-            words = words.partition(" ")[2]
+        if first in ("degree", "degrees") and rest in ("", "angle"):
+            return Degrees(_unmarked(node))
         reading = parse_unit(words)
         if reading is None:
             raise Unparsable(f"has a value beside {words[:40]!r}")
@@ -781,9 +780,6 @@ class Parser:
                 words += ["-"] if token.value == "-" and after.kind == "text" else []
                 self._at += 1
             elif words and token.kind == "sym" and token.spaced:
-                words.append(token.value)
-                self._at += 1
-            elif not words and token.kind == "sym" and token.value in ("C", "F"):
                 words.append(token.value)
                 self._at += 1
             else:
@@ -982,6 +978,8 @@ class Parser:
         self._at += 1
         braced = self._is("{")
         inner = self._peek() if braced else self._next
+        if inner.value == "o" and isinstance(base, Num):
+            inner = Token("op", "°", inner.spaced)
         if inner.kind == "op" and inner.value in ("°", "'"):
             self._at += 1 + braced
             while braced and self._accept("'"):
@@ -1016,8 +1014,6 @@ class Parser:
 
     def _degrees(self, node: Node) -> Node:
         """Degrees, with minutes and seconds where they follow."""
-        if self._next.kind == "sym" and self._next.value in ("C", "F"):
-            return node
         total = _unmarked(node)
         last = 1
         while self._next.kind == "num":

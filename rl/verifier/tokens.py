@@ -25,7 +25,7 @@ MAX_TOKENS = 1_500
 MAX_DIGITS = 4_000
 
 _NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d{1,6}(?![\d.a-zA-Z]))?|\.\d+"
-_LATEX_THOUSANDS = r"\d{1,3}(?:\\,\d{3})+(?!\d)(?:\.\d+)?"
+_LATEX_THOUSANDS = r"\d{1,3}(?:\\[,;:]\d{3})+(?!\d)(?:\.\d+)?"
 _COMMA_THOUSANDS = r"\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?"
 _REST = (
     r"|(?P<space>(?:\s|~|\\[,;:!\s]|\\q?quad(?![a-zA-Z]))+)"
@@ -83,7 +83,7 @@ _OPERATORS = {
     "longrightarrow": "to", "over": "over", "choose": "choose", "rVert": "|",
     "parallel": "parallel", "perp": "perp", "subset": "subset", "supset": "supset",
     "subseteq": "subseteq", "supseteq": "supseteq",
-    "lVert": "|", "implies": "to",
+    "lVert": "|", "implies": "to", "Rightarrow": "to", "Longrightarrow": "to",
 }  # fmt: skip
 _WORDS = frozenset("Pr dim deg rank Var Cov".split())
 _WITH_ARGUMENTS = frozenset(
@@ -99,6 +99,7 @@ _UNITED_STATES = frozenset(["US", "U.S."])
 _DOLLARS = re.compile(r"(?:\s|~|\\[,;:! ])*\\\$")
 _UNIT_OR_NOT = frozenset(["min", "sec", "in", "cup"])
 _JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
+_BRACKETED = re.compile(r"\([^()]{2,}\)|\[[^][]{2,}\]")
 _ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
 # A number among words: "The answer is 5 apples."
 _SENTENCE = re.compile(
@@ -146,7 +147,7 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
         if kind == "num":
             if len(value) > MAX_DIGITS:
                 raise Unparsable(f"has a number of more than {MAX_DIGITS} digits")
-            value = value.replace(",", "").replace("\\", "")
+            value = re.sub(r"[\\,;:]", "", value)
             tokens.append(Token("num", value, spaced))
         elif kind == "word":
             _split_word(value, tokens, spaced, outside=len(grouping) == 1)
@@ -162,6 +163,8 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
                 grouping.append(group_commas and is_argument)
             elif value in ")]}" and len(grouping) > 1:
                 grouping.pop()
+                if value != "}" and _unbracketed(tokens):
+                    continue
             value = "…" if value[:2] == ".." else _PLAIN_OPERATORS.get(value, value)
             tokens.append(Token("op", value, spaced))
         spaced = False
@@ -247,6 +250,8 @@ def _command(
 
 def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     """Text is math where it has no letters, a unit after a number, else words."""
+    if _after_operand(tokens) and _BRACKETED.fullmatch(content):
+        content = content[1:-1].strip()
     if match := _ONE_LETTER.fullmatch(content):
         content = match[1]
         known = content in LETTERS and _after_operand(tokens)
@@ -295,6 +300,18 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
             tokens.append(Token("op", piece, True))
         elif piece := piece.strip(" ,~"):
             tokens.append(Token("text", piece, spaced))
+
+
+def _unbracketed(tokens: list[Token]) -> bool:
+    """Whether words behind a value stand in brackets, which are then taken away."""
+    opening = len(tokens) - 1
+    while opening > 0 and tokens[opening].kind == "text":
+        opening -= 1
+    if opening < len(tokens) - 1 and _after_operand(tokens[:opening]):
+        if tokens[opening].kind == "op" and tokens[opening].value in ("(", "["):
+            del tokens[opening]
+            return True
+    return False
 
 
 def _after_operand(tokens: list[Token]) -> bool:
@@ -347,7 +364,11 @@ def _split_word(
         tokens.append(Token("op", "cup", spaced))
     elif (after_number or _after_words(tokens)) and run.lower() in SHORT:
         tokens.append(Token("text", run, spaced))
-    elif outside and (spaced or not tokens) and run.lower() in _ENGLISH:
+    elif (
+        (outside or _after_words(tokens))
+        and (spaced or not tokens)
+        and run.lower() in _ENGLISH
+    ):
         tokens.append(Token("text", run, spaced))
     elif run.isupper() and tokens and tokens[-1].value in ("angle", "triangle", "|"):
         tokens.extend(Token("sym", letter, False) for letter in run)

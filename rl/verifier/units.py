@@ -229,6 +229,9 @@ _LEADING = re.compile(r"(?:\s*(?:[A-Za-z¢€£¥₹]+|[/*-]|\^\s*-?[1-3](?!\d))
 # With a negative exponent, ms is a metre by a second: nothing is "per millisecond".
 _RUN_TOGETHER = re.compile(r"\b(k?m(?=[sh])|cm(?=s)|N(?=m))(?=[shm]\s*\^\s*\{?\s*-)")
 _MARK = re.compile(r"(/?(?:of )?)(.*?)(-?)")
+_DEGREES_OF_A_SCALE = re.compile(
+    r"(?i)\bdeg(?:rees?)?\b(?=\s*(?:[CFK]\b|[cfk]el|fahr))"
+)
 _CURRENCY_OF_A_COUNTRY = re.compile(r"(?i)\bu\.?s\.?(?=\s*(?:\\?\$|dollar))")
 
 
@@ -378,7 +381,7 @@ def _is_singular_name(word: str) -> bool:
 
 def _words(text: str) -> list[str]:
     text = re.sub(r"(?i)\b([ap])\.m\b\.?", r"\1m", text)
-    text = _CURRENCY_OF_A_COUNTRY.sub("", text)
+    text = _DEGREES_OF_A_SCALE.sub("", _CURRENCY_OF_A_COUNTRY.sub("", text))
     text = _RUN_TOGETHER.sub(r"\1 ", text)
     found = _WORD.findall(text.replace("sq.", "square").replace("cu.", "cubic"))
     words: list[str] = []
