@@ -89,7 +89,7 @@ TEXT_COMMANDS = frozenset(
 )
 """Commands whose argument is words, or letters that stand upright."""
 TEXT_COMMAND = rf"\\(?:{'|'.join(sorted(TEXT_COMMANDS))})(?![a-zA-Z])\s*"
-_SCALE = re.compile(
+SCALE = re.compile(
     rf"(?:\^\s*\{{?\s*\\circ|\\degree)\s*\}}?\s*(?:{TEXT_COMMAND}(\{{)?\s*)?"
     r"([CF])(?![a-zA-Z])(?(1)\s*\})"
 )
@@ -180,7 +180,7 @@ def clean(text: str) -> str:
         if "\\circ" in text:
             # Of minutes and seconds, as with "'".
             text = _PRIMES.sub(lambda m: "'" * (m[1] or "prime").count("prime"), text)
-        text = _SCALE.sub(r"\\text{ degrees \2}", text)
+        text = SCALE.sub(r"\\text{ degrees \2}", text)
         text = _NEGATED.sub(lambda m: "\\ne " if m[1] == "=" else "\\notin ", text)
         text = _EMPTY_RAISED.sub("^", text.replace("\\!", ""))
     if "C" in text and "_" in text:
@@ -194,8 +194,7 @@ def clean(text: str) -> str:
         text = _undressed(_drop_delimiters(text))
     if text[-1:] == "}" and text.count("}") > text.count("{"):
         text = text[:-1].rstrip()
-    if "clock" in text:
-        text = text.replace("o'clock", "oclock")
+    text = text.replace("o'clock", "oclock")
     if "." in text:
         text = _HALF_DAY.sub(r" \1m", _RUPEES.sub("₹", text))
     if _SPACED_THOUSANDS.fullmatch(text):

@@ -42,6 +42,7 @@ FUNCTIONS = frozenset(
     " coth sech csch log ln lg exp sqrt cbrt abs max min gcd lcm floor ceil sgn sign"
     " det arg cis".split()
 )
+_PREFIXES = frozenset("sin cos tan cot sec csc log ln".split())
 _ALIASES = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "tg": "tan", "ctg": "cot",
     "cosec": "csc", "Sin": "sin", "Cos": "cos", "Tan": "tan", "arctg": "arctan",
@@ -86,10 +87,9 @@ _OPERATORS = {
     "lVert": "|", "implies": "to", "Rightarrow": "to", "Longrightarrow": "to",
 }  # fmt: skip
 _WORDS = frozenset("Pr dim deg rank Var Cov".split())
-_WITH_ARGUMENTS = frozenset(
-    "frac dfrac tfrac cfrac nicefrac sfrac sqrt binom dbinom tbinom overline bar vec"
-    " hat tilde overrightarrow widehat dot ddot begin end sum prod int lim mathbb"
-    " pmod".split()
+_WITH_ARGUMENTS = _SPELLINGS.keys() | set(
+    "frac sqrt binom overline bar vec hat tilde dot ddot begin end sum prod int lim"
+    " mathbb pmod".split()
 )
 _ENGLISH = frozenset(
     "and or is are the no on of at it up we he so if as to by yes for not all any one"
@@ -99,15 +99,20 @@ _UNITED_STATES = frozenset(["US", "U.S."])
 _DOLLARS = re.compile(r"(?:\s|~|\\[,;:! ])*\\\$")
 _UNIT_OR_NOT = frozenset(["min", "sec", "in", "cup"])
 _JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
-_BRACKETED = re.compile(r"\([^()]{2,}\)|\[[^][]{2,}\]")
 _ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
-# A number among words: "The answer is 5 apples."
+# A number among words, or an option behind them: "The answer is 5 apples."
 _SENTENCE = re.compile(
-    r"(?P<before>(?:[A-Za-z,'-]+ ){0,12}(?:is|are|was|were|equals|has|have):? )?"
-    r"(?P<number>-?(?:\\?\$)?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\\?%)?)"
+    r"(?P<before>(?:[A-Za-z,'-]+ ){0,12}(?:is|are|was|were|equals|has|have):? "
+    r"|[A-Za-z][A-Za-z' -]{0,60}: ?)?"
+    r"(?P<number>-?(?:\\?\$)?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\\?%)?|\(?[A-Z]\)?(?=\.?\Z))"
     r"(?P<behind>(?: [A-Za-z][A-Za-z'-]*)*)\.?"
 )
 _MATH = re.compile(r"[=<>^_\\]|(?<=[\w)]) [-+*/] (?=[\w(])")
+_RELATIONS_IN_WORDS = {
+    "to": ":", "is": "=", "equals": "=", "less than": "<", "greater than": ">",
+    "less than or equal to": "<=", "greater than or equal to": ">=",
+    "at most": "<=", "at least": ">=", "equal to": "=", "not equal to": "!=",
+}  # fmt: skip
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _COMPARISONS = frozenset("= < > <= >= != in".split())
 _BREAKS = frozenset([",", ";", "and", "or", "row", "&"])
@@ -163,8 +168,6 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
                 grouping.append(group_commas and is_argument)
             elif value in ")]}" and len(grouping) > 1:
                 grouping.pop()
-                if value != "}" and _unbracketed(tokens):
-                    continue
             value = "…" if value[:2] == ".." else _PLAIN_OPERATORS.get(value, value)
             tokens.append(Token("op", value, spaced))
         spaced = False
@@ -250,8 +253,13 @@ def _command(
 
 def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     """Text is math where it has no letters, a unit after a number, else words."""
-    if _after_operand(tokens) and _BRACKETED.fullmatch(content):
-        content = content[1:-1].strip()
+    said = _RELATIONS_IN_WORDS.get(content.lower().removeprefix("is "))
+    if said and (_after_operand(tokens) or tokens and tokens[-1].kind == "sym"):
+        tokens.append(Token("op", said, True))
+        return
+    if content[:1] == "(" and ")" not in content:
+        tokens.append(Token("op", "(", spaced))
+        content = content[1:]
     if match := _ONE_LETTER.fullmatch(content):
         content = match[1]
         known = content in LETTERS and _after_operand(tokens)
@@ -275,14 +283,7 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     if content[:1].isdigit() or content[:1] in ("-", "$") and len(content) > 1:
         tokens.extend(inner)
         return
-    if content in ("to", "TO") and _after_operand(tokens):
-        tokens.append(Token("op", ":", True))
-        return
-    if (
-        len(inner) == 1
-        and content.rstrip("s") in _UNIT_OR_NOT
-        and _after_operand(tokens)
-    ):
+    if _after_operand(tokens) and content.rstrip("s") in _UNIT_OR_NOT:
         inner = [Token("text", content, spaced)]
     if (
         len(inner) == 1
@@ -302,24 +303,8 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
             tokens.append(Token("text", piece, spaced))
 
 
-def _unbracketed(tokens: list[Token]) -> bool:
-    """Whether words behind a value stand in brackets, which are then taken away."""
-    opening = len(tokens) - 1
-    while opening > 0 and tokens[opening].kind == "text":
-        opening -= 1
-    if opening < len(tokens) - 1 and _after_operand(tokens[:opening]):
-        if tokens[opening].kind == "op" and tokens[opening].value in ("(", "["):
-            del tokens[opening]
-            return True
-    return False
-
-
 def _after_operand(tokens: list[Token]) -> bool:
     return bool(tokens) and (tokens[-1].kind == "num" or tokens[-1].value in ")}")
-
-
-def _after_words(tokens: list[Token]) -> bool:
-    return bool(tokens) and tokens[-1].kind == "text"
 
 
 def _braced(text: str, position: int) -> tuple[str, int]:
@@ -342,6 +327,8 @@ def _split_word(
     """A run of plain letters: a name we know, words, or a product of variables."""
     name = _ALIASES.get(run, run)
     after_number = _after_operand(tokens)
+    after_words = bool(tokens) and tokens[-1].kind == "text"
+    outside |= after_words
     if name in FUNCTIONS:
         tokens.append(Token("cmd" if name == "sqrt" else "fn", name, spaced))
     elif run.lower() in _CONSTANTS and len(run) > 1:
@@ -362,30 +349,18 @@ def _split_word(
         tokens.append(Token("op", value, spaced))
     elif run == "U" and spaced:
         tokens.append(Token("op", "cup", spaced))
-    elif (after_number or _after_words(tokens)) and run.lower() in SHORT:
+    elif (after_number or after_words) and run.lower() in SHORT:
         tokens.append(Token("text", run, spaced))
-    elif (
-        (outside or _after_words(tokens))
-        and (spaced or not tokens)
-        and run.lower() in _ENGLISH
-    ):
+    elif outside and (spaced or not tokens) and run.lower() in _ENGLISH:
         tokens.append(Token("text", run, spaced))
     elif run.isupper() and tokens and tokens[-1].value in ("angle", "triangle", "|"):
         tokens.extend(Token("sym", letter, False) for letter in run)
-    elif (prefix := _function_prefix(run)) is not None:
-        tokens.append(Token("fn", prefix, spaced))
-        _split_word(run[len(prefix) :], tokens, False)
+    elif run[:-1] in _PREFIXES:  # sinx and cosA
+        tokens.append(Token("fn", run[:-1], spaced))
+        _split_word(run[-1], tokens, False)
     elif len(run) > 2 and (run.isupper() or _VOWEL.search(run)) or len(run) > 4:
         tokens.append(Token("text", run, spaced))
     else:
         for index, letter in enumerate(run):
             kind = "const" if letter in "ei" else "sym"
             tokens.append(Token(kind, letter, spaced and index == 0))
-
-
-def _function_prefix(run: str) -> str | None:
-    """Reads "sinx" and "cosA" as a function of a letter."""
-    for name in ("sin", "cos", "tan", "cot", "sec", "csc", "log", "ln"):
-        if run.startswith(name) and len(run) == len(name) + 1:
-            return name
-    return None

@@ -186,9 +186,10 @@ _NUMBER_WORD = re.compile(
     r"|\w+illion|\w)ths?|thirds?"
 )
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
+_POWERS |= {"degrees": 1, "degree": 1, "deg": 1}  # Celsius
 # That a number is a sum, or what is left: nothing of what is counted.
 _SUMMING = frozenset(
-    "total altogether each left remaining exactly overall only".split()
+    "total altogether each left remaining exactly exact simplified overall only".split()
 )
 _FILLER = _SUMMING | set(
     "times of the a an in is are totals units unit all and there have has these those"
@@ -229,9 +230,6 @@ _LEADING = re.compile(r"(?:\s*(?:[A-Za-z¢€£¥₹]+|[/*-]|\^\s*-?[1-3](?!\d))
 # With a negative exponent, ms is a metre by a second: nothing is "per millisecond".
 _RUN_TOGETHER = re.compile(r"\b(k?m(?=[sh])|cm(?=s)|N(?=m))(?=[shm]\s*\^\s*\{?\s*-)")
 _MARK = re.compile(r"(/?(?:of )?)(.*?)(-?)")
-_DEGREES_OF_A_SCALE = re.compile(
-    r"(?i)\bdeg(?:rees?)?\b(?=\s*(?:[CFK]\b|[cfk]el|fahr))"
-)
 _CURRENCY_OF_A_COUNTRY = re.compile(r"(?i)\bu\.?s\.?(?=\s*(?:\\?\$|dollar))")
 
 
@@ -381,7 +379,7 @@ def _is_singular_name(word: str) -> bool:
 
 def _words(text: str) -> list[str]:
     text = re.sub(r"(?i)\b([ap])\.m\b\.?", r"\1m", text)
-    text = _DEGREES_OF_A_SCALE.sub("", _CURRENCY_OF_A_COUNTRY.sub("", text))
+    text = _CURRENCY_OF_A_COUNTRY.sub("", text)
     text = _RUN_TOGETHER.sub(r"\1 ", text)
     found = _WORD.findall(text.replace("sq.", "square").replace("cu.", "cubic"))
     words: list[str] = []
