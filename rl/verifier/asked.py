@@ -8,7 +8,7 @@ import re
 from fractions import Fraction
 
 from rl.verifier.grammar import spoken_numbers
-from rl.verifier.spelling import TEXT_COMMAND
+from rl.verifier.spelling import SCALE, TEXT_COMMAND
 from rl.verifier.units import (
     Reading,
     Unit,
@@ -72,7 +72,7 @@ _NUMERAL = re.compile(
     r"[0-9]{1,3}(?:(?:,|\{,\}|\\,)[0-9]{3})+(?:\.[0-9]+)?|[0-9]*\.[0-9]+|[0-9]+"
 )
 _MAX_NUMERAL = 100
-_PERCENT = re.compile(r"(?i)%|\bpercent")
+_PERCENT = re.compile(r"(?i)%|\bper\s?cent|\binterest\b")
 _AMOUNTS = dict(spoken_numbers()) | {
     "half": Fraction(1, 2), "twice": Fraction(2), "double": Fraction(2),
     "thrice": Fraction(3), "triple": Fraction(3), "dozen": Fraction(12),
@@ -90,6 +90,7 @@ class Asked:
         for a price, that of its currency, and its rates: meters, to how many "a week".
       things: whether things are counted, so that no known unit is an answer.
       notation: whether it names a way to write its answer.
+      percent: whether it speaks of percents.
       numbers: the numbers in it, in digits and in words; of percents also the share.
     """
 
@@ -110,6 +111,7 @@ class Asked:
         self.things = bool(nouns) and not any(map(is_unit, nouns))
         self.things &= not _OTHER_QUESTION.search(question)
         self.notation = _NOTATION.search(problem) is not None
+        self.percent = _PERCENT.search(problem) is not None
         self.numbers = _numbers(problem)
         self._nouns, self._others = frozenset(map(stem, nouns)), stems(" ".join(others))
         self._divisors = stems(" ".join(divisors))
@@ -173,6 +175,7 @@ def _units(problem: str) -> tuple[Reading, ...]:
     For a price also its currency, since a currency's sign leaves no room for the rest.
     """
     found = set()
+    problem = SCALE.sub(r" degrees \2", problem)
     for match in _UNITS.finditer(problem):
         phrase = problem[match.end() :][:_MAX_PHRASE]
         said = _SAID.match(phrase)

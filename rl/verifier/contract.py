@@ -122,6 +122,7 @@ class Examiner:
                 asked = [unit for unit in self._asked.units if unit.unit in units]
                 wanted = _in_unit(wanted, (asked or self._asked.units)[0])
             prover = Prover(budget=budget)
+            prover.percents = not self._problem or self._asked.percent
             try:
                 equal = same_answer(given, wanted, prover)
             except Open:
