@@ -197,6 +197,8 @@ def option_in(text: str) -> Option | None:
 
 def _options(text: str) -> Braces | None:
     """Two options or more: B, C and D; (B)(C)(D); BCD, in the order of the alphabet."""
+    if not any(map(str.isupper, text)):
+        return None
     words = _AROUND_OPTIONS.sub(lambda match: f" {match[1] or ''} ", text).split()
     if len(words) == 1 and [*words[0]] == sorted({*words[0]}):
         words = [*words[0]]
@@ -206,7 +208,7 @@ def _options(text: str) -> Braces | None:
 
 
 def _date(text: str) -> Date | None:
-    if not text[:1].isalnum() and text[:1] != "\\":
+    if not any(map(text.lower().__contains__, (*_MONTHS, "/", "-"))):
         return None
     plain = plain_text(text).replace("^ ", "").replace(" ,", ",").removeprefix("on ")
     for pattern in _DATES:

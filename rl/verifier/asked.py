@@ -72,7 +72,7 @@ _NUMERAL = re.compile(
     r"[0-9]{1,3}(?:(?:,|\{,\}|\\,)[0-9]{3})+(?:\.[0-9]+)?|[0-9]*\.[0-9]+|[0-9]+"
 )
 _MAX_NUMERAL = 100
-_PERCENT = re.compile(r"(?i)%|\bper\s?cent|\binterest\b")
+PERCENT = re.compile(r"(?i)%|\bper\s?cent|\binterest\b")
 _AMOUNTS = dict(spoken_numbers()) | {
     "half": Fraction(1, 2), "twice": Fraction(2), "double": Fraction(2),
     "thrice": Fraction(3), "triple": Fraction(3), "dozen": Fraction(12),
@@ -90,7 +90,6 @@ class Asked:
         for a price, that of its currency, and its rates: meters, to how many "a week".
       things: whether things are counted, so that no known unit is an answer.
       notation: whether it names a way to write its answer.
-      percent: whether it speaks of percents.
       numbers: the numbers in it, in digits and in words; of percents also the share.
     """
 
@@ -111,7 +110,6 @@ class Asked:
         self.things = bool(nouns) and not any(map(is_unit, nouns))
         self.things &= not _OTHER_QUESTION.search(question)
         self.notation = _NOTATION.search(problem) is not None
-        self.percent = _PERCENT.search(problem) is not None
         self.numbers = _numbers(problem)
         self._nouns, self._others = frozenset(map(stem, nouns)), stems(" ".join(others))
         self._divisors = stems(" ".join(divisors))
@@ -143,7 +141,7 @@ def _numbers(problem: str) -> frozenset[Fraction]:
     found = {Fraction(re.sub(r"[^0-9.]", "", numeral)) for numeral in numerals}
     words = _AMOUNT_WORD.findall(problem.replace("-", " "))
     found.update(_AMOUNTS[word.lower()] for word in words)
-    if _PERCENT.search(problem):
+    if PERCENT.search(problem):
         found.update([value / 100 for value in found], [Fraction(100)])
     return frozenset(found)
 

@@ -232,7 +232,6 @@ class _Comparison:
             return self.same(a.answer, b)
         if isinstance(b, Word):
             a, b = b, a
-        # Letters that were read as a product, in the order of the word.
         parts = b.factors if isinstance(b, Mul) else (b,)
         if not all(isinstance(part, Sym | Const) for part in parts):
             return False

@@ -178,10 +178,11 @@ def clean(text: str) -> str:
         if "\\\\" in text and ("\\begin" not in text or "\\\\begin" in text):
             text = _DOUBLED.sub(r"\\", text)
         if "\\circ" in text:
+            text = SCALE.sub(r"\\text{ degrees \2}", text)
             # Of minutes and seconds, as with "'".
             text = _PRIMES.sub(lambda m: "'" * (m[1] or "prime").count("prime"), text)
-        text = SCALE.sub(r"\\text{ degrees \2}", text)
-        text = _NEGATED.sub(lambda m: "\\ne " if m[1] == "=" else "\\notin ", text)
+        if "\\not" in text:
+            text = _NEGATED.sub(lambda m: "\\ne " if m[1] == "=" else "\\notin ", text)
         text = _EMPTY_RAISED.sub("^", text.replace("\\!", ""))
     if "C" in text and "_" in text:
         text = _CHOICES.sub(r"\\binom \1 \2 ", text)
