@@ -7,18 +7,19 @@ from typing import NamedTuple
 from rl.verifier.grammar import MAX_DEPTH, Parser
 from rl.verifier.nodes import (
     Based,
+    Braces,
     Choice,
     Date,
     Interval,
     Node,
-    Quantity,
+    Sym,
     Tuple,
     Unparsable,
     Word,
     depth,
     fold,
 )
-from rl.verifier.spelling import MAX_ANSWER, TEXT_COMMAND, clean, squeezed
+from rl.verifier.spelling import MAX_ANSWER, TEXT_COMMAND, clean, plain_text, squeezed
 from rl.verifier.tokens import tokenize
 from rl.verifier.units import parse_unit
 
@@ -60,7 +61,12 @@ _LETTERED = re.compile(
     rf"(?:{TEXT_COMMAND}\{{)?((?=\d*[A-Z])[\dA-Z]{{1,40}})\}}?"
     r"_\{?(1[1-9]|2\d|3[0-6])\}?"
 )
-_TEXT = re.compile(rf"{TEXT_COMMAND}\{{([^{{}}\\]*)\}}")
+# What may stand around the letters of options, and what tells several of them apart.
+_AROUND_OPTIONS = re.compile(
+    rf"\\[,;:!\s{{}}]|{TEXT_COMMAND}|\\mathbf|\(([A-Z])\)|\b(?:and|[Oo]ptions?)\b"
+    r"|[\s{}~,;&]"
+)
+_OPTIONS_APART = re.compile(r"(?<!\\)[,;&]|\band\b|\)\s*\(")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,17 +121,17 @@ def parse_answer(raw: str) -> Answer:
 def _second_meaning(text: str, node: Node) -> Node | None:
     """An option for "(C) -5", a unit for "5 m", and the list that "1,234" may be."""
     try:
+        if (options := _options(text)) is not None:
+            return options
         if not isinstance(node, Choice) and (option := option_in(text)):
             value, _ = _read(option.value, group_commas=True)
             return Choice(option.letter, fold(value))
         if match := _NUMBER_AND_UNIT.fullmatch(text):
             reading = parse_unit(match[2])
-            measure = reading is not None and isinstance(reading.unit, str)
-            # 9 (apples) is said of things, 9 apples is read as words.
-            if not measure and (reading is None or "(" not in text):
+            if reading is None or not isinstance(reading.unit, str):
                 return None
-            value = fold(_read(match[1], group_commas=True)[0])
-            return Quantity(value, reading.unit, reading.scale)
+            in_words = rf"{match[1]} \text{{{match[2]}}}"
+            return fold(_read(in_words, group_commas=True)[0])
         if "," in text and ",0" not in text:
             if not isinstance(node, Word | Tuple | Interval):
                 other = fold(_read(text, group_commas=False)[0])
@@ -136,6 +142,8 @@ def _second_meaning(text: str, node: Node) -> Node | None:
 
 
 def _read(text: str, group_commas: bool) -> tuple[Node, set[str]]:
+    if _OPTIONS_APART.search(text) and (options := _options(text)) is not None:
+        return options, set()
     letter = None
     if option := option_in(text):
         if not option.value:
@@ -187,13 +195,22 @@ def option_in(text: str) -> Option | None:
     return None
 
 
-def _date(text: str) -> Date | None:
-    if not text[:1].isalnum() and text[:1] != "\\":
+def _options(text: str) -> Braces | None:
+    """Two options or more: B, C and D; (B)(C)(D); BCD, in the order of the alphabet."""
+    if not any(map(str.isupper, text)):
         return None
-    plain = squeezed(_TEXT.sub(r" \1 ", text)).replace(" ,", ",")
-    if not plain[:1].isdigit() and plain[:3].lower() not in _MONTHS:
-        if plain[:4].lower() != "the ":
-            return None
+    words = _AROUND_OPTIONS.sub(lambda match: f" {match[1] or ''} ", text).split()
+    if len(words) == 1 and [*words[0]] == sorted({*words[0]}):
+        words = [*words[0]]
+    if len(words) < 2 or any(len(word) > 1 or not word.isupper() for word in words):
+        return None
+    return Braces(tuple(map(Sym, words)))
+
+
+def _date(text: str) -> Date | None:
+    if not any(map(text.lower().__contains__, (*_MONTHS, "/", "-"))):
+        return None
+    plain = plain_text(text).replace("^ ", "").replace(" ,", ",").removeprefix("on ")
     for pattern in _DATES:
         if match := pattern.fullmatch(plain):
             parts = match.groupdict()

@@ -8,7 +8,7 @@ import re
 from fractions import Fraction
 
 from rl.verifier.grammar import spoken_numbers
-from rl.verifier.spelling import TEXT_COMMAND
+from rl.verifier.spelling import SCALE, TEXT_COMMAND
 from rl.verifier.units import (
     Reading,
     Unit,
@@ -72,7 +72,7 @@ _NUMERAL = re.compile(
     r"[0-9]{1,3}(?:(?:,|\{,\}|\\,)[0-9]{3})+(?:\.[0-9]+)?|[0-9]*\.[0-9]+|[0-9]+"
 )
 _MAX_NUMERAL = 100
-_PERCENT = re.compile(r"(?i)%|\bpercent")
+PERCENT = re.compile(r"(?i)%|\bper\s?cent|\binterest\b")
 _AMOUNTS = dict(spoken_numbers()) | {
     "half": Fraction(1, 2), "twice": Fraction(2), "double": Fraction(2),
     "thrice": Fraction(3), "triple": Fraction(3), "dozen": Fraction(12),
@@ -141,7 +141,7 @@ def _numbers(problem: str) -> frozenset[Fraction]:
     found = {Fraction(re.sub(r"[^0-9.]", "", numeral)) for numeral in numerals}
     words = _AMOUNT_WORD.findall(problem.replace("-", " "))
     found.update(_AMOUNTS[word.lower()] for word in words)
-    if _PERCENT.search(problem):
+    if PERCENT.search(problem):
         found.update([value / 100 for value in found], [Fraction(100)])
     return frozenset(found)
 
@@ -173,6 +173,7 @@ def _units(problem: str) -> tuple[Reading, ...]:
     For a price also its currency, since a currency's sign leaves no room for the rest.
     """
     found = set()
+    problem = SCALE.sub(r" degrees \2", problem)
     for match in _UNITS.finditer(problem):
         phrase = problem[match.end() :][:_MAX_PHRASE]
         said = _SAID.match(phrase)

@@ -30,6 +30,7 @@ from rl.verifier.nodes import (
     Date,
     Degrees,
     Expression,
+    Fn,
     Interval,
     Matrix,
     Mul,
@@ -164,6 +165,8 @@ class _Comparison:
         if a == b:
             return True
         signs = contains(a, Sign) or contains(b, Sign)
+        if isinstance(a, Matrix) != isinstance(b, Matrix):
+            a, b = _as_tuple(a), _as_tuple(b)
         if isinstance(a, Expression) and isinstance(b, Expression) and not signs:
             if not isinstance(a, _MARKED) and not isinstance(b, _MARKED):
                 return self._prover.equal(a, b) or self._same_family(a, b)
@@ -229,14 +232,10 @@ class _Comparison:
             return self.same(a.answer, b)
         if isinstance(b, Word):
             a, b = b, a
-        if not isinstance(b, Expression):
+        parts = b.factors if isinstance(b, Mul) else (b,)
+        if not all(isinstance(part, Sym | Const) for part in parts):
             return False
-        letters = a.text
-        if isinstance(b, Sym):
-            return b.name.casefold() == letters and len(letters) > 1
-        if letters.isalpha() and len(letters) <= 4:
-            return self._prover.equal(mul(*map(Sym, letters)), b)
-        return False
+        return "".join(part.name for part in parts).casefold() == a.text
 
     # --- sets of reals
 
@@ -469,12 +468,11 @@ class _Comparison:
     # --- several coordinates
 
     def _same_tuples(self, a: Tuple, b: Node) -> bool:
-        if isinstance(b, Matrix):
-            if b.determinant or b.width not in (1, len(b.cells)):
-                return False
-            b = Tuple(b.cells)
-        if isinstance(b, Call) and len(b.name) == 1 and b.name.isupper():
-            b = Tuple(b.arguments)  # the point P(3, 4)
+        match b:
+            case Call(name, parts) if len(name) == 1 and name.isupper():
+                b = Tuple(parts)  # the point P(3, 4)
+            case Fn("binom", parts):
+                b = Tuple(parts)  # a column
         if isinstance(b, Expression):
             return self._same_vectors(a, b)
         return self._same_parts(a, b)
@@ -546,6 +544,8 @@ class _Comparison:
     def _same_quantities(self, a: Quantity, b: Node) -> bool:
         if isinstance(b, Degrees) and a.unit == _RADIANS:
             return self._prover.equal(a.value, b)
+        if isinstance(b, Degrees) and a.unit in ("celsius^1", "fahrenheit^1"):
+            return self.same(a.value, b.value)
         if isinstance(b, Percent | Degrees | Ratio | Clock):
             # Degrees of an angle, percent of growth; but 5 apples are not 5 percent.
             words = isinstance(a.unit, frozenset) and may_be_missing(a.unit)
@@ -566,7 +566,18 @@ class _Comparison:
             return same_mark and self.same(bare, b.value)
         if not isinstance(b, Expression):
             return False
-        return self.same(bare, b) or self._prover.equal(value, b)
+        may_lack = self._prover.percents or isinstance(value, Degrees)
+        return may_lack and self.same(bare, b) or self._prover.equal(value, b)
+
+
+def _as_tuple(node: Node) -> Node:
+    """A row or a column of a matrix, and what is one beside a matrix: [3, 4]."""
+    match node:
+        case Matrix(width, cells, False) if width in (1, len(cells)):
+            return Tuple(cells)
+        case Interval(low, high, True, True):
+            return Tuple((low, high))
+    return node
 
 
 def _in_letters(node: Node) -> Quantity | None:
@@ -579,12 +590,7 @@ def _in_letters(node: Node) -> Quantity | None:
             case Sym(name):
                 words.append(name)
             case Pow(Sym(name), Num(exponent)):
-                words += [
-                    name,
-                    "^",
-                    *(["-"] if exponent < 0 else []),
-                    f"{abs(exponent)}",
-                ]
+                words.append(f"{name} ^ {exponent}")
             case _:
                 numbers.append(factor)
     reading = parse_unit(" ".join(words)) if words else None

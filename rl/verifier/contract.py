@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Literal
 
 from rl.verifier.answers import Answer, parse_answer
-from rl.verifier.asked import Asked
+from rl.verifier.asked import PERCENT, Asked
 from rl.verifier.budget import Budget, Open
 from rl.verifier.compare import same_answer
 from rl.verifier.equality import Prover, Way
@@ -122,6 +122,7 @@ class Examiner:
                 asked = [unit for unit in self._asked.units if unit.unit in units]
                 wanted = _in_unit(wanted, (asked or self._asked.units)[0])
             prover = Prover(budget=budget)
+            prover.percents = not self._problem or bool(PERCENT.search(self._problem))
             try:
                 equal = same_answer(given, wanted, prover)
             except Open:

@@ -46,11 +46,13 @@ class Prover:
 
     Attributes:
       way: the most involved way by which anything was shown equal so far.
+      percents: whether the sign for percent may be left out.
       is_open: whether something was neither shown equal nor shown different.
     """
 
     def __init__(self, decimals: bool = False, budget: Budget | None = None):
         self.decimals = decimals
+        self.percents = True
         self.way: Way = "number"
         self.is_open = False
         self._budget = budget or Budget()

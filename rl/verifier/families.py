@@ -16,6 +16,7 @@ from rl.verifier.nodes import (
     ONE,
     PI,
     ZERO,
+    Add,
     Degrees,
     Expression,
     Node,
@@ -38,6 +39,7 @@ from rl.verifier.relations import is_name
 
 _MAX_SHIFT = 10_000
 _FAMILY_LETTERS = frozenset({"k", "n", "m"})
+_CONSTANTS = frozenset(map(Sym, "C c K C_1 c_1 const constant".split()))
 _INTEGERS = re.compile(r"\\mathbb\s*\{?\s*Z|\bintegers?\b")
 _NOT_ALL = re.compile(
     r"[<>]|\\(?:[gl]eq?|[gl]eqslant|neq?|mathbb\s*\{?\s*[NQRC])\b|Z\s*\}?\s*[\^_*+]"
@@ -186,11 +188,15 @@ class Families:
 
 
 def _parameters(node: Node) -> frozenset[str]:
-    """The name in which several others are said: t in (x, y) = (1 + t, 2t)."""
+    """What others are said in, t in (x, y) = (1 + t, 2t), or integrating adds: + C."""
     match node:
         case Rel("=", Tuple() as names, Tuple() as values) if is_name(names):
             free = symbols(values) - symbols(names)
             return free if len(free) == 1 else frozenset()
+        case Rel("=", _, right):
+            return _parameters(right)
+        case Add(terms) if any(symbols(t) and not isinstance(t, Sym) for t in terms):
+            return frozenset(t.name for t in terms if t in _CONSTANTS)
     return frozenset()
 
 

@@ -86,7 +86,7 @@ _ALIGNED = frozenset(
 _SYSTEMS = frozenset(f"begin {name}" for name in ("array", *_ALIGNED))
 _STARTS = frozenset(["(", "[", "{", "set{", "|", "floor(", "ceil(", "…"])
 _CLOSINGS = {
-    "(": ")]", "[": ")]", "]": "[]", "|": "|", "set{": "set}", "floor(": "floor)",
+    "(": ")]", "[": ")][", "]": "[]", "|": "|", "set{": "set}", "floor(": "floor)",
     "ceil(": "ceil)",
 }  # fmt: skip
 _DOTS = Sym("…")
@@ -107,8 +107,9 @@ _SET_SIGNS = frozenset(["|", "cap", "cup", "minus", "'", "set{"])
 _ORDERS = frozenset("< > <= >= !=".split())
 _SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"}
 _STRONG = frozenset([";", "or", "and", "row"])
-_BEGINNING = "for|where|with|if|when"
-_CONDITION = re.compile(rf"(?:{_BEGINNING})\b")
+_BEGINNING = "for|where|with|if|when|since|because"
+_CONDITION = re.compile(rf"\(?(?:{_BEGINNING})\b")
+_REASON = re.compile(r"\(?(?:since|because)\b")
 _SAYING = re.compile(
     rf"(?!(?:{_BEGINNING})\b)(.*\w) (?:is|are|was|were|equals|has|have)", re.IGNORECASE
 )
@@ -120,12 +121,15 @@ _ORDINALS = frozenset("th st nd rd".split())
 _HALF_DAYS = {
     "am": "am", "pm": "pm", "a m": "am", "p m": "pm", "in the morning": "am",
     "in the afternoon": "pm", "in the evening": "pm", "at night": "pm", "oclock": None,
+    "noon": "pm", "midnight": "am",
 }  # fmt: skip
 _INTRODUCING = frozenset(
     "the final answer is are equals equal to exactly so thus hence therefore value we"
     " get have it solution solutions only there option choice about approximately"
-    " roughly".split()
+    " roughly at".split()
 )
+# Before brackets, where they can do nothing but name what stands there.
+_NAMING = frozenset("point pair ordered triple vector interval set".split())
 _COUNTING = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen"
     " fourteen fifteen sixteen seventeen eighteen nineteen twenty".split()
@@ -208,6 +212,8 @@ def _signed(sign: Node, node: Node) -> Node:
         match node:
             case Based(digits, base):
                 return Based("-" + digits, base)
+            case Degrees(value) | Percent(value):
+                return type(node)(_signed(sign, value))
             case Repeating(value, Num(shown, ulp)):
                 return Repeating(-value, Num(-shown, ulp))
             case Call("…", (Num(shown, ulp),)):
@@ -311,7 +317,7 @@ class Parser:
         self._skip_introduction()
         if (phrase := self._only_words()) is not None:
             return phrase
-        if self._is_any(("=", "approx", "equiv")):
+        if self._is_any(("=", "approx", "equiv", "to")):
             self._at += 1
         if (rest := self._all_but()) is not None:
             return rest
@@ -326,6 +332,8 @@ class Parser:
                     groups[-1].pop()
             else:
                 groups[-1].append(node)
+            if self._is("(") and _REASON.match(self._peek().value.lower()):
+                self._at += 1
             if self._is("("):
                 start, aside = self._at, self._operand()
                 if isinstance(aside, Rel | Chain | Congruence):
@@ -414,9 +422,10 @@ class Parser:
 
     def _skip_introduction(self) -> None:
         start = self._at
+        behind = next(t for t in self._tokens[start:] if t.kind != "text")
+        known = _INTRODUCING | (_NAMING if behind.value in _STARTS else set())
         while self._next.kind == "text" and all(
-            word.rstrip(":,") in _INTRODUCING
-            for word in self._next.value.lower().split()
+            word.rstrip(":,") in known for word in self._next.value.lower().split()
         ):
             self._at += 1
             self._accept(":")
@@ -547,6 +556,8 @@ class Parser:
         """
         words: list[str] = []
         found: list[Node] = []
+        if _REASON.match(self._next.value.lower()):
+            return []  # why, and no part of the answer
         while self._next.kind != "end":
             if self._next.kind == "text":
                 words += re.findall(r"[\w-]+", self._next.value.lower())
@@ -574,6 +585,8 @@ class Parser:
                 conditions.append(node)
             elif symbols(node) or not conditions or conditions[-1].op != "!=":
                 raise Unparsable("has a value behind its condition")
+        if not (found or mentioned or _KIND_WORDS.intersection(words)):
+            raise Unparsable("has a condition that names nothing")
         if kinds := " ".join(word for word in words if word in _KIND_WORDS):
             kind = Numbers(_KINDS.get(kinds.removesuffix("s"), kinds))
             return [*conditions, *(Rel("in", Sym(n), kind) for n in mentioned or [""])]
@@ -673,7 +686,7 @@ class Parser:
 
     def _ratio(self, first: Node, token: Token) -> Node:
         """3 : 5 : 7, or a time 3:05; but "C: 5" is a label and its value."""
-        if isinstance(first, Sym) and first.name.isupper() and len(first.name) == 1:
+        if isinstance(first, Sym) and len(first.name) == 1:
             if self._peek().kind != "sym":
                 self._at += 1
                 return Rel("=", first, self._quantity())
@@ -703,7 +716,7 @@ class Parser:
             words = f"{self._currency} {words}"
         if not words or words.lower() in _ORDINALS:
             return node
-        first, _, rest = words.lower().partition(" ")
+        first, _, rest = words.lower().replace("per cent", "percent").partition(" ")
         if first in _PERCENT_WORDS and isinstance(node, Expression):
             node, words = Percent(_unmarked(node)), rest
         if isinstance(node, Percent):
@@ -713,7 +726,7 @@ class Parser:
                 return node
         if words.lower() in _HALF_DAYS:
             clock = _with_half(node, _HALF_DAYS[words.lower()])
-            if clock is not None:
+            if clock == _PHRASES.get(words.lower(), clock) and clock is not None:
                 return clock
         if not isinstance(node, Expression | Ratio | Based):
             if isinstance(node, Tuple | Interval | Braces | SetOp):
@@ -753,10 +766,19 @@ class Parser:
     def _unit_text(self) -> str:
         """The words, and their exponents, that follow a number."""
         words: list[str] = []
+        opened = 0
         while True:
             token, after = self._next, self._peek()
-            if token.kind == "text":
-                value = token.value.strip(" .~")
+            if self._is_any("([") and after.kind == "text":
+                if _CONDITION.match(after.value.lower()):
+                    break
+                opened += 1
+                self._at += 1
+            elif opened and self._is_any(")]"):
+                opened -= 1
+                self._at += 1
+            elif token.kind == "text":
+                value = token.value.strip(" .~()[]")
                 lower = value.lower()
                 if _CONDITION.match(lower) and not lower.startswith("for each"):
                     break
@@ -781,9 +803,6 @@ class Parser:
                 words += ["-"] if token.value == "-" and after.kind == "text" else []
                 self._at += 1
             elif words and token.kind == "sym" and token.spaced:
-                words.append(token.value)
-                self._at += 1
-            elif not words and token.kind == "sym" and token.value in ("C", "F"):
                 words.append(token.value)
                 self._at += 1
             else:
@@ -838,7 +857,7 @@ class Parser:
             return factors[0]
 
         while True:
-            token = self._next
+            token, after = self._next, self._peek()
             if token.kind == "op" and token.value == "*":
                 self._at += 1
                 factors.append(self._unary())
@@ -858,7 +877,7 @@ class Parser:
                 start = self._at
                 if token.value != "(":
                     factors[-1] = self._juxtaposed(factors[-1], token)
-                elif self._peek().value in ("mod", "approx"):
+                elif after.kind == "text" or after.value in ("mod", "approx"):
                     return product()
                 elif isinstance(factors[-1], Call) and factors[-1].name == "after":
                     names = [part.name for part in factors[-1].arguments]
@@ -869,6 +888,8 @@ class Parser:
                     # A condition in brackets, which is the caller's to judge.
                     self._at = start
                     return product()
+                elif isinstance(right, Tuple) and type(factors[-1]) is Sym:
+                    factors[-1] = Call(factors[-1].name, right.items)  # P(-1, 2)
                 else:
                     factors.append(right)
             else:
@@ -982,6 +1003,8 @@ class Parser:
         self._at += 1
         braced = self._is("{")
         inner = self._peek() if braced else self._next
+        if inner.value == "o" and isinstance(base, Num):
+            inner = Token("op", "°", inner.spaced)
         if inner.kind == "op" and inner.value in ("°", "'"):
             self._at += 1 + braced
             while braced and self._accept("'"):
@@ -1016,8 +1039,6 @@ class Parser:
 
     def _degrees(self, node: Node) -> Node:
         """Degrees, with minutes and seconds where they follow."""
-        if self._next.kind == "sym" and self._next.value in ("C", "F"):
-            return node
         total = _unmarked(node)
         last = 1
         while self._next.kind == "num":
@@ -1090,15 +1111,12 @@ class Parser:
     def _number(self) -> Node:
         text = self._next.value
         self._at += 1
-        bars = ("overline", "bar", "dot")
-        if self._next.kind == "cmd" and self._next.value in bars:
-            if "." in text and not self._next.spaced:
-                return self._repeating(text)
-        if self._is(".") and self._peek().value in bars:
-            self._at += 1
-            return self._repeating(text + ".")
-        if self._is(".") and not self._next.spaced and self._peek().value == "(":
-            return self._repeating(text + ".")
+        dot = self._is(".")
+        mark, digits, end = (self._peek(dot + ahead) for ahead in range(3))
+        in_brackets = mark.value == "(" and digits.value.isdigit() and end.value == ")"
+        if in_brackets or mark.value in ("overline", "bar", "dot"):
+            if (dot or "." in text) and not self._next.spaced:
+                return self._repeating(text + "." * dot)
         if self._is("…") and "." in text and not self._next.spaced:
             self._at += 1
             places = text.split(".")[1]
@@ -1267,11 +1285,11 @@ class Parser:
 
     def _is_call(self, name: str) -> bool:
         """f(...) always; x(t) and I(0), where multiplying would make no sense."""
-        if name[0] in _FUNCTION_LETTERS:
-            return True
-        if self._peek().kind in ("num", "sym") and self._peek(2).value in (")", ","):
-            return True
-        return False
+        applied = self._peek().kind in ("num", "sym") and self._peek(2).value in (
+            ")",
+            ",",
+        )
+        return name[0] in _FUNCTION_LETTERS or applied
 
     def _call(self, name: str) -> Node:
         arguments = tuple(map(_numeric, self._enclosed("(", ")")))
@@ -1314,8 +1332,8 @@ class Parser:
             return node
         start = self._at
         outer, self._bar_closes = self._bar_closes, opening in ("|", "set{")
-        # ]1, 3[ is an open interval too.
-        around, self._reversed = self._reversed, opening == "]"
+        # ]1, 3[ is an open interval too, and so is [1, 3[ on its right.
+        around, self._reversed = self._reversed, opening in "[]"
         items = [] if self._is("set}") else self._items()
         self._reversed = around
         if opening == "(" and len(items) > 1 and self._said_or(start, self._at):

@@ -22,6 +22,7 @@ from rl.verifier.nodes import (
     Percent,
     Pow,
     Quantity,
+    Ratio,
     Rel,
     SetOp,
     Several,
@@ -56,8 +57,8 @@ def is_label(node: Node) -> bool:
             return True
         case Call(name):
             return name != "…"
-        case SetOp(_, left, right):
-            return is_label(left) and is_label(right)
+        case SetOp() | Ratio():
+            return all(map(is_label, children(node)))
         case Fn(_, (argument,)):
             return is_label(argument)
         case Mul((Pow(Sym("f" | "g" | "h"), exponent), Sym())):
@@ -330,7 +331,8 @@ def may_stand_for(first: Node, second: Node, value: Node) -> bool:
             names = {part.name for part in call.arguments if isinstance(part, Sym)}
             if len(names) == len(call.arguments):
                 same = label.name == call.name and names <= symbols(value)
-                return same or label == Sym("y")
+                # Not for what has a prime or is called a derivative.
+                return same or label == Sym("y") and len(call.name) == 1
     return said_in_words(first, second)
 
 

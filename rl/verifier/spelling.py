@@ -66,6 +66,9 @@ _ROW_SPACE = re.compile(
     r"(\\\\)\*?\s{0,3}\[\s{0,3}-?\.?\d[\d.]{0,6}\s{0,3}"
     r"(?:pt|em|ex|mm|cm|in|px|mu|bp)\s{0,3}\]"
 )
+# So that TeX sets no space around it.
+_BRACED_SIGN = re.compile(r"(?<![\^_a-zA-Z])\{([-+=<>.]|\\%)\}")
+_NEGATED = re.compile(r"\\not\s*(=|\\in(?![a-zA-Z]))")
 _DELIMITER = re.compile(r"(?<!\\)\\[()\[\]]")
 _SPACED_THOUSANDS = re.compile(r"([-+]?)(\d{1,3}(?:(?:\\ |[ ~])\d{3})+)(\.\d+)?")
 _ONE_ARGUMENT = r"\s*(\{[^{}]{1,40}\}|\w)\s*"
@@ -86,6 +89,10 @@ TEXT_COMMANDS = frozenset(
 )
 """Commands whose argument is words, or letters that stand upright."""
 TEXT_COMMAND = rf"\\(?:{'|'.join(sorted(TEXT_COMMANDS))})(?![a-zA-Z])\s*"
+SCALE = re.compile(
+    rf"(?:\^\s*\{{?\s*\\circ|\\degree)\s*\}}?\s*(?:{TEXT_COMMAND}(\{{)?\s*)?"
+    r"([CF])(?![a-zA-Z])(?(1)\s*\})"
+)
 _LOOKS = (
     "displaystyle textstyle scriptstyle scriptscriptstyle tiny scriptsize footnotesize"
     " small normalsize large Large LARGE huge Huge bm boldsymbol bf rm it sf tt mathbf"
@@ -162,7 +169,8 @@ def clean(text: str) -> str:
     if not text.isascii():
         text = _decode_unicode(text)
         text = _CHINESE_INTRODUCTION.sub("", text)
-    text = text.replace("{,}", "\\,").replace("{:}", ":")
+    if "{" in text:
+        text = _BRACED_SIGN.sub(r"\1", text.replace("{,}", "\\,").replace("{:}", ":"))
     if "\\" in text or "\t" in text or "\x0c" in text or "\x08" in text:
         text = _BROKEN_ESCAPE.sub(lambda m: _ESCAPE_LETTER[m[0]], text)
         text = _ESCAPED.sub(lambda m: _OUTSIDE_MATH[m[1]], text)
@@ -170,8 +178,11 @@ def clean(text: str) -> str:
         if "\\\\" in text and ("\\begin" not in text or "\\\\begin" in text):
             text = _DOUBLED.sub(r"\\", text)
         if "\\circ" in text:
+            text = SCALE.sub(r"\\text{ degrees \2}", text)
             # Of minutes and seconds, as with "'".
             text = _PRIMES.sub(lambda m: "'" * (m[1] or "prime").count("prime"), text)
+        if "\\not" in text:
+            text = _NEGATED.sub(lambda m: "\\ne " if m[1] == "=" else "\\notin ", text)
         text = _EMPTY_RAISED.sub("^", text.replace("\\!", ""))
     if "C" in text and "_" in text:
         text = _CHOICES.sub(r"\\binom \1 \2 ", text)
@@ -184,8 +195,7 @@ def clean(text: str) -> str:
         text = _undressed(_drop_delimiters(text))
     if text[-1:] == "}" and text.count("}") > text.count("{"):
         text = text[:-1].rstrip()
-    if "clock" in text:
-        text = text.replace("o'clock", "oclock")
+    text = text.replace("o'clock", "oclock")
     if "." in text:
         text = _HALF_DAY.sub(r" \1m", _RUPEES.sub("₹", text))
     if _SPACED_THOUSANDS.fullmatch(text):

@@ -25,7 +25,7 @@ MAX_TOKENS = 1_500
 MAX_DIGITS = 4_000
 
 _NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d{1,6}(?![\d.a-zA-Z]))?|\.\d+"
-_LATEX_THOUSANDS = r"\d{1,3}(?:\\,\d{3})+(?!\d)(?:\.\d+)?"
+_LATEX_THOUSANDS = r"\d{1,3}(?:\\[,;:]\d{3})+(?!\d)(?:\.\d+)?"
 _COMMA_THOUSANDS = r"\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?"
 _REST = (
     r"|(?P<space>(?:\s|~|\\[,;:!\s]|\\q?quad(?![a-zA-Z]))+)"
@@ -42,6 +42,7 @@ FUNCTIONS = frozenset(
     " coth sech csch log ln lg exp sqrt cbrt abs max min gcd lcm floor ceil sgn sign"
     " det arg cis".split()
 )
+_PREFIXES = frozenset("sin cos tan cot sec csc log ln".split())
 _ALIASES = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "tg": "tan", "ctg": "cot",
     "cosec": "csc", "Sin": "sin", "Cos": "cos", "Tan": "tan", "arctg": "arctan",
@@ -83,13 +84,12 @@ _OPERATORS = {
     "longrightarrow": "to", "over": "over", "choose": "choose", "rVert": "|",
     "parallel": "parallel", "perp": "perp", "subset": "subset", "supset": "supset",
     "subseteq": "subseteq", "supseteq": "supseteq",
-    "lVert": "|", "implies": "to",
+    "lVert": "|", "implies": "to", "Rightarrow": "to", "Longrightarrow": "to",
 }  # fmt: skip
 _WORDS = frozenset("Pr dim deg rank Var Cov".split())
-_WITH_ARGUMENTS = frozenset(
-    "frac dfrac tfrac cfrac nicefrac sfrac sqrt binom dbinom tbinom overline bar vec"
-    " hat tilde overrightarrow widehat dot ddot begin end sum prod int lim mathbb"
-    " pmod".split()
+_WITH_ARGUMENTS = _SPELLINGS.keys() | set(
+    "frac sqrt binom overline bar vec hat tilde dot ddot begin end sum prod int lim"
+    " mathbb pmod".split()
 )
 _ENGLISH = frozenset(
     "and or is are the no on of at it up we he so if as to by yes for not all any one"
@@ -100,13 +100,19 @@ _DOLLARS = re.compile(r"(?:\s|~|\\[,;:! ])*\\\$")
 _UNIT_OR_NOT = frozenset(["min", "sec", "in", "cup"])
 _JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
 _ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
-# A number among words: "The answer is 5 apples."
+# A number among words, or an option behind them: "The answer is 5 apples."
 _SENTENCE = re.compile(
-    r"(?P<before>(?:[A-Za-z,'-]+ ){0,12}(?:is|are|was|were|equals|has|have):? )?"
-    r"(?P<number>-?(?:\\?\$)?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\\?%)?)"
+    r"(?P<before>(?:[A-Za-z,'-]+ ){0,12}(?:is|are|was|were|equals|has|have):? "
+    r"|[A-Za-z][A-Za-z' -]{0,60}: ?)?"
+    r"(?P<number>-?(?:\\?\$)?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\\?%)?|\(?[A-Z]\)?(?=\.?\Z))"
     r"(?P<behind>(?: [A-Za-z][A-Za-z'-]*)*)\.?"
 )
 _MATH = re.compile(r"[=<>^_\\]|(?<=[\w)]) [-+*/] (?=[\w(])")
+_RELATIONS_IN_WORDS = {
+    "to": ":", "is": "=", "equals": "=", "less than": "<", "greater than": ">",
+    "less than or equal to": "<=", "greater than or equal to": ">=",
+    "at most": "<=", "at least": ">=", "equal to": "=", "not equal to": "!=",
+}  # fmt: skip
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _COMPARISONS = frozenset("= < > <= >= != in".split())
 _BREAKS = frozenset([",", ";", "and", "or", "row", "&"])
@@ -146,7 +152,7 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
         if kind == "num":
             if len(value) > MAX_DIGITS:
                 raise Unparsable(f"has a number of more than {MAX_DIGITS} digits")
-            value = value.replace(",", "").replace("\\", "")
+            value = re.sub(r"[\\,;:]", "", value)
             tokens.append(Token("num", value, spaced))
         elif kind == "word":
             _split_word(value, tokens, spaced, outside=len(grouping) == 1)
@@ -247,6 +253,13 @@ def _command(
 
 def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     """Text is math where it has no letters, a unit after a number, else words."""
+    said = _RELATIONS_IN_WORDS.get(content.lower().removeprefix("is "))
+    if said and (_after_operand(tokens) or tokens and tokens[-1].kind == "sym"):
+        tokens.append(Token("op", said, True))
+        return
+    if content[:1] == "(" and ")" not in content:
+        tokens.append(Token("op", "(", spaced))
+        content = content[1:]
     if match := _ONE_LETTER.fullmatch(content):
         content = match[1]
         known = content in LETTERS and _after_operand(tokens)
@@ -270,14 +283,7 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     if content[:1].isdigit() or content[:1] in ("-", "$") and len(content) > 1:
         tokens.extend(inner)
         return
-    if content in ("to", "TO") and _after_operand(tokens):
-        tokens.append(Token("op", ":", True))
-        return
-    if (
-        len(inner) == 1
-        and content.rstrip("s") in _UNIT_OR_NOT
-        and _after_operand(tokens)
-    ):
+    if _after_operand(tokens) and content.rstrip("s") in _UNIT_OR_NOT:
         inner = [Token("text", content, spaced)]
     if (
         len(inner) == 1
@@ -301,10 +307,6 @@ def _after_operand(tokens: list[Token]) -> bool:
     return bool(tokens) and (tokens[-1].kind == "num" or tokens[-1].value in ")}")
 
 
-def _after_words(tokens: list[Token]) -> bool:
-    return bool(tokens) and tokens[-1].kind == "text"
-
-
 def _braced(text: str, position: int) -> tuple[str, int]:
     """The content of the braces that open here, or the single next character."""
     while position < len(text) and text[position] in " \t\n":
@@ -325,6 +327,8 @@ def _split_word(
     """A run of plain letters: a name we know, words, or a product of variables."""
     name = _ALIASES.get(run, run)
     after_number = _after_operand(tokens)
+    after_words = bool(tokens) and tokens[-1].kind == "text"
+    outside |= after_words
     if name in FUNCTIONS:
         tokens.append(Token("cmd" if name == "sqrt" else "fn", name, spaced))
     elif run.lower() in _CONSTANTS and len(run) > 1:
@@ -345,26 +349,18 @@ def _split_word(
         tokens.append(Token("op", value, spaced))
     elif run == "U" and spaced:
         tokens.append(Token("op", "cup", spaced))
-    elif (after_number or _after_words(tokens)) and run.lower() in SHORT:
+    elif (after_number or after_words) and run.lower() in SHORT:
         tokens.append(Token("text", run, spaced))
     elif outside and (spaced or not tokens) and run.lower() in _ENGLISH:
         tokens.append(Token("text", run, spaced))
     elif run.isupper() and tokens and tokens[-1].value in ("angle", "triangle", "|"):
         tokens.extend(Token("sym", letter, False) for letter in run)
-    elif (prefix := _function_prefix(run)) is not None:
-        tokens.append(Token("fn", prefix, spaced))
-        _split_word(run[len(prefix) :], tokens, False)
+    elif run[:-1] in _PREFIXES:  # sinx and cosA
+        tokens.append(Token("fn", run[:-1], spaced))
+        _split_word(run[-1], tokens, False)
     elif len(run) > 2 and (run.isupper() or _VOWEL.search(run)) or len(run) > 4:
         tokens.append(Token("text", run, spaced))
     else:
         for index, letter in enumerate(run):
             kind = "const" if letter in "ei" else "sym"
             tokens.append(Token(kind, letter, spaced and index == 0))
-
-
-def _function_prefix(run: str) -> str | None:
-    """Reads "sinx" and "cosA" as a function of a letter."""
-    for name in ("sin", "cos", "tan", "cot", "sec", "csc", "log", "ln"):
-        if run.startswith(name) and len(run) == len(name) + 1:
-            return name
-    return None

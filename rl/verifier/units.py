@@ -186,9 +186,10 @@ _NUMBER_WORD = re.compile(
     r"|\w+illion|\w)ths?|thirds?"
 )
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
+_POWERS |= {"degrees": 1, "degree": 1, "deg": 1}  # Celsius
 # That a number is a sum, or what is left: nothing of what is counted.
 _SUMMING = frozenset(
-    "total altogether each left remaining exactly overall only".split()
+    "total altogether each left remaining exactly exact simplified overall only".split()
 )
 _FILLER = _SUMMING | set(
     "times of the a an in is are totals units unit all and there have has these those"

@@ -1,0 +1,272 @@
+"""Right answers in other usual notations, and the neighbours that are other answers."""
+
+from rl.verifier import judge
+from tests.rl.verifier.pairs import wrong
+
+
+def test_words_in_brackets_are_the_words_behind_a_value():
+    rows = [
+        ("5", "5 (minutes)"),
+        ("5 \\text{ minutes}", "5 (\\text{minutes})"),
+        ("5 \\text{ minutes}", "5 \\text{ (minutes)}"),
+        ("5 \\text{ minutes}", "5 [\\text{minutes}]"),
+        ("20 \\text{ sq units}", "20\\ (\\text{sq units})"),
+        ("314", "314 (square meters)"),
+        ("5000000", "5 (million)"),
+        ("2\\sqrt3", "2\\sqrt3 (\\text{cm})"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("5", "5 (halved)"),
+        ("5", "5 \\text{ (wrong)}"),
+        ("5 \\text{ minutes}", "5 (\\text{hours})"),
+        ("5", "5 (million)"),
+        ("5 \\text{ dollars}", "5 (million dollars)"),
+        ("f(x)", "f(\\text{east})"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_a_unit_that_names_nothing_is_no_fault_of_the_verifier():
+    for answer in ("12 (units)", "12 (square units)", "12 (exactly)"):
+        assert judge(f"\\boxed{{{answer}}}", "12", "What is the area?").correct
+
+
+def test_spelling_of_numbers_and_signs():
+    rows = [
+        ("12345", "12\\;345"),
+        ("1234567", "1\\:234\\:567"),
+        ("0.5", "0{.}5"),
+        ("-7", "{-}7"),
+        ("27\\%", "27{\\%}"),
+        ("25", "\\Rightarrow25"),
+        ("x=25", "\\Longrightarrow x = 25"),
+        ("x \\ne 2", "x\\not=2"),
+        ("x \\notin [0,1]", "x \\not\\in [0,1]"),
+        ("45^\\circ", "45^o"),
+        ("45^\\circ", "45^{\\text{o}}"),
+        ("68\\%", "68 \\text{ per cent}"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("12345", "12\\;34\\;5"),
+        ("12, 345", "12\\;345"),
+        ("x = 2", "x\\not=2"),
+        ("x \\ne 3", "x\\not=2"),
+        ("x \\in [0,1]", "x \\not\\in [0,1]"),
+        ("x", "x^o"),
+        ("5", "0{.}5"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_noon_and_midnight_name_the_half_of_the_day():
+    rows = [
+        ("12:00 \\text{ PM}", "12:00 \\text{ noon}"),
+        ("\\text{noon}", "12 \\text{ noon}"),
+        ("\\text{midnight}", "\\text{12 midnight}"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("12:00 \\text{ AM}", "12:00 \\text{ noon}"),
+        ("5:00 \\text{ PM}", "5:00 \\text{ noon}"),
+        ("12:30 \\text{ PM}", "12:30 \\text{ noon}"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_a_scale_of_temperature_is_a_unit():
+    spellings = [
+        "25^\\circ C",
+        "25^\\circ\\text{C}",
+        "25^{\\circ}\\mathrm C",
+        "25°C",
+        "25 \\text{ degrees Celsius}",
+        "25",
+        "25^\\circ",
+    ]
+    rows = [("25^{\\circ}\\mathrm{C}", text) for text in spellings]
+    assert wrong(rows, equal=True) == []
+    rows = [(text, "25^\\circ F") for text in spellings[:5]]
+    assert wrong([*rows, ("25^\\circ C", "-25^\\circ C")], equal=False) == []
+    problem = "What is the temperature in degrees Celsius?"
+    assert judge("\\boxed{25^\\circ C}", "25", problem).correct
+    assert not judge("\\boxed{25 \\text{ K}}", "25", problem).correct
+
+
+def test_letters_of_options_are_a_set():
+    spellings = [
+        "BCD",
+        "B, C, D",
+        "D, B, C",
+        "(B),(C),(D)",
+        "(B)(C)(D)",
+        "\\text{B, C and D}",
+        "B \\text{ and } C \\text{ and } D",
+        "\\{B, C, D\\}",
+        "\\text{(B)}, \\text{(C)}, \\text{(D)}",
+        "\\text{Options } B, C, D",
+    ]
+    rows = [(gold, text) for gold in spellings for text in spellings[:4]]
+    assert wrong(rows, equal=True) == []
+    others = ["B, C", "B, C, D, E", "B, C, E", "B", "BDC"]
+    rows = [(gold, text) for gold in spellings for text in others]
+    assert wrong([*rows, ("(A, B)", "A, B")], equal=False) == []
+
+
+def test_a_word_has_its_letters_in_order():
+    assert wrong([("\\text{AB}", "AB"), ("\\text{bcd}", "bcd")], equal=True) == []
+    rows = [
+        ("\\text{odd}", "d^2o"),
+        ("\\text{odd}", "ddo"),
+        ("\\text{even}", "e^2vn"),
+        ("\\text{ACB}", "ABC"),
+        ("NNYY", "NYNY"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_a_sentence_in_one_command_ends_in_its_value():
+    rows = [
+        ("25", "\\text{Answer: 25}"),
+        ("B", "\\text{Answer: B}"),
+        ("B", "\\text{The answer is (B)}"),
+        ("x \\le -3", "x \\text{ is less than or equal to } -3"),
+        ("x = 5", "x \\text{ is } 5"),
+        ("(1, 2)", "\\text{The point } (1, 2)"),
+        ("[0, 1]", "\\text{the interval } [0, 1]"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("25", "\\text{Answer minus 1: 25}"),
+        ("B", "\\text{The answer is not (B)}"),
+        ("x \\le -3", "x \\text{ is less than } -3"),
+        ("[0, 1]", "\\text{the complement of } [0, 1]"),
+        ("(3, 4)", "\\text{twice } (3, 4)"),
+        ("0.5", "\\text{point } 5"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_a_reason_is_no_part_of_an_answer():
+    rows = [
+        ("12", "12 \\text{ (since all cases are covered)}"),
+        ("12", "12 (since the rest is zero)"),
+        ("x = 3", "x = 3 \\text{ because the other root is negative}"),
+        ("\\frac13", "\\frac13 \\text{ (approximately } 0.333)"),
+        ("2\\sqrt3", "2\\sqrt3 \\text{ (exact)}"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("12", "12 \\text{ (otherwise } 7)"),
+        ("12", "12 \\text{ with the sign changed}"),
+        ("12", "12 \\text{ if doubled}"),
+        ("7", "12 \\text{ because } 7"),
+        ("\\frac13", "\\frac13 \\text{ (approximately } 0.35)"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_one_vector_has_many_notations():
+    column = "\\begin{pmatrix} 3 \\\\ 4 \\end{pmatrix}"
+    spellings = [
+        "(3, 4)",
+        "\\langle 3, 4 \\rangle",
+        "3i + 4j",
+        "3\\mathbf{i} + 4\\mathbf{j}",
+        "3\\hat{i} + 4\\hat{j}",
+        "\\binom{3}{4}",
+        "{3 \\choose 4}",
+        "[3, 4]",
+        "P(3, 4)",
+    ]
+    assert wrong([(column, text) for text in spellings[:8]], equal=True) == []
+    rows = [(text, "(3, 4)") for text in spellings if text != "[3, 4]"]
+    assert wrong([*rows, ("P(-1, 2)", "(-1, 2)")], equal=True) == []
+    rows = [
+        (column, "(4, 3)"),
+        (column, "4i + 3j"),
+        (column, "\\binom{4}{3}"),
+        (column, "[3, 4)"),
+        (column, "(3, 4, 0)"),
+        (column, "3, 4"),
+        (column, column.replace("pmatrix", "vmatrix")),
+        (column, "\\begin{pmatrix} 3 & 4 \\end{pmatrix}"),
+        ("(3, 4)", "[3, 4]"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_what_a_ratio_is_of_is_a_label():
+    rows = [
+        ("3:4", "a:b = 3:4"),
+        ("3:4", "AB : CD = 3:4"),
+        ("3:4:5", "a:b:c = 3:4:5"),
+        ("m = 2", "m: 2"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("3:4", "a:b = 4:3"),
+        ("a:b = 3:4", "b:a = 3:4"),
+        ("m = 2", "n: 2"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_intervals_whose_brackets_turn_outwards():
+    rows = [
+        ("[0, 1)", "[0, 1["),
+        ("(0, 1]", "]0; 1]"),
+        ("[0, \\infty)", "[0, \\infty["),
+        ("[0, 1) \\cup (2, 3)", "[0, 1[ \\cup ]2, 3["),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [("[0, 1]", "[0, 1["), ("(0, 1)", "[0, 1["), ("[0, 1)", "[0, 2[")]
+    assert wrong(rows, equal=False) == []
+
+
+def test_digits_in_brackets_behind_places_repeat():
+    rows = [
+        ("\\frac16", "0.1(6)"),
+        ("-\\frac{1}{12}", "-0.08(3)"),
+        ("\\frac{17}{36}", "0.47\\left(2\\right)"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [("0.6", "0.1(6)"), ("\\frac16", "0.1(7)"), ("6", "2.(3)")]
+    assert wrong([*rows, ("23", "2(3)")], equal=False) == []
+
+
+def test_a_constant_of_integration_has_any_name():
+    for constant in ("c", "K", "C_1", "\\text{const}"):
+        assert wrong([("x^2 + C", f"x^2 + {constant}")], equal=True) == []
+    assert wrong([("\\ln |x| + C", "F(x) = K + \\ln |x|")], equal=True) == []
+    others = ["x^2 + Cx", "x^2", "x^2 + 5", "x^2 + k", "2x^2 + K", "C x^2"]
+    rows = [("x^2 + C", other) for other in others]
+    assert wrong([*rows, ("a + C", "a + c")], equal=False) == []
+
+
+def test_dates_in_any_command_and_space():
+    rows = [
+        ("July 4, 1776", "\\mathrm{July}\\ 4,\\ 1776"),
+        ("\\text{July 4}", "\\text{July}~4^{\\text{th}}"),
+        ("\\text{July 4}", "\\text{on July 4}"),
+    ]
+    assert wrong(rows, equal=True) == []
+    assert wrong([("\\text{July 4}", "\\mathrm{July}\\ 5")], equal=False) == []
+
+
+def test_the_problem_tells_whether_a_percent_sign_may_be_left_out():
+    share, percent = "What is the probability?", "What percent is it?"
+    assert judge("\\boxed{42}", "42\\%", percent).correct
+    assert judge("\\boxed{42\\%}", "42", percent).correct
+    assert judge("\\boxed{0.42}", "42\\%", share).correct
+    assert judge("\\boxed{42\\%}", "0.42", share).correct
+    assert not judge("\\boxed{42}", "42\\%", share).correct
+    assert not judge("\\boxed{42\\%}", "42", "How many are there?").correct
+    assert wrong([("-25\\%", "-25"), ("-5^\\circ", "-5")], equal=True) == []
+
+
+def test_a_derivative_is_not_its_function():
+    rows = [("y = 2x", "\\frac{dy}{dx} = 2x"), ("y = 2x", "f'(x) = 2x")]
+    assert wrong(rows, equal=False) == []
+    assert wrong([("y = 2x", "f(x) = 2x")], equal=True) == []
