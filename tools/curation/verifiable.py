@@ -22,7 +22,8 @@ _MANY_ANSWERS = any_of(
     r"(?:example|conditions?|basis|fundamental set|value\b[^.?]*\b(?:that|such))\b",
     r"(?<!to\s)\b(?:give|write|provide)(?: down)? (?:an?|one) (?:[\w-]+ ){0,2}(?:number"
     r"|integer|value|function)\b(?![^.?]{0,12}\b(?:on|as|of)\b|[^.?]*\binclusive\b)",
-    r"\byour score (?:will|for|on)\b|\bestimate (?:of )?\$[A-Z]",
+    r"\byour score (?:will|for|on)\b|\W(?-i:[A-Z])\W* is the correct answer\b"
+    r"|\bif the correct answer is \W*(?-i:[A-Z])\b|\bestimate (?:of )?\$[A-Z]",
 )
 _EITHER_OR = re.compile(
     rf"\W*(?:{grammar.STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false"
