@@ -110,7 +110,8 @@ def bare_answer(answer: str) -> str:
 
     Such as `36` of a boxed and displayed 36, `72` of `$72` and `072`, `4` of `B: 4`.
     """
-    answer = _SAYS_SO.sub("", _END.sub("", answer.strip()))
+    answer = re.sub(r"\{([-+])\}", r"\1", answer.strip())  # a sign set tight: {-}88
+    answer = _SAYS_SO.sub("", _END.sub("", answer))
     dressed = ""
     while answer != dressed:
         dressed, displayed = answer, FORMULA.fullmatch(answer)
