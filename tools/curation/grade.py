@@ -19,25 +19,15 @@ NAME = "graded"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """What the completions of a problem say of it.
+    """What the completions of a problem say of it."""
 
-    Attributes:
-      samples: completions drawn.
-      correct: right ones among them.
-      unparsable: those in which no answer was found.
-      truncated: those that ran out of tokens.
-      majority: the answer that most gave, None where none was found.
-      agreement: share of the completions that gave it.
-      against_gold: whether it is judged wrong.
-    """
-
-    samples: int
+    samples: int  # completions drawn
     correct: int
-    unparsable: int
-    truncated: int
-    majority: str | None
-    agreement: float
-    against_gold: bool
+    unparsable: int  # in which no answer was found
+    truncated: int  # that ran out of tokens
+    majority: str | None  # the answer that most gave, None where none was found
+    agreement: float  # share of the completions that gave it
+    against_gold: bool  # whether it is judged wrong
 
 
 def make_grades(

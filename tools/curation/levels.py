@@ -22,19 +22,12 @@ def level_scale(wanted: str, rows: Iterable[Row]) -> str | None:
 
 
 class Link(NamedTuple):
-    """How hard rows are on another scale and on ours, of those that both graded.
+    """How hard rows are on another scale and on ours, of those that both graded."""
 
-    Attributes:
-      theirs: difficulty there, ascending, `[n]`: a level, or the negative solve rate.
-      ours: level of each here, `[n]`.
-      correlation: Spearman's rank correlation of the two.
-      taken: whether they are rows enough, and agree on which are harder at all.
-    """
-
-    theirs: Sequence[float]
-    ours: Sequence[int]
-    correlation: float
-    taken: bool
+    theirs: Sequence[float]  # `[n]`, ascending: a level, or the negative solve rate
+    ours: Sequence[int]  # level of each here, `[n]`
+    correlation: float  # Spearman's
+    taken: bool  # whether they are rows enough, and agree on which are harder at all
 
     def level(self, difficulty: float) -> int:
         """The level that as large a share of the common rows lies below.

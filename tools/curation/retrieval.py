@@ -35,16 +35,12 @@ _PRIOR = 1.0
 
 
 class Match(NamedTuple):
-    """The place of a text, and the evaluation problem that it may be a rewording of.
-
-    `words` is the cosine of the two TF-IDF vectors, `numbers` the share of the numbers
-    of both that both have, by weight.
-    """
+    """The place of a text, and the evaluation problem that it may be a rewording of."""
 
     row: int
     name: str
-    words: float
-    numbers: float
+    words: float  # cosine of the two TF-IDF vectors
+    numbers: float  # share of the numbers of both that both have, by weight
 
 
 class Retrieval:
