@@ -1,7 +1,7 @@
 """Multiple choice: finding the options, and turning the question into its value."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from tools.curation.grammar import ASKS, STYLE, any_of, sentences
 from tools.curation.repair import bare_answer
@@ -22,6 +22,7 @@ _AT_BREAK = (
 )
 _LABELS = ("[A-Z]", "[a-z]", NUMBERS := "[1-9]")
 
+_Options = dict[str, str]  # label -> text
 _NEEDS_OPTIONS = any_of(
     r"\b(?:which|choose|select|identify)\b[^.?]{0,40}\b(?:following|these|below|options?"
     r"|answers?)\b",
@@ -49,7 +50,7 @@ _NAMES_OPTIONS = re.compile(
 
 def find_choices(
     problem: str, labels: str = _LABELS[0]
-) -> tuple[str, dict[str, str], str] | None:
+) -> tuple[str, _Options, str] | None:
     """The question before its labelled options, these by label, and what follows.
 
     None without such a list. The last option ends with its line.
@@ -105,14 +106,12 @@ def to_value(problem: str, answer: str) -> tuple[str, str] | None:
     return None
 
 
-def with_options(
-    problem: str, answer: str, options: Mapping[str, str]
-) -> tuple[str, str]:
+def with_options(problem: str, answer: str, options: _Options) -> tuple[str, str]:
     """A problem and its answer, with the options beside it, unless it has its own."""
     if not options or find_choices(problem):
         return problem, answer
     named, texts = [*options], [*options.values()]
-    if own := find_choices("\n" + "\n".join(texts)):
+    if (own := find_choices("\n".join(["", *texts]))) and len(own[1]) == len(texts):
         texts = [*own[1].values()]
     letters = [chr(ord("A") + i) for i in range(len(texts))]
     if answer in named:
@@ -123,7 +122,7 @@ def with_options(
     return "\n".join([problem, *lines]), answer
 
 
-def _meant(answer: str, options: dict[str, str], *, ordered: bool) -> str | None:
+def _meant(answer: str, options: _Options, *, ordered: bool) -> str | None:
     """The value of an answer beside options: its own, or that of the one it names.
 
     Small letters and numbers label parts too: such a letter names an option if none

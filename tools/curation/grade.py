@@ -1,7 +1,6 @@
 """What completions say of a problem: how hard it is, and whether its gold holds.
 
-The completions lie where `tools.evaluate` keeps its own, in the same form, so they are
-judged as often as one likes and drawn once.
+They lie where `tools.evaluate` keeps its own: drawn once, judged as often as one likes.
 """
 
 import collections

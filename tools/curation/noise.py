@@ -31,8 +31,7 @@ _SHOWN_ABSENT = any_of(
 _TABLE = any_of(
     r"\\begin\{(?:array|tabular)|```|\|[^|\n]*\|[^|\n]*\||(?:[^|\n]+\|[^|\n]+\n){2}"
 )
-# A power of a bracket, a fraction or a sum's limits, where a line has lost what TeX
-# raises and stacks; and a letter with a number behind it, which may be a power or not.
+# In one line what TeX raises and stacks; a letter and a number, perhaps its power.
 _RUN_TOGETHER = any_of(
     r"\([^()]*[-−+√π][^()]*\)\d+(?!\d*[.)]\s)",
     r"[=<>≤≥+−*/(]\s*[−-]?\d+[ ]\d+(?!\d*(?:[,.]\d|[ ]?[\d/]))(?<![ ]\d{3})",
@@ -82,11 +81,8 @@ def lost_layout(row: Row) -> str | None:
     A number behind a letter is a power where the letter has a value alone as well, and
     no first of several (x1, x2).
     """
-    text = (
-        FORMULA.sub(" ", row.problem)
-        + "\n"
-        + "\n".join(answer for answer in row.answers if "\\" not in answer)
-    )
+    golds = [answer for answer in row.answers if "\\" not in answer]
+    text = "\n".join([FORMULA.sub(" ", row.problem), *golds])
     for power in _LETTER_NUMBER.finditer(text):
         name = power[1]
         alone = rf"[-+=(,]\s?{name}\b" if name in "ai" else rf"(?<![A-Za-z])\d*{name}\b"

@@ -1,9 +1,8 @@
 """The driver: inspect, screen, decontaminate, deduplicate, level, write, report.
 
-Screening, which takes most of the time, runs in worker processes and keeps each chunk
-of rows on disk. What needs to see every row (boilerplate 13-grams, duplicates) runs
-over all of them in memory, some seven kilobytes a row. Killed at any point and started
-again, a run screens what is not yet screened and writes the same bytes.
+Screening, which takes most of the time, runs in worker processes and keeps its rows on
+disk; what needs to see every row has all in memory, some seven kilobytes a row. Killed
+at any point and started again, a run goes on with it and writes the same bytes.
 """
 
 import contextlib
@@ -23,7 +22,7 @@ from rl.verifier.workers import Lost, Workers
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import decontaminate
 from tools.curation.duplicates import drop_duplicates
-from tools.curation.levels import level_scale, link_scales, put_on_scale
+from tools.curation.levels import level_scale, put_on_scale
 from tools.curation.plan import Plan
 from tools.curation.report import Steps, count, markdown, page, sections
 from tools.curation.row import Row
@@ -70,16 +69,12 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
             bar = tqdm(desc="screening", total=total, unit="row", disable=quiet)
             rows = _screened(plan, screened, bar)
             scale = level_scale(plan.levels, rows)
-            links = link_scales(rows, scale, plan.common_rows)
             with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
                 decontaminate(plan, rows, judge)
                 drop_duplicates(plan, rows, judge, scale, quiet)
             for row in rows:
-                put_on_scale(row, scale, links)
+                put_on_scale(row, scale)
             facts["level_scale"] = scale
-            facts["other_scales"] = [
-                {"scale": name} | link.summary() for name, link in links.items()
-            ]
             summary = _write(out, facts, plan.screen.meanings | _LATER_STEPS, rows)
         shutil.rmtree(work, ignore_errors=True)
     return summary

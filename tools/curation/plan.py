@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from configs.schema import Count, Index, Positive, Range, call
+from configs.schema import Count, Positive, Range, call
 from rl.problems.types import Problem
 from tools.curation.screen import Screen
 from tools.curation.sources import Source
@@ -44,7 +44,6 @@ class Plan:
     near: Near
     conflicts: Literal["majority", "drop"]
     levels: str
-    common_rows: Index
     answer_timeout: Positive
     workers: Count
 
@@ -57,10 +56,7 @@ def make_plan(
 ) -> Plan:
     """Checks a configuration and reads the evaluation problems.
 
-    Args:
-      config: the keys of configs/curate.py.
-      inputs: files that replace its sources.
-      fields: our field -> its path in the rows of `inputs`; none: by their format.
+    `inputs` are files that replace its sources, whose `fields` are as those of these.
 
     Raises:
       ValueError: a source is missing or of an unknown kind, a key is unknown or

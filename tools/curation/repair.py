@@ -136,8 +136,7 @@ def _said_alone(problem: str, answer: str) -> tuple[str, ...]:
     """The answer with the value that its last side says, as a solver writes it.
 
     Sides that are shown equal say nothing else: `-i` for `i^{15} = i^3 = -i`. What has
-    no variable, or is what the problem asks for, may be left out: `-6` beside a
-    determinant that is said to be -6, `3` beside `a + b = 3`.
+    no variable, or is what the problem asks for, may be left out: `3` of `a + b = 3`.
     """
     sides = _RELATES.split(re.sub(r"(?<!\\)\$", "", answer))
     parts = [parse_answer(side).node for side in sides]

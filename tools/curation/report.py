@@ -89,8 +89,7 @@ def sections(summary: Mapping[str, Any]) -> Iterator[Section]:
         "Reasons",
         [{"reason": reason} | told for reason, told in reasons.items()],
         ("reason", "counted"),
-        "A row is counted once, under the first reason that applies; `found` counts"
-        " every row that the reason applies to.",
+        "A row counts under its first reason; `found` are all that one applies to.",
     )
     used = ("kept", *(reason for reason, n in reasons.items() if n["counted"]))
     by_size = sorted(sources, key=lambda name: -sum(sources[name].values()))
@@ -108,15 +107,7 @@ def sections(summary: Mapping[str, Any]) -> Iterator[Section]:
         "Levels",
         _named("level", summary["levels"]),
         ("level", "problems"),
-        f"On the scale `{summary['level_scale']}`, 1 the easiest. Rows without a level"
-        " on it keep theirs in `meta.other_level`.",
-    )
-    yield Section(
-        "Other scales",
-        summary["other_scales"],
-        note="Whose rows get a level on the scale by way of the rows that both graded,"
-        " where these are at least `common_rows` and agree on which are harder. By"
-        " level, where it begins on the other scale; a solve rate is negative.",
+        f"On the scale `{summary['level_scale']}`, 1 the easiest.",
     )
     yield Section(
         "Lengths of kept problems",
@@ -181,8 +172,7 @@ def _articles(rows: Iterable[Row]) -> dict[str, list[str]]:
                 f'</div><p class="soft">Gold: {html.escape(one["answer"])}</p>'
                 for one in problems
             ]
-            article = f"<article>{evidence}{pages.beside(columns)}</article>"
-            found[kind].append(article)
+            found[kind].append(f"<article>{evidence}{pages.beside(columns)}</article>")
 
     for row in rows:
         for n, (reason, said) in enumerate(row.reasons.items()):

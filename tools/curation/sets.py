@@ -19,7 +19,6 @@ _BREAK = re.compile(r"[.:!?)\]}](?=\s)|\n+")
 _COUNTS = re.compile(r"[\s$().]*([1-9])[\s$().]*")
 _BESIDE = r"[\s().,:\[\]#-]*"  # "Question 5. (3 points)", but not "Roll 3 dice."
 _LABEL = re.compile(rf"(?:{_BESIDE}(?:[A-Za-z]+{_BESIDE}0|0 [A-Za-z]+|0))+{_BESIDE}")
-_LISTED = re.compile(r"3[.)]")
 
 
 class Habits:
@@ -28,7 +27,8 @@ class Habits:
     def __init__(self, rows: Sequence[tuple[str, str]]):
         problems = [problem for problem, _ in rows]
         self._head, self._tail = (_shared(problems, tail) for tail in (False, True))
-        listed = [(p, a) for p, a in rows if _LISTED.search(p) and _numbered(p)]
+        some = (row for row in rows if "3" in row[0])
+        listed = [row for row in some if choice.find_choices(row[0], choice.NUMBERS)]
         self._numbers = _most(sum(_named(*row) is not None for row in listed), listed)
 
     def undone(self, row: Row) -> Row:
@@ -44,18 +44,12 @@ class Habits:
         return dataclasses.replace(row, problem=problem.strip(), answers=answers)
 
 
-def _numbered(problem: str) -> tuple[str, dict[str, str], str] | None:
-    return choice.find_choices(problem, choice.NUMBERS)
-
-
 def _named(problem: str, answer: str) -> tuple[str, str, dict[str, str]] | None:
     """The question, the number that the answer says, and the options it is one of."""
-    said, found = _COUNTS.fullmatch(answer), _numbered(problem)
-    return (
-        (found[0], said[1], found[1])
-        if said and found and said[1] in found[1]
-        else None
-    )
+    found = choice.find_choices(problem, choice.NUMBERS)
+    said = _COUNTS.fullmatch(answer)
+    named = said and found and said[1] in found[1]
+    return (found[0], said[1], found[1]) if named else None
 
 
 def _most(some: int, of: Sequence) -> bool:

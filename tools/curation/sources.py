@@ -1,7 +1,7 @@
 """Reading rows from JSONL, JSON, Parquet or a dataset on the Hugging Face hub.
 
-A source is read twice: `inspect` hashes and validates all of it before any work is
-done, so that a bad row stops the run while nothing is written; `read` streams it.
+`inspect` hashes and validates all of a source before any work is done, so that a bad
+row stops the run while nothing is written; `read` learns what its sets share first.
 """
 
 import collections

@@ -140,9 +140,8 @@ def _only_judges(sentence: str) -> bool:
 def multi_part(row: Row) -> str | None:
     """Several questions, of which the answer covers one.
 
-    Two labels of one kind count as parts whatever they label, but for conditions. Two
-    blanks to fill, or "the area and the perimeter" to find, are two questions as well,
-    unless the answer has both.
+    Two labels of one kind are parts whatever they label, but for conditions; so are two
+    blanks to fill, or "the area and the perimeter", unless the answer has both.
     """
     match = _TWO_LABELS.search(row.problem)
     if match and not _are_conditions(row.problem, match):
@@ -239,8 +238,8 @@ def rounded_answer(row: Row) -> str | None:
     """A decimal of what is none, and nothing says how far: 0.08333 for a twelfth.
 
     Exact may be halves, what has few digits as a fraction, and what comes of decimals,
-    of a 5 or a ten in the problem: but not what it orders to approximate, nor more
-    places than anybody writes by hand. From 14 on the verifier knows what was printed.
+    fives or tens in the problem, unless that orders to approximate, or there are more
+    than seven places. From 14 on the verifier knows what was printed.
     """
     match = _DECIMAL.fullmatch(row.answer)
     if not match or len(row.answers) > 1 or _SAYS_HOW_FAR.search(row.problem):

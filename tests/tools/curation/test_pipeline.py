@@ -54,7 +54,6 @@ BASE = Plan(
     ),
     conflicts="majority",
     levels="auto",
-    common_rows=0,
     answer_timeout=10.0,
     workers=1,
 )
