@@ -162,6 +162,9 @@ def test_to_value(problem, answer, turned):
 @pytest.mark.parametrize(
     "problem",
     [
+        "Start with an integer  $A$ . Obtain  $B$  by halving  $A$ . Obtain  $C$  by"
+        " doubling  $B$ . Obtain  $D$  by subtracting  $500$  from  $C$ . Given that"
+        "  $A + B + C + D = 2014$ , find  $A$ .",
         "They said:\nA: I lie.\nB: C lies.\nC: B lies.\nD: A lies.\n\nThey came as"
         " $A, B, C, D$. Determine their places.",
         r"Let \(A\), \(B\), \(C\) be points with $n(A) + n(B) + n(C) = 3$. Find $x$.",
