@@ -78,6 +78,9 @@ def get_config() -> ConfigDict:
             "conflicts": "drop",
             # The scale that levels are kept on; "auto": the one most rows have.
             "levels": "auto",
+            # Rows of another scale get a level on it by way of the rows that both have
+            # graded, where there are so many of these; 0: they get none.
+            "common_rows": 0,
             # Seconds that two answers may take to compare, and processes.
             "answer_timeout": 10.0,
             "workers": 2,

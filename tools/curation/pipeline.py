@@ -22,7 +22,7 @@ from rl.verifier.workers import Lost, Workers
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import decontaminate
 from tools.curation.duplicates import drop_duplicates
-from tools.curation.levels import level_scale, put_on_scale
+from tools.curation.levels import level_scale, link_scales, put_on_scale
 from tools.curation.plan import Plan
 from tools.curation.report import Steps, count, markdown, page, sections
 from tools.curation.row import Row
@@ -69,12 +69,14 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
             bar = tqdm(desc="screening", total=total, unit="row", disable=quiet)
             rows = _screened(plan, screened, bar)
             scale = level_scale(plan.levels, rows)
+            links = link_scales(rows, scale, plan.common_rows)
             with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
                 decontaminate(plan, rows, judge)
                 drop_duplicates(plan, rows, judge, scale, quiet)
             for row in rows:
-                put_on_scale(row, scale)
+                put_on_scale(row, scale, links)
             facts["level_scale"] = scale
+            facts["linked_scales"] = {name: x.shape[1] for name, x in links.items()}
             summary = _write(out, facts, plan.screen.meanings | _LATER_STEPS, rows)
         shutil.rmtree(work, ignore_errors=True)
     return summary

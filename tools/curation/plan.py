@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from configs.schema import Count, Positive, Range, call
+from configs.schema import Count, Index, Positive, Range, call
 from rl.problems.types import Problem
 from tools.curation.screen import Screen
 from tools.curation.sources import Source
@@ -44,6 +44,7 @@ class Plan:
     near: Near
     conflicts: Literal["majority", "drop"]
     levels: str
+    common_rows: Index
     answer_timeout: Positive
     workers: Count
 

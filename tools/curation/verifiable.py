@@ -32,17 +32,12 @@ _EITHER_OR = re.compile(
     r"(?:[,.;].*)?",
     re.I | re.S,
 )
-# A sentence that nothing but yes or no answers, and an order to judge a claim.
+# A sentence that nothing but yes or no answers.
 _EITHER_OR_QUESTION = re.compile(
     rf"(?:(?=[A-Z])(?i:{grammar.AUXILIARY})"
     rf"|(?:If|Given|When)\b[^?]*,\s*(?:then )?{grammar.AUXILIARY})"
     r"\b(?!\s+(?:not?|you)\b)[^?]*\?\s*"
 )
-_JUDGES = any_of(
-    r"\b(?:determine|decide|check|verify|confirm|establish|state|tell|explain|discuss"
-    r"|investigate|examine|consider|justify)(?:(?: \w+){0,2} whether| if| that)\b"
-)
-_ASKS_BESIDES = any_of(ASKS.pattern, r"\bgive (?:its|the|their)\b")
 _ASKS_VALUE = any_of(r"\b(?:which|who|where|when|why)\b", r"=[\s$]*\Z", ASKS.pattern)
 
 # A first and a second label of one kind, in brackets or at the start of a line.
@@ -112,29 +107,17 @@ def open_question(row: Row) -> str | None:
 
 
 def yes_no(row: Row) -> str | None:
-    """True or false, one or zero for them: a coin gets half of them right.
-
-    Where all that asks is whether something is so, its gold is often what it claims.
-    """
+    """True or false, one or zero for them: a coin gets half of them right."""
     if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
         return row.answer
-    said = sentences(row.problem)
-    asking = [one for one in said if ASKS.search(one) or _JUDGES.search(one)]
-    if _either_or(said[-1]) or asking and all(map(_only_judges, asking)):
-        return said[-1][-60:]
-    return None
+    *_, last = said = sentences(row.problem)
+    asking = [one for one in said if ASKS.search(one)] or [last]
+    return last[-60:] if _either_or(last) or all(map(_either_or, asking)) else None
 
 
 def _either_or(sentence: str) -> bool:
-    question = _EITHER_OR_QUESTION.fullmatch(sentence)
-    return question is not None and not _ASKS_VALUE.search(sentence[4:].rstrip("? "))
-
-
-def _only_judges(sentence: str) -> bool:
-    """Whether a sentence asks if something is so, and nothing besides."""
-    rest, claims = _JUDGES.subn(" ", sentence)
-    besides = _ASKS_BESIDES.search(rest.replace("?", " "))
-    return _either_or(sentence) or claims > 0 and not besides
+    besides = _ASKS_VALUE.search(sentence[4:].rstrip("? "))
+    return not besides and _EITHER_OR_QUESTION.fullmatch(sentence) is not None
 
 
 def multi_part(row: Row) -> str | None:
@@ -252,13 +235,6 @@ def rounded_answer(row: Row) -> str | None:
 
 
 CHECKS = (
-    proof,
-    no_answer,
-    open_question,
-    yes_no,
-    multi_part,
-    multiple_choice,
-    free_text_answer,
-    symbol_answer,
-    rounded_answer,
-)
+    proof, no_answer, open_question, yes_no, multi_part, multiple_choice,
+    free_text_answer, symbol_answer, rounded_answer,
+)  # fmt: skip

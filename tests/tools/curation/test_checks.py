@@ -100,9 +100,6 @@ DROPPED = [
     ("multi_part", "If $S_2 = 4$, find the values of $a_1$ and $S_5$.", "121"),
     ("yes_no", "Does there exist a cube of three digits that ends in 7?", "343"),
     ("yes_no", "They need 30. If they won 13, did they get there?", "8"),
-    ("yes_no", "Let $I$ be an ideal. Determine whether $IJ = IK$ implies $J = K$.",
-     "J = K"),
-    ("yes_no", r"Verify if the integral $I = -4\pi$ is correct.", r"-4\pi"),
     ("yes_no", "Let $a_n$ be summable. Does it follow that $n a_n$ vanishes? Explain"
      " why that is so.", "0"),
     ("missing_figure", "The diagram indicates the path. Find its area.", "803"),
