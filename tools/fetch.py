@@ -24,7 +24,6 @@ from typing import Any
 
 from configs.reading import user_path
 from rl import files
-from tools.curation.formats import unwrapped
 
 GITHUB = "https://raw.githubusercontent.com"
 _TIMEOUT = 60.0  # seconds without a byte
@@ -156,7 +155,8 @@ def _limr(data: bytes) -> Iterator[Row]:
 def _big_math(data: bytes) -> Iterator[Row]:
     for row in _arrow(data):
         yield {
-            "problem": unwrapped(row["extra_info"]["question"]),
+            # In what asks a model for a box; `tools.curate` takes it off.
+            "problem": row["extra_info"]["question"],
             "answer": row["reward_model"]["ground_truth"],
             "solve_rate": row["llama8b_solve_rate"],
             "meta": {"of": row["source"], "domain": row["domain"]},

@@ -66,7 +66,9 @@ FORMS = {
         "F", ("60",),
     ),
     "limr": (arrow([{"context": "G", "answer": "5"}]), "G", ("5",)),
-    "big_math_hard": (parquet([BIG_MATH]), "H", ("7",)),
+    "big_math_hard": (
+        parquet([BIG_MATH]), BIG_MATH["extra_info"]["question"], ("7",),
+    ),
     "deepscaler_4": (
         json.dumps([{"prompt": "I", "answer": "8"}]).encode(), "I", ("8",),
     ),

@@ -59,12 +59,7 @@ def equality(golds: Sequence[str]) -> Callable[[str], bool]:
 
 
 class AnswerJudge(Workers):
-    """Equality of answers, for none of which more than a deadline is spent.
-
-    Args:
-      workers: processes.
-      timeout: seconds that one answer may take.
-    """
+    """Equality of answers, on none of which more than `timeout` seconds are spent."""
 
     def __init__(self, workers: int, timeout: float):
         super().__init__(workers, timeout, f"{__name__}:equality")

@@ -2,8 +2,10 @@
 
 import collections
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 
+from rl.problems.types import Problem
 from tools.curation.answers import AnswerJudge
 from tools.curation.plan import Plan
 from tools.curation.retrieval import Retrieval
@@ -14,6 +16,9 @@ from tools.curation.text import band_hashes, exact_key, similarity, word_ngrams
 # the GPT-3 paper (arXiv 2005.14165, appendix C), a run of words that more than a few
 # different training problems have is boilerplate.
 _FEW = 10
+_FRACTION = re.compile(r"(?:\\[dt]?frac\s*)?\{?(\d+)(?:/|\}\s*\{)(\d+)\}?")
+
+_SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")
 
 
 def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
@@ -38,14 +43,23 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
     left = [row for row in rows if row.survives]
     asked = [row.problem for row in left]
     matches = Retrieval(texts, asked).matches(asked)
+    pairs = [(left[m.row], plan.evaluation[m.name]) for m in matches]
     equal = judge.equal_pairs(
-        [(left[m.row].answers, plan.evaluation[m.name].answers) for m in matches]
+        [(_asked_as(row, other), _asked_as(other, row)) for row, other in pairs]
     )
-    for match, same in zip(matches, equal, strict=True):
-        row, other = left[match.row], plan.evaluation[match.name]
+    for match, (row, other), same in zip(matches, pairs, equal, strict=True):
         if same and row.survives:
             score = f"words {match.words:.2f}, numbers {match.numbers:.2f}"
             row.against("evaluation_reworded", f"{match.name} ({score})", other)
+
+
+def _asked_as(problem: Row | Problem, beside: Row | Problem) -> list[str]:
+    """Its answers; beside one that ends with "Find m + n" also that of each m/n."""
+    fractions = map(
+        _FRACTION.fullmatch, problem.answers if _SUM.search(beside.problem) else ()
+    )
+    sums = [str(sum(map(int, one.groups()))) for one in fractions if one]
+    return [*problem.answers, *sums]
 
 
 class EvaluationIndex:

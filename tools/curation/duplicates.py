@@ -22,8 +22,7 @@ def drop_duplicates(
     """Leaves one row of each problem, and none whose copies contradict each other.
 
     Of copies the first with a level on `scale` stays, else the first. Rows of one key
-    are one problem with the answers of all. Each problem is compared with the first of
-    those before it that it shares a band with.
+    have the answers of all, and are compared with the first of those of one band.
     """
     problems: dict[str, list[Row]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: row.level_source != scale):

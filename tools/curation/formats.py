@@ -42,26 +42,9 @@ FORMATS: dict[str, tuple[str | None, dict[str, str]]] = {
     "problems": (None, {"problem": "problem"}),
 }
 
+_ASKED = (*FIELDS, "options")  # which become part of the problem
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _PATH = re.compile(rf"(?:{_STEP.pattern})+")
-# What a set's makers put around a problem to ask a model for an answer in a form.
-_WRAPPERS = re.compile(
-    r"\A\s*(?:Solve the following math problem[^.\n]*\.\s*(?:The last line of your"
-    r" response should be of the form Answer:[^\n]*)?"
-    r"|(?:Question|Problem|User)\s{0,8}:"
-    # a number in its book, and what the exam gave for it
-    r"|(?:(?:Example|Exercise|Problem|Question|Task)\s*\d+[.:]?|\d{1,2}\.(?=\s+[A-Z(\[]))"
-    r"(?:\s*[(\[][^)\]\n]{0,60}(?:points?|(?:19|20)\d\d)[^)\]\n]{0,60}[)\]])*[.:]?)\s*"
-    r"|\s{0,8}(?:Remember to put your answer on its own line after \"Answer:\"[^\n]*"
-    r"|(?:Please |Let's )?(?:reason|think) step by step[^\n]{0,40}\\boxed\s*\{\s*\}\.?"
-    r"|Present the answer in LaTex format: \\boxed\{Your answer\}"
-    r"|(?:Please )?(?:put|give|write|enclose|place) (?:your|the) (?:final )?answer"
-    r"[^\n]{0,20}\\boxed\s*\{\s*\}\.?"
-    r"|(?<=[.?!])\s{1,8}(?:\$|\\\()\s?(?:\\text\s?\{[^{}]*\}\s?)?\\boxed\s?\{[\s?]*\}"
-    r"\s?(?:\$|\\\))"
-    r"|\n\s{0,8}(?:Answer|Solution|Assistant)\s{0,8}:)\s*\Z",
-    re.I,
-)
 
 
 def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
@@ -95,11 +78,11 @@ def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
       ValueError: a field is none of ours, or a path is not written as in `a.b[0]`.
     """
     for name, path in fields.items():
-        if name not in FIELDS:
-            raise ValueError(f"fields: {name!r} is none of {', '.join(FIELDS)}")
+        if name not in _ASKED:
+            raise ValueError(f"fields: {name!r} is none of {', '.join(_ASKED)}")
         if not _PATH.fullmatch(path):
             raise ValueError(f"fields: {name}={path!r}: must be written as in a.b[0]")
-    return {name: name for name in FIELDS if name not in fields.values()} | fields
+    return {name: name for name in _ASKED if name not in fields.values()} | fields
 
 
 def parse_fields(text: str) -> dict[str, str]:
@@ -134,13 +117,6 @@ def split(
                 holder[key] = None
     inner = rest.pop("meta", None) or {}
     return values, (inner if isinstance(inner, Mapping) else {"meta": inner}) | rest
-
-
-def unwrapped(text: str) -> str:
-    """A problem without what asks a model for an answer in some form around it."""
-    while (shorter := _WRAPPERS.sub("", text)) != text and shorter.strip():
-        text = shorter
-    return text
 
 
 def _place(record: Any, path: str) -> tuple[Any, str | int] | None:

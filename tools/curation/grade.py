@@ -1,7 +1,6 @@
 """What completions say of a problem: how hard it is, and whether its gold holds.
 
-The completions lie where `tools.evaluate` keeps its own, in the same form, so they are
-judged as often as one likes and drawn once.
+They lie where `tools.evaluate` keeps its own: drawn once, judged as often as one likes.
 """
 
 import collections
@@ -19,25 +18,15 @@ NAME = "graded"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """What the completions of a problem say of it.
+    """What the completions of a problem say of it."""
 
-    Attributes:
-      samples: completions drawn.
-      correct: right ones among them.
-      unparsable: those in which no answer was found.
-      truncated: those that ran out of tokens.
-      majority: the answer that most gave, None where none was found.
-      agreement: share of the completions that gave it.
-      against_gold: whether it is judged wrong.
-    """
-
-    samples: int
+    samples: int  # completions drawn
     correct: int
-    unparsable: int
-    truncated: int
-    majority: str | None
-    agreement: float
-    against_gold: bool
+    unparsable: int  # in which no answer was found
+    truncated: int  # that ran out of tokens
+    majority: str | None  # the answer that most gave, None where none was found
+    agreement: float  # share of the completions that gave it
+    against_gold: bool  # whether it is judged wrong
 
 
 def make_grades(

@@ -6,6 +6,7 @@ the same command again, and not for the rows that another input has in common.
 
 import collections
 import hashlib
+import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,28 +15,9 @@ from rl.evaluate import Drawn
 from rl.statistics import wilson_interval
 from rl.types import Problem
 
-NAME = "judged"
-"""What the replies are kept under, as completions of a benchmark are."""
+NAME = "judged"  # what the replies are kept under, as completions of a benchmark are
 
-_QUESTION = """\
-Below are a problem from a collection and the answer that stands beside it. Either may \
-be faulty. Are all four of these true?
-
-1. The problem is complete: no figure, option or given value is missing.
-2. It asks for one thing, and there is one answer to it.
-3. A rule can compare that answer with another: it is no proof and no explanation.
-4. The answer that stands beside it is right.
-
-Think it through, then end with a line of its own: "Verdict: yes" if all four are \
-true, "Verdict: no" if any is not.
-
-<problem>
-{problem}
-</problem>
-
-<answer>
-{answer}
-</answer>"""
+_QUESTION = pathlib.Path(__file__).with_suffix(".txt").read_text().rstrip()
 _VERDICT = re.compile(r"^[^\w\n]*verdict[^\w\n]+(yes|no)[^\w\n]*$", re.I | re.M)
 _SAID = 200  # last characters of a reply that go with its verdict
 UNASKED = {"sound": None, "said": ""}
@@ -79,12 +61,11 @@ def agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {}
     agreed = pairs[True, True] + pairs[False, False]
     judged = agreed + pairs[True, False] + pairs[False, True]
-    return {
-        f"labelled_{words[label]}": {
-            word: pairs[label, verdict] for verdict, word in words.items()
-        }
+    told = {
+        f"labelled_{words[label]}": {words[said]: pairs[label, said] for said in words}
         for label in (True, False)
-    } | {
+    }
+    return told | {
         "agreement": agreed / judged if judged else None,
         "agreement_interval": wilson_interval(agreed, judged) if judged else None,
     }

@@ -3,7 +3,6 @@
 import collections
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata, spearmanr
@@ -11,6 +10,7 @@ from scipy.stats import rankdata, spearmanr
 from tools.curation.row import Row
 
 LEVELS = 5
+Link = np.ndarray  # `[2, n]`: of rows that two graders share, the difficulty by each
 
 
 def level_scale(wanted: str, rows: Iterable[Row]) -> str | None:
@@ -21,64 +21,35 @@ def level_scale(wanted: str, rows: Iterable[Row]) -> str | None:
     return next(iter(statistics.multimode(sorted(scales))), None)
 
 
-class Link(NamedTuple):
-    """How hard rows are on another scale and on ours, of those that both graded.
-
-    Attributes:
-      theirs: difficulty there, ascending, `[n]`: a level, or the negative solve rate.
-      ours: level of each here, `[n]`.
-      correlation: Spearman's rank correlation of the two.
-      taken: whether they are rows enough, and agree on which are harder at all.
-    """
-
-    theirs: Sequence[float]
-    ours: Sequence[int]
-    correlation: float
-    taken: bool
-
-    def level(self, difficulty: float) -> int:
-        """The level that as large a share of the common rows lies below.
-
-        Equipercentile linking: Kolen and Brennan, Test Equating, chapter 2.
-        """
-        below = np.searchsorted(self.theirs, difficulty, side="left")
-        through = np.searchsorted(self.theirs, difficulty, side="right")
-        share = (below + through) / 2 / len(self.theirs)
-        return int(np.quantile(self.ours, share, method="inverted_cdf"))
-
-    def summary(self) -> dict[str, Any]:
-        """What the report says of it; by level, where it begins on the other scale."""
-        begins = {self.level(d): d for d in sorted(set(self.theirs), reverse=True)}
-        told = ", ".join(f"{level}: {begins[level]:.3g}" for level in sorted(begins))
-        return {
-            "common_rows": len(self.ours),
-            "correlation": self.correlation,
-            "levels_from": told if self.taken else "not taken",
-        }
-
-
 def link_scales(
     rows: Iterable[Row], scale: str | None, common_rows: int
 ) -> dict[str, Link]:
-    """The other scales of all rows, by name; none without one of ours.
+    """The other scales that agree with ours on which rows are harder at all, by name.
 
-    Two graders have a row in common where both graded it or an exact copy of it. With
-    fewer than `common_rows` of them, or 0, a scale is not taken.
+    Two graders have a row in common where both graded it or an exact copy of it; with
+    fewer than `common_rows` of them, or 0, there is no link.
     """
     graded: dict[str, dict[str, float]] = collections.defaultdict(dict)
-    for row in rows:
+    for row in rows if common_rows else ():
         for name, difficulty in _difficulties(row):
             graded[name].setdefault(row.key, difficulty)
-    ours = graded.pop(scale, {})
-    links = {}
-    for name, theirs in sorted(graded.items()) if ours else ():
-        pairs = sorted((theirs[key], int(ours[key])) for key in theirs.keys() & ours)
-        there, here = ([pair[i] for pair in pairs] for i in (0, 1))
-        apart = len({*there}) > 1 and len({*here}) > 1
-        correlation = float(spearmanr(there, here).statistic) if apart else 0.0
-        taken = 0 < common_rows <= len(pairs) and correlation > 0
-        links[name] = Link(there, here, correlation, taken)
+    ours, links = graded.pop(scale, {}), {}
+    for name, theirs in graded.items():
+        link = np.array([(theirs[key], ours[key]) for key in theirs.keys() & ours]).T
+        apart = link.size >= 2 * common_rows and all(len({*side}) > 1 for side in link)
+        if apart and spearmanr(*link).statistic > 0:
+            links[name] = link
     return links
+
+
+def _linked(link: Link, difficulty: float) -> int:
+    """The level that as large a share of the common rows lies below.
+
+    Equipercentile linking: Kolen and Brennan, Test Equating, chapter 2.
+    """
+    theirs, ours = link
+    share = np.mean((theirs < difficulty) + (theirs == difficulty) / 2)
+    return int(np.quantile(ours, share, method="inverted_cdf"))
 
 
 def _difficulties(row: Row) -> Iterator[tuple[str, float]]:
@@ -93,30 +64,27 @@ def put_on_scale(row: Row, scale: str | None, links: Mapping[str, Link]) -> None
     """Gives a row its level on `scale`: its own, or by way of a link, or none.
 
     Levels of different scales do not compare: a "3" of one source is a "5" of another.
-    A level that is given up is noted in `meta.other_level`, and `meta.level_from` names
-    the scale by way of which there is one.
+    One that is given up is noted in `meta.other_level`, the link in `meta.level_from`.
     """
     if row.level_source == scale:
         return
-    meta = dict(row.meta)
-    if row.level is not None:
-        meta["other_level"] = {"level": row.level, "scale": row.level_source}
-    gradings = list(_difficulties(row))
+    gradings, level = [*_difficulties(row)], row.level
+    if level is not None:
+        other = {"level": level, "scale": row.level_source}
+        row.meta = {**row.meta, "other_level": other}
     row.level, row.level_source = None, None
-    for name, difficulty in gradings:
-        if row.level is None and name in links and links[name].taken:
-            row.level, row.level_source = links[name].level(difficulty), scale
-            meta["level_from"] = name
-    row.meta = meta
+    for name, difficulty in gradings[::-1]:
+        if name in links:
+            row.level, row.level_source = _linked(links[name], difficulty), scale
+            row.meta = {**row.meta, "level_from": name}
 
 
 def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
     """Levels of equal size from solve rates: the most solved fifth is level 1.
 
-    Problems with equal rates get the same level, that in which the middle of their
-    block falls. The least solved are level 5 however many, so that a grader that solves
-    little leaves a hardest level; only where all rates are equal and above 0 nothing
-    says what is hard. None stays None.
+    Problems with equal rates get the level in which the middle of their block falls.
+    The least solved are level 5 however many, unless all rates are equal and above 0:
+    then nothing says what is hard. None stays None.
     """
     known = np.array([rate for rate in rates if rate is not None], np.float64)
     middle = (rankdata(-known) - 0.5) / max(1, known.size)

@@ -31,6 +31,13 @@ _SHOWN_ABSENT = any_of(
 _TABLE = any_of(
     r"\\begin\{(?:array|tabular)|```|\|[^|\n]*\|[^|\n]*\||(?:[^|\n]+\|[^|\n]+\n){2}"
 )
+# In one line what TeX raises and stacks; a letter and a number, perhaps its power.
+_RUN_TOGETHER = any_of(
+    r"\([^()]*[-−+√π][^()]*\)\d+(?!\d*[.)]\s)",
+    r"[=<>≤≥+−*/(]\s*[−-]?\d+[ ]\d+(?!\d*(?:[,.]\d|[ ]?[\d/]))(?<![ ]\d{3})",
+    r"[\w∞)] (?-i:X) [a-z]\s?=\s?\d|π[ ]\d|\b1[ ]?√",
+)
+_LETTER_NUMBER = re.compile(r"(?<![A-Za-z\\_^{.,])([a-z])\d+(?![\w.]*[A-Za-z])")
 _DISPLAY = re.compile(r"\\\[|\$\$|\\bullet|\\begin")
 _MATHEMATICAL = (
     "GREEK LATIN MATHEMATICAL DOUBLE-STRUCK SCRIPT BLACK-LETTER MODIFIER ROMAN ANGSTROM"
@@ -68,6 +75,22 @@ def missing_figure(row: Row) -> str | None:
     return found(_SHOWN_ABSENT, row.problem)
 
 
+def lost_layout(row: Row) -> str | None:
+    """Powers, fractions or limits run into the line, as what is copied from a page.
+
+    A number behind a letter is a power where the letter has a value alone as well, and
+    no first of several (x1, x2).
+    """
+    golds = [answer for answer in row.answers if "\\" not in answer]
+    text = "\n".join([FORMULA.sub(" ", row.problem), *golds])
+    for power in _LETTER_NUMBER.finditer(text):
+        name = power[1]
+        alone = rf"[-+=(,]\s?{name}\b" if name in "ai" else rf"(?<![A-Za-z])\d*{name}\b"
+        if f"{name}1" not in text and re.search(alone, text):
+            return found(re.compile(re.escape(power[0])), text)
+    return found(_RUN_TOGETHER, text)
+
+
 def other_language(row: Row) -> str | None:
     """A script other than English or mathematics."""
     for char in row.problem + row.answer:
@@ -95,13 +118,10 @@ def no_question(row: Row) -> str | None:
 
 
 def answer_leak(row: Row) -> str | None:
-    """The problem states its own answer, in a box or as a side of an identity."""
+    """The problem states its own answer in a box."""
     leaks = [f"boxed{{{answer}}}" for answer in row.answers]
-    said = "" if _WORD.search(FORMULA.sub("", row.problem)) else row.problem
-    if (side := said.rpartition("=")[2].strip(" .$\\])\n")) in row.answers:
-        return f"= {side}"
     return next((leak[:60] for leak in leaks if leak in row.problem), None)
 
 
-CHECKS = (not_text, missing_figure, other_language)
+CHECKS = (not_text, missing_figure, lost_layout, other_language)
 QUALITY_CHECKS = (no_question, answer_leak)

@@ -1,9 +1,8 @@
 """The driver: inspect, screen, decontaminate, deduplicate, level, write, report.
 
-Screening, which takes most of the time, runs in worker processes and keeps each chunk
-of rows on disk. What needs to see every row (boilerplate 13-grams, duplicates) runs
-over all of them in memory, some seven kilobytes a row. Killed at any point and started
-again, a run screens what is not yet screened and writes the same bytes.
+Screening, which takes most of the time, runs in worker processes and keeps its rows on
+disk; what needs to see every row has all in memory, some seven kilobytes a row. Killed
+at any point and started again, a run goes on with it and writes the same bytes.
 """
 
 import contextlib
@@ -77,9 +76,7 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
             for row in rows:
                 put_on_scale(row, scale, links)
             facts["level_scale"] = scale
-            facts["other_scales"] = [
-                {"scale": name} | link.summary() for name, link in links.items()
-            ]
+            facts["linked_scales"] = {name: x.shape[1] for name, x in links.items()}
             summary = _write(out, facts, plan.screen.meanings | _LATER_STEPS, rows)
         shutil.rmtree(work, ignore_errors=True)
     return summary

@@ -57,10 +57,7 @@ def make_plan(
 ) -> Plan:
     """Checks a configuration and reads the evaluation problems.
 
-    Args:
-      config: the keys of configs/curate.py.
-      inputs: files that replace its sources.
-      fields: our field -> its path in the rows of `inputs`; none: by their format.
+    `inputs` are files that replace its sources, whose `fields` are as those of these.
 
     Raises:
       ValueError: a source is missing or of an unknown kind, a key is unknown or

@@ -110,7 +110,8 @@ def bare_answer(answer: str) -> str:
 
     Such as `36` of a boxed and displayed 36, `72` of `$72` and `072`, `4` of `B: 4`.
     """
-    answer = _SAYS_SO.sub("", _END.sub("", answer.strip()))
+    answer = re.sub(r"\{([-+])\}", r"\1", answer.strip())  # a sign set tight: {-}88
+    answer = _SAYS_SO.sub("", _END.sub("", answer))
     dressed = ""
     while answer != dressed:
         dressed, displayed = answer, FORMULA.fullmatch(answer)
@@ -135,8 +136,7 @@ def _said_alone(problem: str, answer: str) -> tuple[str, ...]:
     """The answer with the value that its last side says, as a solver writes it.
 
     Sides that are shown equal say nothing else: `-i` for `i^{15} = i^3 = -i`. What has
-    no variable, or is what the problem asks for, may be left out: `-6` beside a
-    determinant that is said to be -6, `3` beside `a + b = 3`.
+    no variable, or is what the problem asks for, may be left out: `3` of `a + b = 3`.
     """
     sides = _RELATES.split(re.sub(r"(?<!\\)\$", "", answer))
     parts = [parse_answer(side).node for side in sides]

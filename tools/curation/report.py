@@ -1,6 +1,5 @@
 """What a run did, counted row by row, as Markdown and as one self-contained page."""
 
-import bisect
 import collections
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,8 +13,6 @@ EXAMPLES, PAIRS = 3, 20
 """Rows of a kind that can be read in the report, alone and beside another."""
 _MOST_CHARACTERS = 4_000  # of a problem
 _MOST_SOURCES = 30
-_LENGTHS = (50, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2500)
-_BINS = (*map(str, _LENGTHS), "more")
 _NO_LEVEL = "no level"
 _TITLE = "Curation report"
 
@@ -45,7 +42,6 @@ def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
     counted = sum(by_source.values(), counts())
     found = counts(reason for row in rows for reason in row.reasons)
     levels = counts(str(row.level or _NO_LEVEL) for row in kept)
-    lengths = counts(bisect.bisect_left(_LENGTHS, len(row.problem)) for row in kept)
     repairs = counts(name for row in kept for name in row.meta.get("repairs", ()))
     funnel, left = [], len(rows)
     for step, reasons in steps.items():
@@ -58,7 +54,6 @@ def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
         "kept": len(kept),
         "with_level": len(kept) - levels[_NO_LEVEL],
         "levels": dict(sorted(levels.items())),
-        "lengths": {name: lengths[i] for i, name in enumerate(_BINS)},
         "funnel": funnel,
         "reasons": {
             reason: {
@@ -89,8 +84,7 @@ def sections(summary: Mapping[str, Any]) -> Iterator[Section]:
         "Reasons",
         [{"reason": reason} | told for reason, told in reasons.items()],
         ("reason", "counted"),
-        "A row is counted once, under the first reason that applies; `found` counts"
-        " every row that the reason applies to.",
+        "A row counts under its first reason; `found` are all that one applies to.",
     )
     used = ("kept", *(reason for reason, n in reasons.items() if n["counted"]))
     by_size = sorted(sources, key=lambda name: -sum(sources[name].values()))
@@ -108,20 +102,8 @@ def sections(summary: Mapping[str, Any]) -> Iterator[Section]:
         "Levels",
         _named("level", summary["levels"]),
         ("level", "problems"),
-        f"On the scale `{summary['level_scale']}`, 1 the easiest. Rows without a level"
-        " on it keep theirs in `meta.other_level`.",
-    )
-    yield Section(
-        "Other scales",
-        summary["other_scales"],
-        note="Whose rows get a level on the scale by way of the rows that both graded,"
-        " where these are at least `common_rows` and agree on which are harder. By"
-        " level, where it begins on the other scale; a solve rate is negative.",
-    )
-    yield Section(
-        "Lengths of kept problems",
-        _named("characters, up to", summary["lengths"]),
-        ("characters, up to", "problems"),
+        f"On the scale `{summary['level_scale']}`, 1 the easiest; by way of rows graded"
+        f" on both also from: {', '.join(summary['linked_scales']) or 'none'}.",
     )
     yield Section("Repairs on kept problems", _named("repair", summary["repairs"]))
 
@@ -181,8 +163,7 @@ def _articles(rows: Iterable[Row]) -> dict[str, list[str]]:
                 f'</div><p class="soft">Gold: {html.escape(one["answer"])}</p>'
                 for one in problems
             ]
-            article = f"<article>{evidence}{pages.beside(columns)}</article>"
-            found[kind].append(article)
+            found[kind].append(f"<article>{evidence}{pages.beside(columns)}</article>")
 
     for row in rows:
         for n, (reason, said) in enumerate(row.reasons.items()):

@@ -1,9 +1,8 @@
 """Evaluation problems in other words: TF-IDF over words, numbers apart, equal answers.
 
-A rewording changes words and variables, but hardly the numbers and never the answer. So
-compared are the words, as TF-IDF vectors of them and of the four-letter pieces that
-inflections and compounds share; the numbers, as multisets in which a rare one weighs
-more; and the answers, by the verifier.
+A rewording changes words and variables, but hardly the numbers and never the answer.
+Words are TF-IDF vectors of them and of the four-letter pieces that inflections share,
+numbers multisets in which a rare one weighs more; answers compares the verifier.
 """
 
 import functools
@@ -35,24 +34,18 @@ _PRIOR = 1.0
 
 
 class Match(NamedTuple):
-    """The place of a text, and the evaluation problem that it may be a rewording of.
-
-    `words` is the cosine of the two TF-IDF vectors, `numbers` the share of the numbers
-    of both that both have, by weight.
-    """
+    """The place of a text, and the evaluation problem that it may be a rewording of."""
 
     row: int
     name: str
-    words: float
-    numbers: float
+    words: float  # cosine of the two TF-IDF vectors
+    numbers: float  # share of the numbers of both that both have, by weight
 
 
 class Retrieval:
     """Finds texts that may reword an evaluation problem; answers are not looked at.
 
-    Args:
-      problems: id -> text of the evaluation problems.
-      background: texts of training problems, of which the first 20,000 are used.
+    `background` are texts of training problems, of which the first 20,000 are used.
     """
 
     def __init__(self, problems: Mapping[str, str], background: Iterable[str]):

@@ -14,38 +14,22 @@ FIELDS = (
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Row:
-    """A candidate problem, and what curation finds out about it.
+    """A candidate problem, and what curation finds out about it."""
 
-    Attributes:
-      id: unique within its source.
-      problem: the question as text.
-      answers: accepted gold answers; empty when the source gives none.
-      source: where it comes from.
-      level: difficulty 1 (easy) to 5, or None.
-      level_source: the scale that `level` is on; None without a level.
-      solve_rate: fraction of graded completions that were right, or None.
-      solution: a worked solution, or "".
-      meta: whatever else the row holds.
-      key: what exact duplicates share.
-      bands: hashes by which near duplicates meet.
-      reasons: reason -> evidence, for all that speaks against it, first that it counts
-        under.
-      beside: reason -> the problem that it was found beside, where there is one; under
-        "repaired" the row as it came.
-    """
-
-    id: str
+    id: str  # unique within its source
     problem: str
-    answers: Sequence[str] = ()
+    answers: Sequence[str] = ()  # accepted golds; empty when the source gives none
     source: str = ""
-    level: int | None = None
-    level_source: str | None = None
-    solve_rate: float | None = None
+    level: int | None = None  # 1 (easy) to 5
+    level_source: str | None = None  # the scale that `level` is on
+    solve_rate: float | None = None  # fraction of graded completions that were right
     solution: str = ""
-    meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    key: str = ""
-    bands: Sequence[int] = ()
+    meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # all else
+    key: str = ""  # what exact duplicates share
+    bands: Sequence[int] = ()  # hashes by which near duplicates meet
+    # reason -> evidence, the first the one that the row counts under
     reasons: dict[str, str] = dataclasses.field(default_factory=dict)
+    # reason -> the problem it was found beside; "repaired" -> the row as it came
     beside: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     @property

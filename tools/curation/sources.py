@@ -1,9 +1,10 @@
 """Reading rows from JSONL, JSON, Parquet or a dataset on the Hugging Face hub.
 
-A source is read twice: `inspect` hashes and validates all of it before any work is
-done, so that a bad row stops the run while nothing is written; `read` streams it.
+`inspect` hashes and validates all of a source before any work is done, so that a bad
+row stops the run while nothing is written; `read` learns what its sets share first.
 """
 
+import collections
 import contextlib
 import dataclasses
 import json
@@ -15,8 +16,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rl.files import fetched, read_rows, sha256
-from tools.curation import formats
+from tools.curation import choice, formats
 from tools.curation.row import Row
+from tools.curation.sets import Habits
 from tools.page import is_number
 
 # What some sets write where they have no answer (NuminaMath-1.5).
@@ -24,7 +26,9 @@ _NONE = ("", "proof", "notfound")
 _LEVEL = re.compile(r"(?:level\s*)?(?:([1-5])|\??)", re.I)
 # The worked solution that stands in the answer's place, as in GSM8K.
 _WORKED = re.compile(r"\n#### *(?=\S)")
+_ONE_OF_A_LIST = re.compile(r"""\[(["'])((?!\1).)*\1\]""")  # '["12"]', a list as text
 _MUST_BE = {
+    "options": "a list or an object of text",
     "answers": "a list of text",
     "level": "a level 1 to 5 or null",
     "solve_rate": "a rate in 0..1 or null",
@@ -33,17 +37,10 @@ _MUST_BE = {
 
 @dataclasses.dataclass(kw_only=True)
 class Source:
-    """Where rows come from.
+    """Where rows come from: a .jsonl, .json or .parquet file.
 
-    Attributes:
-      path: a .jsonl, .json or .parquet file, `~` and environment variables expanded;
-        or `hf://OWNER/DATASET/FILE` or `hf://OWNER/DATASET@REVISION/FILE`.
-      fields: our field name -> its path in a row, as `prompt[0].content`; empty: the
-        format's (see `formats`).
-      level_source: the scale of its levels; None: the row's own, else its source.
-      file: where `path` lies on this machine.
-      format: the name of its format, by its first row.
-      paths: of all our fields, those of the format where `fields` is empty.
+    `~` and environment variables in its path are expanded, and it may be
+    `hf://OWNER/DATASET/FILE` or `hf://OWNER/DATASET@REVISION/FILE`.
 
     Raises:
       ValueError: the file is missing or of another kind, or the hub is out of reach; it
@@ -51,11 +48,12 @@ class Source:
     """
 
     path: str
+    # our field -> its path in a row, as `prompt[0].content`; empty: the format's
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    level_source: str | None = None
-    file: pathlib.Path = dataclasses.field(init=False)
-    format: str = dataclasses.field(init=False)
-    paths: Mapping[str, str] = dataclasses.field(init=False)
+    level_source: str | None = None  # the scale of its levels; None: the row's own
+    file: pathlib.Path = dataclasses.field(init=False)  # on this machine
+    format: str = dataclasses.field(init=False)  # its name, by the first row
+    paths: Mapping[str, str] = dataclasses.field(init=False)  # of all our fields
 
     def __post_init__(self):
         file = fetched(self.path)
@@ -96,17 +94,25 @@ def inspect(source: Source) -> dict[str, Any]:
         "file": source.file.name,
         "format": source.format,
         "size": source.file.stat().st_size,
-        "rows": sum(1 for _ in read(source)),
+        "rows": sum(1 for _ in _rows(source)),
         "sha256": sha256(source.file),
     }
 
 
 def read(source: Source) -> Iterator[Row]:
-    """Rows in the file's order.
+    """Rows in the file's order, without what most of a set share.
 
     Raises:
       ValueError: a row is malformed; the message names the file and the line.
     """
+    sets = collections.defaultdict(list)
+    for row in _rows(source):
+        sets[row.source].append((row.problem, row.answer))
+    habits = {name: Habits(rows) for name, rows in sets.items()}
+    return (habits[row.source].undone(row) for row in _rows(source))
+
+
+def _rows(source: Source) -> Iterator[Row]:
     for index, (where, record) in enumerate(source.records()):
         yield _row(source, record, where, f"{source.file.stem}-{index}")
 
@@ -123,6 +129,9 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
         if value is not None or name == "problem"
     }
     answer = values.pop("answer", "")
+    if options := values.pop("options", None):
+        asked = choice.with_options(values["problem"], answer, options)
+        values["problem"], answer = asked
     if not values.get("solution") and _WORKED.search(answer):
         values["solution"], answer = answer, ""
     answers = (answer, *values.get("answers", ()))
@@ -132,7 +141,6 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
     scale = source.level_source or values.get("level_source") or whose
     changed = {
         "id": values.get("id") or id,
-        "problem": formats.unwrapped(values["problem"]),
         "answers": tuple(dict.fromkeys(given)),
         "source": whose,
         "level_source": None if values.get("level") is None else scale,
@@ -157,6 +165,14 @@ def _value(name: str, value: Any, where: str) -> Any:
                     listed = json.loads(value or "[]")
             if isinstance(listed, list):
                 return [_value("answer", each, where) for each in listed]
+        case "options" if isinstance(value, list | dict):
+            if isinstance(value, list):
+                value = {chr(ord("A") + i): each for i, each in enumerate(value)}
+            return {k: _value("answer", each, where) for k, each in value.items()}
+        case "answer" if isinstance(value, list) and len(value) == 1:
+            return _value(name, value[0], where)
+        case "answer" if isinstance(value, str) and _ONE_OF_A_LIST.fullmatch(value):
+            return value[2:-2]
         case "id" | "answer" if is_number(value) and math.isfinite(value):
             return repr(int(value) if value == int(value) else value)
         case _ if isinstance(value, str):

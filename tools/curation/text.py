@@ -114,10 +114,8 @@ def similarity(left: str, right: str) -> float:
 def word_ngrams(text: str, size: int = 13) -> list[str]:
     """Runs of `size` lower-case alphanumeric words that say something.
 
-    Left out are the form of the answer at the end ("can be written as m/n, where m and
-    n are relatively prime positive integers; find m + n"), which whole contests share,
-    and runs with fewer than `size // 2` words of three letters, such as
-    "a_1, a_2, ...".
+    Left out are the form of the answer at the end ("can be written as m/n ..."), which
+    whole contests share, and runs with fewer than `size // 2` words of three letters.
     """
     text = _COMMAND.sub(" ", unicodedata.normalize("NFKC", text).lower())
     words = _WORD.findall(text)

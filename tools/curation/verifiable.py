@@ -22,7 +22,8 @@ _MANY_ANSWERS = any_of(
     r"(?:example|conditions?|basis|fundamental set|value\b[^.?]*\b(?:that|such))\b",
     r"(?<!to\s)\b(?:give|write|provide)(?: down)? (?:an?|one) (?:[\w-]+ ){0,2}(?:number"
     r"|integer|value|function)\b(?![^.?]{0,12}\b(?:on|as|of)\b|[^.?]*\binclusive\b)",
-    r"\byour score (?:will|for|on)\b|\bestimate (?:of )?\$[A-Z]",
+    r"\byour score (?:will|for|on)\b|\W(?-i:[A-Z])\W* is the correct answer\b"
+    r"|\bif the correct answer is \W*(?-i:[A-Z])\b|\bestimate (?:of )?\$[A-Z]",
 )
 _EITHER_OR = re.compile(
     rf"\W*(?:{grammar.STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false"
@@ -31,17 +32,12 @@ _EITHER_OR = re.compile(
     r"(?:[,.;].*)?",
     re.I | re.S,
 )
-# A sentence that nothing but yes or no answers, and an order to judge a claim.
+# A sentence that nothing but yes or no answers.
 _EITHER_OR_QUESTION = re.compile(
     rf"(?:(?=[A-Z])(?i:{grammar.AUXILIARY})"
     rf"|(?:If|Given|When)\b[^?]*,\s*(?:then )?{grammar.AUXILIARY})"
     r"\b(?!\s+(?:not?|you)\b)[^?]*\?\s*"
 )
-_JUDGES = any_of(
-    r"\b(?:determine|decide|check|verify|confirm|establish|state|tell|explain|discuss"
-    r"|investigate|examine|consider|justify)(?:(?: \w+){0,2} whether| if| that)\b"
-)
-_ASKS_BESIDES = any_of(ASKS.pattern, r"\bgive (?:its|the|their)\b")
 _ASKS_VALUE = any_of(r"\b(?:which|who|where|when|why)\b", r"=[\s$]*\Z", ASKS.pattern)
 
 # A first and a second label of one kind, in brackets or at the start of a line.
@@ -111,37 +107,24 @@ def open_question(row: Row) -> str | None:
 
 
 def yes_no(row: Row) -> str | None:
-    """True or false, one or zero for them: a coin gets half of them right.
-
-    Where all that asks is whether something is so, its gold is often what it claims.
-    """
+    """True or false, one or zero for them: a coin gets half of them right."""
     if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
         return row.answer
-    said = sentences(row.problem)
-    asking = [one for one in said if ASKS.search(one) or _JUDGES.search(one)]
-    if _either_or(said[-1]) or asking and all(map(_only_judges, asking)):
-        return said[-1][-60:]
-    return None
+    *_, last = said = sentences(row.problem)
+    asking = [one for one in said if ASKS.search(one)] or [last]
+    return last[-60:] if _either_or(last) or all(map(_either_or, asking)) else None
 
 
 def _either_or(sentence: str) -> bool:
-    question = _EITHER_OR_QUESTION.fullmatch(sentence)
-    return question is not None and not _ASKS_VALUE.search(sentence[4:].rstrip("? "))
-
-
-def _only_judges(sentence: str) -> bool:
-    """Whether a sentence asks if something is so, and nothing besides."""
-    rest, claims = _JUDGES.subn(" ", sentence)
-    besides = _ASKS_BESIDES.search(rest.replace("?", " "))
-    return _either_or(sentence) or claims > 0 and not besides
+    besides = _ASKS_VALUE.search(sentence[4:].rstrip("? "))
+    return not besides and _EITHER_OR_QUESTION.fullmatch(sentence) is not None
 
 
 def multi_part(row: Row) -> str | None:
     """Several questions, of which the answer covers one.
 
-    Two labels of one kind count as parts whatever they label, but for conditions. Two
-    blanks to fill, or "the area and the perimeter" to find, are two questions as well,
-    unless the answer has both.
+    Two labels of one kind are parts whatever they label, but for conditions; so are two
+    blanks to fill, or "the area and the perimeter", unless the answer has both.
     """
     match = _TWO_LABELS.search(row.problem)
     if match and not _are_conditions(row.problem, match):
@@ -238,8 +221,8 @@ def rounded_answer(row: Row) -> str | None:
     """A decimal of what is none, and nothing says how far: 0.08333 for a twelfth.
 
     Exact may be halves, what has few digits as a fraction, and what comes of decimals,
-    of a 5 or a ten in the problem: but not what it orders to approximate, nor more
-    places than anybody writes by hand. From 14 on the verifier knows what was printed.
+    fives or tens in the problem, unless that orders to approximate, or there are more
+    than seven places. From 14 on the verifier knows what was printed.
     """
     match = _DECIMAL.fullmatch(row.answer)
     if not match or len(row.answers) > 1 or _SAYS_HOW_FAR.search(row.problem):
@@ -252,13 +235,6 @@ def rounded_answer(row: Row) -> str | None:
 
 
 CHECKS = (
-    proof,
-    no_answer,
-    open_question,
-    yes_no,
-    multi_part,
-    multiple_choice,
-    free_text_answer,
-    symbol_answer,
-    rounded_answer,
-)
+    proof, no_answer, open_question, yes_no, multi_part, multiple_choice,
+    free_text_answer, symbol_answer, rounded_answer,
+)  # fmt: skip

@@ -85,7 +85,6 @@ DROPPED = [
     ("multi_part", "Find the value of $a$ and the area of the triangle.", "3"),
     ("no_question", "One piece has length $a$. The original answer is in the form"
      " $\\frac{k}{m}$. Please find $k + m$.", "3"),
-    ("answer_leak", r"\(\cos 2x \cdot \tan x - \sin x = 0\).", "0"),
     ("not_text", r"Find the area. \includegraphics[width=3cm]{a}", "3"),
     ("not_text", r"Find it. \begin{tikzpicture}\draw (0,0);\end{tikzpicture}", "3"),
     ("not_text", "Find the sum of the digits, as in www.example.org.", "3"),
@@ -101,9 +100,6 @@ DROPPED = [
     ("multi_part", "If $S_2 = 4$, find the values of $a_1$ and $S_5$.", "121"),
     ("yes_no", "Does there exist a cube of three digits that ends in 7?", "343"),
     ("yes_no", "They need 30. If they won 13, did they get there?", "8"),
-    ("yes_no", "Let $I$ be an ideal. Determine whether $IJ = IK$ implies $J = K$.",
-     "J = K"),
-    ("yes_no", r"Verify if the integral $I = -4\pi$ is correct.", r"-4\pi"),
     ("yes_no", "Let $a_n$ be summable. Does it follow that $n a_n$ vanishes? Explain"
      " why that is so.", "0"),
     ("missing_figure", "The diagram indicates the path. Find its area.", "803"),
@@ -129,6 +125,18 @@ DROPPED = [
     ("missing_figure", "The graph shows what five of them cost. Find the price.", "7"),
     ("missing_figure", "In the star shown, all sums are equal. Which number is $q$?",
      "27"),
+    # text of a page, whose powers, fractions and limits lie in the line
+    ("lost_layout", "There are digits with a3 + 3b3 + 9c3 = 9abc + 1. Compute a + b.",
+     "113"),
+    ("lost_layout", "For some n > 3, (1 + i) + (1 + i)2 + (1 + i)3 is real. Find n.",
+     "16"),
+    ("lost_layout", "Suppose AT = 14, AM = 9, and AE AC = 2 7, and compute BC.", "6"),
+    ("lost_layout", "Compute 999 X x=1 gcd(x, 10x + 9).", "2331"),
+    ("lost_layout", "What is the derivative of t^2 sin(3t - 5) with respect to t?",
+     "2t sin(3t - 5) + 3t2 cos(3t - 5)"),
+    ("lost_layout", "How large is the area of the painted face?", "24 −7π 12"),
+    ("open_question", "Estimate the 2020th twin prime. If E > 0 is your estimate and A"
+     " is the correct answer, you will receive 25 A/E points.", "183761"),
     ("other_language", "In the equation 数学 + 1 = 20, what is the number?", "19"),
     ("size", "Find $2+2$.", "4"),
     ("size", "Find the sum. " + "word " * 600, "4"),
@@ -157,6 +165,12 @@ DROPPED = [
 ]  # fmt: skip
 
 KEPT = [
+    # numbers that tell things apart, and mixed ones
+    ("Of the lines L1, L2, L3 two are parallel. In how many points do they meet?", "2"),
+    ("Let x1 and x2 be the roots of $x^2 = 3x - 1$, x real. Find x1 + x2.", "3"),
+    ("Let the angles add up to 6x + 6y = 540. Find y in terms of x", "y = 90 - x"),
+    ("He got 90, which is not what it should be. What is the correct answer?", "80"),
+    ("How many cups are 2 1/2 + 1 3/4, if (1) means one cup?", "17/4"),
     ("Find the least $n$ such that (i) $n$ is odd; (ii) $n > 5$.", "7"),
     ("Consider the statements:\n(1) p is true\n(2) q is true\nHow many imply r?", "2"),
     ("How many sets have both properties?\n1. All is odd.\n2. It is small.", "7"),

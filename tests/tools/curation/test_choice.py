@@ -6,9 +6,9 @@ import signal
 import pytest
 
 from tools.curation.choice import find_choices, is_choice_answer, to_value
-from tools.curation.formats import unwrapped
 from tools.curation.repair import repair
 from tools.curation.row import Row
+from tools.curation.sets import Habits
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,23 @@ from tools.curation.row import Row
             "C",
             ("Find the value of $x$.", "\\pi"),
         ),
+        # letters from elsewhere in the alphabet: Science Bowl, and every second of ACT
+        (
+            "What is the sum of the primes below 10? W) 15 X) 16 Y) 17 Z) 18",
+            "Y",
+            ("What is the sum of the primes below 10?", "17"),
+        ),
+        (
+            "What is the value of $f(1)$?\nF. -16\nG. -7\nH. -5\nJ. -1\nK. 0",
+            "J",
+            ("What is the value of $f(1)$?", "-1"),
+        ),
+        # a list of other things before the options
+        (
+            "Let (P) be a plane. What is $n$?\n(A) 3\n(B) 4\n(C) 5",
+            "B",
+            ("Let (P) be a plane. What is $n$?", "4"),
+        ),
         # parts, whose answer is none of them
         ("Calculate:\n(1) $2+3$;\n(2) $4+5$;\n(3) $1+1$.", "3", None),
         ("Find:\n(a) $x$;\n(b) $2x$;\n(c) $3x$.", "4", None),
@@ -145,6 +162,11 @@ def test_to_value(problem, answer, turned):
 @pytest.mark.parametrize(
     "problem",
     [
+        "Start with an integer  $A$ . Obtain  $B$  by halving  $A$ . Obtain  $C$  by"
+        " doubling  $B$ . Obtain  $D$  by subtracting  $500$  from  $C$ . Given that"
+        "  $A + B + C + D = 2014$ , find  $A$ .",
+        "They said:\nA: I lie.\nB: C lies.\nC: B lies.\nD: A lies.\n\nThey came as"
+        " $A, B, C, D$. Determine their places.",
         r"Let \(A\), \(B\), \(C\) be points with $n(A) + n(B) + n(C) = 3$. Find $x$.",
         "A says: I am first.\nB says: A lies.\nC says: nothing.\nWho is first?",
         "Numbers satisfy: (A) one is odd, (B) one is even, (C) none is 5. How many?",
@@ -194,5 +216,5 @@ def test_a_run_of_blanks_costs_no_power_of_its_length(text):
     with processor_seconds(2):
         find_choices(text)
         to_value(text, "B")
-        unwrapped(text)
+        Habits([(text, "B")] * 20).undone(row)
         repair(row)

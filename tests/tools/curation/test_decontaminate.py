@@ -80,3 +80,20 @@ def test_every_evaluation_problem_contaminates_itself(shared_data):
     full = EvaluationIndex(problems, threshold=0.8)
     for name, text in problems.items():
         assert full.near(row(text))[name] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "leaks"), [("7/13", 1), (r"\frac{7}{13}", 1), ("21", 0)]
+)
+def test_a_fraction_leaks_where_a_contest_asks_for_its_sum(gold, leaks):
+    told = "Ann and Bo roll 4 red dice and 9 blue dice until 17 of them show a six."
+    asked = f"{told} The chance that Ann wins is m/n in lowest terms. Find m + n."
+    problem = Problem(id="set/0", problem=asked, answers=("20",))
+    reworded = told.replace(" and 9", " with 9").replace("until", "till")
+    row = Row(
+        id="a", problem=f"{reworded} Find the chance that Ann wins.", answers=(gold,)
+    )
+    plan = dataclasses.replace(BASE, evaluation={"set/0": problem})
+    with AnswerJudge(workers=1, timeout=10.0) as judge:
+        decontaminate(plan, [row], judge)
+    assert [*row.reasons] == ["evaluation_reworded"] * leaks

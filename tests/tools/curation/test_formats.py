@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.tools.curation.test_sources import write
-from tools.curation.formats import find_format, parse_fields, unwrapped
+from tools.curation.formats import find_format, parse_fields
 from tools.curation.repair import with_answer
 from tools.curation.sources import Source, inspect, read
 
@@ -222,28 +222,3 @@ def test_an_unknown_format_is_one_line(tmp_path, fields, message):
     with pytest.raises(ValueError) as error:
         inspect(Source(path=str(path), fields=parse_fields(fields)))
     assert message in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "wrapped",
-    [
-        DAPO.format("{}"),
-        "Question: {}\nAnswer:",
-        "{}\nPlease reason step by step, and put your final answer within \\boxed{{}}.",
-        "{} Let's think step by step and output the final answer within \\boxed{{}}.",
-        "{}\n\nPresent the answer in LaTex format: \\boxed{{Your answer}}",
-        "{} \\( \\boxed{{}} \\)",
-        "{} \\( \\text{{Answer: }} \\boxed{{?}} \\)",
-        "{} $\\boxed{{ }}$",
-    ],
-)
-def test_wrappers_go(wrapped):
-    assert unwrapped(wrapped.format(ASKED)) == ASKED
-    assert unwrapped(ASKED) == ASKED
-
-
-@pytest.mark.parametrize(
-    "blank", [r"The sum is \( \boxed{} \)", r"Press it. $\boxed{7}$"]
-)
-def test_a_box_that_says_something_stays(blank):
-    assert unwrapped(blank) == blank

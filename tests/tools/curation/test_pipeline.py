@@ -54,8 +54,8 @@ BASE = Plan(
     ),
     conflicts="majority",
     levels="auto",
-    common_rows=0,
     answer_timeout=10.0,
+    common_rows=0,
     workers=1,
 )
 LONG = (
@@ -164,7 +164,7 @@ def test_the_page_stands_alone(finished):
     page = (finished[1] / "report.html").read_text()
     assert "://" not in page
     assert "<script src" not in page and "$cards" not in page
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 3
     assert "conflicting_answers" in page and "scale" in page
 
 

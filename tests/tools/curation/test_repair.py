@@ -74,6 +74,7 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         ("$C=1+\\sqrt{2}$", "C=1+\\sqrt{2}"),
         ("$a$ and $b$", "$a$ and $b$"),
         ("072", "72"),
+        ("{-}88", "-88"),
         ("400", "400"),
         ("0", "0"),
         ("000", "0"),

@@ -7,7 +7,7 @@ STEPS = {"noise": {"not_text": "A link."}, "decontamination": {}, "duplicates": 
 
 
 def report(rows):
-    summary = count(rows, STEPS) | {"level_scale": "ours", "other_scales": []}
+    summary = count(rows, STEPS) | {"level_scale": "ours", "linked_scales": {}}
     return summary, {section.title: section for section in sections(summary)}
 
 

@@ -12,8 +12,9 @@ from tests.tools.curation.test_decontaminate import row as screened
 from tests.tools.curation.test_formats import DAPO
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import EvaluationIndex
-from tools.curation.formats import unwrapped
 from tools.curation.retrieval import Retrieval
+from tools.curation.row import Row
+from tools.curation.sets import Habits
 from tools.evaluation.benchmarks import load_benchmark
 
 SETS = "aime2024 amc83 math500 minerva272 olympiadbench675 gsm8k_test".split()
@@ -100,6 +101,13 @@ def caught(index, evaluation, texts, answers):
     return found | {m.row for m, same in zip(matches, equal, strict=True) if same}
 
 
+def unwrapped(text, wrapper, evaluation):
+    """The text from a set of which all rows came in the wrapper."""
+    problems = [wrapper.format(problem.problem) for problem in evaluation.values()]
+    row = Row(id="a", problem=wrapper.format(text))
+    return Habits([(problem, "") for problem in problems[:100]]).undone(row).problem
+
+
 def planted(kind, evaluation, rng):
     if kind == "paraphrase":
         rows = [json.loads(line) for line in PARAPHRASES.open()]
@@ -107,7 +115,7 @@ def planted(kind, evaluation, rng):
     names = rng.sample(sorted(evaluation), 50)
     make = {
         "format": reformatted,
-        "wrapper": lambda text: unwrapped(rng.choice(WRAPPERS).format(text)),
+        "wrapper": lambda text: unwrapped(text, rng.choice(WRAPPERS), evaluation),
         "renamed": lambda text: renamed(text, rng),
     }[kind]
     return [(name, make(evaluation[name].problem)) for name in names]

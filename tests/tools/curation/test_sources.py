@@ -24,9 +24,10 @@ def write(path: pathlib.Path, *rows) -> pathlib.Path:
         ({"problem": 7}, "rows.jsonl:2: 'problem' must be text, got 7"),
         ({"problem": None}, "rows.jsonl:2: 'problem' must be text, got None"),
         (
-            GOOD | {"answer": ["2"]},
-            "rows.jsonl:2: 'answer' must be text, got ['2']",
+            GOOD | {"answer": ["2", "3"]},
+            "rows.jsonl:2: 'answer' must be text, got ['2', '3']",
         ),
+        (GOOD | {"options": 5}, "'options' must be a list or an object of text, got 5"),
         (GOOD | {"answers": "2"}, "'answers' must be a list of text, got '2'"),
         (GOOD | {"level": 4.5}, "'level' must be a level 1 to 5 or null, got 4.5"),
         (
@@ -106,6 +107,32 @@ def test_numbers_are_read_however_they_are_written(tmp_path):
     row = {"problem": GOOD["problem"], "answers": "[2, 2.5]", "level": 4.0}
     (row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row))))
     assert (row.answers, row.level) == (("2", "2.5"), 4)
+
+
+@pytest.mark.parametrize("answer", [["12"], '["12"]', "['12']", [12], 12.0])
+def test_a_list_of_one_is_that_one(tmp_path, answer):
+    row = GOOD | {"answer": answer}
+    (row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row))))
+    assert row.answers == ("12",)
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "read_as"),
+    [
+        ({"a": "3", "b": "4", "c": "5"}, "b", "B"),
+        ({"1": "3", "2": "4", "3": "5"}, "2", "B"),
+        (["(A)3", "(B)4", "(C)5"], "B", "B"),
+        (["3", "4", "5"], "4", "4"),
+        (["3", "4", "5"], 2, None),  # counted from 0 or from 1
+        ([], "4", "4"),
+    ],
+)
+def test_options_beside_a_problem_stand_behind_it(tmp_path, options, answer, read_as):
+    row = {"problem": "How many are left?", "options": options, "answer": answer}
+    (row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row))))
+    listed = "\n(A) 3\n(B) 4\n(C) 5" if options else ""
+    assert row.problem == "How many are left?" + listed
+    assert row.answers == ((read_as,) if read_as else ())
 
 
 def test_an_escape_at_the_start_of_an_answer_reaches_its_repair(tmp_path):

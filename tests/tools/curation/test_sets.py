@@ -1,0 +1,64 @@
+"""What a whole set shares goes; what one row has, or a question needs, stays."""
+
+import pytest
+
+from tests.tools.curation.test_formats import DAPO
+from tools.curation.row import Row
+from tools.curation.sets import Habits
+
+NAMES = "ants bees cats dogs eels foxes goats hens ibexes jays kites lions".split()
+ASKED = [f"There are {n} {name}. How many legs?" for n, name in enumerate(NAMES)]
+
+
+def undone(problems, answers=("8",) * 12):
+    habits = Habits([*zip(problems, answers, strict=True)])
+    rows = [
+        habits.undone(Row(id="a", problem=problem, answers=(answer,)))
+        for problem, answer in zip(problems, answers, strict=True)
+    ]
+    return [row.problem for row in rows], [row.answer for row in rows]
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        DAPO,
+        "Solve the following problem. {}",
+        "Question: {}\nAnswer:",
+        "Question 5. (3 points) {}",
+        "[16] {}",
+        "{}\nPlease reason step by step, and put your final answer within \\boxed{{}}.",
+        "{}\n\nPresent the answer in LaTex format: \\boxed{{Your answer}}",
+        "{} \\( \\text{{Answer: }} \\boxed{{?}} \\)",
+        "{} $\\boxed{{ }}$",
+    ],
+)
+def test_a_wrapper_goes(wrapped):
+    assert undone([wrapped.format(asked) for asked in ASKED])[0] == ASKED
+    few = [wrapped.format(asked) for asked in ASKED[:5]] + ASKED[5:]
+    assert undone(few)[0] == few
+
+
+@pytest.mark.parametrize(
+    "needed",
+    [
+        "Simplify the expression. ${}x + 2x$",
+        "The quotient of {} and 100 is m/n. How large is it? Find m + n.",
+        "How much is {} of 7? Give it to 2 decimal places.",
+    ],
+)
+def test_what_a_question_needs_stays(needed):
+    problems = [needed.format(i) for i in range(12)]
+    assert undone(problems)[0] == problems
+
+
+def test_numbers_that_most_answers_name_label_options():
+    problems = [f"{asked}\n(1) 6\n(2) 8\n(3) 10\n(4) 12" for asked in ASKED]
+    found, answers = undone(problems, ["2", "(4)"] * 6)
+    assert found[0] == f"{ASKED[0]}\n(A) 6\n(B) 8\n(C) 10\n(D) 12"
+    assert answers == ["B", "D"] * 6
+
+
+def test_numbers_that_few_answers_name_label_parts():
+    problems = [f"{asked}\n(1) 6\n(2) 8\n(3) 10\n(4) 12" for asked in ASKED]
+    assert undone(problems, ["2"] * 3 + ["8"] * 9)[0] == problems

@@ -1,0 +1,85 @@
+"""What most rows of a set share is the set's, and no row's own.
+
+What asks a model for an answer in some form, before and behind each problem; a number
+and its points; numbers for the labels of options. In one row they may mean something.
+"""
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from tools.curation import choice
+from tools.curation.grammar import ASKS, FORMULA
+from tools.curation.row import Row
+
+_FEW = 10  # rows that share nothing yet
+_REACH = 400  # characters from either end
+_BREAK = re.compile(r"[.:!?)\]}](?=\s)|\n+")
+_COUNTS = re.compile(r"[\s$().]*([1-9])[\s$().]*")
+_BESIDE = r"[\s().,:\[\]#-]*"  # "Question 5. (3 points)", but not "Roll 3 dice."
+_LABEL = re.compile(rf"(?:{_BESIDE}(?:[A-Za-z]+{_BESIDE}0|0 [A-Za-z]+|0))+{_BESIDE}")
+
+
+class Habits:
+    """What most rows of one set have, by all of its (problem, first answer)."""
+
+    def __init__(self, rows: Sequence[tuple[str, str]]):
+        problems = [problem for problem, _ in rows]
+        self._head, self._tail = (_shared(problems, tail) for tail in (False, True))
+        some = (row for row in rows if "3" in row[0])
+        listed = [row for row in some if choice.find_choices(row[0], choice.NUMBERS)]
+        self._numbers = _most(sum(_named(*row) is not None for row in listed), listed)
+
+    def undone(self, row: Row) -> Row:
+        """The row without what the set put around it, its options by letter."""
+        begin = _cuts(row.problem, False).get(self._head, 0)
+        end = _cuts(row.problem, True).get(self._tail, len(row.problem))
+        problem, answers = row.problem[begin:end], row.answers
+        if self._numbers and (named := _named(problem, row.answer)):
+            problem, answer = choice.with_options(*named)
+            answers = (answer,)
+        if problem == row.problem:
+            return row
+        return dataclasses.replace(row, problem=problem.strip(), answers=answers)
+
+
+def _named(problem: str, answer: str) -> tuple[str, str, dict[str, str]] | None:
+    """The question, the number that the answer says, and the options it is one of."""
+    found = choice.find_choices(problem, choice.NUMBERS)
+    said = _COUNTS.fullmatch(answer)
+    named = said and found and said[1] in found[1]
+    return (found[0], said[1], found[1]) if named else None
+
+
+def _most(some: int, of: Sequence) -> bool:
+    return len(of) >= _FEW and 2 * some > len(of)
+
+
+def _cuts(text: str, tail: bool) -> dict[str, int]:
+    """What it may begin or end with, numbers aside, and where that is cut off."""
+    ends = [at.end() for at in _BREAK.finditer(text)]
+    near = [i for i in ends if (len(text) - i if tail else i) <= _REACH]
+    said = (text[i:] if tail else text[:i] for i in near)
+    return dict(zip((re.sub(r"\d+", "0", s.strip()) for s in said), near, strict=True))
+
+
+def _shared(problems: Sequence[str], tail: bool) -> str | None:
+    """The longest end of most problems without which they still ask the same.
+
+    Before the question may be a label with numbers; a tail must neither ask nor count.
+    """
+    cuts = [_cuts(text, tail) for text in problems]
+    held = Counter(key for cut in cuts for key in cut if key)
+    for end in sorted(held, key=len, reverse=True):
+        if not _most(held[end], problems) or "0" in end and not _LABEL.fullmatch(end):
+            continue
+        if tail:
+            left = "0" not in end and not ASKS.search(FORMULA.sub("", end))
+        else:
+            at = zip(problems, (cut.get(end) for cut in cuts), strict=True)
+            asking = [ASKS.search(text[i:]) for text, i in at if i is not None]
+            left = _most(len([*filter(None, asking)]), problems)
+        if left:
+            return end
+    return None
