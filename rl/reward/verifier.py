@@ -39,9 +39,12 @@ def verifier_reward(pool: VerifierPool) -> Reward:
 
 
 def _golds(problem: Problem) -> tuple[str, ...]:
-    """The accepted answers, in their unit where that is a word."""
+    """The accepted answers, in their unit where that is a word; in percent, or bare."""
     unit = problem.meta.get("unit")
     unit = unit.strip("$") if isinstance(unit, str) else ""
+    if unit in ("%", r"\%"):
+        bare = (answer.strip("$") for answer in problem.answers if "%" not in answer)
+        return (*problem.answers, *(answer + r"\%" for answer in bare))
     if not unit[:1].isalpha():
         return problem.answers
     written = f" {unit}" if "^" in unit else f"\\text{{ {unit}}}"

@@ -72,6 +72,8 @@ def test_degrees_and_percent_may_be_left_out(pool):
     for unit, own in (("^{\\circ}", "^{\\circ}"), ("%", "\\%")):
         problem = Problem(id="u", problem="?", answers=("42",), meta={"unit": unit})
         assert verdicts(pool, problem, "42", "42" + own, "43") == [True, True, False]
+    bare = Problem(id="n", problem="How many?", answers=("42",))
+    assert verdicts(pool, bare, "42", r"42\%") == [True, False]
 
 
 def test_evaluation_passes_the_problem_so_that_copies_are_no_answers(pool):
