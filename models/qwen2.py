@@ -73,7 +73,7 @@ def rotary_angles(
     return positions[..., None].astype(jnp.float32) / per_radian
 
 
-def rotation(positions: Int[jax.Array, "B T"], config: Qwen2Config) -> Rotation:
+def rotary(positions: Int[jax.Array, "B T"], config: Qwen2Config) -> Rotation:
     """What turns queries and keys of these positions, the same in every layer."""
     angles = rotary_angles(positions, config)
     return jnp.cos(angles), jnp.sin(angles)
@@ -284,7 +284,7 @@ class Qwen2(nn.Module):
         )
         x = look_up(table, token_ids.reshape(-1), self.mesh, self.dtype)
         x = constrain(x, ("batch", None), self.mesh)
-        x, _ = blocks(x, rotation(positions, c), segment_ids, prefix_ids, None)
+        x, _ = blocks(x, rotary(positions, c), segment_ids, prefix_ids, None)
         if not c.tie_word_embeddings:
             self.param(
                 "head",

@@ -30,7 +30,7 @@ from models.qwen2 import (
     abstract_params,
     param_shardings,
     rms_norm,
-    rotation,
+    rotary,
 )
 from sharding.mesh import between_mesh
 from sharding.rules import constrain
@@ -105,7 +105,7 @@ class ServedQwen2:
         )
         x = look_up(params["embedding"], token_ids.reshape(-1), self.mesh, self.dtype)
         x = constrain(x, ("batch", None), self.mesh)
-        turns = rotation(positions, c)
+        rotation = rotary(positions, c)
         if prefix_ids is None:
             prefix_ids = jnp.zeros_like(segment_ids)
         seen = cache.seen(longest) if cache else None
@@ -118,7 +118,7 @@ class ServedQwen2:
             if cached:
                 cached = cached._replace(layer=number)
             x, entries = block.apply(
-                {"params": weights}, x, turns, segment_ids, prefix_ids, cached
+                {"params": weights}, x, rotation, segment_ids, prefix_ids, cached
             )
             return ((x, entries), None) if cached else ((x, None), entries)
 
@@ -128,7 +128,7 @@ class ServedQwen2:
             (x, cached), made = jax.lax.scan(
                 layer,
                 (x, cached),
-                (weights, jnp.arange(self.stacked)),
+                (weights, jnp.arange(self.stacked, dtype=jnp.int32)),
                 unroll=self.stacked == 1,
             )
             if made and self.stacked == 1:

@@ -111,10 +111,9 @@ class _Linked(Alone):
     def __exit__(self, kind, error, trace) -> None:
         if error is None:
             return
-        if not isinstance(error, self._told):
-            time.sleep(_CAUSE_SECONDS)
         with contextlib.suppress(OSError):  # nobody reads it, and the others must end
             if not isinstance(error, self._told):
+                time.sleep(_CAUSE_SECONDS)
                 traceback.print_exception(error)
             sys.stdout.flush()
         self._die(str(error) or repr(error))

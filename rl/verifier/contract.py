@@ -121,8 +121,8 @@ class Examiner:
             ):
                 asked = [unit for unit in self._asked.units if unit.unit in units]
                 wanted = _in_unit(wanted, (asked or self._asked.units)[0])
-            prover = Prover(budget=budget)
-            prover.percents = not self._problem or bool(PERCENT.search(self._problem))
+            percents = not self._problem or bool(PERCENT.search(self._problem))
+            prover = Prover(budget=budget, percents=percents)
             try:
                 equal = same_answer(given, wanted, prover)
             except Open:

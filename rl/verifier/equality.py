@@ -43,16 +43,20 @@ class Prover:
       decimals: also accept a decimal of at least four significant digits for the exact
         number that it rounds, or cuts off.
       budget: steps that may be taken; by default what one verdict has.
+      percents: whether the sign for percent may be left out.
 
     Attributes:
       way: the most involved way by which anything was shown equal so far.
-      percents: whether the sign for percent may be left out.
       is_open: whether something was neither shown equal nor shown different.
     """
 
-    def __init__(self, decimals: bool = False, budget: Budget | None = None):
-        self.decimals = decimals
-        self.percents = True
+    def __init__(
+        self,
+        decimals: bool = False,
+        budget: Budget | None = None,
+        percents: bool = True,
+    ):
+        self.decimals, self.percents = decimals, percents
         self.way: Way = "number"
         self.is_open = False
         self._budget = budget or Budget()

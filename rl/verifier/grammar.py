@@ -1285,11 +1285,9 @@ class Parser:
 
     def _is_call(self, name: str) -> bool:
         """f(...) always; x(t) and I(0), where multiplying would make no sense."""
-        applied = self._peek().kind in ("num", "sym") and self._peek(2).value in (
-            ")",
-            ",",
-        )
-        return name[0] in _FUNCTION_LETTERS or applied
+        if name[0] in _FUNCTION_LETTERS:
+            return True
+        return self._peek().kind in ("num", "sym") and self._peek(2).value in (")", ",")
 
     def _call(self, name: str) -> Node:
         arguments = tuple(map(_numeric, self._enclosed("(", ")")))

@@ -17,7 +17,6 @@ from tools.curation.text import band_hashes, exact_key, similarity, word_ngrams
 # different training problems have is boilerplate.
 _FEW = 10
 _FRACTION = re.compile(r"(?:\\[dt]?frac\s*)?\{?(\d+)(?:/|\}\s*\{)(\d+)\}?")
-
 _SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")
 
 
