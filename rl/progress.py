@@ -3,7 +3,8 @@
 A phase is told in a line when it begins and in one when it is done. What takes longer
 than a moment shows how far it is meanwhile: as a bar on a terminal, and where stderr is
 none (a log, a pipe) in a plain line every ten seconds. With several processes the
-leader's alone. All of it goes to stderr; results go to stdout.
+leader's alone: the others `hush`. All of it goes to stderr; results go to
+stdout.
 """
 
 import contextlib
@@ -11,10 +12,9 @@ import contextvars
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TextIO
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TextIO, TypeVar
 
-import jax
 import tqdm
 
 from rollout.types import (
@@ -26,6 +26,8 @@ from rollout.types import (
     SoFar,
     so_far,
 )
+
+Thing = TypeVar("Thing")
 
 BAR_SECONDS, LINE_SECONDS = 1.0, 10.0
 
@@ -90,9 +92,15 @@ class Watch:
             bar.close()
 
 
+_hushed = threading.Event()
 _within: contextvars.ContextVar[Watch | None] = contextvars.ContextVar(
     "_within", default=None
 )
+
+
+def hush() -> None:
+    """From here on this process tells nothing: another of its run does."""
+    _hushed.set()
 
 
 @contextlib.contextmanager
@@ -112,7 +120,7 @@ def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Wa
     count, outer = Watch(name, total, unit), _within.get()
     ended = threading.Event()
     shows = threading.Thread(target=count.show, args=(ended, sys.stderr), daemon=True)
-    if jax.process_index() == 0:
+    if not _hushed.is_set():
         shows.start()
     if outer:
         outer.covered = True
@@ -133,14 +141,21 @@ def phase(
     name: str, what: str, *, total: int | None = None, unit: str = ""
 ) -> Iterator[Watch]:
     """A `watch` that is told in a line when it begins, and in one when it is done."""
-    leads = jax.process_index() == 0
-    if leads:
+    if not _hushed.is_set():
         print(f"{name}: {what}", file=sys.stderr, flush=True)
     with watch(name, total=total, unit=unit) as count:
         yield count
-    if leads:
+    if not _hushed.is_set():
         told = f"{name}: done in {duration(count.seconds)}"
         print(told, file=sys.stderr, flush=True)
+
+
+def each(things: Collection[Thing], name: str, unit: str) -> Iterator[Thing]:
+    """The things one by one, in a `watch` that counts them."""
+    with watch(name, total=len(things), unit=unit) as count:
+        for thing in things:
+            yield thing
+            count.update()
 
 
 class WatchedSampler:

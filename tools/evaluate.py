@@ -27,14 +27,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import tqdm
-
 from configs.reading import user_path
 from rl import files
 from rl.evaluate import Drawn, score
 from rl.hosts.stopping import REFUSED, run
 from rl.problems.templates import encode_prompt
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
+from rl.progress import watch
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.score import Reward
 from rl.reward.verifier import verifier_reward
@@ -157,11 +156,13 @@ def _evaluate(args: argparse.Namespace) -> int:
             sampler = open_sampler(
                 args, folder, dtype=dtype, context=conditions.context
             )
-            bar = tqdm.tqdm(total=total, initial=begun, unit="completion")
-            with contextlib.closing(sampler), bar:
+            with (
+                contextlib.closing(sampler),
+                watch("sample", total=total, unit="completions") as done,
+            ):
+                done.update(begun)
                 for task, there in zip(tasks, present, strict=True):
-                    bar.set_description(task.name)
-                    _draw(task, there, sampler, tokenizer, stop_ids, bar.update)
+                    _draw(task, there, sampler, tokenizer, stop_ids, done.update)
         return _judge(args.out, args)
 
 

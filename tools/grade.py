@@ -39,8 +39,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import tqdm
-
 from configs.reading import UnreadableConfig, read_config, user_path
 from configs.schema import take
 from rl import files
@@ -48,6 +46,7 @@ from rl.evaluate import Drawn, score
 from rl.hosts.stopping import REFUSED, run
 from rl.problems.templates import encode_prompt
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
+from rl.progress import watch
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
@@ -253,12 +252,13 @@ def _drawn(
                 open_sampler(args, folder, dtype=dtype, context=conditions.context)
             ) as sampler,
             appended(args.out) as append,
-            tqdm.tqdm(total=total, initial=len(present), unit="completion") as bar,
+            watch("sample", total=total, unit="completions") as done,
         ):
+            done.update(len(present))
 
             def keep(drawn: Drawn) -> None:
                 append(name, drawn)
-                bar.update()
+                done.update()
 
             draw_missing(
                 name,

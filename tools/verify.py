@@ -17,10 +17,9 @@ import pathlib
 import sys
 import time
 
-from tqdm import tqdm
-
 from configs.reading import user_path
 from rl.files import read_rows, replace_json
+from rl.progress import each
 from rl.verifier import (
     VERSION,
     Examiner,
@@ -105,7 +104,7 @@ def judge_pairs(
     """Verdicts on every pair of the files, and agreement with their labels."""
     verdicts, agreement = [], collections.Counter()
     started = time.perf_counter()
-    for where, row in tqdm(_rows(paths), unit="pair", disable=None):
+    for where, row in each(_rows(paths), "verify", "pairs"):
         golds = row["golds"] if "golds" in row else [row.get("gold")]
         predicted = row.get("pred")
         if not isinstance(predicted, str) or not all(isinstance(g, str) for g in golds):
@@ -142,7 +141,7 @@ def judge_pairs(
 def check_answers(paths: list[pathlib.Path]) -> dict:
     """The answers of data files that cannot serve as golds, each with a reason."""
     refused, checked, missing = [], 0, 0
-    for where, row in tqdm(_rows(paths), unit="answer", disable=None):
+    for where, row in each(_rows(paths), "verify", "rows"):
         answers = row.get("answers") or [row.get("answer")]
         for answer in answers:
             if not isinstance(answer, str) or not answer.strip():

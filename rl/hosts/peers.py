@@ -32,6 +32,7 @@ import jax
 # JAX has no public name for its processes' key-value store.
 from jax._src.distributed import global_state
 
+from rl import progress
 from rl.hosts.link import Link, Silent
 from rl.hosts.messages import Message, decode, encode
 from rl.hosts.stopping import in_a_line
@@ -362,6 +363,8 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
             f"{source}: the processes could not be joined ({reason[:300]});"
             f" --num_processes=1 runs alone, {_FLAGS} say who takes part"
         ) from None
+    if jax.process_index():
+        progress.hush()
     return True
 
 

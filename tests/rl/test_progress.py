@@ -10,7 +10,7 @@ import types
 import pytest
 
 from rl import progress
-from rl.progress import WatchedSampler, duration, phase, watch
+from rl.progress import WatchedSampler, duration, each, phase, watch
 from rollout.types import NOT_BEGUN, SamplingParams
 
 
@@ -72,6 +72,27 @@ def test_without_a_total_the_time_is_told(log):
 def test_nothing_is_told_of_what_takes_a_moment(log):
     with watch("sample", total=2, unit="completions") as count:
         count.update(2)
+    assert log.getvalue() == ""
+
+
+def test_each_counts_what_has_been_dealt_with(log):
+    for letter in each("abc", "read", "letters"):
+        if letter == "c":
+            _until(lambda: "read: 2 of 3 letters, " in log.getvalue())
+
+
+def test_what_was_there_when_it_began_counts_for_no_rate(log):
+    with watch("sample", total=1_000, unit="completions") as count:
+        count.update(900)
+        _until(lambda: "sample: 900 of 1,000 completions, " in log.getvalue())
+        assert "/s" not in log.getvalue()
+
+
+def test_a_process_that_hushes_tells_nothing(log, monkeypatch):
+    monkeypatch.setattr(progress, "_hushed", threading.Event())
+    progress.hush()
+    with phase("load", "some/folder"):
+        time.sleep(3 * progress.LINE_SECONDS)
     assert log.getvalue() == ""
 
 

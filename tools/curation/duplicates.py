@@ -4,8 +4,7 @@ import collections
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from tqdm import tqdm
-
+from rl.progress import each
 from tools.curation.answers import AnswerJudge
 from tools.curation.plan import Near, Plan
 from tools.curation.row import Row
@@ -17,7 +16,7 @@ Copy = tuple[Row, str, float]
 
 
 def drop_duplicates(
-    plan: Plan, rows: Sequence[Row], judge: AnswerJudge, scale: str | None, quiet: bool
+    plan: Plan, rows: Sequence[Row], judge: AnswerJudge, scale: str | None
 ) -> None:
     """Leaves one row of each problem, and none whose copies contradict each other.
 
@@ -31,7 +30,7 @@ def drop_duplicates(
     groups: list[list[Copy]] = []
     firsts: list[Row] = []
     met: dict[int, list[int]] = collections.defaultdict(list)  # band -> groups
-    for same in tqdm(problems.values(), "duplicates", unit="problem", disable=quiet):
+    for same in each(problems.values(), "duplicates", "problems"):
         given = dict.fromkeys(answer for row in same for answer in row.answers)
         merged = dataclasses.replace(same[0], answers=tuple(given))
         near = [

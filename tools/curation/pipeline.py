@@ -15,9 +15,8 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from tqdm import tqdm
-
 from rl import files, verifier
+from rl.progress import Watch, each, watch
 from rl.verifier.workers import Lost, Workers
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import decontaminate
@@ -45,7 +44,7 @@ _LATER_STEPS: Steps = {
 }
 
 
-def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, Any]:
+def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
     """Runs a plan and writes its outputs into `out`.
 
     Returns:
@@ -55,8 +54,8 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
       ValueError: a source is bad, and nothing was written; or a row's screening fails.
       BlockingIOError: another run is writing into `out`.
     """
-    with tqdm(plan.sources, "reading", unit="file", disable=quiet) as sources:
-        facts = _identity(plan, [inspect(source) for source in sources])
+    sources = each(plan.sources, "reading", "files")
+    facts = _identity(plan, [inspect(source) for source in sources])
     with files.locked(out):
         work = out / ".work"
         summary = _finished(out, facts["fingerprint"])
@@ -66,13 +65,13 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
                 shutil.rmtree(work, ignore_errors=True)
                 work.mkdir(parents=True)
             total = sum(source["rows"] for source in facts["sources"])
-            bar = tqdm(desc="screening", total=total, unit="row", disable=quiet)
-            rows = _screened(plan, screened, bar)
+            with watch("screening", total=total, unit="rows") as done:
+                rows = _screened(plan, screened, done)
             scale = level_scale(plan.levels, rows)
             links = link_scales(rows, scale, plan.common_rows)
             with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
                 decontaminate(plan, rows, judge)
-                drop_duplicates(plan, rows, judge, scale, quiet)
+                drop_duplicates(plan, rows, judge, scale)
             for row in rows:
                 put_on_scale(row, scale, links)
             facts["level_scale"] = scale
@@ -82,7 +81,7 @@ def curate(plan: Plan, out: pathlib.Path, *, quiet: bool = False) -> dict[str, A
     return summary
 
 
-def _screened(plan: Plan, path: pathlib.Path, bar: tqdm) -> list[Row]:
+def _screened(plan: Plan, path: pathlib.Path, count: Watch) -> list[Row]:
     """All rows in their order; those that lie at `path` are not screened again."""
     try:
         done = [Row(**row) for _, row in files.read_rows(path, appended=True)]
@@ -93,14 +92,13 @@ def _screened(plan: Plan, path: pathlib.Path, bar: tqdm) -> list[Row]:
     rows = itertools.islice(rows, len(done), None)
     options, function = dataclasses.astuple(plan.screen), "tools.curation.screen:Screen"
     with (
-        bar,
         Workers(plan.workers, _ROW_SECONDS, function, confined=False) as workers,
         contextlib.closing(files.Rows(path)) as kept,
     ):
-        bar.update(len(done))
+        count.update(len(done))
         while chunk := list(itertools.islice(rows, CHUNK)):
             asked = [(options, [row]) for row in chunk]
-            found = [row for (row,) in workers.map(asked, on_done=bar.update)]
+            found = [row for (row,) in workers.map(asked, on_done=count.update)]
             for row, came in zip(found, chunk, strict=True):
                 if isinstance(row, Lost):
                     raise ValueError(f"row {came.id!r}: its screening {row.reason}")

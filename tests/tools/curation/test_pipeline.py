@@ -100,7 +100,7 @@ def run(tmp_path, rows=ROWS, out="out", **changes):
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in rows))
     plan = dataclasses.replace(BASE, sources=(Source(path=str(path)),), **changes)
-    summary = curate(plan, tmp_path / out, quiet=True)
+    summary = curate(plan, tmp_path / out)
     return summary, tmp_path / out
 
 
