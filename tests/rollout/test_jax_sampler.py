@@ -458,6 +458,28 @@ def test_draws_follow_the_distribution():
         assert chi2 < bins.sum() + 5 * np.sqrt(2 * bins.sum())
 
 
+def test_the_tail_of_a_real_vocabulary_is_drawn_as_often_as_it_weighs():
+    """Half of what a base model draws at temperature 1 comes of thousands of words."""
+    words, draws = 151_936, 8_000
+    logits = np.random.default_rng(0).normal(size=words).astype(np.float32) * 2
+    uniforms = np.random.default_rng(1).random((draws, 1, 2), np.float32)
+    row, one = jnp.asarray(logits)[None], jnp.float32(1)
+    tokens, logprobs = jax.lax.map(
+        lambda pair: draw_tokens(row, pair, one, one), uniforms
+    )
+    p = np.exp(np.float64(logits) - logits.max())
+    p /= p.sum()
+    order = np.argsort(-p)
+    # Fiftieths of the mass: the first of a few words, the last of most of them.
+    part = np.empty(words, int)
+    part[order] = np.minimum(50 * (np.cumsum(p[order]) - p[order]), 49)
+    counts = np.bincount(part[np.asarray(tokens)[:, 0]], minlength=50)
+    expected = draws * np.bincount(part, p, minlength=50)
+    assert ((counts - expected) ** 2 / expected).sum() < 49 + 4 * np.sqrt(2 * 49)
+    surprise = -np.asarray(logprobs)[:, 0] + (p * np.log(p)).sum()
+    assert abs(surprise.mean()) < 4 * surprise.std() / np.sqrt(draws)
+
+
 @pytest.mark.parametrize(
     ("scale", "top_p"), [(0.02, 0.01), (1.0, 0.5), (1.0, 0.95), (5.0, 0.999)]
 )
