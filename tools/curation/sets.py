@@ -34,13 +34,12 @@ class Habits:
     def undone(self, row: Row) -> Row:
         """The row without what the set put around it, its options by letter."""
         begin = _cuts(row.problem, False).get(self._head, 0)
-        end = _cuts(row.problem, True).get(self._tail, len(row.problem))
-        problem, answers = row.problem[begin:end], row.answers
+        # A tail has no number, and may follow a formula that ends without a stop.
+        problem = row.problem[begin:].rstrip().removesuffix(self._tail or "")
+        answers = row.answers
         if self._numbers and (named := _named(problem, row.answer)):
             problem, answer = choice.with_options(*named)
             answers = (answer,)
-        if problem == row.problem:
-            return row
         return dataclasses.replace(row, problem=problem.strip(), answers=answers)
 
 

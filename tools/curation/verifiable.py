@@ -25,12 +25,9 @@ _MANY_ANSWERS = any_of(
     r"\byour score (?:will|for|on)\b|\W(?-i:[A-Z])\W* is the correct answer\b"
     r"|\bif the correct answer is \W*(?-i:[A-Z])\b|\bestimate (?:of )?\$[A-Z]",
 )
-_EITHER_OR = re.compile(
-    rf"\W*(?:{grammar.STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false"
-    r"|correct|right|wrong|possible|impossible|always|never|sometimes|cannot|not|√|×"
-    r"|(?:absolutely |conditionally )?(?:con|di)verge(?:s|nt))\b\W*"
-    r"(?:[,.;].*)?",
-    re.I | re.S,
+_EITHER_OR = any_of(
+    rf"^\W*(?:{grammar.STYLE}\W+)?(?:it is )?(?:not )?(?:yes|no|true|false|√|×|never"
+    r"|(?:im)?possible|always|sometimes|(?:\w+ly )?(?:con|di)verge\w*)\W*(?:$|[,.;])"
 )
 # A sentence that nothing but yes or no answers.
 _EITHER_OR_QUESTION = re.compile(
@@ -58,6 +55,7 @@ _BINDS = any_of(
     r"|(?:how many|exactly \w+) of (?:the|these))\b"
     rf"(?:(?!\b{grammar.FIND})[^.?!]){{0,80}}[?:.]?[^\w.?!]*\Z"
 )
+_QUESTION = any_of(rf"\?|\b(?:{grammar.FIND}|what|how)\b")
 _ASKS_EACH = any_of(r"\b(?:values? of|what values?|each)\b")
 
 _OPTIONS_ABSENT = any_of(r"\bwhich\b[^.?:]{0,40} following\b[^:?,&]*\?\W*\Z")
@@ -67,8 +65,11 @@ _MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
 _JOINT = r"sum|product|difference|total|relation|of\b|between"
 # "Find the area and the perimeter of", but not "find the sum of the length and width".
 _BOTH_ASKED = any_of(
-    rf"\b{grammar.FIND} (?:the (?:values?|length|area) of )?{_MATH},? and"
-    rf" (?:{_MATH}|the (?!{_JOINT})[a-z]+ of [^.?]+)[.?\s]*$",
+    rf"\b{grammar.FIND}(?: (?:all|the|possible|positive|real|natural|integers?|numbers?"
+    rf"|values?|lengths?|area|of))* (?:{_MATH},? ?)+and"
+    rf" (?:{_MATH}|the (?!{_JOINT})[a-z]+ of [^.?]+)(?: respectively)?"
+    r"(?: such that(?:(?! find)[^.?])*)?[.?\s]*$",
+    rf"\b(?:{grammar.FIND}|what are) the respective\b",
     rf"\b{grammar.FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
     rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]{{2,}},? ){{1,2}}and"
     r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?[a-z]{2,}"
@@ -108,7 +109,7 @@ def open_question(row: Row) -> str | None:
 
 def yes_no(row: Row) -> str | None:
     """True or false, one or zero for them: a coin gets half of them right."""
-    if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
+    if any(_EITHER_OR.search(answer) for answer in row.answers):
         return row.answer
     *_, last = said = sentences(row.problem)
     asking = [one for one in said if ASKS.search(one)] or [last]
@@ -150,7 +151,8 @@ def _are_conditions(problem: str, labels: re.Match) -> bool:
         return False
     if asking and _TWO_LABELS.search("\n".join(rest[asking[0] :])):
         return False
-    if ASKS.search(problem[:first]):
+    # To place or to choose is no question where another one follows.
+    if (_QUESTION if asking else ASKS).search(problem[:first]):
         bound = _BINDS.search(lead)
         return bound is not None and not _ASKS_EACH.search(lead)
     return bool(asking)

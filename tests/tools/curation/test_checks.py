@@ -83,8 +83,11 @@ DROPPED = [
      " $1+3+5$.", "9"),
     ("multi_part", "Find $a$ and the number of all $b$.", "3"),
     ("multi_part", "Find the value of $a$ and the area of the triangle.", "3"),
-    ("no_question", "One piece has length $a$. The original answer is in the form"
-     " $\\frac{k}{m}$. Please find $k + m$.", "3"),
+    # more amounts than the gold has
+    ("multi_part", "Each pays 60. What are the respective numbers of people?", "250"),
+    ("multi_part", "Find the values of $\\sin a$, $\\cos b$ and $\\tan c$.", "3/5"),
+    ("multi_part", "Find the integers $m$ and $n$ such that $m+n$ is least.", "106"),
+    ("multi_part", "At most $\\qquad$ fit a row.\nAt most $\\qquad$ fit here.", "29"),
     ("not_text", r"Find the area. \includegraphics[width=3cm]{a}", "3"),
     ("not_text", r"Find it. \begin{tikzpicture}\draw (0,0);\end{tikzpicture}", "3"),
     ("not_text", "Find the sum of the digits, as in www.example.org.", "3"),
@@ -116,7 +119,11 @@ DROPPED = [
     ("not_text", "See https://example.org/1 and find the sum of all digits.", "3"),
     ("not_text", "How many rods are there in this ensemble?\n<image1>", "446"),
     ("not_text", "What is $x$? ![](https://cdn.mathpix.com/a.png)", "4"),
+    # a drawing that tells what the text does not: how long, where, which
     ("not_text", "Find the area. [asy] draw((0,0)--(1,1)); [/asy]", "1"),
+    ("not_text", 'A square has side $x$. Find $x$. [asy] label("$7$"); [/asy]', "7"),
+    ("not_text", 'With $AB = 3$, what is $BC$? [asy] label("$C$"); [/asy]', "4"),
+    ("not_text", "What part of the 3 circles is shaded? [asy] fill(); [/asy]", "1"),
     ("not_text", "<table><tr><td>1</td></tr></table> What is their sum?", "1"),
     ("missing_figure", "As shown in the figure, $AB=3$ and $BC=4$. Find $AC$.", "5"),
     ("missing_figure", "In the diagram, $PQR$ is a line. What is $x$?", "70"),
@@ -150,7 +157,6 @@ DROPPED = [
     ("no_question", "Let $g(x) = f(x) + x$. Define $h(x) = f(x) - x$.", "2"),
     ("no_question", "There is a unique $t$ for which $3t$ ends with 6.", "2"),
     ("no_question", "Income is:\n\n$$55 \\cdot 4 = 220 \\text{ rubles}$$", "220"),
-    ("answer_leak", "The number of situations is $\\boxed{18}$ in all.", "18"),
     ("size", "Find the number of functions on a set.", "1" * 130),
     ("free_text_answer", "How must the graph be moved?", "rightwards by 2 units"),
     ("free_text_answer", "What determines a sphere?", "4 points determine a sphere"),
@@ -280,7 +286,13 @@ KEPT = [
     ("Completely factor the expression $x^2 - 9$.", "(x-3)(x+3)"),
     ("The sum of the lengths of the two sides", "5"),
     ("If it covers 300 miles in 5 hours, can you figure out its speed?", "60"),
+    ('In triangle $ABC$, $AB = 3$, $BC = 4$ and $AC = 5$. What is its area? [asy]'
+     ' label("$A$"); label("$B$"); label("$C$"); label("$3$"); [/asy]', "6"),
+    ("Find $m$ and $n$ such that $m+n=3$ and $mn=2$, and find $m^2+n^2$.", "5"),
+    ("Given: $$\\begin{array}{l} a = 2. \\text{ So } a + 1 = \\end{array}$$", "3"),
     # conditions in which a verb of asking states
+    ("In a grid, place coins as follows: (1) None is empty; (2) The first has 2, each"
+     " other one more. How many are there in all 3?", "9"),
     ("Six sit in a row. (a) Two of them show tickets. (b) The rest sit as they please."
      " In how many ways is that done?", "720"),
     ("The area of the triangle formed by the line $x+y=1$ and the axes", "1/2"),

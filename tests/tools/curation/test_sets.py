@@ -39,6 +39,11 @@ def test_a_wrapper_goes(wrapped):
     assert undone(few)[0] == few
 
 
+def test_a_wrapper_goes_behind_a_formula_too():
+    asked = [*ASKED[:11], "What is $2+3.$"]
+    assert undone([f"{one} Please think step by step." for one in asked])[0] == asked
+
+
 @pytest.mark.parametrize(
     "needed",
     [
