@@ -115,10 +115,10 @@ def without_drawing(text: str) -> str:
     bare, drawn = _DRAWING.sub(" ", text), " ".join(_DRAWING.findall(text))
     said = collections.Counter(_NAME.findall(bare))
     labels = _NAME.findall(" ".join(re.findall('"([^"]*)"', drawn)))
+    if not said or "mark" in drawn or _POINTS.search(bare):
+        return text
     # What is named but once is only asked for: "Find $BC$."
-    whole = all(said[name] > name.isalpha() for name in labels)
-    whole = said and whole and "mark" not in drawn
-    return bare if whole and not _POINTS.search(bare) else text
+    return bare if all(said[name] > name.isalpha() for name in labels) else text
 
 
 def answer_of_solution(solution: str) -> str | None:
