@@ -3,8 +3,7 @@
 A phase is told in a line when it begins and in one when it is done. What takes longer
 than a moment shows how far it is meanwhile: as a bar on a terminal, and where stderr is
 none (a log, a pipe) in a plain line every ten seconds. With several processes the
-leader's alone: the others `hush`. All of it goes to stderr; results go to
-stdout.
+leader's alone: the others `hush`. All of it goes to stderr; results go to stdout.
 """
 
 import contextlib

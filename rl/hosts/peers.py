@@ -363,8 +363,6 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
             f"{source}: the processes could not be joined ({reason[:300]});"
             f" --num_processes=1 runs alone, {_FLAGS} say who takes part"
         ) from None
-    if jax.process_index():
-        progress.hush()
     return True
 
 
@@ -442,6 +440,7 @@ def _limit_receiving(connected: socket.socket, seconds: int) -> None:
 
 
 def _connect(told: Errors) -> Follower:
+    progress.hush()
     text = global_state.client.blocking_key_value_get(_KEY, 2000 * _START_SECONDS)
     port, key = text.split()
     host = global_state.coordinator_address.rpartition(":")[0].strip("[]")

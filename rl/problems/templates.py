@@ -14,7 +14,7 @@ import numpy as np
 
 from configs.schema import Count
 from rl.problems.tokenizer import PreTrainedTokenizerBase
-from rl.progress import watch
+from rl.progress import each
 from rl.types import Problem
 
 SLOT = "{problem}"
@@ -159,11 +159,9 @@ def encode_all(
     """
     prompts = {}
     together = [p for of_set in problems for p in of_set]
-    with watch("encode", total=len(together), unit="prompts") as count:
-        for p in together:
-            ids = encode_prompt(tokenizer, template, p.problem)
-            prompts[p.problem] = np.asarray(ids, np.int32)
-            count.update()
+    for p in each(together, "encode", "prompts"):
+        ids = encode_prompt(tokenizer, template, p.problem)
+        prompts[p.problem] = np.asarray(ids, np.int32)
     fit = [
         [p for p in of_set if len(prompts[p.problem]) <= max_prompt_tokens]
         for of_set in problems

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from rl.verifier import extract_answer, is_equivalent, self_check
 from rl.verifier.answers import parse_answer
-from rl.verifier.nodes import Sym, Word
+from rl.verifier.nodes import INFINITY, Big, Rel, Sym, Word, walk
 from rl.verifier.workers import Workers
 from tools.curation.repair import answer_of_solution, bare_answer
 from tools.curation.row import Row
@@ -17,12 +17,15 @@ _BETWEEN = re.compile(r"=|\\\w*arrow|\\implies")  # the sides of a box
 
 
 def unverifiable_answer(row: Row) -> str | None:
-    """The verifier cannot parse it, or it does not equal itself."""
-    for gold in row.answers if row.survives else ():  # the others are gone anyway
+    """The verifier cannot parse it, or it does not equal itself.
+
+    Nor may it hold what only its own text equals. Asked of rows that survive so far.
+    """
+    for gold in row.answers if row.survives else ():
         answer = extract_answer(f"\\boxed{{{gold}}}")
         if answer is None:
             said = "has no box, or an empty one"
-        elif not (said := self_check(answer)):
+        elif not (said := self_check(answer) or _endless(answer)):
             said = None if is_equivalent(answer, gold) else "does not equal itself"
         if said:
             return f"{gold[:80]}: {said}"
@@ -37,6 +40,17 @@ def against_solution(row: Row) -> str | None:
         return None
     agrees = any(map(equality([said, *_BETWEEN.split(said)]), row.answers))
     return None if agrees else f"{row.answer[:60]}: the solution says {said[:60]}"
+
+
+def _endless(answer: str) -> str | None:
+    """An infinite sum, an improper integral or a limit, which are never worked out."""
+    node = parse_answer(answer).node
+    # What it is said to be equal to is accepted alone too.
+    for part in walk(node.right if isinstance(node, Rel) else node):
+        if isinstance(part, Big):
+            if part.kind == "lim" or INFINITY in (*walk(part.lower), *walk(part.upper)):
+                return "a limit, or a sum, product or integral without end"
+    return None
 
 
 def equality(golds: Sequence[str]) -> Callable[[str], bool]:

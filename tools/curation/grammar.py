@@ -27,8 +27,10 @@ def any_of(*alternatives: str) -> re.Pattern:
 ORDER = r"(?:(?:^|[.!?;:,)\]$\n’\"])\s*|\b(?:and|then|also|or|please|hence|thus) )"
 """What stands before an order, not before a noun: the start of a clause."""
 
+QUESTION = any_of(rf"\?|(?<![a-z\\])(?:{FIND}|what|how)\b")  # for a value
+
 ASKS = any_of(
-    rf"\?|(?<![a-z\\])(?:{FIND}|what|how)\b",
+    QUESTION.pattern,
     rf"(?:{ORDER}|\b(?:to|[a-z]+ly) |[(*}}])(?:simplify|express|convert|choose|select"
     r"|factor(?:i[sz]e)?|expand|write|enter|round|rationali[sz]e|list|prove|show|name"
     r"|divide|specify|place|count|represent|identify|derive|obtain)\b",

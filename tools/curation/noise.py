@@ -50,6 +50,8 @@ _OPEN = any_of(
     r"|=|:|\.{3})(?:[\s.,$:\\)\]]|\\end\{\w+\})*$|[a-z]$",
 )
 _WORD = re.compile(r"(?<!\\)\b[a-z]{3,}", re.I)
+# What follows says of an answer only how it is written.
+_FORM = any_of(r"(?:\bthe )?(?:original )?\banswer (?:is|has|can)\b[^.?]{0,30}\bform")
 # What gives or states: "intersects the side", but not "the lengths of the sides".
 _TELLS = any_of(
     r"^\W*(?:let|suppose|given|assume|consider|define|if|for|in)\b",
@@ -103,16 +105,23 @@ def no_question(row: Row) -> str | None:
     """Nothing is asked.
 
     A sentence that tells nothing names what is wanted ("The area of the square") or
-    orders it ("Name the largest").
+    orders it ("Name the largest"). To order only the answer's form is to ask nothing.
     """
-    if ASKS.search(asked := row.problem) or _OPEN.search(asked):
+    asked = _FORM.split(row.problem, maxsplit=1)[0].strip()
+    if ASKS.search(asked) or _OPEN.search(asked):
         return None
     # A formula is to be worked out where it is all there is, and given beside words.
     told = [one for one in sentences(asked) if _WORD.search(FORMULA.sub("", one))]
-    if not all(map(_TELLS.search, told or [asked])):
+    if asked == row.problem and not all(map(_TELLS.search, told or [asked])):
         return None
     return "ends: " + row.problem[-40:]
 
 
+def answer_leak(row: Row) -> str | None:
+    """The problem states its own answer in a box."""
+    leaks = [f"boxed{{{answer}}}" for answer in row.answers]
+    return next((leak[:60] for leak in leaks if leak in row.problem), None)
+
+
 CHECKS = (not_text, missing_figure, lost_layout, other_language)
-QUALITY_CHECKS = (no_question,)
+QUALITY_CHECKS = (no_question, answer_leak)

@@ -54,8 +54,7 @@ def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
       ValueError: a source is bad, and nothing was written; or a row's screening fails.
       BlockingIOError: another run is writing into `out`.
     """
-    sources = each(plan.sources, "reading", "files")
-    facts = _identity(plan, [inspect(source) for source in sources])
+    facts = _identity(plan, [*map(inspect, each(plan.sources, "reading", "files"))])
     with files.locked(out):
         work = out / ".work"
         summary = _finished(out, facts["fingerprint"])

@@ -1,6 +1,5 @@
 """Faults of transit that can be undone without guessing. Each repair is named."""
 
-import collections
 import dataclasses
 import html
 import itertools
@@ -13,7 +12,7 @@ from rl.verifier.answers import option_in, parse_answer
 from rl.verifier.contract import formulas_of
 from rl.verifier.nodes import Expression, Matrix, Node, Quantity, symbols
 from rl.verifier.relations import is_label
-from tools.curation.grammar import FORMULA, any_of, formulas
+from tools.curation.grammar import FORMULA, formulas
 from tools.curation.row import Row
 
 # A TeX command whose backslash and first letter were read as an escape sequence.
@@ -38,15 +37,9 @@ _BREAK = re.compile(r"<\s*/?\s*(?:br|p|div|center)\b[^<>]*>", re.I)
 _SUBSCRIPT = re.compile(r"<su(b|p)>\s*(.*?)\s*</su\1>", re.I | re.S)
 _ENTITY = re.compile(r"&(?:[A-Za-z]+|#\d+);")
 _STYLE = re.compile(
-    r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>"
+    r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>|\[asy\]\s*\[/asy\]"
     r"|\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]",
     re.I,
-)
-_DRAWING = re.compile(r"\[asy\](.*?)\[/asy\]", re.S | re.I)
-_NAME = re.compile(r"\d+|(?<![A-Za-z\\])[a-z](?![a-z])|[A-Z](?![a-z])")
-_POINTS = any_of(
-    r"\b(?:shown|shaded|gr[ae]y|above|below|grid|graph|drawn|marked|labell?ed|dots?"
-    r"|indicated|board|region|paths?|spinner|to the (?:right|left))\b"
 )
 # "The solution is: $x = 1$".
 _SAYS_SO = re.compile(
@@ -77,10 +70,6 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
     said = itertools.chain(*(_said_alone(problem, bare_answer(a)) for a in answers))
     bare = tuple(dict.fromkeys(filter(None, said)))
     done += ["answer_markup"] if bare != answers and answers else []
-    for gold in (*answers, *bare):
-        if (leak := f"\\boxed{{{gold}}}") in problem:
-            problem = problem.replace(leak, r"\_\_")
-            done += ["answer_in_box"]
     repaired = dataclasses.replace(row, problem=problem.strip(), answers=bare)
     return repaired, tuple(done)
 
@@ -108,17 +97,6 @@ def plain_markup(text: str) -> str:
     )
     text = _STYLE.sub("", text)
     return _ENTITY.sub(lambda m: html.unescape(m[0]).replace("\xa0", " "), text)
-
-
-def without_drawing(text: str) -> str:
-    """The text without a drawing whose numbers it has, and whose names it has twice."""
-    bare, drawn = _DRAWING.sub(" ", text), " ".join(_DRAWING.findall(text))
-    said = collections.Counter(_NAME.findall(bare))
-    labels = _NAME.findall(" ".join(re.findall('"([^"]*)"', drawn)))
-    if not said or "mark" in drawn or _POINTS.search(bare):
-        return text
-    # What is named but once is only asked for: "Find $BC$."
-    return bare if all(said[name] > name.isalpha() for name in labels) else text
 
 
 def answer_of_solution(solution: str) -> str | None:
@@ -199,6 +177,5 @@ TEXT_REPAIRS: dict[str, Callable[[str], str]] = {
         "", text.replace("\t", " ").replace("\r\n", "\n")
     ),
     "markup": plain_markup,
-    "drawing": without_drawing,
     "full_width": lambda text: text.translate(_FULL_WIDTH),
 }

@@ -8,7 +8,7 @@ from rl.verifier.answers import parse_answer
 from rl.verifier.nodes import Rel, Sym, symbols, walk
 from rl.verifier.units import words_of
 from tools.curation import choice, grammar
-from tools.curation.grammar import ASKS, any_of, found, sentences
+from tools.curation.grammar import ASKS, QUESTION, any_of, found, sentences
 from tools.curation.row import Row
 
 _PROOF = any_of(
@@ -25,9 +25,12 @@ _MANY_ANSWERS = any_of(
     r"\byour score (?:will|for|on)\b|\W(?-i:[A-Z])\W* is the correct answer\b"
     r"|\bif the correct answer is \W*(?-i:[A-Z])\b|\bestimate (?:of )?\$[A-Z]",
 )
-_EITHER_OR = any_of(
-    rf"^\W*(?:{grammar.STYLE}\W+)?(?:it is )?(?:not )?(?:yes|no|true|false|√|×|never"
-    r"|(?:im)?possible|always|sometimes|(?:\w+ly )?(?:con|di)verge\w*)\W*(?:$|[,.;])"
+_EITHER_OR = re.compile(
+    rf"\W*(?:{grammar.STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false"
+    r"|correct|right|wrong|possible|impossible|always|never|sometimes|cannot|not|√|×"
+    r"|(?:absolutely |conditionally )?(?:con|di)verge(?:s|nt))\b\W*"
+    r"(?:[,.;].*)?",
+    re.I | re.S,
 )
 # A sentence that nothing but yes or no answers.
 _EITHER_OR_QUESTION = re.compile(
@@ -55,7 +58,6 @@ _BINDS = any_of(
     r"|(?:how many|exactly \w+) of (?:the|these))\b"
     rf"(?:(?!\b{grammar.FIND})[^.?!]){{0,80}}[?:.]?[^\w.?!]*\Z"
 )
-_QUESTION = any_of(rf"\?|\b(?:{grammar.FIND}|what|how)\b")
 _ASKS_EACH = any_of(r"\b(?:values? of|what values?|each)\b")
 
 _OPTIONS_ABSENT = any_of(r"\bwhich\b[^.?:]{0,40} following\b[^:?,&]*\?\W*\Z")
@@ -109,7 +111,7 @@ def open_question(row: Row) -> str | None:
 
 def yes_no(row: Row) -> str | None:
     """True or false, one or zero for them: a coin gets half of them right."""
-    if any(_EITHER_OR.search(answer) for answer in row.answers):
+    if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
         return row.answer
     *_, last = said = sentences(row.problem)
     asking = [one for one in said if ASKS.search(one)] or [last]
@@ -152,7 +154,7 @@ def _are_conditions(problem: str, labels: re.Match) -> bool:
     if asking and _TWO_LABELS.search("\n".join(rest[asking[0] :])):
         return False
     # To place or to choose is no question where another one follows.
-    if (_QUESTION if asking else ASKS).search(problem[:first]):
+    if (QUESTION if asking else ASKS).search(problem[:first]):
         bound = _BINDS.search(lead)
         return bound is not None and not _ASKS_EACH.search(lead)
     return bool(asking)

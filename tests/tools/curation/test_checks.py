@@ -83,6 +83,8 @@ DROPPED = [
      " $1+3+5$.", "9"),
     ("multi_part", "Find $a$ and the number of all $b$.", "3"),
     ("multi_part", "Find the value of $a$ and the area of the triangle.", "3"),
+    ("no_question", "One piece has length $a$. The original answer is in the form"
+     " $\\frac{k}{m}$. Please find $k + m$.", "3"),
     # more amounts than the gold has
     ("multi_part", "Each pays 60. What are the respective numbers of people?", "250"),
     ("multi_part", "Find the values of $\\sin a$, $\\cos b$ and $\\tan c$.", "3/5"),
@@ -119,7 +121,7 @@ DROPPED = [
     ("not_text", "See https://example.org/1 and find the sum of all digits.", "3"),
     ("not_text", "How many rods are there in this ensemble?\n<image1>", "446"),
     ("not_text", "What is $x$? ![](https://cdn.mathpix.com/a.png)", "4"),
-    # a drawing that tells what the text does not: how long, where, which
+    # a drawing may tell what the text does not: how long, where, which
     ("not_text", "Find the area. [asy] draw((0,0)--(1,1)); [/asy]", "1"),
     ("not_text", 'A square has side $x$. Find $x$. [asy] label("$7$"); [/asy]', "7"),
     ("not_text", 'With $AB = 3$, what is $BC$? [asy] label("$C$"); [/asy]', "4"),
@@ -157,6 +159,7 @@ DROPPED = [
     ("no_question", "Let $g(x) = f(x) + x$. Define $h(x) = f(x) - x$.", "2"),
     ("no_question", "There is a unique $t$ for which $3t$ ends with 6.", "2"),
     ("no_question", "Income is:\n\n$$55 \\cdot 4 = 220 \\text{ rubles}$$", "220"),
+    ("answer_leak", "The number of situations is $\\boxed{18}$ in all.", "18"),
     ("size", "Find the number of functions on a set.", "1" * 130),
     ("free_text_answer", "How must the graph be moved?", "rightwards by 2 units"),
     ("free_text_answer", "What determines a sphere?", "4 points determine a sphere"),
@@ -286,8 +289,6 @@ KEPT = [
     ("Completely factor the expression $x^2 - 9$.", "(x-3)(x+3)"),
     ("The sum of the lengths of the two sides", "5"),
     ("If it covers 300 miles in 5 hours, can you figure out its speed?", "60"),
-    ('In triangle $ABC$, $AB = 3$, $BC = 4$ and $AC = 5$. What is its area? [asy]'
-     ' label("$A$"); label("$B$"); label("$C$"); label("$3$"); [/asy]', "6"),
     ("Find $m$ and $n$ such that $m+n=3$ and $mn=2$, and find $m^2+n^2$.", "5"),
     ("Given: $$\\begin{array}{l} a = 2. \\text{ So } a + 1 = \\end{array}$$", "3"),
     # conditions in which a verb of asking states

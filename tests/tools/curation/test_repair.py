@@ -206,10 +206,3 @@ def test_repairs_are_named():
     assert fixed.problem == "Find x\nif \\frac{x}{2}=1."
     assert fixed.answers == ("2",)
     assert done == ("tex_escapes", "markup", "answer_from_solution")
-
-
-def test_the_answer_in_a_box_is_the_blank_that_it_fills():
-    told = "There are $\\boxed{18}$ ways in all for $\\boxed{2}$."
-    row, repairs = repair(Row(id="a", problem=told, answers=("18",)))
-    assert row.problem == r"There are $\_\_$ ways in all for $\boxed{2}$."
-    assert repairs == ("answer_in_box",)
