@@ -377,7 +377,7 @@ def test_a_pronoun_goes_with_the_first_name_of_its_story(drawn):
 
 
 def test_larger_numbers_and_fewer_steps():
-    large = problems(split="held_out", count=200, steps=(2,), most=99, seed=3)
+    large = problems(split="held_out", count=200, levels=(2,), most=99, seed=3)
     assert {p.level for p in large} == {2}
     assert max(int(n) for p in large for n in re.findall(r"\d+", p.problem)) > 60
 
@@ -386,5 +386,5 @@ def test_larger_numbers_and_fewer_steps():
 def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ValueError, match="split='test'"):
         problems(split="test", count=1)
-    with pytest.raises(ValueError, match=r"steps=\(4,\)"):
-        problems(split="train", count=1, steps=(4,))
+    with pytest.raises(ValueError, match=r"levels=\(6,\)"):
+        problems(split="train", count=1, levels=(6,))
