@@ -81,7 +81,7 @@ def lost_layout(row: Row) -> str | None:
     A number behind a letter is a power where the letter has a value alone as well, and
     no first of several (x1, x2).
     """
-    golds = [answer for answer in row.answers if "\\" not in answer]
+    golds = [answer for answer in row.answers if not {*"\\^"} & {*answer}]
     text = "\n".join([FORMULA.sub(" ", row.problem), *golds])
     for power in _LETTER_NUMBER.finditer(text):
         name = power[1]

@@ -118,8 +118,7 @@ def word_ngrams(text: str, size: int = 13) -> list[str]:
     whole contests share, and runs with fewer than `size // 2` words of three letters.
     """
     text = _COMMAND.sub(" ", unicodedata.normalize("NFKC", text).lower())
-    words = _WORD.findall(text)
-    sentence = " ".join(words)
+    sentence = " ".join(_WORD.findall(text))
     form = _ANSWER_FORM.search(sentence, len(sentence) // 3)
     words = (sentence[: form.start()] if form else sentence).split()
     told = [len(word) > 2 and word.isalpha() for word in words]

@@ -127,17 +127,18 @@ def multi_part(row: Row) -> str | None:
     """Several questions, of which the answer covers one.
 
     Two labels of one kind are parts whatever they label, but for conditions; so are two
-    blanks to fill, or "the area and the perimeter", unless the answer has both.
+    blanks, two questions, or "the area and the perimeter", unless the answer has both.
     """
     match = _TWO_LABELS.search(row.problem)
     if match and not _are_conditions(row.problem, match):
         return row.problem[match.start(match.lastindex) :][:60]
     if any(map(_SEVERAL_VALUES.search, row.answers)):
         return None
-    for between in re.split(grammar.BLANK, row.problem)[1:-1]:
-        if _SAYS_SOMETHING.search(between):
-            return between[-60:] + "__"
-    return found(_BOTH_ASKED, row.problem)
+    said, blanks = sentences(row.problem), re.split(grammar.BLANK, row.problem)
+    asked = [one for one in said if one[-1:] == "?" and _ASKS_VALUE.search(one[:-1])]
+    several = [*filter(_SAYS_SOMETHING.search, blanks[1:-1])]
+    several += [one for one in asked if one != asked[0]]
+    return several[0][-60:] if several else found(_BOTH_ASKED, row.problem)
 
 
 def _are_conditions(problem: str, labels: re.Match) -> bool:
