@@ -146,7 +146,11 @@ DROPPED = [
     ("lost_layout", "How large is the area of the painted face?", "24 −7π 12"),
     ("open_question", "Estimate the 2020th twin prime. If E > 0 is your estimate and A"
      " is the correct answer, you will receive 25 A/E points.", "183761"),
-    ("other_language", "In the equation 数学 + 1 = 20, what is the number?", "19"),
+    ("other_language", "Find 数学 in the equation 数学 + 1 = 20. 求这个两位数", "19"),
+    ("other_language", "In which quadrant does $(-1, 2)$ lie?", "第二象限"),
+    ("multi_part", "How many 0.1s are there in 1.9? How many 0.01s are in 0.8?", "80"),
+    ("multi_part", "When is the gap between the trains least? What is it then, in"
+     " kilometers? By when must the first have left?", "16"),
     ("size", "Find $2+2$.", "4"),
     ("size", "Find the sum. " + "word " * 600, "4"),
     ("no_question", "The distance from the origin to the line is 13.", "13"),
@@ -234,6 +238,11 @@ KEPT = [
     ("A number has two properties:\n(a) It is a palindrome\n(b) It is even.\nHow many"
      " such numbers are there below 1000?", "48"),
     ("Determine whether it converges. If so, what is the sum of all $1/2^n$?", "2"),
+    ("In the equation 数学 + 1 = 20, what is the number?", "19"),
+    ("How many different words can be made from the letters of the word КАША?", "12"),
+    ("The numbers are 2 and 3. Is their sum odd? What is their product?", "6"),
+    ("What is the sum of all such numbers? And what is their product?", "7, 12"),
+    ("Find the sum over all subsets of $n$ numbers.", "n(3n+1)2^{n-3}"),
     ("How many sons had she? I tell what I know. How many sons had she?", "7"),
     ("Find the difference between the largest and the smallest of them.", "7"),
     ("The terms are 1, 3, 5, 7, ... What is the general term?", "a_n = 2n - 1"),
