@@ -114,6 +114,7 @@ _RELATIONS_IN_WORDS = {
     "at most": "<=", "at least": ">=", "equal to": "=", "not equal to": "!=",
 }  # fmt: skip
 _VOWEL = re.compile("[aeiouyAEIOUY]")
+_ORDINAL = re.compile(r"(?:.*[^1])?(?:1st|2nd|3rd)|.*(?:[04-9]|1[1-3])th")
 _COMPARISONS = frozenset("= < > <= >= != in".split())
 _BREAKS = frozenset([",", ";", "and", "or", "row", "&"])
 _PLAIN_OPERATORS = {
@@ -339,6 +340,8 @@ def _split_word(
         kind = "const" if run in "ei" else "sym"
         tokens.append(Token(kind, run, spaced))
     elif run in ("in", "cup") and after_number:
+        tokens.append(Token("text", run, spaced))
+    elif after_number and not spaced and _ORDINAL.fullmatch(tokens[-1].value + run):
         tokens.append(Token("text", run, spaced))
     elif run.lower() in ("approximately", "approx"):
         tokens.append(Token("op", "approx", spaced))
