@@ -66,8 +66,7 @@ class AnswerJudge(Workers):
 
     def equal(self, left: Sequence[str], right: Sequence[str]) -> bool:
         """Whether any answer of one problem equals any of the other."""
-        same_text = not set(left).isdisjoint(right)
-        return same_text or self.equal_pairs([(left, right)])[0]
+        return not set(left).isdisjoint(right) or self.equal_pairs([(left, right)])[0]
 
     def equal_pairs(
         self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]

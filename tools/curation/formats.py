@@ -1,7 +1,7 @@
 """The formats of public sets: where in their rows our fields stand.
 
-A format is data: our field -> the path of the source's, such as `prompt[0].content`.
-It is recognised by the columns of the first row. What no path takes stays in `meta`.
+A format is data: our field -> the path of the source's, as `prompt.user.content`, of
+turns the first by that role. The first row's columns tell it. The rest is in `meta`.
 """
 
 import copy
@@ -27,11 +27,11 @@ FORMATS: dict[str, tuple[str | None, dict[str, str]]] = {
     ),
     "skywork_or1": (
         "extra_info.model_difficulty",
-        {"problem": "prompt[0].content", "answers": _REWARD, "source": "data_source"},
+        {"problem": "prompt.user.content", "answers": _REWARD, "source": "data_source"},
     ),
     "dapo": (
         None,
-        {"problem": "prompt[0].content", "answer": _REWARD, "source": "data_source"},
+        {"problem": "prompt.user.content", "answer": _REWARD, "source": "data_source"},
     ),
     "dapo_processed": (
         _REWARD,
@@ -124,6 +124,8 @@ def _place(record: Any, path: str) -> tuple[Any, str | int] | None:
     *parents, last = (int(i) if i else key for key, i in _STEP.findall(path))
     try:
         for step in parents:
+            if isinstance(record, list) and isinstance(step, str):
+                step = [turn["role"] for turn in record].index(step)
             if isinstance(record[step], str):
                 record[step] = json.loads(record[step])
             record = record[step]

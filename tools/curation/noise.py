@@ -92,8 +92,8 @@ def lost_layout(row: Row) -> str | None:
 
 
 def other_language(row: Row) -> str | None:
-    """A script other than English or mathematics: in the gold, or one letter in ten."""
-    for text, share in ((row.answer, 0), (row.problem, 0.1)):
+    """A script neither of English nor mathematics: a gold, or a tenth of the prose."""
+    for text, share in ((row.answer, 0), (FORMULA.sub("", row.problem), 0.1)):
         names = [unicodedata.name(c, "?") for c in text if c > "\u02ff" and c.isalpha()]
         other = [name.lower() for name in names if name.split()[0] not in _MATHEMATICAL]
         if len(other) > share * sum(map(str.isalpha, text)):

@@ -70,8 +70,7 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
     said = itertools.chain(*(_said_alone(problem, bare_answer(a)) for a in answers))
     bare = tuple(dict.fromkeys(filter(None, said)))
     done += ["answer_markup"] if bare != answers and answers else []
-    repaired = dataclasses.replace(row, problem=problem.strip(), answers=bare)
-    return repaired, tuple(done)
+    return dataclasses.replace(row, problem=problem.strip(), answers=bare), tuple(done)
 
 
 def with_answer(row: Row) -> Row:

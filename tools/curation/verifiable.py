@@ -172,8 +172,8 @@ def multiple_choice(row: Row) -> str | None:
 
 def free_text_answer(row: Row) -> str | None:
     """Prose that no rule can compare: words that the problem does not name."""
-    told = filter(lambda word: len(word) > 2, _WORDS.findall(row.problem))
-    said = (*set(map(str.lower, told)), *_PLAIN_WORDS)
+    told = {word.lower() for word in _WORDS.findall(row.problem) if len(word) > 2}
+    said = (*told, *_PLAIN_WORDS)
     for answer in row.answers:
         node = parse_answer(answer).node
         written = _WORDS.findall(answer)

@@ -549,6 +549,7 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
         ("42", "twenty-four", False),
         ("5", "5^{th}", True),
         ("21", "21st", True),
+        ("6", "6\\thinspace", True),
         ("112", "112th", True),
         ("3", r"\text{3rd}", True),
         ("21", "21th", False),

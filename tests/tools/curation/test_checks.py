@@ -147,6 +147,7 @@ DROPPED = [
     ("open_question", "Estimate the 2020th twin prime. If E > 0 is your estimate and A"
      " is the correct answer, you will receive 25 A/E points.", "183761"),
     ("other_language", "Find 数学 in the equation 数学 + 1 = 20. 求这个两位数", "19"),
+    ("other_language", "求 $\\frac{\\sin 2x + \\cos 2x}{\\tan x}$ 的最大值", "2"),
     ("other_language", "In which quadrant does $(-1, 2)$ lie?", "第二象限"),
     ("multi_part", "How many 0.1s are there in 1.9? How many 0.01s are in 0.8?", "80"),
     ("multi_part", "When is the gap between the trains least? What is it then, in"

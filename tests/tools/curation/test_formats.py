@@ -184,6 +184,16 @@ def test_an_object_may_be_text_in_json(tmp_path):
     assert (read_row.problem, read_row.answers) == (ASKED, ("7",))
 
 
+@pytest.mark.parametrize("made", [dapo, skywork])
+def test_what_the_system_is_told_is_not_the_problem(tmp_path, made):
+    row = made(3, ASKED, "7")
+    told = {"content": "Reason step by step and answer in a box.", "role": "system"}
+    row["prompt"].insert(0, told)
+    (read_row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row))))
+    assert ASKED in read_row.problem and told["content"] not in read_row.problem
+    assert read_row.meta["prompt"] == [told, {"role": "user"}]
+
+
 def test_looking_for_a_format_leaves_the_row_alone():
     row = {"problem": "?", "answer": "8", "messages": '[{"value": "Find $y$."}]'}
     assert find_format("file row 1", row)[0] == "problems"
