@@ -384,6 +384,7 @@ _HELD_OUT = {
         "stay at home, but {d} parents come along. How many people go?": "a+b+d",
     },
 }
+
 # Stories with their questions, and the answer of each, which is one step: what else is
 # named does not matter to it, what was there at first is asked for, or the larger of
 # two numbers comes last.
