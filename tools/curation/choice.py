@@ -106,10 +106,12 @@ def to_value(problem: str, answer: str) -> tuple[str, str] | None:
     return None
 
 
-def with_options(problem: str, answer: str, options: _Options) -> tuple[str, str]:
+def with_options(problem: str, answer: str, options: _Options | str) -> tuple[str, str]:
     """A problem and its answer, with the options beside it, unless it has its own."""
     if not options or find_choices(problem):
         return problem, answer
+    if isinstance(options, str):
+        return f"{problem}\n{options}", answer
     named, texts = [*options], [*options.values()]
     if (own := find_choices("\n".join(["", *texts]))) and len(own[1]) == len(texts):
         texts = [*own[1].values()]

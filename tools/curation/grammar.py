@@ -10,7 +10,9 @@ AUXILIARY = "(?:is|are|was|were|do|does|did|can|could|will|would|should|has|have
 
 FIND = "(?:find|determine|compute|calculate|estimate|evaluate|solve)"
 
-BLANK = r"_{2,}|(?:\\_\s*){2,}|\\u(?:nder)?line\s*\{[\s~\\]*\}|\$\s*\\qquad\s*\$"
+BLANK = (
+    r"\[ANS\]|_{2,}|(?:\\_\s*){2,}|\\u(?:nder)?line\s*\{[\s~\\]*\}|\$\s*\\qquad\s*\$"
+)
 
 
 def any_of(*alternatives: str) -> re.Pattern:

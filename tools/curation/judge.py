@@ -20,8 +20,7 @@ NAME = "judged"  # what the replies are kept under, as completions of a benchmar
 _QUESTION = pathlib.Path(__file__).with_suffix(".txt").read_text().rstrip()
 _VERDICT = re.compile(r"^[^\w\n]*verdict[^\w\n]+(yes|no)[^\w\n]*$", re.I | re.M)
 _SAID = 200  # last characters of a reply that go with its verdict
-UNASKED = {"sound": None, "said": ""}
-"""The `opinion` of a row that is too long to be asked about."""
+UNASKED = {"sound": None, "said": ""}  # the `opinion` of a row too long to be asked
 
 
 def question(row: Mapping[str, Any]) -> Problem:

@@ -14,9 +14,7 @@ _NOT_TEXT = any_of(
 )
 
 # What is pointed at, and what points: "in the left diagram", "the star shown".
-_FIGURE = (
-    r"(?:figures?|diagrams?|pictures?|illustrations?|drawings?|sketch|fig\.)(?![a-z])"
-)
+_FIGURE = r"(?:(?:figure|diagram|picture|illustration|drawing)s?|sketch|fig\.)(?![a-z])"
 _SEEN = "(?:shown|pictured|depicted|illustrated)"
 _THERE = "(?:below|above|here|(?:at|to|on) the (?:left|right))"
 _FIGURE_ABSENT = any_of(

@@ -26,9 +26,7 @@ class Near:
 
     def __post_init__(self):
         if self.same_answer_threshold > self.threshold:
-            raise ValueError(
-                "config.near.same_answer_threshold: must not exceed threshold"
-            )
+            raise ValueError("config.near.same_answer_threshold: exceeds threshold")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +71,8 @@ def make_plan(
         problems = load_benchmark(spec, data_dir)
         if is_another_copy(spec, problems):
             raise ValueError(
-                f"config.evaluation: {spec} of {data_dir} has other problems or answers"
-                " than the set of that name; to screen against it even so, give its"
-                " path"
+                f"config.evaluation: {spec} of {data_dir} is another copy of that set;"
+                " to screen against it even so, give its path"
             )
         for problem in problems:
             id = f"{pathlib.PurePath(spec).stem}/{problem.id}"

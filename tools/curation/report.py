@@ -46,9 +46,8 @@ def count(rows: Sequence[Row], steps: Steps) -> dict[str, Any]:
     funnel, left = [], len(rows)
     for step, reasons in steps.items():
         dropped = sum(counted[reason] for reason in reasons)
-        out = left - dropped
-        funnel.append({"step": step, "in": left, "dropped": dropped, "out": out})
-        left = out
+        in_, left = left, left - dropped
+        funnel.append({"step": step, "in": in_, "dropped": dropped, "out": left})
     return {
         "rows": len(rows),
         "kept": len(kept),

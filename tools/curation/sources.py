@@ -28,7 +28,7 @@ _LEVEL = re.compile(r"(?:level\s*)?(?:([1-5])|\??)", re.I)
 _WORKED = re.compile(r"\n#### *(?=\S)")
 _ONE_OF_A_LIST = re.compile(r"""\[(["'])((?!\1).)*\1\]""")  # '["12"]', a list as text
 _MUST_BE = {
-    "options": "a list or an object of text",
+    "options": "text, or a list or an object of it",
     "answers": "a list of text",
     "level": "a level 1 to 5 or null",
     "solve_rate": "a rate in 0..1 or null",

@@ -85,10 +85,11 @@ _PROSE = re.compile(_WORDS.pattern + r"\s+[a-z]{2,}")
 _NAMES = re.compile(r"(?<![A-Za-z])(?:[A-Za-z]|[A-Z]+)(?![A-Za-z])")
 _COMMAND = re.compile(r"\\+[A-Za-z]+")
 _LETTER = re.compile(r"(?!C(?:_\d)?$)([A-Za-z])(?:_\w+)?")  # C, C_1: of integration
-_DECIMAL = re.compile(r"(?:.*=)?\s*(-?\d*\.(\d{2,13}))")
+_DECIMAL = re.compile(r"(?:.*=)?\s*(-?\d*\.(\d{2,}))")
 _SAYS_HOW_FAR = any_of(
     r"\bround|nearest|decimal|signific|places?\b|correct to|accura|precis|percent"
 )
+_FEW_PLACES = any_of(r"\bnearest\b|\b(?:one|two|three|four|[1-5]) (?:\w+ )?places\b")
 _APPROXIMATE = any_of(rf"(?:{grammar.ORDER}|\bto )(?:approximate|estimate)\b")
 _MAY_BE_DECIMAL = any_of(r"\d\.\d|5|\bfi(?:ve|f)|\bten|\b10+\b|00|%")
 _PLAIN_WORDS = ("any", "all", "first", "second", "third", "fourth")
@@ -226,17 +227,19 @@ def rounded_answer(row: Row) -> str | None:
     """A decimal of what is none, and nothing says how far: 0.08333 for a twelfth.
 
     Exact may be halves, what has few digits as a fraction, and what comes of decimals,
-    fives or tens in the problem, unless that orders to approximate, or there are more
-    than seven places. From 14 on the verifier knows what was printed.
+    fives or tens in the problem, but for one to approximate, or over seven places. From
+    14 on the verifier knows what was printed. No gold has seven where few were ordered.
     """
     match = _DECIMAL.fullmatch(row.answer)
-    if not match or len(row.answers) > 1 or _SAYS_HOW_FAR.search(row.problem):
+    if not match or len(row.answers) > 1:
         return None
+    if _SAYS_HOW_FAR.search(row.problem):
+        return found(_FEW_PLACES, row.problem) if len(match[2]) > 7 else None
     value = abs(Fraction(match[1]))
     short = value.numerator < 1000 or value.denominator.bit_count() == 1
     loose = len(match[2]) > 7 or _APPROXIMATE.search(row.problem)
     given = not loose and _MAY_BE_DECIMAL.search(row.problem)
-    return None if short or given else row.answer
+    return None if short or given or len(match[2]) > 13 else row.answer
 
 
 CHECKS = (
