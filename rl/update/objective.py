@@ -151,8 +151,8 @@ def make_objective(
         def count(where, value=1.0):
             return jnp.sum(jnp.where(where, value, 0.0))
 
-        def largest(value, where=loss_mask):
-            return jnp.max(jnp.where(where, value, 0.0))
+        def largest(value, where=loss_mask, at_least=0.0):
+            return jnp.max(jnp.where(where, value, at_least))
 
         # Of one version sampler and trainer differ by rounding, or something is wrong;
         # of another by what was learnt meanwhile.
@@ -183,7 +183,7 @@ def make_objective(
                 sums[name] = count(loss_mask & value)
             else:
                 sums[name] = count(loss_mask, value)
-                maxima[name] = largest(value)
+                maxima[name] = largest(value, at_least=-jnp.inf)
         return total, {"sum": sums, "max": maxima}
 
     return Objective(loss, needs_reference)

@@ -134,7 +134,9 @@ def make_step(
         sums = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, summed_in(x.dtype)), grads
         )
-        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (sums, value, stats))
+        none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (sums, value, stats))
+        none[2]["max"] = jax.tree.map(lambda x: x - jnp.inf, none[2]["max"])
+        return none
 
     def accumulate(carry: Carry, params: Params, batch: Batch, hyper: Hyper) -> Carry:
         grads, value, stats = carry

@@ -92,10 +92,17 @@ def _hyper(first=False, learning_rate=1e-2):
 
 
 @functools.cache  # what one test has traced, the next need not trace again
-def _step(mesh, eps=OPTIMIZER["eps"], offload=False, config=CONFIG, **model_options):
+def _step(
+    mesh,
+    eps=OPTIMIZER["eps"],
+    offload=False,
+    config=CONFIG,
+    objective=OBJECTIVE,
+    **model_options,
+):
     model = Qwen2(config, mesh=mesh, **model_options)
     return make_step(
-        model, make_optimizer(**{**OPTIMIZER, "eps": eps}), mesh, OBJECTIVE,
+        model, make_optimizer(**{**OPTIMIZER, "eps": eps}), mesh, objective,
         head_chunk=16, offload_optimizer=offload,
     )  # fmt: skip
 
@@ -240,6 +247,21 @@ def test_the_first_update_has_ratio_one_whatever_old_says():
     assert stats["sum"]["clipped_low"] == stats["sum"]["clipped_high"] == 0
     later = _updated(_mesh(), _batches(_groups(), old=-50.0), _hyper())[2]
     assert later["max"]["ratio"] > 100
+
+
+def with_a_metric(policy_logprobs):
+    """A user's loss: the policy gradient, and a figure that is nowhere above zero."""
+    return -policy_logprobs, {"logprob": policy_logprobs}
+
+
+def test_the_largest_of_a_negative_figure_is_negative():
+    """With padding and the start of the sum counted as zero it was 0."""
+    settings = base.get_config().objective
+    settings.function = f"{__name__}:with_a_metric"
+    objective = take(make_objective, settings)()
+    stats = _updated(_mesh(), _batches(_groups()), objective=objective)[2]
+    mean = stats["sum"]["logprob"] / stats["sum"]["tokens"]
+    assert mean < float(stats["max"]["logprob"]) < 0
 
 
 def test_old_logprobs_by_the_scoring_pass_are_the_updates_own():
