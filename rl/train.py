@@ -188,11 +188,13 @@ def _lead(
         print(plan.describe(workdir))
         return DONE
     with files.locked(workdir):
+        if not _ACCEPT_CHANGES.value:
+            manifest.check_config(workdir, plan)
         if summary := _finished(workdir, config.steps):
             print(f"{workdir}: finished already")
             return _report(summary, workdir)
         if not _ACCEPT_CHANGES.value:
-            manifest.check_config(workdir, plan)
+            manifest.check_checkpoints(workdir)
         try:
             summary = train(
                 plan, workdir, processes, stop, accept_changes=_ACCEPT_CHANGES.value

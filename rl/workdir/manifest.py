@@ -240,8 +240,7 @@ def rollbacks(workdir: pathlib.Path) -> list[int]:
 
 
 def check_config(workdir: pathlib.Path, plan: Plan) -> None:
-    """Refuses what can be seen before a base is made; see `begin` for errors."""
-    check_checkpoints(workdir)
+    """Refuses another run's config, before a base is made; see `begin` for errors."""
     content = _read(workdir / "manifest.json")
     if content is None:
         return

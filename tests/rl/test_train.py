@@ -460,6 +460,7 @@ def _error(done, status=1):
     "which,message",
     [
         ("another seed", "holds another run: config.seed: 0 -> 1; --accept_ch"),
+        ("finished, another rate", "holds another run: config.schedule.learning_r"),
         ("no checkpoints", ", there is none"),
     ],
 )
@@ -672,6 +673,7 @@ def early(tmp_path_factory, finished, ended, cache):
     changes = {
         "the same": {},
         "another seed": {**longer, "seed": 1},
+        "finished, another rate": {"schedule.learning_rate": 1e-3},
         "no checkpoints": longer,
     }
     changes |= {f"damaged {i}": longer for i in range(len(DAMAGED))}
