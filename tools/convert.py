@@ -10,6 +10,7 @@ import argparse
 import json
 import pathlib
 import sys
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +38,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=user_path, required=True)
     parser.add_argument(
         "--dtype",
-        choices=sorted(hf.DTYPES),
+        choices=get_args(hf.DType),
         help="of HFDIR; default: bfloat16, of a GGUF file float32",
     )
     parser.add_argument("--json", type=user_path, help="write the result here")
