@@ -34,9 +34,10 @@ _WORDS = {
 }
 
 # A template with its answer, by the number of steps. {who} and {other} are names, {he}
-# and {his} go with {who}, {a} to {d} are numbers, not all of them needed; any other braces hold an expression in these, so that what is
-# taken away or shared out always comes out whole and positive. Many of them: of few, a
-# policy can know by heart which sum goes with which, and need not read.
+# and {his} go with {who}, {a} to {d} are numbers, not all of them needed; any other
+# braces hold an expression in these, so that what is taken away or shared out always
+# comes out whole and positive. Many of them: of few, a policy can know by heart which
+# sum goes with which, and need not read.
 _TRAIN = {
     1: {
         "{who} has {a} {things}. {who} {gets} {b} more {things}. How many {things} "
