@@ -93,7 +93,7 @@ def evaluate(
       params: temperature 0 and n=1 is greedy pass@1.
       seed: of the sampler's call.
       decode: token ids to text, special tokens left out.
-      judge: texts and their problems to scores, in order.
+      judge: groups of texts and their problems to scores.
 
     Returns:
       The scored completions, problem by problem, and `summarise` of them, with the
@@ -151,9 +151,15 @@ def draw(
 def score(
     drawn: Sequence[Drawn], problems: Iterable[Problem], judge: Reward
 ) -> list[Scored]:
-    """Judges each completion against its own problem; one call of the judge."""
+    """Judges each completion against its own problem, problem by problem; one call."""
     by_id = {problem.id: problem for problem in problems}
-    scores = judge([d.completion for d in drawn], [by_id[d.id] for d in drawn])
+    groups: dict[str, list[Drawn]] = {}
+    for d in drawn:
+        groups.setdefault(d.id, []).append(d)
+    scores = judge(
+        [[d.completion for d in group] for group in groups.values()],
+        [by_id[id] for id in groups],
+    )
     return [
         Scored(
             drawn=d,
@@ -161,7 +167,8 @@ def score(
             reward=score.reward,
             components=score.components,
         )
-        for d, score in zip(drawn, scores, strict=True)
+        for group, of_group in zip(groups.values(), scores, strict=True)
+        for d, score in zip(group, of_group, strict=True)
     ]
 
 

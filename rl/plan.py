@@ -593,7 +593,13 @@ def read_data(
     """
     formulas = reward_formulas(config)
     sets = take(load_data, config.data)()
-    take(try_out, config.reward)(formulas, sets[0][0])
+    of_groups = take(try_out, config.reward)(formulas, sets[0][0])
+    if config.sampling.first and of_groups[TRAINING]:
+        raise ValueError(
+            f"config.sampling.first={config.sampling.first}: {TRAINING} has"
+            f" {of_groups[TRAINING][0]!r}, which is to see all completions of a problem"
+            " in one call, and would see a part of them"
+        )
     told = []
     for i, (key, where) in enumerate(
         ((TRAINING, config.data.train), (EVALUATION, config.data.eval))

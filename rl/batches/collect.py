@@ -5,7 +5,7 @@ import math
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from rollout.types import NOT_BEGUN, Completion, SamplingParams
 
 OnShortfall = Literal["skip", "partial", "stop"]
 Sample = Callable[..., list[list[Completion]]]
+_G = TypeVar("_G", Group, Begun)
 
 
 class Shortfall(RuntimeError):
@@ -127,7 +128,7 @@ class Collector:
         draws: Draws,
         sample: Sample,
         judge: Judge,
-        encode: Callable[[Problem], Sequence[int]],
+        encode: Callable[[Problem], np.ndarray],
         params: SamplingParams,
         seed: int,
         prompts_per_step: Count,
@@ -146,7 +147,7 @@ class Collector:
           draws: where prompts come from, and the settings of the curriculum's stages.
           sample: as `Sampler.sample`.
           judge: makes groups of completions.
-          encode: a problem to its prompt's token ids.
+          encode: a problem to its prompt's token ids, int32 `[P]`.
           params: of the run; `n` is G, the group size.
           seed: of the run; each round draws with a seed of its own.
           prompts_per_step: groups of a full batch.
@@ -263,9 +264,8 @@ class Collector:
         if self._on_shortfall == "partial" and kept:
             self._left, self._shortfalls = [], 0
             return kept
-        # No update, so the policy stays as it is: what waits is as young as before.
-        self._left = [dataclasses.replace(g, born=g.born + 1) for g in kept]
-        self._begun = [dataclasses.replace(g, born=g.born + 1) for g in self._begun]
+        # No update, so the next version is this one: what waits is as young as before.
+        self._left, self._begun = _renumbered(kept), _renumbered(self._begun)
         if self._shortfalls >= self._max_shortfalls:
             raise Shortfall(
                 f"{message}; {self._shortfalls} steps in a row"
@@ -330,7 +330,7 @@ class Collector:
         whole: list[int] = []
         found: dict[int, Drawn] = {}
         teach = 0
-        prompts = [list(self._encode(group.draw.problem)) for group in groups]
+        prompts = [self._encode(group.draw.problem).tolist() for group in groups]
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
             completions[prompt][sample] = completion
@@ -380,7 +380,7 @@ class Collector:
         """`n` completions of each problem, judged."""
         if not problems:
             return []
-        prompts = [list(self._encode(problem)) for problem in problems]
+        prompts = [self._encode(problem).tolist() for problem in problems]
         number = self._next_number()
         completions = self._sample(
             prompts,
@@ -440,6 +440,21 @@ class Collector:
         self._acceptance = state["acceptance"]
         # An older checkpoint has none, and no stage then had one of its own.
         self._temperature = state.get("temperature", self._params.temperature)
+
+
+def _renumbered(groups: Sequence[_G]) -> list[_G]:
+    """Groups by the next version's number, which a step without an update gives."""
+    return [
+        dataclasses.replace(
+            group,
+            born=group.born + 1,
+            completions=type(group.completions)(
+                dataclasses.replace(c, versions=c.versions + 1)
+                for c in group.completions
+            ),
+        )
+        for group in groups
+    ]
 
 
 def _in_line(group: Group) -> tuple[int, int]:

@@ -25,7 +25,7 @@ class Judge:
     ):
         """
         Args:
-          reward: texts and problems to scores.
+          reward: groups of texts and their problems to scores.
           decode: token ids to text.
           shuffle: deal verdicts out at random, see `rl.reward.shaping`.
           overlong_buffer, overlong_factor: see `rl.reward.shaping`.
@@ -55,11 +55,10 @@ class Judge:
           seed: of the order in which `shuffle` deals.
         """
         flat = [c for group in completions for c in group]
-        texts = [self._decode(c.token_ids.tolist()) for c in flat]
-        scores = self._reward(
-            texts,
-            [p for p, of_p in zip(problems, completions, strict=True) for _ in of_p],
-        )
+        texts = [
+            [self._decode(c.token_ids.tolist()) for c in group] for group in completions
+        ]
+        scores = [s for of_group in self._reward(texts, problems) for s in of_group]
         correct = np.array([s.verdict.correct is True for s in scores], bool)
         raw = np.array([s.reward for s in scores], np.float32)
         components = _by_name(scores)

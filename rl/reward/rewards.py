@@ -12,7 +12,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
 
 from configs.schema import Count, Positive
 from rl.reward import function as functions
@@ -99,6 +98,7 @@ class Rewards:
         self._judged = self._lost = 0
         self._pool = self._workers = None
         self._by_name: dict[str, Reward] = {}
+        self._grouped: set[str] = set()
         try:
             if VERIFIER in keys:
                 self._pool = VerifierPool(workers, timeout)
@@ -135,15 +135,24 @@ class Rewards:
             counts["replaced"] += self._workers.replaced
         return counts
 
+    def of_groups(self, key: str) -> list[str]:
+        """The functions of a key's formula that see all completions of a problem."""
+        return [term.name for term in self._terms[key] if term.name in self._grouped]
+
     def reward(self, key: str) -> Reward:
         """The reward by the formula of a key."""
         terms = self._terms[key]
 
-        def judge(texts: Sequence[str], problems: Sequence[Problem]) -> list[Score]:
+        def judge(
+            groups: Sequence[Sequence[str]], problems: Sequence[Problem]
+        ) -> list[list[Score]]:
             with self._lock:
-                self._judged += len(texts)
-            by_term = [self._by_name[term.name](texts, problems) for term in terms]
-            return [_sum(terms, scores) for scores in zip(*by_term, strict=True)]
+                self._judged += sum(map(len, groups))
+            by_term = [self._by_name[term.name](groups, problems) for term in terms]
+            return [
+                [_sum(terms, scores) for scores in zip(*of_group, strict=True)]
+                for of_group in zip(*by_term, strict=True)
+            ]
 
         return judge
 
@@ -155,26 +164,30 @@ class Rewards:
             raise RewardError(form.text)
         if isinstance(form, Lost):
             raise RewardError(f"{named}: cannot be imported (it {form.reason})")
+        if form.grouped:
+            self._grouped.add(name)
 
-        def judge(texts: Sequence[str], problems: Sequence[Problem]) -> list[Score]:
+        def judge(
+            groups: Sequence[Sequence[str]], problems: Sequence[Problem]
+        ) -> list[list[Score]]:
             requests = [
-                ((name, key, problem), _calls(form, own))
-                for problem, own in _by_problem(texts, problems)
+                ((name, key, problem), _calls(form, texts))
+                for texts, problem in zip(groups, problems, strict=True)
             ]
-            results = self._workers.map(requests)
-            scores: list[Score] = []
-            for ((_, _, problem), calls), of_problem in zip(
-                requests, results, strict=True
+            scores: list[list[Score]] = []
+            for ((_, _, problem), calls), results in zip(
+                requests, self._workers.map(requests), strict=True
             ):
-                for call, result in zip(calls, of_problem, strict=True):
+                scores.append([])
+                for call, result in zip(calls, results, strict=True):
                     if isinstance(result, Fault):
                         raise RewardError(result.text)
                     if isinstance(result, Lost):
                         what = f"{result.reason} (reward.timeout={self._timeout:g} s);"
-                        what += f" {told(problem, call[0])}"
-                        scores += self._unjudged(call, f"{named}: {form.place}: {what}")
+                        what = f"{form.place}: {what} {told(problem, call[0])}"
+                        scores[-1] += self._unjudged(call, f"{named}: {what}")
                     else:
-                        scores += map(self._score, call, result)
+                        scores[-1] += map(self._score, call, result)
             return scores
 
         return judge
@@ -215,11 +228,14 @@ def try_out(
     *,
     timeout: Positive,
     right_from: float,
-) -> None:
+) -> Mapping[str, list[str]]:
     """Has the functions of some formulas judge one problem.
 
     They are given its answer in a box, and an empty completion, which a model may well
     draw.
+
+    Returns:
+      Those functions of each formula that see all completions of a problem in one call.
 
     Raises:
       ValueError: a formula is none; a function cannot be imported, breaks its contract,
@@ -231,14 +247,15 @@ def try_out(
     }
     own = {k: " + ".join(term.name for term in v) for k, v in own.items() if v}
     if not own:
-        return
+        return {key: [] for key in formulas}
     texts = [f"\\boxed{{{problem.answers[0]}}}", ""]
     with contextlib.closing(
         Rewards(own, workers=1, timeout=timeout, right_from=right_from, on_lost=_refuse)
     ) as rewards:
         for text in texts:
             for key in own:
-                rewards.reward(key)([text], [problem])
+                rewards.reward(key)([[text]], [problem])
+        return {k: rewards.of_groups(k) if k in own else [] for k in formulas}
 
 
 def _warn(reason: str) -> None:
@@ -247,15 +264,6 @@ def _warn(reason: str) -> None:
 
 def _refuse(reason: str) -> None:
     raise RewardError(reason)
-
-
-def _by_problem(
-    texts: Sequence[str], problems: Sequence[Problem]
-) -> list[tuple[Problem, list[str]]]:
-    """Runs of one problem, in order."""
-    pairs = groupby(zip(texts, problems, strict=True), key=lambda pair: pair[1].id)
-    runs = [list(run) for _, run in pairs]
-    return [(run[0][1], [text for text, _ in run]) for run in runs]
 
 
 def _calls(form: Form, texts: Sequence[str]) -> list[tuple[str, ...]]:

@@ -30,5 +30,5 @@ class Score:
         return cls(reward=worth[verdict.correct], verdict=verdict)
 
 
-Reward = Callable[[Sequence[str], Sequence[Problem]], Sequence[Score]]
-"""Texts and their problems to a score of each, in order."""
+Reward = Callable[[Sequence[Sequence[str]], Sequence[Problem]], list[list[Score]]]
+"""Groups of texts, and the problem of each group, to a score of each text."""

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from rl.problems.types import Problem
 from rl.reward.score import Reward, Score
-from rl.verifier import VerifierPool
+from rl.verifier import Verdict, VerifierPool
 
 _DECIMAL = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?")
 
@@ -19,23 +19,23 @@ def verifier_reward(pool: VerifierPool) -> Reward:
     bare gold any unit would pass. `error` is an absolute tolerance.
     """
 
-    def judge(texts: Sequence[str], problems: Sequence[Problem]) -> list[Score]:
-        verdicts = pool.judge(
-            [
-                (text, _golds(p), p.problem)
-                for text, p in zip(texts, problems, strict=True)
-            ]
-        )
-        return [
-            Score.of(
-                dataclasses.replace(verdict, correct=True, rule="tolerance", reason="")
-                if not verdict.correct and _within_tolerance(verdict.answer, problem)
-                else verdict
-            )
-            for verdict, problem in zip(verdicts, problems, strict=True)
-        ]
+    def judge(
+        groups: Sequence[Sequence[str]], problems: Sequence[Problem]
+    ) -> list[list[Score]]:
+        pairs = list(zip(groups, problems, strict=True))
+        asked = [(text, _golds(p), p.problem) for texts, p in pairs for text in texts]
+        verdicts = iter(pool.judge(asked))
+        return [[_score(next(verdicts), p) for _ in texts] for texts, p in pairs]
 
     return judge
+
+
+def _score(verdict: Verdict, problem: Problem) -> Score:
+    if not verdict.correct and _within_tolerance(verdict.answer, problem):
+        verdict = dataclasses.replace(
+            verdict, correct=True, rule="tolerance", reason=""
+        )
+    return Score.of(verdict)
 
 
 def _golds(problem: Problem) -> tuple[str, ...]:

@@ -40,6 +40,17 @@ def make_group(correct, *, lengths=None, rewards=None, prompt=3, seed=0, version
     )
 
 
+def of_each(score):
+    """A reward of groups by what scores texts and their problems one by one."""
+
+    def reward(groups, problems):
+        asked = [p for texts, p in zip(groups, problems, strict=True) for _ in texts]
+        scores = iter(score([text for texts in groups for text in texts], asked))
+        return [[next(scores) for _ in texts] for texts in groups]
+
+    return reward
+
+
 def parity(text, problem):
     """A reward that differs within a group whatever the policy is worth."""
     return 1.0 if len(text) % 2 else -1.0

@@ -15,6 +15,7 @@ from rl.reward.score import Score
 from rl.types import Problem
 from rl.verifier import Verdict
 from rollout.types import SamplingParams
+from tests.rl.examples import of_each
 from tests.rl.replay import Replay, decode, encode
 
 PROBLEMS = [
@@ -50,7 +51,7 @@ def run(n):
         params=SamplingParams(n=n, max_tokens=8, stop_token_ids=(0,)),
         seed=0,
         decode=decode,
-        judge=judge,
+        judge=of_each(judge),
     )
 
 

@@ -12,7 +12,7 @@ from rl.problems.curriculum import Curriculum, Stage
 from rl.reward.score import Score
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams, so_far
-from tests.rl.examples import make_problem
+from tests.rl.examples import make_problem, of_each
 
 PARAMS = SamplingParams(n=4, max_tokens=60, stop_token_ids=(0,))
 ALL = (Stage(name="all"),)
@@ -87,15 +87,18 @@ def _collector(sampler, *stages, **changes):
         draws=Draws(Curriculum(stages or ALL, problems, seed=0), problems, **drawing),
         sample=sampler.sample,
         judge=Judge(
-            reward=lambda texts, problems: [
-                Score.of(Verdict(text == str(RIGHT), None, "last")) for text in texts
-            ],
+            reward=of_each(
+                lambda texts, problems: [
+                    Score.of(Verdict(text == str(RIGHT), None, "last"))
+                    for text in texts
+                ]
+            ),
             decode=lambda ids: str(ids[-1]),
             shuffle=False,
             overlong_buffer=1,
             overlong_factor=0.0,
         ),
-        encode=lambda problem: [int(problem.id[1:])],
+        encode=lambda problem: np.array([int(problem.id[1:])], np.int32),
         params=PARAMS,
         seed=0,
         **{**options, **changes},

@@ -17,7 +17,7 @@ from rl.reward.score import Score
 from rl.reward.shaping import overlong_penalty
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams
-from tests.rl.examples import make_problem
+from tests.rl.examples import make_problem, of_each
 
 PARAMS = SamplingParams(n=4, max_tokens=20, stop_token_ids=(0,))
 UNIFORM = dict(policy="uniform", explore=0.05, power=1.0, retire_at=0.9, half_life=50.0)
@@ -28,6 +28,7 @@ class Coins:
 
     def __init__(self, chance):
         self._chance, self.calls, self.asked = chance, [], []
+        self.version = 0
 
     def sample(self, prompts, params, *, seed, on_finished=None):
         rng = np.random.default_rng(seed)
@@ -44,7 +45,7 @@ class Coins:
                         token_ids=ids,
                         sampler_logprobs=np.zeros(len(ids), np.float32),
                         finish_reason="stop",
-                        versions=np.zeros(len(ids), np.int32),
+                        versions=np.full(len(ids), self.version, np.int32),
                     )
                 )
                 if on_finished:
@@ -76,6 +77,7 @@ def _collector(chance, **changes):
         overlong_factor=0.0,
     )
     judging |= {k: changes.pop(k) for k in judging.keys() & changes}
+    judging["reward"] = of_each(judging["reward"])
     options = dict(
         prompts_per_step=8,
         filter=True,
@@ -95,7 +97,7 @@ def _collector(chance, **changes):
         draws=Draws(curriculum, problems, **drawing),
         sample=sampler.sample,
         judge=Judge(**judging),
-        encode=lambda problem: [int(problem.id[1:])],
+        encode=lambda problem: np.array([int(problem.id[1:])], np.int32),
         params=PARAMS,
         seed=0,
         **{**options, **changes},
@@ -186,16 +188,21 @@ def test_a_shortfall_keeps_its_groups_for_the_next_step():
 
 def test_a_skipped_step_makes_nothing_older():
     """The policy stays as it is, so what waits is as fresh as it was."""
-    collector, _ = _collector(
+    collector, sampler = _collector(
         lambda p: 0.5 if p % 8 == 0 else 0.0, max_rounds=1, max_shortfalls=9
     )
     groups, step = [], 0
     while not groups:
+        sampler.version = step
         before = len(collector.state()["left"])
         groups, tally = collector.collect(step)
         assert (tally.carried, tally.aged_out) == (before, 0)
         step += 1
     assert step > 3  # by its number the first one would have gone after two
+    # Nor is anything another version's: those before this one had the same weights.
+    assert {group.born for group in groups} == {step - 1}
+    drawn_by = np.concatenate([c.versions for g in groups for c in g.completions])
+    assert set(drawn_by) == {step - 1}
 
 
 @pytest.mark.failure(17)

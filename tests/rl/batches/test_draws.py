@@ -14,6 +14,7 @@ from rl.reward.score import Score
 from rl.types import Problem
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams
+from tests.rl.examples import of_each
 
 SETTINGS = dict(explore=0.05, power=1.0, retire_at=0.9, half_life=100.0)
 NONE, ZERO = np.zeros(1, np.float32), np.zeros(1, np.int32)
@@ -44,13 +45,13 @@ class World:
             **SETTINGS | others,
         )
         judge = Judge(
-            reward=lambda texts, problems: [SCORES[text] for text in texts],
+            reward=of_each(lambda texts, _: [SCORES[text] for text in texts]),
             decode=lambda ids: str(ids[0]), shuffle=False, overlong_buffer=1,
             overlong_factor=0.0,
         )  # fmt: skip
         self.collector = Collector(
             draws=self.draws, sample=self._sample, judge=judge,
-            encode=lambda problem: [int(problem.id[1:])],
+            encode=lambda problem: np.array([int(problem.id[1:])], np.int32),
             params=SamplingParams(n=size, max_tokens=8, stop_token_ids=(0,)),
             seed=seed, first=first, prompts_per_step=16, filter=True,
             filter_on="correct", max_rounds=60, max_age=1, on_shortfall="skip",

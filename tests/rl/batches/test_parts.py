@@ -19,7 +19,7 @@ from rl.problems.curriculum import Curriculum, Stage
 from rl.reward.score import Score
 from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams
-from tests.rl.examples import make_problem
+from tests.rl.examples import make_problem, of_each
 
 G, FIRST = 5, 2
 # A bandit's arms: a short right answer, a long one that earns less, and a wrong one.
@@ -66,11 +66,12 @@ def _collected(arms, ends, *, first=FIRST):
     draws.ends = lambda draw, judged, rest: ends
     script = Script(arms)
     judge = Judge(
-        reward=_score, decode=lambda ids: "".join(map(str, ids)), shuffle=False,
-        overlong_buffer=1, overlong_factor=0.0,
+        reward=of_each(_score), decode=lambda ids: "".join(map(str, ids)),
+        shuffle=False, overlong_buffer=1, overlong_factor=0.0,
     )  # fmt: skip
     collector = Collector(
-        draws=draws, sample=script.sample, judge=judge, encode=lambda problem: [7],
+        draws=draws, sample=script.sample, judge=judge,
+        encode=lambda problem: np.array([7], np.int32),
         params=SamplingParams(n=len(arms), max_tokens=9, stop_token_ids=(0,)),
         seed=0, prompts_per_step=1, filter=True, filter_on="correct", max_rounds=1,
         max_age=1, on_shortfall="skip", max_shortfalls=3, carry=False, oversample=2.0,

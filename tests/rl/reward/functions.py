@@ -77,6 +77,10 @@ def infinite_part(text, problem):
     return {"reward": 1.0, "components": {"x": float("inf")}}
 
 
+def longest(completions, problems):
+    return [float(len(c) == max(map(len, completions))) for c in completions]
+
+
 def short(completions, problems):
     return [1.0]
 

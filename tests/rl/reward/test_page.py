@@ -53,8 +53,8 @@ def test_they_give_what_the_page_says(mine):
     problem = Problem(id="p", problem="2+2", answers=("4",))
     texts = ["\\boxed{4}", "\\boxed{5}", "=4="]
     with contextlib.closing(opened) as rewards:
-        graded = rewards.reward("graded")(texts, [problem] * 3)
-        measured = rewards.reward("measured")(texts, [problem] * 3)
+        graded = rewards.reward("graded")([texts], [problem])[0]
+        measured = rewards.reward("measured")([texts], [problem])[0]
     assert [s.components["my_reward:score"] for s in graded] == [1.0, 0.1, 0.0]
     assert [s.verdict.correct for s in graded] == [True, False, False]
     assert [s.reward for s in graded] == pytest.approx([1.01, 0.11, 0.025])

@@ -54,6 +54,12 @@ def rewards():
         yield opened
 
 
+def judge(rewards, name, texts):
+    """The scores of one group, all of it asked FOUR."""
+    (scores,) = rewards.reward(name)([texts], [FOUR])
+    return scores
+
+
 def test_terms_are_read():
     assert parse("verifier", key=KEY) == (Term(1.0, "verifier"),)
     assert parse(" verifier+ 0.1*my.room:f -2e-1 * m:g", key=KEY) == (
@@ -68,7 +74,7 @@ def test_terms_are_read():
 
 @pytest.mark.failure(44)
 def test_a_number_is_right_from_one_on_and_not_above_nothing(rewards):
-    scores = rewards.reward("simple")(["\\boxed{4}", "\\boxed{3}", ""], [FOUR] * 3)
+    scores = judge(rewards, "simple", ["\\boxed{4}", "\\boxed{3}", ""])
     assert [s.reward for s in scores] == [1.0, 0.1, 0.0]
     assert [s.verdict.correct for s in scores] == [True, False, False]
     assert {s.verdict.rule for s in scores} == {"reward"}
@@ -76,27 +82,33 @@ def test_a_number_is_right_from_one_on_and_not_above_nothing(rewards):
 
 
 def test_a_batch_is_all_completions_of_a_problem_with_its_columns(rewards):
-    texts, problems = ["4", "44", "x", "5"], [FOUR, FOUR, FIVE, FIVE]
-    scores = rewards.reward("batch")(texts, problems)
-    assert [s.reward for s in scores] == [0.5, 1.0, 1.0, 1.0]
-    assert [s.verdict.correct for s in scores] == [True, True, False, True]
-    assert scores[3].components == {"length": 1, "column": 4}
+    groups = [["4", "44"], ["x", "5"]]
+    fours, fives = rewards.reward("batch")(groups, [FOUR, FIVE])
+    assert [s.reward for s in fours + fives] == [0.5, 1.0, 1.0, 1.0]
+    assert [s.verdict.correct for s in fours + fives] == [True, True, False, True]
+    assert fives[1].components == {"length": 1, "column": 4}
+
+
+def test_two_groups_of_one_problem_are_two_batches(rewards):
+    """Side by side where a pass over the problems ends; as one: 0.5, 1.0, 0.25."""
+    first, second = rewards.reward("batch")([["44", "4444"], ["4"]], [FOUR, FOUR])
+    assert [s.reward for s in first + second] == [0.5, 1.0, 1.0]
 
 
 def test_async_ones_wait_together(rewards):
-    scores = rewards.reward("waits")(["a"] * 5, [FOUR] * 5)
+    scores = judge(rewards, "waits", ["a"] * 5)
     assert [s.reward for s in scores] == [5.0] * 5
-    assert rewards.reward("waits_for_all")(["a"], [FOUR])[0].reward == 1.0
+    assert judge(rewards, "waits_for_all", ["a"])[0].reward == 1.0
 
 
 def test_what_it_cannot_judge_has_no_verdict(rewards):
-    known, unknown = rewards.reward("judge")(["a", "a?"], [FOUR] * 2)
+    known, unknown = judge(rewards, "judge", ["a", "a?"])
     assert known.verdict.correct is True
     assert unknown.verdict.correct is None and math.isnan(unknown.reward)
 
 
 def test_a_sum_has_weights_and_its_first_term_says_what_is_correct(rewards):
-    right, wrong = rewards.reward("sum")(["\\boxed{4.0}", "4"], [FOUR] * 2)
+    right, wrong = judge(rewards, "sum", ["\\boxed{4.0}", "4"])
     assert right.reward == pytest.approx(1 + 0.1 * 1.0 - 2 * 1.0)
     assert wrong.reward == pytest.approx(-1 + 0.1 * 1.0 - 2 * 1 / 11)
     assert [right.verdict.correct, wrong.verdict.correct] == [True, False]
@@ -108,18 +120,18 @@ def test_a_sum_has_weights_and_its_first_term_says_what_is_correct(rewards):
         "length": 11,
         "column": 3,
     }
-    half, unknown = rewards.reward("half")(["a", "a?"], [FOUR] * 2)
+    half, unknown = judge(rewards, "half", ["a", "a?"])
     assert (half.reward, half.verdict.correct) == (0.5, True)
     assert math.isnan(unknown.reward)
     with pytest.raises(RewardError, match="component 'length' is another term's"):
-        rewards.reward("clash")(["a"], [FOUR])
+        judge(rewards, "clash", ["a"])
     with pytest.raises(RewardError, match=r"1e\+30\*.+:judge is 1e\+30, beyond 16,77"):
-        rewards.reward("weighty")(["4"], [FOUR])
+        judge(rewards, "weighty", ["4"])
 
 
 def test_counts_are_of_completions_whatever_judged_them(rewards):
     before = rewards.counts
-    rewards.reward("sum")(["4", "5"], [FOUR] * 2)
+    judge(rewards, "sum", ["4", "5"])
     after = rewards.counts
     assert after["judged"] - before["judged"] == 2
     assert after["no_answer"] - before["no_answer"] == 2
@@ -127,13 +139,13 @@ def test_counts_are_of_completions_whatever_judged_them(rewards):
 
 def test_what_it_raises_is_named_and_the_next_call_goes_on(rewards):
     with pytest.raises(RewardError) as error:
-        rewards.reward("fails")(["good", "x" * 500 + "bad"], [FOUR] * 2)
+        judge(rewards, "fails", ["good", "x" * 500 + "bad"])
     message = str(error.value)
     place = f"{HERE.replace('.', '/')}.py:{_line('no such')}"
     start = f"fails='{HERE}:fails': {place}: KeyError: 'no such\\ncolumn'; problem"
     assert message.startswith(f"{start} 'a-7', completion 'xxx")
     assert message.endswith("xxxbad'") and len(message) < 400 and "\n" not in message
-    assert rewards.reward("fails")(["good"], [FOUR])[0].reward == 1.0
+    assert judge(rewards, "fails", ["good"])[0].reward == 1.0
 
 
 def _line(part):
@@ -159,7 +171,7 @@ def _line(part):
 )
 def test_what_is_against_the_contract_is_named(rewards, name, what):
     with pytest.raises(RewardError) as error:
-        rewards.reward(name)(["a", "b"], [FOUR] * 2)
+        judge(rewards, name, ["a", "b"])
     place = f"tests/rl/reward/functions.py:{_line(f'def {name}(')}"
     start = f"{name}='{HERE}:{name}': {place}: {what}"
     assert str(error.value).startswith(start)
@@ -197,7 +209,7 @@ def test_a_call_that_hangs_is_named_and_costs_its_own_verdict():
         on_lost=told.append,
     )  # fmt: skip
     with contextlib.closing(opened) as rewards:
-        scores = rewards.reward(KEY)(["a", "hang", "b"], [FOUR] * 3)
+        scores = judge(rewards, KEY, ["a", "hang", "b"])
         assert [s.verdict.correct for s in scores] == [True, None, True]
         assert math.isnan(scores[1].reward) and rewards.counts["lost"] == 1
     place = f"tests/rl/reward/functions.py:{_line('def hangs')}"
