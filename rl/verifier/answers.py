@@ -78,6 +78,7 @@ class Answer:
       written: its tree as written, or None where the grammar does not know it.
       node: the same with its numbers computed: what it means.
       other: a second meaning, where the text allows one ("1,234"), or None.
+      other_written: its tree as written.
       parameters: names that its conditions speak of: k in Z, any constant C.
       reason: why there is no tree.
     """
@@ -86,6 +87,7 @@ class Answer:
     written: Node | None = None
     node: Node | None = None
     other: Node | None = None
+    other_written: Node | None = None
     parameters: frozenset[str] = frozenset()
     reason: str = ""
 
@@ -114,8 +116,11 @@ def parse_answer(raw: str) -> Answer:
     except (Unparsable, RecursionError, ValueError, OverflowError) as error:
         reason = str(error) if isinstance(error, Unparsable) else type(error).__name__
         return Answer(words, reason=reason)
-    other = _second_meaning(text, node)
-    return Answer(words, written, node, other, frozenset(parameters))
+    second = _second_meaning(text, node)
+    other = None if second is None else fold(second)
+    if other == node:
+        second = other = None
+    return Answer(words, written, node, other, second, frozenset(parameters))
 
 
 def _second_meaning(text: str, node: Node) -> Node | None:
@@ -125,17 +130,16 @@ def _second_meaning(text: str, node: Node) -> Node | None:
             return options
         if not isinstance(node, Choice) and (option := option_in(text)):
             value, _ = _read(option.value, group_commas=True)
-            return Choice(option.letter, fold(value))
+            return Choice(option.letter, value)
         if match := _NUMBER_AND_UNIT.fullmatch(text):
             reading = parse_unit(match[2])
             if reading is None or not isinstance(reading.unit, str):
                 return None
             in_words = rf"{match[1]} \text{{{match[2]}}}"
-            return fold(_read(in_words, group_commas=True)[0])
+            return _read(in_words, group_commas=True)[0]
         if "," in text and ",0" not in text:
             if not isinstance(node, Word | Tuple | Interval):
-                other = fold(_read(text, group_commas=False)[0])
-                return other if other != node else None
+                return _read(text, group_commas=False)[0]
     except (Unparsable, RecursionError, ValueError, OverflowError):
         pass
     return None

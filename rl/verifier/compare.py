@@ -227,6 +227,8 @@ class _Comparison:
         if isinstance(a, Choice):
             if isinstance(b, Choice):
                 return a.letter == b.letter and self.same(a.answer, b.answer)
+            if _is_letter(a.answer) and a.answer != Sym(a.letter) and _is_letter(b):
+                return False  # "(D) C" may mean either of two options
             if b in (Sym(a.letter), Word(a.letter.casefold())):
                 return True
             return self.same(a.answer, b)
@@ -568,6 +570,11 @@ class _Comparison:
             return False
         may_lack = self._prover.percents or isinstance(value, Degrees)
         return may_lack and self.same(bare, b) or self._prover.equal(value, b)
+
+
+def _is_letter(node: Node) -> bool:
+    """Whether a node is one capital letter, as options have."""
+    return isinstance(node, Sym) and len(node.name) == 1 and node.name.isupper()
 
 
 def _as_tuple(node: Node) -> Node:

@@ -6,10 +6,11 @@ built around one, or the problem's last step in other words may well be equal to
 gold and shows nothing: it is refused, unless the gold itself is of that kind.
 """
 
+import contextlib
 import dataclasses
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from fractions import Fraction
 from typing import Literal
 
@@ -27,16 +28,22 @@ from rl.verifier.finished import (
     unfinished,
 )
 from rl.verifier.nodes import (
+    Add,
+    Braces,
     Chain,
     Choice,
     Degrees,
     Expression,
+    Interval,
+    Matrix,
+    Mul,
     Node,
     Num,
     Percent,
     Quantity,
     Rel,
     Several,
+    Tuple,
     Word,
     children,
     fold,
@@ -135,7 +142,8 @@ class Examiner:
             if equal:
                 in_words = parsed.node is None or isinstance(parsed.node, Word)
                 way = "text" if in_words else prover.way
-                verdict = self._finished(answer, parsed, gold, way)
+                written = _as_meant(given, wanted, percents)
+                verdict = self._finished(answer, written, gold.written, way)
                 if verdict.correct:
                     return verdict
                 refused = refused or verdict  # another gold may be as it is written
@@ -174,14 +182,17 @@ class Examiner:
                     return dataclasses.replace(answer, node=node, written=written)
         return answer
 
-    def _finished(self, answer: str, parsed: Answer, gold: Answer, way: Way) -> Verdict:
-        written, wanted = parsed.written, gold.written
+    def _finished(
+        self, answer: str, written: Node | None, wanted: Node | None, way: Way
+    ) -> Verdict:
         if written is not None and wanted is not None:
             if (left := unfinished(written, wanted)) is not None:
                 return Verdict(False, answer, "unfinished", left)
             if self._problem and shape_of(written) != shape_of(wanted):
                 said, (value, *others) = _said(written), _said(wanted) or [wanted]
                 value = wanted if others else value
+                if _items(value) == [value]:
+                    said = [item for each in said for item in _items(each)]
                 copied = bool(said) and all(self._is_copied(s, value) for s in said)
                 if copied or self._is_stated(written, wanted):
                     return Verdict(False, answer, "echo", "stands in the problem")
@@ -229,23 +240,45 @@ class Examiner:
         if how != asked and how != "expression" and self._asked.notation:
             if self._is_told(shape):
                 return f"is the problem's own {how}"
-        if is_number(gold) and not operations(shape_of(gold)) and not symbols(shape):
-            if self._is_calculation(shape, gold):
-                return "leaves a calculation to be carried out"
+        if self._is_told(shape) and _is_converted(answer, gold):
+            return "is the problem's own number"
+        golds = list(map(shape_of, _items(gold)))
+        if all(is_number(each) and not operations(each) for each in golds):
+            for entry in _entries(answer):
+                shapes = list(map(shape_of, entry))
+                if shapes and all(self._is_calculation(s, golds) for s in shapes):
+                    return "leaves a calculation to be carried out"
         return None
 
-    def _is_calculation(self, shape: Node, gold: Node) -> bool:
-        """Whether a number is written by the problem's, or with more left to do."""
+    def _is_calculation(self, shape: Node, golds: Sequence[Node]) -> bool:
+        """Whether numbers are written by the problem's, or with more left to do."""
         left = operations(shape)
         if not left:
             return False
-        numbers = operands(shape)
-        if numbers is not None and all(map(self._is_told, numbers)):
+        if self._is_of_told(shape):
             return True
-        return any(
-            0 < operations(formula) < left and self._has_value(formula, gold)
+        values = {fold(gold) for gold in golds}
+        if any(self._works_out(part, values) for part in walk(shape)):
+            return True
+        return len(golds) == 1 and any(
+            0 < operations(formula) < left and self._has_value(formula, golds[0])
             for formula in self._formulas
         )
+
+    def _works_out(self, part: Node, values: Set[Node]) -> bool:
+        """Whether the problem's numbers in a sum or a product already make a gold.
+
+        What stands beside them then changes nothing: a factor 1!, a term x - x.
+        """
+        if not isinstance(part, Add | Mul):
+            return False
+        made = shape_of(type(part)(tuple(filter(self._is_of_told, children(part)))))
+        return operations(made) > 0 and fold(made) in values
+
+    def _is_of_told(self, shape: Node) -> bool:
+        """Whether all numbers that a shape adds, multiplies and divides are told."""
+        numbers = operands(shape)
+        return numbers is not None and all(map(self._is_told, numbers))
 
     def _is_told(self, shape: Node) -> bool:
         """Whether a number stands in the problem, whatever its sign."""
@@ -317,6 +350,46 @@ def _said(answer: Node) -> list[Node]:
     if not isinstance(answer, Rel | Chain):
         return [answer]
     return [s for s in sides(answer) if not is_label(s) and not is_decimal(s)]
+
+
+def _is_converted(answer: Node, gold: Node) -> bool:
+    """Whether one number is the other in another unit, or in the form asked for.
+
+    7.8 minutes for 468 seconds; 360 for its prime factors.
+    """
+    wanted = shape_of(gold)
+    if not is_number(answer) or not is_number(gold):
+        return False
+    has_unit = any(isinstance(part, Quantity) for part in walk(answer))
+    return operations(wanted) > 0 or has_unit and fold(shape_of(answer)) != wanted
+
+
+def _entries(answer: Node) -> list[list[Node]]:
+    """What each entry of a list, a set, a tuple or a matrix is said by; else of it."""
+    if isinstance(answer, Several | Braces | Tuple | Interval | Matrix):
+        return [entry for part in children(answer) for entry in _entries(part)]
+    return [_said(answer)]
+
+
+def _items(value: Node) -> list[Node]:
+    """What a list, a set, a tuple or a matrix holds, to the last; any other is one."""
+    match value:
+        case Several() | Braces() | Tuple() | Interval() | Matrix():
+            return [item for part in children(value) for item in _items(part)]
+        case Rel() | Chain():
+            return [item for side in _said(value) for item in _items(side)]
+    return [value]
+
+
+def _as_meant(answer: Answer, gold: Answer, percents: bool) -> Node | None:
+    """The tree as written of the reading by which an answer equals the gold."""
+    if answer.other is None:
+        return answer.written
+    alone = dataclasses.replace(answer, other=None)
+    with contextlib.suppress(Open):
+        if same_answer(alone, gold, Prover(budget=Budget(), percents=percents)):
+            return answer.written
+    return answer.other_written
 
 
 def _is_math(gold: Answer) -> bool:

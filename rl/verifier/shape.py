@@ -149,6 +149,8 @@ def operations(shape: Node) -> int:
             return len(inner) - 1 + sum(map(operations, inner))
         case Add(parts):
             return len(parts) - 1 + sum(map(operations, parts))
+        case Ratio(parts):
+            return len(parts) - 1 + sum(map(operations, parts))
         case Pow() | Fn():
             return 1 + sum(map(operations, children(shape)))
     return sum(map(operations, children(shape)))
@@ -171,7 +173,7 @@ def operands(shape: Node) -> list[Node] | None:
     match shape:
         case Num():
             return [] if shape == MINUS_ONE else [shape]
-        case Add(parts) | Mul(parts):
+        case Add(parts) | Mul(parts) | Ratio(parts):
             lists = list(map(operands, parts))
             return None if None in lists else sum(lists, [])
         case Pow(base, exponent) if exponent == MINUS_ONE:

@@ -267,7 +267,8 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
         kind = "text" if known else "const" if content in "ei" else "sym"
         tokens.append(Token(kind, content, spaced))
         return
-    if _after_operand(tokens) and _MATH.search(content) and is_unit(content):
+    after_value = _after_operand(tokens) or bool(tokens) and tokens[-1].kind == "const"
+    if after_value and _MATH.search(content) and is_unit(content):
         tokens.append(Token("text", content, spaced))
         return
     if (said := _SENTENCE.fullmatch(content)) and (said["before"] or said["behind"]):
@@ -284,7 +285,7 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     if content[:1].isdigit() or content[:1] in ("-", "$") and len(content) > 1:
         tokens.extend(inner)
         return
-    if _after_operand(tokens) and content.rstrip("s") in _UNIT_OR_NOT:
+    if after_value and content.rstrip("s") in _UNIT_OR_NOT:
         inner = [Token("text", content, spaced)]
     if (
         len(inner) == 1
@@ -336,6 +337,8 @@ def _split_word(
         tokens.append(Token("const", _CONSTANTS[run.lower()], spaced))
     elif run in GREEK or run in ("ell", "hbar"):
         tokens.append(Token("sym", run.removeprefix("var"), spaced))
+    elif run == "U" and spaced and tokens and tokens[-1].value in (")", "]"):
+        tokens.append(Token("op", "cup", spaced))
     elif len(run) == 1:
         kind = "const" if run in "ei" else "sym"
         tokens.append(Token(kind, run, spaced))
@@ -350,8 +353,6 @@ def _split_word(
     elif run in ("and", "or", "cup", "union", "mod", "in", "OR", "AND"):
         value = {"union": "cup"}.get(run, run.lower())
         tokens.append(Token("op", value, spaced))
-    elif run == "U" and spaced:
-        tokens.append(Token("op", "cup", spaced))
     elif (after_number or after_words) and run.lower() in SHORT:
         tokens.append(Token("text", run, spaced))
     elif outside and (spaced or not tokens) and run.lower() in _ENGLISH:

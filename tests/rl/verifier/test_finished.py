@@ -78,6 +78,73 @@ def test_a_calculation_of_the_problem_is_no_answer(answer, gold, problem):
     assert _rule(answer, gold, problem) == (False, "unfinished")
 
 
+_MADE = "(16-3-4) \\times 2"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        rf"\{{{_MADE}\}}",
+        rf"x \in \{{{_MADE}\}}",
+        rf"\{{x : x = {_MADE}\}}",
+        rf"{_MADE} \text{{ or }} {_MADE}",
+        rf"{_MADE} : 1",
+        rf"{_MADE} \pmod{{9999}}",
+        rf"{_MADE} \cdot 1!",
+        rf"{_MADE} \cdot e^0",
+        rf"{_MADE} \cdot i^4",
+        rf"{_MADE} \cdot 100\%",
+        rf"{_MADE} + x - x",
+        rf"{_MADE} + 0i",
+        rf"\sqrt{{({_MADE})^2}}",
+        rf"{_MADE}\ (C)",
+    ],
+)
+def test_what_changes_nothing_does_not_finish_a_calculation(answer):
+    """A set of one, a list that says one thing twice, a remainder, a factor of one."""
+    assert _rule(answer, "18", _DUCKS) == (False, "unfinished")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "problem"),
+    [
+        (
+            "(\\frac{1+3}{2}, \\frac{2+4}{2})",
+            "(2,3)",
+            "From (1,2) to (3,4), halved by 2?",
+        ),
+        ("3-2, 3+2", "1, 5", "Which two differ from 3 by 2?"),
+        ("[3-2, 3+2]", "[1,5]", "Solve $|x-3| \\le 2$."),
+        ("12:4", "3", "He shares 12 sweets among 4 friends."),
+        ("\\{0.45\\}", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("7.8\\text{ minutes}", "468", "How many seconds are 7.8 minutes?"),
+        (
+            "1\\text{ square foot}",
+            "144",
+            "How many square inches are in 1 square foot?",
+        ),
+        ("72\\text{ km/h}", "20\\text{ m/s}", "Convert 72 km/h to m/s."),
+        ("360", "2^3\\cdot3^2\\cdot5", "What is the prime factorization of 360?"),
+        ("1024", "2^{10}", "Write 1024 as a power of 2."),
+    ],
+)
+def test_the_problems_numbers_are_no_answer_in_a_list_or_a_unit(answer, gold, problem):
+    verdict = judge(rf"\boxed{{{answer}}}", gold, problem)
+    assert (verdict.correct, verdict.rule) == (False, "unfinished")
+
+
+def test_in_a_list_or_a_unit_what_was_worked_out_is_an_answer():
+    for answer, gold, problem in (
+        ("\\{18\\}", "18", _DUCKS),
+        ("x \\in \\{9 \\times 2\\}", "18", _DUCKS),
+        ("3-2=1, 3+2=5", "1, 5", "Which two differ from 3 by 2?"),
+        ("(2, \\frac{6}{2})", "(2,3)", "From (1,2) to (3,4), halved?"),
+        ("1.5\\text{ hours}", "90", "How many minutes does it take?"),
+        ("1024", "2^{10}", "How many subsets has a set of ten?"),
+    ):
+        assert judge(rf"\boxed{{{answer}}}", gold, problem).correct, answer
+
+
 @pytest.mark.parametrize(
     ("answer", "gold", "problem"),
     [

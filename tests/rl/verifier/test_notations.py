@@ -1,6 +1,6 @@
 """Right answers in other usual notations, and the neighbours that are other answers."""
 
-from rl.verifier import judge
+from rl.verifier import is_equivalent, judge
 from tests.rl.verifier.pairs import wrong
 
 
@@ -112,6 +112,20 @@ def test_letters_of_options_are_a_set():
     others = ["B, C", "B, C, D, E", "B, C, E", "B", "BDC"]
     rows = [(gold, text) for gold in spellings for text in others]
     assert wrong([*rows, ("(A, B)", "A, B")], equal=False) == []
+
+
+def test_an_option_that_says_another_letter_is_neither():
+    for answer in ("(D) C", "D. C", r"\textbf{(D)}\ C"):
+        assert not is_equivalent(answer, "C") and not is_equivalent(answer, "D")
+        assert is_equivalent(answer, "(D) C")
+    assert is_equivalent("(D) x", "D") and is_equivalent("(D) 12", "12")
+
+
+def test_a_union_by_a_letter_and_a_unit_behind_pi():
+    assert is_equivalent(r"(-\infty,1) U (2,\infty)", r"(-\infty,1)\cup(2,\infty)")
+    assert not is_equivalent(r"(-\infty,1) U (3,\infty)", r"(-\infty,1)\cup(2,\infty)")
+    assert is_equivalent(r"12\pi\text{ in}^3", r"12\pi")
+    assert not is_equivalent(r"12\pi\text{ in}^3", r"12\pi\text{ in}^2")
 
 
 def test_a_word_has_its_letters_in_order():
