@@ -406,6 +406,11 @@ class _Comparison:
     def _same_chains(self, a: Chain, b: Node) -> bool:
         value = value_of(a, self._prover)
         if value is not None:
+            if isinstance(b, Tuple) and not isinstance(value, Tuple):
+                # x = y = 1 says it of each.
+                names = [step.left for step in a.steps]
+                named = Several(tuple(Rel("=", name, value) for name in names), "and")
+                return self.same(named, b)
             return self.same(value, b)
         if isinstance(b, Rel):
             other = value_of(b, self._prover)

@@ -121,6 +121,14 @@ def test_an_option_that_says_another_letter_is_neither():
     assert is_equivalent("(D) x", "D") and is_equivalent("(D) 12", "12")
 
 
+def test_one_value_of_several_names_is_each_ones():
+    assert is_equivalent("x = y = z = 1", "(1, 1, 1)")
+    assert is_equivalent("x = y = 2", "(2, 2)")
+    assert not is_equivalent("x = y = z = 1", "(1, 1)")
+    assert not is_equivalent("x = y = z = 1", "(1, 1, 2)")
+    assert not is_equivalent("x = 1 + 1 = 2", "(2, 2)")
+
+
 def test_a_union_by_a_letter_and_a_unit_behind_pi():
     assert is_equivalent(r"(-\infty,1) U (2,\infty)", r"(-\infty,1)\cup(2,\infty)")
     assert not is_equivalent(r"(-\infty,1) U (3,\infty)", r"(-\infty,1)\cup(2,\infty)")
