@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -87,11 +88,13 @@ def write_problems(path: pathlib.Path, problems: Sequence[Problem]) -> None:
 def _checked(problems: list[Problem], where: str) -> list[Problem]:
     if not problems:
         raise ValueError(f"{where}: holds no problem")
-    seen: set[str] = set()
-    for problem in problems:
-        if problem.id in seen:
-            raise ValueError(f"{where}: id {problem.id!r} occurs twice")
-        seen.add(problem.id)
+    numbers: dict[str, int] = {}
+    for number, problem in enumerate(problems, 1):
+        if (before := numbers.setdefault(problem.id, number)) != number:
+            raise ValueError(
+                f"{where}: id {problem.id!r} occurs twice, as that of problem {before}"
+                f" and of problem {number}"
+            )
         try:
             json.dumps(dict(problem.meta))  # a checkpoint's groups hold it
         except (TypeError, ValueError) as error:
@@ -115,6 +118,8 @@ def _parse(
 ) -> Problem:
     def text(name):
         value = row.get(fields[name])
+        if name == "answer":
+            value = _as_text(value)
         if not isinstance(value, str) or not value.strip():
             raise ValueError(
                 f"{where}: field {fields[name]!r} is {value!r}, not a text"
@@ -124,6 +129,8 @@ def _parse(
     answers = row.get(fields["answers"])
     if answers is None:
         answers = [text("answer")]
+    elif isinstance(answers, list):
+        answers = list(map(_as_text, answers))
     if (
         not isinstance(answers, list)
         or not answers
@@ -143,6 +150,12 @@ def _parse(
         level=level,
         meta=_rest(row, fields),
     )
+
+
+def _as_text(answer: Any) -> Any:
+    """An answer that is a number in JSON, as text; any other as it is."""
+    is_number = isinstance(answer, int | float) and not isinstance(answer, bool)
+    return repr(answer) if is_number and math.isfinite(answer) else answer
 
 
 def _rest(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:

@@ -30,6 +30,17 @@ def test_rows_and_other_peoples_field_names(tmp_path):
     assert [p.id for p in nameless] == ["a-3", "a-4"]  # not "None", twice
 
 
+def test_an_answer_that_is_a_number_is_the_text_of_it(tmp_path):
+    path = _write(
+        tmp_path / "a.jsonl",
+        {"problem": "1+1?", "answer": 2},
+        {"problem": "1/2?", "answer": 0.5},
+        {"problem": "x?", "answers": [1, "-1"]},
+    )
+    problems = load_problems(path, key="k")
+    assert [p.answers for p in problems] == [("2",), ("0.5",), ("1", "-1")]
+
+
 def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     revision = "0123456789abcdef" * 2 + "01234567"
@@ -50,7 +61,13 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
     "content,message",
     [
         (b'{"problem": "a", "answer": "1"}\n{"problem": ', "a.jsonl:2: not JSON"),
-        (b'{"problem": "a", "answer": 1}\n', "a.jsonl:1: field 'answer' is 1"),
+        (b'{"problem": "a", "answer": true}\n', "a.jsonl:1: field 'answer' is True"),
+        (b'{"problem": "a", "answer": NaN}\n', "a.jsonl:1: field 'answer' is nan"),
+        (
+            b'{"id": 7, "problem": "a", "answer": 1}\n'
+            b'{"problem": "b", "answer": "2"}\n{"id": 7, "problem": "c", "answer": 1}',
+            "id '7' occurs twice, as that of problem 1 and of problem 3",
+        ),
         (b'{"answer": "1"}\n', "a.jsonl:1: field 'problem' is None"),
         (b'{"problem": "\xff", "answer": "1"}\n', "a.jsonl:1: not UTF-8"),
         (b"[1]\n", "a.jsonl:1: a row must be an object, not list"),
