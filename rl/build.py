@@ -21,7 +21,7 @@ from rl.batches.judge import Judge
 from rl.batches.packing import pack_groups
 from rl.batches.schedule import Rollouts
 from rl.checkpoint import Checkpoints
-from rl.engine import Engine, make_hypers
+from rl.engine import Engine
 from rl.hosts import multihost, peers
 from rl.hosts.devices import join_cpu_devices
 from rl.hosts.sidecar import make_vllm_sampler
@@ -33,6 +33,7 @@ from rl.reward.rewards import Rewards
 from rl.types import Batch, Hyper
 from rl.update import optimizer as optimizers
 from rl.update.examine import check_finite
+from rl.update.hyper import make_hypers
 from rl.update.objective import Objective, make_objective
 from rl.update.step import Step, TrainState, make_step
 from rl.workdir import manifest
@@ -130,7 +131,7 @@ def open_parts(
             reward=rewards.reward(TRAINING), decode=plan.decode
         ),
         encode=plan.encode,
-        params=plan.params,
+        sampling=plan.sampling,
         seed=c.seed,
     )
     rollouts = take(Rollouts, c.rollout, steps=c.steps)(collector())
@@ -185,7 +186,7 @@ def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
         hf.copy_assets(folder, workdir / "assets")
         serve_as_trained(
             workdir / "assets",
-            stop_token_ids=plan.params.stop_token_ids,
+            stop_token_ids=plan.sampling.stop_token_ids,
             temperature=plan.stages[-1].temperature or c.rollout.temperature,
             template=c.data.template,
             tokenizer=plan.tokenizer,

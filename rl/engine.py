@@ -2,19 +2,17 @@
 
 import itertools
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from configs.schema import Count, Positive, Share
 from models import hf
 from models.config import Qwen2Config
 from models.qwen2 import Params
 from rl.checkpoint import Checkpoints, abstract_state
-from rl.problems.curriculum import Stage
 from rl.progress import phase
 from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
@@ -27,6 +25,7 @@ from rollout.types import (
     SamplingParams,
     SoFar,
 )
+from sharding.rules import place
 
 OldLogprobs = Literal["trainer", "sampler"]
 
@@ -284,64 +283,3 @@ class Engine:
     def close(self) -> None:
         self._sampler.close()
         self._checkpoints.close()
-
-
-def place(batch: Batch, rows: NamedSharding) -> Batch:
-    """Puts host arrays on the devices, each process its own part."""
-    return jax.tree.map(
-        lambda x: jax.make_array_from_callback(x.shape, rows, lambda index: x[index]),
-        batch,
-    )
-
-
-def make_hypers(
-    stage: Stage,
-    *,
-    updates: int,
-    mini_batches: int,
-    ppo_epochs: Count,
-    schedule: Callable[[int], float],
-    learning_rate: Positive,
-    eps_low: Share,
-    eps_high: Positive,
-    temperature: Positive,
-) -> list[Hyper]:
-    """The scalars of each update of a step, the stage's own before the run's.
-
-    Args:
-      stage: that the step was sampled in.
-      updates: done before this step.
-      mini_batches: of the step, each gone through `ppo_epochs` times.
-      schedule: learning rate by the number of updates done.
-      learning_rate: the schedule's peak, which a stage's own rate scales.
-      eps_low, eps_high, temperature: see `Hyper`.
-    """
-    scale = (stage.learning_rate or learning_rate) / learning_rate
-    return [
-        make_hyper(
-            learning_rate=scale * schedule(updates + i),
-            eps_low=eps_low,
-            eps_high=stage.eps_high or eps_high,
-            temperature=stage.temperature or temperature,
-            first=i == 0,
-        )
-        for i in range(mini_batches * ppo_epochs)
-    ]
-
-
-def make_hyper(
-    *,
-    learning_rate: float,
-    eps_low: float,
-    eps_high: float,
-    temperature: float,
-    first: bool,
-) -> Hyper:
-    """Host scalars of fixed dtypes, so that no value makes a new program."""
-    return Hyper(
-        learning_rate=np.float32(learning_rate),
-        eps_low=np.float32(eps_low),
-        eps_high=np.float32(eps_high),
-        temperature=np.float32(temperature),
-        first=np.bool_(first),
-    )

@@ -12,9 +12,10 @@ from ml_collections import ConfigDict
 from configs.schema import config_json, take
 from rl import build
 from rl.alarms import Alarm
-from rl.batches.collect import Shortfall, Tally
+from rl.batches.collect import Shortfall
 from rl.batches.packing import padding_fraction
 from rl.batches.schedule import staleness_metrics
+from rl.batches.tally import Tally
 from rl.engine import Engine
 from rl.evaluate import evaluate, headline
 from rl.hosts import peers
@@ -341,7 +342,7 @@ def _evaluate(
         decode=plan.decode,
         judge=rewards.reward(EVALUATION),
     )
-    sampled, greedy = take(evaluation_params, plan.config.eval)(plan.params)
+    sampled, greedy = take(evaluation_params, plan.config.eval)(plan.sampling)
     drawn = f"{len(plan.held_out)} problems, {sampled.n} completions of each"
     with phase("evaluate", drawn + (", a greedy one besides" if greedy else "")):
         _, summary = evaluate(params=sampled, **arguments)

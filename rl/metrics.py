@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from rl.batches.collect import Tally
+from rl.batches.tally import Tally
 from rl.files import Rows, markdown_table, read_rows, replace_rows
 from rl.progress import duration
 from rl.types import Batch

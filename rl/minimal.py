@@ -27,11 +27,11 @@ from rl import files
 from rl.batches.advantages import load_advantage
 from rl.batches.groups import informative
 from rl.batches.packing import make_segments, pack
-from rl.engine import make_hyper, place
 from rl.metrics import update_metrics
 from rl.plan import Plan, keep_programs, make_model, make_plan, start_devices
 from rl.problems.reading import ProblemStream
 from rl.types import Batch, Group, Problem
+from rl.update.hyper import make_hyper
 from rl.update.objective import make_objective
 from rl.update.optimizer import make_optimizer, make_schedule
 from rl.update.step import Step, TrainState, make_step
@@ -40,6 +40,7 @@ from rollout.jax_sampler import JaxSampler
 from rollout.layout import make_layout
 from rollout.seeds import Stream, run_seed
 from sharding.mesh import make_mesh
+from sharding.rules import place
 
 
 def train(config: ConfigDict) -> tuple[Params, list[dict[str, Any]], Plan]:
@@ -142,7 +143,7 @@ class Collector:
         self.rounds += 1
         prompts = [plan.encode(problem) for problem in problems]
         completions = self.sampler.sample(
-            [prompt.tolist() for prompt in prompts], plan.params, seed=seed
+            [prompt.tolist() for prompt in prompts], plan.sampling, seed=seed
         )
         # Token ids are trained on as they were drawn; text is for the verifier alone.
         asked = [
@@ -216,7 +217,7 @@ def update(
             eps_low=c.objective.eps_low,
             eps_high=c.objective.eps_high,
             temperature=c.rollout.temperature,
-            first=i == 0,
+            first_update=i == 0,
         )
         for i in range(len(mini_batches))
     ]

@@ -41,7 +41,7 @@ from rl.batches.judge import Judge
 from rl.batches.packing import pack_groups
 from rl.batches.schedule import Rollouts, Schedule
 from rl.checkpoint import Checkpoints, describe_cost, state_bytes
-from rl.engine import Engine, make_hypers
+from rl.engine import Engine
 from rl.hosts.devices import start_cpu_devices
 from rl.hosts.sidecar import check_weights, make_vllm_sampler
 from rl.hosts.stopping import StopSignals
@@ -63,6 +63,7 @@ from rl.problems.tokenizer import (
 from rl.reward.golds import readable
 from rl.reward.rewards import Rewards, parse, try_out, uses_verifier
 from rl.types import Problem
+from rl.update.hyper import make_hypers
 from rl.update.objective import make_objective
 from rl.update.optimizer import make_optimizer, make_schedule
 from rl.update.step import make_step
@@ -106,7 +107,7 @@ class Plan:
       config: resolved.
       model: the architecture.
       tokenizer: the model's own.
-      params: how completions are drawn that are trained on.
+      sampling: how completions are drawn that are trained on.
       train, held_out: problems whose prompts fit.
       prompts: token ids by problem text, template applied.
       left_out: problems whose prompts are too long.
@@ -121,7 +122,7 @@ class Plan:
     config: ConfigDict
     model: Qwen2Config
     tokenizer: PreTrainedTokenizerBase
-    params: SamplingParams
+    sampling: SamplingParams
     train: Sequence[Problem]
     held_out: Sequence[Problem]
     prompts: Mapping[str, np.ndarray]
@@ -231,7 +232,7 @@ def make_plan(config: ConfigDict) -> Plan:
         folder = take(find_model, config.model)(described_in=pathlib.Path(scratch))
         model = Qwen2Config.from_folder(folder)
         tokenizer = load_tokenizer(folder)
-        params = take(training_params, r)(
+        sampling = take(training_params, r)(
             default_stop_ids=default_stop_ids(folder, tokenizer)
         )
     check_positions(config, model)
@@ -247,7 +248,7 @@ def make_plan(config: ConfigDict) -> Plan:
         config=config,
         model=model,
         tokenizer=tokenizer,
-        params=params,
+        sampling=sampling,
         train=train,
         held_out=held_out,
         prompts=prompts,

@@ -139,7 +139,7 @@ class Hyper:
       eps_high: and above at `1 + eps_high`.
       temperature: that its completions were drawn at; log-probabilities are those
         at this temperature.
-      first: bool, whether this is the first update of its step, whose old
+      first_update: bool, whether this is the first of its step, whose old
         log-probabilities are its own.
     """
 
@@ -147,4 +147,4 @@ class Hyper:
     eps_low: jax.Array
     eps_high: jax.Array
     temperature: jax.Array
-    first: jax.Array
+    first_update: jax.Array

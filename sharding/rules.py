@@ -9,11 +9,13 @@ is used twice; here both are errors.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import jax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Shaped
 
+_Tree = TypeVar("_Tree")
 # Of the mesh, major to minor; sizes are given in this order.
 AXES = DATA, FSDP, TENSOR = ("data", "fsdp", "tensor")
 
@@ -60,6 +62,16 @@ def spec(*axes: str | None) -> PartitionSpec:
 def laid_out(mesh: Mesh | AbstractMesh, *axes: str | None) -> NamedSharding:
     """`spec` on a mesh; without names every device holds the whole array."""
     return NamedSharding(mesh, spec(*axes))
+
+
+def place(arrays: _Tree, sharding: NamedSharding) -> _Tree:
+    """Puts a tree of host arrays on the devices, each process its own part."""
+    return jax.tree.map(
+        lambda x: jax.make_array_from_callback(
+            x.shape, sharding, lambda index: x[index]
+        ),
+        arrays,
+    )
 
 
 def partition_spec(

@@ -23,14 +23,14 @@ from configs import base
 from configs.reading import user_path
 from configs.schema import take
 from rl.batches.packing import pack
-from rl.engine import make_hyper, place
 from rl.files import replace_json
 from rl.hosts.devices import start_cpu_devices
 from rl.types import Batch, Hyper, Segment
+from rl.update.hyper import make_hyper
 from rl.update.losses import LOSSES
 from rl.update.objective import Objective, make_objective
 from sharding.mesh import make_mesh
-from sharding.rules import laid_out
+from sharding.rules import laid_out, place
 
 TOLERANCE = 1e-10
 _DEVICES = 8
@@ -309,7 +309,7 @@ def _tokens(batch: Batch) -> np.ndarray:
 
 def _hyper(first: bool) -> Hyper:
     return make_hyper(
-        learning_rate=1, eps_low=0.2, eps_high=0.28, temperature=1.0, first=first
+        learning_rate=1, eps_low=0.2, eps_high=0.28, temperature=1.0, first_update=first
     )
 
 

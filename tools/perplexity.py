@@ -66,10 +66,9 @@ def score(
     import jax
 
     from models.hf import load_params
-    from rl.engine import place
     from rl.types import Batch
     from rl.update.objective import token_logprobs
-    from sharding.rules import laid_out
+    from sharding.rules import laid_out, place
     from tools.evaluation import pretrained
 
     positions = pretrained.max_positions(folder)

@@ -16,8 +16,7 @@ from rl.batches.group_state import group_state, restore_group
 from rl.batches.groups import FilterOn, informative, join
 from rl.batches.judge import Judge
 from rl.batches.parts import stands_for
-from rl.batches.repetition import circles, duplicated
-from rl.problems.curriculum import Stage
+from rl.batches.tally import Tally
 from rl.types import Group, Problem
 from rollout.seeds import Stream, run_seed
 from rollout.types import NOT_BEGUN, Completion, SamplingParams
@@ -29,90 +28,6 @@ _G = TypeVar("_G", Group, Begun)
 
 class Shortfall(RuntimeError):
     """Too few informative groups, and the config says to stop."""
-
-
-@dataclasses.dataclass(slots=True)
-class Tally:
-    """What the rounds of one step saw; every group counts, kept or not.
-
-    Attributes:
-      stage: that the step was sampled in.
-      filter_on: what has to differ in an informative group.
-      curriculum: the metrics of curriculum and draws once it was.
-      completions: drawn, judged or not.
-      of_offered: of each group, how many problems on offer it stands for, and what is
-        correct in its first part and in all of it.
-      Others: of the rounds.
-    """
-
-    stage: Stage
-    filter_on: FilterOn = "correct"
-    curriculum: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    seconds: float = 0.0
-    rounds: int = 0
-    sampled: int = 0
-    completions: int = 0
-    solve_all: int = 0
-    solve_none: int = 0
-    informative: int = 0
-    aged_out: int = 0
-    carried: int = 0
-    begun: int = 0
-    unfinished: int = 0
-    unjudged: int = 0
-    of_offered: list[tuple[float, np.ndarray, np.ndarray]] = dataclasses.field(
-        default_factory=list
-    )
-    correct: list[np.ndarray] = dataclasses.field(default_factory=list)
-    rewards: list[np.ndarray] = dataclasses.field(default_factory=list)
-    components: dict[str, list[np.ndarray]] = dataclasses.field(default_factory=dict)
-    lengths: list[np.ndarray] = dataclasses.field(default_factory=list)
-    truncated: list[np.ndarray] = dataclasses.field(default_factory=list)
-    repeated: list[np.ndarray] = dataclasses.field(default_factory=list)
-    duplicated: list[np.ndarray] = dataclasses.field(default_factory=list)
-    examples: list[Group] = dataclasses.field(default_factory=list)
-
-    def add(self, drawn: Drawn) -> None:
-        group = drawn.group
-        self.sampled += 1
-        self.completions += drawn.asked
-        self.unjudged += drawn.asked - len(group.completions)
-        part = group.correct[: drawn.first]
-        self.of_offered.append((1 / drawn.draw.chance, part, group.correct))
-        if not len(group.correct):
-            return
-        self.solve_all += bool(group.correct.all())
-        self.solve_none += not group.correct.any()
-        self.informative += informative(group, on=self.filter_on)
-        self.correct.append(group.correct)
-        self.rewards.append(group.rewards)
-        for name, part in group.components.items():
-            self.components.setdefault(name, []).append(part)
-        texts = [c.token_ids for c in group.completions]
-        self.lengths.append(np.array([len(text) for text in texts]))
-        self.repeated.append(np.array([circles(text) for text in texts]))
-        self.duplicated.append(duplicated(texts))
-        self.truncated.append(np.array([c.truncated for c in group.completions]))
-        if len(self.examples) < 4:
-            self.examples.append(group)
-
-    @property
-    def accuracy(self) -> float | None:
-        """Of the problems on offer, drawn or not; None where none were sampled."""
-        judged = sum(count * len(part) for count, part, _ in self.of_offered)
-        right = sum(count * int(part.sum()) for count, part, _ in self.of_offered)
-        return right / judged if judged else None
-
-    @property
-    def solve_all_rate(self) -> float | None:
-        """Share of groups all right, as far as they were drawn, likewise."""
-        groups = sum(count for count, *_ in self.of_offered)
-        solved = sum(
-            count
-            for count, _, correct in self.of_offered
-            if len(correct) and correct.all()
-        )
-        return solved / groups if groups else None
 
 
 class Collector:
@@ -129,7 +44,7 @@ class Collector:
         sample: Sample,
         judge: Judge,
         encode: Callable[[Problem], np.ndarray],
-        params: SamplingParams,
+        sampling: SamplingParams,
         seed: int,
         prompts_per_step: Count,
         filter: bool,
@@ -148,7 +63,7 @@ class Collector:
           sample: as `Sampler.sample`.
           judge: makes groups of completions.
           encode: a problem to its prompt's token ids, int32 `[P]`.
-          params: of the run; `n` is G, the group size.
+          sampling: as the run draws; `n` is G, the group size.
           seed: of the run; each round draws with a seed of its own.
           prompts_per_step: groups of a full batch.
           filter: drop groups that teach nothing.
@@ -171,7 +86,7 @@ class Collector:
         """
         self._draws, self._sample = draws, sample
         self._judge, self._encode = judge, encode
-        self._params, self._seed, self._groups = params, seed, prompts_per_step
+        self._sampling, self._seed, self._groups = sampling, seed, prompts_per_step
         self._filter, self._filter_on = filter, filter_on
         self._max_rounds, self._max_age = max_rounds, max_age
         self._oversample, self._carry = oversample, carry
@@ -183,7 +98,7 @@ class Collector:
         self._attempt = 0
         self._shortfalls = 0
         self._acceptance = 1.0
-        self._temperature = params.temperature
+        self._temperature = sampling.temperature
 
     def collect(self, step: int) -> tuple[list[Group], Tally]:
         """Samples until `prompts_per_step` informative groups are there.
@@ -200,10 +115,10 @@ class Collector:
         """
         stage = self._draws.begin(step)
         params = dataclasses.replace(
-            self._params,
-            n=stage.group_size or self._params.n,
-            max_tokens=stage.max_response_tokens or self._params.max_tokens,
-            temperature=stage.temperature or self._params.temperature,
+            self._sampling,
+            n=stage.group_size or self._sampling.n,
+            max_tokens=stage.max_response_tokens or self._sampling.max_tokens,
+            temperature=stage.temperature or self._sampling.temperature,
         )
         tally = Tally(stage, self._filter_on)
         began = time.perf_counter()
@@ -275,7 +190,7 @@ class Collector:
 
     def _teaches(self, group: Group) -> bool:
         # A lone one, its fellows unjudged, has nothing to be compared to.
-        if len(group.completions) < min(2, self._params.n):
+        if len(group.completions) < min(2, self._sampling.n):
             return False
         return not self._filter or informative(group, on=self._filter_on)
 
@@ -287,11 +202,13 @@ class Collector:
         """Problems drawn, completed and judged; every one becomes a group."""
         n = math.ceil(missing / max(self._acceptance, 0.1))
         n = min(n, int(self._oversample * self._groups))
-        seed = self._run_seed(Stream.SAMPLING, self._rounds)
+        number = self._next_number()
+        seed = self._run_seed(Stream.SAMPLING, number)
         draws = self._draws.draw(n, size=params.n, seed=seed)
         first = self._first or params.n
         rest = params.n - first
-        parts = self._complete(step, [d.problem for d in draws], params, first)
+        problems = [draw.problem for draw in draws]
+        parts = self._complete(step, number, problems, params, first)
         drawn = [
             Drawn(draw, part, first=len(part.correct), asked=first)
             for draw, part in zip(draws, parts, strict=True)
@@ -300,7 +217,8 @@ class Collector:
             ends = [self._draws.ends(d.draw, d.first, rest) for d in drawn]
             open_ = [i for i, d in enumerate(drawn) if not _ended(d, ends[i])]
             problems = [draws[i].problem for i in open_]
-            rests = self._complete(step, problems, params, rest)
+            number = self._next_number()
+            rests = self._complete(step, number, problems, params, rest)
             for i, part in zip(open_, rests, strict=True):
                 group = join(drawn[i].group, part)
                 weight = stands_for(group.correct, first=drawn[i].first, ends=ends[i])
@@ -375,13 +293,17 @@ class Collector:
         return list(found.values())
 
     def _complete(
-        self, step: int, problems: Sequence[Problem], params: SamplingParams, n: int
+        self,
+        step: int,
+        number: int,
+        problems: Sequence[Problem],
+        params: SamplingParams,
+        n: int,
     ) -> list[Group]:
-        """`n` completions of each problem, judged."""
+        """`n` completions of each problem, judged; drawn by seeds of that number."""
         if not problems:
             return []
         prompts = [self._encode(problem).tolist() for problem in problems]
-        number = self._next_number()
         completions = self._sample(
             prompts,
             dataclasses.replace(params, n=n),
@@ -439,7 +361,7 @@ class Collector:
         self._shortfalls = state["shortfalls"]
         self._acceptance = state["acceptance"]
         # An older checkpoint has none, and no stage then had one of its own.
-        self._temperature = state.get("temperature", self._params.temperature)
+        self._temperature = state.get("temperature", self._sampling.temperature)
 
 
 def _renumbered(groups: Sequence[_G]) -> list[_G]:

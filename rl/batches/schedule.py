@@ -16,7 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from configs.schema import Count
-from rl.batches.collect import Collector, Tally
+from rl.batches.collect import Collector
+from rl.batches.tally import Tally
 from rl.types import Group
 
 Schedule = Literal["sync", "one_step_off", "async"]

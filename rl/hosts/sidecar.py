@@ -18,7 +18,6 @@ from configs.schema import Range
 from models import hf
 from models.config import Qwen2Config
 from models.qwen2 import Params, Qwen2
-from rl.engine import place
 from rl.types import Batch
 from rl.update.objective import token_logprobs
 from rollout.types import PolicySampler
@@ -31,7 +30,7 @@ from rollout.vllm.weight_sync import (
     ServedFiles,
     WeightTransport,
 )
-from sharding.rules import laid_out, shards
+from sharding.rules import laid_out, place, shards
 
 Weights = Literal["files", "memory"]
 _PROBE_LENGTH = 300

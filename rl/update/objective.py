@@ -113,11 +113,11 @@ def make_objective(
         detached = jax.lax.stop_gradient(policy_logprobs)
         # A mask is not enough: 0 * inf is NaN, in the gradient too.
         policy = jnp.where(loss_mask, policy_logprobs, 0)
-        given = jnp.where(loss_mask, batch.old_logprobs, 0)
+        recorded_old = jnp.where(loss_mask, batch.old_logprobs, 0)
         sampled = jnp.where(loss_mask, batch.sampler_logprobs, 0)
         detached = jnp.where(loss_mask, detached, 0)
         entropy = jnp.where(loss_mask, entropy, 0)
-        old = jnp.where(hyper.first, detached, given)
+        old = jnp.where(hyper.first_update, detached, recorded_old)
         segments = Segments(batch.segment_ids, loss_mask, batch.group_ids)
         arrays = {
             "policy_logprobs": policy,
@@ -158,7 +158,7 @@ def make_objective(
         # of another by what was learnt meanwhile.
         fresh = loss_mask & ~batch.stale
         gap = jnp.abs(detached - sampled)
-        drift = jnp.abs(detached - given)
+        drift = jnp.abs(detached - recorded_old)
         sums = {
             "tokens": count(loss_mask),
             "entropy": count(loss_mask, entropy),

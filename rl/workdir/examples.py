@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from configs.schema import Range
-from rl.batches.collect import Tally
+from rl.batches.tally import Tally
 from rl.types import Group
 from rl.verifier import extract_answer
 

@@ -140,7 +140,7 @@ def identify(plan: Plan, base: pathlib.Path) -> Identity:
         data={
             "train": _problems_hash(plan, plan.train),
             "held_out": _problems_hash(plan, plan.held_out),
-            "stop": _hash([repr(tuple(plan.params.stop_token_ids))]),
+            "stop": _hash([repr(tuple(plan.sampling.stop_token_ids))]),
         },
         code=_code(c),
         versions=library_versions(),

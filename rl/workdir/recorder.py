@@ -344,7 +344,7 @@ def read_record(path: pathlib.Path) -> Record:
             ]
             for m, shapes in enumerate(about["shapes"])
         ]
-        types = {"first": np.bool_}
+        types = {"first_update": np.bool_}
         hypers = [
             Hyper(**{k: types.get(k, np.float32)(v) for k, v in values.items()})
             for values in about["hypers"]

@@ -12,9 +12,9 @@ from configs import quickstart
 from configs.schema import take
 from rl import build
 from rl.batches.packing import pack_groups
-from rl.engine import make_hyper
 from rl.metrics import update_metrics
 from rl.plan import make_plan
+from rl.update.hyper import make_hyper
 from rollout.jax_sampler import JaxSampler
 from tests.rl.examples import make_group
 
@@ -63,7 +63,7 @@ def _arguments(config, groups, *, version, updates=2, sampler_is_trainer=True):
             eps_low=0.2,
             eps_high=0.28,
             temperature=1.0,
-            first=i == 0,
+            first_update=i == 0,
         )
         for i in range(updates)
     ]

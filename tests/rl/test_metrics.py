@@ -14,11 +14,10 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata as hparams
 from tensorboard.util import tensor_util
 
-from rl.batches.collect import Tally
 from rl.batches.draws import Draw, Drawn
 from rl.batches.packing import pack_groups
 from rl.batches.rates import Rate
-from rl.engine import make_hyper
+from rl.batches.tally import Tally
 from rl.metrics import (
     HEADLINE,
     MetricsWriter,
@@ -27,6 +26,7 @@ from rl.metrics import (
     update_metrics,
 )
 from rl.problems.curriculum import Stage
+from rl.update.hyper import make_hyper
 from rl.update.objective import MEASURED
 from rl.workdir.examples import example_rows, suspicion
 from rl.workdir.sinks import load_sinks
@@ -316,7 +316,11 @@ def test_tokens_stand_beside_what_sampler_and_trainer_thought_of_them():
     batch = step_of(groups)[0][0]
     before = batch.sampler_logprobs + np.float32(0.25)
     hyper = make_hyper(
-        learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first=False
+        learning_rate=1e-6,
+        eps_low=0.2,
+        eps_high=0.28,
+        temperature=1.0,
+        first_update=False,
     )
     rows = token_rows(groups, batch, before, before + 1, hyper, decode)
     assert len(rows) == 2

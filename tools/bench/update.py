@@ -22,13 +22,13 @@ from models.config import Qwen2Config
 from models.qwen2 import REMAT_POLICIES, init_params
 from rl.batches.packing import pack, padding_fraction
 from rl.build import make_update
-from rl.engine import make_hyper, place
 from rl.hosts.devices import start_cpu_devices
 from rl.plan import make_model
 from rl.types import Segment
+from rl.update.hyper import make_hyper
 from rl.update.objective import make_objective
 from sharding.mesh import make_mesh
-from sharding.rules import laid_out, shards
+from sharding.rules import laid_out, place, shards
 from tools.bench import peers
 from tools.bench.work import Shape, make_tokens, measure, report
 
@@ -119,7 +119,11 @@ def _measure_ours(arguments, shape: Shape, tokens) -> dict:
     )
     placed = [place(batch, step.rows) for batch in batches]
     hyper = make_hyper(
-        learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first=False
+        learning_rate=1e-6,
+        eps_low=0.2,
+        eps_high=0.28,
+        temperature=1.0,
+        first_update=False,
     )
     state = step.init(init_params(model, mesh, 0))
 

@@ -12,9 +12,9 @@ from configs.schema import take
 from models import hf
 from models.qwen2 import Params, abstract_params
 from rl.build import make_update
-from rl.engine import make_hyper
 from rl.plan import make_model
 from rl.types import Batch
+from rl.update.hyper import make_hyper
 from rl.update.objective import make_objective
 from rl.update.step import Step, TrainState
 from rollout.layout import device_bytes, make_layout, placed
@@ -150,7 +150,11 @@ def _of_update(work: Workload, step: Step, state: TrainState) -> dict[str, Progr
     rows = Batch.padding(work.rows, work.row_length)
     batch = placed(rows, jax.tree.map(lambda _: step.rows, rows))
     hyper = make_hyper(
-        learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first=False
+        learning_rate=1e-6,
+        eps_low=0.2,
+        eps_high=0.28,
+        temperature=1.0,
+        first_update=False,
     )
     whole = laid_out(step.rows.mesh)
     gradients, *statistics = jax.eval_shape(step.zeros, state.params, batch, hyper)

@@ -99,7 +99,7 @@ def _collector(sampler, *stages, **changes):
             overlong_factor=0.0,
         ),
         encode=lambda problem: np.array([int(problem.id[1:])], np.int32),
-        params=PARAMS,
+        sampling=PARAMS,
         seed=0,
         **{**options, **changes},
     )

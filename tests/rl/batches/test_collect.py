@@ -98,7 +98,7 @@ def _collector(chance, **changes):
         sample=sampler.sample,
         judge=Judge(**judging),
         encode=lambda problem: np.array([int(problem.id[1:])], np.int32),
-        params=PARAMS,
+        sampling=PARAMS,
         seed=0,
         **{**options, **changes},
     )

@@ -52,7 +52,7 @@ class World:
         self.collector = Collector(
             draws=self.draws, sample=self._sample, judge=judge,
             encode=lambda problem: np.array([int(problem.id[1:])], np.int32),
-            params=SamplingParams(n=size, max_tokens=8, stop_token_ids=(0,)),
+            sampling=SamplingParams(n=size, max_tokens=8, stop_token_ids=(0,)),
             seed=seed, first=first, prompts_per_step=16, filter=True,
             filter_on="correct", max_rounds=60, max_age=1, on_shortfall="skip",
             max_shortfalls=3, carry=False, oversample=2.0,

@@ -72,7 +72,7 @@ def _collected(arms, ends, *, first=FIRST):
     collector = Collector(
         draws=draws, sample=script.sample, judge=judge,
         encode=lambda problem: np.array([7], np.int32),
-        params=SamplingParams(n=len(arms), max_tokens=9, stop_token_ids=(0,)),
+        sampling=SamplingParams(n=len(arms), max_tokens=9, stop_token_ids=(0,)),
         seed=0, prompts_per_step=1, filter=True, filter_on="correct", max_rounds=1,
         max_age=1, on_shortfall="skip", max_shortfalls=3, carry=False, oversample=2.0,
         first=first,

@@ -5,8 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from rl.batches.collect import Tally
 from rl.batches.schedule import Rollouts, staleness_metrics
+from rl.batches.tally import Tally
 from rl.problems.curriculum import Stage
 from rl.types import Group, Problem
 from rollout.types import Completion

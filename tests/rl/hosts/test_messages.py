@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl.batches.packing import pack_groups
-from rl.engine import make_hyper
 from rl.hosts.messages import decode, encode
 from rl.types import Batch
+from rl.update.hyper import make_hyper
 from rollout.types import SamplingParams
 from tests.rl.examples import make_group
 
@@ -48,7 +48,11 @@ def _batch(seed):
 def test_a_steps_batches_and_hypers_come_over_bit_for_bit():
     batches = [[_batch(0), _batch(1)], [_batch(2)]]
     hyper = make_hyper(
-        learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first=True
+        learning_rate=1e-6,
+        eps_low=0.2,
+        eps_high=0.28,
+        temperature=1.0,
+        first_update=True,
     )
     params = SamplingParams(n=4, max_tokens=8, stop_token_ids=(3, 5))
     name, args, kwargs = decode(encode("update", batches, [hyper], params, seed=2**62))
@@ -61,7 +65,7 @@ def test_a_steps_batches_and_hypers_come_over_bit_for_bit():
                 np.testing.assert_array_equal(a, b)
                 assert a.dtype == b.dtype
     assert args[1][0].learning_rate.dtype == np.float32
-    assert type(args[1][0].first) is np.bool_ and args[1] == [hyper]
+    assert type(args[1][0].first_update) is np.bool_ and args[1] == [hyper]
 
 
 def test_a_step_takes_eight_bytes_for_a_position():

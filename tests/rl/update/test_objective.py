@@ -10,13 +10,17 @@ import pytest
 from configs import base, objectives
 from configs.schema import take
 from rl.batches.advantages import load_advantage
-from rl.engine import make_hyper
 from rl.types import Batch
+from rl.update.hyper import make_hyper
 from rl.update.losses import Segments
 from rl.update.objective import geometric, make_objective, mask, truncate
 
 HYPER = make_hyper(
-    learning_rate=0.1, eps_low=0.2, eps_high=0.28, temperature=1.0, first=False
+    learning_rate=0.1,
+    eps_low=0.2,
+    eps_high=0.28,
+    temperature=1.0,
+    first_update=False,
 )
 
 
@@ -188,7 +192,11 @@ def _with_outside(function, first, **outside):
         loss_weights=(inside / 2).astype(np.float32),
     )
     hyper = make_hyper(
-        learning_rate=1.0, eps_low=0.2, eps_high=0.28, temperature=1.0, first=first
+        learning_rate=1.0,
+        eps_low=0.2,
+        eps_high=0.28,
+        temperature=1.0,
+        first_update=first,
     )
     batch, hyper = jax.tree.map(jnp.asarray, (batch, hyper))
     values = jnp.asarray(row(-1.45, "policy")), jnp.asarray(row(0.7, "entropy"))

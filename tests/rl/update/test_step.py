@@ -15,12 +15,13 @@ from models.config import Qwen2Config
 from models.qwen2 import Qwen2, head_table, init_params
 from rl.batches.advantages import load_advantage
 from rl.batches.packing import make_segments, pack
-from rl.engine import make_hyper, place
 from rl.metrics import update_metrics
+from rl.update.hyper import make_hyper
 from rl.update.objective import make_objective, token_logprobs
 from rl.update.optimizer import make_optimizer, make_schedule
 from rl.update.step import make_step
 from sharding.mesh import make_mesh
+from sharding.rules import place
 from tests.models.reference import SMALL
 from tests.rl.examples import make_group
 
@@ -87,7 +88,7 @@ def _hyper(first=False, learning_rate=1e-2):
         eps_low=0.2,
         eps_high=0.28,
         temperature=0.9,
-        first=first,
+        first_update=first,
     )
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from configs import base
 from rl.batches.packing import pack_groups
-from rl.engine import make_hyper
 from rl.hosts.stopping import Stopped
 from rl.proof import write_proof
 from rl.types import Batch
+from rl.update.hyper import make_hyper
 from rl.workdir import recorder
 from rl.workdir.recorder import Recorder, read_journal, read_record, recorded
 from tests.rl.examples import make_group
@@ -43,7 +43,7 @@ def _step(*, share_prompts=False, seed=0):
             eps_low=0.2,
             eps_high=0.28,
             temperature=1.0,
-            first=i == 0,
+            first_update=i == 0,
         )
         for i in range(2)
     ]

@@ -1,0 +1,96 @@
+"""What the rounds of one step saw, whatever of it is trained on."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from rl.batches.draws import Drawn
+from rl.batches.groups import FilterOn, informative
+from rl.batches.repetition import circles, duplicated
+from rl.problems.curriculum import Stage
+from rl.types import Group
+
+
+@dataclasses.dataclass(slots=True)
+class Tally:
+    """What the rounds of one step saw; every group counts, kept or not.
+
+    Attributes:
+      stage: that the step was sampled in.
+      filter_on: what has to differ in an informative group.
+      curriculum: the metrics of curriculum and draws once it was.
+      completions: drawn, judged or not.
+      of_offered: of each group, how many problems on offer it stands for, and what is
+        correct in its first part and in all of it.
+      Others: of the rounds.
+    """
+
+    stage: Stage
+    filter_on: FilterOn = "correct"
+    curriculum: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    seconds: float = 0.0
+    rounds: int = 0
+    sampled: int = 0
+    completions: int = 0
+    solve_all: int = 0
+    solve_none: int = 0
+    informative: int = 0
+    aged_out: int = 0
+    carried: int = 0
+    begun: int = 0
+    unfinished: int = 0
+    unjudged: int = 0
+    of_offered: list[tuple[float, np.ndarray, np.ndarray]] = dataclasses.field(
+        default_factory=list
+    )
+    correct: list[np.ndarray] = dataclasses.field(default_factory=list)
+    rewards: list[np.ndarray] = dataclasses.field(default_factory=list)
+    components: dict[str, list[np.ndarray]] = dataclasses.field(default_factory=dict)
+    lengths: list[np.ndarray] = dataclasses.field(default_factory=list)
+    truncated: list[np.ndarray] = dataclasses.field(default_factory=list)
+    repeated: list[np.ndarray] = dataclasses.field(default_factory=list)
+    duplicated: list[np.ndarray] = dataclasses.field(default_factory=list)
+    examples: list[Group] = dataclasses.field(default_factory=list)
+
+    def add(self, drawn: Drawn) -> None:
+        group = drawn.group
+        self.sampled += 1
+        self.completions += drawn.asked
+        self.unjudged += drawn.asked - len(group.completions)
+        part = group.correct[: drawn.first]
+        self.of_offered.append((1 / drawn.draw.chance, part, group.correct))
+        if not len(group.correct):
+            return
+        self.solve_all += bool(group.correct.all())
+        self.solve_none += not group.correct.any()
+        self.informative += informative(group, on=self.filter_on)
+        self.correct.append(group.correct)
+        self.rewards.append(group.rewards)
+        for name, part in group.components.items():
+            self.components.setdefault(name, []).append(part)
+        texts = [c.token_ids for c in group.completions]
+        self.lengths.append(np.array([len(text) for text in texts]))
+        self.repeated.append(np.array([circles(text) for text in texts]))
+        self.duplicated.append(duplicated(texts))
+        self.truncated.append(np.array([c.truncated for c in group.completions]))
+        if len(self.examples) < 4:
+            self.examples.append(group)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of the problems on offer, drawn or not; None where none were sampled."""
+        judged = sum(count * len(part) for count, part, _ in self.of_offered)
+        right = sum(count * int(part.sum()) for count, part, _ in self.of_offered)
+        return right / judged if judged else None
+
+    @property
+    def solve_all_rate(self) -> float | None:
+        """Share of groups all right, as far as they were drawn, likewise."""
+        groups = sum(count for count, *_ in self.of_offered)
+        solved = sum(
+            count
+            for count, _, correct in self.of_offered
+            if len(correct) and correct.all()
+        )
+        return solved / groups if groups else None

@@ -1,0 +1,62 @@
+"""The scalars of each update: the schedule's, and a stage's own before the run's."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from configs.schema import Count, Positive, Share
+from rl.problems.curriculum import Stage
+from rl.types import Hyper
+
+
+def make_hypers(
+    stage: Stage,
+    *,
+    updates: int,
+    mini_batches: int,
+    ppo_epochs: Count,
+    schedule: Callable[[int], float],
+    learning_rate: Positive,
+    eps_low: Share,
+    eps_high: Positive,
+    temperature: Positive,
+) -> list[Hyper]:
+    """The scalars of each update of a step, the stage's own before the run's.
+
+    Args:
+      stage: that the step was sampled in.
+      updates: done before this step.
+      mini_batches: of the step, each gone through `ppo_epochs` times.
+      schedule: learning rate by the number of updates done.
+      learning_rate: the schedule's peak, which a stage's own rate scales.
+      eps_low, eps_high, temperature: see `Hyper`.
+    """
+    scale = (stage.learning_rate or learning_rate) / learning_rate
+    return [
+        make_hyper(
+            learning_rate=scale * schedule(updates + i),
+            eps_low=eps_low,
+            eps_high=stage.eps_high or eps_high,
+            temperature=stage.temperature or temperature,
+            first_update=i == 0,
+        )
+        for i in range(mini_batches * ppo_epochs)
+    ]
+
+
+def make_hyper(
+    *,
+    learning_rate: float,
+    eps_low: float,
+    eps_high: float,
+    temperature: float,
+    first_update: bool,
+) -> Hyper:
+    """Host scalars of fixed dtypes, so that no value makes a new program."""
+    return Hyper(
+        learning_rate=np.float32(learning_rate),
+        eps_low=np.float32(eps_low),
+        eps_high=np.float32(eps_high),
+        temperature=np.float32(temperature),
+        first_update=np.bool_(first_update),
+    )
