@@ -15,6 +15,7 @@ from models import hf
 from models.qwen2 import Params, Qwen2
 from rl import files
 from rl.alarms import Alarms, Limits
+from rl.base_model import make_model, parameter_count
 from rl.batches.collect import Collector
 from rl.batches.draws import Draws
 from rl.batches.judge import Judge
@@ -25,7 +26,7 @@ from rl.engine import Engine
 from rl.hosts import multihost, peers
 from rl.hosts.devices import join_cpu_devices
 from rl.hosts.sidecar import make_vllm_sampler
-from rl.plan import TRAINING, Plan, make_model, parameter_count
+from rl.plan import TRAINING, Plan
 from rl.problems.curriculum import Curriculum
 from rl.problems.reading import HELD_OUT, write_problems
 from rl.progress import WatchedSampler, phase

@@ -24,11 +24,12 @@ from configs.schema import take
 from models import hf
 from models.qwen2 import Params
 from rl import files
+from rl.base_model import make_model
 from rl.batches.advantages import load_advantage
 from rl.batches.groups import informative
 from rl.batches.packing import make_segments, pack
 from rl.metrics import update_metrics
-from rl.plan import Plan, keep_programs, make_model, make_plan, start_devices
+from rl.plan import Plan, keep_programs, make_plan, start_devices
 from rl.problems.reading import ProblemStream
 from rl.types import Batch, Group, Problem
 from rl.update.hyper import make_hyper

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from configs.base import get_config as defaults
@@ -29,10 +28,10 @@ from configs.schema import (
     config_json,
     take,
 )
-from models import attention, hf
 from models.config import Qwen2Config
-from models.qwen2 import Qwen2, Remat, abstract_params, param_shardings
+from models.qwen2 import Qwen2, abstract_params, param_shardings
 from rl.alarms import Limits
+from rl.base_model import find_model, make_model, parameter_count
 from rl.batches.advantages import load_advantage
 from rl.batches.collect import Collector
 from rl.batches.draws import Draws, Policy
@@ -52,7 +51,6 @@ from rl.problems.curriculum import (
     fill_gaps,
     make_stages,
 )
-from rl.problems.functions import load_function
 from rl.problems.reading import load_problems
 from rl.problems.templates import check_template, encode_all
 from rl.problems.tokenizer import (
@@ -209,11 +207,6 @@ class Plan:
         width = max(map(len, lines))
         text = "\n".join(f"{key:<{width}}  {value}" for key, value in lines.items())
         return f"{config_json(c)}\n{text}"
-
-
-def parameter_count(model: Qwen2Config) -> int:
-    shapes, _ = abstract_params(Qwen2(model))
-    return sum(x.size for x in jax.tree.leaves(shapes))
 
 
 def make_plan(config: ConfigDict) -> Plan:
@@ -506,62 +499,6 @@ def check_positions(c: ConfigDict, model: Qwen2Config) -> None:
             f" config.rollout.max_response_tokens={r.max_response_tokens} exceed the"
             f" model's max_position_embeddings={model.max_positions}"
         )
-
-
-def attention_implementation(
-    name: Literal["auto", "xla", "triton", "mosaic"], mesh: Mesh | None = None
-) -> attention.Implementation:
-    """What `config.model.attention` names; "auto" is the mesh's platform's own."""
-    return attention.default_implementation(mesh) if name == "auto" else name
-
-
-def make_model(
-    architecture: Qwen2Config,
-    mesh: Mesh | None,
-    *,
-    dtype: hf.DType,
-    param_dtype: hf.DType,
-    remat: Remat,
-    unroll: Count,
-    attention: Literal["auto", "xla", "triton", "mosaic"],
-) -> Qwen2:
-    return Qwen2(
-        architecture,
-        mesh=mesh,
-        dtype=jnp.dtype(dtype),
-        param_dtype=jnp.dtype(param_dtype),
-        remat=remat,
-        unroll=unroll,
-        attention=attention_implementation(attention, mesh),
-    )
-
-
-def find_model(
-    *,
-    path: str,
-    maker: str,
-    maker_args: Mapping[str, Any],
-    described_in: pathlib.Path | None = None,
-) -> pathlib.Path:
-    """The base model's folder, made or downloaded if it is not there.
-
-    Args:
-      path, maker, maker_args: say which; see configs/base.py.
-      described_in: where it is not there, an empty folder that gets only what says what
-        the model is: its config and tokenizer. Nothing else is written.
-    """
-    if bool(path) == bool(maker):
-        raise ValueError(
-            f"config.model.path={path!r}, config.model.maker={maker!r}:"
-            " give one of the two"
-        )
-    if maker:
-        make = load_function(maker, key="config.model.maker")
-        return call(make, "model.maker_args", maker_args, described_in=described_in)
-    try:
-        return hf.resolve_folder(path, described_in=described_in)
-    except ValueError as error:
-        raise ValueError(f"config.model.path={error}") from None
 
 
 def load_data(

@@ -192,7 +192,7 @@ def _drawn(
 ) -> list[Drawn]:
     """All completions of the problems: those kept in `--out`, and what they lack."""
     # Here, so that levels from given rates start without JAX.
-    from rl.plan import find_model
+    from rl.base_model import find_model
     from tools.evaluation import pretrained
 
     prepare(args)

@@ -17,8 +17,9 @@ from ml_collections import ConfigDict
 
 from configs.reading import expand_home
 from configs.schema import config_json, take
+from rl.base_model import find_model
 from rl.hosts.stopping import StopSignals, blocked
-from rl.plan import find_model, keep_programs, make_plan, start_devices
+from rl.plan import keep_programs, make_plan, start_devices
 from rollout.vllm import leash
 from tools.ablation.study import Run
 

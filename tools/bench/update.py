@@ -20,10 +20,10 @@ from configs.schema import take
 from models.attention import IMPLEMENTATIONS
 from models.config import Qwen2Config
 from models.qwen2 import REMAT_POLICIES, init_params
+from rl.base_model import make_model
 from rl.batches.packing import pack, padding_fraction
 from rl.build import make_update
 from rl.hosts.devices import start_cpu_devices
-from rl.plan import make_model
 from rl.types import Segment
 from rl.update.hyper import make_hyper
 from rl.update.objective import make_objective

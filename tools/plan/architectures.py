@@ -10,7 +10,7 @@ from typing import Any
 
 from configs.schema import take
 from models.config import Qwen2Config
-from rl.plan import find_model
+from rl.base_model import find_model
 
 # Layers, width, heads, kv heads, MLP, vocabulary, tied.
 _QWEN2 = {

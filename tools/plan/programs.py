@@ -11,8 +11,8 @@ import jax
 from configs.schema import take
 from models import hf
 from models.qwen2 import Params, abstract_params
+from rl.base_model import make_model
 from rl.build import make_update
-from rl.plan import make_model
 from rl.types import Batch
 from rl.update.hyper import make_hyper
 from rl.update.objective import make_objective

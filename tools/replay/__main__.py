@@ -29,11 +29,12 @@ from models import hf
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, abstract_params
 from rl import build
+from rl.base_model import make_model
 from rl.checkpoint import Checkpoints
 from rl.engine import Engine
 from rl.files import replace_json
 from rl.hosts.devices import join_cpu_devices
-from rl.plan import keep_programs, make_model, start_devices
+from rl.plan import keep_programs, start_devices
 from rl.progress import phase
 from rl.proof import library_versions
 from rl.types import Batch, Hyper

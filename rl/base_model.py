@@ -1,0 +1,76 @@
+"""The model that a run begins from: found or made, built, counted."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from configs.schema import Count, call
+from models import attention, hf
+from models.config import Qwen2Config
+from models.qwen2 import Qwen2, Remat, abstract_params
+from rl.problems.functions import load_function
+
+
+def find_model(
+    *,
+    path: str,
+    maker: str,
+    maker_args: Mapping[str, Any],
+    described_in: pathlib.Path | None = None,
+) -> pathlib.Path:
+    """The base model's folder, made or downloaded if it is not there.
+
+    Args:
+      path, maker, maker_args: say which; see configs/base.py.
+      described_in: where it is not there, an empty folder that gets only what says what
+        the model is: its config and tokenizer. Nothing else is written.
+    """
+    if bool(path) == bool(maker):
+        raise ValueError(
+            f"config.model.path={path!r}, config.model.maker={maker!r}:"
+            " give one of the two"
+        )
+    if maker:
+        make = load_function(maker, key="config.model.maker")
+        return call(make, "model.maker_args", maker_args, described_in=described_in)
+    try:
+        return hf.resolve_folder(path, described_in=described_in)
+    except ValueError as error:
+        raise ValueError(f"config.model.path={error}") from None
+
+
+def attention_implementation(
+    name: Literal["auto", "xla", "triton", "mosaic"], mesh: Mesh | None = None
+) -> attention.Implementation:
+    """What `config.model.attention` names; "auto" is the mesh's platform's own."""
+    return attention.default_implementation(mesh) if name == "auto" else name
+
+
+def make_model(
+    architecture: Qwen2Config,
+    mesh: Mesh | None,
+    *,
+    dtype: hf.DType,
+    param_dtype: hf.DType,
+    remat: Remat,
+    unroll: Count,
+    attention: Literal["auto", "xla", "triton", "mosaic"],
+) -> Qwen2:
+    return Qwen2(
+        architecture,
+        mesh=mesh,
+        dtype=jnp.dtype(dtype),
+        param_dtype=jnp.dtype(param_dtype),
+        remat=remat,
+        unroll=unroll,
+        attention=attention_implementation(attention, mesh),
+    )
+
+
+def parameter_count(model: Qwen2Config) -> int:
+    shapes, _ = abstract_params(Qwen2(model))
+    return sum(x.size for x in jax.tree.leaves(shapes))
