@@ -162,6 +162,10 @@ class _Comparison:
     def same(self, a: Node, b: Node) -> bool:
         """Whether two nodes mean the same."""
         self._prover.charge(3)
+        if isinstance(a, Several) and isinstance(b, Several):
+            # Of values both are a list: "1 and 2", "1 or 2".
+            if {a.joined, b.joined} == {"and", "or"} and _states(a) and _states(b):
+                return False
         if a == b:
             return True
         signs = contains(a, Sign) or contains(b, Sign)
@@ -575,6 +579,12 @@ class _Comparison:
             return False
         may_lack = self._prover.percents or isinstance(value, Degrees)
         return may_lack and self.same(bare, b) or self._prover.equal(value, b)
+
+
+def _states(node: Several) -> bool:
+    """Whether a list has words, or relations of more than one name."""
+    named = {label_of(item) for item in node.items if isinstance(item, Rel)}
+    return len(named) > 1 or any(isinstance(item, Word) for item in node.items)
 
 
 def _is_letter(node: Node) -> bool:

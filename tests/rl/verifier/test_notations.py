@@ -129,6 +129,16 @@ def test_one_value_of_several_names_is_each_ones():
     assert not is_equivalent("x = 1 + 1 = 2", "(2, 2)")
 
 
+def test_and_is_not_or_but_in_a_list_of_values():
+    assert not is_equivalent("x=0 \\text{ or } y=0", "x=0 \\text{ and } y=0")
+    assert not is_equivalent("a>0 \\text{ and } b>0", "a>0 \\text{ or } b>0")
+    assert not is_equivalent(r"\text{Alice or Bob}", r"\text{Alice and Bob}")
+    assert is_equivalent(r"\text{Bob and Alice}", r"\text{Alice and Bob}")
+    assert is_equivalent("x=0 \\text{ or } x=1", "x=0 \\text{ and } x=1")
+    assert is_equivalent("1 \\text{ and } 2", "1 \\text{ or } 2")
+    assert is_equivalent("x=1, y=2", "x=1 \\text{ and } y=2")
+
+
 def test_a_union_by_a_letter_and_a_unit_behind_pi():
     assert is_equivalent(r"(-\infty,1) U (2,\infty)", r"(-\infty,1)\cup(2,\infty)")
     assert not is_equivalent(r"(-\infty,1) U (3,\infty)", r"(-\infty,1)\cup(2,\infty)")
