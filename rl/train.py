@@ -191,7 +191,8 @@ def _lead(
         if not _ACCEPT_CHANGES.value:
             manifest.check_config(workdir, plan)
         if summary := _finished(workdir, config.steps):
-            print(f"{workdir}: finished already")
+            changes = ", and takes no changes" if _ACCEPT_CHANGES.value else ""
+            print(f"{workdir}: finished already{changes}")
             return _report(summary, workdir)
         if not _ACCEPT_CHANGES.value:
             manifest.check_checkpoints(workdir)

@@ -372,6 +372,8 @@ def _renumbered(groups: Sequence[_G]) -> list[_G]:
             born=group.born + 1,
             completions=type(group.completions)(
                 dataclasses.replace(c, versions=c.versions + 1)
+                if len(c.token_ids)
+                else c
                 for c in group.completions
             ),
         )

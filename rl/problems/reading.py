@@ -155,7 +155,9 @@ def _parse(
 def _as_text(answer: Any) -> Any:
     """An answer that is a number in JSON, as text; any other as it is."""
     is_number = isinstance(answer, int | float) and not isinstance(answer, bool)
-    return repr(answer) if is_number and math.isfinite(answer) else answer
+    if isinstance(answer, float) and not math.isfinite(answer):
+        return answer
+    return repr(answer) if is_number else answer
 
 
 def _rest(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:

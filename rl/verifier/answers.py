@@ -113,11 +113,11 @@ def parse_answer(raw: str) -> Answer:
         if depth(written) > MAX_DEPTH:
             raise Unparsable(f"is nested deeper than {MAX_DEPTH}")
         node = fold(written)
+        second = _second_meaning(text, node)
+        other = None if second is None else fold(second)
     except (Unparsable, RecursionError, ValueError, OverflowError) as error:
         reason = str(error) if isinstance(error, Unparsable) else type(error).__name__
         return Answer(words, reason=reason)
-    second = _second_meaning(text, node)
-    other = None if second is None else fold(second)
     if other == node:
         second = other = None
     return Answer(words, written, node, other, second, frozenset(parameters))

@@ -5,6 +5,7 @@ socks that it asks for.
 """
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 
 from rl.verifier.grammar import spoken_numbers
@@ -91,6 +92,7 @@ class Asked:
       things: whether things are counted, so that no known unit is an answer.
       notation: whether it names a way to write its answer.
       numbers: the numbers in it, in digits and in words; of percents also the share.
+      quantities: those of them that a known unit follows: value, unit, its size.
     """
 
     def __init__(self, problem: str):
@@ -111,6 +113,7 @@ class Asked:
         self.things &= not _OTHER_QUESTION.search(question)
         self.notation = _NOTATION.search(problem) is not None
         self.numbers = _numbers(problem)
+        self.quantities = frozenset(_quantities(problem))
         self._nouns, self._others = frozenset(map(stem, nouns)), stems(" ".join(others))
         self._divisors = stems(" ".join(divisors))
         self._divisors |= {f"{below.unit}*{below.scale}" for below in readings}
@@ -138,12 +141,27 @@ class Asked:
 
 def _numbers(problem: str) -> frozenset[Fraction]:
     numerals = (n for n in _NUMERAL.findall(problem) if len(n) <= _MAX_NUMERAL)
-    found = {Fraction(re.sub(r"[^0-9.]", "", numeral)) for numeral in numerals}
+    found = set(map(_value, numerals))
     words = _AMOUNT_WORD.findall(problem.replace("-", " "))
     found.update(_AMOUNTS[word.lower()] for word in words)
     if PERCENT.search(problem):
         found.update([value / 100 for value in found], [Fraction(100)])
     return frozenset(found)
+
+
+def _quantities(problem: str) -> Iterator[tuple[Fraction, Unit, Fraction]]:
+    text = _DRESS.sub("", _SPACES.sub(" ", problem))
+    for match in _NUMERAL.finditer(text):
+        for unit in leading_units(text[match.end() :][:_MAX_PHRASE])[:1]:
+            if len(match[0]) <= _MAX_NUMERAL:
+                yield _value(match[0]), unit.unit, unit.scale
+    for match in _AMOUNT_WORD.finditer(text):
+        for unit in leading_units(text[match.end() :][:_MAX_PHRASE])[:1]:
+            yield _AMOUNTS[match[0].lower()], unit.unit, unit.scale
+
+
+def _value(numeral: str) -> Fraction:
+    return Fraction(re.sub(r"[^0-9.]", "", numeral))
 
 
 def _things(question: str) -> tuple[list[str], list[str]]:

@@ -79,6 +79,7 @@ from rl.verifier.spelling import plain_text
 from rl.verifier.units import may_be_missing, parse_unit, same_unit
 
 _MAX_ITEMS = 200
+_OPTIONS = frozenset("ABCDE")
 _MAX_FORMS = 6
 _UNIT_VECTORS = [{letter, f"hat {letter}", f"vec {letter}"} for letter in "ijk"]
 _MARKED = (Percent, Degrees)
@@ -231,8 +232,10 @@ class _Comparison:
         if isinstance(a, Choice):
             if isinstance(b, Choice):
                 return a.letter == b.letter and self.same(a.answer, b.answer)
-            if _is_letter(a.answer) and a.answer != Sym(a.letter) and _is_letter(b):
-                return False  # "(D) C" may mean either of two options
+            if {a.letter, *symbols(a.answer)} <= _OPTIONS and _is_letter(a.answer):
+                # "(D) C" may mean either of two options.
+                if a.answer != Sym(a.letter) and _is_letter(b):
+                    return False
             if b in (Sym(a.letter), Word(a.letter.casefold())):
                 return True
             return self.same(a.answer, b)
@@ -582,8 +585,12 @@ class _Comparison:
 
 
 def _states(node: Several) -> bool:
-    """Whether a list has words, or relations of more than one name."""
-    named = {label_of(item) for item in node.items if isinstance(item, Rel)}
+    """Whether a list has words, or gives values to more than one name."""
+    named = {
+        label_of(item)
+        for item in node.items
+        if isinstance(item, Rel) and len(symbols(item)) == 1
+    }
     return len(named) > 1 or any(isinstance(item, Word) for item in node.items)
 
 

@@ -149,8 +149,11 @@ def operations(shape: Node) -> int:
             return len(inner) - 1 + sum(map(operations, inner))
         case Add(parts):
             return len(parts) - 1 + sum(map(operations, parts))
+        case Ratio((a, b)) if is_integer(a) and is_integer(b):
+            # Like a fraction; but 3:1 is how one writes 3.
+            return int(abs(b.value) > 1 and a.value % b.value == 0)
         case Ratio(parts):
-            return len(parts) - 1 + sum(map(operations, parts))
+            return sum(map(operations, parts))
         case Pow() | Fn():
             return 1 + sum(map(operations, children(shape)))
     return sum(map(operations, children(shape)))

@@ -150,6 +150,10 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
 
 def _value(name: str, value: Any, where: str) -> Any:
     """What a source says of one of our fields, as a row has it."""
+    if name in ("answers", "options") and isinstance(value, str):  # perhaps as JSON
+        with contextlib.suppress(ValueError):
+            listed = json.loads(value or "[]")
+            value = listed if isinstance(listed, list | dict) else value
     match name:
         case "level":
             said = f"{value:g}" if is_number(value) else str(value).strip()
@@ -158,13 +162,8 @@ def _value(name: str, value: Any, where: str) -> Any:
         case "solve_rate":
             if is_number(value) and 0 <= value <= 1:
                 return float(value)
-        case "answers":
-            listed = value
-            if isinstance(value, str):  # as JSON
-                with contextlib.suppress(ValueError):
-                    listed = json.loads(value or "[]")
-            if isinstance(listed, list):
-                return [_value("answer", each, where) for each in listed]
+        case "answers" if isinstance(value, list):
+            return [_value("answer", each, where) for each in value]
         case "options" if isinstance(value, list | dict):
             if isinstance(value, list):
                 value = {chr(ord("A") + i): each for i, each in enumerate(value)}
@@ -175,7 +174,7 @@ def _value(name: str, value: Any, where: str) -> Any:
             return value[2:-2]
         case "id" | "answer" if is_number(value) and math.isfinite(value):
             return repr(int(value) if value == int(value) else value)
-        case _ if isinstance(value, str):
+        case _ if isinstance(value, str) and name != "answers":
             return value
     wanted = _MUST_BE.get(name, "text")
     raise ValueError(f"{where} must be {wanted}, got {reprlib.repr(value)}")

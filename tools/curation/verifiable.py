@@ -89,7 +89,7 @@ _DECIMAL = re.compile(r"(?:.*=)?\s*(-?\d*\.(\d{2,}))")
 _SAYS_HOW_FAR = any_of(
     r"\bround|nearest|decimal|signific|places?\b|correct to|accura|precis|percent"
 )
-_FEW_PLACES = any_of(r"\bnearest\b|\b(?:one|two|three|four|[1-5]) (?:\w+ )?places\b")
+_FEW_PLACES = any_of(r"nearest (?:\w+th|int|min)|\b(?:two|three|[1-5]) (?:\w+ )?places")
 _APPROXIMATE = any_of(rf"(?:{grammar.ORDER}|\bto )(?:approximate|estimate)\b")
 _MAY_BE_DECIMAL = any_of(r"\d\.\d|5|\bfi(?:ve|f)|\bten|\b10+\b|00|%")
 _PLAIN_WORDS = ("any", "all", "first", "second", "third", "fourth")

@@ -124,11 +124,11 @@ class World:
             draws=self.draws,
             sample=self._sample,
             judge=take(Judge, c.reward)(
-                reward=lambda texts, problems: [_SCORES[text] for text in texts],
+                reward=lambda groups, _: [[_SCORES[t] for t in g] for g in groups],
                 decode=lambda ids: str(ids[0]),
             ),
-            encode=lambda problem: [int(problem.id)],
-            params=SamplingParams(
+            encode=lambda problem: np.array([int(problem.id)], np.int32),
+            sampling=SamplingParams(
                 n=c.rollout.group_size,
                 max_tokens=c.rollout.max_response_tokens,
                 stop_token_ids=(0,),

@@ -6,8 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from rl.batches.collect import Collector, Shortfall
-from rl.batches.draws import Draws
+from rl.batches.begun import Begun
+from rl.batches.collect import Collector, Shortfall, _renumbered
+from rl.batches.draws import Draw, Draws
 from rl.batches.judge import Judge
 from rl.batches.packing import pack_groups
 from rl.metrics import sampling_metrics
@@ -16,8 +17,8 @@ from rl.problems.curriculum import Curriculum, Stage
 from rl.reward.score import Score
 from rl.reward.shaping import overlong_penalty
 from rl.verifier import Verdict
-from rollout.types import Completion, SamplingParams
-from tests.rl.examples import make_problem, of_each
+from rollout.types import NOT_BEGUN, Completion, SamplingParams
+from tests.rl.examples import make_completion, make_problem, of_each
 
 PARAMS = SamplingParams(n=4, max_tokens=20, stop_token_ids=(0,))
 UNIFORM = dict(policy="uniform", explore=0.05, power=1.0, retire_at=0.9, half_life=50.0)
@@ -155,6 +156,14 @@ def test_ids_are_trained_on_as_they_were_drawn():
     trained = np.concatenate([b.token_ids[b.loss_mask] for b in micro]).reshape(-1, 6)
     assert len(trained) == 8 * 4
     assert (trained[:, 1:] == letters).all()
+
+
+def test_what_is_not_begun_stays_so_in_the_next_version():
+    draw = Draw(make_problem(), 0, 1.0, (1.0, 1.0))
+    begun = Begun(draw, 3, [NOT_BEGUN, make_completion(4, version=2)])
+    (later,) = _renumbered([begun])
+    assert later.born == 4 and later.completions[0] is NOT_BEGUN
+    assert later.completions[1].versions.tolist() == [3] * 4
 
 
 @pytest.mark.failure(17)

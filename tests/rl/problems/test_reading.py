@@ -36,9 +36,11 @@ def test_an_answer_that_is_a_number_is_the_text_of_it(tmp_path):
         {"problem": "1+1?", "answer": 2},
         {"problem": "1/2?", "answer": 0.5},
         {"problem": "x?", "answers": [1, "-1"]},
+        {"problem": "10^{400}?", "answer": 10**400},
     )
     problems = load_problems(path, key="k")
-    assert [p.answers for p in problems] == [("2",), ("0.5",), ("1", "-1")]
+    golds = [("2",), ("0.5",), ("1", "-1"), ("1" + 400 * "0",)]
+    assert [p.answers for p in problems] == golds
 
 
 def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):

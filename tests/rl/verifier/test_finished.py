@@ -124,6 +124,11 @@ def test_what_changes_nothing_does_not_finish_a_calculation(answer):
             "How many square inches are in 1 square foot?",
         ),
         ("72\\text{ km/h}", "20\\text{ m/s}", "Convert 72 km/h to m/s."),
+        (
+            "\\begin{pmatrix}1\\cdot5+2\\cdot7\\\\3\\cdot5+4\\cdot7\\end{pmatrix}",
+            "\\begin{pmatrix}19\\\\43\\end{pmatrix}",
+            "Multiply $\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}$ by $(5, 7)^T$.",
+        ),
         ("360", "2^3\\cdot3^2\\cdot5", "What is the prime factorization of 360?"),
         ("1024", "2^{10}", "Write 1024 as a power of 2."),
     ],
@@ -141,6 +146,17 @@ def test_in_a_list_or_a_unit_what_was_worked_out_is_an_answer():
         ("(2, \\frac{6}{2})", "(2,3)", "From (1,2) to (3,4), halved?"),
         ("1.5\\text{ hours}", "90", "How many minutes does it take?"),
         ("1024", "2^{10}", "How many subsets has a set of ten?"),
+        ("1024", "2^{10}", "There are 1024 players. How many pairings are there?"),
+        ("30\\text{ minutes}", "\\frac12\\text{ hour}", "It is 30 km at 60 km/h."),
+        ("2\\text{ hours}", "120\\text{ minutes}", "Two taps fill a tub. How long?"),
+        ("3:4", "\\frac34", "There are 3 boys and 4 girls. What is their ratio?"),
+        ("2:1", "2", "There are 2 boys for each girl. What is their ratio?"),
+        (
+            "\\frac12\\begin{pmatrix}1&-2\\\\-1&4\\end{pmatrix}",
+            "\\begin{pmatrix}\\frac12&-1\\\\-\\frac12&2\\end{pmatrix}",
+            "Find the inverse of $\\begin{pmatrix}4&2\\\\1&1\\end{pmatrix}$.",
+        ),
+        ("(C)\\ \\sqrt5", "C", "Which is it? (A) 1 (B) 2 (C) $\\sqrt5$"),
     ):
         assert judge(rf"\boxed{{{answer}}}", gold, problem).correct, answer
 

@@ -118,7 +118,9 @@ def test_an_option_that_says_another_letter_is_neither():
     for answer in ("(D) C", "D. C", r"\textbf{(D)}\ C"):
         assert not is_equivalent(answer, "C") and not is_equivalent(answer, "D")
         assert is_equivalent(answer, "(D) C")
-    assert is_equivalent("(D) x", "D") and is_equivalent("(D) 12", "12")
+    for value in ("x", "12", "Q", "I"):
+        assert is_equivalent(f"(D) {value}", "D"), value
+        assert is_equivalent(f"(D) {value}", value), value
 
 
 def test_one_value_of_several_names_is_each_ones():
@@ -137,6 +139,7 @@ def test_and_is_not_or_but_in_a_list_of_values():
     assert is_equivalent("x=0 \\text{ or } x=1", "x=0 \\text{ and } x=1")
     assert is_equivalent("1 \\text{ and } 2", "1 \\text{ or } 2")
     assert is_equivalent("x=1, y=2", "x=1 \\text{ and } y=2")
+    assert is_equivalent("x=2 \\text{ and } 3x-4y=9", "x=2 \\text{ or } 3x-4y=9")
 
 
 def test_a_union_by_a_letter_and_a_unit_behind_pi():

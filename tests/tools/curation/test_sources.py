@@ -129,12 +129,13 @@ def test_a_list_of_one_is_that_one(tmp_path, answer):
         (["3", "4", "5"], "4", "4"),
         (["3", "4", "5"], 2, None),  # counted from 0 or from 1
         ([], "4", "4"),
+        ("[]", "4", "4"),  # as JSON
     ],
 )
 def test_options_beside_a_problem_stand_behind_it(tmp_path, options, answer, read_as):
     row = {"problem": "How many are left?", "options": options, "answer": answer}
     (row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row))))
-    listed = "\n(A) 3\n(B) 4\n(C) 5" if options else ""
+    listed = "\n(A) 3\n(B) 4\n(C) 5" if len(options) == 3 else ""
     assert row.problem == "How many are left?" + listed
     assert row.answers == ((read_as,) if read_as else ())
 
