@@ -25,7 +25,7 @@ train: $(VENV)/.train
 BACKEND ?= jax
 
 train-real: $(VENV)/.real
-	@echo "train-real: configs/smollm2_words.py into runs/smollm2; 40 minutes on two cores"
+	@echo "train-real: configs/smollm2_words.py into runs/smollm2; two hours on two cores"
 	@$(TRAIN) --config=configs/smollm2_words.py --workdir=runs/smollm2 \
 	  --config.rollout.backend=$(BACKEND)
 

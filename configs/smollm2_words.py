@@ -1,7 +1,8 @@
 """A real language model learns: SmolLM2-135M-Instruct on word problems made here.
 
 Command:   python -m rl.train --config=configs/smollm2_words.py --workdir=runs/smollm2
-Hardware:  two CPU cores, no GPU; no download beyond the package that holds the base.
+Hardware:  two CPU cores, no GPU, for two hours; no download beyond the package that
+           holds the base.
 
 The base speaks English and can add, but seldom does both in the asked form: ability is
 there, elicitation is not. Held-out problems are worded by templates of their own.
