@@ -2,7 +2,7 @@
 
     state/      the train state, by Orbax, on any mesh
     loop.json   the loop's own state
-    proof.json  what all of it must be, see `rl.proof`
+    proof.json  what all of it must be, see `rl.workdir.proof`
 
 A folder gets its name when all of it, proof included, is on the disk. What does not
 agree with its proof is never loaded: it is named, and the one before it is taken.
@@ -28,7 +28,9 @@ from models import hf
 from models.qwen2 import Params
 from rl.files import named, publish, sync
 from rl.hosts.stopping import in_a_line
-from rl.proof import (
+from rl.update.examine import NotFinite, examine
+from rl.update.step import TrainState
+from rl.workdir.proof import (
     LOOP,
     PROOF,
     Damaged,
@@ -44,8 +46,6 @@ from rl.proof import (
     write,
     write_proof,
 )
-from rl.update.examine import NotFinite, examine
-from rl.update.step import TrainState
 
 ASSETS = "assets"
 OnDamage = Literal["fallback", "stop"]

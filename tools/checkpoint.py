@@ -13,7 +13,7 @@ from typing import Any
 
 from configs.reading import user_path
 from rl import checkpoint, files
-from rl.proof import Damaged, read_proof, verify
+from rl.workdir.proof import Damaged, read_proof, verify
 
 
 def main(argv: list[str] | None = None) -> None:

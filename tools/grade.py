@@ -149,8 +149,8 @@ def _take_rates(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     from rl.batches.rates import SolveRates
     from rl.checkpoint import steps_in
     from rl.plan import make_plan
-    from rl.proof import Damaged, read_loop
     from rl.workdir.manifest import check_problems
+    from rl.workdir.proof import Damaged, read_loop
 
     jax.config.update("jax_platforms", "cpu")  # the run may still have the others
     plan = make_plan(read_config(args.config))

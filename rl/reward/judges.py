@@ -50,7 +50,8 @@ flipped_10 = functools.partial(flipped, share=0.10)
 
 
 def _verified(completion: str, problem: Problem) -> Score:
-    return verifier_reward(_Here())([completion], [problem])[0]
+    ((score,),) = verifier_reward(_Here())([[completion]], [problem])
+    return score
 
 
 class _Here:

@@ -24,8 +24,8 @@ from configs.schema import config_json, flatten
 from rl import files
 from rl.checkpoint import DAMAGED, steps_in
 from rl.plan import Plan
-from rl.proof import library_versions
 from rl.workdir.export import commit
+from rl.workdir.proof import library_versions
 
 # What may change from one start of a run to the next: by key of the config, or all
 # below it. Everything else would make it another run.

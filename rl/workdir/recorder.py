@@ -35,8 +35,8 @@ from rl import files
 from rl.batches import compact
 from rl.checkpoint import proofs_in, steps_in
 from rl.hosts.stopping import in_a_line
-from rl.proof import library_versions
 from rl.types import Batch, Group, Hyper
+from rl.workdir.proof import library_versions
 
 _JOURNAL, _RECORD = "journal.jsonl", ".safetensors"
 _METRICS = 50  # rows of metrics.jsonl that a dump keeps

@@ -18,10 +18,10 @@ from models.config import Qwen2Config
 from models.qwen2 import Qwen2, abstract_params, init_params
 from rl import checkpoint
 from rl.checkpoint import Checkpoints, abstract_state, load_run_params
-from rl.proof import Damaged, read_proof, verify, write_proof
 from rl.update.examine import NotFinite
 from rl.update.optimizer import make_optimizer
 from rl.update.step import make_step
+from rl.workdir.proof import Damaged, read_proof, verify, write_proof
 from sharding.mesh import make_mesh
 from tests.models.reference import SMALL
 from tests.rl.update.test_step import OBJECTIVE, OPTIMIZER

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from rl.proof import LOOP
+from rl.workdir.proof import LOOP
 from tests.rl import test_train as runs
 from tools.grade import main as grade
 

@@ -73,10 +73,10 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
     # What is wrong is the last argument.
     bad = {
         # The real problems would stay in the training set.
-        "--config.evaluation=('aime2024',)": f"aime2024 of {tmp_path} has other prob",
+        "--config.evaluation=('aime2024',)": f"aime2024 of {tmp_path} is another copy",
         "--config.conflicts=maybe": "conflicts='maybe': must be one of majority, drop",
         "--config.common_rows=-1": "config.common_rows=-1: must be at least 0",
-        "--config.near.threshold=0.5": "same_answer_threshold: must not exceed",
+        "--config.near.threshold=0.5": "same_answer_threshold: exceeds",
         "--config.near.threshold=1.5": "config.near.threshold=1.5: must lie in",
         "--config.screen.multiple_choice=x": "multiple_choice='x': must be",
         "--input=none.jsonl": "none.jsonl: no such file",

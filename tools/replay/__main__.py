@@ -36,11 +36,11 @@ from rl.files import replace_json
 from rl.hosts.devices import join_cpu_devices
 from rl.plan import keep_programs, start_devices
 from rl.progress import phase
-from rl.proof import library_versions
 from rl.types import Batch, Hyper
 from rl.update.examine import by_path, examine
 from rl.update.objective import make_objective
 from rl.workdir.manifest import folder_hashes
+from rl.workdir.proof import library_versions
 from rl.workdir.recorder import Record, plain, read_journal, read_record, recorded
 from sharding.mesh import make_mesh
 from tools.replay.blame import find_culprit, gradient, gradient_is_finite

@@ -225,7 +225,7 @@ from rl.reward.rewards import Rewards
 from tests.rl.reward.test_rewards import FOUR, KEY
 own = {{KEY: "{HERE}:starts"}}
 rewards = Rewards(own, workers=1, timeout=float(sys.argv[2]), right_from=1.0)
-rewards.reward(KEY)([sys.argv[1]], [FOUR])
+rewards.reward(KEY)([[sys.argv[1]]], [FOUR])
 sys.stdin.read()
 """
 

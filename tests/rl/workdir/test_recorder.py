@@ -12,10 +12,10 @@ import pytest
 from configs import base
 from rl.batches.packing import pack_groups
 from rl.hosts.stopping import Stopped
-from rl.proof import write_proof
 from rl.types import Batch
 from rl.update.hyper import make_hyper
 from rl.workdir import recorder
+from rl.workdir.proof import write_proof
 from rl.workdir.recorder import Recorder, read_journal, read_record, recorded
 from tests.rl.examples import make_group
 

@@ -105,6 +105,6 @@ def test_a_set_of_ones_own(tmp_path):
     path = tmp_path / "set.jsonl"
     path.write_text('{"problem": "a\u2028b\x85", "answer": "2"}\n', "utf-8")
     assert [p.problem for p in load_benchmark(str(path))] == ["a\u2028b\x85"]
-    path.write_text('{"problem": "x?", "answers": [2]}\n', "utf-8")
-    with pytest.raises(ValueError, match=r"set.jsonl:1: field 'answers' is \[2\]"):
+    path.write_text('{"problem": "x?", "answers": [true]}\n', "utf-8")
+    with pytest.raises(ValueError, match=r"set.jsonl:1: field 'answers' is \[True\]"):
         load_benchmark(str(path))
