@@ -13,7 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -61,6 +61,10 @@ class Scored:
     components: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
+    def id(self) -> str:
+        return self.drawn.id
+
+    @property
     def correct(self) -> bool:
         return self.verdict.correct is True
 
@@ -72,6 +76,9 @@ class Scored:
     def graded(self) -> bool:
         """Whether a function of the user's said more of it than right or wrong."""
         return bool(self.components) or self.verdict.rule == "reward"
+
+
+_Completion = TypeVar("_Completion", Drawn, Scored)
 
 
 def evaluate(
@@ -153,9 +160,7 @@ def score(
 ) -> list[Scored]:
     """Judges each completion against its own problem, problem by problem; one call."""
     by_id = {problem.id: problem for problem in problems}
-    groups: dict[str, list[Drawn]] = {}
-    for d in drawn:
-        groups.setdefault(d.id, []).append(d)
+    groups = by_problem(drawn)
     scores = judge(
         [[d.completion for d in group] for group in groups.values()],
         [by_id[id] for id in groups],
@@ -266,11 +271,11 @@ def breakdown(
     }
 
 
-def by_problem(scored: Iterable[Scored]) -> dict[str, list[Scored]]:
+def by_problem(completions: Iterable[_Completion]) -> dict[str, list[_Completion]]:
     """Completions of each problem id, in the order in which ids first appear."""
-    groups: dict[str, list[Scored]] = {}
-    for s in scored:
-        groups.setdefault(s.drawn.id, []).append(s)
+    groups: dict[str, list[_Completion]] = {}
+    for one in completions:
+        groups.setdefault(one.id, []).append(one)
     return groups
 
 

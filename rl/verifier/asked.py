@@ -4,8 +4,8 @@ An answer may name it, and nothing else: of what a problem speaks of, pairs are 
 socks that it asks for.
 """
 
+import functools
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 
 from rl.verifier.grammar import spoken_numbers
@@ -92,7 +92,6 @@ class Asked:
       things: whether things are counted, so that no known unit is an answer.
       notation: whether it names a way to write its answer.
       numbers: the numbers in it, in digits and in words; of percents also the share.
-      quantities: those of them that a known unit follows: value, unit, its size.
     """
 
     def __init__(self, problem: str):
@@ -105,6 +104,7 @@ class Asked:
         ]
         readings = [parse_unit(word) for word in divisors if is_unit(word)]
         nouns, others = _things(question)
+        self._problem = problem
         self.told = stems(problem)
         self.units = _units(problem)
         if self.units:
@@ -113,13 +113,26 @@ class Asked:
         self.things &= not _OTHER_QUESTION.search(question)
         self.notation = _NOTATION.search(problem) is not None
         self.numbers = _numbers(problem)
-        self.quantities = frozenset(_quantities(problem))
         self._nouns, self._others = frozenset(map(stem, nouns)), stems(" ".join(others))
         self._divisors = stems(" ".join(divisors))
         self._divisors |= {f"{below.unit}*{below.scale}" for below in readings}
         if _EACH.search(question):
             self._divisors |= self.told | stems("person people")
         self._amount = _AMOUNT.search(question) is not None
+
+    @functools.cached_property
+    def quantities(self) -> frozenset[tuple[Fraction, Unit, Fraction]]:
+        """Its numbers that a known unit follows: value, unit, the unit's size."""
+        text = _DRESS.sub("", _SPACES.sub(" ", self._problem))
+        numbers = [
+            (n, _value(n[0])) for n in _NUMERAL.finditer(text) if _is_short(n[0])
+        ]
+        words = [(w, _AMOUNTS[w[0].lower()]) for w in _AMOUNT_WORD.finditer(text)]
+        return frozenset(
+            (value, unit.unit, unit.scale)
+            for match, value in numbers + words
+            for unit in leading_units(text[match.end() :][:_MAX_PHRASE])[:1]
+        )
 
     def allows(self, unit: Unit, gold: frozenset[str]) -> bool:
         """Whether the words of an answer's unit are told, and are about what is asked.
@@ -140,7 +153,7 @@ class Asked:
 
 
 def _numbers(problem: str) -> frozenset[Fraction]:
-    numerals = (n for n in _NUMERAL.findall(problem) if len(n) <= _MAX_NUMERAL)
+    numerals = filter(_is_short, _NUMERAL.findall(problem))
     found = set(map(_value, numerals))
     words = _AMOUNT_WORD.findall(problem.replace("-", " "))
     found.update(_AMOUNTS[word.lower()] for word in words)
@@ -149,15 +162,8 @@ def _numbers(problem: str) -> frozenset[Fraction]:
     return frozenset(found)
 
 
-def _quantities(problem: str) -> Iterator[tuple[Fraction, Unit, Fraction]]:
-    text = _DRESS.sub("", _SPACES.sub(" ", problem))
-    for match in _NUMERAL.finditer(text):
-        for unit in leading_units(text[match.end() :][:_MAX_PHRASE])[:1]:
-            if len(match[0]) <= _MAX_NUMERAL:
-                yield _value(match[0]), unit.unit, unit.scale
-    for match in _AMOUNT_WORD.finditer(text):
-        for unit in leading_units(text[match.end() :][:_MAX_PHRASE])[:1]:
-            yield _AMOUNTS[match[0].lower()], unit.unit, unit.scale
+def _is_short(numeral: str) -> bool:
+    return len(numeral) <= _MAX_NUMERAL
 
 
 def _value(numeral: str) -> Fraction:

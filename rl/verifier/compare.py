@@ -232,10 +232,9 @@ class _Comparison:
         if isinstance(a, Choice):
             if isinstance(b, Choice):
                 return a.letter == b.letter and self.same(a.answer, b.answer)
-            if {a.letter, *symbols(a.answer)} <= _OPTIONS and _is_letter(a.answer):
-                # "(D) C" may mean either of two options.
-                if a.answer != Sym(a.letter) and _is_letter(b):
-                    return False
+            if _is_letter(a.answer) and _is_letter(b) and a.answer != Sym(a.letter):
+                if {a.letter, a.answer.name} <= _OPTIONS:
+                    return False  # "(D) C" may mean either of two options
             if b in (Sym(a.letter), Word(a.letter.casefold())):
                 return True
             return self.same(a.answer, b)

@@ -258,9 +258,10 @@ class Examiner:
         7.8 minutes for 468 seconds; 360 for its prime factors.
         """
         value, wanted = fold(shape_of(answer)), shape_of(gold)
-        if not isinstance(value, Num) or not is_number(gold) or value == fold(wanted):
-            rewritten = operations(wanted) > 0 and _TO_REWRITE.search(self._problem)
-            return bool(rewritten) and self._is_told(value)
+        converted = isinstance(value, Num) and is_number(gold) and value != fold(wanted)
+        if not converted:
+            to_rewrite = operations(wanted) > 0 and _TO_REWRITE.search(self._problem)
+            return bool(to_rewrite) and self._is_told(value)
         told = ((q, fold(q.value)) for q in walk(answer) if isinstance(q, Quantity))
         return any(
             isinstance(number, Num)
