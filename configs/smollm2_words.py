@@ -42,7 +42,7 @@ TEMPLATE = (
 
 def get_config() -> ConfigDict:
     c = base.get_config()
-    c.steps = 124
+    c.steps = 136
     c.compiled = "runs/compiled"
 
     c.model.maker = "models.gguf_file:from_package"
@@ -61,7 +61,7 @@ def get_config() -> ConfigDict:
 
     c.data.train = c.data.eval = "rl.problems.words:problems"
     c.data.train_args = ConfigDict(
-        dict(split="train", count=10_000, levels=(1, 2, 3, 4), most=10, seed=0)
+        dict(split="train", count=10_000, levels=(1, 2, 3, 4, 5), most=10, seed=0)
     )
     c.data.eval_args = ConfigDict(
         dict(split="held_out", count=96, levels=(1, 1, 2, 3), most=10, seed=0)
@@ -69,19 +69,19 @@ def get_config() -> ConfigDict:
     c.data.template = TEMPLATE
 
     # Two steps from the start: a policy that has only ever met one writes one sum for
-    # all, so surely that hardly a group has anything else in it. Larger numbers once
-    # sums of small ones are right, and small ones again at half the rate: what was
-    # right of them is lost a little meanwhile.
+    # all, so surely that hardly a group has anything else in it. Larger numbers, and
+    # stories that name more than is asked for, once sums of small ones are right; and
+    # those again at half the rate: what was right of them is lost a little meanwhile.
     c.curriculum.stages = (
         {"name": "small", "levels": {"1": 0.8, "2": 0.2}, "steps": 36},
         {
             "name": "larger",
-            "levels": {"1": 0.2, "2": 0.2, "3": 0.05, "4": 0.55},
-            "steps": 64,
+            "levels": {"1": 0.15, "2": 0.2, "3": 0.05, "4": 0.25, "5": 0.35},
+            "steps": 76,
         },
         {
             "name": "all",
-            "levels": {"1": 0.5, "2": 0.3, "3": 0.1, "4": 0.1},
+            "levels": {"1": 0.45, "2": 0.3, "3": 0.1, "4": 0.05, "5": 0.1},
             "learning_rate": 1e-5,
         },
     )

@@ -2,7 +2,8 @@
 
 Small sums in everyday words, of one to three steps, without a download. Sentences,
 names and things are drawn; held-out problems have templates of their own, so that what
-is learnt must carry over to other wordings.
+is learnt must carry over to other wordings. In some a story names more numbers than its
+question needs, and has several questions, so that both must be read.
 """
 
 import re
@@ -34,10 +35,10 @@ _WORDS = {
 }
 
 # A template with its answer, by the number of steps. {who} and {other} are names, {he}
-# and {his} go with {who}, {a} to {d} are numbers, not all of them needed; any other
-# braces hold an expression in these, so that what is taken away or shared out always
-# comes out whole and positive. Many of them: of few, a policy can know by heart which
-# sum goes with which, and need not read.
+# and {his} go with {who}, {things} and {others} are two kinds, {a} to {d} are numbers,
+# not all of them needed; any other braces hold an expression in these, so that what is
+# taken away or shared out always comes out whole and positive. Many of them: of few, a
+# policy can know by heart which sum goes with which, and need not read.
 _TRAIN = {
     1: {
         "{who} has {a} {things}. {who} {gets} {b} more {things}. How many {things} "
@@ -383,7 +384,171 @@ _HELD_OUT = {
         "stay at home, but {d} parents come along. How many people go?": "a+b+d",
     },
 }
-_TEMPLATES = {"train": _TRAIN, "held_out": _HELD_OUT}
+
+# Stories with their questions, and the answer of each, which is one step: what else is
+# named does not matter to it, what was there at first is asked for, or the larger of
+# two numbers comes last.
+_TRAIN_STORIES = {
+    "{who} has {a+b} {things} and {c+d} {others}. {He} {loses} {a} {things} and {c} "
+    "{others}.": {
+        "How many {things} does {he} have left?": "b",
+        "How many {others} does {he} have left?": "d",
+        "How many {things} and {others} did {he} have at first?": "a+b+c+d",
+    },
+    "In a harbor lie {a} ships and {b} boats. {c} more ships and {d} more boats come "
+    "in.": {
+        "How many ships are in the harbor now?": "a+c",
+        "How many boats are in the harbor now?": "b+d",
+        "How many ships and boats came in?": "c+d",
+    },
+    "{who} walked {a+b} miles on Monday, {c} miles on Tuesday and {a} miles on "
+    "Wednesday.": {
+        "How many miles did {he} walk on Tuesday and Wednesday?": "a+c",
+        "How many miles did {he} walk on Monday and Tuesday?": "a+b+c",
+        "How many miles more did {he} walk on Monday than on Wednesday?": "b",
+    },
+    "{who} {gets} {a} {things}, and now {he} has {a+b} {things} and {c} {others}.": {
+        "How many {things} did {he} have before?": "b",
+        "How many {things} and {others} does {he} have now?": "a+b+c",
+    },
+    "{who} took {a} {things} and {c} {others} out of a trunk. Now {b} {things} are in "
+    "it.": {
+        "How many {things} were in the trunk before?": "a+b",
+        "How many {things} and {others} did {he} take out?": "a+c",
+    },
+    "{who} has read {a} of the {a+b} novels and {c} of the {c+d} comics on a shelf.": {
+        "How many of the novels has {he} not read?": "b",
+        "How many of the comics has {he} not read?": "d",
+        "How many novels and comics has {he} read?": "a+c",
+    },
+    "{who} has {a} {things} and {c} {others}, but needs {a+b} {things}.": {
+        "How many {things} are missing?": "b",
+        "How many {things} and {others} does {he} have?": "a+c",
+    },
+    "A farm has {a} cows, {a+b} sheep and {c} pigs.": {
+        "How many more sheep than cows are there?": "b",
+        "How many cows and pigs are there?": "a+c",
+        "How many sheep and pigs are there?": "a+b+c",
+    },
+    "{a} {places} hold {b} {things} each, and {c} other {places} are empty.": {
+        "How many {things} are there?": "a*b",
+        "How many {places} are there?": "a+c",
+    },
+    "{who} puts {a*b} {things} into {a} equal heaps and {c*d} {others} into {c} equal "
+    "heaps.": {
+        "How many {things} are in each of their heaps?": "b",
+        "How many {others} are in each of their heaps?": "d",
+        "How many heaps are there?": "a+c",
+    },
+    "A ticket costs {a} dollars and a drink costs {c} dollars.": {
+        "How many dollars do {b} tickets cost?": "a*b",
+        "How many dollars do {b} drinks cost?": "b*c",
+        "How many dollars do a ticket and a drink cost?": "a+c",
+    },
+    "{a+b} cars and {c+d} vans stood in a garage. {a} cars and {c} vans drove off.": {
+        "How many cars are still there?": "b",
+        "How many vans are still there?": "d",
+        "How many cars and vans drove off?": "a+c",
+    },
+    "{who} is {a+b} years old now, and {other} is {c}.": {
+        "How old was {who} {a} years ago?": "b",
+        "How old will {other} be in {d} years?": "c+d",
+    },
+    "At a station {a} people left a train of {c} cars, and {a+b} people boarded it.": {
+        "How many more people boarded than left?": "b",
+    },
+    "{who} swims {a} laps and {other} {c} laps every day.": {
+        "How many laps does {who} swim in {b} days?": "a*b",
+        "How many laps does {other} swim in {b} days?": "b*c",
+        "How many laps do they swim together in one day?": "a+c",
+    },
+    "It is {a} miles to the village and {a+b} miles to the city. A bus goes {c} times "
+    "a day.": {
+        "How many miles farther is it to the city than to the village?": "b",
+    },
+    "{a} {things} are left of the {a+b} {things} that {who} bought for {c} dollars.": {
+        "How many {things} are gone?": "b",
+    },
+    "In {c} hours {who} filled {a} {places}, all alike, with {a*b} {things} in all.": {
+        "How many {things} are in each of the {places}?": "b",
+    },
+    "{who} sold {a} {things} and {other} sold {a+b} {things}, for {c} dollars each.": {
+        "How many more {things} did {other} sell than {who}?": "b",
+        "How many {things} did they sell together?": "a+a+b",
+    },
+    "After paying {a} dollars for {c} {things}, {who} still has {b} dollars.": {
+        "How many dollars did {he} have before?": "a+b",
+    },
+    "A camp has {a+b} tents and {c} huts. {a} of the tents are taken.": {
+        "How many tents are free?": "b",
+        "How many tents and huts does the camp have?": "a+b+c",
+    },
+    "{who} gave {b} {things} to each of {a} children and kept {c} {things}.": {
+        "How many {things} did {he} give away?": "a*b",
+    },
+    "{who} keeps {c} {others} and shares {a*b} {things} equally among {a} children.": {
+        "How many {things} does each child get?": "b",
+    },
+    "There were {a} {things} and {c} {others} in a drawer. {who} put in some more "
+    "{things}, and now there are {a+b} {things}.": {
+        "How many {things} did {he} put in?": "b",
+        "How many {things} and {others} were in the drawer before?": "a+c",
+    },
+    "{who} had {a+b} {things} and {other} had {c}. {who} gave some away, and now {he} "
+    "has {b}.": {
+        "How many {things} did {who} give away?": "a",
+        "How many {things} did they have together at first?": "a+b+c",
+    },
+    "{who} had some {things}. {He} {gets} {a} more. Now {he} has {a+b} {things}.": {
+        "How many {things} did {he} have at first?": "b",
+    },
+    "{who} had some {things}. {He} {loses} {a} of them. Now {he} has {b} {things}.": {
+        "How many {things} did {he} have at first?": "a+b",
+    },
+    "{who} has seen {a} films this year. {He} wants to see {a+b} films in {c} "
+    "months.": {
+        "How many more films does {he} want to see?": "b",
+    },
+}
+_HELD_OUT_STORIES = {
+    "{who} painted {a+b} doors and {c} windows. {a} of the doors are blue.": {
+        "How many of the doors are not blue?": "b",
+    },
+    "{a} wolves and {b} bears live in a forest. {c} more wolves come to live there.": {
+        "How many wolves live in the forest now?": "a+c",
+        "How many wolves and bears were there at first?": "a+b",
+    },
+    "Some {things} lay on a bench. {who} brought {a} more, and then there were "
+    "{a+b}.": {
+        "How many {things} lay on the bench at the start?": "b",
+    },
+    "{who} rode {a} miles, had a rest of {c} hours, and rode {b} miles more.": {
+        "How many miles did {he} ride?": "a+b",
+    },
+    "{a} nests have {b} eggs each, and {c} nests have no eggs.": {
+        "How many eggs are there?": "a*b",
+    },
+    "{who} sent {a} letters and {other} sent {a+b} letters, to {c} towns.": {
+        "How many more letters did {other} send than {who}?": "b",
+    },
+}
+
+
+def _by_level(
+    steps: dict[int, dict[str, str]], stories: dict[str, dict[str, str]]
+) -> dict[int, dict[str, str]]:
+    told = {
+        f"{story} {question}": answer
+        for story, questions in stories.items()
+        for question, answer in questions.items()
+    }
+    return steps | {4: steps[1], 5: told}
+
+
+_TEMPLATES = {
+    "train": _by_level(_TRAIN, _TRAIN_STORIES),
+    "held_out": _by_level(_HELD_OUT, _HELD_OUT_STORIES),
+}
 
 
 def problems(
@@ -399,30 +564,28 @@ def problems(
     Args:
       split: "train" or "held_out", which have no template in common.
       count: of problems, as evenly over the levels as it goes.
-      levels: any of 1 to 4. 1, 2 and 3 are the number of steps; 4 is one step with
-        larger numbers.
-      most: numbers are drawn from 2 to this, at level 4 to ten times as much, small
-        ones as often as large (evenly in their logarithm); those that are multiplied
-        to half of it. Sums of them may be larger.
+      levels: any of 1 to 5. 1, 2 and 3 are the number of steps; 4 is one step with
+        larger numbers; 5 is one step with larger numbers in a story that names more
+        than its question needs.
+      most: numbers are drawn from 2 to this, at levels 4 and 5 to ten times as much,
+        small ones as often as large (evenly in their logarithm); those that are
+        multiplied to half of it. Sums of them may be larger.
       seed: of the draws.
 
     Raises:
       ValueError: another split, other levels, or more problems than there are.
     """
-    if split not in _TEMPLATES or not set(levels) <= {1, 2, 3, 4} or not levels:
+    if split not in _TEMPLATES or not set(levels) <= {1, 2, 3, 4, 5} or not levels:
         raise ValueError(
             f"split={split!r}, levels={levels!r}: the splits are train and held_out,"
-            " the levels 1 to 4"
+            " the levels 1 to 5"
         )
     rng, found = generator(seed), {}
     for _ in range(20 * count):
         if len(found) == count:
             break
         level = levels[len(found) % len(levels)]
-        larger = level == 4
-        text, answer = _draw(
-            _TEMPLATES[split][1 if larger else level], most, larger, rng
-        )
+        text, answer = _draw(_TEMPLATES[split][level], most, level >= 4, rng)
         found.setdefault(
             text,
             Problem(
@@ -447,6 +610,8 @@ def _draw(
     words = {key: str(rng.choice(of_key)) for key, of_key in _WORDS.items()}
     he, his = ("he", "his") if _NAMES[who] == "he" else ("she", "her")
     words |= {"who": who, "other": other, "he": he, "He": he.title(), "his": his}
+    things = _WORDS["things"]
+    words["others"] = things[things.index(words["things"]) - 1]
     multiplied = set("".join(re.findall(r"\w\*\w", template + templates[template])))
 
     def number(most: int) -> int:
