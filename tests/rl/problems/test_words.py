@@ -47,6 +47,15 @@ def test_no_wording_is_in_both_splits(drawn):
     }
     assert not wordings["train"] & wordings["held_out"]
     assert (len(wordings["train"]), len(wordings["held_out"])) == (155, 12)
+    stories = {
+        split: {
+            skeleton(p.problem)
+            for p in problems(split=split, count=count // 6, levels=(5,))
+        }
+        for split, count in COUNTS.items()
+    }
+    assert not stories["train"] & stories["held_out"]
+    assert (len(stories["train"]), len(stories["held_out"])) == (51, 7)
 
 
 def test_problems_are_whole_and_differ(drawn):
@@ -354,6 +363,159 @@ READINGS = {
 }
 
 
+# Of stories that name more than is asked for: by what is told, then by what is asked.
+STORIES = {
+    r"has (\d+) (\w+) and (\d+) (\w+)\. S?[Hh]e [\w ]+? (\d+) \w+ and (\d+) \w+\.": {
+        r"many (\w+) does": lambda a, x, b, y, c, d, z: a - c if z == x else b - d,
+        r"and \w+ did s?he have at first": lambda a, x, b, y, c, d: a + b,
+    },
+    r"lie (\d+) ships and (\d+) boats\. (\d+) more ships and (\d+) more boats": {
+        r"ships are in": lambda a, b, c, d: a + c,
+        r"boats are in": lambda a, b, c, d: b + d,
+        r"ships and boats came": lambda a, b, c, d: c + d,
+    },
+    r"(\d+) miles on Monday, (\d+) miles on Tuesday and (\d+) miles on Wednesday": {
+        r"walk on Tuesday and Wednesday": lambda a, b, c: b + c,
+        r"walk on Monday and Tuesday": lambda a, b, c: a + b,
+        r"more did s?he walk on Monday than on Wednesday": lambda a, b, c: a - c,
+    },
+    r"(\d+) \w+, and now s?he has (\d+) \w+ and (\d+) \w+\.": {
+        r"have before": lambda a, b, c: b - a,
+        r"have now": lambda a, b, c: b + c,
+    },
+    r"took (\d+) \w+ and (\d+) \w+ out of a trunk\. Now (\d+)": {
+        r"in the trunk before": lambda a, b, c: a + c,
+        r"take out": lambda a, b, c: a + b,
+    },
+    r"read (\d+) of the (\d+) novels and (\d+) of the (\d+) comics": {
+        r"of the novels has s?he not": lambda a, b, c, d: b - a,
+        r"of the comics has s?he not": lambda a, b, c, d: d - c,
+        r"novels and comics has s?he read": lambda a, b, c, d: a + c,
+    },
+    r"has (\d+) \w+ and (\d+) \w+, but needs (\d+)": {
+        r"are missing": lambda a, b, c: c - a,
+        r"does s?he have": lambda a, b, c: a + b,
+    },
+    r"(\d+) cows, (\d+) sheep and (\d+) pigs": {
+        r"more sheep than cows": lambda a, b, c: b - a,
+        r"cows and pigs are": lambda a, b, c: a + c,
+        r"sheep and pigs are": lambda a, b, c: b + c,
+    },
+    r"^(\d+) (\w+) hold (\d+) \w+ each, and (\d+) other \w+ are empty": {
+        r"many (\w+) are": lambda a, x, b, c, z: a + c if z == x else a * b,
+    },
+    r"(\d+) (\w+) into (\d+) equal heaps and (\d+) \w+ into (\d+) equal heaps": {
+        r"many (\w+) are in each": (
+            lambda a, x, b, c, d, z: a / b if z == x else c / d
+        ),
+        r"many heaps": lambda a, x, b, c, d: b + d,
+    },
+    r"ticket costs (\d+) dollars and a drink costs (\d+) dollars": {
+        r"do (\d+) tickets": lambda a, b, c: a * c,
+        r"do (\d+) drinks": lambda a, b, c: b * c,
+        r"a ticket and a drink cost\?": lambda a, b: a + b,
+    },
+    r"(\d+) cars and (\d+) vans stood .* (\d+) cars and (\d+) vans drove off": {
+        r"cars are still": lambda a, b, c, d: a - c,
+        r"vans are still": lambda a, b, c, d: b - d,
+        r"cars and vans drove off": lambda a, b, c, d: c + d,
+    },
+    r"is (\d+) years old now, and \w+ is (\d+)\.": {
+        r"old was \w+ (\d+) years ago": lambda a, b, c: a - c,
+        r"old will \w+ be in (\d+) years": lambda a, b, c: b + c,
+    },
+    r"(\d+) people left a train of \d+ cars, and (\d+) people": {
+        r"more people boarded": lambda a, b: b - a,
+    },
+    r"^(\w+) swims (\d+) laps and \w+ (\d+) laps": {
+        r"does (\w+) swim in (\d+)": (lambda x, a, b, z, c: (a if z == x else b) * c),
+        r"they swim together in one": lambda x, a, b: a + b,
+    },
+    r"(\d+) miles to the village and (\d+) miles to the city": {
+        r"miles farther": lambda a, b: b - a,
+    },
+    r"^(\d+) \w+ are left of the (\d+) \w+ that": {
+        r"are gone": lambda a, b: b - a,
+    },
+    r"In \d+ hours \w+ filled (\d+) \w+, all alike, with (\d+)": {
+        r"in each": lambda a, b: b / a,
+    },
+    r"sold (\d+) \w+ and \w+ sold (\d+) \w+, for \d+ dollars each": {
+        r"many more": lambda a, b: b - a,
+        r"sell together": lambda a, b: a + b,
+    },
+    r"After paying (\d+) dollars for \d+ \w+, \w+ still has (\d+)": {
+        r"have before": lambda a, b: a + b,
+    },
+    r"has (\d+) tents and (\d+) huts\. (\d+) of the tents": {
+        r"are free": lambda a, b, c: a - c,
+        r"tents and huts": lambda a, b, c: a + b,
+    },
+    r"gave (\d+) \w+ to each of (\d+) children and kept": {
+        r"give away": lambda a, b: a * b,
+    },
+    r"keeps \d+ \w+ and shares (\d+) \w+ equally among (\d+)": {
+        r"each child": lambda a, b: a / b,
+    },
+    r"were (\d+) \w+ and (\d+) \w+ in a drawer\. .* now there are (\d+)": {
+        r"put in\?": lambda a, b, c: c - a,
+        r"drawer before": lambda a, b, c: a + b,
+    },
+    r"had (\d+) \w+ and \w+ had (\d+)\. \w+ gave some away, and now s?he has (\d+)": {
+        r"give away": lambda a, b, c: a - c,
+        r"together at first": lambda a, b, c: a + b,
+    },
+    r"had some \w+\. S?[Hh]e [\w ]+ (\d+) more\. Now s?he has (\d+)": {
+        r"at first": lambda a, b: b - a,
+    },
+    r"had some \w+\. S?[Hh]e [\w ]+ (\d+) of them\. Now s?he has (\d+)": {
+        r"at first": lambda a, b: a + b,
+    },
+    r"seen (\d+) films this year\. .* see (\d+) films in \d+ months": {
+        r"more films": lambda a, b: b - a,
+    },
+    r"painted (\d+) doors and \d+ windows\. (\d+) of the doors": {
+        r"not blue": lambda a, b: a - b,
+    },
+    r"^(\d+) wolves and (\d+) bears .* (\d+) more wolves": {
+        r"many wolves live": lambda a, b, c: a + c,
+        r"at first": lambda a, b, c: a + b,
+    },
+    r"^Some \w+ lay .* brought (\d+) more, and then there were (\d+)": {
+        r"at the start": lambda a, b: b - a,
+    },
+    r"rode (\d+) miles, had a rest of \d+ hours, and rode (\d+)": {
+        r"s?he ride": lambda a, b: a + b,
+    },
+    r"^(\d+) nests have (\d+) eggs each": {r"many eggs": lambda a, b: a * b},
+    r"sent (\d+) letters and \w+ sent (\d+) letters": {
+        r"many more": lambda a, b: b - a,
+    },
+}
+
+
+def test_a_story_answers_each_of_its_questions():
+    met = collections.Counter()
+    for split, count in (("train", 4_000), ("held_out", 400)):
+        for p in problems(split=split, count=count, levels=(5,), seed=0):
+            found = {
+                (story, question): answer(
+                    *(
+                        int(n) if n.isdigit() else n
+                        for n in told.groups() + asked.groups()
+                    )
+                )
+                for story, questions in STORIES.items()
+                if (told := re.search(story, p.problem))
+                for question, answer in questions.items()
+                if (asked := re.search(question, p.problem[told.end() :]))
+            }
+            assert [*found.values()] == [int(p.answers[0])], p
+            met.update(found)
+    assert set(met) == {(s, q) for s, questions in STORIES.items() for q in questions}
+    assert min(met.values()) > 20
+
+
 @pytest.mark.parametrize("reading", READINGS)
 def test_the_answer_is_what_a_reader_finds(read, reading):
     assert len(read[reading]) > 20
@@ -407,5 +569,5 @@ def test_larger_numbers_are_as_often_small_and_in_the_same_wordings(drawn):
 def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ValueError, match="split='test'"):
         problems(split="test", count=1)
-    with pytest.raises(ValueError, match=r"levels=\(5,\)"):
-        problems(split="train", count=1, levels=(5,))
+    with pytest.raises(ValueError, match=r"levels=\(6,\)"):
+        problems(split="train", count=1, levels=(6,))
