@@ -21,25 +21,24 @@ if __name__ == "__main__":
 import argparse
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from configs.reading import user_path
 from rl import files
 from rl.evaluate import Drawn, score
 from rl.hosts.stopping import REFUSED, run
-from rl.problems.templates import encode_prompt
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
-from rl.progress import watch
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.score import Reward
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
-from rollout.types import Sampler, SamplerError
+from rollout.types import SamplerError
 from tools.evaluation import audit
 from tools.evaluation.benchmarks import (
     BENCHMARKS,
@@ -52,7 +51,6 @@ from tools.evaluation.benchmarks import (
 from tools.evaluation.compare import beside, compare, compare_markdown
 from tools.evaluation.compare_page import compare_page
 from tools.evaluation.files import (
-    appended,
     judging_reward,
     problems_file,
     read_completions,
@@ -68,9 +66,9 @@ from tools.evaluation.run import (
     Conditions,
     check_prompts,
     checkpoint_hash,
-    draw_missing,
 )
 from tools.evaluation.sampler import add_flags, comma_separated, open_sampler, prepare
+from tools.evaluation.tasks import Task, asking, complete
 from tools.evaluation.votes import answer_classes
 
 _REWARD = "--reward"
@@ -120,7 +118,7 @@ def _evaluate(args: argparse.Namespace) -> int:
             right_from=args.right_from,
         )
     tasks = [
-        _task(args.out, name, of_name, tokenizer, conditions)
+        asking(args.out, name, of_name, tokenizer, conditions)
         for name, of_name in problems.items()
     ]
     facts = {
@@ -146,47 +144,11 @@ def _evaluate(args: argparse.Namespace) -> int:
         )
         for name in problems.keys() - BENCHMARKS.keys():
             write_problems(args.out, name, problems[name])
-        kept = {
-            folder: read_completions(folder) for folder in {t.folder for t in tasks}
-        }
-        present = [kept[task.folder].get(task.name, ()) for task in tasks]
-        begun = sum(map(len, present))
-        total = sum(len(t.problems) * t.conditions.samples for t in tasks)
-        if begun < total:
-            sampler = open_sampler(
-                args, folder, dtype=dtype, context=conditions.context
-            )
-            with (
-                contextlib.closing(sampler),
-                watch("sample", total=total, unit="completions") as done,
-            ):
-                done.update(begun)
-                for task, there in zip(tasks, present, strict=True):
-                    _draw(task, there, sampler, tokenizer, stop_ids, done.update)
+        sampler = functools.partial(
+            open_sampler, args, folder, dtype=dtype, context=conditions.context
+        )
+        complete(tasks, sampler, tokenizer, stop_ids)
         return _judge(args.out, args)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Task:
-    """Completions to be drawn: into which folder and under which name, of what."""
-
-    folder: pathlib.Path
-    name: str
-    problems: Sequence[Problem]
-    prompts: Sequence[Sequence[int]]
-    conditions: Conditions
-
-
-def _task(
-    folder: pathlib.Path,
-    name: str,
-    problems: Sequence[Problem],
-    tokenizer,
-    conditions: Conditions,
-) -> _Task:
-    template = conditions.template
-    prompts = [encode_prompt(tokenizer, template, p.problem) for p in problems]
-    return _Task(folder, name, problems, prompts, conditions)
 
 
 def _audits(
@@ -194,7 +156,7 @@ def _audits(
     problems: Mapping[str, Sequence[Problem]],
     tokenizer,
     context: int,
-) -> list[_Task]:
+) -> list[Task]:
     """What is asked to see whether the model knows the benchmarks by heart."""
     folder.mkdir(parents=True, exist_ok=True)
     tasks = []
@@ -204,36 +166,8 @@ def _audits(
                 asked, rests = zip(*cut, strict=True)
                 drawing = audit.conditions(rests, tokenizer, context)
                 part = f"{name}@{percent}"
-                tasks.append(_task(folder, part, asked, tokenizer, drawing))
+                tasks.append(asking(folder, part, asked, tokenizer, drawing))
     return tasks
-
-
-def _draw(
-    task: _Task,
-    present: Sequence[Drawn],
-    sampler: Sampler,
-    tokenizer,
-    stop_ids: tuple[int, ...],
-    on_one: Callable[[], None],
-) -> None:
-    """Draws what is not there yet, and keeps each completion as it ends."""
-    with appended(task.folder) as append:
-
-        def keep(drawn: Drawn) -> None:
-            append(task.name, drawn)
-            on_one()
-
-        draw_missing(
-            task.name,
-            task.problems,
-            task.prompts,
-            present=[(d.id, d.sample) for d in present],
-            conditions=task.conditions,
-            stop_token_ids=stop_ids,
-            sampler=sampler,
-            decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
-            on_drawn=keep,
-        )
 
 
 def _rescore(args: argparse.Namespace) -> int:

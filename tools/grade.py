@@ -29,8 +29,8 @@ if __name__ == "__main__":
 
 import argparse
 import collections
-import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -46,7 +46,6 @@ from rl.evaluate import Drawn, score
 from rl.hosts.stopping import REFUSED, run
 from rl.problems.templates import encode_prompt
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
-from rl.progress import watch
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
@@ -58,8 +57,6 @@ from tools.curation.grade import Grade
 from tools.curation.repair import with_answer
 from tools.curation.sources import Source, read
 from tools.evaluation.files import (
-    appended,
-    read_completions,
     record_conditions,
     write_verdicts,
 )
@@ -67,9 +64,9 @@ from tools.evaluation.run import (
     Conditions,
     check_prompts,
     checkpoint_hash,
-    draw_missing,
 )
 from tools.evaluation.sampler import add_flags, comma_separated, open_sampler, prepare
+from tools.evaluation.tasks import Task, complete, present
 from tools.evaluation.votes import answer_classes
 
 
@@ -239,39 +236,12 @@ def _drawn(
     if not args.judge:  # seeds depend on them
         drawing["problems"] = len(problems)
     record_conditions(args.out, {"drawing": drawing, "benchmarks": {}})
-    wanted = {problem.id for problem in problems}
-
-    def kept() -> list[Drawn]:
-        return [d for d in read_completions(args.out).get(name, []) if d.id in wanted]
-
-    present = kept()
-    total = len(problems) * conditions.samples
-    if len(present) < total:
-        with (
-            contextlib.closing(
-                open_sampler(args, folder, dtype=dtype, context=conditions.context)
-            ) as sampler,
-            appended(args.out) as append,
-            watch("sample", total=total, unit="completions") as done,
-        ):
-            done.update(len(present))
-
-            def keep(drawn: Drawn) -> None:
-                append(name, drawn)
-                done.update()
-
-            draw_missing(
-                name,
-                problems,
-                prompts,
-                present=[(drawn.id, drawn.sample) for drawn in present],
-                conditions=conditions,
-                stop_token_ids=default_stop_ids(folder, tokenizer),
-                sampler=sampler,
-                decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
-                on_drawn=keep,
-            )
-    return kept()
+    task = Task(args.out, name, problems, prompts, conditions)
+    sampler = functools.partial(
+        open_sampler, args, folder, dtype=dtype, context=conditions.context
+    )
+    complete([task], sampler, tokenizer, default_stop_ids(folder, tokenizer))
+    return present([task])[0]
 
 
 def _write(
