@@ -118,6 +118,18 @@ def train(
                         print(f"{end}: saved after step {engine.saved}", flush=True)
                 raise
 
+        def publish() -> None:
+            """Serves what was learnt; where that fails, it is saved all the same."""
+            try:
+                engine.publish(done)
+            except (SamplerError, OSError):
+                # Of several processes the others may be in the middle of it.
+                if processes.alone:
+                    with stop.saving():
+                        save(state())
+                        engine.finish_saving()
+                raise
+
         def evaluate_now() -> dict[str, Any]:
             summary = at_rest(
                 lambda: _evaluate(plan, engine, rewards, stop.check, done)
@@ -173,32 +185,32 @@ def train(
                 print(f"step {step + 1}: too few informative groups, no update")
             with clock.phase("sample"):
                 rollouts.settle()
+            done, healthy = step + 1, False  # until the alarms have seen its figures
             with clock.phase("publish"):
-                engine.publish(step + 1)
-                parts.recorder.published(step + 1, engine.digests)
+                publish()
+                parts.recorder.published(done, engine.digests)
             metrics |= engine.sampler_metrics() | speed_metrics(metrics, clock)
             metrics |= verifier_metrics(judged, rewards.counts)
             metrics["timing/compiled_programs"] = compiles.programs - compiled
-            left = clock.total * (config.steps - step - 1)
-            print(console_line(step + 1, config.steps, metrics, left), flush=True)
+            left = clock.total * (config.steps - done)
+            print(console_line(done, config.steps, metrics, left), flush=True)
             metrics["checkpoint/step"] = engine.saved
             metrics["alarms/rollbacks"] = len(manifest.rollbacks(workdir))
-            writer.scalars(step + 1, metrics)
+            writer.scalars(done, metrics)
             examples = take(example_rows, config.log)(tally, plan.decode)
-            writer.samples(step + 1, examples)
+            writer.samples(done, examples)
             warnings, alarm = parts.alarms.check(metrics)
             for warning in warnings:
-                print(f"WARNING: step {step + 1}: {warning}", flush=True)
+                print(f"WARNING: step {done}: {warning}", flush=True)
             if sound and metrics.get("policy/skipped"):
                 parts.recorder.dump("; ".join(warnings))
             if alarm and alarm.action == "stop":
                 raise Alarm(alarm.reason)
             if alarm:
-                done, loop = _roll_back(parts, workdir, writer, step + 1, alarm.reason)
+                done, loop = _roll_back(parts, workdir, writer, done, alarm.reason)
                 latest, evaluated = loop["latest"], loop.get("evaluated", done)
                 continue
             healthy = not warnings
-            done = step + 1
             last = done == config.steps
             if _evaluation_due(config, done):
                 latest, evaluated = evaluate_now(), done
@@ -291,7 +303,7 @@ def _update(
             tally.stage, updates=engine.updates, mini_batches=len(mini_batches)
         )
         parts.recorder.record(step, groups, mini_batches, hypers)
-    # From the first step on, so that no later one compiles what scores them.
+    # From the first step on, so that what scores them is compiled with the rest.
     looks = take(looked_at, plan.config.log)(step)
     looked = mini_batches[0][0] if looks else None
     with clock.phase("log"):

@@ -41,7 +41,7 @@ from rl.batches.packing import pack_groups
 from rl.batches.schedule import Rollouts, Schedule
 from rl.checkpoint import Checkpoints, describe_cost, state_bytes
 from rl.engine import Engine
-from rl.hosts.devices import start_cpu_devices
+from rl.hosts.devices import start_cpu_devices, take_gpu_memory
 from rl.hosts.sidecar import check_weights, make_vllm_sampler
 from rl.hosts.stopping import StopSignals
 from rl.problems.curriculum import (
@@ -88,6 +88,7 @@ def start_devices(config: ConfigDict) -> None:
     tokens, lengths = config.batch.micro_tokens, config.batch.row_lengths
     check("batch", {"micro_tokens": tokens, "row_lengths": lengths}, pack_groups)
     rows = tokens // max(lengths)
+    take_gpu_memory()
     start_cpu_devices(config.mesh.cpu_devices, rows=max(1, rows))
 
 
@@ -521,7 +522,8 @@ def read_data(
 ) -> tuple[list[Problem], list[Problem], tuple[str, ...]]:
     """The problems to train on and those held out, as far as they can be judged.
 
-    A reward of the user's is tried out on the first of them.
+    A reward of the user's is tried out on the first of them, by the leader alone: it
+    may ask a service, which hundreds of processes need not.
 
     Returns:
       Both, and a line for each on what was left out.
@@ -531,13 +533,14 @@ def read_data(
     """
     formulas = reward_formulas(config)
     sets = take(load_data, config.data)()
-    of_groups = take(try_out, config.reward)(formulas, sets[0][0])
-    if config.sampling.first and of_groups[TRAINING]:
-        raise ValueError(
-            f"config.sampling.first={config.sampling.first}: {TRAINING} has"
-            f" {of_groups[TRAINING][0]!r}, which is to see all completions of a problem"
-            " in one call, and would see a part of them"
-        )
+    if jax.process_index() == 0:
+        of_groups = take(try_out, config.reward)(formulas, sets[0][0])
+        if config.sampling.first and of_groups[TRAINING]:
+            raise ValueError(
+                f"config.sampling.first={config.sampling.first}: {TRAINING} has"
+                f" {of_groups[TRAINING][0]!r}, which is to see all completions of a"
+                " problem in one call, and would see a part of them"
+            )
     told = []
     for i, (key, where) in enumerate(
         ((TRAINING, config.data.train), (EVALUATION, config.data.eval))

@@ -13,13 +13,14 @@ if __name__ == "__main__":
     # as SIGTERM does, and no traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+import contextlib
 import functools
 import json
 import logging as standard_logging
 import pathlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -152,20 +153,29 @@ def _command(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> in
     except _TOLD as error:
         print(f"error: {error}", file=sys.stderr)
         return ERROR
+
+
+@contextlib.contextmanager
+def _told_of_memory() -> Iterator[None]:
+    """Turns a device's want of memory into a line that says what to do."""
+    try:
+        yield
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        print(f"error: {_OUT_OF_MEMORY}: {in_a_line(error)}", file=sys.stderr)
-        return ERROR
+        raise ValueError(f"{_OUT_OF_MEMORY}: {in_a_line(error)}") from None
 
 
 def _run(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> int:
     start_devices(config)
     if not _DRY_RUN.value:
         keep_programs(compiled=config.compiled)
-    with peers.start(
-        _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value, told=_TOLD
-    ) as processes:
+    with (
+        peers.start(
+            _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value, told=_TOLD
+        ) as processes,
+        _told_of_memory(),
+    ):
         stop.join(processes)
         if processes.leads:
             status = _lead(config, workdir, processes, stop)

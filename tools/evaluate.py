@@ -21,7 +21,6 @@ if __name__ == "__main__":
 import argparse
 import contextlib
 import dataclasses
-import functools
 import os
 import pathlib
 import sys
@@ -38,7 +37,7 @@ from rl.reward.score import Reward
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
-from rollout.types import SamplerError
+from rollout.types import Sampler, SamplerError
 from tools.evaluation import audit
 from tools.evaluation.benchmarks import (
     BENCHMARKS,
@@ -144,9 +143,10 @@ def _evaluate(args: argparse.Namespace) -> int:
         )
         for name in problems.keys() - BENCHMARKS.keys():
             write_problems(args.out, name, problems[name])
-        sampler = functools.partial(
-            open_sampler, args, folder, dtype=dtype, context=conditions.context
-        )
+
+        def sampler() -> Sampler:
+            return open_sampler(args, folder, dtype=dtype, context=conditions.context)
+
         complete(tasks, sampler, tokenizer, stop_ids)
         return _judge(args.out, args)
 

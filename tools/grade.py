@@ -30,7 +30,6 @@ if __name__ == "__main__":
 import argparse
 import collections
 import dataclasses
-import functools
 import itertools
 import json
 import os
@@ -49,7 +48,7 @@ from rl.problems.tokenizer import default_stop_ids, load_tokenizer
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
-from rollout.types import SamplerError
+from rollout.types import Sampler, SamplerError
 from tools.curation import grade as graded
 from tools.curation import judge
 from tools.curation.formats import parse_fields
@@ -237,9 +236,10 @@ def _drawn(
         drawing["problems"] = len(problems)
     record_conditions(args.out, {"drawing": drawing, "benchmarks": {}})
     task = Task(args.out, name, problems, prompts, conditions)
-    sampler = functools.partial(
-        open_sampler, args, folder, dtype=dtype, context=conditions.context
-    )
+
+    def sampler() -> Sampler:
+        return open_sampler(args, folder, dtype=dtype, context=conditions.context)
+
     complete([task], sampler, tokenizer, default_stop_ids(folder, tokenizer))
     return present([task])[0]
 

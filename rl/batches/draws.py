@@ -153,9 +153,11 @@ class Draws:
     def _chances(self, rates: Rate, teaches: np.ndarray) -> np.ndarray:
         if self._policy == "uniform":
             return np.ones(len(teaches))
-        worth = np.where(rates.mean < self._retire_at, teaches, 0.0)
+        learning = rates.mean < self._retire_at
+        worth = np.where(learning, teaches, 0.0)
         most = max(worth[self._pool].max(), 1e-12)
-        return np.clip((worth / most) ** self._power, self._explore, 1.0)
+        chances = np.where(learning, (worth / most) ** self._power, 0.0)
+        return np.clip(chances, self._explore, 1.0)
 
     def ends(self, draw: Draw, first: int, rest: int) -> tuple[bool, bool]:
         """Whether a group ends where its first part is all wrong, or all right.

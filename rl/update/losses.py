@@ -134,9 +134,12 @@ def cispo(
     Source: MiniMax-M1 (arXiv 2506.13585) eq. 4 and 5.
     """
     ratio = jax.lax.stop_gradient(importance(policy_logprobs - old_logprobs))
-    _, metrics = clipped(ratio, advantages, eps_low=eps_low, eps_high=eps_high)
     weight = jnp.clip(ratio, 1 - eps_low, 1 + eps_high)
-    return -weight * advantages * policy_logprobs, metrics
+    return -weight * advantages * policy_logprobs, {
+        "ratio": ratio,
+        "clipped_low": ratio < weight,
+        "clipped_high": ratio > weight,
+    }
 
 
 def gspo(

@@ -56,8 +56,8 @@ class Step(NamedTuple):
       zeros: `(params, Batch, Hyper) -> Carry`, of nothing.
       accumulate: `(Carry, params, Batch, Hyper) -> Carry`; the carry is donated.
       apply: `(TrainState, Carry, Hyper) -> (TrainState, Stats)`; the state is donated.
-      propose: `(TrainState, Carry, Hyper) -> (params, opt_state, ...)`, what `apply`
-        takes over if all of it is finite. Not compiled, nothing is donated.
+      propose: `(TrainState, Carry, Hyper) -> (params, opt_state)`, what `apply` takes
+        over if all of it is finite. Not compiled, nothing is donated.
       shardings: of the `TrainState`.
       rows: sharding of a `Batch`'s arrays.
     """
@@ -68,7 +68,7 @@ class Step(NamedTuple):
     zeros: Callable[[Params, Batch, Hyper], Carry]
     accumulate: Callable[[Carry, Params, Batch, Hyper], Carry]
     apply: Callable[[TrainState, Carry, Hyper], tuple[TrainState, Stats]]
-    propose: Callable[[TrainState, Carry, Hyper], tuple[Params, optax.OptState, Any]]
+    propose: Callable[[TrainState, Carry, Hyper], tuple[Params, optax.OptState]]
     shardings: TrainState
     rows: NamedSharding
 
@@ -150,35 +150,42 @@ def make_step(
             },
         )
 
+    def at_work(state: TrainState) -> TrainState:
+        if not offload_optimizer:
+            return state
+        moved = jax.device_put(state.opt_state, on_device.opt_state)
+        return state.replace(opt_state=moved)
+
     @jax.named_scope("optimizer")
     def propose(
         state: TrainState, carry: Carry, hyper: Hyper
-    ) -> tuple[Params, optax.OptState, optax.OptState]:
+    ) -> tuple[Params, optax.OptState]:
         grads, _, _ = carry
-        old = state.opt_state
-        if offload_optimizer:
-            old = jax.device_put(old, on_device.opt_state)
-        updates, opt_state = optimizer.update(grads, old, state.params)
+        state = at_work(state)
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = jax.tree.map(
             lambda p, u: p + (hyper.learning_rate * u).astype(p.dtype),
             state.params,
             updates,
         )
-        return params, opt_state, old
+        return params, opt_state
 
     def apply(
         state: TrainState, carry: Carry, hyper: Hyper
     ) -> tuple[TrainState, Stats]:
         grads, value, stats = carry
         norm = optax.tree.norm(grads)
+        state = at_work(state)
         finite = jnp.isfinite(norm) & jnp.isfinite(value)
-        params, opt_state, old = propose(state, carry, hyper)
-        for leaf in jax.tree.leaves((params, opt_state)):
+        for leaf in jax.tree.leaves(propose(state, carry, hyper)):
             finite &= jnp.all(jnp.isfinite(leaf))
+        # Worked out anew once all of it is known to be finite: kept until then, the
+        # successor would stand beside the state, which it can otherwise overwrite.
+        state, carry, finite = jax.lax.optimization_barrier((state, carry, finite))
         params, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old),
-            (params, opt_state),
-            (state.params, old),
+            propose(state, carry, hyper),
+            (state.params, state.opt_state),
         )
         if offload_optimizer:
             opt_state = jax.device_put(opt_state, shardings.opt_state)

@@ -118,8 +118,9 @@ def check_devices(
         )
     if server_fraction + trainer_fraction > 1:
         raise ValueError(
-            f"GPUs {shared} are shared with {server_fraction} for vLLM and"
-            f" {trainer_fraction} for JAX: more than the whole memory"
+            f"GPUs {shared} are shared with {server_fraction} for vLLM"
+            f" (rollout.vllm.gpu_memory_utilization) and {trainer_fraction} for JAX"
+            " (XLA_PYTHON_CLIENT_MEM_FRACTION): more than the whole memory"
         )
 
 

@@ -628,8 +628,10 @@ BAD = [
 def test_a_device_without_memory_left_is_one_line(checkout):
     program = (
         "import sys, jax.numpy as jnp; from rl import train;"
-        " train._run = lambda *_: jnp.zeros(2**46);"
-        " sys.exit(train._command(None, None, None))"
+        " train.flags.FLAGS(['train', '--dry_run']);"
+        " train.start_devices = lambda config: None;"
+        " train._lead = lambda *_: jnp.zeros(2**46);"
+        " sys.exit(train._command(None, None, train.StopSignals('')))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -109,8 +109,7 @@ def estimate(work: Workload) -> Estimate:
         masters=masters,
         moments=at_rest,
         accumulate=masters + gradients + at_rest + temporary,
-        # The old state and the new one, of which one is dropped when all is finite.
-        apply=3 * masters + gradients + moments,
+        apply=masters + gradients + moments,
         seconds=_seconds(work),
     )
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import jax
 
+from rl.hosts.devices import GPU_SHARE
 from rl.hosts.stopping import in_a_line
 
 
@@ -80,7 +81,7 @@ def _gpu(
         links=links * 1e9,
         network=50e9,  # a 400 Gb/s adapter for each GPU
         memory=memory,
-        usable=0.92,
+        usable=GPU_SHARE,
         dimensions=2,
         device=device,
     )

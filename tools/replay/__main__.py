@@ -247,7 +247,7 @@ def _look(
     found = {"step": record.step + 1, "update": number + 1}
     if gradient_is_finite(step, state, micro, hyper):
         carry = gradient(step, state, micro, hyper)
-        params, opt_state, _ = step.propose(state, carry, hyper)
+        params, opt_state = step.propose(state, carry, hyper)
         tree = {"params": params, "opt_state": opt_state}
         bad = [(name, f.nonfinite) for name, f in examine(tree).items() if f.nonfinite]
         if not bad:

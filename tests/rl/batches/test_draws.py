@@ -176,6 +176,16 @@ def test_the_retired_are_explored_still_and_come_back_when_they_are_lost():
     assert np.mean(np.array(world.asked) < 20) > 0.12
 
 
+def test_the_retired_are_passed_over_where_all_others_are_drawn_alike():
+    rates = np.array([1.0] * 20 + [0.5] * 80)
+    world = World(rates, policy="signal", power=0.0)
+    world.run(20)
+    world.asked.clear()
+    world.run(20)
+    # As often as the others they would be a fifth.
+    assert 0 < np.mean(np.array(world.asked) < 20) < 0.1
+
+
 def test_a_stage_ends_by_the_problems_on_offer_and_not_by_those_drawn():
     """Nine in ten are solved; those that are drawn are right half of the time."""
     rates = np.array([1.0] * 180 + [0.5] * 20)

@@ -13,7 +13,7 @@ from rl.checkpoint import steps_in
 from rl.hosts import peers
 from rl.hosts.stopping import StopSignals
 from rl.loop import train
-from rl.plan import make_plan
+from rl.plan import make_plan, read_data
 from rl.reward.rewards import RewardError
 from rollout.jax_sampler import JaxSampler
 from rollout.types import SamplerError
@@ -163,6 +163,41 @@ def test_where_nobody_is_left_to_sample_from_no_step_is_lost(
     # Without a word to the loop the folder would not be there: a save was not due.
     assert steps_in(tmp_path / "w" / "checkpoints") == {1}
     assert (tmp_path / "w" / "closed").exists()
+
+
+@pytest.mark.parametrize("error", [SamplerError("out of step"), OSError(28, "full")])
+def test_where_nobody_takes_the_weights_they_are_saved(
+    graded, tmp_path, monkeypatch, error
+):
+    publish = JaxSampler.publish
+
+    def refuses(self, params, version):
+        if version == 1:
+            raise error
+        return publish(self, params, version)
+
+    graded.data.eval = ""
+    with monkeypatch.context() as patched:
+        patched.setattr(JaxSampler, "publish", refuses)
+        with pytest.raises(type(error), match=str(error.args[-1])):
+            run(graded, tmp_path / "w")
+    assert steps_in(tmp_path / "w" / "checkpoints") == {1}
+    run(graded, tmp_path / "w")
+    run(graded, tmp_path / "whole")
+    # All is as in the whole run but the first step's row, which was not yet written.
+    assert rows(tmp_path / "w")[-1]["step"] == 2
+    assert rows(tmp_path / "w")[-1] == rows(tmp_path / "whole")[-1]
+
+
+def test_only_the_leader_tries_a_reward_out(config, monkeypatch):
+    """Behind the leader hundreds of processes may stand, and a service behind it."""
+    config.reward.function = f"verifier + 0.5*{HERE}:fails_on_empty"
+    monkeypatch.setattr("rl.plan.jax.process_index", lambda: 1)
+    train_set, _, _ = read_data(config)
+    assert train_set
+    monkeypatch.setattr("rl.plan.jax.process_index", lambda: 0)
+    with pytest.raises(ValueError, match="IndexError"):
+        read_data(config)
 
 
 def test_it_is_tried_before_anything_is_looked_for(config):

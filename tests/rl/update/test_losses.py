@@ -10,6 +10,7 @@ import pytest
 from rl.update.losses import (
     LOSSES,
     Segments,
+    cispo,
     clipped,
     dual_clip,
     grpo,
@@ -124,6 +125,20 @@ def test_loss_and_gradient_are_those_of_the_formula(arrays, name):
     # Tokens within the bounds have been met, and some beyond.
     assert slope.any()
     assert np.sum(slope == 0) > np.sum(~arrays["loss_mask"]) or name == "cispo"
+
+
+def test_cispo_counts_the_weights_that_it_clips_whatever_the_advantage():
+    """PPO's own test would find neither of these two clipped, nor the others not."""
+    old = jnp.log(jnp.array([[0.1, 0.5, 0.5, 0.5]]))
+    policy = jnp.log(jnp.array([[1.0, 0.1, 0.5, 0.6]]))
+    loss, metrics = cispo(
+        policy, old, jnp.array([[-1.0, 1.0, -1.0, 1.0]]), eps_low=0.5, eps_high=4.0
+    )
+    np.testing.assert_allclose(
+        loss[0], [0.0, -0.5 * np.log(0.1), np.log(0.5), -1.2 * np.log(0.6)], rtol=1e-6
+    )
+    assert metrics["clipped_high"].tolist() == [[True, False, False, False]]
+    assert metrics["clipped_low"].tolist() == [[False, True, False, False]]
 
 
 def test_rows_on_other_devices_take_no_part_in_a_completions_sums(arrays):
