@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from tools.curation.grammar import ASKS, STYLE, any_of, sentences
 from tools.curation.repair import bare_answer
 
-# Blanks, as many as stand between words: without a bound, what begins with a run of
-# them and does not match costs the third power of its length.
+# Blanks between words: of an unbounded run what fails costs the third power.
 _S = r"\s{0,8}"
 # (A) or \textbf{(A)} anywhere; A) and A. where an option can begin.
 ANYWHERE = (
@@ -37,7 +36,7 @@ _ORDERS_A_CHOICE = re.compile(
     r"(?<=[.?!$)\]])\s+(?:(?:please )?(?:choose|select|pick)(?: (?:the|one|an?|most"
     r"|best|correct|right|appropriate|options?|answers?|choices?|from|of|below|among"
     r"|given|following))*"
-    r"|(?:answer )?(?:options|choices))\s*[.:]?\Z",
+    r"|(?:the )?(?:answer )?(?:options|choices)(?: are)?)\s*[.:]?\Z",
     re.I,
 )
 _LINE = re.compile(r"(?:\$\$.*?\$\$|[^\n])*", re.S)  # with what it displays

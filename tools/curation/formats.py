@@ -12,8 +12,7 @@ from typing import Any
 
 from tools.curation.row import FIELDS
 
-TURNS = "messages"
-"""The column that a row is given which is no object but a list of turns."""
+TURNS = "messages"  # the column of a row that is no object but a list of turns
 
 # name -> (a column that tells it from the others, our field -> path where they differ).
 # The first is meant whose paths and column are all there. DeepScaleR, NuminaMath-1.5,

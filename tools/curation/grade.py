@@ -12,8 +12,7 @@ from rl.evaluate import Scored, by_problem
 from rl.statistics import wilson_interval
 from tools.curation.levels import percentile_levels
 
-NAME = "graded"
-"""What completions of a grading are kept under, as those of a benchmark are."""
+NAME = "graded"  # what completions are kept under, as those of a benchmark are
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

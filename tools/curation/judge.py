@@ -47,8 +47,8 @@ def opinion(reply: Drawn) -> dict[str, Any]:
 def agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How far the model agrees with the people who labelled rows.
 
-    Judged rows count whose `meta.label` is true (sound) or false: their number by label
-    and verdict, and the share on which both agree. Empty without any.
+    Of judged rows with a `meta.label`, true (sound) or false: how many by label and
+    verdict, and the share on which both agree. Empty without any.
     """
     words = {True: "sound", False: "unsound", None: "unknown"}
     pairs = collections.Counter(

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 
+from tools.curation import grammar
 from tools.curation.grammar import ASKS, AUXILIARY, FORMULA, any_of, found, sentences
 from tools.curation.row import Row
 
@@ -26,6 +27,10 @@ _FIGURE_ABSENT = any_of(
 _SHOWN_ABSENT = any_of(
     rf"\b{_SEEN}(?=\s*(?:[,.;:?)]|$)| (?:{_THERE}|with|has|have|is|are|which|so)\b)"
 )
+# "In the figure," says nothing where words draw it: a shape's corners, all points.
+_OPENER = any_of(rf"(?-i:As {_SEEN} in|In)(?: th\w+)?(?: \w+)? {_FIGURE}[^,.]{{0,12}},")
+_SHAPE = any_of(r"triangle|△|square|rectangle|rhombus|trapez|lateral|gon\b|cube|prism")
+_POINT = re.compile(r"(?<!\\)[A-Z](?![a-z])")
 _TABLE = any_of(
     r"\\begin\{(?:array|tabular)|```|\|[^|\n]*\|[^|\n]*\||(?:[^|\n]+\|[^|\n]+\n){2}"
 )
@@ -67,10 +72,22 @@ def missing_figure(row: Row) -> str | None:
     """The text leans on a figure that is not there."""
     if "[asy]" in row.problem or _TABLE.search(row.problem):
         return None
-    absent = found(_FIGURE_ABSENT, row.problem)
-    if absent or _DISPLAY.search(row.problem):
-        return absent
-    return found(_SHOWN_ABSENT, row.problem)
+    problem = _OPENER.sub("", row.problem) if _drawn(row.problem) else row.problem
+    shown = _DISPLAY.search(problem) is None and found(_SHOWN_ABSENT, problem)
+    return found(_FIGURE_ABSENT, problem) or shown or None
+
+
+def _drawn(problem: str) -> bool:
+    """Whether words tell a shape's corners, and no point only in a measure."""
+    parts = re.split(r"[,;.?](?=\s)", problem)
+    told = [one for one in parts if "=" not in one and not ASKS.search(one)]
+    every, *points = (
+        {*_POINT.findall(" ".join(grammar.formulas(text)))} for text in (problem, *told)
+    )
+    shaped = any(
+        _SHAPE.search(one) and len(p) > 2 for one, p in zip(told, points, strict=True)
+    )
+    return shaped and every == set().union(*points) and "shaded" not in problem
 
 
 def lost_layout(row: Row) -> str | None:

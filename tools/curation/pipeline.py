@@ -27,8 +27,7 @@ from tools.curation.report import Steps, count, markdown, page, sections
 from tools.curation.row import Row
 from tools.curation.sources import inspect, read
 
-CHUNK = 500
-"""Rows that are screened between two writes to disk."""
+CHUNK = 500  # rows that are screened between two writes to disk
 _ROW_SECONDS = 60.0  # of screening, which takes some milliseconds
 _LATER_STEPS: Steps = {
     "decontamination": {

@@ -38,7 +38,8 @@ _SUBSCRIPT = re.compile(r"<su(b|p)>\s*(.*?)\s*</su\1>", re.I | re.S)
 _ENTITY = re.compile(r"&(?:[A-Za-z]+|#\d+);")
 _STYLE = re.compile(
     r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>|\[asy\]\s*\[/asy\]"
-    r"|\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]",
+    r"|\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]"
+    r"|\n(?=[^\n$]*\b(?:text|format\w*)\b)[^\n$]*\btranslat[^\n$]*",
     re.I,
 )
 # "The solution is: $x = 1$".
@@ -89,7 +90,7 @@ def restore_escapes(text: str) -> str:
 
 
 def plain_markup(text: str) -> str:
-    """HTML's entities, and tags that only lay out text, as plain text or TeX."""
+    """HTML's entities and tags of layout as text or TeX; a translator's orders go."""
     text = _BREAK.sub("\n", text)
     text = _SUBSCRIPT.sub(
         lambda m: ("_" if m[1] in "bB" else "^") + "{" + m[2] + "}", text

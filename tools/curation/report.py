@@ -9,8 +9,7 @@ from rl.files import markdown_table
 from tools import page as pages
 from tools.curation.row import Row, seen
 
-EXAMPLES, PAIRS = 3, 20
-"""Rows of a kind that can be read in the report, alone and beside another."""
+EXAMPLES, PAIRS = 3, 20  # rows of a kind to read, alone and beside another
 _MOST_CHARACTERS = 4_000  # of a problem
 _MOST_SOURCES = 30
 _NO_LEVEL = "no level"
@@ -21,10 +20,7 @@ Steps = Mapping[str, Mapping[str, str]]
 
 
 class Section(NamedTuple):
-    """A table of the report: its rows all have the same columns.
-
-    The page also draws a `chart` of the columns of its labels and figures.
-    """
+    """A table of the report; a page also draws its `chart`, of labels and figures."""
 
     title: str
     rows: Sequence[Mapping[str, Any]]

@@ -1,14 +1,12 @@
 """Evaluation problems in other words: TF-IDF over words, numbers apart, equal answers.
 
 A rewording changes words and variables, but hardly the numbers and never the answer.
-Words are TF-IDF vectors of them and of the four-letter pieces that inflections share,
-numbers multisets in which a rare one weighs more; answers compares the verifier.
+Words are vectors of four-letter pieces too, numbers multisets that weigh by rarity.
 """
 
 import functools
 import itertools
 import math
-import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,19 +16,14 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import norm
 
-from tools.curation.text import tokens
+from tools.curation.text import NUMBER_WORDS, numbers, tokens
 
 _BUCKETS = 2**20
 _CHUNK = 500  # texts compared at a time, which bounds memory
 _PIECE = 4
 _BACKGROUND = 20_000  # texts that say how common a word is
 _COMMON = 0.15  # a word in a larger share of the texts says nothing
-_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-_NUMBER_WORDS = {word: str(number) for number, word in enumerate(_WORDS)}
-_GROUPS = re.compile(r"(?<=\d)(?:,|\{,\}|\\!|\\,)+(?=\d{3}(?!\d))")
-_SHORT_FRACTION = re.compile(r"\\([dtc]?frac)\s*(\d)\s*(\d)")
-# Nats that two texts without numbers have half in common; a shared 2 says little more.
-_PRIOR = 1.0
+_PRIOR = 1.0  # nats that texts without numbers have half in common; a 2 says less
 
 
 class Match(NamedTuple):
@@ -52,7 +45,7 @@ class Retrieval:
         self._names = list(problems)
         texts = [*problems.values(), *itertools.islice(background, _BACKGROUND)]
         self._texts = len(texts)
-        self._numbers = [_numbers(text) for text in texts]  # the problems' first
+        self._numbers = [numbers(text) for text in texts]  # the problems' first
         self._holders = Counter(itertools.chain.from_iterable(self._numbers))
         counts = _counts(texts)
         holders = counts.getnnz(axis=0)
@@ -72,9 +65,9 @@ class Retrieval:
             found = self._weighted(_counts(some)) @ self._vectors
             found = found.multiply(found >= 0.25).tocoo()
             places = zip(*found.coords, found.data, strict=True)
-            numbers = [_numbers(text) for text in some]
+            counted = [numbers(text) for text in some]
             for row, column, words in sorted(places):
-                shared = self._agreement(numbers[row], self._numbers[column])
+                shared = self._agreement(counted[row], self._numbers[column])
                 if shared >= 0.4 and words >= 0.75 - shared / 2:
                     name = self._names[column]
                     matches.append(Match(begin + int(row), name, float(words), shared))
@@ -115,15 +108,8 @@ def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
 def _features(token: str) -> list[int]:
     """Buckets of a command, or of a word and its pieces; of all else none."""
     names = [token] if token.startswith("\\") else []
-    if token.isalpha() and len(token) > 1 and token not in _NUMBER_WORDS:
+    if token.isalpha() and len(token) > 1 and token not in NUMBER_WORDS:
         word = f" {token} "
         pieces = range(len(word) - _PIECE + 1)
         names = [token, *(word[i : i + _PIECE] for i in pieces)]
     return [zlib.crc32(name.encode()) % _BUCKETS for name in names]
-
-
-def _numbers(text: str) -> Counter:
-    """How often each number is there, be it in figures or as a word."""
-    text = _SHORT_FRACTION.sub(r"\\\1{\2}{\3}", _GROUPS.sub("", text))
-    found = (_NUMBER_WORDS.get(token, token) for token in tokens(text))
-    return Counter(token for token in found if token[0].isdigit())

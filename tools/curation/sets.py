@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tools.curation import choice
-from tools.curation.grammar import ASKS, FORMULA
+from tools.curation.grammar import ASKS, FIND, FORMULA, any_of
 from tools.curation.row import Row
 
 _FEW = 10  # rows that share nothing yet
 _REACH = 400  # characters from either end
 _BREAK = re.compile(r"[.:!?)\]}](?=\s)|\n+")
 _COUNTS = re.compile(r"[\s$().]*([1-9])[\s$().]*")
+# What is said of the problem as a whole, and an example of a box.
+_ABOUT_IT = any_of(r"\\boxed\s*\{[^{}]*\}", rf"\b{FIND} (?:this|it|the problem)\b")
 _BESIDE = r"[\s().,:\[\]#-]*"  # "Question 5. (3 points)", but not "Roll 3 dice."
 _LABEL = re.compile(rf"(?:{_BESIDE}(?:[A-Za-z]+{_BESIDE}0|0 [A-Za-z]+|0))+{_BESIDE}")
 
@@ -56,11 +58,11 @@ def _most(some: int, of: Sequence) -> bool:
 
 
 def _cuts(text: str, tail: bool) -> dict[str, int]:
-    """What it may begin or end with, numbers aside, and where that is cut off."""
+    """What it may begin with, numbers aside, or end, and where that is cut off."""
     ends = [at.end() for at in _BREAK.finditer(text)]
     near = [i for i in ends if (len(text) - i if tail else i) <= _REACH]
-    said = (text[i:] if tail else text[:i] for i in near)
-    return dict(zip((re.sub(r"\d+", "0", s.strip()) for s in said), near, strict=True))
+    said = (text[i:] if tail else re.sub(r"\d+", "0", text[:i]) for i in near)
+    return dict(zip(map(str.strip, said), near, strict=True))
 
 
 def _shared(problems: Sequence[str], tail: bool) -> str | None:
@@ -71,10 +73,12 @@ def _shared(problems: Sequence[str], tail: bool) -> str | None:
     cuts = [_cuts(text, tail) for text in problems]
     held = Counter(key for cut in cuts for key in cut if key)
     for end in sorted(held, key=len, reverse=True):
-        if not _most(held[end], problems) or "0" in end and not _LABEL.fullmatch(end):
+        said = _ABOUT_IT.sub("", end)
+        counts = re.search(r"\d", said) and (tail or not _LABEL.fullmatch(end))
+        if counts or not _most(held[end], problems):
             continue
         if tail:
-            left = "0" not in end and not ASKS.search(FORMULA.sub("", end))
+            left = not ASKS.search(FORMULA.sub("", said))
         else:
             at = zip(problems, (cut.get(end) for cut in cuts), strict=True)
             asking = [ASKS.search(text[i:]) for text, i in at if i is not None]

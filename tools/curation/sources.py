@@ -84,11 +84,7 @@ class Source:
 
 
 def inspect(source: Source) -> dict[str, Any]:
-    """Its name, file, format, bytes, rows and sha256, after all rows were validated.
-
-    Raises:
-      ValueError: a row is malformed.
-    """
+    """Its name, file, format, bytes, rows and sha256; ValueError: a row is bad."""
     return {
         "name": source.file.stem,
         "file": source.file.name,
@@ -100,11 +96,7 @@ def inspect(source: Source) -> dict[str, Any]:
 
 
 def read(source: Source) -> Iterator[Row]:
-    """Rows in the file's order, without what most of a set share.
-
-    Raises:
-      ValueError: a row is malformed; the message names the file and the line.
-    """
+    """Rows in the file's order, as `inspect` found them, without what sets share."""
     sets = collections.defaultdict(list)
     for row in _rows(source):
         sets[row.source].append((row.problem, row.answer))

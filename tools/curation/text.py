@@ -4,6 +4,7 @@ import hashlib
 import re
 import unicodedata
 import zlib
+from collections import Counter
 
 import numpy as np
 from datasketch import MinHash
@@ -40,7 +41,10 @@ _ANSWER_FORM = re.compile(
     r"|(?:express|give|enter|write) your answer)\b"
 )
 _MARKS = frozenset(".,;:?\"'*`_()[]\\")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_GROUPS = re.compile(r"(?<=\d)(?:,|\{,\}|\\!|\\,)+(?=\d{3}(?!\d))")
+_SHORT_FRACTION = re.compile(r"\\([dtc]?frac)\s*(\d)\s*(\d)")
+_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+NUMBER_WORDS = {word: str(number) for number, word in enumerate(_WORDS)}
 
 
 def tokens(text: str) -> list[str]:
@@ -129,6 +133,8 @@ def word_ngrams(text: str, size: int = 13) -> list[str]:
     ]
 
 
-def numbers(text: str) -> tuple[str, ...]:
-    """All numbers of the text, sorted; equal for a problem and its rewording."""
-    return tuple(sorted(_NUMBER.findall(text)))
+def numbers(text: str) -> Counter:
+    """How often each number is there, be it in figures or as a word."""
+    text = _SHORT_FRACTION.sub(r"\\\1{\2}{\3}", _GROUPS.sub("", text))
+    found = (NUMBER_WORDS.get(token, token) for token in tokens(text))
+    return Counter(token for token in found if token[0].isdigit())

@@ -32,6 +32,8 @@ _EITHER_OR = re.compile(
     r"(?:[,.;].*)?",
     re.I | re.S,
 )
+# An order that yes or no follows: "Determine whether" is "Does".
+_WHETHER = re.compile(r"([Dd])etermine (?:whether|if)((?!.*(?:, or|so|give) )[^?]*)\Z")
 # A sentence that nothing but yes or no answers.
 _EITHER_OR_QUESTION = re.compile(
     rf"(?:(?=[A-Z])(?i:{grammar.AUXILIARY})"
@@ -74,8 +76,8 @@ _BOTH_ASKED = any_of(
     rf"\b(?:{grammar.FIND}|what are) the respective\b",
     rf"\b{grammar.FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
     rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]{{2,}},? ){{1,2}}and"
-    r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?[a-z]{2,}"
-    r"(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
+    r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?(?:possible )?"
+    r"[a-z]{2,}(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
 )
 _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\b(?:and|or)\b")
 
@@ -85,7 +87,7 @@ _PROSE = re.compile(_WORDS.pattern + r"\s+[a-z]{2,}")
 _NAMES = re.compile(r"(?<![A-Za-z])(?:[A-Za-z]|[A-Z]+)(?![A-Za-z])")
 _COMMAND = re.compile(r"\\+[A-Za-z]+")
 _LETTER = re.compile(r"(?!C(?:_\d)?$)([A-Za-z])(?:_\w+)?")  # C, C_1: of integration
-_DECIMAL = re.compile(r"(?:.*=)?\s*(-?\d*\.(\d{2,}))")
+_DECIMAL = re.compile(r"(?:.*=)?\s*(-?\d*\.(\d{2,}))(?:[\s\\]*(?:text|mathrm).*)?")
 _SAYS_HOW_FAR = any_of(
     r"\bround|nearest|decimal|signific|places?\b|correct to|accura|precis|percent"
 )
@@ -115,7 +117,8 @@ def yes_no(row: Row) -> str | None:
     if any(_EITHER_OR.fullmatch(answer) for answer in row.answers):
         return row.answer
     *_, last = said = sentences(row.problem)
-    asking = [one for one in said if ASKS.search(one)] or [last]
+    orders = [one for one in said if ASKS.search(one)] or [last]
+    asking = [_WHETHER.sub(r"\1oes\2?", one) for one in orders]
     return last[-60:] if _either_or(last) or all(map(_either_or, asking)) else None
 
 

@@ -62,6 +62,10 @@ DROPPED = [
     ("yes_no", "Is this walk transient? Return 1 for yes and 0 for no.", "0"),
     ("rounded_answer", "Integrate $y$ over a half disk of diameter 1.", "0.08333"),
     ("rounded_answer", "320 meters take 6 seconds. How fast is it?", "53.33"),
+    ("rounded_answer", "How high is a cone of slant 8 and radius 3?",
+     "7.4162 \\text{ cm}"),
+    ("multi_part", "Find the largest and smallest possible values of $|p| + |q|$.",
+     "12"),
     ("rounded_answer", "How long will it take, to the nearest minute?", "60.868725889"),
     ("rounded_answer", "Give $x$ to three decimal places.", "12.34567890123456"),
     ("symbol_answer", "If $a = -b$, what is then $3a + 3b - 6$?", "x < 2"),
@@ -108,6 +112,10 @@ DROPPED = [
     ("multi_part", "If $S_2 = 4$, find the values of $a_1$ and $S_5$.", "121"),
     ("yes_no", "Does there exist a cube of three digits that ends in 7?", "343"),
     ("yes_no", "They need 30. If they won 13, did they get there?", "8"),
+    ("yes_no", "Determine whether the limit of $y\\sin(1/x)$ at the origin exists.",
+     "0"),
+    ("yes_no", "Given that $H$ has index 2, determine if $H$ contains $g$.", "g"),
+    ("yes_no", "Determine if there is a limit of \\[f(x) = 1/x\\]", "0"),
     ("yes_no", "Let $a_n$ be summable. Does it follow that $n a_n$ vanishes? Explain"
      " why that is so.", "0"),
     ("missing_figure", "The diagram indicates the path. Find its area.", "803"),
@@ -132,6 +140,9 @@ DROPPED = [
     ("not_text", "<table><tr><td>1</td></tr></table> What is their sum?", "1"),
     ("missing_figure", "As shown in the figure, $AB=3$ and $BC=4$. Find $AC$.", "5"),
     ("missing_figure", "In the diagram, $PQR$ is a line. What is $x$?", "70"),
+    ("missing_figure", "In the figure, $PQRS$ is a square and $PT=1$. Find $TU$.", "2"),
+    ("missing_figure", "The square $PQRS$ is cut as shown in the figure. Find the area"
+     " of the part at $P$.", "2"),
     ("missing_figure", "Five squares are arranged as shown. What is the area?", "5"),
     ("missing_figure", "How many squares are in Figure 2 when $n$ is 5?", "25"),
     ("missing_figure", "The graph shows what five of them cost. Find the price.", "7"),
@@ -182,6 +193,13 @@ DROPPED = [
 ]  # fmt: skip
 
 KEPT = [
+    # a figure that words draw, and an order that asks for a value as well
+    ("As shown in Figure 3, in the square $PQRS$, $T$ is the midpoint of $RS$. If"
+     " $PQ = 4$, find the area of triangle $PQT$.", "8"),
+    ("In the diagram, $K$ lies on the side $LM$ of the triangle $LMN$. Given that $LK ="
+     " KN$ and $MK = 2$, what is $LM$?", "5"),
+    ("We test divisors to determine whether 2003 is prime. How many do we test?", "14"),
+    ("Determine whether the sum of all $3^{-n}$ is finite. If so, find it.", "0.5"),
     # numbers that tell things apart, and mixed ones
     ("Of the lines L1, L2, L3 two are parallel. In how many points do they meet?", "2"),
     ("Let x1 and x2 be the roots of $x^2 = 3x - 1$, x real. Find x1 + x2.", "3"),

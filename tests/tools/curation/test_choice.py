@@ -26,6 +26,11 @@ from tools.curation.sets import Habits
             ("Find the length of the side $AB$.", "3"),
         ),
         (
+            "How many pegs fit into $R$? The options are:\nA) 6\nB) 8\nC) 9",
+            "B",
+            ("How many pegs fit into $R$?", "8"),
+        ),
+        (
             "How many pieces of string are there?\n\nA. 15  \nB. 16  \nC. 17",
             "(C)",
             ("How many pieces of string are there?", "17"),

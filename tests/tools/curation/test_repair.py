@@ -39,6 +39,9 @@ def test_markup_becomes_text_or_tex():
     assert plain_markup("one<br/>two<p>three</p>") == "one\ntwo\nthree\n"
     assert plain_markup("[b](i)[/b] x < y") == "(i) x < y"
     assert plain_markup("x &lt; 4 &amp; y") == "x < 4 & y"
+    told = "Find $x$.\n\nPlease translate this text, keep its format and say no more."
+    assert plain_markup(told) == "Find $x$.\n"
+    assert plain_markup(asked := "Translate $f$ by 2.\nFind its zero.") == asked
     assert plain_markup("5&radic;3 &pi;") == "5√3 π"
     assert plain_markup(r"a &lt b \\\\ c &= d") == r"a &lt b \\\\ c &= d"
     assert plain_markup("x < y and y > z") == "x < y and y > z"

@@ -31,6 +31,7 @@ def undone(problems, answers=("8",) * 12):
         "{}\n\nPresent the answer in LaTex format: \\boxed{{Your answer}}",
         "{} \\( \\text{{Answer: }} \\boxed{{?}} \\)",
         "{} $\\boxed{{ }}$",
+        "{} Return it in a box, for example \\boxed{{1}}. Let's solve this in steps.",
     ],
 )
 def test_a_wrapper_goes(wrapped):
