@@ -28,7 +28,9 @@ from rl.verifier.finished import (
     unfinished,
 )
 from rl.verifier.nodes import (
+    MINUS_ONE,
     Add,
+    Based,
     Braces,
     Chain,
     Choice,
@@ -39,14 +41,19 @@ from rl.verifier.nodes import (
     Mul,
     Node,
     Num,
+    Numbers,
     Percent,
+    Pow,
     Quantity,
+    Ratio,
     Rel,
+    SetOp,
     Several,
     Sym,
     Tuple,
     Word,
     children,
+    contains,
     fold,
     rebuilt,
     symbols,
@@ -61,7 +68,7 @@ from rl.verifier.shape import (
     operations,
     shape_of,
 )
-from rl.verifier.units import Reading, measure_in, stems
+from rl.verifier.units import Reading, Unit, measure_in, stems
 
 Rule = Literal[
     Way,
@@ -216,10 +223,28 @@ class Examiner:
 
     def _is_stated(self, answer: Node, gold: Node) -> bool:
         """Whether an answer is a formula of the problem, which is no plain value."""
+        match answer:
+            case Ratio((top, bottom)) if not contains(gold, Ratio):
+                answer = Mul((top, Pow(bottom, MINUS_ONE)))
+                if shape_of(answer) == shape_of(gold):
+                    return False
         shapes = shape_of(answer), shape_of(fold(answer))
-        if any(not is_plain(shape) and shape in self._formulas for shape in shapes):
+        if any(map(self._stands, shapes)):
             return not self._is_respelled(answer, gold)
         return False
+
+    def _stands(self, shape: Node) -> bool:
+        """Whether a shape is a formula, or joins what are formulas and says no more.
+
+        Such as a set builder around an inequality, both of two, or whole numbers in it.
+        """
+        if shape in self._formulas:
+            return not is_plain(shape)
+        if not isinstance(shape, Several | Braces | SetOp):
+            return False
+        parts = [p for p in children(shape) if not isinstance(p, Numbers)]
+        values = any(isinstance(p, Rel) and _gives_a_value(p) for p in parts)
+        return bool(parts) and not values and all(map(self._stands, parts))
 
     def _is_respelled(self, answer: Node, gold: Node) -> bool:
         """A half for 0.5, which the problem may well have among its numbers.
@@ -236,19 +261,25 @@ class Examiner:
         if (left := left_to_evaluate(answer, gold)) is not None:
             return left
         how, asked = notation(answer), notation(gold)
-        if how != asked and asked.startswith("base"):
-            return f"is not written in {asked}"
+        if how != asked and "base" in how + asked:
+            return "is written in another base"
         shape = shape_of(answer)
-        if how != asked and how != "expression" and self._asked.notation:
-            if self._is_told(shape):
+        one = isinstance(gold, Expression | Based)
+        if one and how not in (asked, "expression") and self._asked.notation:
+            worth = Mul((shape, Num(Fraction(1, 100)))) if how == "percent" else shape
+            if self._is_told(shape) or self._is_told(worth):
                 return f"is the problem's own {how}"
         if self._is_restated(answer, gold):
             return "is the problem's own number"
         golds = list(map(shape_of, _items(gold)))
         if all(is_number(each) and not operations(each) for each in golds):
+            divided = asked == "percent" != how
             for entry in _entries(answer):
                 shapes = list(map(shape_of, entry))
-                if shapes and all(self._is_calculation(s, golds) for s in shapes):
+                if shapes and all(
+                    self._is_calculation(shape, golds, divided=divided)
+                    for shape in shapes
+                ):
                     return "leaves a calculation to be carried out"
         return None
 
@@ -258,20 +289,29 @@ class Examiner:
         7.8 minutes for 468 seconds; 360 for its prime factors.
         """
         value, wanted = fold(shape_of(answer)), shape_of(gold)
-        converted = isinstance(value, Num) and is_number(gold) and value != fold(wanted)
-        if not converted:
-            to_rewrite = operations(wanted) > 0 and _TO_REWRITE.search(self._problem)
-            return bool(to_rewrite) and self._is_told(value)
-        told = ((q, fold(q.value)) for q in walk(answer) if isinstance(q, Quantity))
+        if operations(wanted) and _TO_REWRITE.search(self._problem):
+            return self._is_told(value)
+        if not (isinstance(value, Num) and is_number(gold)):
+            return False
+        converted = value != fold(wanted) or operations(wanted)
+        told = self._asked.quantities
         return any(
-            isinstance(number, Num)
-            and (abs(number.value), q.unit, q.scale) in self._asked.quantities
-            for q, number in told
+            parts <= told and (converted or len(parts) > 1)
+            for q in walk(answer)
+            if isinstance(q, Quantity) and (parts := _measures(q))
         )
 
-    def _is_calculation(self, shape: Node, golds: Sequence[Node]) -> bool:
-        """Whether numbers are written by the problem's, or with more left to do."""
-        left = operations(shape)
+    def _is_calculation(
+        self, shape: Node, golds: Sequence[Node], *, divided: bool
+    ) -> bool:
+        """Whether numbers are written by the problem's, or with more left to do.
+
+        Args:
+          shape: of an entry of the answer.
+          golds: the shapes of the gold's entries.
+          divided: whether a fraction is a division to be carried out.
+        """
+        left = operations(shape) or divided and len(operands(shape) or ()) > 1
         if not left:
             return False
         if self._is_of_told(shape):
@@ -368,7 +408,36 @@ def _said(answer: Node) -> list[Node]:
         answer = answer.answer
     if not isinstance(answer, Rel | Chain):
         return [answer]
-    return [s for s in sides(answer) if not is_label(s) and not is_decimal(s)]
+    values = [side for side in sides(answer) if not is_label(side)]
+    return [value for value in values if not is_decimal(value)] or values
+
+
+def _gives_a_value(relation: Rel) -> bool:
+    """x = 1, of which the problem may well speak."""
+    return relation.op == "=" and all(map(is_plain, children(relation)))
+
+
+def _measures(quantity: Quantity) -> set[tuple[Fraction, Unit, Fraction]]:
+    """The value, the unit and its size of each part: 2 hours 30 minutes has two."""
+    match quantity.value:
+        case Add(terms) if all(map(_is_scaled, terms)):
+            parts = [(fold(t.factors[0]), t.factors[1].value) for t in terms]
+        case value:
+            parts = [(fold(value), Fraction(1))]
+    if not all(isinstance(number, Num) for number, _ in parts):
+        return set()
+    return {
+        (abs(number.value), quantity.unit, quantity.scale * size)
+        for number, size in parts
+    }
+
+
+def _is_scaled(term: Node) -> bool:
+    return (
+        isinstance(term, Mul)
+        and len(term.factors) == 2
+        and type(term.factors[1]) is Num
+    )
 
 
 def _entries(answer: Node) -> list[list[Node]]:
@@ -484,8 +553,15 @@ def formulas_of(problem: str) -> Iterator[tuple[Node, Node]]:
         while stack:
             node = stack.pop()
             yield shape_of(node), node
-            yield shape_of(fold(node)), node
-            if isinstance(node, Rel | Chain | Several | Choice | Quantity):
+            folded = shape_of(fold(node))
+            if not (isinstance(folded, Rel) and _gives_a_value(folded)):
+                yield folded, node  # else what is to be worked out: 17 * 24 = x
+            described = isinstance(node, Braces) and contains(node, Rel)
+            if isinstance(node, Chain) and any(s.op != "=" for s in node.steps):
+                stack.extend(sides(node))  # one bound is not what both say
+            elif described or isinstance(
+                node, Rel | Chain | Several | Choice | Quantity
+            ):
                 stack.extend(children(node))
 
 

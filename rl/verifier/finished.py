@@ -5,9 +5,13 @@ that nobody worked out may well be equal to the gold, and leaves the last step t
 verifier.
 """
 
+import contextlib
 from collections.abc import Iterator, Set
 
+from rl.verifier.budget import Open
+from rl.verifier.equality import Prover
 from rl.verifier.nodes import (
+    REALS,
     Based,
     Big,
     Braces,
@@ -20,6 +24,7 @@ from rl.verifier.nodes import (
     Interval,
     Node,
     Num,
+    Numbers,
     Percent,
     Rel,
     Repeating,
@@ -33,6 +38,7 @@ from rl.verifier.nodes import (
     symbols,
     walk,
 )
+from rl.verifier.regions import Regions
 from rl.verifier.relations import function_of, is_decimal, is_label, steps_of
 from rl.verifier.shape import is_rational, shape_of
 
@@ -63,14 +69,55 @@ def unfinished(answer: Node, gold: Node) -> str | None:
 
 
 def left_to_evaluate(answer: Node, gold: Node) -> str | None:
-    """The function of numbers that an answer leaves, and its gold does not."""
+    """The function of numbers or of sets that an answer leaves, its gold does not."""
     functions = _FUNCTIONS | (_TRANSCENDENTAL if is_number(gold) else {})
     own = {part.name for part in walk(gold) if isinstance(part, Fn)}
     for part in walk(answer):
         if isinstance(part, Fn) and part.name in functions and part.name not in own:
             if not symbols(part):
                 return f"leaves {functions[part.name]} to be evaluated"
+    if _leaves_sets(answer) and not _leaves_sets(gold):
+        return "leaves an operation on sets to be carried out"
     return None
+
+
+def _leaves_sets(node: Node) -> bool:
+    regions = Regions(Prover())
+    with contextlib.suppress(Open):
+        return any(
+            isinstance(part, SetOp) and _is_to_carry_out(part, regions)
+            for part in walk(node)
+        )
+    return False
+
+
+def _is_to_carry_out(node: SetOp, regions: Regions) -> bool:
+    """Whether sets that are joined or cut are written as one, or as fewer parts.
+
+    Two intervals apart, the reals without some, an inequality with exceptions and
+    whole numbers without end are so already. Names of sets leave nothing to be done.
+    """
+    left, right = sides = node.left, node.right
+    if any(isinstance(side, Expression) for side in sides):
+        return False
+    finite = [isinstance(s, Braces) and not contains(s, Rel) for s in sides]
+    match node.op:
+        case "cap" if any(isinstance(side, Numbers) for side in sides):
+            found = regions.read_as_region(fold(node))
+            return found is not None and not found.of_integers
+        case "cap":
+            return not any(isinstance(s, Rel) and s.op == "!=" for s in sides)
+        case "minus":
+            whole = left == REALS or isinstance(left, Numbers)
+            kept = finite[1] or whole and not contains(right, Rel)
+            return finite[0] or not kept
+    if all(finite):
+        return True
+    read = [regions.read_as_region(fold(part)) for part in (node, left, right)]
+    if None in read:
+        return False
+    both, *each = (len(region.intervals) for region in read)
+    return both < sum(each)
 
 
 def is_number(node: Node) -> bool:
@@ -81,7 +128,7 @@ def is_number(node: Node) -> bool:
 def notation(node: Node) -> str:
     """How a number is written, "expression" where more than one number is."""
     match node:
-        case Based(_, base):
+        case Based(_, base) if base != 10:
             return f"base {base}"
         case Percent() | Degrees():
             return type(node).__name__.lower()

@@ -6,6 +6,7 @@ measure it; an expression is sums, products, signs, powers and operands. Bracket
 statements again.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -128,6 +129,7 @@ _INTRODUCING = frozenset(
     " get have it solution solutions only there option choice about approximately"
     " roughly at".split()
 )
+_BEFORE_WORDS = _INTRODUCING | {"a", "an"}
 # Before brackets, where they can do nothing but name what stands there.
 _NAMING = frozenset("point pair ordered triple vector interval set".split())
 _COUNTING = (
@@ -347,7 +349,7 @@ class Parser:
                         continue
             if self._next.kind == "end":
                 break
-            if self._next.kind == "text" and _CONDITION.match(self._next.value.lower()):
+            if self._at_condition():
                 conditions += self._conditions_behind()
                 break
             strong, word = self._separator()
@@ -355,6 +357,14 @@ class Parser:
                 break
             if word != ",":
                 joined = word
+            elif self._at_condition():
+                # A relation there is a part: both answers have it, or none.
+                start, parameters = self._at, self.parameters.copy()
+                said = self._conditions_behind()
+                if all(map(_is_membership, said)):
+                    conditions += said
+                    break
+                self._at, self.parameters = start, parameters
             if strong:
                 groups.append([])
         if joined != "or" and any(map(len, groups)):
@@ -374,10 +384,20 @@ class Parser:
         if not _ALL_BUT.fullmatch(words):
             return None
         self._at = end
-        without = Braces(tuple(self._items()))
+        values = [
+            part.right if isinstance(part, Rel) and _assigns(part) else part
+            for part in self._items()
+        ]
+        without = Braces(tuple(values))
         if self._next.kind != "end":
             raise Unparsable(f"has {self._next.value[:20]!r} out of place")
         return SetOp("minus", REALS, without)
+
+    def _at_condition(self) -> bool:
+        token = self._next
+        return (
+            token.kind == "text" and _CONDITION.match(token.value.lower()) is not None
+        )
 
     def _at_separator(self) -> bool:
         return self._is_any(_SEPARATORS)
@@ -472,8 +492,11 @@ class Parser:
                 return self._congruence(Rel("equiv", UNNAMED, parts[0]))
             return parts[0]
         steps = tuple(map(Rel, relations, parts[:-1], parts[1:]))
-        if relations == ["equiv"] and (congruence := self._congruence(steps[0])):
-            return congruence
+        if relations == ["equiv"]:
+            if congruence := self._congruence(steps[0]):
+                return congruence
+            if isinstance(parts[0], Call):
+                return Rel("=", *parts)  # f(x) is the same everywhere
         return steps[0] if len(steps) == 1 else Chain(steps)
 
     def _congruence(self, step: Rel) -> Node | None:
@@ -1284,10 +1307,25 @@ class Parser:
                 parts.append(token.value.strip())
 
     def _is_call(self, name: str) -> bool:
-        """f(...) always; x(t) and I(0), where multiplying would make no sense."""
+        """f(...) always; x(t) and I(0), where multiplying would make no sense.
+
+        But what is multiplied in its own brackets is no function: h(2x + h).
+        """
         if name[0] in _FUNCTION_LETTERS:
-            return True
+            return not self._is_in_brackets(name)
         return self._peek().kind in ("num", "sym") and self._peek(2).value in (")", ",")
+
+    def _is_in_brackets(self, name: str) -> bool:
+        """Whether a name stands in the brackets ahead and is not called there."""
+        level = 0
+        for token, after in itertools.pairwise(self._tokens[self._at :]):
+            if token.kind == "op":
+                level += (token.value in _OPENING) - (token.value in _CLOSING)
+                if level <= 0:
+                    return False
+            if token.kind == "sym" and token.value == name and after.value != "(":
+                return True
+        return False
 
     def _call(self, name: str) -> Node:
         arguments = tuple(map(_numeric, self._enclosed("(", ")")))
@@ -1567,8 +1605,17 @@ def _word(text: str) -> Node:
     text = _CHOSEN.sub("", plain_text(text))
     if len(text) == 1 and text.isalpha():
         return Sym(text)
-    phrase = " ".join(text.casefold().replace("-", " ").split())
-    return _PHRASES.get(phrase) or Word(text.casefold())
+    words = text.casefold().split()
+    while (phrase := _said(words)) is None:
+        if words[0] not in _BEFORE_WORDS or len(words[-1]) < 2 or len(words) < 2:
+            return Word(" ".join(words))
+        del words[0]
+    return phrase
+
+
+def _said(words: Sequence[str]) -> Node | None:
+    """What a phrase means that is more than its words."""
+    return _PHRASES.get(" ".join(" ".join(words).replace("-", " ").split()))
 
 
 def _joined(groups: list[list[Node]], word: str) -> Node:

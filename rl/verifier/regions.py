@@ -284,10 +284,13 @@ class Regions:
     def _of_several(self, node: Several | Braces) -> Region | None:
         """Inequalities side by side, or sets.
 
-        "or" unites them. Else inequalities that have points in common are conditions
-        that hold together, and sets and inequalities without are alternatives.
+        "or" unites them, and single points with them. Else inequalities that have
+        points in common are conditions that hold together, and sets and inequalities
+        without are alternatives.
         """
         regions = [self.read(part) for part in node.items]
+        if getattr(node, "joined", "and") == "or" and any(regions):
+            regions = [r or _point(p) for r, p in zip(regions, node.items, strict=True)]
         if len(regions) < 2 or any(r is None or r.of_integers for r in regions):
             return None
         labels = {region.label for region in regions} - {None}
@@ -385,6 +388,15 @@ class Regions:
                 if not self._is_empty(part):
                     found.append(part)
         return self._merged(tuple(found))
+
+
+def _point(node: Node) -> Region | None:
+    """x = 1, as a set."""
+    match node:
+        case Rel("=", label, Expression() as value):
+            if is_label(label) and not symbols(value):
+                return Region(label, (Interval(value, value, True, True),))
+    return None
 
 
 def _magnitudes(left: Fn, relation: str, bound: Node) -> Region | None:

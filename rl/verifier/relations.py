@@ -262,8 +262,12 @@ def labelled_values(node: Several | Braces | Assignment) -> list[Node] | None:
 
 
 def label_of(node: Rel) -> Node | None:
-    """The name in a relation that has a value."""
-    return next(filter(is_name, (node.left, node.right)), None)
+    """The name in a relation that has a value; |AB| is one of the segment AB."""
+    label = next(filter(is_name, (node.left, node.right)), None)
+    match label:
+        case Fn("abs", (Mul() as segment,)):
+            return segment
+    return label
 
 
 def function_of(label: Node) -> tuple[str, tuple[Node, ...]] | None:

@@ -53,17 +53,22 @@ def shape_of(node: Node) -> Node:
             flat = []
             for factor in factors:
                 flat += factor.factors if isinstance(factor, Mul) else (factor,)
-            negative = flat.count(MINUS_ONE) % 2
-            rest = [f for f in flat if f != ONE and f != MINUS_ONE]
+            negative = sum(map(_is_below_zero, flat)) % 2
+            rest = [_without_sign(f) for f in flat]
+            rest = [f for f in rest if f != ONE]
             # A power of one alone is itself the formula.
             rest = [f for f in rest if not _is_one(f)] or rest
             if negative and len(rest) == 1 and isinstance(rest[0], Add):
                 return shape_of(Add(tuple(Mul((MINUS_ONE, t)) for t in rest[0].terms)))
-            if negative and rest and isinstance(rest[0], Num):
-                return _collected(Mul, [Num(-rest[0].value), *rest[1:]], ONE)
+            first = next((f for f in rest if isinstance(f, Num)), None)
+            if negative and first is not None:
+                rest[rest.index(first)] = Num(-first.value)
+                return _collected(Mul, rest, ONE)
             return _collected(Mul, [MINUS_ONE] * negative + rest, ONE)
         case Pow(base, exponent) if exponent == ONE:
             return base
+        case Ratio((value, one)) if one == ONE:
+            return value
         case Pow(Pow(base, inner), outer) if inner == outer == MINUS_ONE:
             return base
         case Rel(op, left, right) if op in SYMMETRIC:
@@ -77,6 +82,21 @@ def shape_of(node: Node) -> Node:
         case Degrees(value) | Percent(value) | Quantity(value):
             return value
     return node
+
+
+def _is_below_zero(factor: Node) -> bool:
+    """A negative number, as a factor or below a fraction bar."""
+    if isinstance(factor, Pow) and factor.exponent == MINUS_ONE:
+        factor = factor.base
+    return isinstance(factor, Num) and factor.value < 0
+
+
+def _without_sign(factor: Node) -> Node:
+    if not _is_below_zero(factor):
+        return factor
+    if isinstance(factor, Pow):
+        return Pow(_without_sign(factor.base), MINUS_ONE)
+    return Num(-factor.value, factor.ulp)
 
 
 def _is_one(factor: Node) -> bool:

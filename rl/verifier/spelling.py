@@ -4,6 +4,7 @@
 math delimiters); `plain_text` goes further and is only for comparing words.
 """
 
+import itertools
 import re
 import unicodedata
 from fractions import Fraction
@@ -89,6 +90,8 @@ TEXT_COMMANDS = frozenset(
 )
 """Commands whose argument is words, or letters that stand upright."""
 TEXT_COMMAND = rf"\\(?:{'|'.join(sorted(TEXT_COMMANDS))})(?![a-zA-Z])\s*"
+_TEXT_BEGINS = re.compile(rf"{TEXT_COMMAND}\{{")
+_BARE_DOLLAR = re.compile(r"(?<!\\)\$")
 SCALE = re.compile(
     rf"(?:\^\s*\{{?\s*\\circ|\\degree)\s*\}}?\s*(?:{TEXT_COMMAND}(\{{)?\s*)?"
     r"([CF])(?![a-zA-Z])(?(1)\s*\})"
@@ -192,7 +195,7 @@ def clean(text: str) -> str:
     if "\\(" in text or "\\[" in text:
         text = _DELIMITER.sub(" ", text)
     if "$" in text:
-        text = _undressed(_drop_delimiters(text))
+        text = _undressed(_drop_delimiters(_with_math_outside(text)))
     if text[-1:] == "}" and text.count("}") > text.count("{"):
         text = text[:-1].rstrip()
     text = text.replace("o'clock", "oclock")
@@ -261,6 +264,26 @@ def _without_look(text: str) -> str:
         ):
             return inner
     return text
+
+
+def _with_math_outside(text: str) -> str:
+    """Ends a command for text where a formula begins in it: if $n = 1$."""
+    pieces, at, seen = [], 0, 0
+    for command in _TEXT_BEGINS.finditer(text):
+        if command.start() < seen:
+            continue
+        end = closing_brace(text, command.end() - 1)
+        if end is None:
+            break
+        seen = end + 1
+        inside = _BARE_DOLLAR.split(text[command.end() : end])
+        formulas = inside[1::2]
+        if len(inside) % 2 and not any(part[:1].isdigit() for part in formulas):
+            words = (f"{command[0]}{part}}}" if part else "" for part in inside[::2])
+            parts = itertools.zip_longest(words, formulas, fillvalue="")
+            pieces += [text[at : command.start()], *itertools.chain(*parts)]
+            at = seen
+    return "".join([*pieces, text[at:]])
 
 
 def _drop_delimiters(text: str) -> str:

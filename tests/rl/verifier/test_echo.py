@@ -112,8 +112,40 @@ def test_ones_hide_no_copy(answer):
         ("\\frac34", "\\frac{12}{16}", "Simplify $\\frac{12}{16}$.", False),
         ("\\frac34", "\\frac{12}{16}", "Reduce the fraction $\\frac{12}{16}$.", False),
         ("3", "1+2", "There are $1+2$ apples.", False),
+        ("\\frac34", "12:16", "Simplify $\\frac{12}{16}$.", False),
+        ("\\frac34", "\\frac{-12}{-16}", "Simplify $\\frac{12}{16}$.", False),
+        ("\\frac34", "3:4", "There are 3 boys and 4 girls.", True),
         ("\\sqrt2", "\\frac{2}{\\sqrt2}", "Its side is $\\frac{2}{\\sqrt2}$.", False),
     ],
 )
 def test_a_number_of_the_problem_in_another_spelling(gold, answer, problem, correct):
+    assert (judge(f"\\boxed{{{answer}}}", gold, problem).correct is True) == correct
+
+
+_INTERSECTION = "Given $A=\\{x|0<x<3\\}$ and $B=\\{x|x>1\\}$, find $A\\cap B$."
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "problem", "correct"),
+    [
+        ("(-2,2)", "\\{x : |x|<2\\}", "Solve $|x|<2$.", False),
+        ("(-2,2)", "\\{x \\in \\mathbb{R} \\mid |x|<2\\}", "Solve $|x|<2$.", False),
+        ("(-2,2)", "|x|<2 \\text{ or } |x|<2", "Solve $|x|<2$.", False),
+        ("(-2,2)", "\\{x : -2<x<2\\}", "Solve $|x|<2$.", True),
+        ("-1,0,1", "|n|<2, n\\in\\mathbb{Z}", "Which integers have $|n|<2$?", False),
+        ("-1,0,1", "n\\in\\{-1,0,1\\}", "Which integers have $|n|<2$?", True),
+        ("(1,3)", "x>1, x<3", "Solve the system $x>1$, $x<3$.", False),
+        ("(1,3)", "x>1, x<3", "Solve the system $2x>2$, $3x<9$.", True),
+        ("\\{x|1<x<3\\}", "0<x<3 \\text{ and } x>1", _INTERSECTION, False),
+        ("\\{x|1<x<3\\}", "\\{x|0<x<3, x>1\\}", _INTERSECTION, False),
+        ("\\{x|1<x<3\\}", "(1,3)", _INTERSECTION, True),
+        ("[0,\\infty)", "x\\ge0", "Given $A=\\{x|0\\le x\\le8\\}$, find $A$'s.", True),
+        ("1600", "x=1600", "Solve $40\\cdot40=x$.", True),
+        ("1600", "x=40\\cdot40", "Solve $40\\cdot40=x$.", False),
+        ("1, 2", "x=1, x=2", "Is $x=1$ or $x=2$ a root of $x^2-3x+2$?", True),
+    ],
+)
+def test_what_joins_formulas_of_the_problem_says_no_more(
+    gold, answer, problem, correct
+):
     assert (judge(f"\\boxed{{{answer}}}", gold, problem).correct is True) == correct

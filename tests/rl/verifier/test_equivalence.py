@@ -206,6 +206,9 @@ def test_what_stands_behind_an_answer_is_a_condition_or_a_second_answer():
         ("5", "5\\text{ for some, 6 for others}"),
         ("5", "5\\text{ where the answer is 6}"),
         ("5", "5\\text{ where six is right}"),
+        ("5", "5,\\text{ where six is right}"),
+        ("5", "5,\\text{ if not }6"),
+        ("(0,5)", "0<x<5,\\text{ where }x\\text{ is an integer}"),
         ("5", "5\\text{ with probability }\\frac12"),
         ("5", "5\\text{ where }x>0, 6"),
         ("x+1", "x+1\\text{ for no }x>0"),
@@ -231,6 +234,13 @@ def test_what_stands_behind_an_answer_is_a_condition_or_a_second_answer():
         ("f(n)=n^2", "f(n)=n^2\\text{ for all }n\\in\\mathbb{N}"),
         ("x=k\\pi+n", "x=k\\pi+n, k,n\\in\\mathbb{Z}"),
         ("x=3, y=4", "x=3, y=4 (x,y\\in\\mathbb{Z})"),
+        ("f(x)=cx", "f(x)=cx,\\text{ where }c\\text{ is any real constant}"),
+        ("f(x)=cx", "f(x)=cx,\\text{ for some constant }c"),
+        ("f(x)=cx", "f(x)=cx,\\text{ where }c\\in\\mathbb{R}"),
+        ("12", "12,\\text{ because }3\\cdot4=12"),
+        # A relation behind a comma is a part of both.
+        ("f(x)=kx, k>0", "f(x)=kx,\\text{ where }k>0"),
+        ("(3,4)", "x=3,\\text{ with }y=4"),
     ]
     assert wrong(conditions, equal=True) == []
 
@@ -311,6 +321,9 @@ def test_a_label_may_hold_any_statement(label, other):
 
 def test_a_label_is_no_formula():
     same = [
+        ("PF_2=7", "|PF_2|=7"),
+        ("|AB|=5", "AB=5"),
+        ("f(x)=0", "f(x)\\equiv 0"),
         ("5", "\\max=5"),
         ("f^{-1}(x)=2x", "f^{-1}(t)=2t"),
         ("60^\\circ", "m\\angle ABC=60^\\circ"),
@@ -323,6 +336,9 @@ def test_a_label_is_no_formula():
         ("10", "\\text{that gives }2x=10"),
         ("10", "\\text{cost}+x=10"),
         ("6", "P(5)+P(6)=6"),
+        ("|AB|=5", "AC=5"),
+        ("|x|=5", "x=5"),
+        ("|z_1|=5", "z_1=5"),
     ]
     assert wrong(same, equal=True) == []
     assert wrong(other, equal=False) == []
@@ -357,6 +373,17 @@ def test_a_matrix_is_scaled_added_and_transposed():
         ),
         ("-4", "2\\begin{vmatrix}1&2\\\\3&4\\end{vmatrix}+1"),
     ]
+    assert wrong(same, equal=True) == []
+    assert wrong(other, equal=False) == []
+
+
+def test_what_is_multiplied_in_its_own_brackets_is_no_function():
+    same = [
+        ("h(10x+5h-2)", "10xh+5h^2-2h"),
+        ("g(x)", "g(x)"),
+        ("f(f(x))", "f(f(x))"),
+    ]
+    other = [("h(2x+h)", "2xh+h"), ("g(x)", "gx"), ("f(f(x))", "f^2x")]
     assert wrong(same, equal=True) == []
     assert wrong(other, equal=False) == []
 

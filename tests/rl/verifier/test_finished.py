@@ -78,6 +78,51 @@ def test_a_calculation_of_the_problem_is_no_answer(answer, gold, problem):
     assert _rule(answer, gold, problem) == (False, "unfinished")
 
 
+_SETS = "Let $A=\\{1,2,3,4\\}$ and $B=\\{2,3,5\\}$. What are $A\\cap B$ and $A\\cup B$?"
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "problem"),
+    [
+        ("\\{1,2,3,4\\}\\cap\\{2,3,5\\}", "\\{2,3\\}", ""),
+        ("\\{1,2,3,4\\}\\cap\\{2,3,6\\}", "\\{2,3\\}", _SETS),
+        ("\\{1,2,3,4\\}\\cup\\{3,5\\}", "\\{1,2,3,4,5\\}", _SETS),
+        ("\\{1,2,3,4\\}\\setminus\\{2,3\\}", "\\{1,4\\}", _SETS),
+        ("(0,3)\\cap(1,4)", "(1,3)", "Where do $(0,3)$ and $(1,5)$ meet?"),
+        ("(0,3)\\cup(2,5)", "(0,5)", "Join $(0,3)$ and $(1,5)$."),
+        ("(0,3)\\setminus(1,4)", "(0,1]", "What is left of $(0,3)$?"),
+        ("(-\\infty,1)\\cup\\{1\\}", "x\\le1", "Solve it."),
+        ("\\{x:x>1\\}\\cap\\{x:x<3\\}", "(1,3)", "Solve it."),
+        ("[1,5)\\cap\\mathbb{Z}", "1,2,3,4", "Which whole numbers are they?"),
+        ("0<n<4, n\\in\\mathbb{Z}", "1,2,3", "Which whole numbers are they?"),
+    ],
+)
+def test_an_operation_on_sets_is_left_to_nobody(answer, gold, problem):
+    problem = problem or _SETS
+    assert is_equivalent(answer, gold)
+    assert judge(f"\\boxed{{{answer}}}", gold, problem).correct is False
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "problem"),
+    [
+        ("A\\cap B=\\{2,3\\}", "\\{2,3\\}", _SETS),
+        ("(-\\infty,-1)\\cup(1,\\infty)", "|x|>1", "Solve $x^2>1$."),
+        ("(-\\infty,0)\\cup\\{1\\}", "a<0 \\text{ or } a=1", "For which $a$?"),
+        ("\\mathbb{R}\\setminus\\{1\\}", "x\\ne1", "Where is it defined?"),
+        ("\\mathbb{R}\\setminus[-1,1]", "(-\\infty,-1)\\cup(1,\\infty)", "Where?"),
+        ("(0,5)\\setminus\\{3\\}", "(0,3)\\cup(3,5)", "Where is it defined?"),
+        ("x\\ge-1\\ (x\\ne2)", "[-1,2)\\cup(2,\\infty)", "Where is it defined?"),
+        ("\\{x\\in\\mathbb{Z}:x>0\\}", "\\mathbb{Z}^+", "Which numbers?"),
+        ("n\\ge3, n\\in\\mathbb{N}", "\\{n\\in\\mathbb{Z}:n\\ge3\\}", "For which $n$?"),
+        ("\\{1,2\\}\\cup\\{3\\}", "\\{3\\}\\cup\\{1,2\\}", "As the gold has it."),
+        ("x\\in\\{1,2,3\\}", "1,2,3", "Which whole numbers are they?"),
+    ],
+)
+def test_sets_that_are_no_plainer_as_one_are_an_answer(answer, gold, problem):
+    assert _rule(answer, gold, problem)[0] is True
+
+
 _MADE = "(16-3-4) \\times 2"
 
 
@@ -103,6 +148,9 @@ _MADE = "(16-3-4) \\times 2"
 def test_what_changes_nothing_does_not_finish_a_calculation(answer):
     """A set of one, a list that says one thing twice, a remainder, a factor of one."""
     assert _rule(answer, "18", _DUCKS) == (False, "unfinished")
+
+
+_LONG = "How many minutes are 2 hours and 30 minutes?"
 
 
 @pytest.mark.parametrize(
@@ -131,6 +179,15 @@ def test_what_changes_nothing_does_not_finish_a_calculation(answer):
         ),
         ("360", "2^3\\cdot3^2\\cdot5", "What is the prime factorization of 360?"),
         ("1024", "2^{10}", "Write 1024 as a power of 2."),
+        ("2\\text{ hours }30\\text{ minutes}", "150", _LONG),
+        ("2\\text{ hours and }30\\text{ minutes}", "150", _LONG),
+        (
+            "200\\text{ minutes}",
+            "3\\text{ hours }20\\text{ minutes}",
+            "Convert 200 minutes to hours and minutes.",
+        ),
+        ("\\frac{3}{12}", "25\\%", "What percent of 12 is 3?"),
+        ("3:12", "25\\%", "What percent of 12 is 3?"),
     ],
 )
 def test_the_problems_numbers_are_no_answer_in_a_list_or_a_unit(answer, gold, problem):
@@ -148,6 +205,10 @@ def test_in_a_list_or_a_unit_what_was_worked_out_is_an_answer():
         ("1024", "2^{10}", "How many subsets has a set of ten?"),
         ("1024", "2^{10}", "There are 1024 players. How many pairings are there?"),
         ("30\\text{ minutes}", "\\frac12\\text{ hour}", "It is 30 km at 60 km/h."),
+        ("2\\text{ hours }30\\text{ minutes}", "150\\text{ min}", "It ends at 2:30."),
+        ("150\\text{ minutes}", "150", "It lasts 150 minutes. How long, in minutes?"),
+        ("\\frac{1}{4}", "25\\%", "What percent of 12 is 3?"),
+        ("25\\%", "\\frac14", "Which part of 12 is 3?"),
         ("2\\text{ hours}", "120\\text{ minutes}", "Two taps fill a tub. How long?"),
         ("3:4", "\\frac34", "There are 3 boys and 4 girls. What is their ratio?"),
         ("2:1", "2", "There are 2 boys for each girl. What is their ratio?"),
@@ -195,6 +256,10 @@ def test_what_is_worked_out_in_part_is_an_answer(answer, gold, problem):
         ("0.00052", "5.2\\times10^{-4}", "Write 0.00052 in scientific notation."),
         ("225^\\circ", "\\frac{5\\pi}{4}", "Convert $225^\\circ$ to radians."),
         ("3/4", "0.75", "Write 3/4 as a decimal."),
+        ("x = 0.45", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("0.45:1", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("45\\%", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
+        ("1253_6", "321", "What is the number 1253 of base 6 in base ten?"),
     ],
 )
 def test_a_number_of_the_problem_is_not_rewritten_by_the_verifier(
@@ -208,7 +273,10 @@ def test_a_number_of_the_problem_is_not_rewritten_by_the_verifier(
     [
         ("x = 1253_6", "1253_6", "Express the base 10 number 321 in base 6."),
         ("(1253)_{6}", "1253_6", "Express the base 10 number 321 in base 6."),
+        ("321", "321_{10}", "What is the number 1253 of base 6 in base ten?"),
+        ("321_{10}", "321", "What is the number 1253 of base 6 in base ten?"),
         ("0.45", "\\frac{9}{20}", "It is 9 of 20. Answer as a common fraction."),
+        ("0\\le x<3", "[0,3)", "It ends at 3. Answer in decimal form."),
         ("0.5", "\\frac12", "Heads has probability 0.5. And tails?"),
         ("\\frac{18}{40}", "\\frac{9}{20}", "Express 0.45 as a common fraction."),
         ("52\\times10^{-5}", "5.2\\times10^{-4}", "Write it in scientific notation."),

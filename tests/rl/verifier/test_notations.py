@@ -183,6 +183,35 @@ def test_a_sentence_in_one_command_ends_in_its_value():
     assert wrong(rows, equal=False) == []
 
 
+def test_what_introduces_words_is_no_part_of_them():
+    rows = [
+        ("\\text{parabola}", "\\text{a parabola}"),
+        ("\\text{ellipse}", "\\text{It is an ellipse}"),
+        ("\\text{Yes}", "\\text{The answer is Yes}"),
+        ("\\text{no solution}", "\\text{There are no solutions}"),
+        ("\\text{isosceles triangle}", "\\text{an isosceles triangle}"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("\\text{unique}", "\\text{It is not unique}"),
+        ("\\text{b}", "\\text{a b}"),
+        ("\\text{right}", "\\text{The answer is not right}"),
+        ("\\text{parabola}", "\\text{a parabola or an ellipse}"),
+        ("\\text{parabola}", "\\text{parabola the}"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_a_formula_in_a_command_for_text_is_a_formula():
+    cases = "a_n = \\begin{cases} 1 & %s \\\\ 2n-4 & %s \\end{cases}"
+    gold = cases % ("\\text{if $n=1$}", "\\text{if $n\\geq 2$}")
+    assert is_equivalent(gold, cases % ("n=1", "n\\ge2"))
+    assert is_equivalent(gold, cases % ("\\text{if } n=1", "\\text{for $n\\ge2$,}"))
+    assert not is_equivalent(gold, cases % ("n=2", "n\\ge2"))
+    assert not is_equivalent("5", "\\text{$5$ or $6$}")
+    assert not is_equivalent("5", "\\text{between $5 and $6}")
+
+
 def test_a_reason_is_no_part_of_an_answer():
     rows = [
         ("12", "12 \\text{ (since all cases are covered)}"),
