@@ -4,7 +4,7 @@ import contextlib
 import json
 import pathlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -118,10 +118,11 @@ def train(
                         print(f"{end}: saved after step {engine.saved}", flush=True)
                 raise
 
-        def publish() -> None:
-            """Serves what was learnt; where that fails, it is saved all the same."""
+        @contextlib.contextmanager
+        def kept() -> Iterator[None]:
+            """What was learnt is saved, also where nobody takes it."""
             try:
-                engine.publish(done)
+                yield
             except (SamplerError, OSError):
                 # Of several processes the others may be in the middle of it.
                 if processes.alone:
@@ -186,8 +187,8 @@ def train(
             with clock.phase("sample"):
                 rollouts.settle()
             done, healthy = step + 1, False  # until the alarms have seen its figures
-            with clock.phase("publish"):
-                publish()
+            with clock.phase("publish"), kept():
+                engine.publish(done)
                 parts.recorder.published(done, engine.digests)
             metrics |= engine.sampler_metrics() | speed_metrics(metrics, clock)
             metrics |= verifier_metrics(judged, rewards.counts)
