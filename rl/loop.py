@@ -98,9 +98,14 @@ def train(
                 "wall_seconds": time.time() - began,
             }
 
-        def save(loop: Mapping[str, Any]) -> None:
+        def save(loop: Mapping[str, Any], *, healthy: bool) -> None:
             known = latest if loop["evaluated"] == done else {}
             engine.save(done, loop, healthy=healthy, score=known.get("accuracy"))
+
+        def save_whole(loop: Mapping[str, Any], *, healthy: bool) -> None:
+            with stop.saving():
+                save(loop, healthy=healthy)
+                engine.finish_saving()
 
         def at_rest(work: Callable[[], Any]) -> Any:
             """Does what may be broken off: the run is then saved as it was before."""
@@ -111,9 +116,7 @@ def train(
                     return work()
             except (Stopped, Shortfall, RewardError, SamplerError) as end:
                 if base is not None:
-                    with stop.saving():
-                        save(before)
-                        engine.finish_saving()
+                    save_whole(before, healthy=healthy)
                     if isinstance(end, Stopped):
                         print(f"{end}: saved after step {engine.saved}", flush=True)
                 raise
@@ -124,11 +127,10 @@ def train(
             try:
                 yield
             except (SamplerError, OSError):
-                # Of several processes the others may be in the middle of it.
+                # Of several processes the others may be in the middle of it. Whether it
+                # is healthy the alarms have not said yet.
                 if processes.alone:
-                    with stop.saving():
-                        save(state())
-                        engine.finish_saving()
+                    save_whole(state(), healthy=False)
                 raise
 
         def evaluate_now() -> dict[str, Any]:
@@ -186,7 +188,7 @@ def train(
                 print(f"step {step + 1}: too few informative groups, no update")
             with clock.phase("sample"):
                 rollouts.settle()
-            done, healthy = step + 1, False  # until the alarms have seen its figures
+            done = step + 1
             with clock.phase("publish"), kept():
                 engine.publish(done)
                 parts.recorder.published(done, engine.digests)
@@ -217,7 +219,7 @@ def train(
                 latest, evaluated = evaluate_now(), done
             if last or due(done, every_steps=config.checkpoint.every_steps):
                 with stop.saving():
-                    save(state())
+                    save(state(), healthy=healthy)
 
         if ended:
             print(f"ending after step {done}: {ended}", flush=True)

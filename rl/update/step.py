@@ -161,7 +161,6 @@ def make_step(
         state: TrainState, carry: Carry, hyper: Hyper
     ) -> tuple[Params, optax.OptState]:
         grads, _, _ = carry
-        state = at_work(state)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = jax.tree.map(
             lambda p, u: p + (hyper.learning_rate * u).astype(p.dtype),
@@ -229,7 +228,7 @@ def make_step(
         zeros=zeros_jit,
         accumulate=accumulate_jit,
         apply=apply_jit,
-        propose=propose,
+        propose=lambda state, *of: propose(at_work(state), *of),
         shardings=shardings,
         rows=rows,
     )

@@ -82,6 +82,8 @@ def left_to_evaluate(answer: Node, gold: Node) -> str | None:
 
 
 def _leaves_sets(node: Node) -> bool:
+    if not contains(node, SetOp):
+        return False
     regions = Regions(Prover())
     with contextlib.suppress(Open):
         return any(

@@ -70,20 +70,31 @@ def complete(
     ):
         done.update(there)
         for task, of_task in zip(tasks, begun, strict=True):
-            with appended(task.folder) as append:
+            _draw(task, of_task, sampler, tokenizer, stop_token_ids, done.update)
 
-                def keep(drawn: Drawn, append=append, name=task.name) -> None:
-                    append(name, drawn)
-                    done.update()
 
-                draw_missing(
-                    task.name,
-                    task.problems,
-                    task.prompts,
-                    present=[(drawn.id, drawn.sample) for drawn in of_task],
-                    conditions=task.conditions,
-                    stop_token_ids=stop_token_ids,
-                    sampler=sampler,
-                    decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
-                    on_drawn=keep,
-                )
+def _draw(
+    task: Task,
+    begun: Sequence[Drawn],
+    sampler: Sampler,
+    tokenizer,
+    stop_token_ids: tuple[int, ...],
+    on_one: Callable[[], None],
+) -> None:
+    with appended(task.folder) as append:
+
+        def keep(drawn: Drawn) -> None:
+            append(task.name, drawn)
+            on_one()
+
+        draw_missing(
+            task.name,
+            task.problems,
+            task.prompts,
+            present=[(drawn.id, drawn.sample) for drawn in begun],
+            conditions=task.conditions,
+            stop_token_ids=stop_token_ids,
+            sampler=sampler,
+            decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
+            on_drawn=keep,
+        )
