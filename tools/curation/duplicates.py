@@ -11,8 +11,7 @@ from tools.curation.row import Row
 from tools.curation.text import numbers, similarity
 
 Equal = Callable[[Sequence[str], Sequence[str]], bool]
-Copy = tuple[Row, str, float]
-"""A row, and how it relates to the first of its group: "exact", or as `relation`."""
+Copy = tuple[Row, str, float]  # how it is near its group's first: exact, `relation`
 
 
 def drop_duplicates(

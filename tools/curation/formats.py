@@ -18,24 +18,17 @@ TURNS = "messages"  # the column of a row that is no object but a list of turns
 # The first is meant whose paths and column are all there. DeepScaleR, NuminaMath-1.5,
 # MATH and our own files name their columns as we do: `problem` and what we know beside
 # it. A worked solution that ends in its answer gives the answer by itself.
-_REWARD = "reward_model.ground_truth"
+_CHAT = {"problem": "prompt.user.content", "source": "data_source"}
+_REWARD, _PASS_RATE = "reward_model.ground_truth", "extra_info.qwen3_30b_pass_rate"
 FORMATS: dict[str, tuple[str | None, dict[str, str]]] = {
     "open_reasoner_zero": (
         None,
         {"problem": f"{TURNS}[0].value", "answer": f"{TURNS}[1].ground_truth.value"},
     ),
-    "skywork_or1": (
-        "extra_info.model_difficulty",
-        {"problem": "prompt.user.content", "answers": _REWARD, "source": "data_source"},
-    ),
-    "dapo": (
-        None,
-        {"problem": "prompt.user.content", "answer": _REWARD, "source": "data_source"},
-    ),
-    "dapo_processed": (
-        _REWARD,
-        {"problem": "prompt", "answer": "solution", "source": "data_source"},
-    ),
+    "skywork_or1": ("extra_info.model_difficulty", _CHAT | {"answers": _REWARD}),
+    "guru": (_PASS_RATE, _CHAT | {"answer": _REWARD, "solve_rate": _PASS_RATE}),
+    "dapo": (None, _CHAT | {"answer": _REWARD}),
+    "dapo_processed": (_REWARD, _CHAT | {"problem": "prompt", "answer": "solution"}),
     "big_math": (None, {"problem": "problem", "solve_rate": "llama8b_solve_rate"}),
     "gsm8k": (None, {"problem": "question", "answer": "answer"}),
     "problems": (None, {"problem": "problem"}),

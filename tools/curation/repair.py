@@ -35,6 +35,7 @@ _FULL_WIDTH = str.maketrans(
 )
 _BREAK = re.compile(r"<\s*/?\s*(?:br|p|div|center)\b[^<>]*>", re.I)
 _SUBSCRIPT = re.compile(r"<su(b|p)>\s*(.*?)\s*</su\1>", re.I | re.S)
+_LONE_BRACKET = re.compile(r"\\+\(([()])\\+\)")  # \((\)1\()\)
 _ENTITY = re.compile(r"&(?:[A-Za-z]+|#\d+);")
 _STYLE = re.compile(
     r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>|\[asy\]\s*\[/asy\]"
@@ -90,8 +91,8 @@ def restore_escapes(text: str) -> str:
 
 
 def plain_markup(text: str) -> str:
-    """HTML's entities and tags of layout as text or TeX; a translator's orders go."""
-    text = _BREAK.sub("\n", text)
+    """Tags of layout, entities and lone brackets as text; a translator's orders go."""
+    text = _LONE_BRACKET.sub(r"\1", _BREAK.sub("\n", text))
     text = _SUBSCRIPT.sub(
         lambda m: ("_" if m[1] in "bB" else "^") + "{" + m[2] + "}", text
     )

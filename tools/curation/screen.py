@@ -13,8 +13,6 @@ from tools.curation.row import Row, seen
 from tools.curation.text import band_hashes, exact_key
 from tools.page import is_number
 
-_MAKERS_SAY = ("problem_is_valid", "solution_is_valid")  # NuminaMath-1.5
-
 
 @dataclasses.dataclass(frozen=True)
 class Screen:
@@ -104,7 +102,7 @@ class Screen:
 
     def judged_unsound(self, row: Row) -> str | None:
         """Judged by a model or its makers: incomplete, unverifiable or wrong."""
-        for column in _MAKERS_SAY:
+        for column in ("problem_is_valid", "solution_is_valid"):  # NuminaMath-1.5
             if row.meta.get(column) not in (None, "Yes", True):
                 return f"{column}: {row.meta[column]}"
         judged = row.meta.get("judged")

@@ -31,7 +31,6 @@ _SYNONYMS = (
 )
 _SPACED_LETTERS = re.compile(r"(?<![a-z\\])[a-z](?: [a-z])+(?![a-z])")
 _TOKEN = re.compile(r"\\[a-z]+|[^\W\d_]+|\d+(?:\.\d+)?|[^\s\w{}]")
-_WORD = re.compile(r"[^\W_]+")
 _COMMAND = re.compile(r"\\[a-z]+")
 _ANSWER_FORM = re.compile(
     r"\b(?:(?:can|may|could) be (?:uniquely )?(?:written|expressed|represented)"
@@ -122,7 +121,7 @@ def word_ngrams(text: str, size: int = 13) -> list[str]:
     whole contests share, and runs with fewer than `size // 2` words of three letters.
     """
     text = _COMMAND.sub(" ", unicodedata.normalize("NFKC", text).lower())
-    sentence = " ".join(_WORD.findall(text))
+    sentence = " ".join(re.findall(r"[^\W_]+", text))
     form = _ANSWER_FORM.search(sentence, len(sentence) // 3)
     words = (sentence[: form.start()] if form else sentence).split()
     told = [len(word) > 2 and word.isalpha() for word in words]

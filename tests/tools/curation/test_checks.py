@@ -148,16 +148,6 @@ DROPPED = [
     ("missing_figure", "The graph shows what five of them cost. Find the price.", "7"),
     ("missing_figure", "In the star shown, all sums are equal. Which number is $q$?",
      "27"),
-    # text of a page, whose powers, fractions and limits lie in the line
-    ("lost_layout", "There are digits with a3 + 3b3 + 9c3 = 9abc + 1. Compute a + b.",
-     "113"),
-    ("lost_layout", "For some n > 3, (1 + i) + (1 + i)2 + (1 + i)3 is real. Find n.",
-     "16"),
-    ("lost_layout", "Suppose AT = 14, AM = 9, and AE AC = 2 7, and compute BC.", "6"),
-    ("lost_layout", "Compute 999 X x=1 gcd(x, 10x + 9).", "2331"),
-    ("lost_layout", "What is the derivative of t^2 sin(3t - 5) with respect to t?",
-     "2t sin(3t - 5) + 3t2 cos(3t - 5)"),
-    ("lost_layout", "How large is the area of the painted face?", "24 −7π 12"),
     ("open_question", "Estimate the 2020th twin prime. If E > 0 is your estimate and A"
      " is the correct answer, you will receive 25 A/E points.", "183761"),
     ("other_language", "Find 数学 in the equation 数学 + 1 = 20. 求这个两位数", "19"),
@@ -179,6 +169,13 @@ DROPPED = [
     ("no_question", "There is a unique $t$ for which $3t$ ends with 6.", "2"),
     ("no_question", "Income is:\n\n$$55 \\cdot 4 = 220 \\text{ rubles}$$", "220"),
     ("answer_leak", "The number of situations is $\\boxed{18}$ in all.", "18"),
+    ("answer_leak", "How many of the five were knights?\n\nAnswer: 2.", "2"),
+    ("answer_leak", r"Find $x$ if $x > 0$ and $x^2 = 2$. (Answer: $x = \sqrt{2}$)",
+     r"\sqrt{2}"),
+    ("missing_figure", "Fourteen cubes are stacked as shown. Find the surface.", "33"),
+    ("missing_figure", "In the diagram, $PQ = 2$ and $QR = 3$. Find $PR$.", "5"),
+    ("missing_figure", "The sides of a square are shaded, as shown. Find $y$.", "5"),
+    ("missing_figure", "A wall of six tiles, as shown, is wet. How long is it?", "9"),
     ("size", "Find the number of functions on a set.", "1" * 130),
     ("free_text_answer", "How must the graph be moved?", "rightwards by 2 units"),
     ("free_text_answer", "What determines a sphere?", "4 points determine a sphere"),
@@ -194,6 +191,19 @@ DROPPED = [
 
 KEPT = [
     # a figure that words draw, and an order that asks for a value as well
+    ("A circle is inscribed in a triangle with sides 3, 4 and 5, as shown. What is its"
+     " radius?", "1"),
+    ("A triangle with angles of $15$ and $60$ degrees lies in a circle of radius $R$"
+     " (Fig. 10.89). Find its area.", r"\frac{\sqrt{3}}{4}R^2"),
+    ("The points $S$ and $T$ lie on the side $QR$ of the triangle $PQR$, as shown in"
+     " the figure. If $QS = ST = TR = PS = PT$, what is the angle at $Q$?", "30"),
+    ("Find $2+3+4$. End with a line of the form Answer: $Answer, and nothing after"
+     ' "Answer:". Think first.', "9"),
+    ("The diagram shows a circle with radius 24 that holds two with radius 12, which"
+     " touch each other and the circle. What is the radius of one that touches all?",
+     "8"),
+    ("Arrange the digits 1, 2 and 3 so that they make the largest number.", "321"),
+    ("Let $a_n = 2n$. Then the value of $a_4 - a_3$ is (Answer in digits).", "2"),
     ("As shown in Figure 3, in the square $PQRS$, $T$ is the midpoint of $RS$. If"
      " $PQ = 4$, find the area of triangle $PQT$.", "8"),
     ("In the diagram, $K$ lies on the side $LM$ of the triangle $LMN$. Given that $LK ="
@@ -360,6 +370,13 @@ def test_every_reason_that_applies_is_named():
 
 def test_a_grading_without_a_number_of_samples_says_nothing():
     assert reasons("What is $2+5$ here?", meta={"graded": {"samples": "8"}}) == set()
+
+
+def test_a_question_that_models_solve_lacks_no_figure():
+    asked = "In the diagram, what is the area of the shaded region?"
+    assert "missing_figure" in reasons(asked)
+    assert "missing_figure" in reasons(asked, solve_rate=0.4)
+    assert reasons(asked, solve_rate=0.5) == set()
 
 
 def test_solve_rates_are_a_filter_only_when_asked():

@@ -1,4 +1,4 @@
-"""Nine public sets by their real columns: each one command, no column lost."""
+"""Ten public sets by their real columns: each one command, no column lost."""
 
 import json
 
@@ -64,6 +64,21 @@ def skywork(i, ask, gold):
     }
 
 
+def guru(i, ask, gold):
+    return {
+        "data_source": "math__merged_deduped_dapo_or1_dataset",
+        "prompt": [{"content": ask, "role": "user"}],
+        "ability": "math",
+        "reward_model": {"ground_truth": gold, "style": "rule"},
+        "extra_info": {
+            "index": i,
+            "qwen2.5_7b_pass_rate": 0.0625,
+            "qwen3_30b_pass_rate": i / 16,
+            "split": "train",
+        },
+    }
+
+
 def open_reasoner_zero(i, ask, gold):
     return [
         {"from": "human", "value": ask},
@@ -120,6 +135,11 @@ FORMATS = {
         "skywork_or1",
         {"prompt", "ability", "reward_model", "extra_info"},
     ),
+    guru: (
+        ".parquet",
+        "guru",
+        {"prompt", "ability", "reward_model", "extra_info"},
+    ),
     open_reasoner_zero: (".json", "open_reasoner_zero", {"messages"}),
     numina: (
         ".parquet",
@@ -167,6 +187,7 @@ def test_what_a_column_says_is_used_or_kept(tmp_path):
 
     assert [row.level for row in rows(math)] == [None] + [3] * 9
     assert rows(big_math)[6].solve_rate == 6 / 64
+    assert rows(guru)[6].solve_rate == 6 / 16
     assert rows(numina)[1].source == "olympiads"
     assert rows(gsm8k)[2].solution.startswith("It is 2+7")
     assert rows(skywork)[3].meta == {

@@ -43,6 +43,7 @@ def test_markup_becomes_text_or_tex():
     assert plain_markup(told) == "Find $x$.\n"
     assert plain_markup(asked := "Translate $f$ by 2.\nFind its zero.") == asked
     assert plain_markup("5&radic;3 &pi;") == "5√3 π"
+    assert plain_markup(r"\\((\\)I\\()\\) Find \\(f(x)\\).") == r"(I) Find \\(f(x)\\)."
     assert plain_markup(r"a &lt b \\\\ c &= d") == r"a &lt b \\\\ c &= d"
     assert plain_markup("x < y and y > z") == "x < y and y > z"
 
