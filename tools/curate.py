@@ -20,6 +20,8 @@ if __name__ == "__main__":
 import os
 import pathlib
 import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from absl import app, flags
 
@@ -42,6 +44,7 @@ _FIELDS = flags.DEFINE_string(
     "fields", "", "of --input in another format: problem=COLUMN,answer=COLUMN.key[0]"
 )
 _JSON = flags.DEFINE_string("json", None, "also write the summary to this file")
+_FEW = 10  # rows of a source that say nothing of it
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
@@ -68,11 +71,26 @@ def _curate(out: pathlib.Path, inputs: list[str] | None) -> int:
         return ERROR
     if _JSON.value:
         replace_json(user_path(_JSON.value), summary)
+    for line in lost(summary):
+        print(f"WARNING: {line}")
     print(
         f"kept {summary['kept']:,} of {summary['rows']:,} rows,"
         f" {summary['with_level']:,} with a level; see {out / 'report.html'}"
     )
     return DONE
+
+
+def lost(summary: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each source of which most rows go for one reason: is it read rightly?
+
+    That they are copies of other rows says nothing against it.
+    """
+    for source, counts in summary["by_source"].items():
+        rows = sum(counts.values())
+        for reason, n in counts.items():
+            told = summary["reasons"].get(reason, {"step": "duplicates"})
+            if rows >= _FEW and 2 * n > rows and told["step"] != "duplicates":
+                yield f"{source}: {n:,} of {rows:,} rows go as {reason}"
 
 
 if __name__ == "__main__":

@@ -39,6 +39,20 @@ def config(tmp_path):
     return path
 
 
+def test_a_set_that_is_lost_for_one_reason_is_told(tmp_path, config):
+    asks = [f"Find ![the number](a{i}.png), and add {i} to it." for i in range(12)]
+    good = [f"What is the sum of {i} and {i * i + 3}?" for i in range(12)]
+    for name, problems in ("lost", asks), ("good", good + asks[:1]):
+        path = tmp_path / f"{name}.jsonl"
+        rows = [{"problem": p, "answer": str(n)} for n, p in enumerate(problems)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    inputs = f"{tmp_path / 'lost.jsonl'},{tmp_path / 'good.jsonl'}"
+    result = curate(f"--config={config}", "--input", inputs, "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    told = [line for line in result.stdout.splitlines() if "WARNING" in line]
+    assert told == ["WARNING: lost: 12 of 12 rows go as not_text"]
+
+
 def test_input_replaces_the_sources(tmp_path, config):
     rows = [
         {"id": "a", "problem": "What is the sum of two and five?", "answer": "7"},

@@ -12,8 +12,7 @@ from tools.curation.retrieval import Retrieval
 from tools.curation.row import Row
 from tools.curation.text import band_hashes, exact_key, similarity, word_ngrams
 
-# A run of words that more than a few different training problems have is boilerplate
-# ("relatively prime positive integers, find m + n"): GPT-3, arXiv 2005.14165, C.
+# A run of words that more training problems have is boilerplate: arXiv 2005.14165, C.
 _FEW = 10
 _FRACTION = re.compile(r"(?:\\[dt]?frac\s*)?\{?(\d+)(?:/|\}\s*\{)(\d+)\}?")
 _SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")

@@ -16,8 +16,7 @@ TURNS = "messages"  # the column of a row that is no object but a list of turns
 
 # name -> (a column that tells it from the others, our field -> path where they differ).
 # The first is meant whose paths and column are all there. DeepScaleR, NuminaMath-1.5,
-# MATH and our own files name their columns as we do: `problem` and what we know beside
-# it. A worked solution that ends in its answer gives the answer by itself.
+# MATH and our own files name their columns as we do.
 _CHAT = {"problem": "prompt.user.content", "source": "data_source"}
 _REWARD, _PASS_RATE = "reward_model.ground_truth", "extra_info.qwen3_30b_pass_rate"
 FORMATS: dict[str, tuple[str | None, dict[str, str]]] = {

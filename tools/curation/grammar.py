@@ -35,7 +35,8 @@ ASKS = any_of(
     QUESTION.pattern,
     rf"(?:{ORDER}|\b(?:to|[a-z]+ly) |[(*}}])(?:simplify|express|convert|choose|select"
     r"|factor(?:i[sz]e)?|expand|write|enter|round|rationali[sz]e|list|prove|show|name"
-    r"|divide|specify|place|count|represent|identify|derive|obtain|arrange|indicate)\b",
+    r"|divide|specify|place|count|represent|identify|derive|obtain)\b",
+    rf"{ORDER}(?:arrange|indicate)\b",
     r"\bbe (?:found|determined|calculated)\b",
     BLANK,
 )

@@ -63,7 +63,7 @@ _OPEN = any_of(
     r"|=|:|\.{3})(?:(?<!\\)\([^()]*[a-z]{3}[^()]*\)|[\s.,$:\\)\]]|\\end\{\w+\})*$|[a-z]$",
 )
 _WORD = re.compile(r"(?<!\\)\b[a-z]{3,}", re.I)
-_STATED = re.compile(r"\bAnswer:[\s$\\(){}*~]*(?!boxed|Answer|_)\w")
+_STATED = re.compile(r"\bA(?i:nswer)(?::[\s$\\(){}*~]*(?!boxed|Answer|_)\w|\. ?\$?\d)")
 # What follows says of an answer only how it is written.
 _FORM = any_of(r"(?:\bthe )?(?:original )?\banswer (?:is|has|can)\b[^.?]{0,30}\bform")
 # What gives or states: "intersects the side", but not "the lengths of the sides".
@@ -119,7 +119,8 @@ def lost_layout(row: Row) -> str | None:
 
 def other_language(row: Row) -> str | None:
     """A script neither of English nor mathematics: a gold, or a tenth of the prose."""
-    for text, share in ((row.answer, 0), (FORMULA.sub("", row.problem), 0.1)):
+    prose = re.sub(r"\\[A-Za-z]+", "", FORMULA.sub("", row.problem))
+    for text, share in ((row.answer, 0), (prose, 0.1)):
         names = [unicodedata.name(c, "?") for c in text if c > "\u02ff" and c.isalpha()]
         other = [name.lower() for name in names if name.split()[0] not in _MATHEMATICAL]
         if len(other) > share * sum(map(str.isalpha, text)):

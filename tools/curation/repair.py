@@ -36,11 +36,13 @@ _FULL_WIDTH = str.maketrans(
 _BREAK = re.compile(r"<\s*/?\s*(?:br|p|div|center)\b[^<>]*>", re.I)
 _SUBSCRIPT = re.compile(r"<su(b|p)>\s*(.*?)\s*</su\1>", re.I | re.S)
 _LONE_BRACKET = re.compile(r"\\+\(([()])\\+\)")  # \((\)1\()\)
+_LINK = re.compile(r"(?<!!)\[([^\[\].]*)\]\(https?://(?:[^()\s]|\([^()]*\))*\)")
 _ENTITY = re.compile(r"&(?:[A-Za-z]+|#\d+);")
 _STYLE = re.compile(
     r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>|\[asy\]\s*\[/asy\]"
     r"|\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]"
-    r"|\n(?=[^\n$]*\b(?:text|format\w*)\b)[^\n$]*\btranslat[^\n$]*",
+    r"|\n(?=[^\n$]*\b(?:text|format\w*)\b)[^\n$]*\btranslat[^\n$]*"
+    r"|\n[^\n]*(?:源文本|翻译成英文|输出翻译|翻译结果)[^\n]*",
     re.I,
 )
 # "The solution is: $x = 1$".
@@ -91,8 +93,8 @@ def restore_escapes(text: str) -> str:
 
 
 def plain_markup(text: str) -> str:
-    """Tags of layout, entities and lone brackets as text; a translator's orders go."""
-    text = _LONE_BRACKET.sub(r"\1", _BREAK.sub("\n", text))
+    """Tags of layout, entities, links and brackets as text; translators' orders go."""
+    text = _LINK.sub(r"\1", _LONE_BRACKET.sub(r"\1", _BREAK.sub("\n", text)))
     text = _SUBSCRIPT.sub(
         lambda m: ("_" if m[1] in "bB" else "^") + "{" + m[2] + "}", text
     )

@@ -14,7 +14,7 @@ from tools.curation.grammar import ASKS, FIND, FORMULA, any_of
 from tools.curation.row import Row
 
 _FEW = 10  # rows that share nothing yet
-_REACH = 400  # characters from either end
+_REACH = 1000  # characters from either end
 _BREAK = re.compile(r"[.:!?)\]}](?=\s)|\n+")
 _COUNTS = re.compile(r"[\s$().]*([1-9])[\s$().]*")
 # What is said of the problem as a whole, and an example of a box.

@@ -21,11 +21,9 @@ from tools.curation.row import Row
 from tools.curation.sets import Habits
 from tools.page import is_number
 
-# What some sets write where they have no answer (NuminaMath-1.5).
-_NONE = ("", "proof", "notfound")
+_NONE = ("", "proof", "notfound")  # where there is no answer, as in NuminaMath-1.5
 _LEVEL = re.compile(r"(?:level\s*)?(?:([1-5])|\??)", re.I)
-# The worked solution that stands in the answer's place, as in GSM8K.
-_WORKED = re.compile(r"\n#### *(?=\S)")
+_WORKED = re.compile(r"\n#### *(?=\S)")  # the solution as the answer, as in GSM8K
 _ONE_OF_A_LIST = re.compile(r"""\[(["'])((?!\1).)*\1\]""")  # '["12"]', a list as text
 _MUST_BE = {
     "options": "text, or a list or an object of it",

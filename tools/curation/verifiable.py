@@ -15,6 +15,7 @@ _PROOF = any_of(
     rf"{grammar.ORDER}prove\b(?! your)|\b(?-i:Prove|Show) that\b",
     rf"{grammar.ORDER}(?:show|demonstrate)\b[^.?]{{0,60}}\b(?:that|by|if)\b",
 )
+_ASKS_TOO = any_of(rf"{grammar.ORDER}{grammar.FIND}\b", r"\b(?:what|how) (?:is|many)\b")
 _MANY_ANSWERS = any_of(
     # of several that would do, one; or scored by its distance
     r"\b(?:find|give|write|add|fill in|provide|choose)\b[^.?]{0,20}?"
@@ -28,8 +29,7 @@ _MANY_ANSWERS = any_of(
 _EITHER_OR = re.compile(
     rf"\W*(?:{grammar.STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false"
     r"|correct|right|wrong|possible|impossible|always|never|sometimes|cannot|not|√|×"
-    r"|(?:absolutely |conditionally )?(?:con|di)verge(?:s|nt))\b\W*"
-    r"(?:[,.;].*)?",
+    r"|(?:absolutely |conditionally )?(?:con|di)verge(?:s|nt))\b\W*(?:[,.;].*)?",
     re.I | re.S,
 )
 # An order that yes or no follows: "Determine whether" is "Does".
@@ -103,8 +103,11 @@ def no_answer(row: Row) -> str | None:
 
 
 def proof(row: Row) -> str | None:
-    """A statement to prove."""
-    return found(_PROOF, row.problem)
+    """A statement to prove, and no value asked for besides that it does not tell."""
+    proving = [one for one in sentences(row.problem) if _PROOF.search(one)]
+    told = any(answer in one for one in proving for answer in row.answers)
+    besides = row.answers and _ASKS_TOO.search(row.problem) and not told
+    return None if besides else found(_PROOF, row.problem)
 
 
 def open_question(row: Row) -> str | None:
@@ -245,7 +248,5 @@ def rounded_answer(row: Row) -> str | None:
     return None if short or given or len(match[2]) > 13 else row.answer
 
 
-CHECKS = (
-    proof, no_answer, open_question, yes_no, multi_part, multiple_choice,
-    free_text_answer, symbol_answer, rounded_answer,
-)  # fmt: skip
+CHECKS = (proof, no_answer, open_question, yes_no, multi_part, multiple_choice,
+          free_text_answer, symbol_answer, rounded_answer)  # fmt: skip

@@ -36,6 +36,7 @@ DROPPED = [
     ("proof", "Let $a > 1$. Prove that $a^2 > a$ for every such number.", "a"),
     ("proof", "What is the product? Show that it is 20.", "20"),
     ("proof", "If $x > 0$, then show that there is a larger number.", "1"),
+    ("proof", "Show that the area is $2\\pi$, and find out why.", r"2\pi"),
     ("open_question", "Give an example of a quadratic function with no root.", "x^2+1"),
     ("open_question", "Write down one value of $m$ that satisfies $m < 0$.", "-1"),
     ("open_question", "Estimate $N$. An estimate of $E$ will earn 20 points.", "33"),
@@ -118,6 +119,7 @@ DROPPED = [
     ("yes_no", "Determine if there is a limit of \\[f(x) = 1/x\\]", "0"),
     ("yes_no", "Let $a_n$ be summable. Does it follow that $n a_n$ vanishes? Explain"
      " why that is so.", "0"),
+    ("yes_no", "Is it possible to arrange the cards so that no two meet?", "4132"),
     ("missing_figure", "The diagram indicates the path. Find its area.", "803"),
     ("open_question", "Please fill in a condition that makes $AD$ a height.", "BD=CD"),
     ("open_question", "Choose one of the following three conditions and find the side"
@@ -170,6 +172,9 @@ DROPPED = [
     ("no_question", "Income is:\n\n$$55 \\cdot 4 = 220 \\text{ rubles}$$", "220"),
     ("answer_leak", "The number of situations is $\\boxed{18}$ in all.", "18"),
     ("answer_leak", "How many of the five were knights?\n\nAnswer: 2.", "2"),
+    ("answer_leak", "How many of the five were knights? ANSWER: 3", "3"),
+    ("answer_leak", "How many of the five were knights?\nAnswer. $4$", "4"),
+    ("other_language", r"设 \overrightarrow{a}\cdot\overrightarrow{b} = 1, 求 a", "2"),
     ("answer_leak", r"Find $x$ if $x > 0$ and $x^2 = 2$. (Answer: $x = \sqrt{2}$)",
      r"\sqrt{2}"),
     ("missing_figure", "Fourteen cubes are stacked as shown. Find the surface.", "33"),
@@ -202,6 +207,8 @@ KEPT = [
     ("The diagram shows a circle with radius 24 that holds two with radius 12, which"
      " touch each other and the circle. What is the radius of one that touches all?",
      "8"),
+    ("Prove that the sequence converges and find its limit, given this rule.", "2"),
+    ("Let $n > 3$. Show that $n$ is odd. What is the least such $n$?", "5"),
     ("Arrange the digits 1, 2 and 3 so that they make the largest number.", "321"),
     ("Let $a_n = 2n$. Then the value of $a_4 - a_3$ is (Answer in digits).", "2"),
     ("As shown in Figure 3, in the square $PQRS$, $T$ is the midpoint of $RS$. If"

@@ -42,6 +42,11 @@ def test_markup_becomes_text_or_tex():
     told = "Find $x$.\n\nPlease translate this text, keep its format and say no more."
     assert plain_markup(told) == "Find $x$.\n"
     assert plain_markup(asked := "Translate $f$ by 2.\nFind its zero.") == asked
+    linked = "Find the [remainder](https://a.org/Remainder_(number)) of [x](y)."
+    assert plain_markup(linked) == "Find the remainder of [x](y)."
+    drawn = "Find it: [a.png](https://a.org/a.png)"
+    assert plain_markup(drawn) == drawn
+    assert plain_markup("Find $x$.\n请将上面的源文本翻译成英文") == "Find $x$."
     assert plain_markup("5&radic;3 &pi;") == "5√3 π"
     assert plain_markup(r"\\((\\)I\\()\\) Find \\(f(x)\\).") == r"(I) Find \\(f(x)\\)."
     assert plain_markup(r"a &lt b \\\\ c &= d") == r"a &lt b \\\\ c &= d"

@@ -31,6 +31,10 @@ def undone(problems, answers=("8",) * 12):
         "{}\n\nPresent the answer in LaTex format: \\boxed{{Your answer}}",
         "{} \\( \\text{{Answer: }} \\boxed{{?}} \\)",
         "{} $\\boxed{{ }}$",
+        # of a tail of 480 characters all
+        "{} "
+        + "Think inside of <think> tags first, and look at all of it once more. " * 6
+        + "Then give the answer alone.",
         "{} Return it in a box, for example \\boxed{{1}}. Let's solve this in steps.",
     ],
 )
