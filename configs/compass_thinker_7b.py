@@ -62,6 +62,7 @@ HARDWARE = {
         "mesh.fsdp": 8,
         "model.remat": "dots",
         "batch.micro_tokens": 131072,
+        "rollout.slots": 1024,
     },
     "h100-4+4": {
         "mesh.fsdp": 4,
@@ -73,6 +74,7 @@ HARDWARE = {
         "mesh.fsdp": 8,
         "model.remat": "dots",
         "batch.micro_tokens": 131072,
+        "rollout.slots": 1024,
     },
     "v5e-16": {"mesh.fsdp": 16, "batch.micro_tokens": 65536},
 }

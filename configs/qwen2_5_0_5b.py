@@ -13,7 +13,7 @@ from configs import compass_thinker_7b
 from configs.hardware import on_hardware
 
 HARDWARE = {
-    "h100-1": {"mesh.fsdp": 1, "batch.micro_tokens": 32768},
+    "h100-1": {"mesh.fsdp": 1, "batch.micro_tokens": 32768, "rollout.slots": 256},
     "v5e-8": {"mesh.fsdp": 8, "batch.micro_tokens": 65536},
 }
 

@@ -21,5 +21,5 @@ HARDWARE = {
 def get_config(hardware: str = "") -> ConfigDict:
     c = compass_thinker_7b.get_config()
     c.model.path = "Qwen/Qwen2.5-14B"
-    c.rollout.slots = 256
+    c.rollout.slots = 512
     return on_hardware(c, hardware, HARDWARE)

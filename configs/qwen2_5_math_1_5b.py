@@ -17,6 +17,7 @@ HARDWARE = {
         "mesh.fsdp": 1,
         "model.remat": "dots",
         "batch.micro_tokens": 16384,
+        "rollout.slots": 256,
     },
     "v5e-8": {"mesh.fsdp": 8, "batch.micro_tokens": 65536},
 }

@@ -127,7 +127,11 @@ class Reading:
 
 
 def read(
-    text: str, *, is_weight: Callable[[str, Array, str], bool], trips: Sequence[float]
+    text: str,
+    *,
+    is_weight: Callable[[str, Array, str], bool],
+    trips: Sequence[float],
+    kernel_share: float = 1.0,
 ) -> Reading:
     """Reads a compiled program.
 
@@ -137,6 +141,7 @@ def read(
         it moves a weight or its gradient.
       trips: of loops whose length is data: of one in no other such loop, of one in one
         other, and so on; the last is that of all deeper ones.
+      kernel_share: of what kernels are given, the part that they read.
     """
     module = _Module(text)
     collectives, kernels, flops, hbm = [], 0, 0.0, 0.0
@@ -148,10 +153,12 @@ def read(
                 collectives.append(
                     _collective(i, kind, instructions, times, in_loop, is_weight)
                 )
-            kernels += i.op == "custom-call" and any(k in i.rest for k in _KERNELS)
+            kernel = i.op == "custom-call" and any(k in i.rest for k in _KERNELS)
+            kernels += kernel
             flops += times * _flops(i, instructions)
             if not fused:
-                hbm += times * module.bytes(i, instructions)
+                share = kernel_share if kernel else 1.0
+                hbm += times * share * module.bytes(i, instructions)
     return Reading(
         collectives=tuple(collectives), kernel_calls=kernels, flops=flops, hbm_bytes=hbm
     )

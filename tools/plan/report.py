@@ -112,13 +112,17 @@ def _read(
         resident.tensor,
         gradients=program.name in ("accumulate", "apply"),
     )
+    share = 1.0
     if program.name == "decode":
-        # One look at what has ended; then the cache, as far as it is read in the mean.
+        # One look at what has ended; then the cache, as far as it is read in the mean,
+        # by a loop or by a kernel.
         trips = (1, -(-lengths.context // resident.columns))
+        r = work.config.rollout
+        share = lengths.context / (r.max_prompt_tokens + r.max_response_tokens)
     else:
         # The head's chunks, where every token is scored.
         trips = (-(-work.local_tokens // work.config.model.head_chunk),)
-    return hlo.read(program.text, is_weight=is_weight, trips=trips)
+    return hlo.read(program.text, is_weight=is_weight, trips=trips, kernel_share=share)
 
 
 def _kernel_flops(work: Workload, program: Compiled, lengths: Lengths) -> float:

@@ -12,11 +12,11 @@ GPU = (HERE / "gpu.txt").read_text()
 TPU = (HERE / "tpu.txt").read_text()
 
 
-def _read(text, trips=(1,)):
+def _read(text, trips=(1,), **given):
     def is_weight(kind, array, place):
         return "layers" in place
 
-    return hlo.read(text, is_weight=is_weight, trips=trips)
+    return hlo.read(text, is_weight=is_weight, trips=trips, **given)
 
 
 def test_collectives_of_a_gpu_program():
@@ -44,6 +44,12 @@ def test_a_slice_of_a_stack_is_not_the_stack():
     in_loop = (4 + 128 + 64) + (64 + 128) + (64 + 128 + 256) + 9
     outside = (64 + 256) + (256 + 256)
     assert _read(GPU).hbm_bytes == 4 * in_loop + outside
+
+
+def test_of_what_a_kernel_is_given_it_may_read_a_part():
+    """The kernel outside the loop is given 64 bytes and writes 256."""
+    whole, quarter = (_read(GPU, kernel_share=s).hbm_bytes for s in (1.0, 0.25))
+    assert whole - quarter == 0.75 * (64 + 256)
 
 
 def test_a_tpus_loop_is_counted_by_its_counter():
