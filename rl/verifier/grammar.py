@@ -370,6 +370,8 @@ class Parser:
         if joined != "or" and any(map(len, groups)):
             rest = [[n for n in group if not _is_in_reals(n)] for group in groups]
             groups = rest if any(rest) else groups
+        if not any(groups) and len(conditions) == 1:
+            groups, conditions = [conditions], []  # what it belongs to is all it says
         if of_one and sum(map(len, groups)) > 1:
             raise Unparsable("has a condition of its own for one of several answers")
         node = _joined([group for group in groups if group], joined)
@@ -1399,6 +1401,7 @@ class Parser:
         base = exponent = None
         while self._is_any(("^", "_")):
             if self._accept("_"):
+                self._split_index()
                 base = self._argument()
             else:
                 self._at += 1
@@ -1408,6 +1411,16 @@ class Parser:
         node = _apply(name, base, self._function_arguments())
         self._depth -= 1
         return node if exponent is None else Pow(node, _numeric(exponent))
+
+    def _split_index(self) -> None:
+        """As TeX sets `\\log_23`: of digits that are all there is, the first alone."""
+        index, behind = self._next, self._peek()
+        ended = behind.kind == "op" and behind.value not in ("(", "{", "[", "set{", "|")
+        if ended or behind.kind == "end":
+            if index.kind == "num" and re.fullmatch("[2-9][0-9]+", index.value):
+                parts = index.value[0], index.value[1:]
+                split = [Token("num", part, False) for part in parts]
+                self._tokens[self._at : self._at + 1] = split
 
     def _function_arguments(self) -> list[Node]:
         if self._is("(") or self._is("{"):

@@ -334,3 +334,36 @@ def test_a_derivative_is_not_its_function():
     rows = [("y = 2x", "\\frac{dy}{dx} = 2x"), ("y = 2x", "f'(x) = 2x")]
     assert wrong(rows, equal=False) == []
     assert wrong([("y = 2x", "f(x) = 2x")], equal=True) == []
+
+
+def test_an_index_in_front_of_nothing_else_is_its_first_digit():
+    rows = [
+        ("\\log_2 3", "\\log_23"),
+        ("\\log_2 3 + 1", "\\log_23+1"),
+        ("\\frac{\\log_5 7}{2}", "\\frac{\\log_57}{2}"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("\\log_2 3", "\\log_{23}"),
+        ("\\log_2 3", "\\log_32"),
+        ("\\log_2 3x", "\\log_23x"),
+        ("\\log_{10} 5", "\\log_105"),
+        ("\\log_2 3", "\\log_23(1)"),
+    ]
+    assert wrong(rows, equal=False) == []
+
+
+def test_what_a_name_belongs_to_may_be_the_whole_answer():
+    rows = [
+        ("(0,\\infty)", "x \\in \\mathbb{R}^+"),
+        ("x > 0", "x \\in \\mathbb{R}_+"),
+        ("n \\in \\mathbb{Z}^+", "n \\in \\mathbb{Z}^{+}"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("n \\in \\mathbb{Z}", "n \\in \\mathbb{N}"),
+        ("n\\pi, n \\in \\mathbb{Z}", "n \\in \\mathbb{Z}"),
+        ("[0,\\infty)", "x \\in \\mathbb{R}^+"),
+        ("5", "n \\in \\mathbb{Z}"),
+    ]
+    assert wrong(rows, equal=False) == []
