@@ -210,8 +210,13 @@ def _unmarked(node: Node) -> Node:
 def _signed(sign: Node, node: Node) -> Node:
     if sign is ONE:
         return node
+    if sign == Sign(1) and isinstance(node, Tuple | Matrix):
+        # All of it has the one sign.
+        return Several((node, _signed(MINUS_ONE, node)), ",")
     if sign is MINUS_ONE:
         match node:
+            case Tuple(items):
+                return Tuple(tuple(_signed(sign, item) for item in items))
             case Based(digits, base):
                 return Based("-" + digits, base)
             case Degrees(value) | Percent(value):

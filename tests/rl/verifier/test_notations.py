@@ -367,3 +367,30 @@ def test_what_a_name_belongs_to_may_be_the_whole_answer():
         ("5", "n \\in \\mathbb{Z}"),
     ]
     assert wrong(rows, equal=False) == []
+
+
+def test_a_sign_before_several_coordinates_is_that_of_all():
+    both = "(1,2), (-1,-2)"
+    vectors = (
+        "\\begin{pmatrix}1\\\\2\\end{pmatrix}",
+        "\\begin{pmatrix}-1\\\\-2\\end{pmatrix}",
+    )
+    rows = [
+        (both, "\\pm(1,2)"),
+        (both, "(x,y) = \\pm(1,2)"),
+        (f"{both}, (0,0)", "(0,0), \\pm(1,2)"),
+        ("(-1,-2)", "-(1,2)"),
+        (", ".join(vectors), f"\\pm{vectors[0]}"),
+    ]
+    assert wrong(rows, equal=True) == []
+    rows = [
+        ("(1,2)", "\\pm(1,2)"),
+        (f"{both}, (1,-2), (-1,2)", "\\pm(1,2)"),
+        ("(1,2)", "-(1,2)"),
+        ("(-1,2)", "-(1,2)"),
+        (
+            f"{vectors[0]}, \\begin{{pmatrix}}1\\\\-2\\end{{pmatrix}}",
+            f"\\pm{vectors[0]}",
+        ),
+    ]
+    assert wrong(rows, equal=False) == []
