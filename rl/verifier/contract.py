@@ -27,6 +27,7 @@ from rl.verifier.finished import (
     sides,
     unfinished,
 )
+from rl.verifier.grammar import spoken_numbers
 from rl.verifier.nodes import (
     MINUS_ONE,
     Add,
@@ -129,6 +130,7 @@ class Examiner:
                 if not self._names_what_is_asked(parsed, gold, stems(text)):
                     continue
                 given, wanted = _without_words(parsed, gold)
+                given = self._in_base(given, gold)
             if (
                 (units := _units_of(parsed))
                 and self._asked.units
@@ -179,6 +181,17 @@ class Examiner:
             return False
         measured = any(isinstance(part.unit, str) for part in quantities)
         return not (measured and self._asked.things and _is_bare(gold.node))
+
+    def _in_base(self, answer: Answer, gold: Answer) -> Answer:
+        """Digits alone may be in the gold's base, where the problem names it."""
+        match answer.written, gold.node:
+            case Num(value, None), Based(_, base) if answer.other is None:
+                digits = str(value)
+                named = re.search(_base_names(base), self._problem)
+                if named and digits.isdigit() and max(map(int, digits)) < base:
+                    meant = Based(digits, base)
+                    return dataclasses.replace(answer, other=meant, other_written=meant)
+        return answer
 
     def _without_what_is_asked(self, answer: Answer) -> Answer:
         """Of `x + y = 17` the 17, where just `x + y` is asked for, as of any label."""
@@ -503,6 +516,14 @@ def _known_unit(quantity: Quantity) -> str | None:
 def _in_unit(gold: Answer, unit: Reading) -> Answer:
     """A bare number, in the unit that was asked for: another unit is then wrong."""
     return dataclasses.replace(gold, node=Quantity(gold.node, unit.unit, unit.scale))
+
+
+def _base_names(base: int) -> str:
+    """A pattern for "base 8", "base-eight" and "octal"."""
+    names = [name for name, value in spoken_numbers() if value == base]
+    either = "|".join([str(base), *names])
+    own = {2: "binary", 3: "ternary", 8: "octal", 16: "hexadecimal"}.get(base)
+    return rf"(?i)\bbases?\W*(?:{either})(?!\d)" + (rf"|\b{own}\b" if own else "")
 
 
 def _is_bare(node: Node | None) -> bool:
