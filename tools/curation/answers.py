@@ -23,8 +23,8 @@ def unverifiable_answer(row: Row) -> str | None:
     """
     for gold in row.answers if row.survives else ():
         answer = extract_answer(f"\\boxed{{{gold}}}")
-        if answer is None:
-            said = "has no box, or an empty one"
+        if answer is None or "\\boxed" in answer:
+            said = "has no box, an empty one, or several"
         elif not (said := self_check(answer) or _endless(answer)):
             said = None if is_equivalent(answer, gold) else "does not equal itself"
         if said:

@@ -29,7 +29,7 @@ _SHOWN_ABSENT = any_of(
 )
 # What a figure only shows where words tell all of it, and what it alone may say.
 _ONLY_SHOWN = any_of(
-    rf"\((?:see |in )?(?:the )?(?:\w+ )?{_FIGURE}[^()]{{0,12}}\)",
+    rf"\((?:see |(?:as {_SEEN} )?in )?(?:the )?(?:\w+ )?{_FIGURE}[^()]{{0,12}}\)",
     rf"(?-i:As {_SEEN} in|In)(?: th\w+)?(?: \w+)? {_FIGURE}[^,.]{{0,12}},",
     rf",? as {_SEEN}(?: [io]n [^,.;:?]{{0,30}}| {_THERE})?(?=\s*[,.;:?])",
     rf"\bThe (?:\w+ )?{_FIGURE} shows(?= an? )",

@@ -10,6 +10,7 @@ from rl.verifier.units import words_of
 from tools.curation import choice, grammar
 from tools.curation.grammar import ASKS, QUESTION, any_of, found, sentences
 from tools.curation.row import Row
+from tools.curation.text import tokens
 
 _PROOF = any_of(
     rf"{grammar.ORDER}prove\b(?! your)|\b(?-i:Prove|Show) that\b",
@@ -79,7 +80,7 @@ _BOTH_ASKED = any_of(
     r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?(?:possible )?"
     r"[a-z]{2,}(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
 )
-_SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\b(?:and|or)\b")
+_SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\\begin|\b(?:and|or)\b")
 
 # Words of an answer, and letters that a problem names: alone, or in a formula.
 _WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
@@ -105,7 +106,7 @@ def no_answer(row: Row) -> str | None:
 def proof(row: Row) -> str | None:
     """A statement to prove, and no value asked for besides that it does not tell."""
     proving = [one for one in sentences(row.problem) if _PROOF.search(one)]
-    told = any(answer in one for one in proving for answer in row.answers)
+    told = any({*tokens(a)} <= {*tokens(one)} for one in proving for a in row.answers)
     besides = row.answers and _ASKS_TOO.search(row.problem) and not told
     return None if besides else found(_PROOF, row.problem)
 
@@ -214,7 +215,7 @@ def symbol_answer(row: Row) -> str | None:
         several = isinstance(node, nodes.Several | nodes.Braces | nodes.Tuple)
         items = node.items if several else [node]
         letters = items and all(isinstance(item, Sym) for item in items)
-        if letters and any(item.name.isupper() for item in items):
+        if letters and any(re.fullmatch("[A-Z]+", item.name) for item in items):
             return answer
         equal = [part for part in parts if isinstance(part, Rel) and part.op == "="]
         left = [rel.left for rel in equal if not several or not symbols(rel.right)]

@@ -28,6 +28,12 @@ def test_what_only_its_own_text_equals_is_no_gold():
         assert fault.startswith(gold[:20]) and "without end" in fault, (gold, fault)
 
 
+def test_a_gold_that_says_where_its_boxes_go_is_none():
+    gold = r"\boxed{2} \text{ and } \boxed{3}"
+    fault = unverifiable_answer(Row(id="a", problem="?", answers=(gold,)))
+    assert fault == f"{gold}: has no box, an empty one, or several"
+
+
 @pytest.mark.parametrize(
     ("gold", "solution", "told"),
     [

@@ -37,6 +37,7 @@ DROPPED = [
     ("proof", "What is the product? Show that it is 20.", "20"),
     ("proof", "If $x > 0$, then show that there is a larger number.", "1"),
     ("proof", "Show that the area is $2\\pi$, and find out why.", r"2\pi"),
+    ("proof", r"Find the mean and show that it is \(\frac{1}{2}\).", r"\dfrac{1}{2}"),
     ("open_question", "Give an example of a quadratic function with no root.", "x^2+1"),
     ("open_question", "Write down one value of $m$ that satisfies $m < 0$.", "-1"),
     ("open_question", "Estimate $N$. An estimate of $E$ will earn 20 points.", "33"),
@@ -172,6 +173,7 @@ DROPPED = [
     ("no_question", "Income is:\n\n$$55 \\cdot 4 = 220 \\text{ rubles}$$", "220"),
     ("answer_leak", "The number of situations is $\\boxed{18}$ in all.", "18"),
     ("answer_leak", "How many of the five were knights?\n\nAnswer: 2.", "2"),
+    ("multi_part", "Find the values of $a$ and $b$.", r"\frac{5}{2}"),
     ("answer_leak", "How many of the five were knights? ANSWER: 3", "3"),
     ("answer_leak", "How many of the five were knights?\nAnswer. $4$", "4"),
     ("other_language", r"设 \overrightarrow{a}\cdot\overrightarrow{b} = 1, 求 a", "2"),
@@ -207,6 +209,10 @@ KEPT = [
     ("The diagram shows a circle with radius 24 that holds two with radius 12, which"
      " touch each other and the circle. What is the radius of one that touches all?",
      "8"),
+    ("Find $E(W_6 \\mid W_4)$ for the process $W$, of which $W_4$ is known.", "W_4"),
+    ("Find the values of $a$ and $b$.", r"\begin{cases}a=5/2\\b=1/2\end{cases}"),
+    ("On each side of a square lies a half circle (as shown in the figure). How large"
+     " is it if the sides of the square are 4?", "64"),
     ("Prove that the sequence converges and find its limit, given this rule.", "2"),
     ("Let $n > 3$. Show that $n$ is odd. What is the least such $n$?", "5"),
     ("Arrange the digits 1, 2 and 3 so that they make the largest number.", "321"),
