@@ -30,7 +30,7 @@ _SHOWN_ABSENT = any_of(
 # What a figure only shows where words tell all of it, and what it alone may say.
 _ONLY_SHOWN = any_of(
     rf"\((?:see |(?:as {_SEEN} )?in )?(?:the )?(?:\w+ )?{_FIGURE}[^()]{{0,12}}\)",
-    rf"(?-i:As {_SEEN} in|In)(?: th\w+)?(?: \w+)? {_FIGURE}[^,.]{{0,12}},",
+    rf"(?-i:As {_SEEN} in|In)(?: th\w+)?(?: \w+)? {_FIGURE}[^,]{{0,12}},",
     rf",? as {_SEEN}(?: [io]n [^,.;:?]{{0,30}}| {_THERE})?(?=\s*[,.;:?])",
     rf"\bThe (?:\w+ )?{_FIGURE} shows(?= an? )",
 )
@@ -93,10 +93,10 @@ def missing_figure(row: Row) -> str | None:
 
 def _told(problem: str) -> bool:
     """Whether words tell what all letters are, of points not in a measure alone."""
-    told = [one for one in re.split(r"[,;.?](?=\s)", problem) if not ASKS.search(one)]
-    placed = [one for one in told if "=" not in one]
-    texts = (problem, "; ".join(told), "; ".join(placed))
-    formulas = map(" ".join, map(grammar.formulas, texts))
+    clauses = re.split(r"(?:(?<=[,;.?])|(?<=[,;.?]\$))\s", problem)
+    told = "; ".join(one for one in clauses if not ASKS.search(one))
+    placed = "; ".join(one for one in told.split("; ") if "=" not in one)
+    formulas = map(" ".join, map(grammar.formulas, (problem, told, placed)))
     every, given, known = ({"", *_LETTER.findall(text)} for text in formulas)
     return every <= known | {*filter(str.islower, given)}
 

@@ -198,6 +198,10 @@ DROPPED = [
 
 KEPT = [
     # a figure that words draw, and an order that asks for a value as well
+    ("In the diagram, $\\triangle PQR$ has $PQ=45$ and $PR=60.$ The point $S$ lies on"
+     " $QR,$ $PS$ being its height, and $P$ is its right angle. Find $QS.$", "27"),
+    ("As shown in Figure 1.4.23, in the triangle $PQR$, $PQ = PR$. The point $S$ is on"
+     " $QR$. What is $PS$ if $QS = 1$ and $RS = 2$?", "1"),
     ("A circle is inscribed in a triangle with sides 3, 4 and 5, as shown. What is its"
      " radius?", "1"),
     ("A triangle with angles of $15$ and $60$ degrees lies in a circle of radius $R$"
