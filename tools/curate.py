@@ -31,6 +31,7 @@ from rl.hosts.stopping import DONE, ERROR, run
 from tools.curation.formats import parse_fields
 from tools.curation.pipeline import curate
 from tools.curation.plan import make_plan
+from tools.curation.sets import most
 
 _CONFIG = define_config("what is curated, and how", default="configs/curate.py")
 _OUT = flags.DEFINE_string("out", None, "folder to write to", required=True)
@@ -44,7 +45,6 @@ _FIELDS = flags.DEFINE_string(
     "fields", "", "of --input in another format: problem=COLUMN,answer=COLUMN.key[0]"
 )
 _JSON = flags.DEFINE_string("json", None, "also write the summary to this file")
-_FEW = 10  # rows of a source that say nothing of it
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
@@ -87,9 +87,9 @@ def lost(summary: Mapping[str, Any]) -> Iterator[str]:
     """
     for source, counts in summary["by_source"].items():
         rows = sum(counts.values())
-        for reason, n in counts.items():
-            told = summary["reasons"].get(reason, {"step": "duplicates"})
-            if rows >= _FEW and 2 * n > rows and told["step"] != "duplicates":
+        for reason, told in summary["reasons"].items():
+            n = counts.get(reason, 0)
+            if told["step"] != "duplicates" and most(n, rows):
                 yield f"{source}: {n:,} of {rows:,} rows go as {reason}"
 
 

@@ -78,7 +78,13 @@ _AMOUNTS = dict(spoken_numbers()) | {
     "half": Fraction(1, 2), "twice": Fraction(2), "double": Fraction(2),
     "thrice": Fraction(3), "triple": Fraction(3), "dozen": Fraction(12),
 }  # fmt: skip
-_AMOUNT_WORD = re.compile(rf"(?i)\b(?:{'|'.join(sorted(_AMOUNTS, reverse=True))})\b")
+_IN_WORDS = "|".join(sorted(_AMOUNTS, reverse=True))
+_AMOUNT_WORD = re.compile(rf"(?i)\b(?:{_IN_WORDS})\b")
+_NAMED_BASES = {"binary": 2, "ternary": 3, "octal": 8, "hexadecimal": 16}
+_BASE = re.compile(
+    rf"(?i)\bbases?\W*(?:([0-9]{{1,9}})(?![0-9])|({_IN_WORDS})\b)"
+    rf"|\b({'|'.join(_NAMED_BASES)})\b"
+)
 _EVERY = re.compile(r"(?i)\b([a-z]{3,})ly\b")
 
 
@@ -132,6 +138,14 @@ class Asked:
             (value, unit.unit, unit.scale)
             for match, value in numbers + words
             for unit in leading_units(text[match.end() :][:_MAX_PHRASE])[:1]
+        )
+
+    @functools.cached_property
+    def bases(self) -> frozenset[Fraction | int]:
+        """Those of numbers that it names: "base 8", "base-eight", "octal"."""
+        return frozenset(
+            int(digits) if digits else (_AMOUNTS | _NAMED_BASES)[(word or own).lower()]
+            for digits, word, own in _BASE.findall(self._problem)
         )
 
     def allows(self, unit: Unit, gold: frozenset[str]) -> bool:

@@ -27,7 +27,6 @@ from rl.verifier.finished import (
     sides,
     unfinished,
 )
-from rl.verifier.grammar import spoken_numbers
 from rl.verifier.nodes import (
     MINUS_ONE,
     Add,
@@ -186,8 +185,7 @@ class Examiner:
         """Digits alone may be in the gold's base, where the problem names it."""
         match answer.written, gold.node:
             case Num(value, None), Based(_, base) if answer.other is None:
-                digits = str(value)
-                named = re.search(_base_names(base), self._problem)
+                digits, named = str(value), base in self._asked.bases
                 if named and digits.isdigit() and max(map(int, digits)) < base:
                     meant = Based(digits, base)
                     return dataclasses.replace(answer, other=meant, other_written=meant)
@@ -516,14 +514,6 @@ def _known_unit(quantity: Quantity) -> str | None:
 def _in_unit(gold: Answer, unit: Reading) -> Answer:
     """A bare number, in the unit that was asked for: another unit is then wrong."""
     return dataclasses.replace(gold, node=Quantity(gold.node, unit.unit, unit.scale))
-
-
-def _base_names(base: int) -> str:
-    """A pattern for "base 8", "base-eight" and "octal"."""
-    names = [name for name, value in spoken_numbers() if value == base]
-    either = "|".join([str(base), *names])
-    own = {2: "binary", 3: "ternary", 8: "octal", 16: "hexadecimal"}.get(base)
-    return rf"(?i)\bbases?\W*(?:{either})(?!\d)" + (rf"|\b{own}\b" if own else "")
 
 
 def _is_bare(node: Node | None) -> bool:

@@ -31,7 +31,7 @@ class Habits:
         self._head, self._tail = (_shared(problems, tail) for tail in (False, True))
         some = (row for row in rows if "3" in row[0])
         listed = [row for row in some if choice.find_choices(row[0], choice.NUMBERS)]
-        self._numbers = _most(sum(_named(*row) is not None for row in listed), listed)
+        self._numbers = most(sum(bool(_named(*row)) for row in listed), len(listed))
 
     def undone(self, row: Row) -> Row:
         """The row without what the set put around it, its options by letter."""
@@ -53,8 +53,9 @@ def _named(problem: str, answer: str) -> tuple[str, str, dict[str, str]] | None:
     return (found[0], said[1], found[1]) if named else None
 
 
-def _most(some: int, of: Sequence) -> bool:
-    return len(of) >= _FEW and 2 * some > len(of)
+def most(some: int, rows: int) -> bool:
+    """Whether so many are most of a set's rows, and these enough to say so."""
+    return rows >= _FEW and 2 * some > rows
 
 
 def _cuts(text: str, tail: bool) -> dict[str, int]:
@@ -75,14 +76,14 @@ def _shared(problems: Sequence[str], tail: bool) -> str | None:
     for end in sorted(held, key=len, reverse=True):
         said = _ABOUT_IT.sub("", end)
         counts = re.search(r"\d", said) and (tail or not _LABEL.fullmatch(end))
-        if counts or not _most(held[end], problems):
+        if counts or not most(held[end], len(problems)):
             continue
         if tail:
             left = not ASKS.search(FORMULA.sub("", said))
         else:
             at = zip(problems, (cut.get(end) for cut in cuts), strict=True)
-            asking = [ASKS.search(text[i:]) for text, i in at if i is not None]
-            left = _most(len([*filter(None, asking)]), problems)
+            asking = [text for text, i in at if i is not None and ASKS.search(text[i:])]
+            left = most(len(asking), len(problems))
         if left:
             return end
     return None

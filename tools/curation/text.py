@@ -29,7 +29,6 @@ _SYNONYMS = (
 )
 _SPACED_LETTERS = re.compile(r"(?<![a-z\\])[a-z](?: [a-z])+(?![a-z])")
 _TOKEN = re.compile(r"\\[a-z]+|[^\W\d_]+|\d+(?:\.\d+)?|[^\s\w{}]")
-_COMMAND = re.compile(r"\\[a-z]+")
 _ANSWER_FORM = re.compile(
     r"\b(?:(?:can|may|could) be (?:uniquely )?(?:written|expressed|represented)"
     r"|(?:in|of|as|has|have) the form|not divisible by the square"
@@ -118,7 +117,7 @@ def word_ngrams(text: str, size: int = 13) -> list[str]:
     Left out are the form of the answer at the end ("can be written as m/n ..."), which
     whole contests share, and runs with fewer than `size // 2` words of three letters.
     """
-    text = _COMMAND.sub(" ", unicodedata.normalize("NFKC", text).lower())
+    text = re.sub(r"\\[a-z]+", " ", unicodedata.normalize("NFKC", text).lower())
     sentence = " ".join(re.findall(r"[^\W_]+", text))
     form = _ANSWER_FORM.search(sentence, len(sentence) // 3)
     words = (sentence[: form.start()] if form else sentence).split()

@@ -335,6 +335,8 @@ def test_each_accepted_answer_may_be_written():
         ("1253", "Write 321 in base $6$.", True),
         ("1253", "Write 321 in another way.", False),
         ("1253", "Write 321 in base 60.", False),
+        ("1253", "Write 321 in base sixteen.", False),
+        ("1253", "Write 321 in bases 7 and 8.", False),
         ("1254", "Write 321 in base 6.", False),
         ("321", "Write 321 in base 6.", False),
         ("1253_7", "Write 321 in base 6.", False),
