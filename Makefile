@@ -49,6 +49,7 @@ test-slow: $(VENV)/.test
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m mypy
 
 # The sampling server's own environment, CPU build; see requirements-vllm.txt for GPUs.
 vllm: $(VLLM)/.done

@@ -24,7 +24,7 @@ With verl's meaning of the first two numbers an iteration has 128 / 32 = 4 updat
 from ml_collections import ConfigDict
 
 from configs import base
-from configs.hardware import on_hardware
+from configs.hardware import Choices, on_hardware
 
 # The paper trains in stages of different difficulty and settings, and gives none of
 # them: this plan is ours. At 128 prompts a step the three stages train on about 7,700,
@@ -57,7 +57,7 @@ STAGES = (
     },
 )
 
-HARDWARE = {
+HARDWARE: Choices = {
     "h100-8": {
         "mesh.fsdp": 8,
         "model.remat": "dots",

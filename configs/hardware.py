@@ -9,10 +9,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+Choices = Mapping[str, Mapping[str, Any]]
 
-def on_hardware(
-    config: ConfigDict, hardware: str, choices: Mapping[str, Mapping[str, Any]]
-) -> ConfigDict:
+
+def on_hardware(config: ConfigDict, hardware: str, choices: Choices) -> ConfigDict:
     """Sets what one choice says.
 
     Args:

@@ -10,9 +10,9 @@ Score:     none yet; this configuration has not been run to its end.
 from ml_collections import ConfigDict
 
 from configs import compass_thinker_7b
-from configs.hardware import on_hardware
+from configs.hardware import Choices, on_hardware
 
-HARDWARE = {
+HARDWARE: Choices = {
     "h100-1": {
         "mesh.fsdp": 1,
         "model.remat": "dots",

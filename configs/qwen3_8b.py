@@ -9,10 +9,12 @@ Score:     none yet; this configuration has not been run to its end.
 from ml_collections import ConfigDict
 
 from configs import compass_thinker_7b
-from configs.hardware import on_hardware
+from configs.hardware import Choices, on_hardware
 
 # Its cache takes twice and a half what Qwen2.5-7B's does.
-HARDWARE = {"h100-8": compass_thinker_7b.HARDWARE["h100-8"] | {"rollout.slots": 512}}
+HARDWARE: Choices = {
+    "h100-8": {**compass_thinker_7b.HARDWARE["h100-8"], "rollout.slots": 512}
+}
 
 
 def get_config(hardware: str = "") -> ConfigDict:

@@ -177,10 +177,10 @@ def describe_keys() -> str:
     }
     lines = ["--config.KEY=VALUE, without it:", ""]
     for name, node in found.items():
-        said = lines_above.get(node.lineno, [])
-        beside = range(node.lineno, node.end_lineno + 1)
-        said = " ".join([*said, *(comments[n] for n in beside if n in comments)])
-        value = ast.get_source_segment(source, node.value)
+        above = lines_above.get(node.lineno, [])
+        beside = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        said = " ".join([*above, *(comments[n] for n in beside if n in comments)])
+        value = ast.get_source_segment(source, node.value) or ""
         value = value.replace("ConfigDict()", "{}")
         if any(other.startswith(f"{name}.") for other in found):
             lines += ["", *_in_columns(f"{name}:", said)]
@@ -191,7 +191,9 @@ def describe_keys() -> str:
 
 def _comments(source: str) -> tuple[dict[int, str], dict[int, list[str]]]:
     """Comments by the line that they end, and those that fill the lines above one."""
-    beside, above, waiting = {}, {}, []
+    beside: dict[int, str] = {}
+    above: dict[int, list[str]] = {}
+    waiting: list[str] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         line = token.start[0]
         if token.type != tokenize.COMMENT:

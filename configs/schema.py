@@ -108,13 +108,13 @@ def _wrong(value: Any, hint: Any) -> str:
     if origin is Literal:
         return "" if value in arguments else f"be one of {', '.join(arguments)}"
     if origin in (typing.Union, types.UnionType):
-        wrong = [_wrong(value, argument) for argument in arguments]
-        return "" if "" in wrong else " or ".join(wrong)
+        each = [_wrong(value, argument) for argument in arguments]
+        return "" if "" in each else " or ".join(each)
     if origin is Sequence:
         if not isinstance(value, list | tuple):
             return "be a list"
-        wrong = (_wrong(entry, arguments[0]) for entry in value)
-        return next((f"each {said}" for said in wrong if said), "")
+        entries = (_wrong(entry, arguments[0]) for entry in value)
+        return next((f"each {said}" for said in entries if said), "")
     if hint is types.NoneType:
         return "" if value is None else "be None"
     if hint not in (int, float, str, bool):

@@ -206,7 +206,7 @@ def _first_tokens(batch: Batch) -> np.ndarray:
     same = batch.segment_ids[:, 1:] == batch.segment_ids[:, :-1]
     goes_on = np.zeros_like(batch.loss_mask)
     goes_on[:, 1:] = same & batch.loss_mask[:, :-1]
-    return batch.loss_mask & ~goes_on
+    return np.asarray(batch.loss_mask & ~goes_on)
 
 
 def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -280,7 +280,7 @@ def console_line(step: int, steps: int, m: Mapping[str, float], left: float) -> 
     parts = [f"step {step}/{steps}"]
     for label, key, form in (
         ("accuracy", "reward/accuracy", ".3f"),
-        ("all/none", None, ""),
+        ("all/none", "sampling/solve_all", ""),
         ("entropy", "policy/entropy", ".3f"),
         ("length", "length/all_mean", ".0f"),
         ("grad", "policy/grad_norm", ".2f"),
@@ -288,9 +288,8 @@ def console_line(step: int, steps: int, m: Mapping[str, float], left: float) -> 
         ("sample tok/s", "speed/sampling_tokens", ",.0f"),
         ("update tok/s", "speed/update_tokens", ",.0f"),
     ):
-        if key is None and "sampling/solve_all" in m:
-            both = m["sampling/solve_all"], m["sampling/solve_none"]
-            parts.append(f"{label} {both[0]:.2f}/{both[1]:.2f}")
+        if label == "all/none" and key in m:
+            parts.append(f"{label} {m[key]:.2f}/{m['sampling/solve_none']:.2f}")
         elif key in m:
             parts.append(f"{label} {m[key]:{form}}")
     parts.append(f"{m['seconds/step']:.1f} s/step, {duration(left)} left")

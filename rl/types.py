@@ -14,7 +14,7 @@ base model's `reference_logprobs`. All are at the sampling temperature.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Self
+from typing import Self, get_args
 
 import flax.struct
 import jax
@@ -23,6 +23,10 @@ from jaxtyping import Bool, Float32, Int32
 
 from rl.problems.types import Problem
 from rollout.types import Completion
+
+# Rows are NumPy arrays on the host, and JAX arrays once placed on the devices.
+Array = jax.Array | np.ndarray
+Scalar = jax.Array | np.generic
 
 __all__ = ["Batch", "Group", "Hyper", "Problem", "Segment"]
 
@@ -88,8 +92,7 @@ class Segment:
     loss_weight: float
 
 
-@flax.struct.dataclass
-class Batch:
+class Batch(flax.struct.PyTreeNode):
     """Packed rows, on the devices once placed; entry t is about token t.
 
     Attributes:
@@ -108,29 +111,30 @@ class Batch:
       off_policy, stale: see `Segment`.
     """
 
-    token_ids: Int32[jax.Array, "R T"]
-    positions: Int32[jax.Array, "R T"]
-    segment_ids: Int32[jax.Array, "R T"]
-    prefix_ids: Int32[jax.Array, "R T"]
-    group_ids: Int32[jax.Array, "R T"]
-    loss_mask: Bool[jax.Array, "R T"]
-    advantages: Float32[jax.Array, "R T"]
-    loss_weights: Float32[jax.Array, "R T"]
-    old_logprobs: Float32[jax.Array, "R T"]
-    sampler_logprobs: Float32[jax.Array, "R T"]
-    reference_logprobs: Float32[jax.Array, "R T"]
-    off_policy: Bool[jax.Array, "R T"]
-    stale: Bool[jax.Array, "R T"]
+    token_ids: Int32[Array, "R T"]
+    positions: Int32[Array, "R T"]
+    segment_ids: Int32[Array, "R T"]
+    prefix_ids: Int32[Array, "R T"]
+    group_ids: Int32[Array, "R T"]
+    loss_mask: Bool[Array, "R T"]
+    advantages: Float32[Array, "R T"]
+    loss_weights: Float32[Array, "R T"]
+    old_logprobs: Float32[Array, "R T"]
+    sampler_logprobs: Float32[Array, "R T"]
+    reference_logprobs: Float32[Array, "R T"]
+    off_policy: Bool[Array, "R T"]
+    stale: Bool[Array, "R T"]
 
     @classmethod
     def padding(cls, rows: int, length: int) -> Self:
         """Rows in which nothing is yet, in the host's memory: all zero."""
         fields = dataclasses.fields(cls)
-        return cls(*(np.zeros((rows, length), f.type.dtypes[0]) for f in fields))
+        # Each annotation is jaxtyping's, for a JAX or a NumPy array of one dtype.
+        dtypes = [get_args(f.type)[0].dtypes[0] for f in fields]
+        return cls(*(np.zeros((rows, length), dtype) for dtype in dtypes))
 
 
-@flax.struct.dataclass
-class Hyper:
+class Hyper(flax.struct.PyTreeNode):
     """What may change from update to update without compiling anything: scalars.
 
     Attributes:
@@ -143,8 +147,8 @@ class Hyper:
         log-probabilities are its own.
     """
 
-    learning_rate: jax.Array
-    eps_low: jax.Array
-    eps_high: jax.Array
-    temperature: jax.Array
-    first_update: jax.Array
+    learning_rate: Scalar
+    eps_low: Scalar
+    eps_high: Scalar
+    temperature: Scalar
+    first_update: Scalar

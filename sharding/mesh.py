@@ -91,7 +91,7 @@ def resolve_shape(
         sizes[free[0]] = n_devices // known
     elif known != n_devices:
         raise ValueError(f"{asked} needs {known} devices, there are {n_devices}")
-    return tuple(sizes.values())
+    return sizes["data"], sizes["fsdp"], sizes["tensor"]
 
 
 def served_mesh(mesh: Mesh, tensor: int) -> Mesh:

@@ -116,7 +116,7 @@ def partition_spec(
                     f"{name}: mesh axis {mesh_axis!r} used by both"
                     f" {used[mesh_axis]!r} and {axis!r}"
                 )
-            used[mesh_axis] = axis
+            used[mesh_axis] = str(axis)
             size *= mesh.shape[mesh_axis]
         if dim % size:
             raise ValueError(

@@ -272,7 +272,7 @@ def _opened(
 ) -> Iterator[Reward]:
     """The reward by a formula; the verifier's own workers are there already."""
     if formula == VERIFIER:
-        yield verifier_reward(pool)
+        yield verifier_reward(pool.judge)
         return
     rewards = Rewards(
         {_REWARD: formula},

@@ -132,7 +132,7 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
         drawn = _drawn(args, graded.NAME, problems)
         drawn.sort(key=lambda d: (d.id, d.sample))
         with VerifierPool(workers=os.cpu_count() or 1) as pool:
-            scored = score(drawn, problems, verifier_reward(pool))
+            scored = score(drawn, problems, verifier_reward(pool.judge))
             classes = answer_classes(scored, pool)
         write_verdicts(args.out, {graded.NAME: scored}, {graded.NAME: classes})
     return graded.make_grades(scored, classes)

@@ -5,10 +5,13 @@ more than its loss. DPPO's bounds are of a probability's change; they and dual c
 are the base's numbers, which their papers do not give.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from configs import objectives
 from configs.ablation import Ablation
 
-_METHODS = {
+_METHODS: Mapping[str, Mapping[str, Any]] = {
     "dapo": objectives.DAPO,
     "grpo": objectives.GRPO,
     "dr_grpo": objectives.DR_GRPO,

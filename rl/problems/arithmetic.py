@@ -176,7 +176,9 @@ def make_tokenizer() -> Qwen2Tokenizer:
     r"""A token per character, but for the word in `\boxed{`."""
     symbols = [*_SYMBOLS, *(left + right for left, right in _MERGES)]
     vocabulary = {symbol: i for i, symbol in enumerate(symbols)}
-    return Qwen2Tokenizer(vocab=vocabulary, merges=list(_MERGES), unk_token=None)
+    # transformers' annotations know neither pairs nor the absence of an unknown token.
+    of_qwen: dict[str, Any] = {"merges": list(_MERGES), "unk_token": None}
+    return Qwen2Tokenizer(vocab=vocabulary, **of_qwen)
 
 
 def _hf_config(tokenizer, hidden_size, layers, heads) -> Mapping[str, Any]:

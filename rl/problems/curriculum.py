@@ -244,7 +244,7 @@ def fill_gaps(
     there = sorted({p.level for p in problems if p.level is not None})
     filled, told = [], []
     for i, stage in enumerate(stages):
-        shares: collections.Counter = collections.Counter()
+        shares: dict[int, float] = collections.defaultdict(float)
         for level, share in (stage.levels or {}).items():
             if not there or not there[0] <= level <= there[-1]:
                 raise NoProblem(f"[{i}].levels: no problem has level {level}")

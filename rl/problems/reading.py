@@ -41,10 +41,10 @@ def load_problems(
     Raises:
       ValueError: names the file and row, or the key, and what is wrong.
     """
-    for name in fields or ():
+    for name, column in (fields or {}).items():
         if name not in DEFAULT_FIELDS:
             raise ValueError(
-                f"config.data.fields.{name}={fields[name]!r}: unknown key, must be one"
+                f"config.data.fields.{name}={column!r}: unknown key, must be one"
                 f" of {', '.join(DEFAULT_FIELDS)}"
             )
     if ":" in source.replace(HUB, "") and not pathlib.Path(source).exists():

@@ -89,7 +89,7 @@ def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
 def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> str:
     """What a tokenizer puts before any text: Llama's first token, of Qwen nothing."""
     bare = tokenizer.encode("x", add_special_tokens=False)
-    return tokenizer.decode(tokenizer.encode("x")[: -len(bare)])
+    return str(tokenizer.decode(tokenizer.encode("x")[: -len(bare)]))
 
 
 def encode_prompt(
@@ -118,12 +118,14 @@ def encode_prompt(
             chat = own_chat_template(tokenizer)
         except ValueError as error:
             raise ValueError(f"template={template!r}: {error}") from None
-        text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": problem_text}],
-            tokenize=False,
-            add_generation_prompt=True,
-            chat_template=chat,
-            **arguments,
+        text = str(
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": problem_text}],
+                tokenize=False,
+                add_generation_prompt=True,
+                chat_template=chat,
+                **arguments,
+            )
         )
     else:
         text = TEMPLATES.get(template, template).replace(SLOT, problem_text)

@@ -12,7 +12,7 @@ import sys
 
 _HIDE = "torch" not in sys.modules
 if _HIDE:
-    sys.modules["torch"] = None
+    sys.modules["torch"] = None  # type: ignore[assignment]  # makes imports fail
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
 from transformers import (  # noqa: E402

@@ -580,7 +580,7 @@ def problems(
             f"split={split!r}, levels={levels!r}: the splits are train and held_out,"
             " the levels 1 to 5"
         )
-    rng, found = generator(seed), {}
+    rng, found = generator(seed), dict[str, Problem]()
     for _ in range(20 * count):
         if len(found) == count:
             break

@@ -12,6 +12,7 @@ line, the problem and the completion.
 
 import asyncio
 import dataclasses
+import functools
 import inspect
 import math
 import os
@@ -87,18 +88,19 @@ def open_function(
     def work(texts: Sequence[str] | None) -> Form | list[Answer] | Fault:
         if texts is None:
             return form
+        assert problem is not None  # only its form is asked for without a problem
         suspect = 0
         try:
             values = _called(function, form, texts, problem)
-            answers = []
+            answers: list[Answer] = []
             for value in values:
                 suspect = len(answers)
                 answers.append(_answer(value))
             return answers
-        except _Broken as error:
-            what = f"{form.place}: {error}"
+        except _Broken as broken:
+            what = f"{form.place}: {broken}"
         except _Raised as raised:
-            suspect, error = raised.suspect, raised.__cause__
+            suspect, error = raised.suspect, raised.error
             kind = type(error).__name__
             what = f"{_place(error, form)}: {kind}: {_line(str(error))}"
         return Fault(f"{named}: {what}; {told(problem, texts[suspect])}")
@@ -109,8 +111,8 @@ def open_function(
 class _Raised(Exception):
     """The function raised, at one completion; which is unknown for a batch."""
 
-    def __init__(self, suspect: int):
-        self.suspect = suspect
+    def __init__(self, suspect: int, error: Exception):
+        self.suspect, self.error = suspect, error
 
 
 def _called(
@@ -133,7 +135,7 @@ def _called(
     if form.grouped:  # async, one by one: all at once
         return _runner.run(_gathered(function, texts, problem))
     return [
-        _guarded(i, lambda text=text: function(text, problem))
+        _guarded(i, functools.partial(function, text, problem))
         for i, text in enumerate(texts)
     ]
 
@@ -143,7 +145,7 @@ async def _gathered(function, texts, problem) -> list[Any]:
         try:
             return await function(text, problem)
         except Exception as error:
-            raise _Raised(i) from error
+            raise _Raised(i, error) from error
 
     return await asyncio.gather(*(one(i, text) for i, text in enumerate(texts)))
 
@@ -152,7 +154,7 @@ def _guarded(suspect: int, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except Exception as error:  # a user's function may raise anything
-        raise _Raised(suspect) from error
+        raise _Raised(suspect, error) from error
 
 
 def _awaited(value: Any) -> Any:

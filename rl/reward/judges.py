@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rl.problems.types import Problem
 from rl.reward.score import Score
-from rl.reward.verifier import verifier_reward
+from rl.reward.verifier import Item, verifier_reward
 from rl.verifier import Verdict, extract_answer, judge
 
 
@@ -50,12 +50,10 @@ flipped_10 = functools.partial(flipped, share=0.10)
 
 
 def _verified(completion: str, problem: Problem) -> Score:
-    ((score,),) = verifier_reward(_Here())([[completion]], [problem])
+    ((score,),) = verifier_reward(_judge_here)([[completion]], [problem])
     return score
 
 
-class _Here:
-    """Judges as `VerifierPool` does, in this process."""
-
-    def judge(self, items: Sequence[tuple]) -> list[Verdict]:
-        return [judge(*item) for item in items]
+def _judge_here(items: Sequence[Item]) -> list[Verdict]:
+    """Judge as `VerifierPool.judge` does, in this process."""
+    return [judge(*item) for item in items]

@@ -46,7 +46,8 @@ def parse(function: str, *, key: str) -> tuple[Term, ...]:
     Raises:
       ValueError: it is none; or it has a term twice.
     """
-    terms, at = [], 0
+    terms: list[Term] = []
+    at = 0
     while at < len(function) or not terms:
         match = _TERM.match(function, at)
         if match is None or (terms and not match[1]):
@@ -96,13 +97,14 @@ class Rewards:
         own = {name: key for name, key in keys.items() if name != VERIFIER}
         self._lock = threading.Lock()
         self._judged = self._lost = 0
-        self._pool = self._workers = None
+        self._pool: VerifierPool | None = None
+        self._workers: Workers | None = None
         self._by_name: dict[str, Reward] = {}
         self._grouped: set[str] = set()
         try:
             if VERIFIER in keys:
                 self._pool = VerifierPool(workers, timeout)
-                self._by_name[VERIFIER] = verifier_reward(self._pool)
+                self._by_name[VERIFIER] = verifier_reward(self._pool.judge)
             if own:
                 self._workers = Workers(
                     workers,
@@ -112,7 +114,7 @@ class Rewards:
                     confined=False,
                 )
                 for name, key in own.items():
-                    self._by_name[name] = self._function(name, key)
+                    self._by_name[name] = self._function(self._workers, name, key)
         except BaseException:
             self.close()
             raise
@@ -156,10 +158,10 @@ class Rewards:
 
         return judge
 
-    def _function(self, name: str, key: str) -> Reward:
+    def _function(self, workers: Workers, name: str, key: str) -> Reward:
         """A user's function as a reward."""
         named = f"{key}={name!r}"
-        ((form,),) = self._workers.map([((name, key, None), (None,))])
+        ((form,),) = workers.map([((name, key, None), (None,))])
         if isinstance(form, Fault):
             raise RewardError(form.text)
         if isinstance(form, Lost):
@@ -176,7 +178,7 @@ class Rewards:
             ]
             scores: list[list[Score]] = []
             for ((_, _, problem), calls), results in zip(
-                requests, self._workers.map(requests), strict=True
+                requests, workers.map(requests), strict=True
             ):
                 scores.append([])
                 for call, result in zip(calls, results, strict=True):
@@ -241,11 +243,11 @@ def try_out(
       ValueError: a formula is none; a function cannot be imported, breaks its contract,
         or takes too long.
     """
-    own = {
-        key: [term for term in parse(formula, key=key) if term.name != VERIFIER]
+    names = {
+        key: [t.name for t in parse(formula, key=key) if t.name != VERIFIER]
         for key, formula in formulas.items()
     }
-    own = {k: " + ".join(term.name for term in v) for k, v in own.items() if v}
+    own = {key: " + ".join(of_key) for key, of_key in names.items() if of_key}
     if not own:
         return {key: [] for key in formulas}
     texts = [f"\\boxed{{{problem.answers[0]}}}", ""]

@@ -2,18 +2,24 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from rl.problems.types import Problem
 from rl.reward.score import Reward, Score
-from rl.verifier import Verdict, VerifierPool
+from rl.verifier import Verdict
 
 _DECIMAL = re.compile(r"-?\d{1,40}(?:\.\d{1,40})?")
 
 
-def verifier_reward(pool: VerifierPool) -> Reward:
-    """The verifier's word, which also honours what a problem's `meta` says.
+# A completion, its golds, and the problem's text.
+Item = tuple[str, tuple[str, ...], str]
+
+
+def verifier_reward(
+    judge_all: Callable[[Sequence[Item]], Sequence[Verdict]],
+) -> Reward:
+    """Return the reward by the verifier, which also reads a problem's `meta`.
 
     `unit` is the gold's unit: the verifier forgives a missing unit, so that against a
     bare gold any unit would pass. `error` is an absolute tolerance.
@@ -24,7 +30,7 @@ def verifier_reward(pool: VerifierPool) -> Reward:
     ) -> list[list[Score]]:
         pairs = list(zip(groups, problems, strict=True))
         asked = [(text, _golds(p), p.problem) for texts, p in pairs for text in texts]
-        verdicts = iter(pool.judge(asked))
+        verdicts = iter(judge_all(asked))
         return [[_score(next(verdicts), p) for _ in texts] for texts, p in pairs]
 
     return judge

@@ -83,7 +83,9 @@ def by_path(tree: Any) -> dict[str, Any]:
 
 def _mesh(array: jax.Array) -> Mesh | None:
     sharding = array.sharding
-    return sharding.mesh if isinstance(sharding, NamedSharding) else None
+    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh):
+        return sharding.mesh
+    return None
 
 
 def _on_device(array: jax.Array) -> jax.Array:

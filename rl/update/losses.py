@@ -44,8 +44,7 @@ Tokens = Float[jax.Array, "R T"]
 Loss = Callable[..., tuple[Tokens, dict[str, jax.Array]]]
 
 
-@flax.struct.dataclass
-class Segments:
+class Segments(flax.struct.PyTreeNode):
     """Which completion each token belongs to; a row holds several.
 
     Attributes:

@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 
 from configs.schema import NotNegative, Range
 from models.qwen2 import Params, Qwen2, head_table
-from rl.types import Batch
+from rl.types import Batch, Scalar
 from rl.update.head import score_tokens
 from rl.update.losses import MAX_LOG_RATIO, Segments, k1, k3, load_loss
 
@@ -192,9 +192,10 @@ def make_objective(
 def _check_result(surrogate, named, key: str) -> None:
     """Holds a loss to the shapes that it is to return, before any expensive work."""
     tokens = {d: jax.ShapeDtypeStruct((2, 8), d) for d in (np.float32, np.int32, bool)}
-    arrays = dict.fromkeys(named, tokens[np.float32]) | {
+    of_segments: Any = (tokens[np.int32], tokens[bool], tokens[np.int32])
+    arrays: dict[str, Any] = dict.fromkeys(named, tokens[np.float32]) | {
         "loss_mask": tokens[bool],
-        "segments": Segments(tokens[np.int32], tokens[bool], tokens[np.int32]),
+        "segments": Segments(*of_segments),
         "eps_low": jax.ShapeDtypeStruct((), np.float32),
         "eps_high": jax.ShapeDtypeStruct((), np.float32),
     }
@@ -220,7 +221,7 @@ def token_logprobs(
     params: Params,
     batch: Batch,
     *,
-    temperature: float | Float[jax.Array, ""],
+    temperature: float | Scalar,
     mesh: Mesh,
     chunk: int,
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
@@ -229,7 +230,7 @@ def token_logprobs(
     The single place where hidden states and the tokens that they produce are shifted
     against each other.
     """
-    hidden = model.apply(
+    hidden: Any = model.apply(
         {"params": params},
         batch.token_ids,
         batch.positions,

@@ -25,8 +25,7 @@ Carry = tuple[Params, Float[jax.Array, ""], Stats]
 
 
 @no_type_check  # trees of shardings and of shapes have its form too
-@flax.struct.dataclass
-class TrainState:
+class TrainState(flax.struct.PyTreeNode):
     """What an update turns into its successor.
 
     Attributes:
@@ -258,10 +257,6 @@ def _state_shardings(model, optimizer, mesh) -> TrainState:
         params,
         transform_non_params=lambda _: whole,
     )
-    return TrainState(
-        params=params,
-        opt_state=opt_state,
-        updates=whole,
-        skipped=whole,
-        skipped_in_all=whole,
-    )
+    names = ("updates", "skipped", "skipped_in_all")
+    counters: dict[str, Any] = dict.fromkeys(names, whole)
+    return TrainState(params=params, opt_state=opt_state, **counters)

@@ -17,7 +17,7 @@ def pool():
 
 
 def verdicts(pool, problem, *answers):
-    judge = verifier_reward(pool)
+    judge = verifier_reward(pool.judge)
     texts = [f"So it is \\boxed{{{answer}}}." for answer in answers]
     return [s.verdict.correct for s in judge([texts], [problem])[0]]
 
@@ -38,7 +38,7 @@ def test_tolerance_is_what_the_row_states_and_no_more(pool):
     stated = Problem(id="o", problem="?", answers=("4.2",), meta={"error": "1e-1"})
     assert verdicts(pool, stated, *answers) == [True] * 6
     assert verdicts(pool, stated, *wrong) == [False] * 6
-    ((score,),) = verifier_reward(pool)([["\\boxed{4.3}"]], [stated])
+    ((score,),) = verifier_reward(pool.judge)([["\\boxed{4.3}"]], [stated])
     assert score == Score(reward=1.0, verdict=Verdict(True, "4.3", "tolerance"))
     exact = Problem(id="o", problem="?", answers=("4.2",), meta={"error": None})
     assert verdicts(pool, exact, "4.25", "4.3") == [False, False]
@@ -79,7 +79,7 @@ def test_degrees_and_percent_may_be_left_out(pool):
 def test_evaluation_passes_the_problem_so_that_copies_are_no_answers(pool):
     text = "What is the value of $2^3 \\cdot 5$?"
     problem = Problem(id="e", problem=text, answers=("40",))
-    judge = verifier_reward(pool)
+    judge = verifier_reward(pool.judge)
     ((copied, worked),) = judge([["\\boxed{5 \\cdot 2^3}", "\\boxed{40.0}"]], [problem])
     assert (copied.verdict.rule, copied.reward) == ("echo", -1)
     assert (worked.verdict.rule, worked.reward) == ("number", 1)
@@ -96,7 +96,9 @@ def test_right_wrong_and_unjudged(pool):
     read = Problem(id="a", problem="Find $x$: $2x+3=13$.", answers=("5",))
     unread = Problem(id="b", problem="?", answers=("\\frac{1}{",))
     texts = ["\\boxed{5}", "\\boxed{6}", "\\boxed{2x+3=13}", "no box", "\\boxed{5}"]
-    of_read, of_unread = verifier_reward(pool)([texts[:4], texts[4:]], [read, unread])
+    of_read, of_unread = verifier_reward(pool.judge)(
+        [texts[:4], texts[4:]], [read, unread]
+    )
     scores = of_read + of_unread
     assert [s.verdict.correct for s in scores] == [True, False, False, False, None]
     # The equation is solved by 5, and shows nothing: it is no answer.
