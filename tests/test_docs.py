@@ -67,7 +67,7 @@ def offered():
 
 
 def _named(module, words):
-    """`tools.bench update` is another command than `tools.bench pack`."""
+    """`tools.bench update` is another command than `tools.bench sampler`."""
     if module == "tools.bench" and words and re.fullmatch("[a-z]+", words[0]):
         return module, words[0]
     return (module,)

@@ -22,7 +22,6 @@ MAY = {
     "rl/problems/functions.py": {"import_module"},  # functions that the config names
     "rl/verifier/worker.py": {"import_module"},  # what the parent's code names
     "tools/bench/__main__.py": {"import_module"},  # of a list in that file
-    "tools/soak.py": {"import_module", "run_module"},  # of a list in that file
     "tools/__main__.py": {"run_module"},  # of a list in that file
 }
 RUNS = {

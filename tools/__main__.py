@@ -23,7 +23,6 @@ COMMANDS = {
     "convert": "tools.convert",
     "checkpoint": "tools.checkpoint",
     "plan": "tools.plan",
-    "soak": "tools.soak",
     "report": "tools.report",
     "replay": "tools.replay",
     "bench": "tools.bench",

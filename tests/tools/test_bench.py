@@ -4,10 +4,8 @@ import argparse
 import json
 
 import numpy as np
-import pytest
 
-from tests.rollout.vllm import policies
-from tools.bench import served, verifier
+from tools.bench import verifier
 from tools.bench.work import Shape, make_tokens
 
 
@@ -49,25 +47,3 @@ def test_the_verifiers_bench_measures_pairs_and_the_pool(tmp_path):
     assert result["ours"]["hardverify"]["accuracy"] == 0.0
     assert result["ours"]["all"]["false_positives"] == 0
     assert result["pool"]["completions"] == sum(result["pool"]["rules"].values()) - 200
-
-
-@pytest.mark.vllm
-def test_the_servers_bench_measures_publishes_and_tokens():
-    policies.needs_vllm()
-    policies.needs_memory()
-    parser = argparse.ArgumentParser()
-    served.add_arguments(parser)
-    sizes = "--vocab 512 --layers 2 --hidden 128 --heads 4 --mlp 256 --groups 2"
-    arguments = parser.parse_args(
-        [*sizes.split(), "--repeat=1", f"--vllm={policies.PYTHON}", "--only_ours"]
-        + ["--weights=memory", "--eager"]
-    )
-    result = served.run(arguments)
-    assert result["publish"]["sampler/probe_gap_mean"] < 1e-4
-    assert {"copy_s", "sampler/write_seconds", "sampler/update_seconds"} <= set(
-        result["publish"]
-    )
-    # Embedding, and of each layer: q and o, k and v, biases, the MLP, norms.
-    layer = 2 * 128**2 + 2 * 128 * 64 + 256 + 3 * 128 * 256 + 2 * 128
-    assert result["bytes"] == 4 * (512 * 128 + 2 * layer + 128)
-    assert result["ours"]["sample"]["tokens_per_s"] > 0

@@ -18,7 +18,7 @@ import numpy as np
 from configs.reading import user_path
 from tools.bench.work import Shape, make_tokens, report
 
-PEERS = {"tunix": ".venv-tunix", "trl": ".venv-trl", "vllm": ".venv-vllm"}
+PEERS = {"tunix": ".venv-tunix", "trl": ".venv-trl"}
 _SCRIPTS = pathlib.Path(__file__).parent
 
 

@@ -1,4 +1,4 @@
-"""The embedded sampler beside Tunix's, transformers' (TRL) and vLLM's.
+"""The embedded sampler beside those of Tunix and transformers (TRL).
 
 `sample`: one completion of full length for each of the rows, T = 1; `sample_top_p`
 likewise at 0.95 and `greedy`; `mixed`: every prompt `group_size` times, ending when the
@@ -23,7 +23,7 @@ from tools.bench.work import Shape, make_tokens, measure, report, stop_ids
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    peers.add_arguments(parser, "tunix", "trl", "vllm", groups=32)
+    peers.add_arguments(parser, "tunix", "trl", groups=32)
     parser.add_argument("--slots", type=int, default=64)
 
 

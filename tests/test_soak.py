@@ -5,8 +5,8 @@ import zlib
 
 import pytest
 
+from tests import soak
 from tests.rl import test_train as runs
-from tools import soak
 
 # A random model; one text in eight is right, whatever it says.
 TINY = soak.SMALL | {
