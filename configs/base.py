@@ -1,218 +1,354 @@
-"""Every key, its default and what it means; other configs are short deltas of this."""
+"""Every key, with its type, range, default and meaning; other configs change a few.
+
+The keys are dataclasses, so that a type checker follows each one from here to its use.
+A config file changes the ConfigDict of `get_config`; `from_config` checks it and turns
+it back into a `RunConfig`.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Annotated, Any, Literal
 
 from ml_collections import ConfigDict
 
+from configs.schema import (
+    Count,
+    Index,
+    NonEmpty,
+    NotNegative,
+    Positive,
+    Range,
+    Share,
+    parse,
+    section,
+)
 
-def get_config() -> ConfigDict:
-    c = ConfigDict()
-    c.seed = 0
-    c.steps = 200  # steps of the run; one is sample ... publish
-    c.compiled = "~/.cache/compass-thinker"  # keeps compiled programs; empty: nobody
+DType = Literal["bfloat16", "float16", "float32"]
 
-    c.model = ConfigDict()
-    c.model.path = ""  # Hugging Face folder or hub id of the base model
-    c.model.maker = ""  # or "module:function" that makes one and returns its folder
-    c.model.maker_args = ConfigDict()
-    c.model.dtype = "bfloat16"  # of activations and matrix products
-    c.model.param_dtype = "float32"  # masters; bfloat16 hardly moves at lr 1e-6
-    c.model.remat = "full"  # none | dots | full: what the backward pass recomputes
-    c.model.unroll = 1  # layers per scan iteration
-    c.model.attention = "auto"  # xla | triton (GPU) | mosaic (TPU) | auto: by platform
-    c.model.head_chunk = 1024  # tokens per device that meet the vocabulary at a time
 
-    c.mesh = ConfigDict()  # one of the three may be -1: what the others leave
-    c.mesh.data = 1
-    c.mesh.fsdp = -1
-    c.mesh.tensor = 1
-    c.mesh.offload_optimizer = False  # its state rests in the host's memory
-    c.mesh.cpu_devices = 0  # virtual devices on CPU; 0: one per core, at most
+@section
+class Model:
+    path: str = ""  # Hugging Face folder or hub id of the base model
+    maker: str = ""  # or "module:function" that makes one and returns its folder
+    maker_args: Mapping[str, Any] = field(default_factory=dict)
+    dtype: DType = "bfloat16"  # of activations and matrix products
+    param_dtype: DType = "float32"  # masters; bfloat16 hardly moves at lr 1e-6
+    # What the backward pass recomputes.
+    remat: Literal["none", "dots", "full"] = "full"
+    unroll: Count = 1  # layers per scan iteration
+    # triton runs on GPUs, mosaic on TPUs; auto chooses by platform.
+    attention: Literal["auto", "xla", "triton", "mosaic"] = "auto"
+    head_chunk: Count = 1024  # tokens per device whose logits exist at a time
 
-    c.data = ConfigDict()
-    # JSONL files, here or hf://OWNER/DATASET@REVISION/FILE, separated by commas; or
+
+@section
+class Mesh:
+    """One of data, fsdp and tensor may be -1: all devices that the others leave."""
+
+    data: int = 1
+    fsdp: int = -1
+    tensor: int = 1
+    offload_optimizer: bool = False  # keep the optimizer state in host memory
+    cpu_devices: int = 0  # virtual devices on CPU; 0: one per core, at most
+
+
+@section
+class Data:
+    # JSONL files, local or hf://OWNER/DATASET@REVISION/FILE, separated by commas; or
     # "module:function".
-    c.data.train = ""
-    c.data.train_args = ConfigDict()  # of that function
-    c.data.eval = ""  # likewise; empty: no evaluation
-    c.data.eval_args = ConfigDict()
-    c.data.fields = ConfigDict()  # our field name -> the file's, where they differ
-    c.data.unreadable_golds = (
-        0.01  # share left out, since the verifier cannot read them
-    )
+    train: str = ""
+    train_args: Mapping[str, Any] = field(default_factory=dict)  # of that function
+    eval: str = ""  # the held-out problems, in the same forms; empty: no evaluation
+    eval_args: Mapping[str, Any] = field(default_factory=dict)
+    # Our field name -> the file's column, where they differ.
+    fields: Mapping[str, str] = field(default_factory=dict)
+    # Share of problems that may be left out because the verifier cannot read the gold.
+    unreadable_golds: Share = 0.01
     # qwen_math | r1 | none | a text with {problem} | model: the tokenizer's own chat
-    # template, as model:{"enable_thinking": false} with what that reads.
-    c.data.template = "qwen_math"
+    # template, with arguments as in model:{"enable_thinking": false}.
+    template: str = "qwen_math"
 
-    # Stages in order; see rl.problems.curriculum. Empty: one stage over all problems. A
+
+@section
+class Curriculum:
+    # Stages in order (rl.problems.curriculum); empty: one stage over all problems. A
     # stage is {"name": text, "levels": {"1": share, ...}, "steps": n, "advance":
-    # {"metric": "accuracy" or "solve_all", "at_least": x, "window": steps}}, and over
-    # the run's own "max_response_tokens", "group_size", "temperature", "eps_high",
+    # {"metric": "accuracy" or "solve_all", "at_least": x, "window": steps}}, and may
+    # override "max_response_tokens", "group_size", "temperature", "eps_high" and
     # "learning_rate".
-    c.curriculum = ConfigDict()
-    c.curriculum.stages = ()
+    stages: tuple[Mapping[str, Any], ...] = ()
 
-    c.rollout = ConfigDict()
-    c.rollout.backend = "jax"  # jax: inside the trainer | vllm: servers, below
-    c.rollout.schedule = "sync"  # sync | one_step_off | async; the last two want vllm
-    c.rollout.max_staleness = 2  # async: versions that a batch may be begun ahead
-    c.rollout.group_size = 16  # G, completions per prompt
-    c.rollout.temperature = 1.0
-    c.rollout.top_p = 1.0  # training refuses less: the trainer does not renormalise
-    c.rollout.max_prompt_tokens = 1024  # longer prompts are left out, and counted
-    c.rollout.max_response_tokens = 3072
-    c.rollout.stop_token_ids = ()  # empty: those of the model folder
-    c.rollout.slots = 256  # completions decoded together by the embedded sampler
-    c.rollout.tensor = 0  # devices to a copy of its weights; 0: the fewest that hold it
 
-    c.rollout.vllm = ConfigDict()  # VLLM_API_KEY in the environment is the key, if any
-    c.rollout.vllm.python = ".venv-vllm/bin/python"  # starts a server that ends with us
-    c.rollout.vllm.url = ""  # or servers that run already, separated by commas
-    c.rollout.vllm.devices = ""  # GPUs of each server: "0;1", "0,1;2,3"; "": all left
-    c.rollout.vllm.dtype = ""  # of serving; empty: model.dtype
-    c.rollout.vllm.max_num_seqs = 256  # completions decoded together by a server
-    c.rollout.vllm.gpu_memory_utilization = 0.0  # 0: 0.9; to be set on a shared GPU
-    c.rollout.vllm.cpu_kv_cache_gib = 1
-    c.rollout.vllm.enforce_eager = False  # True starts sooner and decodes slower
-    c.rollout.vllm.host = "127.0.0.1"  # anything else asks for a key
-    c.rollout.vllm.port = 0  # of the first server; 0: free ones
-    c.rollout.vllm.weights = "files"  # memory: servers of this node read it from us
-    c.rollout.vllm.weight_dir = ""  # a folder that servers elsewhere see; "": /dev/shm
-    c.rollout.vllm.weight_url = ""  # or where they ask us: http://this-machine:port
-    c.rollout.vllm.probe_tolerance = 0.0  # mean gap after a sync, nats; 0: by dtype
-    c.rollout.vllm.start_seconds = 900.0
-    c.rollout.vllm.sync_seconds = 300.0  # for each phase of a weight update
-    c.rollout.vllm.stall_seconds = 120.0  # without a token, before a server hangs
-    c.rollout.vllm.max_restarts = 3  # of a server, between two publishes
+@section
+class Vllm:
+    """The servers. VLLM_API_KEY in the environment is their key, if any."""
 
-    c.sampling = ConfigDict()  # see docs/sampling.md
-    c.sampling.policy = "uniform"  # uniform | signal: problems likely to teach
-    c.sampling.explore = 0.05  # signal: least chance that a problem on offer is drawn
-    c.sampling.power = 1.0  # signal: 0 draws all alike, more prefers what teaches more
-    c.sampling.retire_at = 0.9  # signal: solve rate from which one is only explored
-    c.sampling.half_life = 200.0  # steps, of what was seen of a problem
-    c.sampling.first = 0  # completions before a group may end; 0: groups are whole
+    python: str = ".venv-vllm/bin/python"  # starts servers that end with the run
+    url: str = ""  # or running servers to attach to, separated by commas
+    devices: str = ""  # GPUs of each server: "0;1", "0,1;2,3"; empty: all others
+    dtype: str = ""  # of serving; empty: model.dtype
+    # Completions decoded together by a server.
+    max_num_seqs: Annotated[int, Range(2)] = 256
+    gpu_memory_utilization: float = 0.0  # 0: 0.9; set it on a shared GPU
+    cpu_kv_cache_gib: int = 1
+    enforce_eager: bool = False  # True starts sooner and decodes slower
+    host: str = "127.0.0.1"  # any other address requires a key
+    port: int = 0  # of the first server; 0: free ones
+    # memory: servers of this node read the trainer's buffers.
+    weights: Literal["files", "memory"] = "files"
+    weight_dir: str = ""  # a folder that all servers can read; empty: /dev/shm
+    weight_url: str = ""  # or where servers fetch them: http://this-machine:port
+    # Mean gap of the probe after a publish, in nats per token; 0: by dtype.
+    probe_tolerance: float = 0.0
+    start_seconds: float = 900.0
+    sync_seconds: float = 300.0  # for each phase of a weight update
+    stall_seconds: float = 120.0  # without a token, before a server counts as hung
+    max_restarts: int = 3  # of a server, between two publishes
 
-    c.dynamic_sampling = ConfigDict()
-    c.dynamic_sampling.filter = True  # drop groups that teach nothing:
-    c.dynamic_sampling.filter_on = "correct"  # all right or wrong | reward: all alike
-    c.dynamic_sampling.max_rounds = 8  # of sampling per step
-    c.dynamic_sampling.oversample = 2.0  # prompts of a round, at most, over a step's
-    c.dynamic_sampling.max_age = 1  # steps, not skipped, that a surplus group may wait
-    c.dynamic_sampling.carry = False  # a step waits for no group that it can do without
-    c.dynamic_sampling.on_shortfall = "skip"  # skip | partial | stop
-    c.dynamic_sampling.max_shortfalls = 5  # steps skipped in a row, before it ends
 
-    c.reward = ConfigDict()
+@section
+class Rollout:
+    # jax: embedded in the trainer | vllm: servers, see rollout.vllm.
+    backend: Literal["jax", "vllm"] = "jax"
+    # one_step_off and async require vllm.
+    schedule: Literal["sync", "one_step_off", "async"] = "sync"
+    # async: how many versions ahead of its use a batch may be started.
+    max_staleness: Count = 2
+    group_size: Annotated[int, Range(2)] = 16  # G, completions per prompt
+    temperature: Positive = 1.0
+    top_p: float = 1.0  # training refuses less: the trainer does not renormalize
+    max_prompt_tokens: Count = 1024  # longer prompts are left out, and counted
+    max_response_tokens: Count = 3072
+    stop_token_ids: tuple[Index, ...] = ()  # empty: those of the model folder
+    slots: Count = 256  # completions decoded together by the embedded sampler
+    # Devices per copy of the embedded sampler's weights; 0: the fewest that hold one.
+    tensor: Index = 0
+    vllm: Vllm = field(default_factory=Vllm)
+
+
+@section
+class Sampling:
+    """Which problems are drawn; see docs/sampling.md."""
+
+    # signal: prefer problems that are likely to have both right and wrong answers.
+    policy: Literal["uniform", "signal"] = "uniform"
+    # signal: the least chance that a problem on offer is drawn.
+    explore: Annotated[float, Range(0, 1, open=True)] = 0.05
+    power: NotNegative = 1.0  # signal: 0 draws all alike, more prefers signal more
+    # signal: solve rate from which a problem is only explored.
+    retire_at: Annotated[float, Range(0, 1, open=True)] = 0.9
+    half_life: Positive = 200.0  # steps, of what is known about a problem
+    first: Index = 0  # completions before a group may end; 0: groups are whole
+
+
+@section
+class DynamicSampling:
+    filter: bool = True  # drop groups without signal, see filter_on
+    # correct: groups that are all right or all wrong | reward: all rewards equal.
+    filter_on: Literal["correct", "reward"] = "correct"
+    max_rounds: Count = 8  # of sampling per step
+    # Prompts of a round, at most, as a multiple of a step's prompts.
+    oversample: Annotated[float, Range(1)] = 2.0
+    max_age: Index = 1  # steps, not skipped, that a surplus group may wait
+    carry: bool = False  # unfinished groups wait for the next step, not the step
+    on_shortfall: Literal["skip", "partial", "stop"] = "skip"
+    max_shortfalls: Count = 5  # steps skipped in a row, before the run ends
+
+
+@section
+class Reward:
     # verifier | module:function | a sum like "verifier + 0.1*my_reward:brevity", whose
-    # first term says what is correct; see docs/extending.md
-    c.reward.function = "verifier"
-    c.reward.right_from = 1.0  # a reward that says no more is correct from here on
-    c.reward.workers = 2  # processes that judge; as many of the user's functions
-    c.reward.timeout = 5.0  # seconds per answer, or per call of a function
-    c.reward.shuffle = False  # the control: deal verdicts out at random
-    c.reward.overlong_buffer = 512  # tokens
-    c.reward.overlong_factor = 0.0  # 0: off
+    # first term decides what is correct; see docs/extending.md.
+    function: str = "verifier"
+    # A reward that does not say what is correct counts as correct from here on.
+    right_from: float = 1.0
+    workers: Count = 2  # processes that judge; as many again for the user's functions
+    timeout: Positive = 5.0  # seconds per answer, or per call of a function
+    shuffle: bool = False  # the control experiment: verdicts are dealt at random
+    overlong_buffer: Count = 512  # tokens
+    overlong_factor: NotNegative = 0.0  # 0: off
 
-    c.objective = ConfigDict()
+
+@section
+class Objective:
     # The loss of a token: grpo | dual_clip | cispo | gspo | dppo, or "module:function";
     # see rl.update.losses. configs/objectives.py has the methods of papers by name.
-    c.objective.function = "grpo"
-    c.objective.function_args = ConfigDict()  # what it takes besides
-    # Of the ratio: trainer | sampler, where it drew a micro-batch with the current
-    # weights in this process; saves a forward pass, differs by rounding.
-    c.objective.old_logprobs = "trainer"
-    c.objective.eps_low = 0.2
-    c.objective.eps_high = 0.28
+    function: str = "grpo"
+    function_args: Mapping[str, Any] = field(default_factory=dict)  # of that function
+    # sampler: use the sampler's log-probabilities where it drew a micro-batch with the
+    # current weights in this process; saves a forward pass, differs by rounding.
+    old_logprobs: Literal["trainer", "sampler"] = "trainer"
+    eps_low: Share = 0.2
+    eps_high: Positive = 0.28
     # std | mean | batch_std | maxrl | leave_one_out, or "module:function"; see
     # rl.batches.advantages.
-    c.objective.advantage = "std"
-    c.objective.aggregation = "token"  # token | group | sequence | constant
-    c.objective.correction = "truncate"  # of off-policy tokens: | mask | geometric
-    c.objective.correction_cap = 2.0
-    c.objective.entropy_bonus = 0.0  # times the entropy in nats; 0: off
-    c.objective.kl_penalty = 0.0  # times the KL to the base; above 0 it stays loaded
-    c.objective.kl_estimate = "k3"  # k1 | k3
+    advantage: str = "std"
+    aggregation: Literal["token", "group", "sequence", "constant"] = "token"
+    # Weight of off-policy tokens.
+    correction: Literal["truncate", "mask", "geometric"] = "truncate"
+    correction_cap: Annotated[float, Range(1)] = 2.0
+    entropy_bonus: float = 0.0  # times the entropy in nats; 0: off
+    kl_penalty: NotNegative = 0.0  # times the KL to the base; above 0 it stays loaded
+    kl_estimate: Literal["k1", "k3"] = "k3"
 
-    c.batch = ConfigDict()
-    c.batch.prompts_per_step = 128
-    c.batch.prompts_per_update = 32
-    c.batch.ppo_epochs = 1
-    c.batch.row_lengths = (4096,)  # of packed rows; of those that fit the fullest
+
+@section
+class Batch:
+    prompts_per_step: Count = 128
+    prompts_per_update: Count = 32
+    ppo_epochs: Count = 1
+    # Lengths of packed rows; the one that packs a mini-batch fullest is used.
+    row_lengths: Annotated[tuple[Count, ...], NonEmpty()] = (4096,)
     # Completions in one row share the positions of their prompt: pays where prompts are
-    # long beside completions.
-    c.batch.share_prompts = False
-    c.batch.micro_tokens = 32768  # tokens of one micro-batch, over all devices
+    # long compared with completions.
+    share_prompts: bool = False
+    micro_tokens: Count = 32768  # tokens of one micro-batch, over all devices
 
-    c.optimizer = ConfigDict()
-    c.optimizer.b1 = 0.9
-    c.optimizer.b2 = 0.99
-    c.optimizer.eps = 1e-8
-    c.optimizer.weight_decay = 0.0
-    c.optimizer.max_grad_norm = 1.0
-    c.optimizer.moments_dtype = "float32"
 
-    c.schedule = ConfigDict()  # by updates
-    c.schedule.learning_rate = 1e-6
-    c.schedule.warmup_updates = 10
-    c.schedule.decay = "constant"  # constant | linear | cosine
-    c.schedule.decay_updates = 0  # from the warm-up's end to the final rate
-    c.schedule.final_fraction = 0.0  # of the peak, where a decay ends
+@section
+class Optimizer:
+    b1: Share = 0.9
+    b2: Share = 0.99
+    eps: NotNegative = 1e-8
+    weight_decay: NotNegative = 0.0
+    max_grad_norm: Positive = 1.0
+    moments_dtype: Literal["float32", "bfloat16"] = "float32"
 
-    c.eval = ConfigDict()
-    c.eval.every_steps = 0  # 0: only before and after
-    c.eval.samples = 8  # per problem, at eval.temperature
-    c.eval.temperature = 1.0
-    c.eval.top_p = 1.0
-    c.eval.reward = ""  # as reward.function; empty: the same
-    c.eval.greedy = True  # a greedy pass besides
 
-    c.checkpoint = ConfigDict()
-    c.checkpoint.every_steps = 20
-    c.checkpoint.keep = 3  # the newest; the last healthy and the best one besides
-    c.checkpoint.on_damage = "fallback"  # to the newest whole one | stop
-    # After a signal a step under way has so long to end and be saved, or is abandoned;
-    # about what the scheduler gives, less the time that a save takes.
-    c.checkpoint.grace_seconds = 1.5
+@section
+class Schedule:
+    """The learning rate, by updates."""
 
-    c.export = ConfigDict()
-    c.export.dtype = "bfloat16"  # of the Hugging Face folder at the end
-    c.export.unhealthy = False  # whether a run leaves one whose last updates failed
+    learning_rate: Positive = 1e-6
+    warmup_updates: Index = 10
+    decay: Literal["constant", "linear", "cosine"] = "constant"
+    decay_updates: Index = 0  # from the end of the warm-up to the final rate
+    final_fraction: Share = 0.0  # of the peak, where a decay ends
 
-    c.log = ConfigDict()
-    c.log.samples = 4  # completions per step in samples.jsonl, TensorBoard; 0 to 8
-    c.log.tokens_every = 20  # steps, of which some tokens go to tokens.jsonl; 0: never
-    c.log.sinks = ()  # who else is told the figures: "wandb", or "module:function"
 
-    c.profile = ConfigDict()
-    c.profile.steps = ()  # the first and the last step of a trace in WORKDIR/profile
+@section
+class Eval:
+    every_steps: Index = 0  # 0: only before and after
+    samples: Count = 8  # per problem, at eval.temperature
+    temperature: NotNegative = 1.0
+    top_p: Annotated[float, Range(0, 1, open=True)] = 1.0
+    reward: str = ""  # as reward.function; empty: the same
+    greedy: bool = True  # also a greedy pass
 
-    # What each alarm does after `patience` steps in a row at which it holds: warn, and
-    # so at each of them | stop | rollback to the last healthy checkpoint.
-    c.alarms = ConfigDict()
-    c.alarms.truncated = 0.9  # share of completions, above
-    c.alarms.unjudged = 0.01  # share of completions without a verdict, above
-    c.alarms.no_signal = 0.02  # share of groups that the filter would keep, below
-    c.alarms.repeated = 0.5  # share of completions that go round in circles, above
-    c.alarms.duplicated = 1.0  # share equal to another one of their group, above
-    c.alarms.entropy_low = 0.01  # nats per token
-    c.alarms.entropy_high = 5.0
-    c.alarms.sampler_gap = 0.1  # nats per token between sampler and trainer
-    c.alarms.stuck_reward = 10  # steps at which the mean reward has not moved
-    c.alarms.skipped_updates = 3  # in a row
-    c.alarms.on_truncated = "stop"
-    c.alarms.on_unjudged = "stop"
-    c.alarms.on_no_signal = "warn"
-    c.alarms.on_repeated = "warn"
-    c.alarms.on_duplicated = "warn"
-    c.alarms.on_entropy_low = "warn"
-    c.alarms.on_entropy_high = "warn"
-    c.alarms.on_sampler_gap = "warn"
-    c.alarms.on_stuck_reward = "warn"
-    c.alarms.on_skipped_updates = "stop"
-    c.alarms.on_not_finite = "warn"  # any figure of a step
-    c.alarms.patience = 5
-    c.alarms.max_rollbacks = 2  # of a run; the next one ends it
 
-    c.recorder = ConfigDict()  # see docs/alarms.md
-    c.recorder.max_gb = 8.0  # of records since the last healthy checkpoint; 0: off
-    c.recorder.dumps = 2  # that are kept, each with its checkpoint
-    return c.lock()  # a key that is not here is an error
+@section
+class Checkpoint:
+    every_steps: Index = 20
+    # The newest that are retained; the last healthy and the best one are as well.
+    keep: Count = 3
+    # A corrupt checkpoint: fall back to the newest complete one, or stop.
+    on_damage: Literal["fallback", "stop"] = "fallback"
+    # Seconds that a step may take to end after a signal, before it is abandoned: what
+    # the scheduler grants, less the time of a save.
+    grace_seconds: NotNegative = 1.5
+
+
+@section
+class Export:
+    dtype: DType = "bfloat16"  # of the Hugging Face folder at the end
+    unhealthy: bool = False  # export also where the last updates were not finite
+
+
+@section
+class Log:
+    # Completions per step in samples.jsonl and TensorBoard.
+    samples: Annotated[int, Range(0, 8)] = 4
+    tokens_every: Index = 20  # steps, of which some tokens go to tokens.jsonl; 0: never
+    sinks: tuple[str, ...] = ()  # more metric loggers: "wandb", or "module:function"
+
+
+@section
+class Profile:
+    steps: tuple[int, ...] = ()  # first and last step of a trace in WORKDIR/profile
+
+
+Action = Literal["warn", "stop", "rollback"]
+
+
+@section
+class Alarms:
+    """What each alarm does after `patience` steps in a row at which it holds.
+
+    It warns at each such step, stops the run, or goes back to the last healthy
+    checkpoint.
+    """
+
+    truncated: Share = 0.9  # share of completions, above
+    unjudged: Share = 0.01  # share of completions without a verdict, above
+    no_signal: Share = 0.02  # share of groups that the filter would keep, below
+    repeated: Share = 0.5  # share of repetitive completions, above
+    duplicated: Share = 1.0  # share equal to another one of their group, above
+    entropy_low: NotNegative = 0.01  # nats per token
+    entropy_high: NotNegative = 5.0
+    sampler_gap: NotNegative = 0.1  # nats per token between sampler and trainer
+    stuck_reward: Count = 10  # steps at which the mean reward has not moved
+    skipped_updates: Count = 3  # in a row
+    on_truncated: Action = "stop"
+    on_unjudged: Action = "stop"
+    on_no_signal: Action = "warn"
+    on_repeated: Action = "warn"
+    on_duplicated: Action = "warn"
+    on_entropy_low: Action = "warn"
+    on_entropy_high: Action = "warn"
+    on_sampler_gap: Action = "warn"
+    on_stuck_reward: Action = "warn"
+    on_skipped_updates: Action = "stop"
+    on_not_finite: Action = "warn"  # any figure of a step
+    patience: Count = 5
+    max_rollbacks: Index = 2  # of a run; the next one ends it
+
+
+@section
+class Recorder:
+    """See docs/alarms.md."""
+
+    max_gb: NotNegative = 8.0  # of records since the last healthy checkpoint; 0: off
+    dumps: Count = 2  # that are retained, each with its checkpoint
+
+
+@section
+class RunConfig:
+    seed: Index = 0
+    steps: Count = 200  # steps of the run; one is sample ... publish
+    # JAX compilation cache directory; empty disables it.
+    compiled: str = "~/.cache/compass-thinker"
+    model: Model = field(default_factory=Model)
+    mesh: Mesh = field(default_factory=Mesh)
+    data: Data = field(default_factory=Data)
+    curriculum: Curriculum = field(default_factory=Curriculum)
+    rollout: Rollout = field(default_factory=Rollout)
+    sampling: Sampling = field(default_factory=Sampling)
+    dynamic_sampling: DynamicSampling = field(default_factory=DynamicSampling)
+    reward: Reward = field(default_factory=Reward)
+    objective: Objective = field(default_factory=Objective)
+    batch: Batch = field(default_factory=Batch)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    schedule: Schedule = field(default_factory=Schedule)
+    eval: Eval = field(default_factory=Eval)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    export: Export = field(default_factory=Export)
+    log: Log = field(default_factory=Log)
+    profile: Profile = field(default_factory=Profile)
+    alarms: Alarms = field(default_factory=Alarms)
+    recorder: Recorder = field(default_factory=Recorder)
+
+
+def get_config() -> ConfigDict:
+    """Return the defaults; a key that does not exist cannot be set."""
+    return ConfigDict(dataclasses.asdict(RunConfig())).lock()
+
+
+def from_config(config: ConfigDict) -> RunConfig:
+    """Check a config and give its keys their types.
+
+    Raises:
+      ValueError: an unknown or missing key, or a value out of range; one line with the
+        key, the value, and what it must be.
+    """
+    return parse(RunConfig, config.to_dict())

@@ -167,26 +167,46 @@ def _expanded(text: str) -> str:
 
 
 def describe_keys() -> str:
-    """What configs/base.py says: a line per key, `key = default  comment`."""
+    """Return what configs/base.py says: a line per key, `key = default  comment`."""
     source = (_HERE / "base.py").read_text(encoding="utf-8")
-    comments, lines_above = _comments(source)
-    found = {
-        ast.unparse(node.targets[0]).partition(".")[2]: node
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)
+    beside, above = _comments(source)
+    classes = {
+        node.name: node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef)
     }
     lines = ["--config.KEY=VALUE, without it:", ""]
-    for name, node in found.items():
-        above = lines_above.get(node.lineno, [])
-        beside = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-        said = " ".join([*above, *(comments[n] for n in beside if n in comments)])
-        value = ast.get_source_segment(source, node.value) or ""
-        value = value.replace("ConfigDict()", "{}")
-        if any(other.startswith(f"{name}.") for other in found):
-            lines += ["", *_in_columns(f"{name}:", said)]
-        else:
-            lines += _in_columns(f"  {name} = {value}", said)
+
+    def describe(cls: ast.ClassDef, prefix: str) -> None:
+        nested = []
+        for node in cls.body:
+            if not isinstance(node, ast.AnnAssign):
+                continue
+            name = prefix + ast.unparse(node.target)
+            if (kind := ast.unparse(node.annotation)) in classes:
+                nested.append((classes[kind], name))
+                continue
+            rows = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            words = [*above.get(node.lineno, []), *(beside.get(n, "") for n in rows)]
+            value = ast.get_source_segment(source, node.value) if node.value else ""
+            value = str(value).replace("field(default_factory=dict)", "{}")
+            said = " ".join(filter(None, [_choices(kind), *words]))
+            lines.extend(_in_columns(f"  {name} = {value}", said))
+        for section, name in nested:
+            said = " ".join((ast.get_docstring(section) or "").split())
+            lines.extend(["", *_in_columns(f"{name}:", said)])
+            describe(section, f"{name}.")
+
+    describe(classes["RunConfig"], "")
     return "\n".join(lines)
+
+
+def _choices(annotation: str) -> str:
+    """Return the choices of a `Literal` as text, empty for another annotation."""
+    if not annotation.startswith("Literal["):
+        return ""
+    choices = ast.literal_eval(f"[{annotation[len('Literal[') : -1]}]")
+    return " | ".join(choices) + "."
 
 
 def _comments(source: str) -> tuple[dict[int, str], dict[int, list[str]]]:

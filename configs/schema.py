@@ -1,8 +1,7 @@
-"""A config's schema: the signatures that take its keys, and it is held to them.
+"""Typed sections of a config, and the check that values fit their types.
 
-A section of the config goes to the functions that take its keys, as keyword arguments.
-What a key may be stands in their signatures: a type, a `Literal` of choices, a range,
-a sequence of any of these.
+A key's annotation says what it may be: a type, a `Literal` of choices, a range, a tuple
+of any of these. Arguments of a user's function are checked against its signature.
 """
 
 import dataclasses
@@ -13,7 +12,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from ml_collections import ConfigDict
 
@@ -27,7 +26,8 @@ class Range:
     open: bool = False
 
     def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high and not (self.open and value == self.low)
+        low = value > self.low if self.open else value >= self.low
+        return low and value <= self.high and math.isfinite(value)
 
     def __str__(self) -> str:
         if self.high < math.inf:
@@ -35,7 +35,7 @@ class Range:
         return f"be above {self.low:g}" if self.open else f"be at least {self.low:g}"
 
 
-class Filled:
+class NonEmpty:
     """Sequences that have an entry."""
 
     def __contains__(self, value: Sequence[Any]) -> bool:
@@ -52,20 +52,62 @@ NotNegative = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]
 
 
-def check(section: str, values: Mapping[str, Any], *takers: Callable) -> None:
-    """Holds a section to the signatures of the functions that will take its keys.
+Section = TypeVar("Section")
+
+
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True)
+def section(cls: type[Section]) -> type[Section]:
+    """Make a class a section of the config: a frozen dataclass of keywords."""
+    return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+
+def parse(
+    cls: type[Section], values: Mapping[str, Any], above: str = "config"
+) -> Section:
+    """Return a section with the given values.
+
+    Args:
+      cls: the section; every one of its keys must be given.
+      values: by key; those of a section within it are mappings.
+      above: the section's name, for errors.
 
     Raises:
-      ValueError: a key that none of them takes, or a value that the first to take it
-        cannot; one line with the key, the value, and what it must be.
+      ValueError: an unknown or missing key, or a value that does not fit; one line with
+        the key, the value, and what it must be.
     """
-    hints = [_hints(taker) for taker in takers]
+    hints = typing.get_type_hints(cls, include_extras=True)
+    if unknown := sorted(values.keys() - hints.keys()):
+        key = unknown[0]
+        raise ValueError(f"{above}.{key}={values[key]!r}: unknown key")
+    if missing := [key for key in hints if key not in values]:
+        raise ValueError(f"{above}.{missing[0]}: missing key")
+    typed: dict[str, Any] = {}
+    for key, hint in hints.items():
+        name, value = f"{above}.{key}", values[key]
+        if dataclasses.is_dataclass(hint):
+            if not isinstance(value, Mapping):
+                raise ValueError(f"{name}={value!r}: must be a section")
+            typed[key] = parse(cast(type, hint), value, name)
+        elif wrong := _wrong(value, hint):
+            raise ValueError(f"{name}={value!r}: must {wrong}")
+        else:
+            typed[key] = tuple(value) if isinstance(value, list) else value
+    return cls(**typed)
+
+
+def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
+    """Check a user's arguments against the signature of the function that takes them.
+
+    Raises:
+      ValueError: an argument that it does not take, or a value that does not fit; one
+        line with the key, the value, and what it must be.
+    """
+    hints = _hints(function)
     for name, value in values.items():
-        key = f"config.{section}.{name}" if section else f"config.{name}"
-        hint = next((own[name] for own in hints if name in own), None)
-        if hint is None:
+        key = f"config.{section}.{name}"
+        if name not in hints:
             raise ValueError(f"{key}={value!r}: unknown key")
-        if wrong := _wrong(value, hint):
+        if wrong := _wrong(value, hints[name]):
             raise ValueError(f"{key}={value!r}: must {wrong}")
 
 
@@ -86,8 +128,7 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
     try:
         inspect.signature(function).bind(**values, **others)
     except TypeError as error:
-        key = f"config.{section}" if section else "config"
-        raise ValueError(f"{key}: {error}") from None
+        raise ValueError(f"config.{section}: {error}") from None
     return function(**values, **others)
 
 
@@ -110,7 +151,7 @@ def _wrong(value: Any, hint: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         each = [_wrong(value, argument) for argument in arguments]
         return "" if "" in each else " or ".join(each)
-    if origin is Sequence:
+    if origin in (Sequence, tuple):
         if not isinstance(value, list | tuple):
             return "be a list"
         entries = (_wrong(entry, arguments[0]) for entry in value)

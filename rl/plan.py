@@ -7,7 +7,7 @@ import dataclasses
 import json
 import pathlib
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import jax
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from configs.base import from_config
 from configs.base import get_config as defaults
 from configs.schema import (
     Count,
@@ -24,26 +25,19 @@ from configs.schema import (
     Range,
     call,
     changes,
-    check,
     config_json,
     take,
 )
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, abstract_params, param_shardings
-from rl.alarms import Limits
-from rl.base_model import find_model, make_model, parameter_count
+from rl.base_model import find_model, parameter_count
 from rl.batches.advantages import load_advantage
-from rl.batches.collect import Collector
-from rl.batches.draws import Draws, Policy
+from rl.batches.draws import Policy
 from rl.batches.groups import FilterOn
-from rl.batches.judge import Judge
-from rl.batches.packing import pack_groups
-from rl.batches.schedule import Rollouts, Schedule
-from rl.checkpoint import Checkpoints, describe_cost, state_bytes
-from rl.engine import Engine
+from rl.batches.schedule import Schedule
+from rl.checkpoint import describe_cost, state_bytes
 from rl.hosts.devices import start_cpu_devices, take_gpu_memory
-from rl.hosts.sidecar import check_weights, make_vllm_sampler
-from rl.hosts.stopping import StopSignals
+from rl.hosts.sidecar import check_weights
 from rl.problems.curriculum import (
     Curriculum,
     NoProblem,
@@ -59,20 +53,14 @@ from rl.problems.tokenizer import (
     load_tokenizer,
 )
 from rl.reward.golds import readable
-from rl.reward.rewards import Rewards, parse, try_out, uses_verifier
+from rl.reward.rewards import try_out, uses_verifier
 from rl.types import Problem
-from rl.update.hyper import make_hypers
 from rl.update.objective import make_objective
 from rl.update.optimizer import make_optimizer, make_schedule
-from rl.update.step import make_step
-from rl.workdir.examples import example_rows
-from rl.workdir.recorder import Recorder
 from rl.workdir.sinks import Maker, load_sinks
-from rl.workdir.tokens import looked_at
 from rl.workdir.trace import check_steps
-from rollout.layout import make_layout
 from rollout.types import SamplingParams
-from sharding.mesh import abstract_mesh, make_mesh, resolve_shape
+from sharding.mesh import abstract_mesh, resolve_shape
 from sharding.rules import shards
 
 Backend = Literal["jax", "vllm"]
@@ -83,11 +71,10 @@ def start_devices(config: ConfigDict) -> None:
     """Must come before JAX is first used; see `rl.hosts.devices`.
 
     Raises:
-      ValueError: what it reads of the config is not as `check_sections` asks.
+      ValueError: a key or value that `from_config` refuses.
     """
-    tokens, lengths = config.batch.micro_tokens, config.batch.row_lengths
-    check("batch", {"micro_tokens": tokens, "row_lengths": lengths}, pack_groups)
-    rows = tokens // max(lengths)
+    batch = from_config(config).batch
+    rows = batch.micro_tokens // max(batch.row_lengths)
     take_gpu_memory()
     start_cpu_devices(config.mesh.cpu_devices, rows=max(1, rows))
 
@@ -216,7 +203,7 @@ def make_plan(config: ConfigDict) -> Plan:
     Raises:
       ValueError: one line that names the key or file and the offending value.
     """
-    check_sections(config)
+    from_config(config)
     _check_together(config)
     train, held_out, unread = read_data(config)
     mesh_shape = take(resolve_shape, config.mesh)(jax.device_count())
@@ -294,42 +281,6 @@ def _stages(
     except ValueError as error:
         raise ValueError(f"config.curriculum.stages{error}") from None
     return stages, gaps
-
-
-def check_sections(config: ConfigDict) -> None:
-    """Every key is taken by a signature of its section, and its value fits there."""
-    takers: dict[str, tuple[Callable, ...]] = {
-        "": (Curriculum, Rollouts, keep_programs),
-        "model": (find_model, make_model, make_step),
-        "mesh": (make_mesh, make_step, start_cpu_devices),
-        "data": (load_data, encode_all, readable),
-        "curriculum": (make_stages,),
-        "rollout": (check_rollout, Rollouts, training_params, encode_all, make_layout),
-        "rollout.vllm": (make_vllm_sampler, check_weights),
-        "sampling": (Draws, Collector, check_sampling),
-        "dynamic_sampling": (Collector, check_sampling),
-        "reward": (parse, Rewards, Judge),
-        "objective": (pack_groups, make_hypers, make_objective, Engine),
-        "batch": (Collector, pack_groups, make_hypers),
-        "optimizer": (make_optimizer,),
-        "schedule": (make_schedule,),
-        "eval": (due, evaluation_params, evaluation_formula),
-        "checkpoint": (due, Checkpoints, StopSignals.under_way),
-        "export": (Engine.export,),
-        "log": (example_rows, load_sinks, looked_at),
-        "profile": (check_steps,),
-        "alarms": (Limits,),
-        "recorder": (Recorder,),
-    }
-    sections = {"": config, **{k: v for k, v in config.items() if k in takers}}
-    sections["rollout.vllm"] = config.rollout.vllm
-    for name, section in sections.items():
-        prefix = f"{name}." if name else ""
-        check(
-            name,
-            {k: v for k, v in section.items() if prefix + k not in takers},
-            *takers[name],
-        )
 
 
 def _check_together(c: ConfigDict) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float
 
-from configs.schema import Count, Filled
+from configs.schema import Count, NonEmpty
 from rl.batches.advantages import load_advantage
 from rl.batches.groups import Aggregation, token_weights
 from rl.types import Batch, Group, Segment
@@ -23,7 +23,7 @@ def pack_groups(
     aggregation: Aggregation,
     constant: int,
     prompts_per_update: Count,
-    row_lengths: Annotated[Sequence[Count], Filled()],
+    row_lengths: Annotated[Sequence[Count], NonEmpty()],
     micro_tokens: Count,
     row_multiple: int,
     share_prompts: bool,

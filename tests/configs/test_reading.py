@@ -46,11 +46,14 @@ def test_every_key_is_described_with_its_default():
 
 def test_comments_above_a_key_and_beside_a_section_are_told():
     text = describe_keys()
-    assert "\nschedule:                                   by updates\n" in text
+    assert (
+        "\nsampling:" + " " * 35 + "Which problems are drawn; see docs/sampling.md."
+        in text
+    )
     start = text.index("  batch.share_prompts")
     words = " ".join(text[start : start + 500].split())
     assert "= False Completions in one row share the positions of their" in words
-    assert "prompt: pays where prompts are long beside completions." in words
+    assert "prompt: pays where prompts are long compared with completions." in words
 
 
 def test_lines_fit_the_page():

@@ -7,11 +7,12 @@ import math
 import jax
 from ml_collections import ConfigDict
 
+from configs.base import from_config
 from configs.schema import take
 from models.config import Qwen2Config
 from models.qwen2 import LAYERS, Qwen2, abstract_params, param_shardings
 from rl.batches.packing import micro_rows
-from rl.plan import check_positions, check_rollout, check_sections, check_sizes
+from rl.plan import check_positions, check_rollout, check_sizes
 from sharding.mesh import SIZES, abstract_mesh, resolve_shape
 from sharding.rules import shards
 from tools.plan.architectures import architecture
@@ -71,7 +72,7 @@ def make_workload(config: ConfigDict, target: Target) -> Workload:
     Raises:
       ValueError: one line that names the key and the offending value.
     """
-    check_sections(config)
+    from_config(config)
     take(check_rollout, config.rollout)()
     trainer = target.first(_trainers(config, target))
     try:
