@@ -27,7 +27,7 @@ from rl.verifier import (
     is_equivalent,
     self_check,
 )
-from rl.verifier.answers import parse_answer
+from rl.verifier.parse.answers import parse_answer
 
 
 def main(argv: list[str] | None = None) -> int:

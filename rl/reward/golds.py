@@ -6,7 +6,7 @@ from configs.schema import Share
 from rl.progress import watch
 from rl.types import Problem
 from rl.verifier import canonical_key
-from rl.verifier.workers import Lost, Workers
+from rl.verifier.pool import Lost, Workers
 
 _TOLD = 3
 
@@ -43,7 +43,7 @@ def readable(
         chunks = [asked[i : i + 64] for i in range(0, len(asked), 64)]
         with (
             watch("golds", total=len(asked), unit="golds") as count,
-            Workers(workers, timeout, "rl.verifier.worker:read_golds") as pool,
+            Workers(workers, timeout, "rl.verifier.pool:read_golds") as pool,
         ):
             found = pool.map([((), chunk) for chunk in chunks], on_done=count.update)
         for chunk, of_chunk in zip(chunks, found, strict=True):

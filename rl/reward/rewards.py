@@ -20,7 +20,7 @@ from rl.reward.score import Reward, Score
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import Verdict, VerifierPool, extract_answer
-from rl.verifier.workers import Lost, Workers
+from rl.verifier.pool import Lost, Workers
 
 VERIFIER = "verifier"
 _TERM = re.compile(

@@ -15,15 +15,15 @@ import hashlib
 import pathlib
 from collections.abc import Sequence
 
-from rl.verifier.contract import Examiner, Rule, Verdict, judge
-from rl.verifier.equivalence import (
+from .equal.equivalence import (
     canonical_key,
     equivalence_classes,
     is_equivalent,
     self_check,
 )
-from rl.verifier.extract import extract_answer
-from rl.verifier.pool import VerifierPool
+from .grade.contract import Examiner, Rule, Verdict, judge
+from .parse.extract import extract_answer
+from .pool import VerifierPool
 
 __all__ = [
     "VERSION",
@@ -43,7 +43,7 @@ __all__ = [
 
 def _digest_of_sources() -> str:
     digest = hashlib.sha256()
-    for path in sorted(pathlib.Path(__file__).parent.glob("*.py")):
+    for path in sorted(pathlib.Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 

@@ -1,121 +1,264 @@
-"""Judging in parallel, with a hard deadline for each answer.
+"""Judges in worker processes, with a hard deadline for each item.
 
-A verdict is bounded by steps, so that a deadline is a last resort; see `workers`.
+A verdict is bounded by steps, so the deadline is a last resort: against a fault, or a
+user's reward function. A worker that misses it, or dies, is killed and replaced, and
+its item is tried once more; then it is lost. Workers are fresh interpreters in process
+groups of their own. No signal handler and no timer is used: any thread may call a pool.
 """
 
 import collections
-import threading
-from collections.abc import Mapping, Sequence
-from typing import Self, get_args
+import concurrent.futures
+import contextlib
+import dataclasses
+import importlib
+import multiprocessing.connection
+import os
+import pathlib
+import queue
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, get_args
 
-from rl.verifier.contract import Examiner, Rule, Verdict
-from rl.verifier.extract import extract_answer
-from rl.verifier.workers import Lost, Workers
+from .equal.equivalence import self_check
+from .grade.contract import Examiner, Rule, Verdict
+from .parse.extract import extract_answer
 
-Item = tuple[str, Sequence[str], str | None]
-"""A completion, its accepted golds and the problem's text."""
-_Group = tuple[tuple[str, ...], str | None]
+_START_SECONDS = 120.0
+_TRIES = 2
+_MEMORY_BYTES = 1 << 30
+# What an interpreter needs of the environment: no key and no token.
+_NEEDS = ("PATH", "HOME", "LANG", "LC_", "TMPDIR", "LD_LIBRARY_PATH", "PYTHON")
+_ROOT = str(pathlib.Path(__file__).resolve().parents[__name__.count(".")])
+_SERVE = f"import sys; from {__name__} import serve; serve(int(sys.argv[1]))"
 
 
-class VerifierPool:
-    """Parallel judging whose size and speed no input can wear down.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lost:
+    """Replaces a result: the worker was stopped or died, more than once."""
+
+    reason: str
+
+
+def examine(golds: Sequence[str], problem: str | None) -> Callable[[str], Verdict]:
+    """Returns a function from an answer to its verdict; reads the golds once."""
+    return Examiner(golds, problem).judge
+
+
+def read_golds() -> Callable[[str], str | None]:
+    """Returns a function that says why an answer cannot be a gold, or None."""
+    return self_check
+
+
+class _Worker:
+    def __init__(self, function: str, preload: Sequence[str], confined: bool):
+        self._pipe, theirs = multiprocessing.Pipe()
+        env = dict(os.environ)
+        if confined:
+            env = {name: env[name] for name in env if name.startswith(_NEEDS)}
+        # A user's function may use JAX; the accelerators are the trainer's.
+        paths = filter(None, [_ROOT, env.get("PYTHONPATH")])
+        env |= {"PYTHONPATH": os.pathsep.join(paths), "JAX_PLATFORMS": "cpu"}
+        fd = theirs.fileno()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, str(fd)],
+            env=env, pass_fds=[fd], stdin=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        theirs.close()
+        self.pid, self._started = self._process.pid, False
+        with contextlib.suppress(OSError):  # one that died at once is noticed later
+            self._pipe.send((sys.path, function, preload, confined))
+
+    def send(self, context: tuple, items: Sequence[Any]) -> None:
+        if not self._started:  # no item's deadline includes the start
+            self.receive(_START_SECONDS)
+            self._started = True
+        if items:
+            self._pipe.send((context, items))
+
+    def receive(self, timeout: float) -> Any:
+        if not self._pipe.poll(timeout):
+            raise TimeoutError("a worker does not answer")
+        return self._pipe.recv()
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.communicate()
+        self._pipe.close()
+
+
+class Workers:
+    """Runs a function in processes whose number and speed no item can reduce.
 
     Args:
-      workers: items judged at the same time.
+      workers: items worked on at the same time.
       timeout: seconds that one item may take before its worker is replaced.
-      judge: "module:function" that the workers run, called with the accepted golds and
-        the problem of a group; it returns a function from an answer to a `Verdict`.
-
-    Raises:
-      ValueError: for fewer than one worker or a timeout that is not positive.
+      function: "module:function"; called with a request's context, it returns a
+        function from an item to its result.
+      preload: modules that a worker imports at its start.
+      confined: give workers a gigabyte of memory and a bare environment at most.
     """
 
     def __init__(
-        self,
-        workers: int = 2,
-        timeout: float = 5.0,
-        *,
-        judge: str = "rl.verifier.worker:examine",
-    ):
-        self._workers = Workers(workers, timeout, judge)
-        self._counts = collections.Counter(
-            dict.fromkeys(("judged", *get_args(Rule)), 0)
-        )
-        self._lock = threading.Lock()
-
-    @property
-    def workers(self) -> int:
-        """Items judged at the same time."""
-        return self._workers.workers
+        self, workers: int, timeout: float, function: str, *,
+        preload: Sequence[str] = (), confined: bool = True,
+    ):  # fmt: skip
+        if workers < 1:
+            raise ValueError(f"workers must be at least 1, not {workers}")
+        if not timeout > 0:
+            raise ValueError(f"timeout must be positive seconds, not {timeout}")
+        self.workers, self.timeout, self.replaced = workers, timeout, 0
+        self._spec = function, tuple(preload), confined
+        self._threads = concurrent.futures.ThreadPoolExecutor(workers, "workers")
+        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        self._alive: set[_Worker] = set()
+        self._closed = False
+        try:
+            for worker in [self._start() for _ in range(workers)]:
+                worker.send((), ())
+                self._idle.put(worker)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     @property
-    def counts(self) -> Mapping[str, int]:
-        """Items so far: judged, and by each rule; and workers replaced."""
-        with self._lock:
-            return {"replaced": self._workers.replaced, **self._counts}
-
-    @property
     def pids(self) -> list[int]:
-        """Process ids of the living workers, spares included."""
-        return self._workers.pids
+        """Ids of the living workers, each the leader of a process group."""
+        return sorted(worker.pid for worker in list(self._alive))
 
-    def judge(self, items: Sequence[Item]) -> list[Verdict]:
-        """Judges completions against their accepted golds; any match counts.
-
-        Items with the same golds and problem are judged together: those are read once,
-        and equal answers are compared once.
+    def map(
+        self,
+        requests: Sequence[tuple[tuple, Sequence[Any]]],
+        on_done: Callable[[int], object] = lambda items: None,
+    ) -> list[list[Any]]:
+        """Returns the results of each request, in order; `Lost` where there is none.
 
         Args:
-          items: triples of a completion, its accepted golds and its problem's text.
-
-        Returns:
-          One verdict per item, in order.
-
-        Raises:
-          TypeError: where an item's golds are a bare string.
-          RuntimeError: after close().
+          requests: pairs of a context and its items; one worker does all of a pair.
+          on_done: called with the number of items of each request that is done.
         """
-        asked: list[tuple[_Group, str | None]] = []
-        groups: dict[_Group, dict[str, None]] = {}
+        if self._closed:
+            raise RuntimeError("the workers are closed")
+        futures = [self._threads.submit(self._work, *request) for request in requests]
+        results = []
+        for future in futures:
+            results.append(future.result())
+            on_done(len(results[-1]))
+        return results
+
+    def close(self) -> None:
+        """Ends all workers; a second call does nothing."""
+        self._closed = True
+        self._threads.shutdown(cancel_futures=True)
+        while self._alive:
+            self._alive.pop().kill()
+
+    def _start(self) -> _Worker:
+        worker = _Worker(*self._spec)
+        self._alive.add(worker)
+        return worker
+
+    def _work(self, context: tuple, items: Sequence[Any]) -> list[Any]:
+        results: list[Any] = []
+        worker, tries = self._idle.get(), 0
+        try:
+            while (done := len(results)) < len(items):
+                try:
+                    worker.send(context, items[done:])
+                    while len(results) < len(items):
+                        results.append(worker.receive(self.timeout))
+                except (EOFError, OSError) as error:
+                    self._alive.discard(worker)
+                    worker.kill()
+                    worker = self._start()
+                    self.replaced += 1
+                    tries = tries + 1 if len(results) == done else 1
+                    if tries == _TRIES:
+                        late = isinstance(error, TimeoutError)
+                        how = "took too long" if late else "ended its worker"
+                        results.append(Lost(how))
+                        tries = 0
+        finally:
+            self._idle.put(worker)
+        return results
+
+
+class VerifierPool(Workers):
+    """Judges completions in parallel; `judge` names another judge than `examine`."""
+
+    def __init__(self, workers: int = 2, timeout: float = 5.0, *, judge: str = ""):
+        super().__init__(workers, timeout, judge or f"{__name__}:examine")
+        self._counts = collections.Counter({r: 0 for r in ("judged", *get_args(Rule))})
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Items judged so far, in all and by rule; and workers replaced."""
+        return {"replaced": self.replaced, **self._counts}
+
+    def judge(
+        self, items: Sequence[tuple[str, Sequence[str], str | None]]
+    ) -> list[Verdict]:
+        """Returns the verdicts on triples of completion, accepted golds and problem.
+
+        Golds and problem of a group are read once; equal answers are judged once.
+        """
+        keys = []
+        groups = collections.defaultdict[Any, dict[str, None]](dict)
         for completion, golds, problem in items:
             if isinstance(golds, str):
                 raise TypeError(
                     f"golds must be a sequence of strings, not {golds[:60]!r}"
                 )
-            asked.append(((tuple(golds), problem), extract_answer(completion)))
-            group, answer = asked[-1]
-            if answer is not None:
-                groups.setdefault(group, {})[answer] = None
-        answers = [list(unique) for unique in groups.values()]
-        results = self._workers.map(list(zip(groups, answers, strict=True)))
-        found = {
-            group: {a: _verdict(a, result) for a, result in zip(*pair, strict=True)}
-            for group, *pair in zip(groups, answers, results, strict=True)
-        }
-        verdicts = [
-            _NO_ANSWER if answer is None else found[group][answer]
-            for group, answer in asked
-        ]
-        with self._lock:
-            self._counts["judged"] += len(verdicts)
-            self._counts.update(verdict.rule for verdict in verdicts)
+            keys.append(((tuple(golds), problem), extract_answer(completion)))
+            if keys[-1][1] is not None:
+                groups[keys[-1][0]][keys[-1][1]] = None
+        results = self.map([(group, list(texts)) for group, texts in groups.items()])
+        found: dict[Any, Verdict] = {}
+        for (group, texts), of_group in zip(groups.items(), results, strict=True):
+            for text, result in zip(texts, of_group, strict=True):
+                if isinstance(result, Lost):
+                    result = Verdict(None, text, "lost", result.reason)
+                found[group, text] = result
+        nothing = Examiner(()).judge(None)
+        verdicts = [found.get(key, nothing) for key in keys]
+        self._counts.update(verdict.rule for verdict in verdicts)
+        self._counts["judged"] += len(verdicts)
         return verdicts
 
-    def close(self) -> None:
-        """Ends all workers; a second call does nothing."""
-        self._workers.close()
 
-
-def _verdict(answer: str, result: Verdict | Lost) -> Verdict:
-    if isinstance(result, Lost):
-        return Verdict(None, answer, "lost", result.reason)
-    return result
-
-
-_NO_ANSWER = Examiner(()).judge(None)
+def serve(descriptor: int) -> None:
+    """Answers requests on a pipe, in a worker, until the parent is gone."""
+    # Signals are for the parent to see.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    if os.fork():
+        # This process only waits: its input ends with the parent, and then it ends the
+        # group, with whatever hangs in C or was started by a user's function.
+        os.close(descriptor)
+        sys.stdin.read()
+        os.killpg(0, signal.SIGKILL)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    pipe = multiprocessing.connection.Connection(descriptor)
+    sys.path[:], function, preload, confined = pipe.recv()
+    if confined:
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    for name in preload:
+        with contextlib.suppress(BaseException):  # named where it is used
+            importlib.import_module(name)
+    module, name = function.split(":")
+    make_work = getattr(importlib.import_module(module), name)
+    pipe.send("ready")
+    with contextlib.suppress(EOFError):
+        while True:
+            context, items = pipe.recv()
+            work = make_work(*context)
+            for item in items:
+                pipe.send(work(item))

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from rl.verifier import extract_answer, is_equivalent, self_check
-from rl.verifier.answers import parse_answer
-from rl.verifier.nodes import INFINITY, Big, Rel, Sym, Word, walk
-from rl.verifier.workers import Workers
+from rl.verifier.parse.answers import parse_answer
+from rl.verifier.parse.tree import INFINITY, Big, Rel, Sym, Word, walk
+from rl.verifier.pool import Workers
 from tools.curation.repair import answer_of_solution, bare_answer
 from tools.curation.row import Row
 

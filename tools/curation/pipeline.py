@@ -17,7 +17,7 @@ from typing import Any
 
 from rl import files, verifier
 from rl.progress import Watch, each, watch
-from rl.verifier.workers import Lost, Workers
+from rl.verifier.pool import Lost, Workers
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import decontaminate
 from tools.curation.duplicates import drop_duplicates

@@ -8,10 +8,10 @@ import unicodedata
 from collections.abc import Callable
 
 from rl.verifier import extract_answer, is_equivalent
-from rl.verifier.answers import option_in, parse_answer
-from rl.verifier.contract import formulas_of
-from rl.verifier.nodes import Expression, Matrix, Node, Quantity, symbols
-from rl.verifier.relations import is_label
+from rl.verifier.grade.contract import formulas_of
+from rl.verifier.parse.answers import option_in, parse_answer
+from rl.verifier.parse.relations import is_label
+from rl.verifier.parse.tree import Expression, Matrix, Node, Quantity, symbols
 from tools.curation.grammar import FORMULA, formulas
 from tools.curation.row import Row
 

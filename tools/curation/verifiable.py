@@ -3,10 +3,10 @@
 import re
 from fractions import Fraction
 
-from rl.verifier import nodes
-from rl.verifier.answers import parse_answer
-from rl.verifier.nodes import Rel, Sym, symbols, walk
-from rl.verifier.units import words_of
+from rl.verifier.parse import tree
+from rl.verifier.parse.answers import parse_answer
+from rl.verifier.parse.tree import Rel, Sym, symbols, walk
+from rl.verifier.parse.units import words_of
 from tools.curation import choice, grammar
 from tools.curation.grammar import ASKS, QUESTION, any_of, found, sentences
 from tools.curation.row import Row
@@ -187,9 +187,9 @@ def free_text_answer(row: Row) -> str | None:
         written = _WORDS.findall(answer)
         words: list[str] = []
         for part in walk(node) if node is not None else ():
-            if isinstance(part, nodes.Word):
+            if isinstance(part, tree.Word):
                 words += part.text.split()
-            elif isinstance(part, nodes.Quantity) and isinstance(part.unit, frozenset):
+            elif isinstance(part, tree.Quantity) and isinstance(part.unit, frozenset):
                 words += words_of(part.unit) if len(part.unit) > 1 else ()
             elif isinstance(part, Sym) and part.name in map(str.lower, written):
                 words.append(part.name)
@@ -209,10 +209,10 @@ def symbol_answer(row: Row) -> str | None:
     for answer in row.answers:
         parsed = parse_answer(answer)
         node = parsed.node
-        if node is None or isinstance(parsed.other, nodes.Quantity):
+        if node is None or isinstance(parsed.other, tree.Quantity):
             continue
         parts = list(walk(node))
-        several = isinstance(node, nodes.Several | nodes.Braces | nodes.Tuple)
+        several = isinstance(node, tree.Several | tree.Braces | tree.Tuple)
         items = node.items if several else [node]
         letters = items and all(isinstance(item, Sym) for item in items)
         if letters and any(re.fullmatch("[A-Z]+", item.name) for item in items):
@@ -224,7 +224,7 @@ def symbol_answer(row: Row) -> str | None:
         labels.update(*(name.lower() for side in left for name in symbols(side)))
         names = {p.name for p in parts if isinstance(p, Sym)} - parsed.parameters
         said = {match[1].lower() for match in map(_LETTER.fullmatch, names) if match}
-        periodic = nodes.contains(node, (nodes.Degrees, nodes.Big)) or nodes.PI in parts
+        periodic = tree.contains(node, (tree.Degrees, tree.Big)) or tree.PI in parts
         if said - named - labels and not periodic:
             return answer
     return None

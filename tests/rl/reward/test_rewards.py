@@ -266,7 +266,7 @@ def test_one_that_ends_its_worker_is_refused_at_once():
 
 def test_a_worker_needs_neither_jax_nor_the_accelerator():
     code = (
-        "import sys, rl.verifier.worker, rl.reward.function;"
+        "import sys, rl.verifier.pool, rl.reward.function;"
         "assert not {'jax', 'flax', 'numpy'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,7 +13,8 @@ import time
 import atheris
 
 with atheris.instrument_imports(include=["rl.verifier"]):
-    from rl.verifier import equivalence, extract
+    from rl.verifier.equal import equivalence
+    from rl.verifier.parse import extract
     from tests.rl.verifier import hostile
 
 SECONDS_PER_ITEM = 1.0

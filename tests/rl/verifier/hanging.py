@@ -6,7 +6,7 @@ import re
 import time
 
 from rl.verifier import Verdict
-from rl.verifier.worker import examine
+from rl.verifier.pool import examine
 
 
 def judge(golds, problem):
@@ -30,7 +30,7 @@ def judge(golds, problem):
                 marker.touch()
                 os._exit(9)
         if answer == "who":
-            return Verdict(True, answer, "text", str(os.getpid()))
+            return Verdict(True, answer, "text", str(os.getpgid(0)))
         if answer == "eat memory":
             return Verdict(bool(bytearray(8 << 30)), answer, "number")
         return honest(answer)

@@ -3,10 +3,10 @@
 import pytest
 
 from rl.verifier import is_equivalent, judge
-from rl.verifier.answers import parse_answer
-from rl.verifier.balls import Balls, Undefined
-from rl.verifier.budget import Budget, Open
-from rl.verifier.equality import Prover
+from rl.verifier.equal.intervals import Balls, Undefined
+from rl.verifier.equal.prover import Prover
+from rl.verifier.parse.answers import parse_answer
+from rl.verifier.parse.budget import Budget, Open
 from tests.rl.verifier.pairs import wrong
 
 

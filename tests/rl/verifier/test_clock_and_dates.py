@@ -2,8 +2,8 @@
 
 import pytest
 
-from rl.verifier.nodes import time_of_day
-from rl.verifier.spelling import TEXT_COMMANDS
+from rl.verifier.parse.normalize import TEXT_COMMANDS
+from rl.verifier.parse.tree import time_of_day
 from tests.rl.verifier.pairs import wrong
 
 _TIMES = [

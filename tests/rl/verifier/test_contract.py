@@ -299,7 +299,7 @@ def test_a_fault_of_the_verifier_credits_nobody_and_says_what_it_was(monkeypatch
     def fails(*_):
         raise KeyError("oops")
 
-    monkeypatch.setattr("rl.verifier.contract.same_answer", fails)
+    monkeypatch.setattr("rl.verifier.grade.contract.same_answer", fails)
     verdict = judge("\\boxed{4}", "5")
     assert (verdict.correct, verdict.rule) == (False, "open")
     assert "KeyError('oops')" in verdict.reason

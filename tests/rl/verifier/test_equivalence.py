@@ -143,7 +143,7 @@ def test_importing_is_light():
     """The trainer imports this: sympy comes when it is needed, jax and torch never."""
     code = (
         "import sys; from rl.verifier import is_equivalent;"
-        "is_equivalent('2 \\\\sqrt[3]{x}', 'x'); import rl.verifier.worker;"
+        "is_equivalent('2 \\\\sqrt[3]{x}', 'x'); import rl.verifier.pool;"
         "print([m for m in ('sympy', 'jax', 'torch', 'numpy') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

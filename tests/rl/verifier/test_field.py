@@ -6,10 +6,10 @@ from fractions import Fraction
 import flint
 import pytest
 
-from rl.verifier.answers import parse_answer
-from rl.verifier.budget import Budget, Open
-from rl.verifier.field import Field, Inexact, P
-from rl.verifier.nodes import number
+from rl.verifier.equal.field import Field, Inexact, P
+from rl.verifier.parse.answers import parse_answer
+from rl.verifier.parse.budget import Budget, Open
+from rl.verifier.parse.tree import number
 
 
 def _image(text: str, salt: int = 0) -> int:

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from rl.verifier import is_equivalent, verify
-from rl.verifier.answers import option_in
+from rl.verifier.parse.answers import option_in
 from tests.rl.verifier.hostile import FAMILIES, REPLIES
 
 _CANARY = pathlib.Path("/tmp/verifier_was_here")

@@ -7,11 +7,11 @@ from typing import get_args
 import pytest
 
 from rl.verifier import Rule, judge
-from rl.verifier.budget import STEPS
-from rl.verifier.extract import MAX_BOX
-from rl.verifier.grammar import MAX_DEPTH
-from rl.verifier.spelling import MAX_ANSWER
-from rl.verifier.tokens import MAX_DIGITS, MAX_TOKENS
+from rl.verifier.parse.budget import STEPS
+from rl.verifier.parse.cursor import MAX_DEPTH
+from rl.verifier.parse.extract import MAX_BOX
+from rl.verifier.parse.normalize import MAX_ANSWER
+from rl.verifier.parse.tokens import MAX_DIGITS, MAX_TOKENS
 from tests.rl.verifier.pairs import wrong
 
 _PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "verifier.md"

@@ -5,8 +5,8 @@ import string
 
 import pytest
 
-from rl.verifier.answers import parse_answer
-from rl.verifier.points import INTEGER, REAL, coordinate, spread, spread_integers
+from rl.verifier.equal.points import INTEGER, REAL, coordinate, spread, spread_integers
+from rl.verifier.parse.answers import parse_answer
 from tests.rl.verifier.pairs import wrong
 
 

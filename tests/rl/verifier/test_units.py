@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from rl.verifier import judge
-from rl.verifier.units import parse_unit
+from rl.verifier.parse.units import parse_unit
 from tests.rl.verifier.pairs import wrong
 
 

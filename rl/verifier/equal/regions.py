@@ -3,8 +3,8 @@
 import functools
 from typing import NamedTuple
 
-from rl.verifier.equality import Prover
-from rl.verifier.nodes import (
+from ..parse.relations import is_label, said_in_words
+from ..parse.tree import (
     INFINITY,
     MINUS_INFINITY,
     ONE,
@@ -29,7 +29,7 @@ from rl.verifier.nodes import (
     substitute,
     symbols,
 )
-from rl.verifier.relations import is_label, said_in_words
+from .prover import Prover
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
 _MAX_INTERVALS = 40

@@ -9,11 +9,21 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 
-from rl.verifier.answers import Answer
-from rl.verifier.budget import Open
-from rl.verifier.equality import Prover
-from rl.verifier.families import Families, integers_of, of_other_kinds
-from rl.verifier.nodes import (
+from ..parse.answers import Answer
+from ..parse.budget import Open
+from ..parse.normalize import plain_text
+from ..parse.relations import (
+    ascending,
+    label_of,
+    labelled_values,
+    may_stand_for,
+    relates_names,
+    renaming,
+    said_in_words,
+    steps_of,
+    value_of,
+)
+from ..parse.tree import (
     SYMMETRIC,
     UNNAMED,
     ZERO,
@@ -63,20 +73,10 @@ from rl.verifier.nodes import (
     values_in_one_size,
     walk,
 )
-from rl.verifier.regions import Regions
-from rl.verifier.relations import (
-    ascending,
-    label_of,
-    labelled_values,
-    may_stand_for,
-    relates_names,
-    renaming,
-    said_in_words,
-    steps_of,
-    value_of,
-)
-from rl.verifier.spelling import plain_text
-from rl.verifier.units import may_be_missing, parse_unit, same_unit
+from ..parse.units import may_be_missing, parse_unit, same_unit
+from .families import Families, integers_of, of_other_kinds
+from .prover import Prover
+from .regions import Regions
 
 _MAX_ITEMS = 200
 _OPTIONS = frozenset("ABCDE")

@@ -3,7 +3,8 @@
 from fractions import Fraction
 from typing import Protocol
 
-from rl.verifier.nodes import (
+from .tokens import GREEK
+from .tree import (
     MINUS_ONE,
     Assignment,
     Big,
@@ -19,6 +20,7 @@ from rl.verifier.nodes import (
     Mul,
     Node,
     Num,
+    Numbers,
     Percent,
     Pow,
     Quantity,
@@ -33,7 +35,6 @@ from rl.verifier.nodes import (
     symbols,
     values_in_one_size,
 )
-from rl.verifier.tokens import GREEK
 
 _LABEL_PREFIXES = frozenset({"Delta", "angle", "triangle"})
 _VALUES = (Braces, Interval, SetOp, Tuple, Matrix, Cases)
@@ -364,3 +365,12 @@ def ascending(node: Node) -> Node:
         case Chain(steps) if steps[0].op in flipped:
             return Chain(tuple(ascending(step) for step in reversed(steps)))
     return node
+
+
+def is_membership(node: Node) -> bool:
+    """`k \\in \\mathbb{Z}`: a condition, and never an answer beside others."""
+    return isinstance(node, Rel) and node.op == "in" and isinstance(node.right, Numbers)
+
+
+def assigns(node: Node) -> bool:
+    return isinstance(node, Rel) and node.op == "=" and is_label(node.left)

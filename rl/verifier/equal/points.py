@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from flint import fmpq, fmpq_poly
 
-from rl.verifier.nodes import (
+from ..parse.tree import (
     ZERO,
     Add,
     Big,

@@ -9,9 +9,9 @@ a period, of pi or of degrees, are a family.
 import re
 from collections.abc import Iterator
 
-from rl.verifier.answers import Answer
-from rl.verifier.equality import Prover
-from rl.verifier.nodes import (
+from ..parse.answers import Answer
+from ..parse.relations import is_name
+from ..parse.tree import (
     MINUS_ONE,
     ONE,
     PI,
@@ -35,7 +35,7 @@ from rl.verifier.nodes import (
     symbols,
     walk,
 )
-from rl.verifier.relations import is_name
+from .prover import Prover
 
 _MAX_SHIFT = 10_000
 _FAMILY_LETTERS = frozenset({"k", "n", "m"})

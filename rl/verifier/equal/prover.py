@@ -4,10 +4,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
 
-from rl.verifier.balls import Balls, Undefined, Unresolved
-from rl.verifier.budget import Budget
-from rl.verifier.field import Field, Inexact, P
-from rl.verifier.nodes import (
+from ..parse.budget import Budget
+from ..parse.tree import (
     INFINITY,
     MINUS_INFINITY,
     ZERO,
@@ -23,7 +21,9 @@ from rl.verifier.nodes import (
     substitute,
     symbols,
 )
-from rl.verifier.points import REAL, coordinate
+from .field import Field, Inexact, P
+from .intervals import Balls, Undefined, Unresolved
+from .points import REAL, coordinate
 
 Way = Literal["text", "number", "algebra", "enclosure"]
 WAYS: tuple[Way, ...] = ("text", "number", "algebra", "enclosure")

@@ -19,8 +19,8 @@ from fractions import Fraction
 
 from flint import acb, arb, ctx, fmpq, fmpz
 
-from rl.verifier.budget import Budget
-from rl.verifier.nodes import (
+from ..parse.budget import Budget
+from ..parse.tree import (
     MAX_BITS,
     Add,
     Big,
@@ -37,7 +37,7 @@ from rl.verifier.nodes import (
     symbols,
     walk,
 )
-from rl.verifier.points import (
+from .points import (
     INTEGER,
     REAL,
     Point,

@@ -14,20 +14,13 @@ from collections.abc import Iterator, Sequence, Set
 from fractions import Fraction
 from typing import Literal
 
-from rl.verifier.answers import Answer, parse_answer
-from rl.verifier.asked import PERCENT, Asked
-from rl.verifier.budget import Budget, Open
-from rl.verifier.compare import same_answer
-from rl.verifier.equality import Prover, Way
-from rl.verifier.extract import extract_answer
-from rl.verifier.finished import (
-    is_number,
-    left_to_evaluate,
-    notation,
-    sides,
-    unfinished,
-)
-from rl.verifier.nodes import (
+from ..equal.compare import same_answer
+from ..equal.prover import Prover, Way
+from ..parse.answers import Answer, parse_answer
+from ..parse.budget import Budget, Open
+from ..parse.extract import extract_answer
+from ..parse.relations import is_decimal, is_label
+from ..parse.tree import (
     MINUS_ONE,
     Add,
     Based,
@@ -59,8 +52,8 @@ from rl.verifier.nodes import (
     symbols,
     walk,
 )
-from rl.verifier.relations import is_decimal, is_label
-from rl.verifier.shape import (
+from ..parse.units import Reading, Unit, measure_in, stems
+from .canonical import (
     holds,
     is_plain,
     is_rational,
@@ -68,7 +61,14 @@ from rl.verifier.shape import (
     operations,
     shape_of,
 )
-from rl.verifier.units import Reading, Unit, measure_in, stems
+from .completeness import (
+    is_number,
+    left_to_evaluate,
+    notation,
+    sides,
+    unfinished,
+)
+from .question import PERCENT, Asked
 
 Rule = Literal[
     Way,

@@ -5,11 +5,11 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from rl.verifier.answers import Answer, parse_answer
-from rl.verifier.budget import Open
-from rl.verifier.compare import same_answer
-from rl.verifier.equality import Prover
-from rl.verifier.spelling import MAX_ANSWER, clean, squeezed
+from ..parse.answers import Answer, parse_answer
+from ..parse.budget import Open
+from ..parse.normalize import MAX_ANSWER, clean, squeezed
+from .compare import same_answer
+from .prover import Prover
 
 _PLAIN = re.compile(
     r"(-?)(?:(\d{1,300})(?:\.(\d{1,300}))?|\\[dt]?frac\{(\d{1,300})\}\{(\d{1,300})\})"

@@ -8,9 +8,11 @@ verifier.
 import contextlib
 from collections.abc import Iterator, Set
 
-from rl.verifier.budget import Open
-from rl.verifier.equality import Prover
-from rl.verifier.nodes import (
+from ..equal.prover import Prover
+from ..equal.regions import Regions
+from ..parse.budget import Open
+from ..parse.relations import function_of, is_decimal, is_label, steps_of
+from ..parse.tree import (
     REALS,
     Based,
     Big,
@@ -38,9 +40,7 @@ from rl.verifier.nodes import (
     symbols,
     walk,
 )
-from rl.verifier.regions import Regions
-from rl.verifier.relations import function_of, is_decimal, is_label, steps_of
-from rl.verifier.shape import is_rational, shape_of
+from .canonical import is_rational, shape_of
 
 _BIG_NAMES = {"sum": "sum", "prod": "product", "int": "integral", "lim": "limit"}
 _FUNCTIONS = {

@@ -4,8 +4,11 @@ import dataclasses
 import re
 from typing import NamedTuple
 
-from rl.verifier.grammar import MAX_DEPTH, Parser
-from rl.verifier.nodes import (
+from .cursor import MAX_DEPTH
+from .normalize import MAX_ANSWER, TEXT_COMMAND, clean, plain_text, squeezed
+from .statements import Parser
+from .tokens import tokenize
+from .tree import (
     Based,
     Braces,
     Choice,
@@ -19,9 +22,7 @@ from rl.verifier.nodes import (
     depth,
     fold,
 )
-from rl.verifier.spelling import MAX_ANSWER, TEXT_COMMAND, clean, plain_text, squeezed
-from rl.verifier.tokens import tokenize
-from rl.verifier.units import parse_unit
+from .units import parse_unit
 
 # "5 m" is five metres or five times m; a letter set apart may be either, and a word in
 # brackets too.

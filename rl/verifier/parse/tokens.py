@@ -10,9 +10,14 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rl.verifier.nodes import Unparsable
-from rl.verifier.spelling import PRESENTATION, TEXT_COMMANDS, closing_brace
-from rl.verifier.units import LETTERS, SHORT, is_unit
+from .normalize import PRESENTATION, TEXT_COMMANDS, closing_brace
+from .tree import Unparsable
+from .units import LETTERS, SHORT, is_unit
+
+RELATIONS = frozenset(
+    "= < > <= >= != approx in notin equiv to parallel perp subset supset subseteq"
+    " supseteq".split()
+)
 
 
 class Token(NamedTuple):
@@ -368,3 +373,8 @@ def _split_word(
         for index, letter in enumerate(run):
             kind = "const" if letter in "ei" else "sym"
             tokens.append(Token(kind, letter, spaced and index == 0))
+
+
+def is_relation(token: Token) -> bool:
+    """Returns whether a token is a relation sign."""
+    return token.kind == "op" and token.value in RELATIONS

@@ -14,8 +14,8 @@ import operator
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from rl.verifier.budget import Budget
-from rl.verifier.nodes import (
+from ..parse.budget import Budget
+from ..parse.tree import (
     MAX_BITS,
     Add,
     Big,

@@ -5,7 +5,7 @@ Copies are found by it, and the operations are counted on it that nobody carried
 
 from collections import Counter
 
-from rl.verifier.nodes import (
+from ..parse.tree import (
     MINUS_ONE,
     ONE,
     SYMMETRIC,

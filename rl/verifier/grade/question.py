@@ -8,9 +8,8 @@ import functools
 import re
 from fractions import Fraction
 
-from rl.verifier.grammar import spoken_numbers
-from rl.verifier.spelling import SCALE, TEXT_COMMAND
-from rl.verifier.units import (
+from ..parse.normalize import SCALE, TEXT_COMMAND
+from ..parse.units import (
     Reading,
     Unit,
     answers,
@@ -25,6 +24,7 @@ from rl.verifier.units import (
     stem,
     stems,
 )
+from ..parse.words import spoken_numbers
 
 # "A number of minutes" names what is counted, as a rule not what is asked for.
 _UNITS = re.compile(

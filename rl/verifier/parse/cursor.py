@@ -1,0 +1,84 @@
+"""Moves through the tokens of an answer."""
+
+from .tokens import Token
+from .tree import Node, Unparsable
+
+MAX_DEPTH = 80
+
+
+class Cursor:
+    """Keeps the place of a parser among its tokens.
+
+    Args:
+      tokens: what `tokenize` returned.
+
+    Attributes:
+      parameters: names that conditions speak of: k in Z, any constant C.
+    """
+
+    def __init__(self, tokens: list[Token]):
+        self._tokens = tokens
+        self._at = 0
+        self._depth = 0
+        self._bar_closes = False
+        self._reversed = False
+        self._currency: str | None = None
+        self._group_ends: set[int] = set()  # of braces that are no command's argument
+        self.parameters: set[str] = set()
+
+    @property
+    def _next(self) -> Token:
+        return self._tokens[self._at]
+
+    def _peek(self, ahead: int = 1) -> Token:
+        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
+
+    def _is(self, value: str) -> bool:
+        token = self._tokens[self._at]
+        return token.value == value and token.kind == "op"
+
+    def _is_any(self, values) -> bool:
+        token = self._tokens[self._at]
+        return token.kind == "op" and token.value in values
+
+    def _accept(self, value: str) -> bool:
+        if self._is(value):
+            self._at += 1
+            return True
+        return False
+
+    def _expect(self, value: str) -> None:
+        if not self._accept(value):
+            found = self._next.value or "the end"
+            raise Unparsable(f"has {found[:20]!r} where {value!r} is due")
+
+    def _enter(self) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise Unparsable(f"is nested deeper than {MAX_DEPTH}")
+
+    # What brackets and commands hold, read by the classes that extend this one.
+
+    def _statement(self) -> Node:
+        raise NotImplementedError
+
+    def _items(self) -> list[Node]:
+        raise NotImplementedError
+
+    def _set_builder(self, items: list[Node]) -> Node:
+        raise NotImplementedError
+
+    def _expression(self) -> Node:
+        raise NotImplementedError
+
+    def _product(self) -> Node:
+        raise NotImplementedError
+
+    def _sign(self) -> Node:
+        raise NotImplementedError
+
+    def _postfix(self) -> Node:
+        raise NotImplementedError
+
+    def _juxtaposed(self, left: Node, token: Token) -> Node:
+        raise NotImplementedError

@@ -1,0 +1,293 @@
+"""Reads expressions: sums, products, signs, powers and marks."""
+
+from .build import (
+    added,
+    based,
+    is_proper,
+    multiplied,
+    numeric,
+    quotient,
+    signed,
+    transposed,
+    unmarked,
+)
+from .operands import DOTS, Operands
+from .relations import is_membership
+from .tokens import Token
+from .tree import (
+    MINUS_ONE,
+    ONE,
+    Add,
+    Braces,
+    Call,
+    Chain,
+    Degrees,
+    Expression,
+    Fn,
+    Interval,
+    Matrix,
+    Mul,
+    Node,
+    Num,
+    Numbers,
+    Percent,
+    Pow,
+    Rel,
+    SetOp,
+    Sign,
+    Sym,
+    Tuple,
+    Unparsable,
+    add,
+    divide,
+    number,
+)
+
+_MAX_POSTFIXES = 12
+STARTS = frozenset(["(", "[", "{", "set{", "|", "floor(", "ceil(", "…"])
+ORDINALS = frozenset("th st nd rd".split())
+
+
+class Expressions(Operands):
+    """Reads an expression at the cursor, from loose to tight."""
+
+    def _expression(self) -> Node:
+        """An expression, or sets joined by set operations."""
+        self._enter()
+        left = self._sum()
+        while self._is_any(("cup", "cap", "minus")):
+            kind = self._next.value
+            self._at += 1
+            left = SetOp(kind, left, self._sum())
+        if self._accept("over"):
+            left = quotient(numeric(left), numeric(self._sum()))
+        elif self._accept("choose"):
+            left = Fn("binom", (numeric(left), numeric(self._sum())))
+        self._depth -= 1
+        return left
+
+    def _sum(self) -> Node:
+        terms = [self._product()]
+        while self._is_any("+-±∓"):
+            if self._next.value in "+-" and self._peek().value in (",", ")", "", "}"):
+                raise Unparsable("ends in a sign")
+            sign = self._sign()
+            if sign is MINUS_ONE and isinstance(terms[0], Interval | Numbers | Braces):
+                return SetOp("minus", terms[0], self._product())
+            terms.append(signed(sign, self._product()))
+        if len(terms) == 1:
+            return terms[0]
+        if any(isinstance(term, Matrix) for term in terms):
+            return added(terms)
+        terms = tuple(map(numeric, terms))
+        # What dots leave out depends on every term that is written.
+        return Call("…", terms) if DOTS in terms else Add(terms)
+
+    def _sign(self) -> Node:
+        value = self._next.value
+        self._at += 1
+        return {"±": Sign(1), "∓": Sign(-1), "-": MINUS_ONE}.get(value, ONE)
+
+    def _product(self) -> Node:
+        factors = [self._unary()]
+
+        def product() -> Node:
+            if len(factors) > 1:
+                factors[:] = [multiplied(factors)]
+            return factors[0]
+
+        while True:
+            token, after = self._next, self._peek()
+            if token.kind == "op" and token.value == "*":
+                self._at += 1
+                factors.append(self._unary())
+            elif token.kind == "op" and token.value == "/":
+                if self._peek().kind == "text":
+                    return product()
+                self._at += 1
+                top = numeric(product())
+                factors[:] = [quotient(top, numeric(self._unary()))]
+            elif token.kind == "op" and token.value == "mod":
+                self._at += 1
+                value = numeric(product())
+                factors[:] = [Fn("mod", (value, numeric(self._unary())))]
+            elif self._starts_operand(token) and not isinstance(
+                factors[-1], Tuple | Interval
+            ):
+                start = self._at
+                if token.value != "(":
+                    factors[-1] = self._juxtaposed(factors[-1], token)
+                elif after.kind == "text" or after.value in ("mod", "approx"):
+                    return product()
+                elif isinstance(factors[-1], Call) and factors[-1].name == "after":
+                    names = [part.name for part in factors[-1].arguments]
+                    factors[-1] = self._call(" after ".join(names))
+                elif isinstance(right := self._postfix(), Rel | Chain) or (
+                    isinstance(right, Tuple) and is_membership(right.items[-1])
+                ):
+                    # A condition in brackets, which is the caller's to judge.
+                    self._at = start
+                    return product()
+                elif isinstance(right, Tuple) and type(factors[-1]) is Sym:
+                    factors[-1] = Call(factors[-1].name, right.items)  # P(-1, 2)
+                else:
+                    factors.append(right)
+            else:
+                return product()
+
+    def _juxtaposed(self, left: Node, token: Token) -> Node:
+        """Implicit multiplication, and whole numbers beside a proper fraction."""
+        before, ahead = self._printed_before(), self._printed_ahead()
+        mixed = False
+        if ahead.kind == "num" and before.kind in ("num", "sym"):
+            bare = ahead is token and before is self._tokens[self._at - 1]
+            mixed = bare and before.kind == "num" and self._peek().value == "/"
+            if before.kind == "num" and not mixed:
+                raise Unparsable("has a number after an operand with no operator")
+            if ahead is token and before.kind == "sym" and self._peek().value != "^":
+                raise Unparsable("has a number after an operand with no operator")
+        elif ahead.value == "frac":
+            mixed = before.kind == "num" and before.value.isdigit()
+        right = self._operand()
+        if mixed and token.kind == "num":
+            self._expect("/")
+            right = quotient(right, self._operand())
+        if mixed and is_proper(right):
+            if isinstance(left, Num):
+                return self._marked(Add((left, right)))
+            if isinstance(left, Mul) and isinstance(left.factors[-1], Num):
+                if left.factors[:-1] == (MINUS_ONE,):
+                    whole = self._marked(Add((left.factors[-1], right)))
+                    return Mul((MINUS_ONE, numeric(whole)))
+        if mixed and token.kind == "num":
+            raise Unparsable("has two numbers in a row")
+        right = self._marked(right)
+        if isinstance(right, Matrix):
+            return multiplied((left, right))
+        left = numeric(left)
+        above = left.factors if isinstance(left, Mul) else (left,)
+        return Mul((*above, numeric(right)))
+
+    def _printed_before(self) -> Token:
+        """The last token that can be seen: braces that only group cannot."""
+        at = self._at - 1
+        while at in self._group_ends:
+            at -= 1
+        return self._tokens[at]
+
+    def _printed_ahead(self) -> Token:
+        """The next token that can be seen."""
+        at = self._at
+        while self._tokens[at].value == "{" and self._tokens[at].kind == "op":
+            at += 1
+        return self._tokens[at]
+
+    def _starts_operand(self, token: Token) -> bool:
+        if token.kind in ("num", "sym", "const", "fn"):
+            return True
+        if token.kind == "cmd":
+            return not token.value.startswith("end ") and token.value != "pmod"
+        if token.kind == "op" and token.value == "|":
+            return not self._bar_closes
+        if token.kind == "op" and token.value == "[":
+            return not self._reversed
+        return token.kind == "op" and token.value in STARTS
+
+    def _unary(self) -> Node:
+        if self._is_any("+-±∓"):
+            self._enter()
+            sign = self._sign()
+            node = signed(sign, self._unary())
+            self._depth -= 1
+            return node
+        return self._postfix()
+
+    def _postfix(self) -> Node:
+        """An operand with its powers, indices and marks."""
+        return self._marked(self._operand())
+
+    def _marked(self, node: Node) -> Node:
+        for _ in range(_MAX_POSTFIXES):
+            if self._next.kind != "op":
+                break
+            value = self._next.value
+            if value == "^":
+                node = self._raised(node)
+            elif value == "!":
+                self._at += 1
+                name = "fact2" if self._accept("!") else "fact"
+                node = Fn(name, (numeric(node),))
+            elif value == "%":
+                self._at += 1
+                node = Percent(unmarked(node))
+            elif value == "°" and isinstance(node, Sym) and self._peek().kind == "sym":
+                self._at += 1  # f after g; 5 degrees have a number before them
+                node = Call("after", (node, self._symbol()))
+            elif value == "°":
+                self._at += 1
+                node = self._degrees(node)
+            elif value == "_" and isinstance(node, Num):
+                bracketed = self._tokens[self._at - 1].value == ")"
+                digits = self._tokens[self._at - 1 - bracketed].value
+                self._at += 1
+                node = based(digits, self._index())
+            elif value == "_" and isinstance(node, Expression):
+                self._at += 1
+                node = Call("_" + self._index(), (node,))
+            else:
+                break
+        return node
+
+    def _raised(self, base: Node) -> Node:
+        """After an operand: a power, or what is only written like one."""
+        self._at += 1
+        braced = self._is("{")
+        inner = self._peek() if braced else self._next
+        if inner.value == "o" and isinstance(base, Num):
+            inner = Token("op", "°", inner.spaced)
+        if inner.kind == "op" and inner.value in ("°", "'"):
+            self._at += 1 + braced
+            while braced and self._accept("'"):
+                pass
+            if braced:
+                self._expect("}")
+            return Call("'", (base,)) if inner.value == "'" else self._degrees(base)
+        if inner.kind == "text":
+            if inner.value.strip().lower() not in ORDINALS:
+                raise Unparsable("has words as an exponent")
+            self._at += 1 + braced
+            if braced:
+                self._expect("}")
+            return base
+        if inner.kind == "sym" and inner.value in ("T", "top"):
+            if isinstance(base, Matrix | Tuple) and not getattr(base, "determinant", 0):
+                self._at += 1 + braced
+                if braced:
+                    self._expect("}")
+                return transposed(base) if isinstance(base, Matrix) else base
+        letters = "".join(self._peek(i).value for i in (1, 2))
+        if isinstance(base, Num) and braced and letters in ORDINALS:
+            if self._peek(3).value == "}":
+                self._at += 4
+                return base
+        exponent = self._argument()
+        if self._is("^"):
+            self._enter()
+            exponent = self._raised(exponent)
+            self._depth -= 1
+        return Pow(numeric(base), numeric(exponent))
+
+    def _degrees(self, node: Node) -> Node:
+        """Degrees, with minutes and seconds where they follow."""
+        total = unmarked(node)
+        last = 1
+        while self._next.kind == "num":
+            marks = "".join(self._peek(i).value for i in (1, 2))
+            doubled = marks == "''"
+            share = 3600 if doubled or marks[:1] == '"' else 60
+            if marks[:1] not in ("'", '"') or share <= last:
+                break
+            total = add(total, divide(self._number(), number(share)))
+            self._at += 1 + doubled
+            last = share
+        return Degrees(total)

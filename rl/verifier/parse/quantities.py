@@ -1,0 +1,209 @@
+"""Reads quantities: an expression, a ratio or a time, and the words that measure it."""
+
+import re
+
+from .build import based, numeric, unmarked
+from .expressions import ORDINALS, Expressions
+from .tokens import Token
+from .tree import (
+    ZERO,
+    Add,
+    Based,
+    Braces,
+    Clock,
+    Degrees,
+    Expression,
+    Interval,
+    Mul,
+    Node,
+    Num,
+    Percent,
+    Quantity,
+    Ratio,
+    Rel,
+    SetOp,
+    Sym,
+    Tuple,
+    Unparsable,
+    fold,
+    is_integer,
+    time_of_day,
+)
+from .units import CURRENCY, parse_unit
+from .words import PHRASES
+
+BEGINNING = "for|where|with|if|when|since|because"
+CONDITION = re.compile(rf"\(?(?:{BEGINNING})\b")
+_PERCENT_WORDS = frozenset("percent pct percentage percents".split())
+_HALF_DAYS = {
+    "am": "am", "pm": "pm", "a m": "am", "p m": "pm", "in the morning": "am",
+    "in the afternoon": "pm", "in the evening": "pm", "at night": "pm", "oclock": None,
+    "noon": "pm", "midnight": "am",
+}  # fmt: skip
+
+
+class Quantities(Expressions):
+    """Reads a quantity at the cursor."""
+
+    def _quantity(self) -> Node:
+        outer, self._currency = self._currency, None
+        first = self._next
+        node = self._expression()
+        if self._is(":") and not self._bar_closes:
+            node = self._ratio(node, first)
+        node = self._measured(node)
+        while isinstance(node, Quantity) and self._next.kind == "num":
+            # "2 hours 30 minutes"
+            node = compound([node, self._measured(self._number())])
+            if node is None:
+                raise Unparsable("has two quantities in a row")
+        self._currency = outer
+        return node
+
+    def _ratio(self, first: Node, token: Token) -> Node:
+        """3 : 5 : 7, or a time 3:05; but "C: 5" is a label and its value."""
+        if isinstance(first, Sym) and len(first.name) == 1:
+            if self._peek().kind != "sym":
+                self._at += 1
+                return Rel("=", first, self._quantity())
+        minutes = self._peek().value
+        if token.kind == "num" and len(minutes) == 2 and minutes < "10":
+            if minutes.isdigit() and not self._peek(2).value == ":":
+                self._at += 2
+                if is_integer(first) and (
+                    clock := time_of_day(int(first.value), int(minutes))
+                ):
+                    return clock
+                self._at -= 2
+        parts = [first]
+        while self._accept(":"):
+            parts.append(self._expression())
+        if not all(isinstance(part, Expression) for part in parts):
+            raise Unparsable("has a ratio of what are no numbers")
+        return Ratio(tuple(parts))
+
+    def _measured(self, node: Node) -> Node:
+        if (based := self._in_base()) is not None:
+            return based
+        words = self._unit_text()
+        if self._currency is not None:
+            if not isinstance(node, Expression):
+                raise Unparsable("has a currency sign before what is no number")
+            words = f"{self._currency} {words}"
+        if not words or words.lower() in ORDINALS:
+            return node
+        first, _, rest = words.lower().replace("per cent", "percent").partition(" ")
+        if first in _PERCENT_WORDS and isinstance(node, Expression):
+            node, words = Percent(unmarked(node)), rest
+        if isinstance(node, Percent):
+            # What it is a part of is no unit; but "of half" makes it another number.
+            whole = parse_unit(words) if words[:3] == "of " else None
+            if not words or whole is not None and whole.multiplier == 1:
+                return node
+        if words.lower() in _HALF_DAYS:
+            clock = _with_half(node, _HALF_DAYS[words.lower()])
+            if clock == PHRASES.get(words.lower(), clock) and clock is not None:
+                return clock
+        if not isinstance(node, Expression | Ratio | Based):
+            if isinstance(node, Tuple | Interval | Braces | SetOp):
+                # A measure is of all its numbers; (0, 1) closed is another one.
+                reading = parse_unit(words)
+                if reading and reading.multiplier == 1:
+                    if not isinstance(reading.unit, frozenset):
+                        return node
+            raise Unparsable(f"has a value beside {words[:40]!r}")
+        if first.startswith("degree"):
+            if rest in ("", "angle"):
+                return Degrees(unmarked(node))
+            words = words.partition(" ")[2]
+        reading = parse_unit(words)
+        if reading is None:
+            raise Unparsable(f"has a value beside {words[:40]!r}")
+        if reading.multiplier != 1:
+            node = Mul((numeric(node), Num(reading.multiplier)))
+        if reading.unit is None:
+            return node
+        return Quantity(node, reading.unit, reading.scale)
+
+    def _in_base(self) -> Node | None:
+        """ "1010 base 2": a number whose base is said behind it."""
+        before, words = self._tokens[self._at - 1], self._next.value.lower()
+        if before.kind != "num" or self._next.kind != "text":
+            return None
+        words = words.removeprefix("in").strip(" (~")
+        if not words.startswith("base"):
+            return None
+        self._at += 1
+        if words == "base" and self._next.kind in ("num", "text"):
+            words += self._next.value
+            self._at += 1
+        return based(before.value, words)
+
+    def _unit_text(self) -> str:
+        """The words, and their exponents, that follow a number."""
+        words: list[str] = []
+        opened = 0
+        while True:
+            token, after = self._next, self._peek()
+            if self._is_any("([") and after.kind == "text":
+                if CONDITION.match(after.value.lower()):
+                    break
+                opened += 1
+                self._at += 1
+            elif opened and self._is_any(")]"):
+                opened -= 1
+                self._at += 1
+            elif token.kind == "text":
+                value = token.value.strip(" .~()[]")
+                lower = value.lower()
+                if CONDITION.match(lower) and not lower.startswith("for each"):
+                    break
+                words.append(value)
+                self._at += 1
+            elif not words and token.kind == "op" and token.value in CURRENCY:
+                words.append(token.value)
+                self._at += 1
+            elif words and token.value == "^":
+                self._at += 1
+                exponent = fold(self._argument())
+                if not isinstance(exponent, Num):
+                    raise Unparsable("has a unit with an exponent that is no number")
+                words.append(f"^ {exponent.value}")
+            elif token.value == "/" and token.kind == "op" and after.kind == "text":
+                words.append("/")
+                self._at += 1
+            elif words and token.value in ("/", "*") and after.kind in ("sym", "text"):
+                words += [token.value, after.value]
+                self._at += 2
+            elif words and token.kind == "op" and token.value in (".", "-", "'"):
+                words += ["-"] if token.value == "-" and after.kind == "text" else []
+                self._at += 1
+            elif words and token.kind == "sym" and token.spaced:
+                words.append(token.value)
+                self._at += 1
+            else:
+                break
+        return " ".join(words)
+
+
+def compound(nodes) -> Quantity | None:
+    """5 feet and 3 inches: one quantity in falling units of one dimension."""
+    if not all(isinstance(n, Quantity) and isinstance(n.unit, str) for n in nodes):
+        return None
+    scales = [node.scale for node in nodes]
+    if len({node.unit for node in nodes}) > 1 or len(set(scales)) < len(scales):
+        return None
+    if scales != sorted(scales, reverse=True):
+        return None
+    terms = tuple(Mul((numeric(n.value), Num(n.scale / scales[-1]))) for n in nodes)
+    return Quantity(Add(terms), nodes[-1].unit, scales[-1])
+
+
+def _with_half(node: Node, half: str | None) -> Clock | None:
+    """A time with "a.m." or "p.m." or "o'clock" behind it."""
+    if isinstance(node, Clock):
+        return Clock(node.minutes, half or node.half)
+    parts = node.parts if isinstance(node, Ratio) else (node, ZERO)
+    if len(parts) != 2 or not all(map(is_integer, parts)):
+        return None
+    return time_of_day(int(parts[0].value), int(parts[1].value), half)

@@ -1,0 +1,42 @@
+"""Numbers and phrases in words."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from .tree import INTEGERS, REALS, Braces, Clock, Node, Word, number
+
+COUNTING = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen"
+    " fourteen fifteen sixteen seventeen eighteen nineteen twenty".split()
+)
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+PARTS = "half third quarter fifth sixth seventh eighth ninth tenth".split()
+
+
+def spoken_numbers() -> Iterator[tuple[str, Fraction]]:
+    """Whole numbers up to 100 and proper fractions of up to tenths, in words."""
+    yield from ((word, Fraction(n)) for n, word in enumerate(COUNTING))
+    for tens, word in enumerate(TENS, start=2):
+        yield word, Fraction(10 * tens)
+        for n in range(1, 10):
+            yield f"{word} {COUNTING[n]}", Fraction(10 * tens + n)
+    yield from ((f"{word} hundred", Fraction(100)) for word in ("a", "one"))
+    for bottom, word in [*enumerate(PARTS, start=2), (4, "fourth")]:
+        yield from ((f"{one} {word}", Fraction(1, bottom)) for one in ("a", "one"))
+        for top in range(2, bottom):
+            yield f"{COUNTING[top]} {word}s", Fraction(top, bottom)
+
+
+PHRASES: dict[str, Node] = {
+    **{words: number(value) for words, value in spoken_numbers()},
+    **dict.fromkeys(["all real numbers", "all reals", "all real"], REALS),
+    "all integers": INTEGERS,
+    "dne": Word("does not exist"),
+    **dict.fromkeys(
+        ["no solution", "no solutions", "empty set", "no real solutions"]
+        + ["no real solution", "the empty set", "none"],
+        Braces(()),
+    ),
+    "noon": Clock(0, "pm"),
+    "midnight": Clock(0, "am"),
+}
