@@ -93,12 +93,7 @@ class Vllm:
     gpu_memory_utilization: float = 0.0  # 0: 0.9; set it on a shared GPU
     cpu_kv_cache_gib: int = 1
     enforce_eager: bool = False  # True starts sooner and decodes slower
-    host: str = "127.0.0.1"  # any other address requires a key
-    port: int = 0  # of the first server; 0: free ones
-    # memory: servers of this node read the trainer's buffers.
-    weights: Literal["files", "memory"] = "files"
-    weight_dir: str = ""  # a folder that all servers can read; empty: /dev/shm
-    weight_url: str = ""  # or where servers fetch them: http://this-machine:port
+    weight_dir: str = ""  # directory shared with the servers; empty: /dev/shm
     # Mean gap of the probe after a publish, in nats per token; 0: by dtype.
     probe_tolerance: float = 0.0
     start_seconds: float = 900.0

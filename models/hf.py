@@ -371,23 +371,7 @@ def export_tensors(
         yield from _to_host(*ahead.popleft())
 
 
-def device_tensors(
-    params: Params, config: Qwen2Config, dtype: np.dtype
-) -> Iterator[tuple[str, jax.Array]]:
-    """The parameters as a file has them, on the devices that have them now.
-
-    Args:
-      params, config, dtype: see `export_tensors`.
-
-    Yields:
-      `(HF name, array)` in file order. The arrays share no memory with `params`, and
-      all of them are one copy of the model in `dtype`, sharded over the devices.
-    """
-    for names, arrays in _layers(params, config, dtype, apart=True):
-        yield from zip(names, arrays, strict=True)
-
-
-def _layers(params, config, dtype, *, names=None, apart=False):
+def _layers(params, config, dtype, *, names=None):
     sharding = None
     if jax.process_count() > 1:
         sharding = laid_out(jax.tree.leaves(params)[0].sharding.mesh)
@@ -396,15 +380,12 @@ def _layers(params, config, dtype, *, names=None, apart=False):
         hf_names, weights, _ = zip(*group, strict=True)
         arrays = tuple(at(params, weight.path) for weight in weights)
         index = 0 if layer is None else layer
-        yield hf_names, lay_out(weights, config, dtype, sharding, apart, arrays, index)
+        yield hf_names, lay_out(weights, config, dtype, sharding, arrays, index)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
-def lay_out(weights, config, dtype, sharding, apart, arrays, layer):
-    """Arrays as the file has them; one layer of those that have layers.
-
-    What is an argument as it is would be handed on, not copied; `apart` copies it.
-    """
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def lay_out(weights, config, dtype, sharding, arrays, layer):
+    """Returns arrays as the file has them; one layer of those that have layers."""
     found = []
     for weight, array in zip(weights, arrays, strict=True):
         if weight.layered:
@@ -412,7 +393,7 @@ def lay_out(weights, config, dtype, sharding, apart, arrays, layer):
         array = weight.to_hf(array.astype(dtype), config)
         if sharding is not None:
             array = jax.lax.with_sharding_constraint(array, sharding)
-        found.append(jnp.copy(array) if apart else array)
+        found.append(array)
     return tuple(found)
 
 

@@ -93,50 +93,14 @@ def write_tensors(
     with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
         file.truncate(size)
         file.write(text)
-        for name, array in as_announced(path, specs, tensors):
+        for name, array in _as_announced(path, specs, tensors):
             file.seek(offsets[name])
             file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def map_tensors(
-    path: str | os.PathLike,
-    specs: Specs,
-    *,
-    metadata: Mapping[str, str] | None = None,
-    mode: int = 0o644,
-) -> tuple[np.memmap, dict[str, np.ndarray]]:
-    """Maps a file to be changed in place; what is not such a file is made one.
-
-    Args:
-      path, specs, metadata: see `write_tensors`.
-      mode: of a file that is made, less the process's mask.
-
-    Returns:
-      The map of the whole file, to be flushed, and each tensor's view of it. Of a file
-      that was made they hold zeros.
-
-    Raises:
-      OSError: there is no room. The file has all its room once it is mapped: memory
-        that a full disk cannot back ends a process without a word.
-    """
-    text, offsets, size = _layout(specs, metadata)
-    with open(os.open(path, os.O_RDWR | os.O_CREAT, mode), "r+b") as file:
-        if os.fstat(file.fileno()).st_size != size or file.read(len(text)) != text:
-            file.truncate(0)
-            os.posix_fallocate(file.fileno(), 0, size)
-            file.seek(0)
-            file.write(text)
-            file.flush()
-        mapped = np.memmap(file, np.uint8, "r+")
-    return mapped, {
-        name: np.ndarray(shape, dtype, mapped, offsets[name])
-        for name, (shape, dtype) in specs.items()
-    }
-
-
-def as_announced(
+def _as_announced(
     path: str | os.PathLike, specs: Specs, tensors: Iterable[tuple[str, np.ndarray]]
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Passes tensors through.

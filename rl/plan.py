@@ -37,7 +37,6 @@ from rl.batches.groups import FilterOn
 from rl.batches.schedule import Schedule
 from rl.checkpoint import describe_cost, state_bytes
 from rl.hosts.devices import start_cpu_devices, take_gpu_memory
-from rl.hosts.sidecar import check_weights
 from rl.problems.curriculum import (
     Curriculum,
     NoProblem,
@@ -292,7 +291,6 @@ def _check_together(c: ConfigDict) -> None:
     except ValueError as error:
         raise ValueError(f"config.data.{error}") from None
     take(check_rollout, c.rollout)()
-    take(check_weights, c.rollout.vllm)()
     take(check_sampling, c.sampling, c.dynamic_sampling, c.reward, c.rollout)()
     take(check_overlong, c.reward, c.rollout)()
     take(check_steps, c.profile)()

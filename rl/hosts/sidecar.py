@@ -5,10 +5,9 @@ to the trainer's own log-probabilities.
 import collections
 import os
 import pathlib
-import secrets
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -21,18 +20,11 @@ from models.qwen2 import Params, Qwen2
 from rl.types import Batch
 from rl.update.objective import token_logprobs
 from rollout.types import PolicySampler
-from rollout.vllm.buffers import DeviceBuffers
 from rollout.vllm.sampler import PROBE_DRAW, PROBE_TOLERANCE, Probe, VllmSampler
 from rollout.vllm.server import ServerSpec, VllmServer, check_devices
-from rollout.vllm.weight_sync import (
-    Export,
-    PublishedFiles,
-    ServedFiles,
-    WeightTransport,
-)
+from rollout.vllm.weight_folder import WeightFolder, choose_root
 from sharding.rules import laid_out, place, shards
 
-Weights = Literal["files", "memory"]
 _PROBE_LENGTH = 300
 # Of vLLM 0.32. Another ends its engine with the first request.
 _CPU_HEAD_WIDTHS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
@@ -58,9 +50,7 @@ def make_vllm_sampler(
     enforce_eager: bool,
     host: str,
     port: int,
-    weights: Weights,
     weight_dir: str,
-    weight_url: str,
     probe_tolerance: float,
     start_seconds: float,
     sync_seconds: float,
@@ -91,8 +81,6 @@ def make_vllm_sampler(
             f"config.rollout.vllm.dtype={dtype!r}: must be one of"
             f" {sorted(PROBE_TOLERANCE)}"
         )
-    if weights == "memory":
-        _check_memory()
 
     def export(params):
         return hf.export_tensors(params, model.config, hf.DTYPES[dtype])
@@ -110,8 +98,12 @@ def make_vllm_sampler(
     if jax.process_index():
         return FollowerSampler(export, probe)
     api_key = os.environ.get("VLLM_API_KEY", "")
-    transport = _make_transport(
-        model, export, dtype, weights, weight_dir, weight_url, api_key
+    specs = hf.tensor_specs(model.config, hf.DTYPES[dtype])
+    weights = WeightFolder(
+        choose_root(weight_dir, specs, fallback=workdir / "weights"),
+        export=export,
+        specs=specs,
+        dtype=dtype,
     )
     return VllmSampler(
         servers=make_servers(
@@ -132,7 +124,7 @@ def make_vllm_sampler(
         ),
         urls=urls,
         api_key=api_key,
-        transport=transport,
+        weights=weights,
         probe=probe,
         probe_prompt=probe_prompt(prompt, max_model_len),
         probe_tolerance=probe_tolerance or PROBE_TOLERANCE[dtype],
@@ -146,57 +138,6 @@ def make_vllm_sampler(
         stall_seconds=stall_seconds,
         max_restarts=max_restarts,
     )
-
-
-def check_weights(*, weights: Weights, weight_dir: str, weight_url: str) -> None:
-    """Refuses places for files that are never written."""
-    for key, value in (("weight_dir", weight_dir), ("weight_url", weight_url)):
-        if weights == "memory" and value:
-            raise ValueError(
-                f"config.rollout.vllm.{key}={value!r}: weights='memory' writes no files"
-            )
-
-
-def _check_memory() -> None:
-    said = "config.rollout.vllm.weights=memory"
-    if jax.process_count() > 1:
-        raise ValueError(
-            f"{said} is for one process, there are {jax.process_count()}: take files"
-        )
-    if (platform := jax.devices()[0].platform) not in ("cpu", "gpu"):
-        raise ValueError(f"{said}: no other process reads a {platform}'s memory")
-
-
-def _make_transport(
-    model: Qwen2,
-    export: Export,
-    dtype: str,
-    weights: str,
-    weight_dir: str,
-    weight_url: str,
-    api_key: str,
-) -> WeightTransport:
-    specs = hf.tensor_specs(model.config, hf.DTYPES[dtype])
-    if weights == "memory":
-
-        def lay_out(params):
-            return hf.device_tensors(params, model.config, hf.DTYPES[dtype])
-
-        return DeviceBuffers(lay_out, specs=specs, dtype=dtype)
-    files = PublishedFiles(
-        pathlib.Path(weight_dir or "/dev/shm")
-        / f"policy-{os.getpid()}-{secrets.token_hex(4)}",
-        export=export,
-        specs=specs,
-        dtype=dtype,
-    )
-    if not weight_url:
-        return files
-    try:
-        return ServedFiles(files, url=weight_url, key=api_key)
-    except ValueError:
-        files.close()
-        raise
 
 
 def make_servers(

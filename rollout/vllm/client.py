@@ -4,7 +4,6 @@ Standard library and NumPy only. Every call has a deadline, and every error says
 server it was and what that server answered.
 """
 
-import dataclasses
 import http.client
 import json
 import select
@@ -23,16 +22,12 @@ GENERATE = "/inference/v1/generate"
 ABORT = "/inference/v1/abort_requests"
 COMPLETIONS = "/v1/completions"
 _REQUEST = "generate-tokens-"  # before the names of requests, in vLLM
-_POLL_SECONDS = 0.01  # each look is a call between two of the engine's steps
 _WATCH_SECONDS = 1.0
 _LIFECYCLE = (
     "/collective_rpc",
     "/pause",
     "/resume",
-    "/init_weight_transfer_engine",
-    "/start_weight_update",
-    "/update_weights",
-    "/finish_weight_update",
+    "/update_weight_version",
 )
 
 
@@ -61,6 +56,10 @@ class ServerRefused(SamplerError):
         return self.status >= 500
 
 
+class LoadFailed(ServerRefused):
+    """The server could not load a version; it is paused, with a mix of weights."""
+
+
 class Aborted(RuntimeError):
     """The server gave up on a request: by `VllmClient.abort`, or for an update.
 
@@ -71,21 +70,6 @@ class Aborted(RuntimeError):
     def __init__(self, message: str, drawn: Completion):
         super().__init__(message)
         self.drawn = drawn
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Update:
-    """What a weight update cost a server.
-
-    Attributes:
-      pause_seconds: from the request to pause to the answer that it has resumed.
-      bytes: that a worker read of the version.
-      healed: tensors that came whole because their delta would not do, and why.
-    """
-
-    pause_seconds: float
-    bytes: int
-    healed: dict[str, str]
 
 
 class VllmClient:
@@ -378,67 +362,82 @@ class VllmClient:
             if line.startswith(counters)
         )
 
-    def update(
-        self, announcement: dict[str, Any], *, mode: str, timeout: float
-    ) -> Update:
-        """Walks the server through one weight update; it serves the version afterwards.
+    def check_policy(
+        self,
+        *,
+        shapes: dict[str, list[int]],
+        dtype: str,
+        owner: str,
+        token: str,
+        timeout: float,
+    ) -> None:
+        """Checks that the server can serve a policy; see `extension.PolicyWorker`.
 
-        The server reads, checks and lays the version out while it serves; paused, it
-        only switches.
+        Raises:
+          ServerRefused: it serves another model, or does not see the weights.
+        """
+        self._call_workers(
+            "check_policy",
+            timeout=timeout,
+            shapes=shapes,
+            dtype=dtype,
+            owner=owner,
+            token=token,
+        )
+
+    def update(
+        self,
+        *,
+        label: str,
+        path: str,
+        checksums: dict[str, int],
+        mode: str,
+        timeout: float,
+    ) -> float:
+        """Loads a version under a pause; the server serves it afterwards.
 
         Args:
-          announcement: what the transport's `stage` returned. Its "version" is the
-            label that the server reports for the tokens drawn from here on.
+          label: reported by the server for the tokens sampled from here on.
+          path, checksums: of the weights; see `extension.PolicyWorker.load_policy`.
           mode: "abort" drops what is in flight, "keep" continues it under the new
             weights.
           timeout: seconds for each phase.
 
+        Returns:
+          Seconds for which the server was paused.
+
         Raises:
-          ServerRefused: the phase and the server's own words. The old weights serve on.
-          ServerGone: see there.
+          LoadFailed: in the server's own words; it stays paused.
+          ServerGone, ServerBusy, ServerRefused: see there.
         """
 
-        def post(path, body=None):
-            return self.call("POST", path, body, timeout=timeout, watched=True)
+        def post(path: str, body: Any = None) -> None:
+            self.call("POST", path, body, timeout=timeout, watched=True)
 
-        version = announcement["version"]
-        order = {"method": "stage_version", "kwargs": {"announced": announcement}}
-        post("/collective_rpc", order)
-        workers = self._wait_staged(timeout)
-        post("/start_weight_update", {})
-        post("/update_weights", {"update_info": {"version": version}})
         begin = time.monotonic()
         # Cached prefixes belong to the old weights.
         post(f"/pause?mode={mode}&clear_cache=true")
         try:
-            post("/finish_weight_update", {"weight_version": version})
-        finally:
-            post("/resume")
-        return Update(
-            pause_seconds=time.monotonic() - begin,
-            bytes=max(worker["bytes"] for worker in workers),
-            healed={k: v for worker in workers for k, v in worker["healed"].items()},
-        )
-
-    def _wait_staged(self, timeout: float) -> list[dict[str, Any]]:
-        """What each of the server's workers says of the version, once it lies ready."""
-        deadline = time.monotonic() + timeout
-        order = {"method": "staged_version"}
-        while True:
-            answer = self.call(
-                "POST", "/collective_rpc", order, timeout=timeout, watched=True
+            self._call_workers(
+                "load_policy", timeout=timeout, path=path, checksums=checksums
             )
-            workers = answer["results"]
-            for worker in workers:
-                if worker["state"] == "refused":
-                    raise ServerRefused(f"{self.url}: {worker['why']}")
-            if all(worker["state"] == "ready" for worker in workers):
-                return workers
-            if time.monotonic() > deadline:
-                raise ServerGone(
-                    f"{self.url}: a version was not laid out in {timeout:.0f} s"
-                )
-            time.sleep(_POLL_SECONDS)
+        except ServerRefused as error:
+            if error.internal:
+                raise
+            raise LoadFailed(str(error)) from None
+        post("/update_weight_version", {"new_version": label})
+        post("/resume")
+        return time.monotonic() - begin
+
+    def _call_workers(self, method: str, *, timeout: float, **arguments: Any) -> None:
+        """Calls a method of `extension.PolicyWorker` on all workers of the server."""
+        order = {"method": method, "kwargs": arguments}
+        answer = self.call(
+            "POST", "/collective_rpc", order, timeout=timeout, watched=True
+        )
+        for error in answer["results"]:
+            if error:
+                raise ServerRefused(f"{self.url}: {error}")
 
 
 def _error_text(answer: bytes) -> str:

@@ -14,7 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from rollout.vllm.client import ServerBusy, ServerGone, ServerRefused, VllmClient
+from rollout.vllm.client import (
+    LoadFailed,
+    ServerBusy,
+    ServerGone,
+    ServerRefused,
+    VllmClient,
+)
 from rollout.vllm.crew import Crew
 from rollout.vllm.server import ServerFailed, VllmServer
 
@@ -103,14 +109,6 @@ class Fleet:
     def slots(self) -> int:
         """Requests that all servers take at a time."""
         return self._concurrency * len(self.members)
-
-    @contextlib.contextmanager
-    def nobody_loads(self) -> Iterator[None]:
-        """Holds off every update and repair meanwhile."""
-        with contextlib.ExitStack() as held:
-            for member in self.members:
-                held.enter_context(member.lock)
-            yield
 
     def update(self) -> list[tuple[VllmClient, Any]]:
         """Brings all servers up to date, side by side.
@@ -203,6 +201,9 @@ class Fleet:
                 except (ServerGone, ServerBusy) as error:
                     self._restart(member, error)
                     continue
+                except LoadFailed as error:
+                    self._restart(member, error)
+                    raise
                 except ServerRefused as error:
                     if not error.internal or self._healthy(member):
                         raise

@@ -15,11 +15,11 @@ from rollout.types import (
     SamplingParams,
     SoFar,
 )
-from rollout.vllm.client import OutOfStep, Update, VllmClient
+from rollout.vllm.client import LoadFailed, OutOfStep, VllmClient
 from rollout.vllm.fan_out import check_lengths, sample_all
 from rollout.vllm.fleet import Fleet
 from rollout.vllm.server import VllmServer
-from rollout.vllm.weight_sync import WeightTransport
+from rollout.vllm.weight_folder import PublishedWeights, WeightFolder
 
 log = logging.getLogger(__name__)
 Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
@@ -39,7 +39,7 @@ class VllmSampler:
         servers: Sequence[VllmServer] = (),
         urls: Sequence[str] = (),
         api_key: str = "",
-        transport: WeightTransport,
+        weights: WeightFolder,
         probe: Probe,
         probe_prompt: Sequence[int],
         probe_tolerance: float,
@@ -58,7 +58,7 @@ class VllmSampler:
           servers: not yet started; they end with this process.
           urls: servers that run already. They are attached to, and live on.
           api_key: of the servers at `urls`.
-          transport: how weights reach them.
+          weights: where versions are written for them.
           probe: the trainer's own log-probs of sequences under given parameters at
             temperature 1, `float32 [n]` each, entry t for producing token t (entry 0 is
             not looked at). Called once per publish, with one sequence per server.
@@ -76,7 +76,7 @@ class VllmSampler:
             hung.
           max_restarts: per server, between two publishes.
         """
-        self._transport = transport
+        self._weights = weights
         self._probe = probe
         self._probe_prompt = list(probe_prompt)
         self._probe_tolerance = probe_tolerance
@@ -87,7 +87,7 @@ class VllmSampler:
         self._max_restarts = max_restarts
         # A label names the run too: two trainers on one server must not pass unseen.
         self._run = secrets.token_hex(4)
-        self._announced: dict[str, Any] | None = None
+        self._current: PublishedWeights | None = None
         self._metrics: dict[str, float] = {}
         self._served_at = 0.0
         self._fleet = Fleet(
@@ -113,7 +113,7 @@ class VllmSampler:
     def close(self) -> None:
         """Ends the servers that were started here; the others go on serving."""
         self._fleet.close()
-        self._transport.close()
+        self._weights.close()
 
     # -- drawing ---------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class VllmSampler:
           ServerFailed: no server is left, and why.
           ServerRefused: a server turned a request down, in its words.
         """
-        if self._announced is None:
+        if self._current is None:
             raise RuntimeError("publish a policy before sampling from it")
         check_lengths(prompts, params, self._max_model_len)
         return sample_all(
@@ -150,7 +150,7 @@ class VllmSampler:
 
     def _version_of(self, label: str) -> int:
         # A server that reports no versions is never updated under a request.
-        run, _, version = (label or self._announced["version"]).rpartition(":")
+        run, _, version = (label or self._current.label).rpartition(":")
         if run != self._run:
             raise OutOfStep(
                 f"a server drew tokens with weights {label!r}, which this run did not"
@@ -161,27 +161,33 @@ class VllmSampler:
     # -- weights ---------------------------------------------------------------------
 
     def publish(self, params: Any, version: int) -> None:
-        """Serves `params` as `version` on every server, and proves it on each.
+        """Serves `params` as `version` on every server, and probes each.
 
         Raises:
           OutOfStep: a server's log-probs are not those of `params`.
+          LoadFailed: a server could not load them. All serve the version before.
           ServerRefused, ServerFailed: an update was turned down, or no server is left.
           OSError: the weights could not be written; the servers keep the old ones.
         """
         begin = time.monotonic()
-        with self._fleet.nobody_loads():
-            self._announced = self._transport.stage(params, f"{self._run}:{version}")
+        last_good = self._current
+        self._current = self._weights.write(
+            params, f"{self._run}:{version}", keep=last_good
+        )
         written = time.monotonic()
-        found = self._fleet.update()
+        try:
+            found = self._fleet.update()
+        except LoadFailed:
+            self._current = last_good
+            if last_good is not None:
+                self._fleet.update()
+            raise
         gaps = self._prove(params, [(client, answer) for client, (_, answer) in found])
-        updates = [update for _, (update, _) in found]
         self._metrics = {
             "sampler/write_seconds": written - begin,
             "sampler/update_seconds": self._served_at - written,
             "sampler/publish_seconds": time.monotonic() - begin,
-            "sampler/pause_seconds": max(u.pause_seconds for u in updates),
-            "sampler/publish_bytes": float(max(u.bytes for u in updates)),
-            "sampler/healed_tensors": float(sum(len(u.healed) for u in updates)),
+            "sampler/pause_seconds": max(pause for _, (pause, _) in found),
             "sampler/probe_gap_mean": float(gaps.mean()),
             "sampler/probe_gap_max": float(gaps.max()),
         }
@@ -191,21 +197,24 @@ class VllmSampler:
             max_model_len=self._max_model_len,
             needs_versions=self._carry or self._in_flight == "keep",
         )
-        hello = {"init_info": self._transport.hello()}
-        route = "/init_weight_transfer_engine"
-        client.call("POST", route, hello, timeout=self._sync_seconds, watched=True)
-
-    def _bring_up_to_date(self, client: VllmClient) -> tuple[Update, Completion]:
-        """Gives a server the current weights; what it then draws for the probe."""
-        update = client.update(
-            self._announced, mode=self._in_flight, timeout=self._sync_seconds
+        client.check_policy(
+            shapes={name: list(s) for name, (s, _) in self._weights.specs.items()},
+            dtype=self._weights.dtype,
+            owner=str(self._weights.owner),
+            token=self._weights.token,
+            timeout=self._sync_seconds,
         )
-        if update.healed:
-            name, why = next(iter(update.healed.items()))
-            log.warning(
-                "%s took %d tensors whole whose delta would not do, first %s: %s",
-                *(client.url, len(update.healed), name, why),
-            )
+
+    def _bring_up_to_date(self, client: VllmClient) -> tuple[float, Completion]:
+        """Loads the current weights; returns the pause and what the probe sampled."""
+        current = self._current
+        paused = client.update(
+            label=current.label,
+            path=current.path,
+            checksums=current.checksums,
+            mode=self._in_flight,
+            timeout=self._sync_seconds,
+        )
         self._served_at = time.monotonic()
         # By the ordinary path, cached prefix and all: that is what must be right.
         answer = client.generate(
@@ -215,7 +224,7 @@ class VllmSampler:
             version_of=self._version_of,
             timeout=self._sync_seconds,
         )
-        return update, answer
+        return paused, answer
 
     def _prove(
         self, params: Any, answers: Sequence[tuple[VllmClient, Completion]]
@@ -228,7 +237,7 @@ class VllmSampler:
             self._check_probe(client, answer, logprobs)
             for (client, answer), logprobs in zip(answers, own, strict=True)
         ]
-        label = self._announced["version"]
+        label = self._current.label
         self._proved = label, answers[0][1].token_ids, own[0]
         return np.concatenate(gaps)
 
@@ -236,7 +245,7 @@ class VllmSampler:
         self, client: VllmClient, answer: Completion, own: np.ndarray
     ) -> np.ndarray:
         """The gaps between a server's log-probs of its probe tokens and our own."""
-        version = self._version_of(self._announced["version"])
+        version = self._version_of(self._current.label)
         if (answer.versions != version).any():
             raise OutOfStep(
                 f"{client.url} reports version {answer.versions.min()} after version"
@@ -255,7 +264,7 @@ class VllmSampler:
         return gap
 
     def _check_mended(
-        self, client: VllmClient, found: tuple[Update, Completion]
+        self, client: VllmClient, found: tuple[float, Completion]
     ) -> None:
         """Holds a mended server to what was proved of this version at its publish.
 
@@ -264,7 +273,7 @@ class VllmSampler:
         """
         _, answer = found
         label, token_ids, own = self._proved
-        if label != self._announced["version"]:
+        if label != self._current.label:
             return  # a publish is under way and will prove it
         same = int(np.cumprod(answer.token_ids == token_ids).sum())
         if not same:

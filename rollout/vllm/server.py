@@ -144,10 +144,12 @@ def command(spec: ServerSpec, *, port: int, name: str) -> list[str]:
         # Log-probs of the distribution that was sampled, not of the raw logits.
         "--logprobs-mode": "processed_logprobs",
         "--worker-extension-cls": "rollout.vllm.extension.PolicyWorker",
-        "--weight-transfer-config": '{"backend": "published_policy"}',
     }
     switches = ["--enable-scale-out", "--skip-tokenizer-init"]
     switches += ["--disable-uvicorn-access-log"]
+    if spec.load_format == "dummy":
+        # vLLM's reload leaves a tied head on the old weights; the trainer sends one.
+        arguments["--hf-overrides"] = '{"tie_word_embeddings": false}'
     if spec.enforce_eager:
         switches.append("--enforce-eager")
     if spec.api_key:

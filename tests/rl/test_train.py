@@ -612,8 +612,6 @@ BAD = [
         ({"reward.overlong_factor": 1.0}, "config.reward.overlong_buffer=512: must be"
          " less than the 32 tokens that a completion may have"),
         ({"rollout.top_p": 0.9}, "config.rollout.top_p=0.9: training needs 1"),
-        ({"rollout.vllm.weights": "memory", "rollout.vllm.weight_dir": "/tmp"},
-         "config.rollout.vllm.weight_dir='/tmp': weights='memory' writes no files"),
         ({"data.template": "qwen"}, "template='qwen'"),
         ({"reward.function": "nowhere:f"}, "reward.function='nowhere:f': cannot be"
          " imported (ModuleNotFoundError: No module named 'nowhere')"),

@@ -103,12 +103,6 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
         return placed(jax.eval_shape(cast, state.params), step.shardings.params)
 
     reference = copied(model.dtype) if objective.needs_reference else None
-    published = None
-    if not work.embedded and c.rollout.vllm.weights == "memory":
-        dtype = c.rollout.vllm.dtype or c.model.dtype
-        if dtype not in hf.DTYPES:
-            raise ValueError(f"config.rollout.vllm.dtype={dtype!r}: no such dtype")
-        published = copied(hf.DTYPES[dtype])
     of_update = _of_update(work, step, state)
     gradients, *_ = of_update["accumulate"].arguments[0]
     resident = Resident(
@@ -116,7 +110,6 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
         moments=device_bytes(state.opt_state),
         gradients=device_bytes(gradients),
         reference=device_bytes(reference),
-        published=device_bytes(published),
     )
     found = of_update | _of_export(work, state.params)
     if work.embedded:
@@ -177,6 +170,6 @@ def _of_export(work: Workload, params: Params) -> dict[str, Program]:
     def brought(layer: int | None) -> Program:
         weights = tuple(weight for _, weight, of in hf.rows(model) if of == layer)
         arrays = tuple(hf.at(params, weight.path) for weight in weights)
-        return Program(hf.lay_out, (weights, model, dtype, whole, False, arrays, 0))
+        return Program(hf.lay_out, (weights, model, dtype, whole, arrays, 0))
 
     return {"tables": brought(None), "layer": brought(0)}

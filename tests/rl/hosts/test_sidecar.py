@@ -1,7 +1,5 @@
 """Where servers go, and a publish by two processes, without any server."""
 
-import os
-import pathlib
 import socket
 import subprocess
 import sys
@@ -10,12 +8,8 @@ import types
 import jax
 import pytest
 
-from configs import base
-from models.qwen2 import Qwen2
 from rl.hosts import sidecar
 from rollout.vllm.server import ServerFailed
-from sharding.mesh import make_mesh
-from tests.rl.hosts import publishing
 from tests.rl.hosts.publishing import publish
 from tests.rollout.vllm.policies import ROOT
 from tests.tools.tiny import make_model
@@ -97,53 +91,6 @@ def test_what_cannot_be_started_is_refused(tmp_path):
     kinds = dict(folder=folder, logs=tmp_path, max_model_len=64)
     with pytest.raises(ValueError, match="--vllm_python='none': no such file"):
         sidecar.make_servers([(0,)], python="none", key="--vllm_python", **kinds)
-
-
-@pytest.fixture
-def make(tmp_path):
-    """Makes a sampler that starts nothing before its first publish."""
-    mesh = make_mesh(devices=jax.devices()[:1])
-    folder = make_model(tmp_path / "model")
-
-    def make(**changes):
-        return sidecar.make_vllm_sampler(
-            **base.get_config().rollout.vllm.to_dict() | changes,
-            model=Qwen2(publishing.CONFIG, mesh=mesh),
-            folder=folder,
-            workdir=tmp_path,
-            prompt=[1, 2, 3],
-            max_model_len=48,
-            head_chunk=64,
-            in_flight="abort",
-            carry=False,
-        )
-
-    return make
-
-
-def test_servers_elsewhere_are_told_where_to_ask_and_need_a_key(monkeypatch, make):
-    elsewhere = {"url": "http://192.0.2.1:8000", "weight_url": "http://127.0.0.1:0"}
-    monkeypatch.delenv("VLLM_API_KEY", raising=False)
-    with pytest.raises(ValueError, match="^config.rollout.vllm.weight_url=.*API_KEY"):
-        make(**elsewhere)
-    assert not [*pathlib.Path("/dev/shm").glob(f"policy-{os.getpid()}-*")]
-    monkeypatch.setenv("VLLM_API_KEY", "secret")
-    for settings, kind in ((elsewhere, "http://"), ({"url": "http://a:1"}, "/dev/shm")):
-        sampler = make(**settings)
-        assert sampler._transport.hello()["beacon"].startswith(kind)
-        sampler.close()
-
-
-def test_memory_writes_no_files_and_wants_one_process(monkeypatch, make):
-    here = {"url": "http://127.0.0.1:1", "weights": "memory"}
-    sampler = make(**here)
-    assert sampler._transport.hello()["beacon"]["pid"] == os.getpid()
-    sampler.close()
-    assert not [*pathlib.Path("/dev/shm").glob(f"policy-{os.getpid()}-*")]
-    said = r"^config.rollout.vllm.weights=memory "
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(ValueError, match=f"{said}is for one process, there are 2"):
-        make(**here)
 
 
 def test_the_probe_prompt_fills_blocks_and_leaves_room():

@@ -4,8 +4,6 @@ import dataclasses
 import functools
 import os
 import pathlib
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +16,9 @@ from models.config import Qwen2Config
 from models.hf import DTYPES, export_tensors, load_params, tensor_specs
 from models.qwen2 import Qwen2, head_table
 from rollout.types import SamplingParams
-from rollout.vllm.memory import share_host
 from rollout.vllm.sampler import VllmSampler
 from rollout.vllm.server import ServerSpec, VllmServer
-from rollout.vllm.weight_sync import PublishedFiles, ServedFiles
+from rollout.vllm.weight_folder import WeightFolder
 from sharding.mesh import make_mesh
 from tests.models import reference
 
@@ -94,16 +91,6 @@ class Policy:
         ]
         return dataclasses.replace(self, params=tree.unflatten(moved))
 
-    def few_changed(self, seed):
-        """An update of one place in a hundred, as small rates leave it in bfloat16."""
-        keys = jax.random.split(jax.random.key(seed), 64)
-        leaves, tree = jax.tree.flatten(self.params)
-        moved = [
-            leaf + 0.1 * (jax.random.uniform(key, leaf.shape) < 0.01)
-            for leaf, key in zip(leaves, keys, strict=False)
-        ]
-        return dataclasses.replace(self, params=tree.unflatten(moved))
-
     def export(self, params):
         return export_tensors(params, self.model.config, DTYPES[self.dtype])
 
@@ -162,26 +149,6 @@ def needs_vllm():
         pytest.fail(f"no vLLM environment at {PYTHON}: `make vllm`, or set VLLM_PYTHON")
 
 
-@functools.cache
-def _memory_is_read():
-    data = np.arange(4, dtype=np.uint8)
-    told = share_host(data.ctypes.data, data.nbytes)
-    read = (
-        "import numpy as np; from rollout.vllm.memory import HostMemory;"
-        f"HostMemory({told}).read(0, np.zeros(4, np.uint8))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", read], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0 or "not permitted" in done.stderr, done.stderr
-    return done.returncode == 0
-
-
-def needs_memory():
-    if not _memory_is_read():
-        pytest.skip("the kernel lets no process read another's memory")
-
-
 def make_server(policy, tmp, **changes):
     needs_vllm()
     settings = dict(
@@ -196,28 +163,17 @@ def make_server(policy, tmp, **changes):
 
 
 def make_sampler(
-    policy,
-    tmp,
-    *,
-    servers=None,
-    transport=None,
-    folder=None,
-    url="",
-    tolerance=1e-4,
-    **changes,
+    policy, tmp, *, servers=None, folder="/dev/shm", tolerance=1e-4, **changes
 ):
-    """A sampler whose probe is the policy's own forward."""
-    transport = transport or PublishedFiles(
-        folder or pathlib.Path("/dev/shm") / f"test-{os.getpid()}-{tmp.name}",
-        export=policy.export,
-        specs=policy.specs(),
-        dtype=policy.dtype,
-    )
-    if url:
-        transport = ServedFiles(transport, url=url, key=changes["api_key"])
+    """Makes a sampler whose probe is the policy's own forward pass."""
     settings = dict(
         servers=[make_server(policy, tmp)] if servers is None else servers,
-        transport=transport,
+        weights=WeightFolder(
+            pathlib.Path(folder),
+            export=policy.export,
+            specs=policy.specs(),
+            dtype=policy.dtype,
+        ),
         probe=policy.probe,
         probe_prompt=prompts(1, low=300, high=301)[0],
         probe_tolerance=tolerance,

@@ -1,4 +1,4 @@
-"""Whoever is killed in a publish, whenever: what serves then is one version, whole."""
+"""Trainers and servers killed at random moments of a publish: one version is served."""
 
 import itertools
 import os
@@ -12,120 +12,78 @@ import time
 
 import pytest
 
-from models.safetensors_io import write_tensors
 from rollout.vllm import leash
-from rollout.vllm.client import VllmClient
 from tests.rollout.vllm import policies
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
 KILLS = 10
 PROMPTS = policies.prompts(2, seed=6)
-KEY = "secret"
-HERE = "http://127.0.0.1:0"
 
 
 @pytest.fixture(scope="module")
 def versions(tmp_path_factory):
-    """What is published in turn: small changes, which go as deltas, and large ones."""
+    """What is published in turn."""
     tmp = tmp_path_factory.mktemp("policy")
     first = policies.Policy.load(policies.make_folder(tmp / "model"))
-    return [first, first.few_changed(1), first.changed(2), first.changed(3)]
+    return [first, *(first.changed(seed) for seed in (1, 2, 3))]
 
 
-@pytest.fixture
-def server(versions, tmp_path):
-    server = policies.make_server(versions[0], tmp_path, api_key=KEY)
-    server.start()
-    server.wait_ready(600)
-    yield server
-    server.stop(at_once=True)
+def _check_served(sampler, policy, version):
+    groups = sampler.sample(PROMPTS, policies.draw(8), seed=version)
+    assert policies.gaps(policy, PROMPTS, groups).max() < 1e-4
+    assert {int(v) for (c,) in groups for v in c.versions} == {version}
 
 
 TRAINER = """
-    import itertools, json, pathlib, sys
-    from models.safetensors_io import read_tensors
-    from rollout.vllm.client import VllmClient
-    from rollout.vllm.weight_sync import PublishedFiles, ServedFiles
-    folder, url, run = sys.argv[1:]
-    folder = pathlib.Path(folder)
-    versions = [read_tensors(path) for path in sorted(folder.glob("*.safetensors"))]
-    files = PublishedFiles(
-        folder / f"weights-{run}",
-        export=dict.items,
-        specs={name: (x.shape, x.dtype) for name, x in versions[0].items()},
-        dtype="float32",
-    )
-    transport = ServedFiles(files, url="http://127.0.0.1:0", key="secret")
-    client = VllmClient(url, api_key="secret")
-    client.attach_to_train(max_model_len=512, needs_versions=True)
-    hello = {"init_info": transport.hello()}
-    client.call("POST", "/init_weight_transfer_engine", hello, timeout=60)
+    import itertools, pathlib, sys
+    from tests.rollout.vllm import policies
+    folder, tmp, url = sys.argv[1:]
+    policy = policies.Policy.load(pathlib.Path(folder))
+    tmp = pathlib.Path(tmp)
+    sampler = policies.make_sampler(policy, tmp, servers=[], urls=[url], folder=tmp)
     for version in itertools.count():
-        print(version, flush=True)
-        params = versions[version % len(versions)]
-        told = transport.stage(params, f"{run}:{version}")
-        client.update(told, mode="abort", timeout=60)
+        sampler.publish(policy.params, version)
+        print(version, sampler.metrics()["sampler/publish_seconds"], flush=True)
 """
 
 
-def _serves_one_version(client, versions, run, last):
-    """The label that is served, and that its weights are those of that label."""
-    client.attach_to_train(max_model_len=policies.LENGTH, needs_versions=True)
-    labels = set()
-    for prompt in PROMPTS:
-        drawn = client.generate(
-            prompt,
-            policies.draw(8),
-            seed=0,
-            version_of=lambda label: labels.add(label) or 0,
-            timeout=60,
-        )
-        (label,) = labels
-        served, _, version = label.partition(":")
-        assert served == run and int(version) in (last - 1, last)
-        policy = versions[int(version) % len(versions)]
-        assert policies.gaps(policy, [prompt], [[drawn]]).max() < 1e-4
-    return label
-
-
 @pytest.mark.failure(11)
-def test_a_trainer_killed_at_random_moments_of_a_publish(versions, server, tmp_path):
-    for number, policy in enumerate(versions):
-        path = tmp_path / f"{number}.safetensors"
-        write_tensors(path, policy.specs(), policy.export(policy.params))
-    rng = random.Random(0)
-    client = VllmClient(server.url, api_key=KEY)
-    for round in range(KILLS):
-        trainer = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(TRAINER)]
-            + [str(tmp_path), server.url, f"run{round}"],
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=policies.ROOT,
-        )
-        begins, last = [], rng.randrange(2, 8)
-        while int(trainer.stdout.readline()) < last:
-            begins.append(time.monotonic())
-        # Anywhere in a publish, which takes about as long as the ones before.
-        time.sleep(rng.random() * (time.monotonic() - begins[0]) / last)
-        trainer.kill()
-        trainer.wait()
-        last = int(([last, *trainer.stdout.read().split()])[-1])
-        label = _serves_one_version(client, versions, f"run{round}", last)
-        print(f"killed in version {last}, {label} serves", flush=True)
-        assert server.pid is not None
+def test_a_trainer_killed_at_random_moments_of_a_publish(versions, tmp_path):
+    server = policies.make_server(versions[0], tmp_path)
+    server.start()
+    server.wait_ready(600)
+    rng, weights = random.Random(0), tmp_path / "weights"
+    try:
+        for kill in range(KILLS):
+            trainer = subprocess.Popen(
+                [sys.executable, "-c", textwrap.dedent(TRAINER)]
+                + [str(versions[0].folder), str(weights), server.url],
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=policies.ROOT,
+            )
+            for _ in range(3):
+                _, seconds = trainer.stdout.readline().split()
+            time.sleep(rng.random() * float(seconds))
+            trainer.kill()
+            trainer.wait()
+            policy = versions[kill % len(versions)]
+            sampler = policies.make_sampler(
+                policy, tmp_path, servers=[], urls=[server.url], folder=weights
+            )
+            assert len(list(weights.iterdir())) == 1
+            sampler.publish(policy.params, kill)
+            _check_served(sampler, policy, kill)
+            sampler.close()
+            assert server.pid is not None
+    finally:
+        server.stop(at_once=True)
 
 
 @pytest.mark.failure(12)
 def test_a_server_killed_at_random_moments_of_a_publish(versions, tmp_path):
-    sampler = policies.make_sampler(
-        versions[0],
-        tmp_path,
-        servers=[policies.make_server(versions[0], tmp_path, api_key=KEY)],
-        url=HERE,
-        api_key=KEY,
-    )
+    sampler = policies.make_sampler(versions[0], tmp_path)
     rng, published = random.Random(1), itertools.count()
 
     def publish():
@@ -147,9 +105,7 @@ def test_a_server_killed_at_random_moments_of_a_publish(versions, tmp_path):
             timer.start()
             policy, version = publish()
             timer.join()
-            groups = sampler.sample(PROMPTS, policies.draw(8), seed=version)
-            assert policies.gaps(policy, PROMPTS, groups).max() < 1e-4
-            assert {int(v) for (c,) in groups for v in c.versions} == {version}
+            _check_served(sampler, policy, version)
             assert sampler.metrics()["sampler/restarts"] == kill
             print(f"{which} killed after {seconds:.3f} s, {version} serves", flush=True)
     finally:

@@ -1,12 +1,9 @@
 """What is refused or ended without vLLM itself: addresses, devices, trees, files."""
 
-import contextlib
-import errno
 import http.server
 import json
 import os
 import pathlib
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,18 +12,13 @@ import textwrap
 import threading
 import time
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rollout.types import SamplingParams
 from rollout.vllm import leash
 from rollout.vllm import server as vllm_server
-from rollout.vllm.checksum import checksum
 from rollout.vllm.client import OutOfStep, ServerGone, VllmClient
 from rollout.vllm.server import ServerFailed, ServerSpec, VllmServer, check_devices
-from rollout.vllm.weight_sync import PublishedFiles
 from tests.rollout.vllm.policies import ROOT
 
 
@@ -235,9 +227,7 @@ TREE = """
 ASKER = """
     import pathlib, sys, time
     from rollout.vllm.server import ServerSpec, VllmServer
-    from rollout.vllm.weight_sync import PublishedFiles
     program, tmp = sys.argv[1], pathlib.Path(sys.argv[2])
-    files = PublishedFiles(tmp / "weights", export=None, specs={}, dtype="float32")
     spec = ServerSpec(python=program, model="m", max_model_len=64)
     server = VllmServer(spec, log_file=tmp / "log")
     server.start()
@@ -266,14 +256,12 @@ def test_the_tree_goes_when_its_asker_goes(tmp_path, blow):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     tree = [root, *leash.descendants(root)]
-    assert (tmp_path / "weights").is_dir()
     asker.send_signal(blow)
     asker.wait()
     deadline = time.monotonic() + 10
     while any(pathlib.Path(f"/proc/{pid}").exists() for pid in tree):
         assert time.monotonic() < deadline, "orphans after 10 s"
         time.sleep(0.1)
-    assert not (tmp_path / "weights").exists()
 
 
 def test_what_a_killed_leash_leaves_goes_when_the_server_is_stopped(tmp_path):
@@ -310,98 +298,6 @@ def _runs(pid):
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-@given(
-    st.integers(0, 3 * 4096 * 3).flatmap(
-        lambda n: st.tuples(st.just(n), st.integers(0, max(n - 1, 0)))
-    ),
-    st.integers(1, 255),
-)
-def test_any_changed_byte_changes_the_checksum(size_and_place, change):
-    size, place = size_and_place
-    data = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
-    before = checksum(data)
-    assert before == checksum(data.copy())
-    if size:
-        data[place] ^= change
-        assert checksum(data) != before
-
-
-def test_words_that_change_places_change_the_checksum():
-    words = np.random.default_rng(0).integers(0, 2**63, 4096, dtype=np.uint64)
-    for one, other in ((0, 1), (0, 512), (3, 3 + 7 * 512), (5, 2000)):
-        swapped = words.copy()
-        swapped[[one, other]] = words[[other, one]]
-        assert checksum(swapped) != checksum(words)
-
-
-def _files(folder, export, size=1000):
-    specs = {"w": ((size,), np.dtype(np.float32))}
-    return PublishedFiles(folder, export=export, specs=specs, dtype="float32")
-
-
-def test_a_published_file_appears_whole_or_not_at_all(tmp_path):
-    def export(params):
-        yield "w", params
-
-    files = _files(tmp_path / "weights", export)
-    told = files.stage(np.ones(1000, np.float32), "run:1")
-    # They are the policy, in shared memory, on a machine that others may use.
-    paths = told["whole"], told["delta"], files._folder
-    modes = [oct(os.stat(path).st_mode)[-3:] for path in paths]
-    assert modes == ["600", "600", "700"]
-    assert told["version"] == "run:1" and told["tensors"].keys() == {"w"}
-    with pytest.raises(ValueError, match="announced as float32"):
-        files.stage(np.ones(999, np.float32), "run:2")
-    assert not list((tmp_path / "weights").glob("policy*"))
-    files.close()
-    assert not (tmp_path / "weights").exists()
-
-
-@pytest.mark.failure(31)
-def test_space_is_checked_before_a_byte_is_written(tmp_path):
-    too_much = 2 * shutil.disk_usage(tmp_path).total // 4
-    with pytest.raises(OSError, match="GB free; one version of the weights takes"):
-        _files(tmp_path / "weights", export=None, size=too_much)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.failure(31)
-def test_a_disk_that_fills_while_we_write_leaves_nothing_half_written(tmp_path):
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("may not mount a small tmpfs")
-    full = False
-
-    def export(params):
-        if full:  # somebody else takes the room after it was seen to be there
-            with contextlib.suppress(OSError), (folder / "other").open("wb") as other:
-                while True:
-                    other.write(bytes(4096))
-                    other.flush()
-        yield "w", params
-
-    def refused(files, params, version):
-        # The error's frames would hold on to what is mapped, and so to the disk.
-        try:
-            files.stage(params, version)
-        except OSError as error:
-            return error.errno
-
-    try:
-        files = _files(folder / "weights", export, size=100_000)
-        params = np.ones(100_000, np.float32)
-        files.stage(params, "run:1")
-        full = True
-        params[:10_000] = 1.5
-        assert refused(files, params, "run:2") == errno.ENOSPC
-        assert [path.name for path in (folder / "weights").iterdir()] == ["beacon"]
-        files.close()
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_the_client_side_imports_no_torch_and_no_jax():
