@@ -25,12 +25,12 @@ from rl.checkpoint import Checkpoints
 from rl.engine import Engine
 from rl.hosts import multihost, peers
 from rl.hosts.devices import join_cpu_devices
-from rl.hosts.sidecar import make_vllm_sampler
 from rl.plan import TRAINING, Plan
 from rl.problems.curriculum import Curriculum
 from rl.problems.reading import HELD_OUT, write_problems
 from rl.progress import WatchedSampler, phase
 from rl.reward.rewards import Rewards
+from rl.sampler_servers import make_vllm_sampler
 from rl.types import Batch, Hyper
 from rl.update import optimizer as optimizers
 from rl.update.examine import check_finite
@@ -271,5 +271,4 @@ def make_servers(
         max_model_len=r.max_prompt_tokens + r.max_response_tokens,
         head_chunk=plan.config.model.head_chunk,
         in_flight="keep" if r.schedule == "async" else "abort",
-        carry=plan.config.dynamic_sampling.carry,
     )

@@ -1,7 +1,7 @@
 """Talks to one vLLM server over HTTP: token ids in, token ids out.
 
-Standard library and NumPy only. Every call has a deadline, and every error says which
-server it was and what that server answered.
+Imports only the standard library and NumPy. Every call has a deadline, and every error
+names the server and quotes its answer.
 """
 
 import http.client
@@ -21,13 +21,11 @@ from rollout.types import Completion, SamplerError, SamplingParams
 GENERATE = "/inference/v1/generate"
 ABORT = "/inference/v1/abort_requests"
 COMPLETIONS = "/v1/completions"
-_REQUEST = "generate-tokens-"  # before the names of requests, in vLLM
+_REQUEST = "generate-tokens-"  # vLLM's prefix of request names
 _WATCH_SECONDS = 1.0
-_LIFECYCLE = (
-    "/collective_rpc",
-    "/pause",
-    "/resume",
-    "/update_weight_version",
+_TRAINING = (  # routes that training needs
+    *("/collective_rpc", "/pause", "/resume", "/update_weight_version"),
+    *(GENERATE, ABORT),
 )
 
 
@@ -36,15 +34,15 @@ class ServerGone(ConnectionError):
 
 
 class ServerBusy(RuntimeError):
-    """503: not now; asking again later is right."""
+    """503: the request can be repeated later."""
 
 
 class OutOfStep(SamplerError):
-    """A server does not serve the policy that was published to it, or will not say."""
+    """A server does not serve the published policy, or does not report versions."""
 
 
 class ServerRefused(SamplerError):
-    """The server said no, with an HTTP status other than 503."""
+    """The server answered with an HTTP status other than 200 and 503."""
 
     def __init__(self, message: str, status: int = 400):
         super().__init__(message)
@@ -52,7 +50,7 @@ class ServerRefused(SamplerError):
 
     @property
     def internal(self) -> bool:
-        """Whether the server failed rather than judged; its engine may be dead."""
+        """Whether the server failed, so that its engine may be dead."""
         return self.status >= 500
 
 
@@ -61,10 +59,10 @@ class LoadFailed(ServerRefused):
 
 
 class Aborted(RuntimeError):
-    """The server gave up on a request: by `VllmClient.abort`, or for an update.
+    """The server ended a request: by `VllmClient.abort`, or for an update.
 
     Attributes:
-      drawn: what there was of it by then, unfinished.
+      drawn: the tokens sampled so far, unfinished.
     """
 
     def __init__(self, message: str, drawn: Completion):
@@ -73,10 +71,10 @@ class Aborted(RuntimeError):
 
 
 class VllmClient:
-    """One server.
+    """Sends requests to one server.
 
-    Connections are not kept: one more costs 0.2 ms on loopback, and a kept one that
-    the server has closed meanwhile looks just like a dead server.
+    Connections are not reused: a new one costs 0.2 ms on loopback, and a reused one
+    that the server has closed meanwhile looks like a dead server.
     """
 
     def __init__(self, url: str, *, api_key: str = ""):
@@ -90,8 +88,11 @@ class VllmClient:
             self._headers["Authorization"] = f"Bearer {api_key}"
         self._open: set[http.client.HTTPConnection] = set()
         self._lock = threading.Lock()
+        self._closed = False
         self._model = ""
         self.reports_versions = True
+
+    # -- requests --------------------------------------------------------------------
 
     def call(
         self,
@@ -102,29 +103,24 @@ class VllmClient:
         timeout: float | None,
         watched: bool = False,
     ) -> Any:
-        """One request; returns the decoded JSON answer (None when it is empty).
+        """Sends one request; returns the decoded JSON answer, None if it is empty.
 
         Args:
           method: "GET" or "POST".
           path: from the root, query included.
-          body: sent as JSON where given.
+          body: sent as JSON.
           timeout: seconds of silence allowed; None waits until `cut`.
-          watched: give up, too, once the server takes no more connections. One whose
-            engine dies closes down and leaves open what waits for the engine.
+          watched: also give up when the server accepts no more connections. A server
+            whose engine died does that, and leaves requests to the engine open.
 
         Raises:
           ServerGone, ServerBusy, ServerRefused: see there.
         """
-        text = self._exchange(method, path, body, timeout, watched)
+        text = self._exchange(method, path, body, timeout=timeout, watched=watched)
         return json.loads(text) if text else None
 
     def _exchange(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        timeout: float | None,
-        watched: bool = False,
+        self, method: str, path: str, body: Any, *, timeout: float | None, watched: bool
     ) -> bytes:
         connection = http.client.HTTPConnection(*self._address, timeout=timeout)
         try:
@@ -132,6 +128,8 @@ class VllmClient:
                 self._open.add(connection)
             payload = None if body is None else json.dumps(body)
             connection.request(method, path, payload, self._headers)
+            if self._closed:
+                raise ConnectionError("the client was closed")
             if watched:
                 self._watch(connection.sock)
             answer = connection.getresponse()
@@ -143,20 +141,19 @@ class VllmClient:
             with self._lock:
                 self._open.discard(connection)
             connection.close()
+        message = f"{self.url}{path}: {answer.status} {_error_text(text)}"
         if answer.status == 503:
-            raise ServerBusy(f"{self.url}{path}: 503 {_error_text(text)}")
+            raise ServerBusy(message)
         if answer.status != 200:
-            raise ServerRefused(
-                f"{self.url}{path}: {answer.status} {_error_text(text)}", answer.status
-            )
+            raise ServerRefused(message, answer.status)
         return text
 
     def _watch(self, sock: socket.socket) -> None:
         """Returns when there is an answer to read.
 
         Raises:
-          ConnectionRefusedError: nobody listens any more.
-          TimeoutError: silence for longer than the socket allows.
+          ConnectionRefusedError: the server accepts no more connections.
+          TimeoutError: silence for longer than the socket's timeout.
         """
         timeout = sock.gettimeout()
         deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
@@ -173,32 +170,39 @@ class VllmClient:
                 continue
 
     def cut(self) -> None:
-        """Breaks every open connection: their callers get `ServerGone` at once.
+        """Breaks every open connection: the callers get `ServerGone` at once.
 
         The server ends the generation of a request whose connection is gone.
         """
         with self._lock:
             connections = list(self._open)
         for connection in connections:
-            # Taken once: the owner may close it meanwhile and set it to None.
+            # Read once: the owner may set it to None meanwhile.
             if (sock := connection.sock) is not None:
                 try:
                     sock.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     continue
 
+    def close(self) -> None:
+        """Breaks every open connection, and those that are opened later."""
+        self._closed = True
+        self.cut()
+
+    # -- attaching -------------------------------------------------------------------
+
     def served_model(self) -> dict[str, Any]:
-        """The entry of /v1/models: `id`, `max_model_len`."""
+        """Returns the entry of /v1/models: `id`, `max_model_len`."""
         return self.call("GET", "/v1/models", timeout=10)["data"][0]
 
     def attach(self, *, max_model_len: int) -> float:
-        """Learns what this server serves, and by which route it is to be asked.
+        """Finds out what this server serves, and which route generates tokens.
 
         Args:
-          max_model_len: longest prompt and completion that will be asked for.
+          max_model_len: longest prompt and completion that will be requested.
 
         Returns:
-          The log-prob that it reports of a token drawn without a rival, in nats.
+          The log-prob, in nats, that it reports of the only token it could sample.
 
         Raises:
           ServerRefused: it serves less.
@@ -221,37 +225,41 @@ class VllmClient:
             drawn, _ = self._generate([0], only, seed=0, top_k=1, timeout=120)
         return drawn[0][1]
 
-    def attach_to_train(self, *, max_model_len: int, needs_versions: bool) -> None:
-        """Attaches to a server that is to serve a policy in training.
+    def attach_to_train(
+        self, *, max_model_len: int, policy: dict[str, Any], timeout: float
+    ) -> None:
+        """Attaches to a server that will serve a policy in training.
 
         Args:
-          max_model_len: longest prompt and completion that will be asked for.
-          needs_versions: whether each token's version must be reported.
+          max_model_len: longest prompt and completion that will be requested.
+          policy: arguments of `extension.PolicyWorker.check_policy`.
+          timeout: seconds for that check.
 
         Raises:
           ServerRefused: what is missing, and how the server should be started.
         """
         routes = self.call("GET", "/openapi.json", timeout=30)["paths"]
-        if "/resume" in routes:
-            # A trainer that was killed may have left it paused.
-            self.call("POST", "/resume", timeout=30)
+        if missing := [route for route in _TRAINING if route not in routes]:
+            raise ServerRefused(
+                f"{self.url} lacks {' '.join(missing)}: start it by"
+                " `python -m rollout.vllm.server`, with vLLM 0.32 or newer"
+            )
+        # A trainer that was killed may have left it paused.
+        self.call("POST", "/resume", timeout=30)
+        # With a single candidate the log-prob is 0, unless it is of raw logits.
         logprob = self.attach(max_model_len=max_model_len)
-        if missing := [route for route in _LIFECYCLE if route not in routes]:
-            raise ServerRefused(
-                f"{self.url} lacks {' '.join(missing)}: vLLM 0.32 or newer, started"
-                " with VLLM_SERVER_DEV_MODE=1 (or by `python -m rollout.vllm.server`)"
-            )
-        if needs_versions and not (self.reports_versions and ABORT in routes):
-            raise ServerRefused(
-                f"{self.url} does not offer {GENERATE} and {ABORT}, without which no"
-                " token's version is known: start it with --enable-scale-out"
-            )
-        # It had one candidate: its log-prob is 0 unless it was taken of raw logits.
         if abs(logprob) > 1e-6:
             raise ServerRefused(
                 f"{self.url} reports log-probs of the raw logits ({logprob:.3f}"
                 " where 0 is due): start it with --logprobs-mode processed_logprobs"
             )
+        if not self.reports_versions:
+            raise ServerRefused(
+                f"{self.url} does not report versions: start it with --enable-scale-out"
+            )
+        self._call_workers("check_policy", timeout=timeout, **policy)
+
+    # -- sampling --------------------------------------------------------------------
 
     def generate(
         self,
@@ -263,19 +271,19 @@ class VllmClient:
         name: str = "",
         timeout: float | None = None,
     ) -> Completion:
-        """Draws one completion.
+        """Samples one completion.
 
         Args:
           prompt: token ids.
-          params: `n` is not looked at.
+          params: `n` is ignored.
           seed: of this completion alone.
           version_of: reads the server's version label.
-          name: for `abort`, of this request alone.
+          name: of this request alone, for `abort`.
           timeout: seconds until `ServerGone`; None waits until `cut`.
 
         Raises:
           Aborted: the server dropped the request (`abort`, an update in abort mode).
-          OutOfStep: it reports no version of some token.
+          OutOfStep: it does not report a version for some token.
           ServerGone, ServerBusy, ServerRefused: see there.
         """
         drawn, choice = self._generate(
@@ -290,10 +298,10 @@ class VllmClient:
             for span in spans:
                 stop = span["end"]
                 versions[span["start"] : stop] = version_of(span["version"])
-            if (untold := np.flatnonzero(versions < 0)).size:
+            if (missing := np.flatnonzero(versions < 0)).size:
                 raise OutOfStep(
-                    f"{self.url} reports no version of {untold.size} of {len(drawn)}"
-                    f" tokens, first of token {untold[0]}"
+                    f"{self.url} reports no version of {missing.size} of {len(drawn)}"
+                    f" tokens, first of token {missing[0]}"
                 )
         logprobs = np.array([logprob for _, logprob in drawn], np.float32)
         reason = choice["finish_reason"]
@@ -305,16 +313,21 @@ class VllmClient:
         return Completion(token_ids, logprobs, reason, versions)
 
     def abort(self, names: Sequence[str], *, timeout: float) -> None:
-        """Ends requests of these names; one that the server has not yet got goes on.
-
-        Raises:
-          ServerGone, ServerBusy, ServerRefused: see there.
-        """
+        """Ends requests by name; one that the server does not have yet goes on."""
         body = {"request_ids": [_REQUEST + name for name in names]}
         self.call("POST", ABORT, body, timeout=timeout)
 
-    def _generate(self, prompt, params, *, seed, top_k, timeout, name=""):
-        # Nothing is left for the server to fill in.
+    def _generate(
+        self,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        *,
+        seed: int,
+        top_k: int,
+        timeout: float | None,
+        name: str = "",
+    ) -> tuple[list[tuple[int, float]], dict[str, Any]]:
+        # Every field is set: the server fills in none of its own.
         sampling = {
             "n": 1,
             "max_tokens": params.max_tokens,
@@ -327,34 +340,31 @@ class VllmClient:
             "frequency_penalty": 0.0,
             "repetition_penalty": 1.0,
             "seed": seed,
-            # The ids below are all that ends a completion.
+            # Only the ids below end a completion.
             "ignore_eos": True,
             "stop_token_ids": [] if params.ignore_stop else list(params.stop_token_ids),
             "logprobs": 0,
         }
+        token_ids = [int(token) for token in prompt]
+        body: dict[str, Any] = {"model": self._model}
         if self.reports_versions:
-            body = {
-                "model": self._model,
-                "token_ids": [int(token) for token in prompt],
-                "sampling_params": sampling | {"detokenize": False},
-            }
+            body["token_ids"] = token_ids
+            body["sampling_params"] = sampling | {"detokenize": False}
             if name:
                 body["request_id"] = name
             choice = self.call("POST", GENERATE, body, timeout=timeout)["choices"][0]
             logprobs = [entry["logprob"] for entry in choice["logprobs"]["content"]]
         else:
-            body = sampling | {
-                "model": self._model,
-                "prompt": [int(token) for token in prompt],
-                "return_token_ids": True,
-            }
+            body |= sampling | {"prompt": token_ids, "return_token_ids": True}
             choice = self.call("POST", COMPLETIONS, body, timeout=timeout)["choices"][0]
             logprobs = choice["logprobs"]["token_logprobs"]
         return list(zip(choice["token_ids"], logprobs, strict=True)), choice
 
     def tokens_processed(self, *, timeout: float) -> float:
-        """Tokens read and drawn so far; it stands still when the server hangs."""
-        text = self._exchange("GET", "/metrics", None, timeout).decode()
+        """Returns the tokens read and generated so far; a hung server's stay equal."""
+        text = self._exchange(
+            "GET", "/metrics", None, timeout=timeout, watched=False
+        ).decode()
         counters = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
         return sum(
             float(line.rpartition(" ")[2])
@@ -362,28 +372,7 @@ class VllmClient:
             if line.startswith(counters)
         )
 
-    def check_policy(
-        self,
-        *,
-        shapes: dict[str, list[int]],
-        dtype: str,
-        owner: str,
-        token: str,
-        timeout: float,
-    ) -> None:
-        """Checks that the server can serve a policy; see `extension.PolicyWorker`.
-
-        Raises:
-          ServerRefused: it serves another model, or does not see the weights.
-        """
-        self._call_workers(
-            "check_policy",
-            timeout=timeout,
-            shapes=shapes,
-            dtype=dtype,
-            owner=owner,
-            token=token,
-        )
+    # -- weights ---------------------------------------------------------------------
 
     def update(
         self,

@@ -1,8 +1,7 @@
-"""Many completions from a fleet of vLLM servers.
+"""Distributes many completions over a fleet of vLLM servers.
 
-Work goes out one completion per request, so that a lost server costs what was in
-flight on it and nothing else, and a finished completion can be verified while the
-others are still being drawn.
+Each request is one completion: a lost server costs what was in flight on it and
+nothing else, and a finished completion can be verified while others are generated.
 """
 
 import collections
@@ -24,7 +23,7 @@ from rollout.types import (
     so_far,
 )
 from rollout.vllm.client import Aborted, ServerBusy, ServerGone, ServerRefused
-from rollout.vllm.fleet import Fleet, Member
+from rollout.vllm.fleet import Member, ServerFleet
 from rollout.vllm.server import ServerFailed
 
 _BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -41,18 +40,17 @@ def check_lengths(
         if not 0 < len(prompt) <= room:
             raise ValueError(
                 f"prompt {i} has {len(prompt)} tokens; with {params.max_tokens} to"
-                f" draw, 1 to {room} fit"
+                f" generate, 1 to {room} fit"
             )
 
 
 def sample_all(
-    fleet: Fleet,
+    fleet: ServerFleet,
     prompts: Sequence[Sequence[int]],
     params: SamplingParams,
     *,
     seed: int,
     version_of: Callable[[str], int],
-    most_faults: int,
     begun: SoFar | None,
     on_finished: OnFinished | None,
     on_pause: OnPause | None,
@@ -60,14 +58,13 @@ def sample_all(
     """See `Sampler.sample`. May be called from several threads.
 
     Args:
-      fleet: has been brought up to date.
+      fleet: has been updated.
       prompts, params, seed, begun, on_finished, on_pause: see `Sampler.sample`.
       version_of: reads a server's version label.
-      most_faults: times that one completion is asked for again after a fault.
 
     Raises:
       ServerFailed: no server is left, and why.
-      ServerRefused: a server turned a request down, in its words.
+      ServerRefused: a server rejected a request, in its words.
     """
     results = so_far(prompts, params, begun)
     todo = collections.deque(
@@ -77,12 +74,12 @@ def sample_all(
         if completion.unfinished
     )
     finished: queue.SimpleQueue = queue.SimpleQueue()
-    # Nobody wants the rest: all of it is lost, or unfinished.
+    # After an error all is lost; after the caller's pause the rest is unfinished.
     stopped, ending = threading.Event(), threading.Event()
-    asked: dict[str, Member] = {}  # requests under way, by name
+    in_flight: dict[str, Member] = {}  # by request name
 
-    def draw(prompt, start: Completion, own_seed: int) -> Completion:
-        """One completion, from whichever server, asked for again until it is there."""
+    def draw(prompt: Sequence[int], start: Completion, own_seed: int) -> Completion:
+        """Samples one completion; repeats the request after faults."""
         faults = 0
         text = [*prompt, *start.token_ids.tolist()]
         left = params.max_tokens - len(start.token_ids)
@@ -93,7 +90,8 @@ def sample_all(
                 if given is None:
                     break
                 member, epoch = given
-                asked[name] = member
+                in_flight[name] = member
+                fault: Exception | None = None
                 try:
                     drawn = member.client.generate(
                         text, rest, seed=own_seed, version_of=version_of, name=name
@@ -102,28 +100,27 @@ def sample_all(
                 except Aborted as abort:
                     if ending.is_set():
                         return start.followed_by(abort.drawn)
-                    fault = None
                 except ServerBusy:
-                    fault = None
+                    pass
                 except ServerGone as error:
                     fault = error
                 except ServerRefused as error:
-                    if error.status < 500:
+                    if not error.internal:
                         raise
                     fault = error
                 finally:
-                    del asked[name]
+                    del in_flight[name]
             if stopped.is_set():
                 raise ServerGone("sampling was stopped")
             if fault is not None:
                 faults += 1
-                if faults > most_faults:
-                    raise ServerFailed(f"asked {faults} times in vain: {fault}")
+                if faults > fleet.max_restarts + 2:
+                    raise ServerFailed(f"{faults} requests failed, last: {fault}")
                 fleet.report(member, epoch, fault)
             time.sleep(_BACKOFF_SECONDS[min(faults, len(_BACKOFF_SECONDS) - 1)])
         return start
 
-    def work():
+    def work() -> None:
         while not (stopped.is_set() or ending.is_set()):
             try:
                 i, j = todo.popleft()
@@ -138,22 +135,22 @@ def sample_all(
         finished.put(None)
 
     def abort() -> None:
-        """Ends what is under way; what a server has not got by now, next time."""
-        of_member = collections.defaultdict(list)
-        for name, member in list(asked.items()):
-            of_member[member].append(name)
-        for member, names in of_member.items():
+        """Ends the requests that the servers have; called again for later ones."""
+        names_of = collections.defaultdict(list)
+        for name, member in list(in_flight.items()):
+            names_of[member].append(name)
+        for member, names in names_of.items():
             try:
                 member.client.abort(names, timeout=_ABORT_SECONDS)
             except (ServerGone, ServerBusy):
-                continue  # found out by those who wait for its answers
+                continue  # the threads that wait for its answers handle it
             except ServerRefused as error:
                 if not error.internal:
                     raise
 
     def next_finished():
         while True:
-            # All that is there first: a pause may judge it together.
+            # Take all that is there first: a pause may judge it together.
             with contextlib.suppress(queue.Empty):
                 return finished.get_nowait()
             if on_pause is not None and on_pause() and not ending.is_set():
@@ -166,7 +163,7 @@ def sample_all(
                     abort()
 
     workers = min(fleet.slots, len(todo))
-    fleet.crew.run(work, workers)
+    fleet.run(work, workers)
     try:
         while workers:
             item = next_finished()
@@ -180,7 +177,7 @@ def sample_all(
             if on_finished is not None and not completion.unfinished:
                 on_finished(i, j, completion)
     except BaseException:
-        # Other callers' requests break off too; they ask for theirs again.
+        # This breaks other callers' requests too; they repeat theirs.
         stopped.set()
         fleet.cut()
         raise

@@ -1,9 +1,9 @@
-"""The vLLM servers of a run: which are up, which has room, and mending what breaks.
+"""Manages the vLLM servers of a run: which are up, which have room, and restarts.
 
-A server is believed to be dead when its process is, or when it draws nothing for
-`stall_seconds` while it has work. It is then started again and brought up to date; a
-server that somebody else runs is waited for instead. What "up to date" means is the
-sampler's business: it gives the fleet two callbacks.
+A server counts as dead when its process has ended, or when it generates no token for
+`stall_seconds` while it has work. It is then restarted and updated; a server that the
+trainer only attached to is waited for. The sampler passes two callbacks that say what
+"attach" and "update" mean.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rollout.vllm.client import (
@@ -21,23 +22,23 @@ from rollout.vllm.client import (
     ServerRefused,
     VllmClient,
 )
-from rollout.vllm.crew import Crew
-from rollout.vllm.server import ServerFailed, VllmServer
+from rollout.vllm.server import ServerFailed, ServerProcess
 
+_CALLERS = 4  # that sample at the same time, such as a collector and an evaluation
 log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Member:
-    """A server and what is known of it.
+    """A server and its state.
 
     Attributes:
-      process: None where the server is somebody else's.
-      lock: held while it is updated or mended.
-      greeted: whether it was looked over since it last started.
+      process: None if the trainer only attached to the server.
+      lock: held while it is updated or restarted.
+      attached: whether it was checked since it last started.
       up: whether it takes requests.
       dead: given up for good.
-      epoch: goes up with each fault, so that an old one is not acted on twice.
+      epoch: increases with each fault, so that a fault is handled once.
       pending: requests that it holds.
       restarts: since the last publish.
       progress: tokens that it had processed when they last changed, and when they, or
@@ -45,9 +46,9 @@ class Member:
     """
 
     client: VllmClient
-    process: VllmServer | None
+    process: ServerProcess | None = None
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
-    greeted: bool = False
+    attached: bool = False
     up: bool = False
     dead: bool = False
     epoch: int = 0
@@ -56,53 +57,67 @@ class Member:
     progress: tuple[float, float] = (-1.0, 0.0)
 
 
-class Fleet:
-    """Servers that start together, share the work, and are mended one by one."""
+class ServerFleet:
+    """Servers that start together, share the work, and are restarted one by one."""
 
     def __init__(
         self,
         *,
-        servers: Sequence[VllmServer],
-        urls: Sequence[str],
-        api_key: str,
-        greet: Callable[[VllmClient], None],
-        bring_up_to_date: Callable[[VllmClient], Any],
-        mended: Callable[[VllmClient, Any], None],
-        concurrency: int,
-        start_seconds: float,
-        stall_seconds: float,
-        max_restarts: int,
+        servers: Sequence[ServerProcess] = (),
+        urls: Sequence[str] = (),
+        api_key: str = "",
+        concurrency: int = 255,
+        start_seconds: float = 900.0,
+        stall_seconds: float = 120.0,
+        max_restarts: int = 3,
     ):
-        """Starts the servers; `update` waits for them.
+        """Prepares the servers; `start` starts them.
 
         Args:
-          greet: looks a server over once it is there.
-          bring_up_to_date: gives it the current weights.
-          mended: judges what that returned after a restart.
-          Others: see `VllmSampler`.
+          servers: not yet started; they end with this process.
+          urls: of running servers to attach to; they live on.
+          api_key: of the servers at `urls`.
+          concurrency: requests at a time per server. One slot fewer than a server has
+            leaves room for a probe.
+          start_seconds: for a server to come up.
+          stall_seconds: without a token while there is work, before a server counts as
+            hung.
+          max_restarts: per server, between two calls of `update_all`.
         """
-        self._greet = greet
-        self._bring_up_to_date = bring_up_to_date
-        self._mended = mended
         self._concurrency = concurrency
         self._start_seconds = start_seconds
         self._stall_seconds = stall_seconds
-        self._max_restarts = max_restarts
+        self.max_restarts = max_restarts
         self._changed = threading.Condition()
         self._fatal: Exception | None = None
         self._last_error: Exception | None = None
         self.closed = False
-        self.crew = Crew()
         self.restarts = 0
-        self.members = [Member(VllmClient(url, api_key=api_key), None) for url in urls]
-        try:
-            for server in servers:
-                server.start()
-                client = VllmClient(server.url, api_key=server.spec.api_key)
-                self.members.append(Member(client, server))
-        except BaseException:
-            self.close()
-            raise
+        self.members = [Member(VllmClient(url, api_key=api_key)) for url in urls]
+        self.members += [
+            Member(VllmClient(s.url, api_key=s.spec.api_key), s) for s in servers
+        ]
+        # Threads are kept: on busy cores, starting 256 of them takes ten seconds.
+        self._threads = ThreadPoolExecutor(_CALLERS * self.slots, "vllm-request")
+
+    def start(
+        self,
+        attach: Callable[[VllmClient], Any],
+        update: Callable[[VllmClient], Any],
+        check_restarted: Callable[[VllmClient, Any], None],
+    ) -> None:
+        """Starts the servers; `update_all` waits for them.
+
+        Args:
+          attach: checks a server that has just come up.
+          update: loads the current weights into a server.
+          check_restarted: checks what `update` returned after a restart.
+        """
+        self._attach, self._update = attach, update
+        self._check_restarted = check_restarted
+        for member in self.members:
+            if member.process is not None:
+                self._start(member, member.process)
         threading.Thread(target=self._watch, daemon=True).start()
 
     @property
@@ -110,18 +125,27 @@ class Fleet:
         """Requests that all servers take at a time."""
         return self._concurrency * len(self.members)
 
-    def update(self) -> list[tuple[VllmClient, Any]]:
-        """Brings all servers up to date, side by side.
+    def run(self, job: Callable[[], None], times: int) -> None:
+        """Calls `job`, which may not raise, in as many threads at once."""
+        try:
+            for _ in range(times):
+                self._threads.submit(job)
+        except RuntimeError:
+            raise ServerGone("sampling was stopped") from None
+
+    def update_all(self) -> list[tuple[VllmClient, Any]]:
+        """Updates all servers in parallel.
 
         Returns:
-          Each living server with what `bring_up_to_date` returned.
+          Each living server with the result of `update`.
 
         Raises:
-          ServerFailed: none is left. Whatever `greet` or `bring_up_to_date` raise.
+          ServerFailed: none is left.
+          Exception: the first that `attach` or `update` raised.
         """
         for member in self.members:
             member.restarts = 0
-        results = self._on_each(self._up_to_date)
+        results = self._on_each(self._bring_up)
         self._raise_if_none_left()
         return [(m.client, result) for m, result in results.items() if not m.dead]
 
@@ -129,10 +153,10 @@ class Fleet:
     def slot(
         self, *, unless: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[Member, int] | None]:
-        """A place on the least busy server, with the server's epoch.
+        """Waits for a place on the least busy server; yields it and its epoch.
 
         Args:
-          unless: whether it is no longer wanted; then there is none.
+          unless: if it returns True, yields None.
 
         Raises:
           ServerFailed: no server is left. ServerGone: the fleet was closed.
@@ -155,7 +179,7 @@ class Fleet:
         finally:
             with self._changed:
                 member.pending -= 1
-                # Its counters may be slow to come when it is busiest.
+                # The counters may come late when a server is busiest.
                 member.progress = member.progress[0], time.monotonic()
                 self._changed.notify()
 
@@ -167,12 +191,12 @@ class Fleet:
         return [m for m in self.members if m.up and m.pending < self._concurrency]
 
     def report(self, member: Member, epoch: int, error: Exception) -> None:
-        """Has a server mended if it is not well; once per fault, whoever reports it."""
+        """Restarts a server if it is not healthy, once per fault."""
         if not self._healthy(member):
             self._take_out(member, epoch, error)
 
     def cut(self) -> None:
-        """Breaks off every request."""
+        """Breaks every request's connection."""
         for member in self.members:
             member.client.cut()
 
@@ -183,21 +207,23 @@ class Fleet:
                 return
             self.closed = True
             self._changed.notify_all()
-        self.cut()
-        self.crew.close()
+        for member in self.members:
+            member.client.close()
+        self._threads.shutdown(wait=False)
         self._on_each(lambda member: member.process and member.process.stop())
 
-    # -- mending ---------------------------------------------------------------------
+    # -- restarts --------------------------------------------------------------------
 
-    def _up_to_date(self, member: Member) -> Any:
+    def _bring_up(self, member: Member) -> Any:
+        """Waits for a server, checks and updates it; restarts it on a fault."""
         with member.lock:
             while not member.dead:
                 try:
-                    if not member.greeted:
+                    if not member.attached:
                         self._wait_for(member)
-                        self._greet(member.client)
-                        member.greeted = True
-                    result = self._bring_up_to_date(member.client)
+                        self._attach(member.client)
+                        member.attached = True
+                    result = self._update(member.client)
                 except (ServerGone, ServerBusy) as error:
                     self._restart(member, error)
                     continue
@@ -207,8 +233,8 @@ class Fleet:
                 except ServerRefused as error:
                     if not error.internal or self._healthy(member):
                         raise
-                    if member.process is not None and not member.greeted:
-                        # A server that dies of its first request dies of each.
+                    if member.process is not None and not member.attached:
+                        # A server that dies of its first request would die again.
                         cause = member.process.last_error()
                         raise ServerFailed(f"{error}: {cause}") from None
                     self._restart(member, error)
@@ -229,7 +255,7 @@ class Fleet:
                 member.client.call("GET", "/health", timeout=5)
                 return
             except (ServerGone, ServerBusy) as error:
-                if time.monotonic() > deadline:
+                if self.closed or time.monotonic() > deadline:
                     url = member.client.url
                     raise ServerFailed(f"no server at {url}: {error}") from None
                 time.sleep(0.5)
@@ -249,17 +275,18 @@ class Fleet:
                 return
             member.up = False
             member.epoch += 1
-        log.warning("mending a server: %s", error)
+        log.warning("restarting a server: %s", error)
         member.client.cut()
-        threading.Thread(target=self._mend, args=(member, error), daemon=True).start()
+        run = threading.Thread(target=self._replace, args=(member, error), daemon=True)
+        run.start()
 
-    def _mend(self, member: Member, error: Exception) -> None:
+    def _replace(self, member: Member, error: Exception) -> None:
         try:
             with member.lock:
                 self._restart(member, error)
-            result = self._up_to_date(member)
+            result = self._bring_up(member)
             if not member.dead:
-                self._mended(member.client, result)
+                self._check_restarted(member.client, result)
             self._raise_if_none_left()
         except Exception as failure:
             with self._changed:
@@ -267,12 +294,12 @@ class Fleet:
                 self._changed.notify_all()
 
     def _restart(self, member: Member, error: Exception) -> None:
-        """Replaces a server's process, or gives it up; `member.lock` is held."""
+        """Starts a server's process again, or gives it up; `member.lock` is held."""
         if self.closed:
             raise ServerGone("sampling was stopped")
-        member.up = member.greeted = False
+        member.up = member.attached = False
         member.restarts += 1
-        if member.restarts > self._max_restarts:
+        if member.restarts > self.max_restarts:
             log.error("giving a server up: %s", error)
             member.dead = True
             self._last_error = error
@@ -282,19 +309,21 @@ class Fleet:
         self.restarts += 1
         if member.process is not None:
             member.process.stop(at_once=True)
-            member.process.start()
-            key = member.process.spec.api_key
-            member.client = VllmClient(member.process.url, api_key=key)
+            self._start(member, member.process)
+
+    def _start(self, member: Member, process: ServerProcess) -> None:
+        process.start()
+        member.client = VllmClient(process.url, api_key=process.spec.api_key)
 
     def _raise_if_none_left(self) -> None:
         if all(member.dead for member in self.members):
             raise ServerFailed(
-                f"no vLLM server is left after {self._max_restarts} restarts each;"
+                f"no vLLM server is left after {self.max_restarts} restarts each;"
                 f" last: {self._last_error}"
             )
 
     def _watch(self) -> None:
-        """Finds servers that have work and draw nothing."""
+        """Finds servers that have work and generate nothing."""
         while not self.closed:
             time.sleep(min(5.0, self._stall_seconds / 4))
             for member in self.members:
@@ -315,24 +344,7 @@ class Fleet:
                     self._take_out(member, epoch, error)
 
     def _on_each(self, act: Callable[[Member], Any]) -> dict[Member, Any]:
-        """Runs `act` on all servers side by side; raises the first error."""
-        results: dict[Member, Any] = {}
-        errors: list[BaseException] = []
-
-        def run(member):
-            try:
-                results[member] = act(member)
-            except BaseException as error:
-                errors.append(error)
-
-        threads = [
-            threading.Thread(target=run, args=(member,), daemon=True)
-            for member in self.members
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if errors:
-            raise errors[0]
-        return results
+        """Calls `act` on all servers in parallel; raises the first error."""
+        with ThreadPoolExecutor(max(1, len(self.members))) as pool:
+            calls = {member: pool.submit(act, member) for member in self.members}
+        return {member: call.result() for member, call in calls.items()}

@@ -1,27 +1,18 @@
-"""Sampling by vLLM servers, held in step with the policy that is trained."""
+"""Samples from vLLM servers that serve the policy in training, and probes them."""
 
-import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from rollout.types import (
-    Completion,
-    OnFinished,
-    OnPause,
-    SamplingParams,
-    SoFar,
-)
+from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar
 from rollout.vllm.client import LoadFailed, OutOfStep, VllmClient
 from rollout.vllm.fan_out import check_lengths, sample_all
-from rollout.vllm.fleet import Fleet
-from rollout.vllm.server import VllmServer
+from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.weight_folder import PublishedWeights, WeightFolder
 
-log = logging.getLogger(__name__)
 Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 
 # Mean absolute difference of log-probs that rounding explains. Measured between vLLM
@@ -36,78 +27,53 @@ class VllmSampler:
     def __init__(
         self,
         *,
-        servers: Sequence[VllmServer] = (),
-        urls: Sequence[str] = (),
-        api_key: str = "",
+        fleet: ServerFleet,
         weights: WeightFolder,
         probe: Probe,
         probe_prompt: Sequence[int],
         probe_tolerance: float,
         max_model_len: int,
-        in_flight: Literal["abort", "keep"] = "abort",
-        carry: bool = False,
-        concurrency: int = 255,
-        start_seconds: float = 900.0,
+        in_flight: str = "abort",
         sync_seconds: float = 300.0,
-        stall_seconds: float = 120.0,
-        max_restarts: int = 3,
     ):
         """Starts the servers; the first `publish` waits for them.
 
         Args:
-          servers: not yet started; they end with this process.
-          urls: servers that run already. They are attached to, and live on.
-          api_key: of the servers at `urls`.
-          weights: where versions are written for them.
+          fleet: the servers, not yet started.
+          weights: where versions are written for the servers.
           probe: the trainer's own log-probs of sequences under given parameters at
             temperature 1, `float32 [n]` each, entry t for producing token t (entry 0 is
-            not looked at). Called once per publish, with one sequence per server.
+            ignored). Called once per publish, with one sequence per server.
           probe_prompt: long enough to fill some blocks of the key-value cache.
-          probe_tolerance: largest mean difference after a sync, in nats.
+          probe_tolerance: largest mean difference after an update, in nats.
           max_model_len: longest prompt and completion together.
           in_flight: what a publish does to requests in flight: "abort" drops and
             repeats them, "keep" continues them under the new weights.
-          carry: whether calls may end before all is drawn, and go on in later ones.
-          concurrency: requests at a time per server; one slot fewer than the server has
-            leaves room for the probe.
-          start_seconds: for a server to come up.
           sync_seconds: for each phase of a weight update.
-          stall_seconds: without a token while there is work, before a server counts as
-            hung.
-          max_restarts: per server, between two publishes.
         """
+        self._fleet = fleet
         self._weights = weights
         self._probe = probe
         self._probe_prompt = list(probe_prompt)
         self._probe_tolerance = probe_tolerance
         self._max_model_len = max_model_len
         self._in_flight = in_flight
-        self._carry = carry
         self._sync_seconds = sync_seconds
-        self._max_restarts = max_restarts
-        # A label names the run too: two trainers on one server must not pass unseen.
+        # Labels name the run too, so that two trainers of one server are noticed.
         self._run = secrets.token_hex(4)
         self._current: PublishedWeights | None = None
         self._metrics: dict[str, float] = {}
-        self._served_at = 0.0
-        self._fleet = Fleet(
-            servers=servers,
-            urls=urls,
-            api_key=api_key,
-            greet=self._greet,
-            bring_up_to_date=self._bring_up_to_date,
-            mended=self._check_mended,
-            concurrency=concurrency,
-            start_seconds=start_seconds,
-            stall_seconds=stall_seconds,
-            max_restarts=max_restarts,
-        )
+        try:
+            fleet.start(self._attach, self._update, self._check_restarted)
+        except BaseException:
+            self.close()
+            raise
 
     def make_room(self) -> None:
-        """The servers have devices of their own."""
+        """Does nothing: the servers have their own memory."""
 
     def metrics(self) -> dict[str, float]:
-        """Figures of the last publish, and the restarts so far."""
+        """Returns the last publish's durations and gaps, and the restarts so far."""
         return self._metrics | {"sampler/restarts": float(self._fleet.restarts)}
 
     def close(self) -> None:
@@ -115,7 +81,7 @@ class VllmSampler:
         self._fleet.close()
         self._weights.close()
 
-    # -- drawing ---------------------------------------------------------------------
+    # -- sampling --------------------------------------------------------------------
 
     def sample(
         self,
@@ -131,7 +97,7 @@ class VllmSampler:
 
         Raises:
           ServerFailed: no server is left, and why.
-          ServerRefused: a server turned a request down, in its words.
+          ServerRefused: a server rejected a request, in its words.
         """
         if self._current is None:
             raise RuntimeError("publish a policy before sampling from it")
@@ -142,19 +108,17 @@ class VllmSampler:
             params,
             seed=seed,
             version_of=self._version_of,
-            most_faults=self._max_restarts + 2,
             begun=begun,
             on_finished=on_finished,
             on_pause=on_pause,
         )
 
     def _version_of(self, label: str) -> int:
-        # A server that reports no versions is never updated under a request.
-        run, _, version = (label or self._current.label).rpartition(":")
+        run, _, version = label.rpartition(":")
         if run != self._run:
             raise OutOfStep(
-                f"a server drew tokens with weights {label!r}, which this run did not"
-                " publish: is another trainer feeding it?"
+                f"a server sampled tokens with weights {label!r}, which this run did"
+                " not publish: is another trainer updating it?"
             )
         return int(version)
 
@@ -166,7 +130,7 @@ class VllmSampler:
         Raises:
           OutOfStep: a server's log-probs are not those of `params`.
           LoadFailed: a server could not load them. All serve the version before.
-          ServerRefused, ServerFailed: an update was turned down, or no server is left.
+          ServerRefused, ServerFailed: an update was rejected, or no server is left.
           OSError: the weights could not be written; the servers keep the old ones.
         """
         begin = time.monotonic()
@@ -176,37 +140,38 @@ class VllmSampler:
         )
         written = time.monotonic()
         try:
-            found = self._fleet.update()
+            found = self._fleet.update_all()
         except LoadFailed:
             self._current = last_good
             if last_good is not None:
-                self._fleet.update()
+                self._fleet.update_all()
             raise
-        gaps = self._prove(params, [(client, answer) for client, (_, answer) in found])
+        updated = time.monotonic()
+        gaps = self._check_probes(params, [(c, answer) for c, (_, answer) in found])
         self._metrics = {
             "sampler/write_seconds": written - begin,
-            "sampler/update_seconds": self._served_at - written,
+            "sampler/update_seconds": updated - written,
             "sampler/publish_seconds": time.monotonic() - begin,
             "sampler/pause_seconds": max(pause for _, (pause, _) in found),
             "sampler/probe_gap_mean": float(gaps.mean()),
             "sampler/probe_gap_max": float(gaps.max()),
         }
 
-    def _greet(self, client: VllmClient) -> None:
+    def _attach(self, client: VllmClient) -> None:
+        """Checks a server that has just come up."""
+        weights = self._weights
+        policy = {
+            "shapes": {name: list(shape) for name, (shape, _) in weights.specs.items()},
+            "dtype": weights.dtype,
+            "owner": str(weights.owner),
+            "token": weights.token,
+        }
         client.attach_to_train(
-            max_model_len=self._max_model_len,
-            needs_versions=self._carry or self._in_flight == "keep",
-        )
-        client.check_policy(
-            shapes={name: list(s) for name, (s, _) in self._weights.specs.items()},
-            dtype=self._weights.dtype,
-            owner=str(self._weights.owner),
-            token=self._weights.token,
-            timeout=self._sync_seconds,
+            max_model_len=self._max_model_len, policy=policy, timeout=self._sync_seconds
         )
 
-    def _bring_up_to_date(self, client: VllmClient) -> tuple[float, Completion]:
-        """Loads the current weights; returns the pause and what the probe sampled."""
+    def _update(self, client: VllmClient) -> tuple[float, Completion]:
+        """Loads the current weights; returns the pause and the probe's completion."""
         current = self._current
         paused = client.update(
             label=current.label,
@@ -215,8 +180,7 @@ class VllmSampler:
             mode=self._in_flight,
             timeout=self._sync_seconds,
         )
-        self._served_at = time.monotonic()
-        # By the ordinary path, cached prefix and all: that is what must be right.
+        # The probe is an ordinary request, so that it uses the prefix cache.
         answer = client.generate(
             self._probe_prompt,
             PROBE_DRAW,
@@ -226,7 +190,9 @@ class VllmSampler:
         )
         return paused, answer
 
-    def _prove(
+    # -- probe -----------------------------------------------------------------------
+
+    def _check_probes(
         self, params: Any, answers: Sequence[tuple[VllmClient, Completion]]
     ) -> np.ndarray:
         """Compares every server with the trainer; see `publish` for errors."""
@@ -237,14 +203,13 @@ class VllmSampler:
             self._check_probe(client, answer, logprobs)
             for (client, answer), logprobs in zip(answers, own, strict=True)
         ]
-        label = self._current.label
-        self._proved = label, answers[0][1].token_ids, own[0]
+        self._probed = self._current.label, answers[0][1].token_ids, own[0]
         return np.concatenate(gaps)
 
     def _check_probe(
         self, client: VllmClient, answer: Completion, own: np.ndarray
     ) -> np.ndarray:
-        """The gaps between a server's log-probs of its probe tokens and our own."""
+        """Returns the gaps between a server's log-probs of its probe and `own`."""
         version = self._version_of(self._current.label)
         if (answer.versions != version).any():
             raise OutOfStep(
@@ -263,22 +228,22 @@ class VllmSampler:
             )
         return gap
 
-    def _check_mended(
+    def _check_restarted(
         self, client: VllmClient, found: tuple[float, Completion]
     ) -> None:
-        """Holds a mended server to what was proved of this version at its publish.
+        """Compares a restarted server with this version's probe at its publish.
 
-        The trainer may be in the middle of an update, so its log-probs of that time are
-        used, as far as the same seed has drawn the same tokens again.
+        The trainer may be in the middle of an update, so its log-probs of the publish
+        are used, as far as the same seed has sampled the same tokens again.
         """
         _, answer = found
-        label, token_ids, own = self._proved
+        label, token_ids, own = self._probed
         if label != self._current.label:
-            return  # a publish is under way and will prove it
+            return  # a publish is under way and will probe it
         same = int(np.cumprod(answer.token_ids == token_ids).sum())
         if not same:
             raise OutOfStep(
-                f"{client.url} draws {answer.token_ids[0]} after its restart where"
-                f" {token_ids[0]} was drawn with the same weights and seed"
+                f"{client.url} samples {answer.token_ids[0]} after its restart where"
+                f" {token_ids[0]} was sampled with the same weights and seed"
             )
         self._check_probe(client, answer, own[:same])

@@ -1,13 +1,11 @@
-"""One vLLM server process: its command, its start, its end.
+"""Starts and ends one vLLM server process.
 
-    python -m rollout.vllm.server --model DIR --port 8000
+    python -m rollout.vllm.server --model DIR --max_model_len 4096 --port 8000
 
-runs a server for trainers on other hosts, from vLLM's own environment: like all that
-vLLM's side imports, this file needs no JAX.
+runs a server for trainers on other hosts, in vLLM's environment, which has no JAX.
 """
 
 import argparse
-import collections
 import contextlib
 import dataclasses
 import logging
@@ -21,12 +19,12 @@ import sys
 import time
 
 from rollout.types import SamplerError
-from rollout.vllm import leash
+from rollout.vllm import supervisor
 from rollout.vllm.client import ServerGone, VllmClient
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-# The system's, the accelerators' and vLLM's own; of all others nothing is handed on.
-_NEEDS = (
+# Variables that a server inherits: the system's, the accelerators' and vLLM's own.
+_INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_", "TMPDIR", "XDG_", "LD_", "CC", "CXX"),
     *("CUDA", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "OMP_", "MKL_", "GOMP_", "KMP_"),
     *("VLLM_", "TORCH", "PYTORCH_", "TRITON_", "FLASHINFER_", "HF_", "RAY_"),
@@ -37,30 +35,29 @@ log = logging.getLogger(__name__)
 
 
 class ServerFailed(SamplerError):
-    """A server did not come up, or came up as something else; says why in one line."""
+    """A server did not start, or cannot be restarted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """What to start.
+    """Describes a server to start.
 
     Attributes:
       python: interpreter of the environment that holds vLLM.
-      model: folder with the config.json of the policy's architecture. Its weights are
-        not read: the policy is published before the first sample.
+      model: folder with the model's config.json.
       dtype: serving dtype, "bfloat16" or "float32".
       max_model_len: prompt and completion together, in tokens.
       max_num_seqs: completions decoded together.
-      devices: GPU ids of this server, tensor-parallel over them; none means CPU.
+      devices: GPU ids of this server, tensor-parallel over them; empty means CPU.
       gpu_memory_utilization: share of each GPU's memory.
       cpu_kv_cache_gib: size of the key-value cache when on the CPU.
-      host: address to bind. The routes that change weights must not be open to all:
-        anything but loopback asks for `api_key`.
+      host: address to bind. Anything but loopback requires `api_key`, since requests
+        can replace the weights.
       port: 0 picks a free one.
-      api_key: asked of every request when not empty.
+      api_key: required of every request, unless empty.
       enforce_eager: no compilation: starts sooner, decodes slower.
-      load_format: "dummy" skips reading weights that are replaced at once.
-      extra_args: appended to the command as they are.
+      load_format: "dummy" if the weights will be published, "auto" to read them.
+      extra_args: appended to the command.
     """
 
     python: str
@@ -81,54 +78,16 @@ class ServerSpec:
     def __post_init__(self):
         if self.host not in _LOOPBACK and not self.api_key:
             raise ValueError(
-                f"host={self.host}: the routes that replace weights would be open to"
-                " the network; set an API key or bind 127.0.0.1"
+                f"host={self.host}: anyone on the network could replace the weights;"
+                " set VLLM_API_KEY, or bind 127.0.0.1"
             )
 
 
-def check_devices(
-    servers: list[tuple[int, ...]],
-    trainer: tuple[int, ...],
-    *,
-    server_fraction: float | None,
-    trainer_fraction: float | None,
-) -> None:
-    """Refuses GPUs that are shared without both shares of their memory being set.
-
-    Args:
-      servers: GPU ids of each server.
-      trainer: GPU ids that JAX holds.
-      server_fraction: vLLM's share of a GPU where the user has set it.
-      trainer_fraction: XLA_PYTHON_CLIENT_MEM_FRACTION where the user has set it.
-
-    Raises:
-      ValueError: names the GPUs and the two settings.
-    """
-    taken = collections.Counter(gpu for devices in servers for gpu in devices)
-    if twice := sorted(gpu for gpu, count in taken.items() if count > 1):
-        raise ValueError(f"GPUs {twice} are given to more than one vLLM server")
-    shared = sorted(taken.keys() & set(trainer))
-    if not shared:
-        return
-    if server_fraction is None or trainer_fraction is None:
-        raise ValueError(
-            f"GPUs {shared} are used by both JAX and vLLM; give them disjoint sets"
-            " (CUDA_VISIBLE_DEVICES and rollout.vllm.devices), or set both"
-            " rollout.vllm.gpu_memory_utilization and XLA_PYTHON_CLIENT_MEM_FRACTION"
-        )
-    if server_fraction + trainer_fraction > 1:
-        raise ValueError(
-            f"GPUs {shared} are shared with {server_fraction} for vLLM"
-            f" (rollout.vllm.gpu_memory_utilization) and {trainer_fraction} for JAX"
-            " (XLA_PYTHON_CLIENT_MEM_FRACTION): more than the whole memory"
-        )
-
-
 def command(spec: ServerSpec, *, port: int, name: str) -> list[str]:
-    """The server's command line.
+    """Returns the server's command line.
 
-    `vllm serve` is the same program, but its entry point looks for a distribution that
-    is called `vllm`, and the CPU build is not.
+    `vllm serve` is the same program, but its entry point requires a distribution named
+    `vllm`, and the CPU build has another name.
     """
     arguments = {
         "--model": spec.model,
@@ -139,9 +98,9 @@ def command(spec: ServerSpec, *, port: int, name: str) -> list[str]:
         "--max-model-len": spec.max_model_len,
         "--max-num-seqs": spec.max_num_seqs,
         "--load-format": spec.load_format,
-        # A checkpoint's own sampling defaults must not fill what a request leaves out.
+        # Ignore the checkpoint's own sampling defaults.
         "--generation-config": "vllm",
-        # Log-probs of the distribution that was sampled, not of the raw logits.
+        # Log-probs at the sampling temperature, not of the raw logits.
         "--logprobs-mode": "processed_logprobs",
         "--worker-extension-cls": "rollout.vllm.extension.PolicyWorker",
     }
@@ -168,15 +127,15 @@ def command(spec: ServerSpec, *, port: int, name: str) -> list[str]:
 
 
 def environment(spec: ServerSpec) -> dict[str, str]:
-    """The server's environment: of the trainer's what concerns it, and no key."""
+    """Returns the server's environment: part of the trainer's, without its secrets."""
     inherited = {
         key: value
         for key, value in os.environ.items()
-        if key.startswith(_NEEDS) and not key.endswith(_SECRETS)
+        if key.startswith(_INHERITED) and not key.endswith(_SECRETS)
     }
     added = {
         "PYTHONPATH": str(_ROOT),
-        # Mounts the routes that pause, update and resume.
+        # Enables the routes that pause, update and resume.
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
@@ -189,16 +148,16 @@ def environment(spec: ServerSpec) -> dict[str, str]:
     else:
         added["CUDA_VISIBLE_DEVICES"] = ""
         added["VLLM_CPU_KVCACHE_SPACE"] = str(spec.cpu_kv_cache_gib)
-        # One process schedules and decodes, as on a single GPU. vLLM's own way here is
-        # a second one, bound to all cores but one, whatever else runs there.
+        # One process schedules and decodes, as on a single GPU. By default vLLM starts
+        # a second one, bound to all cores but one.
         usual = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
         usual["OMP_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
         inherited = usual | inherited
     return inherited | added
 
 
-class VllmServer:
-    """A server that this process started and that ends with it, however it ends."""
+class ServerProcess:
+    """A server that this process starts, and that ends with it even by `kill -9`."""
 
     def __init__(self, spec: ServerSpec, *, log_file: pathlib.Path):
         """Prepares a server without starting it.
@@ -220,12 +179,12 @@ class VllmServer:
 
     @property
     def pid(self) -> int | None:
-        """The process at the root of the server's tree, while it lives."""
+        """Id of the server's supervisor, while it lives."""
         alive = self._process is not None and self._process.poll() is None
         return self._process.pid if alive else None
 
     def start(self) -> None:
-        """Starts the process; `wait_ready` tells when it serves.
+        """Starts the process; `wait_ready` returns when it serves.
 
         Raises:
           ServerFailed: the port is taken.
@@ -235,7 +194,7 @@ class VllmServer:
         run = command(self.spec, port=self._port, name=self._name)
         with self.log_file.open("ab") as output:
             self._log_start = output.tell()
-            self._process, self._lifeline = leash.start(
+            self._process, self._lifeline = supervisor.start(
                 run,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -289,35 +248,34 @@ class VllmServer:
         return "\n".join(text.splitlines()[-lines:])
 
     def last_error(self) -> str:
-        """The last exception that the server's log shows, and where the log is."""
+        """Returns the last exception in the server's log, and the log's path."""
         found = re.findall(r"\b\w*(?:Error|Exception): .+", self.log_tail(1000))
-        told = [text for text in found if "EngineDead" not in text]
-        return f"{told[-1] if told else 'no reason given'} ({self.log_file})"
+        causes = [text for text in found if "EngineDead" not in text]
+        return f"{causes[-1] if causes else 'no reason given'} ({self.log_file})"
 
     def stop(self, *, at_once: bool = False) -> None:
         """Ends the whole tree. Safe to call twice.
 
         Args:
-          at_once: kill without a grace period (a hung server hears nothing else).
+          at_once: kill without a grace period, as a hung server requires.
         """
-        if self._process is None:
+        if self._process is None or self._lifeline is None:
             return
-        first = self._lifeline is not None
-        if first:
-            # A leash that was killed closes its end before it can be waited for.
-            with contextlib.suppress(BrokenPipeError):
-                if at_once:
-                    os.write(self._lifeline, b"k")
-            os.close(self._lifeline)
-            self._lifeline = None
+        # A supervisor that was killed closes its end before it can be waited for.
+        with contextlib.suppress(BrokenPipeError):
+            if at_once:
+                os.write(self._lifeline, b"k")
+        os.close(self._lifeline)
+        self._lifeline = None
         try:
-            self._process.wait(leash.GRACE_SECONDS + leash.TRACKER_SECONDS + 4)
+            self._process.wait(
+                supervisor.GRACE_SECONDS + supervisor.TRACKER_SECONDS + 4
+            )
         except subprocess.TimeoutExpired:
-            leash.kill_tree(self._process.pid)
+            supervisor.kill_tree(self._process.pid)
             self._process.kill()
             self._process.wait()
-        if first:  # later the number may be another's
-            leash.kill_session(self._process.pid)
+        supervisor.kill_session(self._process.pid)
 
 
 def _claim_port(host: str, port: int) -> int:

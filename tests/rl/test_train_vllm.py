@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from rollout.vllm import leash
+from rollout.vllm import supervisor
 from tests.metrics_page import documented
 from tests.rollout.vllm import policies
 
@@ -130,7 +130,7 @@ def test_a_run_goes_on_when_its_server_is_killed(tmp_path, bases):
         assert run.poll() is None and time.monotonic() < deadline
         time.sleep(0.2)
     engines = []
-    for pid in leash.descendants(run.pid):
+    for pid in supervisor.descendants(run.pid):
         title = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
         if b"EngineCore" in title:
             engines.append(pid)

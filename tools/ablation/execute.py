@@ -20,7 +20,7 @@ from configs.schema import config_json, take
 from rl.base_model import find_model
 from rl.hosts.stopping import StopSignals, blocked
 from rl.plan import keep_programs, make_plan, start_devices
-from rollout.vllm import leash
+from rollout.vllm import supervisor
 from tools.ablation.study import Run
 
 
@@ -98,7 +98,7 @@ def _start(run: Run, slot: Mapping[str, str]) -> tuple[subprocess.Popen, int]:
     run.workdir.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "rl.train", *run.arguments]
     with run.log.open("ab") as log:
-        return leash.start(
+        return supervisor.start(
             [*command, f"--workdir={run.workdir}"],
             stdout=log,
             stderr=log,

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 
 from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar
 from rollout.vllm.fan_out import check_lengths, sample_all
-from rollout.vllm.fleet import Fleet
-from rollout.vllm.server import VllmServer
-
-_MAX_RESTARTS = 3
+from rollout.vllm.fleet import ServerFleet
+from rollout.vllm.server import ServerProcess
 
 
 class FixedVllmSampler:
@@ -20,7 +18,7 @@ class FixedVllmSampler:
     def __init__(
         self,
         *,
-        servers: Sequence[VllmServer] = (),
+        servers: Sequence[ServerProcess] = (),
         urls: Sequence[str] = (),
         api_key: str = "",
         max_model_len: int,
@@ -30,27 +28,23 @@ class FixedVllmSampler:
 
         Args:
           servers: not yet started, with `load_format` "auto".
-          Others: see `rollout.vllm.sampler.VllmSampler`.
+          Others: see `rollout.vllm.fleet.ServerFleet`.
 
         Raises:
           ServerFailed: a server did not come up, with the end of its log.
           ServerRefused: it serves less than `max_model_len`.
         """
         self._max_model_len = max_model_len
-        self._fleet = Fleet(
-            servers=servers,
-            urls=urls,
-            api_key=api_key,
-            greet=lambda client: client.attach(max_model_len=max_model_len),
-            bring_up_to_date=lambda client: None,
-            mended=lambda client, answer: None,
-            concurrency=concurrency,
-            start_seconds=900.0,
-            stall_seconds=120.0,
-            max_restarts=_MAX_RESTARTS,
+        self._fleet = ServerFleet(
+            servers=servers, urls=urls, api_key=api_key, concurrency=concurrency
         )
         try:
-            self._fleet.update()
+            self._fleet.start(
+                attach=lambda client: client.attach(max_model_len=max_model_len),
+                update=lambda client: None,
+                check_restarted=lambda client, answer: None,
+            )
+            self._fleet.update_all()
         except BaseException:
             self.close()
             raise
@@ -73,7 +67,6 @@ class FixedVllmSampler:
             params,
             seed=seed,
             version_of=lambda label: 0,
-            most_faults=_MAX_RESTARTS + 2,
             begun=begun,
             on_finished=on_finished,
             on_pause=on_pause,

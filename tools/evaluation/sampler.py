@@ -73,7 +73,7 @@ def open_sampler(
     Raises:
       ValueError: it does not fit on the devices, or there is no such interpreter.
     """
-    from rl.hosts.sidecar import device_sets, make_servers
+    from rollout.vllm.placement import device_sets, make_servers
     from tools.evaluation.fixed import FixedVllmSampler
     from tools.evaluation.pretrained import open_jax_sampler
 

@@ -15,7 +15,7 @@ from models import hf
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, init_params
 from rl.hosts.devices import join_cpu_devices, start_cpu_devices
-from rl.hosts.sidecar import FollowerSampler, make_probe
+from rl.sampler_servers import FollowerSampler, make_probe
 from sharding.mesh import make_mesh
 
 DEVICES = 4

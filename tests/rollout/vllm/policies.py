@@ -16,8 +16,9 @@ from models.config import Qwen2Config
 from models.hf import DTYPES, export_tensors, load_params, tensor_specs
 from models.qwen2 import Qwen2, head_table
 from rollout.types import SamplingParams
+from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.sampler import VllmSampler
-from rollout.vllm.server import ServerSpec, VllmServer
+from rollout.vllm.server import ServerProcess, ServerSpec
 from rollout.vllm.weight_folder import WeightFolder
 from sharding.mesh import make_mesh
 from tests.models import reference
@@ -159,15 +160,34 @@ def make_server(policy, tmp, **changes):
         max_num_seqs=64,
         enforce_eager=True,
     )
-    return VllmServer(ServerSpec(**settings | changes), log_file=tmp / "vllm.log")
+    return ServerProcess(ServerSpec(**settings | changes), log_file=tmp / "vllm.log")
 
 
 def make_sampler(
-    policy, tmp, *, servers=None, folder="/dev/shm", tolerance=1e-4, **changes
+    policy,
+    tmp,
+    *,
+    servers=None,
+    urls=(),
+    api_key="",
+    folder="/dev/shm",
+    tolerance=1e-4,
+    concurrency=63,
+    max_model_len=LENGTH,
+    in_flight="abort",
+    **of_fleet,
 ):
     """Makes a sampler whose probe is the policy's own forward pass."""
-    settings = dict(
-        servers=[make_server(policy, tmp)] if servers is None else servers,
+    if servers is None and not urls:
+        servers = [make_server(policy, tmp)]
+    return VllmSampler(
+        fleet=ServerFleet(
+            servers=servers or (),
+            urls=urls,
+            api_key=api_key,
+            concurrency=concurrency,
+            **of_fleet,
+        ),
         weights=WeightFolder(
             pathlib.Path(folder),
             export=policy.export,
@@ -177,10 +197,9 @@ def make_sampler(
         probe=policy.probe,
         probe_prompt=prompts(1, low=300, high=301)[0],
         probe_tolerance=tolerance,
-        max_model_len=LENGTH,
-        concurrency=63,
+        max_model_len=max_model_len,
+        in_flight=in_flight,
     )
-    return VllmSampler(**settings | changes)
 
 
 def prompts(count, *, low=16, high=200, seed=0, vocab=512):

@@ -61,7 +61,7 @@ def foreign(policy, tmp_path_factory):
 
 
 def _attach(policy, tmp, server, **changes) -> VllmSampler:
-    settings = dict(servers=[], urls=[server.url], api_key="secret")
+    settings = dict(urls=[server.url], api_key="secret")
     return policies.make_sampler(policy, tmp, **settings | changes)
 
 
@@ -112,31 +112,19 @@ def test_a_server_that_takes_less_than_we_need_is_refused(foreign, policy, tmp_p
 
 
 @pytest.mark.failure(2)
-def test_a_server_of_raw_logprobs_is_refused(policy, tmp_path):
-    server = _Foreign(tmp_path, policy.folder, "--logprobs-mode", "raw_logprobs")
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--logprobs-mode", "raw_logprobs"], "--logprobs-mode processed_logprobs"),
+        (["--no-enable-scale-out", "--no-skip-tokenizer-init"], "--enable-scale-out"),
+    ],
+)
+def test_a_server_with_other_flags_is_refused(policy, tmp_path, flags, words):
+    server = _Foreign(tmp_path, policy.folder, *flags)
     try:
         sampler = _attach(policy, tmp_path, server, api_key="")
-        with pytest.raises(ServerRefused, match="--logprobs-mode processed_logprobs"):
+        with pytest.raises(ServerRefused, match=words):
             sampler.publish(policy.params, 0)
-        sampler.close()
-    finally:
-        server.end()
-
-
-def test_a_server_without_the_token_route_will_do_but_not_for_async(policy, tmp_path):
-    server = _Foreign(
-        tmp_path, policy.folder, "--no-enable-scale-out", "--no-skip-tokenizer-init"
-    )
-    try:
-        sampler = _attach(policy, tmp_path, server, api_key="")
-        sampler.publish(policy.params, 3)
-        groups = sampler.sample(PROMPTS, policies.draw(8, n=2), seed=0)
-        assert policies.gaps(policy, PROMPTS, groups).max() < 1e-4
-        assert {int(v) for group in groups for c in group for v in c.versions} == {3}
-        sampler.close()
-        sampler = _attach(policy, tmp_path, server, api_key="", in_flight="keep")
-        with pytest.raises(ServerRefused, match="no token's version is known"):
-            sampler.publish(policy.params, 3)
         sampler.close()
     finally:
         server.end()

@@ -11,9 +11,7 @@ PROMPTS = [[5 + i, 9, 300 - i] for i in range(6)]
 
 def test_what_a_call_leaves_is_gone_on_with_under_the_next_weights(running, tmp_path):
     policy, url = running
-    sampler = policies.make_sampler(
-        policy, tmp_path, servers=[], urls=[url], carry=True, concurrency=12
-    )
+    sampler = policies.make_sampler(policy, tmp_path, urls=[url], concurrency=12)
     trained = [policy, policy.changed(3), policy.changed(4)]
     params = policies.draw(300, n=3, stop_token_ids=policies.STOP, ignore_stop=False)
     begun, calls = None, []

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from rollout.vllm import leash
+from rollout.vllm import supervisor
 from rollout.vllm.server import ServerFailed
 from tests.rollout.vllm import policies
 
@@ -45,7 +45,7 @@ def sampler(policy, tmp_path_factory):
 def _tree(sampler):
     """Processes of the server by title."""
     found = {}
-    for pid in leash.descendants(sampler._fleet.members[0].process.pid):
+    for pid in supervisor.descendants(sampler._fleet.members[0].process.pid):
         title = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
         if b"EngineCore" in title:
             found["engine"] = pid
@@ -141,13 +141,13 @@ def test_restarts_are_bounded(policy, tmp_path):
 TRAINER = """
     import pathlib, sys, time
     from tests.rollout.vllm import policies
-    from rollout.vllm import leash
+    from rollout.vllm import supervisor
     tmp, folder = map(pathlib.Path, sys.argv[1:])
     policy = policies.Policy.load(folder)
     sampler = policies.make_sampler(policy, tmp)
     sampler.publish(policy.params, 0)
     pid = sampler._fleet.members[0].process.pid
-    tree = [pid, *leash.descendants(pid)]
+    tree = [pid, *supervisor.descendants(pid)]
     print("tree", *tree, flush=True)
     sampler.sample(policies.prompts(48), policies.draw(300), seed=0)
     time.sleep(600)
@@ -175,9 +175,7 @@ def test_no_process_outlives_a_killed_trainer(policy, tmp_path):
 
 def test_tokens_drawn_across_an_update_know_their_version(running, tmp_path):
     policy, url = running
-    sampler = policies.make_sampler(
-        policy, tmp_path, servers=[], urls=[url], in_flight="keep"
-    )
+    sampler = policies.make_sampler(policy, tmp_path, urls=[url], in_flight="keep")
     trained = [policy, policy.changed(3)]
     try:
         sampler.publish(policy.params, 0)

@@ -15,7 +15,7 @@ def served(request, running, tmp_path_factory):
     tmp = tmp_path_factory.mktemp(request.param)
     policy, url = running
     if request.param == "float32":
-        sampler = policies.make_sampler(policy, tmp, servers=[], urls=[url])
+        sampler = policies.make_sampler(policy, tmp, urls=[url])
     else:
         policy = policies.Policy.load(policy.folder, "bfloat16")
         sampler = policies.make_sampler(policy, tmp, tolerance=0.05)

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from rollout.vllm import leash
+from rollout.vllm import supervisor
 from tests.rollout.vllm import policies
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
@@ -41,7 +41,7 @@ TRAINER = """
     folder, tmp, url = sys.argv[1:]
     policy = policies.Policy.load(pathlib.Path(folder))
     tmp = pathlib.Path(tmp)
-    sampler = policies.make_sampler(policy, tmp, servers=[], urls=[url], folder=tmp)
+    sampler = policies.make_sampler(policy, tmp, urls=[url], folder=tmp)
     for version in itertools.count():
         sampler.publish(policy.params, version)
         print(version, sampler.metrics()["sampler/publish_seconds"], flush=True)
@@ -70,7 +70,7 @@ def test_a_trainer_killed_at_random_moments_of_a_publish(versions, tmp_path):
             trainer.wait()
             policy = versions[kill % len(versions)]
             sampler = policies.make_sampler(
-                policy, tmp_path, servers=[], urls=[server.url], folder=weights
+                policy, tmp_path, urls=[server.url], folder=weights
             )
             assert len(list(weights.iterdir())) == 1
             sampler.publish(policy.params, kill)
@@ -99,7 +99,7 @@ def test_a_server_killed_at_random_moments_of_a_publish(versions, tmp_path):
             publish()
             seconds = rng.random() * sampler.metrics()["sampler/update_seconds"]
             which = rng.choice(["root", "leaf"])
-            tree = leash.descendants(sampler._fleet.members[0].process.pid)
+            tree = supervisor.descendants(sampler._fleet.members[0].process.pid)
             pid = tree[0] if which == "root" else tree[-1]
             timer = threading.Timer(seconds, os.kill, (pid, signal.SIGKILL))
             timer.start()

@@ -1,4 +1,4 @@
-"""What is refused or ended without vLLM itself: addresses, devices, trees, files."""
+"""Commands, environments, calls and process trees of servers, without vLLM itself."""
 
 import http.server
 import json
@@ -15,10 +15,10 @@ import time
 import pytest
 
 from rollout.types import SamplingParams
-from rollout.vllm import leash
 from rollout.vllm import server as vllm_server
+from rollout.vllm import supervisor
 from rollout.vllm.client import OutOfStep, ServerGone, VllmClient
-from rollout.vllm.server import ServerFailed, ServerSpec, VllmServer, check_devices
+from rollout.vllm.server import ServerFailed, ServerProcess, ServerSpec
 from tests.rollout.vllm.policies import ROOT
 
 
@@ -27,7 +27,7 @@ def _spec(**changes):
 
 
 def test_an_open_address_asks_for_a_key():
-    with pytest.raises(ValueError, match=r"host=0\.0\.0\.0: .* set an API key"):
+    with pytest.raises(ValueError, match=r"host=0\.0\.0\.0: .* set VLLM_API_KEY"):
         _spec(host="0.0.0.0")
     spec = _spec(host="0.0.0.0", api_key="secret")
     arguments = vllm_server.command(spec, port=1, name="policy")
@@ -78,48 +78,34 @@ def test_on_cpus_one_process_decodes_on_all_cores_unless_told_otherwise(monkeypa
     assert found["OMP_NUM_THREADS"] == "3"
 
 
-def test_shared_gpus_need_both_fractions():
-    shares = dict(server_fraction=None, trainer_fraction=None)
-    check_devices([(4,), (5, 6)], (0, 1), **shares)
-    with pytest.raises(ValueError, match=r"GPUs \[1\] are used by both JAX and vLLM"):
-        check_devices([(1, 2)], (0, 1), **shares)
-    with pytest.raises(ValueError, match=r"GPUs \[1\] are used by both"):
-        check_devices([(1, 2)], (0, 1), server_fraction=0.5, trainer_fraction=None)
-    with pytest.raises(ValueError, match=r"0\.7 for vLLM .*0\.4 for JAX .*: more than"):
-        check_devices([(0,)], (0,), server_fraction=0.7, trainer_fraction=0.4)
-    check_devices([(0,)], (0,), server_fraction=0.5, trainer_fraction=0.4)
-    with pytest.raises(ValueError, match=r"GPUs \[3\] are given to more than one"):
-        check_devices([(2, 3), (3,)], (), **shares)
-
-
 def test_a_taken_port_is_named_before_anything_starts(tmp_path):
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
-        server = VllmServer(_spec(port=port), log_file=tmp_path / "log")
+        server = ServerProcess(_spec(port=port), log_file=tmp_path / "log")
         with pytest.raises(ServerFailed, match=f"port {port} on 127.0.0.1: Address al"):
             server.start()
     assert server.pid is None and not (tmp_path / "log").exists()
 
 
-def test_a_start_that_fails_shows_the_end_of_its_log(tmp_path):
+def _program(tmp_path, script):
     program = tmp_path / "vllm"
-    program.write_text("#!/bin/sh\necho first; echo no such accelerator; exit 3\n")
+    program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     spec = ServerSpec(python=str(program), model="m", max_model_len=64)
-    server = VllmServer(spec, log_file=tmp_path / "log")
+    return ServerProcess(spec, log_file=tmp_path / "log")
+
+
+def test_a_start_that_fails_shows_the_end_of_its_log(tmp_path):
+    server = _program(tmp_path, "echo first; echo no such accelerator; exit 3")
     server.start()
     with pytest.raises(ServerFailed, match=r"exited with 3(.|\n)*no such accelerator"):
         server.wait_ready(20)
 
 
 def test_a_start_that_takes_too_long_is_ended(tmp_path):
-    program = tmp_path / "vllm"
-    program.write_text("#!/bin/sh\necho loading; sleep 600\n")
-    program.chmod(0o755)
-    spec = ServerSpec(python=str(program), model="m", max_model_len=64)
-    server = VllmServer(spec, log_file=tmp_path / "log")
+    server = _program(tmp_path, "echo loading; sleep 600")
     server.start()
     root = server.pid
     while "loading" not in (tmp_path / "log").read_text():
@@ -226,10 +212,10 @@ TREE = """
 """
 ASKER = """
     import pathlib, sys, time
-    from rollout.vllm.server import ServerSpec, VllmServer
+    from rollout.vllm.server import ServerSpec, ServerProcess
     program, tmp = sys.argv[1], pathlib.Path(sys.argv[2])
     spec = ServerSpec(python=program, model="m", max_model_len=64)
-    server = VllmServer(spec, log_file=tmp / "log")
+    server = ServerProcess(spec, log_file=tmp / "log")
     server.start()
     print(server.pid, flush=True)
     time.sleep(600)
@@ -252,10 +238,10 @@ def test_the_tree_goes_when_its_asker_goes(tmp_path, blow):
     )
     root = int(asker.stdout.readline())
     deadline = time.monotonic() + 10
-    while len(leash.descendants(root)) < 2:
+    while len(supervisor.descendants(root)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    tree = [root, *leash.descendants(root)]
+    tree = [root, *supervisor.descendants(root)]
     asker.send_signal(blow)
     asker.wait()
     deadline = time.monotonic() + 10
@@ -264,12 +250,12 @@ def test_the_tree_goes_when_its_asker_goes(tmp_path, blow):
         time.sleep(0.1)
 
 
-def test_what_a_killed_leash_leaves_goes_when_the_server_is_stopped(tmp_path):
-    server = VllmServer(_spec(), log_file=tmp_path / "log")
+def test_stop_ends_what_a_killed_supervisor_left(tmp_path):
+    server = ServerProcess(_spec(), log_file=tmp_path / "log")
     shell = "sleep 600 & sleep 600 & wait"
-    server._process, server._lifeline = leash.start(["sh", "-c", shell])
+    server._process, server._lifeline = supervisor.start(["sh", "-c", shell])
     deadline = time.monotonic() + 10
-    while len(tree := leash.descendants(server.pid)) < 3:
+    while len(tree := supervisor.descendants(server.pid)) < 3:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.kill(server.pid, signal.SIGKILL)
@@ -281,8 +267,8 @@ def test_what_a_killed_leash_leaves_goes_when_the_server_is_stopped(tmp_path):
     assert not any(map(_runs, tree))
 
 
-def test_a_leash_that_is_dying_is_stopped_like_a_dead_one(tmp_path):
-    server = VllmServer(_spec(), log_file=tmp_path / "log")
+def test_a_supervisor_that_is_dying_is_stopped_like_a_dead_one(tmp_path):
+    server = ServerProcess(_spec(), log_file=tmp_path / "log")
     # Between a kill and its end a process has closed its files and is not yet over.
     reading, server._lifeline = os.pipe()
     os.close(reading)

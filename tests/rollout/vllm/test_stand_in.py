@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from rollout.types import SamplingParams
-from rollout.vllm import leash
-from rollout.vllm.server import ServerSpec, VllmServer, command
+from rollout.vllm import supervisor
+from rollout.vllm.server import ServerProcess, ServerSpec, command
 from tests.rollout.vllm import stand_in
 from tools.evaluation.fixed import FixedVllmSampler
 
@@ -28,7 +28,7 @@ def server(tmp_path_factory):
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S {script} "$@"\n')
     python.chmod(0o755)
     spec = ServerSpec(python=str(python), model=str(folder), max_model_len=64)
-    return VllmServer(spec, log_file=folder / "log")
+    return ServerProcess(spec, log_file=folder / "log")
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +51,12 @@ def test_a_server_that_is_killed_is_started_again_and_nothing_is_lost(sampler, s
     def kill_once(i, j, completion):
         finished.append((i, j))
         if not killed:
-            killed.extend(leash.descendants(server.pid))
+            killed.extend(supervisor.descendants(server.pid))
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
 
     after = sampler.sample(PROMPTS, PARAMS, seed=1, on_finished=kill_once)
-    assert killed and not set(killed) & set(leash.descendants(server.pid))
+    assert killed and not set(killed) & set(supervisor.descendants(server.pid))
     assert sampler._fleet.restarts == 1
     # Every completion once, and the same ones.
     assert sorted(finished) == [(i, j) for i in range(3) for j in range(4)]
@@ -114,7 +114,7 @@ def test_servers_that_die_while_a_call_ends_do_not_hold_it_up(sampler, server):
 
     def enough():
         if not killed:
-            killed.extend(leash.descendants(server.pid))
+            killed.extend(supervisor.descendants(server.pid))
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
         return True

@@ -20,7 +20,7 @@ def served(request, running, tmp_path_factory):
     tmp = tmp_path_factory.mktemp(request.param)
     policy, url = running
     if request.param == "tied":
-        sampler = policies.make_sampler(policy, tmp, servers=[], urls=[url])
+        sampler = policies.make_sampler(policy, tmp, urls=[url])
     else:
         policy = policies.Policy.load(policies.make_folder(tmp / "model", tied=False))
         sampler = policies.make_sampler(policy, tmp)
@@ -105,7 +105,7 @@ def _publish_damaged(policy, sampler, damage, version):
         (_flip_one_bit, "is corrupted or stale: checksum"),
         (_truncate, "invalid|incomplete|header"),
         (_stale, "is corrupted or stale: checksum"),
-        (_missing, "model.layers.2.mlp.up_proj.weight is missing"),
+        (_missing, "is missing or unannounced"),
         (_wrong_dtype, "is corrupted or stale: checksum"),
     ],
 )

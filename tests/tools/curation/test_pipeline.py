@@ -15,7 +15,7 @@ import time
 import pytest
 
 from rl.types import Problem
-from rollout.vllm.leash import descendants
+from rollout.vllm.supervisor import descendants
 from tests.tools.evaluation.test_page import browser  # noqa: F401
 from tools.curation.pipeline import curate
 from tools.curation.plan import Near, Plan

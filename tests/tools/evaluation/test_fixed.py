@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from rollout.types import SamplingParams
-from rollout.vllm import leash
+from rollout.vllm import supervisor
 from rollout.vllm.client import ServerRefused
 from tests.rollout.vllm import policies
 from tools.evaluation.fixed import FixedVllmSampler
@@ -99,12 +99,12 @@ def test_a_killed_server_comes_back_with_its_weights(policy, sampler):
 
     def kill(i, j, completion):
         if not killed:
-            # Below the leash comes the API server, and below that the engine.
-            killed.append(min(leash.descendants(process.pid)))
+            # Below the supervisor is the API server, and below that the engine.
+            killed.append(min(supervisor.descendants(process.pid)))
             os.kill(killed[0], signal.SIGKILL)
 
     after = sampler.sample(prompts, GREEDY, seed=0, on_finished=kill)
-    assert killed and killed[0] not in leash.descendants(process.pid)
+    assert killed and killed[0] not in supervisor.descendants(process.pid)
     assert sampler._fleet.restarts == 1
     for (a,), (b,) in zip(before, after, strict=True):
         np.testing.assert_array_equal(a.token_ids, b.token_ids)

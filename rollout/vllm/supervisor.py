@@ -1,20 +1,18 @@
-"""Runs a command whose whole process tree dies with the process that asked for it.
+"""Runs a command whose whole process tree ends with the process that started it.
 
-    python leash.py LIFELINE_FD REMOVE_DIR -- COMMAND ...
+    python supervisor.py LIFELINE_FD -- COMMAND ...
 
-The asker keeps the other end of the LIFELINE pipe. However it ends, `kill -9`
-included, the kernel closes that end; this process then ends the command's tree and
-removes REMOVE_DIR ("" for none). A byte `k` on the pipe asks for the same at once,
-without a grace period. A parent-death signal on the command alone would not do: vLLM
-is an API server, an engine and its workers. Standard library only: it must start in
-milliseconds.
+The starter keeps the other end of the LIFELINE pipe. When it ends, even by `kill -9`,
+the kernel closes that end, and the supervisor ends the command's tree. A byte `k` on
+the pipe asks for the same without a grace period. A parent-death signal on the command
+alone is not enough: vLLM is an API server, an engine and its workers. Imports only the
+standard library, to start in milliseconds.
 """
 
 import ctypes
 import os
 import pathlib
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,14 +21,39 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 GRACE_SECONDS = 4.0
-# Resource trackers begin when all others are gone; a busy machine takes seconds.
+# Python's resource trackers finish after all others; a busy machine takes seconds.
 TRACKER_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
+def start(command: list[str], **popen: Any) -> tuple[subprocess.Popen, int]:
+    """Starts `command` below a supervisor that this process holds.
+
+    Args:
+      command: and its arguments.
+      **popen: passed to `subprocess.Popen`.
+
+    Returns:
+      The supervisor's process, below which the command's tree runs, and the end of the
+      pipe that holds it. Close it to end the tree, after writing `k` to skip the grace
+      period.
+    """
+    reading, lifeline = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", __file__, str(reading), "--", *command],
+        stdin=subprocess.DEVNULL,
+        pass_fds=(reading,),
+        # A Ctrl-C is for the starter, which then ends its trees in order.
+        start_new_session=True,
+        **popen,
+    )
+    os.close(reading)
+    return process, lifeline
+
+
 def descendants(root: int) -> list[int]:
-    """Ids of all processes below `root`, zombies left out."""
+    """Returns the ids of all processes below `root`, without zombies."""
     children: dict[int, list[int]] = {}
     for pid, parent, _ in _processes():
         children.setdefault(parent, []).append(pid)
@@ -41,8 +64,18 @@ def descendants(root: int) -> list[int]:
     return found
 
 
+def kill_tree(root: int) -> None:
+    """Kills the processes below `root`, and those that appear there meanwhile."""
+    _kill(lambda: descendants(root))
+
+
+def kill_session(supervisor: int) -> None:
+    """Kills what a supervisor left that was itself killed: its tree has no root."""
+    _kill(lambda: [pid for pid, _, s in _processes() if s == supervisor != pid])
+
+
 def _processes() -> Iterator[tuple[int, int, int]]:
-    """Of each process that is no zombie its id, its parent's and its session's."""
+    """Yields id, parent and session of each process that is not a zombie."""
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -55,29 +88,11 @@ def _processes() -> Iterator[tuple[int, int, int]]:
             yield int(entry.name), int(fields[1]), int(fields[3])
 
 
-def kill_tree(root: int) -> None:
-    """Kills what is below `root`, and what appears there meanwhile."""
-    _kill(lambda: descendants(root))
-
-
-def kill_session(leash: int) -> None:
-    """Kills what a leash has left, which was killed itself: its tree has no root."""
-
-    def left():
-        found = list(_processes())
-        # A number is nobody's anew while a session bears it; then it has a leader.
-        if any(pid == leash for pid, _, _ in found):
-            return []
-        return [pid for pid, _, session in found if session == leash]
-
-    _kill(left)
-
-
 def _kill(find: Callable[[], list[int]]) -> None:
-    """Kills what is found until nothing new is.
+    """Kills what `find` returns until it returns nothing.
 
-    Python's resource trackers come last: they remove the shared memory of processes
-    that could not, and end by themselves.
+    Resource trackers come last: they remove the shared memory of processes that were
+    killed, and end by themselves.
     """
     spare_until = time.monotonic() + TRACKER_SECONDS
     while pids := find():
@@ -99,40 +114,15 @@ def _is_tracker(pid: int) -> bool:
     return b"multiprocessing.resource_tracker" in command
 
 
-def start(command: list[str], *, remove: str = "", **popen) -> tuple[Any, int]:
-    """Starts `command` on a leash that this process holds.
-
-    Args:
-      command: and its arguments.
-      remove: a folder that goes when the command ends.
-      **popen: passed to `subprocess.Popen`.
-
-    Returns:
-      The leash's process, below which the command's tree runs, and the end of the pipe
-      that holds it: close it to end the tree, after writing `k` to skip the grace.
-    """
-    reading, lifeline = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, str(reading), remove, "--", *command],
-        stdin=subprocess.DEVNULL,
-        pass_fds=(reading,),
-        # A Ctrl-C is for the asker, which then ends its trees in order.
-        start_new_session=True,
-        **popen,
-    )
-    os.close(reading)
-    return process, lifeline
-
-
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main() -> int:
-    lifeline, remove, separator, *command = sys.argv[1:]
+    lifeline, separator, *command = sys.argv[1:]
     if separator != "--" or not command:
         sys.exit(__doc__)
-    # Whatever the tree's middle does, its leaves stay below this process.
+    # Orphans of the tree stay below this process.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     child = subprocess.Popen(
@@ -148,12 +138,10 @@ def main() -> int:
         while descendants(os.getpid()) and time.monotonic() < deadline:
             time.sleep(0.05)
     kill_tree(os.getpid())
-    if remove:
-        shutil.rmtree(remove, ignore_errors=True)
     return child.wait()
 
 
 if __name__ == "__main__":
-    # SIGTERM must reach the clean-up too; the default action would skip it.
+    # The default action of SIGTERM would skip the clean-up.
     signal.signal(signal.SIGTERM, lambda *_: (kill_tree(os.getpid()), os._exit(143)))
     sys.exit(main())

@@ -1,0 +1,210 @@
+"""Makes the sampler that uses vLLM servers, and the trainer's probe of what they serve.
+
+With several JAX processes the first one talks to the servers. The others take part in
+what needs all devices: gathering the weights, and the probe's forward pass.
+"""
+
+import collections
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from configs.schema import Range
+from models import hf
+from models.qwen2 import Params, Qwen2
+from rl.types import Batch
+from rl.update.objective import token_logprobs
+from rollout.types import Completion, PolicySampler
+from rollout.vllm.fleet import ServerFleet
+from rollout.vllm.placement import device_sets, make_servers
+from rollout.vllm.sampler import PROBE_DRAW, PROBE_TOLERANCE, Probe, VllmSampler
+from rollout.vllm.weight_folder import WeightFolder, choose_root
+from sharding.rules import laid_out, place, shards
+
+_PROBE_LENGTH = 300
+
+
+def make_vllm_sampler(
+    *,
+    model: Qwen2,
+    folder: pathlib.Path,
+    workdir: pathlib.Path,
+    prompt: Sequence[int],
+    max_model_len: int,
+    head_chunk: int,
+    in_flight: str,
+    python: str,
+    url: str,
+    dtype: str,
+    devices: str,
+    gpu_memory_utilization: float,
+    cpu_kv_cache_gib: int,
+    max_num_seqs: Annotated[int, Range(2)],
+    enforce_eager: bool,
+    weight_dir: str,
+    probe_tolerance: float,
+    start_seconds: float,
+    sync_seconds: float,
+    stall_seconds: float,
+    max_restarts: int,
+) -> PolicySampler:
+    """Starts or attaches to servers for `model`; they serve after the first publish.
+
+    Args:
+      model: of the trainer, with its mesh.
+      folder: the base model's.
+      workdir: gets the servers' logs.
+      prompt: a prompt of the data, from which the probe is made.
+      max_model_len: longest prompt and completion together.
+      head_chunk: see `rl.update.step.make_step`.
+      in_flight: see `VllmSampler`.
+      Others: the section `rollout.vllm` of the config, explained in configs/base.py.
+
+    Raises:
+      ValueError: a setting that does not fit; names it.
+      OSError: there is no room for the weights.
+    """
+    dtype = dtype or str(np.dtype(model.dtype))
+    if dtype not in PROBE_TOLERANCE:
+        raise ValueError(
+            f"config.rollout.vllm.dtype={dtype!r}: must be one of"
+            f" {sorted(PROBE_TOLERANCE)}"
+        )
+
+    def export(params: Params) -> Iterable[tuple[str, np.ndarray]]:
+        return hf.export_tensors(params, model.config, hf.DTYPES[dtype])
+
+    urls = [part.strip() for part in url.split(",") if part.strip()]
+    # The first process starts the servers, on its own machine's GPUs.
+    attached = urls or jax.process_index()
+    sets = [] if attached else device_sets(devices, gpu_memory_utilization)
+    probe = make_probe(
+        model,
+        max_model_len=max_model_len,
+        head_chunk=head_chunk,
+        servers=len(urls) or len(sets),
+    )
+    if jax.process_index():
+        return FollowerSampler(export, probe)
+    api_key = os.environ.get("VLLM_API_KEY", "")
+    specs = hf.tensor_specs(model.config, hf.DTYPES[dtype])
+    servers = make_servers(
+        sets,
+        python=python,
+        key="config.rollout.vllm.python",
+        folder=folder,
+        logs=workdir,
+        dtype=dtype,
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        gpu_memory_utilization=gpu_memory_utilization or 0.9,
+        cpu_kv_cache_gib=cpu_kv_cache_gib,
+        api_key=api_key,
+        enforce_eager=enforce_eager,
+    )
+    return VllmSampler(
+        fleet=ServerFleet(
+            servers=servers,
+            urls=urls,
+            api_key=api_key,
+            concurrency=max_num_seqs - 1,  # one slot stays free for the probe
+            start_seconds=start_seconds,
+            stall_seconds=stall_seconds,
+            max_restarts=max_restarts,
+        ),
+        weights=WeightFolder(
+            choose_root(weight_dir, specs, fallback=workdir / "weights"),
+            export=export,
+            specs=specs,
+            dtype=dtype,
+        ),
+        probe=probe,
+        probe_prompt=probe_prompt(prompt, max_model_len),
+        probe_tolerance=probe_tolerance or PROBE_TOLERANCE[dtype],
+        max_model_len=max_model_len,
+        in_flight=in_flight,
+        sync_seconds=sync_seconds,
+    )
+
+
+def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
+    """Repeats a prompt until it fills some blocks of a key-value cache."""
+    length = max(1, min(_PROBE_LENGTH, max_model_len - PROBE_DRAW.max_tokens))
+    return (list(prompt) * -(-length // len(prompt)))[:length]
+
+
+def make_probe(
+    model: Qwen2, *, max_model_len: int, head_chunk: int, servers: int
+) -> Probe:
+    """Returns the trainer's own log-probs of sequences, at temperature 1.
+
+    With several processes all of them call it, and the first one's sequences count.
+
+    Args:
+      model: of the trainer, with its mesh.
+      max_model_len: longest sequence.
+      head_chunk: see `rl.update.step.make_step`.
+      servers: most sequences of one call; the first process's number counts.
+    """
+    mesh = model.mesh
+    rows = laid_out(mesh, "batch")
+    length = min(_PROBE_LENGTH + PROBE_DRAW.max_tokens, max_model_len)
+    multiple = shards("batch", mesh)
+    servers = int(multihost_utils.broadcast_one_to_all(np.int32(servers)))
+    shape = -(-servers // multiple) * multiple, length
+
+    def logprobs(params: Params, batch: Batch) -> jax.Array:
+        scored, _ = token_logprobs(
+            model, params, batch, temperature=1.0, mesh=mesh, chunk=head_chunk
+        )
+        return scored
+
+    run = jax.jit(logprobs, out_shardings=laid_out(mesh))
+
+    def probe(
+        params: Params, sequences: Sequence[Sequence[int]]
+    ) -> Sequence[np.ndarray]:
+        ids, segments = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        for row, sequence in enumerate(sequences):
+            ids[row, : len(sequence)] = sequence
+            segments[row, : len(sequence)] = 1
+        ids, segments = multihost_utils.broadcast_one_to_all((ids, segments))
+        batch = Batch.padding(*shape).replace(
+            token_ids=ids,
+            positions=np.broadcast_to(np.arange(length, dtype=np.int32), shape),
+            segment_ids=segments,
+            loss_mask=segments > 0,
+        )
+        found = np.asarray(run(params, place(batch, rows)))
+        return [found[row, : len(s)] for row, s in enumerate(sequences)]
+
+    return probe
+
+
+class FollowerSampler:
+    """Takes part in a publish, in the processes that do not talk to the servers."""
+
+    def __init__(self, export: Callable[[Params], Iterable], probe: Probe):
+        self._export, self._probe = export, probe
+
+    def publish(self, params: Params, version: int) -> None:
+        """Gathers every tensor, and scores the probe."""
+        collections.deque(self._export(params), maxlen=0)
+        self._probe(params, [])
+
+    def sample(self, prompts, params, **how) -> list[list[Completion]]:
+        raise RuntimeError("the first process samples")
+
+    def make_room(self) -> None:
+        """Does nothing: it holds no memory."""
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None:
+        """Does nothing: it holds no resources."""

@@ -1,0 +1,157 @@
+"""Decides which GPUs the vLLM servers of a machine get, and describes the servers."""
+
+import collections
+import os
+import pathlib
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from models.config import Qwen2Config
+from rollout.vllm.server import ServerProcess, ServerSpec
+
+# Supported by vLLM 0.32. Another width ends its engine with the first request.
+_CPU_HEAD_WIDTHS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
+
+
+def make_servers(
+    sets: Sequence[tuple[int, ...]],
+    *,
+    python: str,
+    key: str,
+    folder: pathlib.Path,
+    logs: pathlib.Path,
+    **spec: Any,
+) -> list[ServerProcess]:
+    """Returns servers of one model, not yet started, each with its own log and port.
+
+    Args:
+      sets: the GPUs of each server; see `device_sets`.
+      python: interpreter of the environment that holds vLLM.
+      key: the name of `python` where the user sets it, for an error.
+      folder: the model's.
+      logs: folder of the logs `vllm-0.log`, `vllm-1.log` and so on.
+      spec: other fields of a `ServerSpec`.
+
+    Raises:
+      ValueError: no such interpreter, or a model that vLLM cannot run here.
+    """
+    if sets and not pathlib.Path(python).is_file():
+        raise ValueError(
+            f"{key}={python!r}: no such file; `make vllm` builds the environment, or"
+            " give the url of servers that run already"
+        )
+    head_dim = Qwen2Config.from_folder(folder).head_dim
+    if () in sets and head_dim not in _CPU_HEAD_WIDTHS:
+        raise ValueError(
+            f"the model's head width is {head_dim}; vLLM's attention on CPUs supports"
+            f" {_CPU_HEAD_WIDTHS}"
+        )
+    return [
+        ServerProcess(
+            ServerSpec(
+                python=str(pathlib.Path(python).absolute()),
+                model=str(folder.absolute()),
+                devices=gpus,
+                **spec,
+            ),
+            log_file=logs / f"vllm-{i}.log",
+        )
+        for i, gpus in enumerate(sets)
+    ]
+
+
+def device_sets(devices: str, fraction: float) -> list[tuple[int, ...]]:
+    """Returns the GPUs of each server to start; one empty set is a server on the CPU.
+
+    Args:
+      devices: sets separated by semicolons, "0;1" or "0,1;2,3". If empty, each GPU that
+        JAX does not hold gets a server.
+      fraction: of a GPU's memory for vLLM; 0 if the user has not set it.
+
+    Raises:
+      ValueError: JAX holds every GPU, or shares one without both fractions being set.
+    """
+    machine, own = _gpus_of_machine(), _gpus_of_jax()
+    if devices:
+        try:
+            sets = [
+                tuple(int(gpu) for gpu in part.split(","))
+                for part in devices.split(";")
+            ]
+        except ValueError:
+            raise ValueError(
+                f"config.rollout.vllm.devices={devices!r}: expected ids such as"
+                " '0;1' or '0,1;2,3'"
+            ) from None
+    elif machine and jax.process_count() > 1:
+        raise ValueError(
+            "config.rollout.vllm.devices='': set it, or config.rollout.vllm.url; with"
+            " several processes the free GPUs are not known"
+        )
+    elif machine:
+        sets = [(gpu,) for gpu in machine if gpu not in own]
+        if not sets:
+            raise ValueError(
+                f"JAX holds every GPU of this machine ({machine}): leave some to vLLM"
+                " with CUDA_VISIBLE_DEVICES, or share with config.rollout.vllm.devices"
+            )
+    else:
+        sets = [()]
+    _check_shared(sets, own, fraction)
+    return sets
+
+
+def _check_shared(
+    sets: Sequence[tuple[int, ...]], own: Sequence[int], fraction: float
+) -> None:
+    """Rejects GPUs that are shared without both shares of their memory being set."""
+    taken = collections.Counter(gpu for gpus in sets for gpu in gpus)
+    if twice := sorted(gpu for gpu, count in taken.items() if count > 1):
+        raise ValueError(f"GPUs {twice} are given to more than one vLLM server")
+    shared = sorted(taken.keys() & set(own))
+    share_of_jax = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION") or 0)
+    if shared and not (fraction and share_of_jax):
+        raise ValueError(
+            f"GPUs {shared} are used by both JAX and vLLM; give them disjoint sets"
+            " (CUDA_VISIBLE_DEVICES and rollout.vllm.devices), or set both"
+            " rollout.vllm.gpu_memory_utilization and XLA_PYTHON_CLIENT_MEM_FRACTION"
+        )
+    if shared and fraction + share_of_jax > 1:
+        raise ValueError(
+            f"GPUs {shared} are shared with {fraction} for vLLM"
+            f" (rollout.vllm.gpu_memory_utilization) and {share_of_jax} for JAX"
+            " (XLA_PYTHON_CLIENT_MEM_FRACTION): more than the whole memory"
+        )
+
+
+def _gpus_of_machine() -> list[int]:
+    try:
+        listed = subprocess.run(
+            ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [int(line) for line in listed.stdout.split()]
+
+
+def _gpus_of_jax() -> tuple[int, ...]:
+    """Returns the ids, in the machine's numbering, of the GPUs of this process.
+
+    Raises:
+      ValueError: the environment does not name them by number.
+    """
+    held = [d.local_hardware_id for d in jax.local_devices() if d.platform == "gpu"]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    names = visible.split(",") if visible and held else []
+    if not all(name.strip().isdigit() for name in names):
+        raise ValueError(
+            f"CUDA_VISIBLE_DEVICES={visible}: give numbers, as `nvidia-smi -L` lists"
+            " them, so that vLLM's GPUs can be told from the trainer's"
+        )
+    return tuple(int(names[i]) if names else i for i in held)

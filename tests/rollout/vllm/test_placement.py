@@ -1,0 +1,88 @@
+"""Which GPUs servers get, and the servers' logs; without vLLM."""
+
+import types
+
+import jax
+import pytest
+
+from rollout.vllm import placement
+from rollout.vllm.placement import device_sets, make_servers
+from rollout.vllm.server import ServerFailed
+from tests.tools.tiny import make_model
+
+
+@pytest.mark.parametrize(
+    ("machine", "own", "devices", "fractions", "found"),
+    [
+        ([0, 1, 2, 3], (0, 1), "", (0.0, ""), [(2,), (3,)]),
+        ([0, 1, 2, 3], (0, 1), "2,3", (0.0, ""), [(2, 3)]),
+        (
+            [0, 1, 2, 3],
+            (0, 1),
+            "1;2",
+            (0.0, ""),
+            r"GPUs \[1\] are used by both JAX",
+        ),
+        ([0, 1, 2, 3], (0, 1), "2,3;3", (0.0, ""), r"GPUs \[3\] are given to more tha"),
+        ([0, 1, 2, 3], (0, 1), "gpu0", (0.0, ""), "devices='gpu0': expected ids such"),
+        ([0, 1], (0, 1), "", (0.0, ""), r"JAX holds every GPU of this machine \(\[0"),
+        ([0], (0,), "0", (0.4, ""), "set both .* XLA_PYTHON_CLIENT_MEM_FRACTION"),
+        ([0], (0,), "0", (0.7, "0.4"), r"0\.7 for vLLM .*0\.4 for JAX .*: more than"),
+        ([0], (0,), "0", (0.5, "0.4"), [(0,)]),
+        ([], (), "", (0.0, ""), [()]),
+    ],
+)
+def test_servers_get_gpus_that_jax_does_not_hold_or_a_share(
+    monkeypatch, machine, own, devices, fractions, found
+):
+    of_vllm, of_jax = fractions
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", of_jax)
+    monkeypatch.setattr(placement, "_gpus_of_machine", lambda: machine)
+    monkeypatch.setattr(placement, "_gpus_of_jax", lambda: own)
+    if isinstance(found, list):
+        assert device_sets(devices, of_vllm) == found
+    else:
+        with pytest.raises(ValueError, match=found):
+            device_sets(devices, of_vllm)
+
+
+def test_gpus_that_are_not_named_by_number_are_rejected(monkeypatch):
+    monkeypatch.setattr(
+        jax,
+        "local_devices",
+        lambda: [types.SimpleNamespace(platform="gpu", local_hardware_id=0)],
+    )
+    # Read as number 0, a server would be started on this process's own.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-4aa0-11,GPU-5bb0-22")
+    with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES=GPU-4aa0.*: give num"):
+        device_sets("", 0.0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5")
+    assert placement._gpus_of_jax() == (4,)
+
+
+@pytest.mark.failure(53)
+def test_each_server_has_its_own_log(tmp_path):
+    program = tmp_path / "vllm"
+    program.write_text(
+        '#!/bin/sh\ncase "$CUDA_VISIBLE_DEVICES" in\n'
+        '  0) echo "RuntimeError: out of memory" ;;\n'
+        '  1) echo "ValueError: no such accelerator" ;;\nesac\nexit 3\n'
+    )
+    program.chmod(0o755)
+    settings = dict(
+        key="--vllm_python",
+        folder=make_model(tmp_path / "model"),
+        logs=tmp_path,
+        max_model_len=64,
+    )
+    servers = make_servers([(0,), (1,)], python=str(program), **settings)
+    for server in servers:
+        server.start()
+        with pytest.raises(ServerFailed, match="exited with 3"):
+            server.wait_ready(20)
+    # In one log, the second one's error would be the last of both.
+    first, second = (server.last_error() for server in servers)
+    assert first == f"RuntimeError: out of memory ({tmp_path}/vllm-0.log)"
+    assert second == f"ValueError: no such accelerator ({tmp_path}/vllm-1.log)"
+    with pytest.raises(ValueError, match="--vllm_python='none': no such file"):
+        make_servers([(0,)], python="none", **settings)
