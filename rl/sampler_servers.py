@@ -152,6 +152,7 @@ def make_probe(
       servers: most sequences of one call; the first process's number counts.
     """
     mesh = model.mesh
+    assert mesh is not None
     rows = laid_out(mesh, "batch")
     length = min(_PROBE_LENGTH + PROBE_DRAW.max_tokens, max_model_len)
     multiple = shards("batch", mesh)

@@ -26,6 +26,7 @@ def checksum(data: np.ndarray) -> int:
     table = flat[:in_rows].view(np.uint32).reshape(-1, _WORDS)
     columns, rows = (table.sum(axis=axis, dtype=np.uint32) for axis in (0, 1))
     first, second = (
-        zlib.crc32(flat[in_rows:], zlib.crc32(sums)) for sums in (columns, rows)
+        zlib.crc32(flat[in_rows:].data, zlib.crc32(sums.data))
+        for sums in (columns, rows)
     )
     return first << 32 | second

@@ -8,7 +8,8 @@ packages.
 import hmac
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 import transformers
@@ -31,6 +32,11 @@ class PolicyWorker:
     Each returns what is wrong, or "": an exception would reach the trainer without
     its text.
     """
+
+    # Of vLLM's worker.
+    model_config: Any
+    model_runner: Any
+    reload_weights: Callable[..., None]
 
     def check_policy(
         self, shapes: dict[str, list[int]], dtype: str, owner: str, token: str
@@ -56,7 +62,7 @@ class PolicyWorker:
         try:
             found = pathlib.Path(owner).read_text()
         except OSError as error:
-            found = error.strerror
+            found = str(error.strerror)
         if found != token:
             return (
                 f"the server cannot read the trainer's weights ({owner}: {found}): set"

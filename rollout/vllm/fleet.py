@@ -210,7 +210,7 @@ class ServerFleet:
         for member in self.members:
             member.client.close()
         self._threads.shutdown(wait=False)
-        self._on_each(lambda member: member.process and member.process.stop())
+        self._on_each(_stop)
 
     # -- restarts --------------------------------------------------------------------
 
@@ -348,3 +348,8 @@ class ServerFleet:
         with ThreadPoolExecutor(max(1, len(self.members))) as pool:
             calls = {member: pool.submit(act, member) for member in self.members}
         return {member: call.result() for member, call in calls.items()}
+
+
+def _stop(member: Member) -> None:
+    if member.process is not None:
+        member.process.stop()

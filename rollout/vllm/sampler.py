@@ -113,6 +113,11 @@ class VllmSampler:
             on_pause=on_pause,
         )
 
+    @property
+    def _published(self) -> PublishedWeights:
+        assert self._current is not None  # servers are updated after a write
+        return self._current
+
     def _version_of(self, label: str) -> int:
         run, _, version = label.rpartition(":")
         if run != self._run:
@@ -172,7 +177,7 @@ class VllmSampler:
 
     def _update(self, client: VllmClient) -> tuple[float, Completion]:
         """Loads the current weights; returns the pause and the probe's completion."""
-        current = self._current
+        current = self._published
         paused = client.update(
             label=current.label,
             path=current.path,
@@ -203,14 +208,14 @@ class VllmSampler:
             self._check_probe(client, answer, logprobs)
             for (client, answer), logprobs in zip(answers, own, strict=True)
         ]
-        self._probed = self._current.label, answers[0][1].token_ids, own[0]
+        self._probed = self._published.label, answers[0][1].token_ids, own[0]
         return np.concatenate(gaps)
 
     def _check_probe(
         self, client: VllmClient, answer: Completion, own: np.ndarray
     ) -> np.ndarray:
         """Returns the gaps between a server's log-probs of its probe and `own`."""
-        version = self._version_of(self._current.label)
+        version = self._version_of(self._published.label)
         if (answer.versions != version).any():
             raise OutOfStep(
                 f"{client.url} reports version {answer.versions.min()} after version"
@@ -238,7 +243,7 @@ class VllmSampler:
         """
         _, answer = found
         label, token_ids, own = self._probed
-        if label != self._current.label:
+        if label != self._published.label:
             return  # a publish is under way and will probe it
         same = int(np.cumprod(answer.token_ids == token_ids).sum())
         if not same:

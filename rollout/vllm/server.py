@@ -180,8 +180,9 @@ class ServerProcess:
     @property
     def pid(self) -> int | None:
         """Id of the server's supervisor, while it lives."""
-        alive = self._process is not None and self._process.poll() is None
-        return self._process.pid if alive else None
+        if self._process is None or self._process.poll() is not None:
+            return None
+        return self._process.pid
 
     def start(self) -> None:
         """Starts the process; `wait_ready` returns when it serves.
@@ -211,12 +212,14 @@ class ServerProcess:
         Raises:
           ServerFailed: it exited, or took longer; with the end of its log.
         """
+        process = self._process
+        assert process is not None, "call start first"
         client = VllmClient(self.url, api_key=self.spec.api_key)
         begin = reported = time.monotonic()
         while True:
-            if self.pid is None:
+            if process.poll() is not None:
                 raise ServerFailed(
-                    f"vLLM exited with {self._process.returncode} while starting"
+                    f"vLLM exited with {process.returncode} while starting"
                     f" ({self.log_file}):\n{self.log_tail()}"
                 )
             try:

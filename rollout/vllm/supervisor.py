@@ -118,6 +118,11 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def _on_sigterm(*_: Any) -> None:
+    kill_tree(os.getpid())
+    os._exit(143)
+
+
 def main() -> int:
     lifeline, separator, *command = sys.argv[1:]
     if separator != "--" or not command:
@@ -143,5 +148,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     # The default action of SIGTERM would skip the clean-up.
-    signal.signal(signal.SIGTERM, lambda *_: (kill_tree(os.getpid()), os._exit(143)))
+    signal.signal(signal.SIGTERM, _on_sigterm)
     sys.exit(main())

@@ -73,7 +73,8 @@ class WeightFolder:
         remove_abandoned(root)
         _check_space(root, VERSIONS * self.bytes)
         self.token = secrets.token_hex(16)
-        self.path, self._lock = _claim(root, self.token)
+        self.path, lock = _claim(root, self.token)
+        self._lock: int | None = lock
 
     @property
     def owner(self) -> pathlib.Path:

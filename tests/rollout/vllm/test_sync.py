@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from models.safetensors_io import write_tensors
+from models.safetensors_io import read_tensors, write_tensors
 from rollout.vllm.client import LoadFailed
 from rollout.vllm.sampler import OutOfStep
 from tests.rollout.vllm import policies
@@ -51,34 +51,35 @@ def test_twenty_updates_are_served_exactly(served):
         assert sampler.metrics()["sampler/probe_gap_max"] < 1e-4
 
 
-def _flip_one_bit(path, before, policy):
+def _flip_one_bit(path, before):
     raw = bytearray(path.read_bytes())
     raw[-1001] ^= 1
     path.write_bytes(raw)
 
 
-def _truncate(path, before, policy):
+def _truncate(path, before):
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 4096)
 
 
-def _stale(path, before, policy):
+def _stale(path, before):
     shutil.copyfile(before, path)
 
 
-def _missing(path, before, policy):
-    specs = policy.specs()
-    tensors = dict(policy.export(policy.params))
-    for mapping in (specs, tensors):
-        del mapping["model.layers.2.mlp.up_proj.weight"]
+def _rewrite(path, change):
+    tensors = change({name: np.array(x) for name, x in read_tensors(path).items()})
+    specs = {name: (x.shape, x.dtype) for name, x in tensors.items()}
     write_tensors(path, specs, tensors.items())
 
 
-def _wrong_dtype(path, before, policy):
+def _missing(path, before):
+    lost = "model.layers.2.mlp.up_proj.weight"
+    _rewrite(path, lambda tensors: {n: x for n, x in tensors.items() if n != lost})
+
+
+def _wrong_dtype(path, before):
     kind = np.dtype(ml_dtypes.bfloat16)
-    specs = {name: (shape, kind) for name, (shape, _) in policy.specs().items()}
-    tensors = ((n, a.astype(kind)) for n, a in policy.export(policy.params))
-    write_tensors(path, specs, tensors)
+    _rewrite(path, lambda tensors: {n: x.astype(kind) for n, x in tensors.items()})
 
 
 def _publish_damaged(policy, sampler, damage, version):
@@ -88,7 +89,7 @@ def _publish_damaged(policy, sampler, damage, version):
 
     def damaged(params, label, *, keep):
         written = write(params, label, keep=keep)
-        damage(pathlib.Path(written.path), keep.path, policy)
+        damage(pathlib.Path(written.path), keep.path)
         return written
 
     weights.write = damaged
@@ -105,7 +106,7 @@ def _publish_damaged(policy, sampler, damage, version):
         (_flip_one_bit, "is corrupted or stale: checksum"),
         (_truncate, "invalid|incomplete|header"),
         (_stale, "is corrupted or stale: checksum"),
-        (_missing, "is missing or unannounced"),
+        (_missing, "up_proj.weight is missing or unannounced"),
         (_wrong_dtype, "is corrupted or stale: checksum"),
     ],
 )
