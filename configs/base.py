@@ -134,7 +134,6 @@ class Sampling:
     # signal: solve rate from which a problem is only explored.
     retire_at: Annotated[float, Range(0, 1, open=True)] = 0.9
     half_life: Positive = 200.0  # steps, of what is known about a problem
-    first: Index = 0  # completions before a group may end; 0: groups are whole
 
 
 @section
@@ -263,15 +262,14 @@ class Profile:
     steps: tuple[int, ...] = ()  # first and last step of a trace in WORKDIR/profile
 
 
-Action = Literal["warn", "stop", "rollback"]
+Action = Literal["warn", "stop"]
 
 
 @section
 class Alarms:
     """What each alarm does after `patience` steps in a row at which it holds.
 
-    It warns at each such step, stops the run, or goes back to the last healthy
-    checkpoint.
+    It warns at each such step, or stops the run.
     """
 
     truncated: Share = 0.9  # share of completions, above
@@ -296,15 +294,6 @@ class Alarms:
     on_skipped_updates: Action = "stop"
     on_not_finite: Action = "warn"  # any figure of a step
     patience: Count = 5
-    max_rollbacks: Index = 2  # of a run; the next one ends it
-
-
-@section
-class Recorder:
-    """See docs/alarms.md."""
-
-    max_gb: NotNegative = 8.0  # of records since the last healthy checkpoint; 0: off
-    dumps: Count = 2  # that are retained, each with its checkpoint
 
 
 @section
@@ -331,7 +320,6 @@ class RunConfig:
     log: Log = field(default_factory=Log)
     profile: Profile = field(default_factory=Profile)
     alarms: Alarms = field(default_factory=Alarms)
-    recorder: Recorder = field(default_factory=Recorder)
 
 
 def get_config() -> ConfigDict:

@@ -1,4 +1,4 @@
-"""Runs that look healthy and are not: warned of, ended, or taken back in time."""
+"""Alarms over the metrics of each step: they warn, or end the run."""
 
 import dataclasses
 import math
@@ -6,10 +6,10 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from configs.schema import Count, Index, NotNegative, Share
+from configs.schema import Count, NotNegative, Share
 
 Metrics = Mapping[str, float]
-Action = Literal["warn", "stop", "rollback"]
+Action = Literal["warn", "stop"]
 
 
 class Alarm(RuntimeError):
@@ -39,7 +39,6 @@ class Limits:
       skipped_updates: updates in a row that were not taken for what is not finite.
       on_not_finite: where a step's figures hold a NaN or an infinity.
       patience: steps in a row.
-      max_rollbacks: of a whole run; the next one due ends it.
     """
 
     truncated: Share
@@ -64,7 +63,6 @@ class Limits:
     on_skipped_updates: Action
     on_not_finite: Action
     patience: Count
-    max_rollbacks: Index
 
 
 class Rule(NamedTuple):
@@ -170,13 +168,6 @@ RULES = (
 )
 
 
-class Due(NamedTuple):
-    """What is to be done, and the alarm that says so."""
-
-    action: Literal["stop", "rollback"]
-    reason: str
-
-
 class Alarms:
     """Watches each step's metrics."""
 
@@ -186,24 +177,23 @@ class Alarms:
         self._reward: float | None = None
         self._unmoved = 0
 
-    def check(self, metrics: Metrics) -> tuple[list[str], Due | None]:
-        """Judges a step.
+    def check(self, metrics: Metrics) -> tuple[list[str], str | None]:
+        """Checks the metrics of a step.
 
         Returns:
-          Warnings, none for a healthy step; and what is to be done, if anything.
+          Warnings, none for a healthy step; and why the run has to stop, if it has to.
         """
-        warnings, due = [], []
+        warnings: list[str] = []
+        due: list[str] = []
         for rule, value, text in self._holding(metrics):
             warnings.append(text)
             row = self._in_a_row[rule.name]
-            action = getattr(self.limits, f"on_{rule.name}")
             limit = getattr(self.limits, rule.name, None)
             over = value >= limit if rule.counts else row >= self.limits.patience
-            if over and action != "warn":
+            if over and getattr(self.limits, f"on_{rule.name}") == "stop":
                 rows = "" if rule.counts else f", {row} steps in a row"
-                due.append(Due(action, f"{rule.name}: {text}{rows}"))
-        # What ends the run goes before what takes it back.
-        return warnings, max(due, key=lambda d: d.action == "stop", default=None)
+                due.append(f"{rule.name}: {text}{rows}")
+        return warnings, next(iter(due), None)
 
     def warnings(self, metrics: Metrics) -> dict[str, str]:
         """What `check` warns of, by the alarm's name."""

@@ -39,7 +39,6 @@ from rl.update.objective import Objective, make_objective
 from rl.update.step import Step, TrainState, make_step
 from rl.workdir import manifest
 from rl.workdir.export import serve_as_trained
-from rl.workdir.recorder import Recorder
 from rl.workdir.trace import Trace
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import device_bytes, device_memory, make_layout
@@ -57,7 +56,6 @@ class Parts:
       rollouts: each step's groups, when the schedule says.
       rewards: judge what is sampled, and what is evaluated.
       alarms: watch the metrics.
-      recorder: keeps what a step's updates were given.
       trace: of the steps that the config names.
       pack: `pack_groups` of this run: groups and their version to mini-batches.
       hypers: `make_hypers` of this run: a stage, the updates done and a number of
@@ -68,7 +66,6 @@ class Parts:
     rollouts: Rollouts
     rewards: Rewards
     alarms: Alarms
-    recorder: Recorder
     trace: Trace
     pack: Callable[..., list[list[Batch]]]
     hypers: Callable[..., list[Hyper]]
@@ -141,7 +138,6 @@ def open_parts(
         contextlib.closing(rollouts),
         contextlib.closing(rewards),
         contextlib.closing(engine),
-        Recorder(workdir, base, settle=engine.finish_saving, **c.recorder) as recorder,
         Trace(workdir, **c.profile) as trace,
     ):
         yield Parts(
@@ -149,7 +145,6 @@ def open_parts(
             rollouts=rollouts,
             rewards=rewards,
             alarms=Alarms(Limits(**c.alarms)),
-            recorder=recorder,
             trace=trace,
             pack=take(
                 pack_groups,

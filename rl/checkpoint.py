@@ -259,23 +259,6 @@ class Checkpoints:
             return step, state, loop
         return None
 
-    def newest_healthy(self) -> int | None:
-        """The newest step saved while no alarm held; waits for a save under way.
-
-        Raises:
-          OSError: that save has failed.
-        """
-        self.wait()
-        proofs = proofs_in(self._folder)
-        return max((step for step, p in proofs.items() if p.healthy), default=None)
-
-    def forget_after(self, step: int) -> None:
-        """Removes newer checkpoints; not while one is being written."""
-        if jax.process_index() == 0:
-            for newer in sorted(steps_in(self._folder), reverse=True):
-                if newer > step:
-                    self._forget(newer)
-
     def _newest_whole(self, damaged: dict[int, str]) -> int | None:
         """By the files alone; what the first process finds holds for all."""
         found = -1
@@ -408,7 +391,7 @@ def state_bytes(params: Params, optimizer: optax.GradientTransformation) -> int:
     return sum(x.size * x.dtype.itemsize for x in leaves)
 
 
-def describe_cost(nbytes: int, *, keep: int, dumps: int, folder: pathlib.Path) -> str:
+def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
     """What checkpoints of `nbytes` need of the disk, and a stop of its grace period.
 
     By the rate of the newest save in `folder`, or at 1 GB/s where there is none.
@@ -418,9 +401,9 @@ def describe_cost(nbytes: int, *, keep: int, dumps: int, folder: pathlib.Path) -
         newest = proofs[max(proofs)]
         rate = newest.bytes / max(newest.seconds, 1e-3)
         source = f"at the {rate / 1e9:.2g} GB/s of step {newest.step}"
-    # Beside the newest: the last healthy one, the best one, the one being written, and
-    # those that dumps hold on to.
-    most = (keep + 3 + dumps) * nbytes
+    # The newest, the last healthy one, the best one, the one being written, and that of
+    # a dump.
+    most = (keep + 4) * nbytes
     existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
     free = shutil.disk_usage(existing).free
     return (

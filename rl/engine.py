@@ -34,8 +34,7 @@ class Engine:
     """The policy and its sampler: sample, update, publish, save, restore, export.
 
     Arguments and results are plain host data, so that a leader can announce a call to
-    the other processes (`rl.hosts.multihost`). What is not (`step`, `state`, `prepare`)
-    is for one process that repeats a run (`tools.replay`).
+    the other processes (`rl.hosts.multihost`).
     """
 
     def __init__(
@@ -63,7 +62,6 @@ class Engine:
         self._sampler, self._checkpoints = sampler, checkpoints
         self._assets, self._reference = assets, reference
         self._old_logprobs = old_logprobs
-        self._digests: dict[str, int] = {}
         everywhere = NamedSharding(step.rows.mesh, PartitionSpec())
         self._gather = jax.jit(lambda x: x, out_shardings=everywhere)
 
@@ -81,16 +79,6 @@ class Engine:
     def saved(self) -> int:
         """Step of the newest complete checkpoint; 0 before the first."""
         return self._checkpoints.latest() or 0
-
-    @property
-    def digests(self) -> dict[str, int]:
-        """Of the parameters as they were last published; see `examine`."""
-        return self._digests
-
-    @property
-    def healthy(self) -> int | None:
-        """Step of the last healthy checkpoint, if any; see `newest_healthy`."""
-        return self._checkpoints.newest_healthy()
 
     def sample(
         self,
@@ -184,8 +172,7 @@ class Engine:
         Raises:
           NotFinite: they hold a NaN or an infinity; nothing is served.
         """
-        found = check_finite(self.state.params, f"the policy of version {version}")
-        self._digests = {name: finding.digest for name, finding in found.items()}
+        check_finite(self.state.params, f"the policy of version {version}")
         self._sampler.publish(self.state.params, version)
 
     def sampler_metrics(self) -> dict[str, float]:
@@ -218,32 +205,14 @@ class Engine:
           The checkpoint's step and loop state; None where there is none. See
           `Checkpoints.restore` for errors.
         """
-        restored = self._read()
+        abstract = abstract_state(self.state, self.step.shardings)
+        restored = self._checkpoints.restore(abstract, make_room=self._make_room)
         if restored is None:
             self.publish(0)
             return None
         step, self.state, loop = restored
         self.publish(step)
         return step, loop
-
-    def roll_back(self, step: int) -> tuple[int, dict[str, Any]]:
-        """Goes back to a checkpoint, forgets newer ones, and publishes the policy.
-
-        Args:
-          step: of the checkpoint; `healthy`.
-
-        Returns:
-          See `restore`.
-        """
-        self._checkpoints.wait()
-        self._checkpoints.forget_after(step)
-        step, self.state, loop = self._read()
-        self.publish(step)
-        return step, loop
-
-    def _read(self) -> tuple[int, TrainState, dict[str, Any]] | None:
-        abstract = abstract_state(self.state, self.step.shardings)
-        return self._checkpoints.restore(abstract, make_room=self._make_room)
 
     def _make_room(self) -> None:
         self.state = None  # two states of a large model do not fit

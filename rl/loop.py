@@ -36,7 +36,7 @@ from rl.plan import EVALUATION, Plan, due, evaluation_params
 from rl.progress import WatchedSampler, duration, phase, watch
 from rl.reward.rewards import RewardError, Rewards
 from rl.types import Group
-from rl.workdir import manifest
+from rl.workdir.dump import dump_updates
 from rl.workdir.examples import example_rows
 from rl.workdir.export import model_card
 from rl.workdir.tokens import looked_at, token_rows
@@ -143,13 +143,13 @@ def train(
         with phase("serve", "the base, or the newest checkpoint"):
             restored = engine.restore()
         if restored:
-            done, loop = _resume(parts, workdir, *restored)
+            done, loop = restored
+            rollouts.restore(loop["rollouts"])
+            parts.alarms.restore(loop["alarms"])
             base, latest = loop["base"], loop["latest"]
-            evaluated = loop.get("evaluated", done)
+            evaluated = loop["evaluated"]
             began -= loop["wall_seconds"]
             print(f"resuming after step {done}", flush=True)
-        else:
-            parts.recorder.begin(0)
         writer = MetricsWriter(
             workdir,
             keep=done if restored else -1,
@@ -171,7 +171,6 @@ def train(
         while done < config.steps:
             step = done
             judged, compiled = rewards.counts, compiles.programs
-            sound = engine.skipped[0] == 0
             clock = Stopwatch()
             parts.trace.begin(step + 1)
             try:
@@ -183,7 +182,9 @@ def train(
             with clock.phase("log"):
                 metrics = sampling_metrics(tally) | tally.curriculum
             if groups:
-                metrics |= _update(parts, plan, writer, groups, tally, step, clock)
+                metrics |= _update(
+                    parts, plan, workdir, writer, groups, tally, step, clock
+                )
             else:
                 print(f"step {step + 1}: too few informative groups, no update")
             with clock.phase("sample"):
@@ -191,28 +192,20 @@ def train(
             done = step + 1
             with clock.phase("publish"), kept():
                 engine.publish(done)
-                parts.recorder.published(done, engine.digests)
             metrics |= engine.sampler_metrics() | speed_metrics(metrics, clock)
             metrics |= verifier_metrics(judged, rewards.counts)
             metrics["timing/compiled_programs"] = compiles.programs - compiled
             left = clock.total * (config.steps - done)
             print(console_line(done, config.steps, metrics, left), flush=True)
             metrics["checkpoint/step"] = engine.saved
-            metrics["alarms/rollbacks"] = len(manifest.rollbacks(workdir))
             writer.scalars(done, metrics)
             examples = take(example_rows, config.log)(tally, plan.decode)
             writer.samples(done, examples)
             warnings, alarm = parts.alarms.check(metrics)
             for warning in warnings:
                 print(f"WARNING: step {done}: {warning}", flush=True)
-            if sound and metrics.get("policy/skipped"):
-                parts.recorder.dump("; ".join(warnings))
-            if alarm and alarm.action == "stop":
-                raise Alarm(alarm.reason)
             if alarm:
-                done, loop = _roll_back(parts, workdir, writer, done, alarm.reason)
-                latest, evaluated = loop["latest"], loop.get("evaluated", done)
-                continue
+                raise Alarm(alarm)
             healthy = not warnings
             last = done == config.steps
             if _evaluation_due(config, done):
@@ -247,50 +240,10 @@ def train(
     }
 
 
-def _resume(
-    parts: build.Parts, workdir: pathlib.Path, done: int, loop: dict[str, Any]
-) -> tuple[int, dict[str, Any]]:
-    """Goes on from a checkpoint's step and loop state, which are returned."""
-    attempt = sum(to <= done for to in manifest.rollbacks(workdir))
-    parts.rollouts.restore(loop["rollouts"], attempt=attempt)
-    parts.alarms.restore(loop["alarms"])
-    parts.recorder.begin(done)
-    return done, loop
-
-
-def _roll_back(
-    parts: build.Parts,
-    workdir: pathlib.Path,
-    writer: MetricsWriter,
-    before: int,
-    why: str,
-) -> tuple[int, dict[str, Any]]:
-    """Goes back to the last healthy checkpoint; its step and loop state.
-
-    A kill at any moment of it leaves a workdir that resumes before the alarm, to the
-    same alarm, or after the rollback.
-
-    Raises:
-      Alarm: there is no such checkpoint, or it has been done too often.
-    """
-    to, often = parts.engine.healthy, len(manifest.rollbacks(workdir))
-    if to is None:
-        raise Alarm(f"{why}; there is no healthy checkpoint to go back to")
-    if often >= parts.alarms.limits.max_rollbacks:
-        raise Alarm(f"{why}; rolled back {often} times before (alarms.max_rollbacks)")
-    print(f"step {before}: rolling back to step {to}: {why}", flush=True)
-    parts.recorder.dump(why)
-    writer.rewind(to)
-    restored = parts.engine.roll_back(to)
-    if restored[0] != to:  # that one was damaged, and an older one is whole
-        writer.rewind(to := restored[0])
-    manifest.record_rollback(workdir, before=before, to=to, why=why)
-    return _resume(parts, workdir, *restored)
-
-
 def _update(
     parts: build.Parts,
     plan: Plan,
+    workdir: pathlib.Path,
     writer: MetricsWriter,
     groups: list[Group],
     tally: Tally,
@@ -301,11 +254,9 @@ def _update(
     engine = parts.engine
     with clock.phase("pack"):
         mini_batches = parts.pack(groups, version=step)
-    with clock.phase("record"):
         hypers = parts.hypers(
             tally.stage, updates=engine.updates, mini_batches=len(mini_batches)
         )
-        parts.recorder.record(step, groups, mini_batches, hypers)
     # From the first step on, so that what scores them is compiled with the rest.
     looks = take(looked_at, plan.config.log)(step)
     looked = mini_batches[0][0] if looks else None
@@ -313,8 +264,10 @@ def _update(
         before = engine.score(looked, hypers[0]) if looks else None
     with clock.phase("update"), watch("update"):
         stats = engine.update(mini_batches, hypers)
-        parts.recorder.updated(step, stats)
     with clock.phase("log"):
+        if any(s["skipped"] for s in stats):
+            engine.finish_saving()
+            dump_updates(workdir, step, groups, mini_batches, hypers, stats)
         writer.histograms(step + 1, distributions(tally, mini_batches))
         if looks:
             scored = before, engine.score(looked, hypers[0])

@@ -83,11 +83,6 @@ class MetricsWriter:
         for part in (self._sinks, self._board, *rows):
             self._opened.callback(part.close)
 
-    def rewind(self, keep: int) -> None:
-        """Drops the figures of later steps than `keep`."""
-        self.close()
-        self._open(keep, keep)
-
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """One row of metrics.jsonl and one point per name on TensorBoard."""
         plain = {name: _plain(value) for name, value in values.items()}

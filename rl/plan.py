@@ -173,7 +173,6 @@ class Plan:
             "checkpoints": describe_cost(
                 state_bytes(shapes, call(make_optimizer, "optimizer", c.optimizer)),
                 keep=c.checkpoint.keep,
-                dumps=c.recorder.dumps if c.recorder.max_gb else 0,
                 folder=workdir / "checkpoints",
             ),
             "reads": f"{c.data.train} ({len(self.train):,} problems,"
@@ -188,7 +187,7 @@ class Plan:
             ),
             "writes": f"{workdir}/: config.json manifest.json held_out.jsonl assets/"
             " metrics.jsonl samples.jsonl tokens.jsonl tensorboard/ profile/"
-            " checkpoints/ recorder/ dumps/ summary.json hf/"
+            " checkpoints/ dumps/ summary.json hf/"
             + (f", {c.compiled}/" if c.compiled else ""),
         }
         width = max(map(len, lines))
@@ -271,12 +270,6 @@ def _stages(
                 take(check_overlong, c.reward)(max_response_tokens=asked or longest)
             except ValueError as error:
                 raise ValueError(f"[{i}]: {error}") from None
-            size, first = stage.group_size, c.sampling.first
-            if size is not None and first >= size:
-                raise ValueError(
-                    f"[{i}].group_size={size}: config.sampling.first={first} is no part"
-                    " of it"
-                )
     except ValueError as error:
         raise ValueError(f"config.curriculum.stages{error}") from None
     return stages, gaps
@@ -291,7 +284,7 @@ def _check_together(c: ConfigDict) -> None:
     except ValueError as error:
         raise ValueError(f"config.data.{error}") from None
     take(check_rollout, c.rollout)()
-    take(check_sampling, c.sampling, c.dynamic_sampling, c.reward, c.rollout)()
+    take(check_sampling, c.sampling, c.dynamic_sampling, c.reward)()
     take(check_overlong, c.reward, c.rollout)()
     take(check_steps, c.profile)()
     try:
@@ -318,17 +311,14 @@ def check_rollout(*, backend: Backend, schedule: Schedule, top_p: float) -> None
 def check_sampling(
     *,
     policy: Policy,
-    first: Index,
     filter: bool,
     filter_on: FilterOn,
     carry: bool,
     max_age: Index,
     shuffle: bool,
-    group_size: int,
 ) -> None:
     """Refuses what does not go together: draws, the filter, groups that are carried."""
     not_carried = {
-        f"sampling.first={first}": (first > 0, "a group in two parts is not carried"),
         f"dynamic_sampling.max_age={max_age}": (
             max_age < 1,
             "what is carried is a step old",
@@ -345,18 +335,10 @@ def check_sampling(
                 f"config.{key}: {why}; change it, or set"
                 " config.dynamic_sampling.carry=False"
             )
-    if first == 1 or first >= group_size:
+    if policy != "uniform" and (not filter or filter_on != "correct"):
         raise ValueError(
-            f"config.sampling.first={first}: give 0, or 2 and more and less than"
-            f" config.rollout.group_size={group_size}"
-        )
-    if policy == "uniform" and not first:
-        return
-    if not filter or filter_on != "correct":
-        key = f"first={first}" if first else f"policy={policy!r}"
-        raise ValueError(
-            f"config.sampling.{key}: needs config.dynamic_sampling.filter=True and"
-            f" filter_on='correct', not {filter} and {filter_on!r}"
+            f"config.sampling.policy={policy!r}: needs config.dynamic_sampling."
+            f"filter=True and filter_on='correct', not {filter} and {filter_on!r}"
         )
 
 
@@ -483,13 +465,7 @@ def read_data(
     formulas = reward_formulas(config)
     sets = take(load_data, config.data)()
     if jax.process_index() == 0:
-        of_groups = take(try_out, config.reward)(formulas, sets[0][0])
-        if config.sampling.first and of_groups[TRAINING]:
-            raise ValueError(
-                f"config.sampling.first={config.sampling.first}: {TRAINING} has"
-                f" {of_groups[TRAINING][0]!r}, which is to see all completions of a"
-                " problem in one call, and would see a part of them"
-            )
+        take(try_out, config.reward)(formulas, sets[0][0])
     told = []
     for i, (key, where) in enumerate(
         ((TRAINING, config.data.train), (EVALUATION, config.data.eval))

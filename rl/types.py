@@ -49,8 +49,6 @@ class Group:
       rules: what decided on each, for a reader; empty where nobody kept it.
       components: float32 `[G]` each, of the reward, for a reader; NaN where there is
         none.
-      weight: of the group in the loss: how many such groups it stands for, itself and
-        those that were not completed.
     """
 
     problem: Problem
@@ -62,7 +60,6 @@ class Group:
     born: int
     rules: tuple[str, ...] = ()
     components: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    weight: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)

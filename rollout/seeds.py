@@ -28,13 +28,6 @@ def generator(*path: int) -> np.random.Generator:
     return np.random.default_rng(path)
 
 
-def run_seed(seed: int, stream: Stream, count: int, *, attempt: int = 0) -> int:
-    """The seed number `count` of a stream, in a run with `config.seed = seed`.
-
-    Args:
-      seed, stream, count: see above.
-      attempt: rollbacks to this place of the run or before: what went wrong is not to
-        be drawn again.
-    """
-    again = (attempt,) if attempt else ()
-    return derive(len(Stream) * seed + stream, count, *again)
+def run_seed(seed: int, stream: Stream, count: int) -> int:
+    """Returns seed number `count` of a stream, in a run with `config.seed = seed`."""
+    return derive(len(Stream) * seed + stream, count)

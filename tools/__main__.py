@@ -24,7 +24,6 @@ COMMANDS = {
     "checkpoint": "tools.checkpoint",
     "plan": "tools.plan",
     "report": "tools.report",
-    "replay": "tools.replay",
     "bench": "tools.bench",
 }
 

@@ -161,10 +161,8 @@ def _take_rates(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
             print(f"{error}; an older checkpoint is taken", file=sys.stderr)
     if state is None:
         raise ValueError(f"{folder}: no checkpoint yet, or none that can be read")
-    if "draws" not in state:
-        raise ValueError(f"{folder / str(step)}: of a version that kept no rates")
     rates = SolveRates(plan.train, half_life=plan.config.sampling.half_life)
-    rates.restore(state["draws"]["rates"])
+    rates.restore(state["rates"])
     now = rates.at(step).mean
     found = {p.id: float(now[i]) for i, p in enumerate(plan.train) if rates.seen[i]}
     for row in rows:

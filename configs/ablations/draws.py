@@ -2,13 +2,10 @@
 
 from configs.ablation import Ablation
 
-_SIGNAL = {"sampling.policy": "signal"}
-
 ABLATION = Ablation(
     arms={
         "uniform": {},
-        "signal": _SIGNAL,
-        "signal,first=4": _SIGNAL | {"sampling.first": 4},
+        "signal": {"sampling.policy": "signal"},
     },
     reference="uniform",
     base="configs/uneven_sums.py",

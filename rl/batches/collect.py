@@ -13,9 +13,8 @@ from configs.schema import Count, Index, Range
 from rl.batches.begun import Begun
 from rl.batches.draws import Drawn, Draws
 from rl.batches.group_state import group_state, restore_group
-from rl.batches.groups import FilterOn, informative, join
+from rl.batches.groups import FilterOn, informative
 from rl.batches.judge import Judge
-from rl.batches.parts import stands_for
 from rl.batches.tally import Tally
 from rl.types import Group, Problem
 from rollout.seeds import Stream, run_seed
@@ -55,7 +54,6 @@ class Collector:
         carry: bool,
         on_shortfall: OnShortfall,
         max_shortfalls: Count,
-        first: Index,
     ):
         """
         Args:
@@ -81,8 +79,6 @@ class Collector:
             and samples on in the next step, "partial" trains on what there is, "stop"
             ends the run.
           max_shortfalls: steps without an update in a row, before the run is ended.
-          first: completions of a group that are drawn before it is known whether the
-            rest is worth it, see `rl.batches.parts`; 0 draws all at once.
         """
         self._draws, self._sample = draws, sample
         self._judge, self._encode = judge, encode
@@ -91,11 +87,9 @@ class Collector:
         self._max_rounds, self._max_age = max_rounds, max_age
         self._oversample, self._carry = oversample, carry
         self._on_shortfall, self._max_shortfalls = on_shortfall, max_shortfalls
-        self._first = first
         self._left: list[Group] = []
         self._begun: list[Begun] = []
         self._rounds = 0
-        self._attempt = 0
         self._shortfalls = 0
         self._acceptance = 1.0
         self._temperature = sampling.temperature
@@ -203,36 +197,31 @@ class Collector:
         n = math.ceil(missing / max(self._acceptance, 0.1))
         n = min(n, int(self._oversample * self._groups))
         number = self._next_number()
-        seed = self._run_seed(Stream.SAMPLING, number)
+        seed = run_seed(self._seed, Stream.SAMPLING, number)
         draws = self._draws.draw(n, size=params.n, seed=seed)
-        first = self._first or params.n
-        rest = params.n - first
         problems = [draw.problem for draw in draws]
-        parts = self._complete(step, number, problems, params, first)
+        prompts = [self._encode(problem).tolist() for problem in problems]
+        completions = self._sample(
+            prompts, params, seed=seed, on_finished=lambda *_: None
+        )
+        groups = self._judge(
+            problems,
+            prompts,
+            completions,
+            [step] * len(problems),
+            max_tokens=params.max_tokens,
+            seed=run_seed(self._seed, Stream.SHUFFLING, number),
+        )
         drawn = [
-            Drawn(draw, part, first=len(part.correct), asked=first)
-            for draw, part in zip(draws, parts, strict=True)
+            Drawn(draw, group, asked=params.n)
+            for draw, group in zip(draws, groups, strict=True)
         ]
-        if rest:
-            ends = [self._draws.ends(d.draw, d.first, rest) for d in drawn]
-            open_ = [i for i, d in enumerate(drawn) if not _ended(d, ends[i])]
-            problems = [draws[i].problem for i in open_]
-            number = self._next_number()
-            rests = self._complete(step, number, problems, params, rest)
-            for i, part in zip(open_, rests, strict=True):
-                group = join(drawn[i].group, part)
-                weight = stands_for(group.correct, first=drawn[i].first, ends=ends[i])
-                drawn[i] = dataclasses.replace(
-                    drawn[i],
-                    group=dataclasses.replace(group, weight=weight),
-                    asked=params.n,
-                )
-        self._draws.observe(drawn, size=params.n)
+        self._draws.observe(drawn)
         return drawn
 
     def _go_on(self, step: int, missing: int, params: SamplingParams) -> list[Drawn]:
         """The groups that end until enough of them teach; the others stay begun."""
-        seed = self._run_seed(Stream.SAMPLING, self._next_number())
+        seed = run_seed(self._seed, Stream.SAMPLING, self._next_number())
         needed = max(0, missing) / max(self._acceptance, 0.1)
         new = max(0, math.ceil(self._oversample * needed) - len(self._begun))
         groups = [
@@ -265,12 +254,11 @@ class Collector:
                     [completions[i] for i in whole],
                     [groups[i].born for i in whole],
                     max_tokens=params.max_tokens,
-                    seed=self._run_seed(Stream.SHUFFLING, self._next_number()),
+                    seed=run_seed(self._seed, Stream.SHUFFLING, self._next_number()),
                 )
                 for i, group in zip(whole, judged, strict=True):
-                    first = len(group.correct)
-                    found[i] = Drawn(groups[i].draw, group, first=first, asked=params.n)
-                self._draws.observe([found[i] for i in whole], size=params.n)
+                    found[i] = Drawn(groups[i].draw, group, asked=params.n)
+                self._draws.observe([found[i] for i in whole])
                 teach += sum(self._teaches(group) for group in judged)
                 due.difference_update(whole)
                 whole.clear()
@@ -292,46 +280,15 @@ class Collector:
         ]
         return list(found.values())
 
-    def _complete(
-        self,
-        step: int,
-        number: int,
-        problems: Sequence[Problem],
-        params: SamplingParams,
-        n: int,
-    ) -> list[Group]:
-        """`n` completions of each problem, judged; drawn by seeds of that number."""
-        if not problems:
-            return []
-        prompts = [self._encode(problem).tolist() for problem in problems]
-        completions = self._sample(
-            prompts,
-            dataclasses.replace(params, n=n),
-            seed=self._run_seed(Stream.SAMPLING, number),
-            on_finished=lambda *_: None,
-        )
-        return self._judge(
-            problems,
-            prompts,
-            completions,
-            [step] * len(problems),
-            max_tokens=params.max_tokens,
-            seed=self._run_seed(Stream.SHUFFLING, number),
-        )
-
     def _next_number(self) -> int:
         number, self._rounds = self._rounds, self._rounds + 1
         return number
-
-    def _run_seed(self, stream: Stream, number: int) -> int:
-        return run_seed(self._seed, stream, number, attempt=self._attempt)
 
     def state(self) -> dict[str, Any]:
         """JSON-able; `restore` of it continues with the very next group."""
         return {
             "problems": self._draws.state(),
             "rounds": self._rounds,
-            "attempt": self._attempt,
             "left": [group_state(g) for g in self._left],
             "begun": [group.state() for group in self._begun],
             "shortfalls": self._shortfalls,
@@ -339,29 +296,17 @@ class Collector:
             "temperature": self._temperature,
         }
 
-    def restore(self, state: Mapping[str, Any], *, attempt: int) -> None:
-        """Continues from `state`.
-
-        Args:
-          state: of `state()`.
-          attempt: of the steps that follow (see `run_seed`). Where it is another than
-            that of `state`, problems and completions are others from here on.
-        """
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continues from `state`."""
         self._draws.restore(state["problems"])
-        self._rounds, self._attempt = state["rounds"], attempt
+        self._rounds = state["rounds"]
         self._left = [restore_group(g) for g in state["left"]]
-        # An older checkpoint has none.
         self._begun = [
-            Begun.restored(group, self._draws.restored)
-            for group in state.get("begun", ())
+            Begun.restored(group, self._draws.restored) for group in state["begun"]
         ]
-        if attempt != state["attempt"]:
-            self._draws.deal_anew(attempt)
-            self._left, self._begun = [], []
         self._shortfalls = state["shortfalls"]
         self._acceptance = state["acceptance"]
-        # An older checkpoint has none, and no stage then had one of its own.
-        self._temperature = state.get("temperature", self._sampling.temperature)
+        self._temperature = state["temperature"]
 
 
 def _renumbered(groups: Sequence[_G]) -> list[_G]:
@@ -387,14 +332,3 @@ def _in_line(group: Group) -> tuple[int, int]:
     In the order in which they ended, the longest would be what is left over.
     """
     return group.born, zlib.crc32(f"{group.born} {group.problem.id}".encode())
-
-
-def _ended(drawn: Drawn, ends: tuple[bool, bool]) -> bool:
-    """Whether a group ends with its first part, where that is all wrong or all right.
-
-    One whose first part holds both never does.
-    """
-    correct = drawn.group.correct
-    return any(
-        would and bool((correct == outcome).all()) for outcome, would in enumerate(ends)
-    )

@@ -12,8 +12,8 @@ retired: it has the chance `explore`. Where all problems teach alike, and before
 anything is known, every problem is drawn, in the curriculum's order; under "uniform"
 always.
 
-What a policy changes is the mixture of problems, as a curriculum does. What a group
-teaches of its problem stays as it was: see `rl.batches.parts` for groups in two parts.
+A policy changes the mixture of problems, as a curriculum does. The groups themselves
+are sampled as without it.
 
 Sources: GRESO (arXiv 2506.02177) passes over prompts whose groups taught nothing;
 ScaleRL (arXiv 2510.13786) retires those that are solved nine times in ten.
@@ -27,8 +27,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from configs.schema import NotNegative, Positive, Range
-from rl.batches.groups import informative
-from rl.batches.parts import missed
 from rl.batches.rates import Rate, SolveRates
 from rl.problems.curriculum import Curriculum, Stage
 from rl.types import Group, Problem
@@ -38,7 +36,6 @@ Policy = Literal["uniform", "signal"]
 OpenShare = Annotated[float, Range(0, 1, open=True)]
 # Of a round's seed, which the sampler has too.
 _OFFERS = 1
-_FADE = 0.95  # a round's weight in the going rate, with each that follows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,20 +66,18 @@ class Drawn:
     Attributes:
       draw: of which it came.
       group: of the completions that have a verdict, in the order of drawing.
-      first: how many of these were drawn before anything was known of the group.
       asked: completions drawn.
     """
 
     draw: Draw
     group: Group
-    first: int
     asked: int
 
 
 class Draws:
     """The curriculum as a policy draws from it; `state()` is its whole memory.
 
-    For each step, in order: `begin`; any number of `draw`, `ends`, `observe`; then
+    For each step, in order: `begin`; any number of `draw`, `observe`; then
     `settle` and `metrics`.
     """
 
@@ -110,8 +105,6 @@ class Draws:
         self._places = {p.id: place for place, p in enumerate(problems)}
         self._levels = np.array([-1 if p.level is None else p.level for p in problems])
         self._rates = SolveRates(problems, half_life=half_life)
-        # Of rounds, the last ones most: squared weights of what was kept, completions.
-        self._squares, self._asked = 0.0, 0.0
         self._step, self._pool = 0, np.ones(len(problems), bool)
         self._counts: collections.Counter = collections.Counter()
 
@@ -159,51 +152,18 @@ class Draws:
         chances = np.where(learning, (worth / most) ** self._power, 0.0)
         return np.clip(chances, self._explore, 1.0)
 
-    def ends(self, draw: Draw, first: int, rest: int) -> tuple[bool, bool]:
-        """Whether a group ends where its first part is all wrong, or all right.
-
-        It ends where the rest is worth less, for each completion, than what is drawn
-        otherwise. Settled before the group is drawn, on which `rl.batches.parts` rests.
-
-        Args:
-          draw: of the group.
-          first: completions of the first part that have a verdict. Of fewer than two
-            nothing is known: the group goes on.
-          rest: completions that are still to be drawn.
-        """
-        if first < 2:
-            return False, False
-        right, wrong = draw.rate
-        least = rest * self._squares / max(self._asked, 1.0)
-        return (
-            missed(Rate(right, wrong + first), first, rest) < least,
-            missed(Rate(wrong, right + first), first, rest) < least,
-        )
-
-    def observe(self, drawn: Sequence[Drawn], *, size: int) -> None:
-        """Takes in what came of a round, whose groups were to be of `size`."""
+    def observe(self, drawn: Sequence[Drawn]) -> None:
+        """Takes in the groups of a round."""
         count = self._counts
-        taught = 0.0
         for d in drawn:
+            correct = d.group.correct
             self._rates.observe(
-                d.draw.place,
-                d.group.correct,
-                first=d.first,
-                chance=d.draw.chance,
-                step=self._step,
+                d.draw.place, correct, chance=d.draw.chance, step=self._step
             )
-            count["ended"] += d.asked < size
-            count["not_completed"] += size - d.asked
-            if d.first < 2:
-                continue
-            # In parts of one size, what was expected of it and what was found.
-            part = d.group.correct[: d.first]
-            count["compared"] += 1
-            count["expected"] += float(d.draw.rate.mixed(d.first))
-            count["found"] += bool(part.any() and not part.all())
-            taught += d.group.weight**2 * informative(d.group)
-        self._squares = _FADE * self._squares + taught
-        self._asked = _FADE * self._asked + sum(d.asked for d in drawn)
+            if len(correct) >= 2:
+                count["compared"] += 1
+                count["expected"] += float(d.draw.rate.mixed(len(correct)))
+                count["found"] += bool(correct.any() and not correct.all())
 
     def settle(
         self, *, accuracy: float | None, solve_all: float | None, updates: bool
@@ -217,18 +177,16 @@ class Draws:
         """The curriculum's, and what was drawn of what it offered in this step.
 
         `draws/` offered, refused (passed over); refused_in_vain, groups of these that
-        are expected to have taught; ended, groups after their first part, and
-        not_completed, what that saved; retired and coverage, shares of the stage's
+        are expected to have taught; retired and coverage, shares of the stage's
         problems that are retired, and that were ever drawn; expected and found, the
-        share of first parts that were mixed.
+        share of groups that hold right and wrong completions.
         """
         count, rates = self._counts, self._rates.at(self._step)
         pool = self._pool
         told = {
             name: float(count[name])
-            for name in ("offered", "refused", "refused_in_vain", "ended")
+            for name in ("offered", "refused", "refused_in_vain")
         } | {
-            "completions_saved": float(count["not_completed"]),
             "retired": float((rates.mean[pool] >= self._retire_at).mean()),
             "coverage": float(self._rates.seen[pool].mean()),
         }
@@ -238,27 +196,15 @@ class Draws:
         named = {f"draws/{name}": value for name, value in told.items()}
         return self._curriculum.metrics() | named
 
-    def deal_anew(self, attempt: int) -> None:
-        """See `Curriculum.deal_anew`."""
-        self._curriculum.deal_anew(attempt)
-
     def state(self) -> dict[str, Any]:
         """JSON-able; `restore` of it continues with the very next problem."""
-        drawing = {
-            "rates": self._rates.state(),
-            "squares": self._squares,
-            "asked": self._asked,
-        }
-        return self._curriculum.state() | {"draws": drawing}
+        return self._curriculum.state() | {"rates": self._rates.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continues from `state`, or from that of a curriculum alone.
+        """Continues from `state`.
 
         Raises:
           ValueError: the state is of other stages, levels or problems.
         """
         self._curriculum.restore(state)
-        if "draws" in state:
-            drawing = state["draws"]
-            self._rates.restore(drawing["rates"])
-            self._squares, self._asked = drawing["squares"], drawing["asked"]
+        self._rates.restore(state["rates"])

@@ -19,7 +19,6 @@ def group_state(group: Group) -> dict[str, Any]:
         "rewards": encode_array(group.rewards),
         "components": {k: encode_array(v) for k, v in group.components.items()},
         "born": group.born,
-        "weight": group.weight,
         "rules": list(group.rules),
     }
 
@@ -36,8 +35,7 @@ def restore_group(state: Mapping[str, Any]) -> Group:
         rewards=decode_array(state["rewards"]),
         components={k: decode_array(v) for k, v in state["components"].items()},
         born=state["born"],
-        weight=state.get("weight", 1.0),
-        rules=tuple(state.get("rules", ())),  # an older checkpoint has none
+        rules=tuple(state["rules"]),
     )
 
 

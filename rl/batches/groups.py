@@ -1,6 +1,5 @@
 """What a group of completions is worth: information, and its tokens' weights."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Literal, assert_never
 
@@ -28,29 +27,6 @@ def informative(group: Group, *, on: FilterOn = "correct") -> bool:
     return bool(group.correct.any() and not group.correct.all())
 
 
-def join(first: Group, rest: Group) -> Group:
-    """Two parts of a group as the one that they are; weight and birth of the first."""
-    names = dict.fromkeys([*first.components, *rest.components])
-
-    def component(part, name):
-        return part.components.get(name, np.full(len(part.raw), np.nan, np.float32))
-
-    def both(a, b):
-        return np.concatenate([a, b])
-
-    return dataclasses.replace(
-        first,
-        completions=first.completions + rest.completions,
-        correct=both(first.correct, rest.correct),
-        raw=both(first.raw, rest.raw),
-        rewards=both(first.rewards, rest.rewards),
-        rules=first.rules + rest.rules,
-        components={
-            name: both(component(first, name), component(rest, name)) for name in names
-        },
-    )
-
-
 def token_weights(
     groups: Sequence[Group], *, aggregation: Aggregation, constant: int
 ) -> list[Float64[np.ndarray, " _"]]:
@@ -64,23 +40,18 @@ def token_weights(
     * sequence: 1 / (completions * tokens of the completion) (GRPO);
     * constant: 1 / (completions * `constant`) (Dr. GRPO).
 
-    A group that stands for more than itself (`Group.weight`) is counted so often, above
-    and below.
-
     Returns:
       Those of each group, by completion.
     """
     lengths = [np.array([len(c.token_ids) for c in g.completions]) for g in groups]
-    counts = [group.weight for group in groups]
-    many = list(zip(counts, lengths, strict=True))
-    tokens = sum(count * int(n.sum()) for count, n in many)
-    completions = sum(count * len(n) for count, n in many)
+    tokens = sum(int(n.sum()) for n in lengths)
+    completions = sum(len(n) for n in lengths)
     if aggregation == "token":
-        return [np.full(len(n), count / tokens) for count, n in many]
+        return [np.full(len(n), 1 / tokens) for n in lengths]
     if aggregation == "group":
-        return [np.full(len(n), count / (sum(counts) * n.sum())) for count, n in many]
+        return [np.full(len(n), 1 / (len(groups) * n.sum())) for n in lengths]
     if aggregation == "sequence":
-        return [count / (completions * n) for count, n in many]
+        return [1 / (completions * n) for n in lengths]
     if aggregation == "constant":
-        return [np.full(len(n), count / (completions * constant)) for count, n in many]
+        return [np.full(len(n), 1 / (completions * constant)) for n in lengths]
     assert_never(aggregation)

@@ -43,17 +43,6 @@ class Rate(NamedTuple):
         """
         return 1 - _row(self.right, self.wrong, n) - _row(self.wrong, self.right, n)
 
-    def counts(self, n: int) -> Float64[np.ndarray, " n+1"]:
-        """The chance of each number of right ones among the next `n`, of one problem.
-
-        The beta-binomial distribution.
-        """
-        chances = [_row(self.wrong, self.right, n)]
-        for k in range(n):
-            odds = (n - k) / (k + 1) * (self.right + k) / (self.wrong + n - k - 1)
-            chances.append(chances[-1] * odds)
-        return np.array(chances)
-
 
 def _row(this, other, n: int):
     """B(this + n, other) / B(this, other), as the product that it is."""
@@ -116,7 +105,6 @@ class SolveRates:
         problem: int,
         correct: Int[np.ndarray, " G"],
         *,
-        first: int,
         chance: float,
         step: int,
     ) -> None:
@@ -125,9 +113,6 @@ class SolveRates:
         Args:
           problem: its place.
           correct: of its completions that have a verdict.
-          first: how many of them were drawn before anything was known of the group:
-            whether there are more depends on these, so that they alone tell of the
-            level.
           chance: with which the problem was drawn: one that stands for many counts so
             in its level.
           step: of the group.
@@ -139,11 +124,11 @@ class SolveRates:
         self._right[problem] = kept * self._right[problem] + right
         self._wrong[problem] = kept * self._wrong[problem] + (n - right)
         self._last[problem] = step
-        if first < 2:
+        if n < 2:
             return
-        level, right = self._level[problem], int(np.sum(correct[:first]))
+        level = self._level[problem]
         # Unbiased for p and for p squared.
-        seen = np.array([right / first, right * (right - 1) / (first * (first - 1))])
+        seen = np.array([right / n, right * (right - 1) / (n * (n - 1))])
         fade = 1 - 1 / _MEMORY
         self._groups[level] = fade * self._groups[level] + 1 / chance
         self._moments[level] = fade * self._moments[level] + seen / chance

@@ -86,16 +86,9 @@ class Rollouts:
         ahead = self._ahead
         return ahead[0].state.result() if ahead else self._collector.state()
 
-    def restore(self, state: Mapping[str, Any], *, attempt: int) -> None:
-        """Continues from `state`; what was collected ahead is dropped.
-
-        See `Collector.restore`.
-        """
-        for ahead in self._ahead:
-            ahead.batch.cancel()
-        concurrent.futures.wait([ahead.batch for ahead in self._ahead])
-        self._ahead.clear()
-        self._collector.restore(state, attempt=attempt)
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continues from `state`; call it before the first `take`."""
+        self._collector.restore(state)
 
     def close(self) -> None:
         """Drops what has not begun. What has ends with the sampler."""

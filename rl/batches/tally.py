@@ -21,8 +21,8 @@ class Tally:
       filter_on: what has to differ in an informative group.
       curriculum: the metrics of curriculum and draws once it was.
       completions: drawn, judged or not.
-      of_offered: of each group, how many problems on offer it stands for, and what is
-        correct in its first part and in all of it.
+      of_offered: of each group, how many problems on offer it stands for, and which
+        of its completions are correct.
       Others: of the rounds.
     """
 
@@ -41,9 +41,7 @@ class Tally:
     begun: int = 0
     unfinished: int = 0
     unjudged: int = 0
-    of_offered: list[tuple[float, np.ndarray, np.ndarray]] = dataclasses.field(
-        default_factory=list
-    )
+    of_offered: list[tuple[float, np.ndarray]] = dataclasses.field(default_factory=list)
     correct: list[np.ndarray] = dataclasses.field(default_factory=list)
     rewards: list[np.ndarray] = dataclasses.field(default_factory=list)
     components: dict[str, list[np.ndarray]] = dataclasses.field(default_factory=dict)
@@ -58,8 +56,7 @@ class Tally:
         self.sampled += 1
         self.completions += drawn.asked
         self.unjudged += drawn.asked - len(group.completions)
-        part = group.correct[: drawn.first]
-        self.of_offered.append((1 / drawn.draw.chance, part, group.correct))
+        self.of_offered.append((1 / drawn.draw.chance, group.correct))
         if not len(group.correct):
             return
         self.solve_all += bool(group.correct.all())
@@ -80,17 +77,17 @@ class Tally:
     @property
     def accuracy(self) -> float | None:
         """Of the problems on offer, drawn or not; None where none were sampled."""
-        judged = sum(count * len(part) for count, part, _ in self.of_offered)
-        right = sum(count * int(part.sum()) for count, part, _ in self.of_offered)
+        judged = sum(count * len(correct) for count, correct in self.of_offered)
+        right = sum(count * int(correct.sum()) for count, correct in self.of_offered)
         return right / judged if judged else None
 
     @property
     def solve_all_rate(self) -> float | None:
-        """Share of groups all right, as far as they were drawn, likewise."""
-        groups = sum(count for count, *_ in self.of_offered)
+        """Share of groups that are all right, likewise."""
+        groups = sum(count for count, _ in self.of_offered)
         solved = sum(
             count
-            for count, _, correct in self.of_offered
+            for count, correct in self.of_offered
             if len(correct) and correct.all()
         )
         return solved / groups if groups else None

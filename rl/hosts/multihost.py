@@ -45,16 +45,6 @@ class JointEngine:
         """See `Engine.saved`."""
         return self._engine.saved
 
-    @property
-    def digests(self) -> dict[str, int]:
-        """See `Engine.digests`."""
-        return self._engine.digests
-
-    @property
-    def healthy(self) -> int | None:
-        """See `Engine.healthy`."""
-        return self._engine.healthy
-
     def sample(
         self,
         prompts: Sequence[Sequence[int]],
@@ -135,10 +125,6 @@ class JointEngine:
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """See `Engine.restore`."""
         return self._all("restore")
-
-    def roll_back(self, step: int) -> tuple[int, dict[str, Any]]:
-        """See `Engine.roll_back`."""
-        return self._all("roll_back", step)
 
     def export(self, folder: str, *, card: str, dtype: str, unhealthy: bool) -> bool:
         """See `Engine.export`."""

@@ -124,7 +124,7 @@ class Curriculum:
             self._stage, self._steps = self._stage + 1, 0
             self._window, self._drawn = [], collections.Counter()
             for level in _levels(self._stages[self._stage]):
-                self._streams[level].turn()
+                self._streams[level].next_pass()
             name = self._stages[self._stage].name
             self._tell(f"curriculum: step {step + 1} begins stage {name!r}")
         return self._stages[self._stage]
@@ -161,11 +161,6 @@ class Curriculum:
                 of = "the problems" if level is None else f"level {level}"
                 self._tell(f"curriculum: {of}: pass {stream.epoch + 1} begins")
         return problems
-
-    def deal_anew(self, attempt: int) -> None:
-        """What is left of each pass comes in another order, one for each attempt."""
-        for stream in self._streams.values():
-            stream.deal_anew(attempt)
 
     def observe(
         self, *, accuracy: float | None, solve_all: float | None, updates: bool

@@ -179,8 +179,8 @@ class ProblemStream:
         self._problems = list(problems)
         self._seed = [seed] if isinstance(seed, int) else list(seed)
         self._epoch, self._cursor = 0, 0
-        # Turns and deals of this pass: where, and the attempt, or 0 for a turn.
-        self._changes: list[list[int]] = []
+        # Where `next_pass` was called within this pass.
+        self._turns: list[int] = []
         self._order = self._shuffle()
 
     @property
@@ -195,42 +195,34 @@ class ProblemStream:
         drawn = []
         for _ in range(n):
             if self._cursor == len(self._order):
-                self._epoch, self._cursor, self._changes = self._epoch + 1, 0, []
+                self._epoch, self._cursor, self._turns = self._epoch + 1, 0, []
                 self._order = self._shuffle()
             drawn.append(self._problems[self._order[self._cursor]])
             self._cursor += 1
         return drawn
 
-    def turn(self) -> None:
+    def next_pass(self) -> None:
         """Begins a full pass here: first what this pass has left, then the rest."""
         if self._cursor:
-            self._change(self._cursor, 0)
+            self._turn(self._cursor)
             self._cursor = 0
 
-    def deal_anew(self, attempt: int) -> None:
-        """What this pass has left comes in another order, one for each attempt."""
-        self._change(self._cursor, attempt)
-
-    def _change(self, cursor: int, attempt: int) -> None:
-        self._changes.append([cursor, attempt])
+    def _turn(self, cursor: int) -> None:
+        self._turns.append(cursor)
         seen, left = self._order[:cursor], self._order[cursor:]
-        if attempt:
-            dealt = generator(*self._seed, self._epoch, cursor, attempt)
-            self._order = np.concatenate([seen, dealt.permutation(left)])
-        else:
-            dealt = generator(*self._seed, self._epoch, cursor)
-            self._order = np.concatenate([left, dealt.permutation(seen)])
+        shuffled = generator(*self._seed, self._epoch, cursor).permutation(seen)
+        self._order = np.concatenate([left, shuffled])
 
     def state(self) -> dict[str, Any]:
         return {
             "epoch": self._epoch,
             "cursor": self._cursor,
-            "changes": [list(change) for change in self._changes],
+            "turns": list(self._turns),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._epoch, self._cursor = state["epoch"], state["cursor"]
-        self._changes = []
+        self._turns = []
         self._order = self._shuffle()
-        for cursor, attempt in state["changes"]:
-            self._change(cursor, attempt)
+        for cursor in state["turns"]:
+            self._turn(cursor)

@@ -41,7 +41,6 @@ MAY_CHANGE = (
     "checkpoint",
     "export",
     "alarms",
-    "recorder",
     "reward.workers",
     "data.unreadable_golds",
     "rollout.vllm",
@@ -215,28 +214,6 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
         content = {"identity": dataclasses.asdict(now), "history": history}
     files.replace_json(path, content | {"start": _start()})
     return [f"changed: {change}" for change in changes]
-
-
-def record_rollback(workdir: pathlib.Path, *, before: int, to: int, why: str) -> None:
-    """Adds a rollback to the history.
-
-    Args:
-      workdir: of the run; locked.
-      before: steps done when it came to that.
-      to: steps done at the checkpoint.
-      why: the alarm.
-    """
-    content = _read(workdir / "manifest.json")
-    content["history"].append(
-        {"time": _now(), "after": to, "rollback": {"from": before, "why": why}}
-    )
-    files.replace_json(workdir / "manifest.json", content)
-
-
-def rollbacks(workdir: pathlib.Path) -> list[int]:
-    """The steps to which the run has been rolled back, in the order of time."""
-    content = _read(workdir / "manifest.json")
-    return [row["after"] for row in content["history"] if "rollback" in row]
 
 
 def check_config(workdir: pathlib.Path, plan: Plan) -> None:

@@ -17,7 +17,7 @@ from rl.problems.functions import load_function
 
 
 class Sink(Protocol):
-    """What is told of each step, in ascending order but after a rollback."""
+    """What is told of each step, in ascending order."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """The figures of a step, finite ones."""
@@ -118,10 +118,7 @@ def _wandb() -> Maker:
 
 
 class _WandbRun:
-    """A run on Weights & Biases, with the steps of ours as its own axis.
-
-    Its own steps can only grow, and ours go back in a rollback.
-    """
+    """A run on Weights & Biases, with the steps of ours as its own axis."""
 
     def __init__(self, wandb: Any, workdir: pathlib.Path, *, config, keep: int):
         self._wandb = wandb

@@ -51,7 +51,6 @@ def test_every_config_of_ours_fits(name):
         ("sampling.power", -1.0, "be at least 0"),
         ("sampling.retire_at", 1.5, "lie in (0, 1]"),
         ("sampling.half_life", 0.0, "be above 0"),
-        ("sampling.first", -2, "be at least 0"),
         ("optimizer.moments_dtype", "float16", "be one of float32, bfloat16"),
         ("schedule.decay", "step", "be one of constant, linear, cosine"),
         ("alarms.truncated", 2.0, "lie in [0, 1]"),
@@ -83,34 +82,22 @@ def test_what_devices_are_started_by_is_checked_before(value, wrong):
     assert str(caught.value) == f"config.batch.row_lengths={value!r}: must {wrong}"
 
 
-@pytest.mark.parametrize(
-    "changes,message",
-    [
-        ({"sampling.first": 1}, "first=1: give 0, or 2 and more and less than"
-         " config.rollout.group_size=16"),
-        ({"sampling.first": 16}, "first=16: give 0, or 2 and more and less than"
-         " config.rollout.group_size=16"),
-        ({"sampling.first": 4, "dynamic_sampling.filter": False}, "first=4: needs"
-         " config.dynamic_sampling.filter=True and filter_on='correct', not False and"
-         " 'correct'"),
-        ({"sampling.policy": "signal", "dynamic_sampling.filter_on": "reward"},
-         "policy='signal': needs config.dynamic_sampling.filter=True and"
-         " filter_on='correct', not True and 'reward'"),
-    ],
-)  # fmt: skip
-def test_draws_that_cannot_work_together_with_the_filter_are_one_line(changes, message):
+def test_a_policy_that_needs_the_filter_is_one_line():
     config = base.get_config()
     config.data.train = "any.jsonl"
-    config.update_from_flattened_dict(changes)
+    config.sampling.policy = "signal"
+    config.dynamic_sampling.filter_on = "reward"
     with pytest.raises(ValueError) as caught:
         make_plan(config)
-    assert str(caught.value) == f"config.sampling.{message}"
+    assert str(caught.value) == (
+        "config.sampling.policy='signal': needs config.dynamic_sampling.filter=True and"
+        " filter_on='correct', not True and 'reward'"
+    )
 
 
 @pytest.mark.parametrize(
     "key,value,why",
     [
-        ("sampling.first", 4, "a group in two parts is not carried"),
         ("dynamic_sampling.max_age", 0, "what is carried is a step old"),
         ("reward.shuffle", True, "verdicts are dealt out among all of a round"),
     ],
@@ -120,18 +107,6 @@ def test_what_cannot_be_carried_is_one_line(key, value, why):
     config.update_from_flattened_dict({key: value, "dynamic_sampling.carry": True})
     with pytest.raises(ValueError, match=f"config.{key}={value}: {why}"):
         make_plan(config)
-
-
-def test_a_stage_whose_groups_have_no_second_part_is_one_line():
-    config = quickstart.get_config()
-    config.sampling.first = 4
-    config.curriculum.stages = ({"name": "small", "group_size": 4},)
-    with pytest.raises(ValueError) as caught:
-        make_plan(config)
-    assert str(caught.value) == (
-        "config.curriculum.stages[0].group_size=4: config.sampling.first=4 is no part"
-        " of it"
-    )
 
 
 @pytest.mark.failure(33)

@@ -55,7 +55,7 @@ def test_every_alarm_is_held_to_its_figures():
 def test_an_alarm_holds_by_its_own_figure_alone_and_does_what_it_is_told(name):
     holds, quiet = FIGURES[name]
     assert _alarms().check(quiet) == ([], None)
-    for action in ("warn", "stop", "rollback"):
+    for action in ("warn", "stop"):
         limits = {f"on_{rule.name}": "warn" for rule in RULES}
         limits |= {f"on_{name}": action, "stuck_reward": 3, "duplicated": 0.99}
         alarms, steps = _alarms(**limits), 1
@@ -67,7 +67,7 @@ def test_an_alarm_holds_by_its_own_figure_alone_and_does_what_it_is_told(name):
         if action == "warn":
             assert due is None
         else:
-            assert due.action == action and due.reason.startswith(f"{name}: ")
+            assert due.startswith(f"{name}: ")
             # Three steps in a row; two updates in a row are one step's already, and
             # what has not moved for three steps was seen first a step before.
             assert steps == {"skipped_updates": 1, "stuck_reward": 4}.get(name, 3)
@@ -84,8 +84,7 @@ def test_a_row_ends_where_the_alarm_does_and_is_part_of_the_state():
     restored.restore(json.loads(json.dumps(alarms.state())))
     for each in (alarms, restored):
         _, due = each.check({"sampling/truncated": 1.0})
-        assert due.action == "stop"
-        assert due.reason.endswith("or check the stop tokens, 3 steps in a row")
+        assert due.endswith("or check the stop tokens, 3 steps in a row")
 
 
 @pytest.mark.failure(4)
@@ -100,7 +99,7 @@ def test_updates_that_are_not_finite_warn_at_once_and_end_the_run_after_a_few():
     warnings, due = alarms.check({"policy/skipped_in_a_row": 1})
     assert warnings == ["1 updates in a row were skipped: not finite"] and due is None
     _, due = alarms.check({"policy/skipped_in_a_row": 2})
-    assert due.action == "stop" and "2 updates in a row" in due.reason
+    assert "2 updates in a row" in due
 
 
 @pytest.mark.failure(38)
@@ -125,9 +124,3 @@ def test_a_reward_that_moves_at_all_is_not_stuck():
     assert warnings == []
     warnings, _ = alarms.check({"reward/mean": -1.0})
     assert warnings == ["the mean reward has not moved for 2 steps"]
-
-
-def test_what_ends_a_run_goes_before_what_takes_it_back():
-    alarms = _alarms(patience=1, on_entropy_low="rollback", on_truncated="stop")
-    _, due = alarms.check({"policy/entropy": 0.0, "sampling/truncated": 1.0})
-    assert due.action == "stop"

@@ -169,9 +169,7 @@ class World:
             for completion in group.completions:
                 for version, count in self.ended[completion.token_ids[1]]:
                     stale[step - version] += count
-        weights = np.array([group.weight for group in groups])
-        worth = weights.sum() ** 2 / (weights**2).sum() if groups else 0.0
-        return float(worth), stale
+        return float(len(groups)), stale
 
     def _sample(self, prompts, params, *, seed, begun=None, on_finished, on_pause=None):
         """As `Sampler.sample`; what is left unfinished stays in its slot."""
@@ -281,7 +279,6 @@ def simulate(config: ConfigDict, figures: Figures, *, schedule: str) -> Timeline
 _DRAWS = {
     "as configured": {},
     "signal": {"policy": "signal"},
-    "signal, 4 first": {"policy": "signal", "first": 4},
 }
 
 
@@ -295,8 +292,6 @@ def make_variants(
         ("in the pause", "whole rounds", "as configured"),
         *itertools.product(["staged"], batches, _DRAWS),
     ]
-    # A group in two parts is not carried.
-    ways.remove(("staged", "carried", "signal, 4 first"))
     found = []
     total = len(schedules) * len(ways)
     with watch("simulate", total=total, unit="timelines") as count:

@@ -11,7 +11,7 @@ class Finding(NamedTuple):
 
     Attributes:
       steps: at which it was seen; empty where it is of no step.
-      kind: alarm | update | rollback | dump | end | file.
+      kind: alarm | update | dump | end | file.
       text: what it was.
     """
 
@@ -32,15 +32,8 @@ def findings(run: Run) -> list[Finding]:
     if empty:
         text = f"{len(empty)} steps without an update: too few informative groups"
         found.append(Finding(_spans(empty), "update", text))
-    for row in run.history:
-        back = section(row, "rollback")
-        if back:
-            text = f"back to step {row.get('after')}: {back.get('why')}"
-            found.append(Finding(str(back.get("from")), "rollback", text))
     for name, about in run.dumps.items():
-        text = (
-            f"{about.get('cause', 'unknown')}; python -m tools.replay of dumps/{name}"
-        )
+        text = f"{about.get('cause', 'unknown')}; see dumps/{name}"
         found.append(Finding(name, "dump", text))
     found += _end(run)
     found += [Finding("", "file", text) for text in run.unreadable]

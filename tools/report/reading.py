@@ -58,7 +58,7 @@ class Run:
 
     @property
     def history(self) -> list[Mapping[str, Any]]:
-        """The manifest's rows of starts with changes, and of rollbacks."""
+        """The manifest's rows of starts with changes."""
         rows = self.manifest.get("history")
         rows = rows if isinstance(rows, list) else []
         return [row for row in rows if isinstance(row, Mapping)]

@@ -77,7 +77,6 @@ def _collector(sampler, *stages, **changes):
         carry=True,
         on_shortfall="skip",
         max_shortfalls=3,
-        first=0,
     )
     problems = [make_problem(i) for i in range(64)]
     drawing = dict(
@@ -172,13 +171,10 @@ def test_a_run_goes_on_bit_for_bit_from_what_is_saved_between_steps():
     state = json.loads(json.dumps(collector.state()))
     assert any(group["completions"][0] for group in state["begun"])
     resumed = _collector(sampler)
-    resumed.restore(state, attempt=0)
+    resumed.restore(state)
     for step in range(4, 8):
         sampler.version = step
         assert _shown(resumed.collect(step)[0]) == through[step]
-    other = _collector(sampler)
-    other.restore(state, attempt=1)
-    assert other.state()["begun"] == [], "a rollback draws anew"
 
 
 def _shown(groups):
@@ -215,7 +211,7 @@ def test_nothing_drawn_at_another_temperature_meets_an_update(how):
     assert waiting > 0 and set(asked) == {PARAMS.temperature}
     # A restart between the stages knows what its groups were drawn at.
     resumed = _collector(sampler, *stages, **how)
-    resumed.restore(collector.state(), attempt=0)
+    resumed.restore(collector.state())
     asked.clear()
     for one in (collector, resumed):
         groups, tally = one.collect(2)

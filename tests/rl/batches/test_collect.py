@@ -89,7 +89,6 @@ def _collector(chance, **changes):
         carry=False,
         on_shortfall="skip",
         max_shortfalls=3,
-        first=0,
     )
     problems = [make_problem(i) for i in range(64)]
     drawing = UNIFORM | {k: changes.pop(k) for k in UNIFORM.keys() & changes}
@@ -282,7 +281,7 @@ def test_a_restored_collector_continues_with_the_very_same_groups():
     a, _ = _collector(lambda p: 0.4)
     a.collect(0)
     b, _ = _collector(lambda p: 0.4)
-    b.restore(json.loads(json.dumps(a.state())), attempt=0)
+    b.restore(json.loads(json.dumps(a.state())))
     left, right = a.collect(1)[0], b.collect(1)[0]
     for x, y in zip(left, right, strict=True):
         assert x.problem == y.problem and x.born == y.born
@@ -393,34 +392,6 @@ def test_components_come_back_from_a_checkpoint():
     collector.collect(0)
     state = json.loads(json.dumps(collector.state()))
     again, _ = _collector(lambda p: 0.4, reward=_graded, prompts_per_step=3)
-    again.restore(state, attempt=0)
+    again.restore(state)
     assert state["left"] and json.loads(json.dumps(again.state())) == state
     assert {name for left in state["left"] for name in left["components"]} == {"long"}
-
-
-def test_another_attempt_draws_other_problems_other_completions_and_keeps_none():
-    def told(groups):
-        return [
-            (g.problem.id, [c.token_ids.tolist() for c in g.completions])
-            for g in groups
-        ]
-
-    a, _ = _collector(lambda p: 0.5)
-    a.collect(0)
-    state = json.loads(json.dumps(a.state()))
-    assert state["left"]  # some were over
-    seen, asked = [], []
-    for attempt in (0, 1, 2):
-        b, sampler = _collector(lambda p: 0.5)
-        b.restore(state, attempt=attempt)
-        at = json.loads(json.dumps(b.state()))
-        groups, tally = b.collect(1)
-        assert tally.carried == (len(state["left"]) if attempt == 0 else 0)
-        seen.append(told(groups))
-        asked.append(sampler.asked[:4])
-        # Going on from within an attempt is no further one.
-        c, _ = _collector(lambda p: 0.5)
-        c.restore(at, attempt=attempt)
-        assert told(c.collect(1)[0]) == seen[-1]
-    assert asked[0] != asked[1] != asked[2] != asked[0]
-    assert not any(group in seen[0] for group in seen[1] + seen[2])

@@ -19,7 +19,7 @@ def _problems(levels):
 
 def _observe(rates, problem, right, wrong, *, step=0, chance=1.0):
     correct = np.array([True] * right + [False] * wrong)
-    rates.observe(problem, correct, first=len(correct), chance=chance, step=step)
+    rates.observe(problem, correct, chance=chance, step=step)
 
 
 def _beta(a, b):
@@ -30,14 +30,9 @@ def test_the_chance_of_a_mixed_group_is_the_beta_binomials():
     # All rates alike: every number of right ones among 4 is as likely.
     alike = Rate(np.array([1.0]), np.array([1.0]))
     assert alike.mixed(4) == pytest.approx(3 / 5)
-    assert Rate(1.0, 1.0).counts(4) == pytest.approx([1 / 5] * 5)
     a, b, n = 0.5, 2.5, 8
-    told = Rate(a, b).counts(n)
-    expected = [
-        math.comb(n, k) * _beta(a + k, b + n - k) / _beta(a, b) for k in range(n + 1)
-    ]
-    np.testing.assert_allclose(told, expected, rtol=1e-12)
-    assert Rate(a, b).mixed(n) == pytest.approx(1 - told[0] - told[n], abs=1e-12)
+    none, every = (_beta(a + k, b + n - k) / _beta(a, b) for k in (0, n))
+    assert Rate(a, b).mixed(n) == pytest.approx(1 - none - every, abs=1e-12)
     assert Rate(a, b).mixed(1) == pytest.approx(0, abs=1e-15)
     assert Rate(3.0, 1.0).mean == 0.75
 
@@ -94,15 +89,9 @@ def test_what_was_seen_counts_half_after_its_half_life_and_adds_up():
     assert (rates._right[0], rates._wrong[0]) == (4, 8)
 
 
-def test_the_prior_reads_first_parts_alone():
-    """More was drawn of those that were mixed: their rest would count twice."""
-    a, b = (SolveRates(_problems([1, 1]), half_life=10) for _ in range(2))
-    long = np.array([True, False, False, False, True, True, True, True])
-    a.observe(0, long, first=4, chance=1.0, step=0)
-    b.observe(0, long[:4], first=4, chance=1.0, step=0)
-    assert a.at(0).mean[1] == b.at(0).mean[1] != a.at(0).mean[0]
+def test_a_group_without_verdicts_is_not_seen():
     none = SolveRates(_problems([1, 1]), half_life=10)
-    none.observe(0, long[:0], first=0, chance=1.0, step=0)
+    _observe(none, 0, 0, 0)
     assert not none.seen.any()
 
 

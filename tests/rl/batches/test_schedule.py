@@ -26,8 +26,8 @@ class Loop:
     def state(self):
         return {"count": self.count}
 
-    def restore(self, state, *, attempt):
-        self.count, self.attempt = state["count"], attempt
+    def restore(self, state):
+        self.count = state["count"]
 
     def collect(self, step):
         began = self.version
@@ -155,17 +155,3 @@ def test_staleness_is_counted_by_token():
         "off_policy/tokens_stale_0": 2.0,
         "off_policy/tokens_stale_1": 2.0,
     }
-
-
-@pytest.mark.parametrize("schedule", ["sync", "one_step_off", "async"])
-def test_going_back_drops_what_was_collected_ahead(schedule):
-    loop = Loop(schedule)
-    for step in range(3):
-        loop.rollouts.take(step)
-        loop.version = step + 1
-    loop.rollouts.restore({"count": 1}, attempt=1)
-    assert (loop.count, loop.attempt) == (1, 1)
-    groups, _ = loop.rollouts.take(1)
-    assert groups == [1]
-    loop.rollouts.settle()
-    assert [step for step, *_ in loop.drawn].count(1) == 2

@@ -104,30 +104,3 @@ def test_every_problem_once_before_any_twice_across_restarts():
     again = ProblemStream(problems, seed=1)
     again.restore(saved)
     assert [p.id for p in again.draw(8)] == rest
-
-
-def test_another_attempt_deals_the_rest_of_a_pass_anew_and_only_that():
-    problems = [make_problem(i) for i in range(10)]
-
-    def begun():
-        stream = ProblemStream(problems, seed=1)
-        return stream, [p.id for p in stream.draw(4)]
-
-    def rest(stream, n=6):
-        return [p.id for p in stream.draw(n)]
-
-    plain, first = begun()
-    kept = rest(plain)
-    orders = []
-    for attempt in (1, 2):
-        stream, _ = begun()
-        stream.deal_anew(attempt)
-        again = ProblemStream(problems, seed=1)
-        again.restore(stream.state())
-        orders.append(rest(stream))
-        assert rest(again) == orders[-1]  # and after a restart
-        assert {*first, *orders[-1]} == {p.id for p in problems}
-        assert rest(stream, 10) == rest(plain, 10)  # the next pass is as it was
-        plain, _ = begun()
-        rest(plain)
-    assert kept != orders[0] != orders[1] != kept

@@ -210,13 +210,6 @@ def test_it_is_tried_before_anything_is_looked_for(config):
         make_plan(config)
 
 
-def test_one_of_all_completions_is_not_shown_a_part_of_them(config):
-    config.reward.function = f"verifier + 0.5*{HERE}:longest"
-    config.sampling.first = 2
-    with pytest.raises(ValueError, match=f"sampling.first=2: .*'{HERE}:longest'"):
-        make_plan(config)
-
-
 def _file(path: pathlib.Path, *golds):
     lines = [json.dumps({"problem": f"{i}?", "answer": g}) for i, g in enumerate(golds)]
     path.write_text("\n".join(lines))

@@ -1,0 +1,114 @@
+"""Dump of the first update that was not finite: `WORKDIR/dumps/STEP/`.
+
+    dump.json            the step, its checkpoint, and each update's scalars and metrics
+    batches.safetensors  packed rows, by MINI_BATCH/MICRO_BATCH/FIELD of a `Batch`
+    completions.jsonl    the completions of the step's groups
+    checkpoint/          the newest checkpoint from before the step
+
+docs/alarms.md says how to repeat the step.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors.numpy
+
+from rl import files
+from rl.checkpoint import steps_in
+from rl.types import Batch, Group, Hyper
+
+
+def dump_updates(
+    workdir: pathlib.Path,
+    step: int,
+    groups: Sequence[Group],
+    mini_batches: Sequence[Sequence[Batch]],
+    hypers: Sequence[Hyper],
+    stats: Sequence[Mapping[str, Any]],
+) -> None:
+    """Writes a dump, unless the run has one. A dump that fails only warns.
+
+    Args:
+      workdir: of the run; no checkpoint is being written.
+      step: steps done before this one.
+      groups: of the step.
+      mini_batches, hypers, stats: arguments and result of `Engine.update`.
+    """
+    folder = workdir / "dumps" / str(step + 1)
+    if folder.parent.exists():
+        return
+    partial = workdir / ".dump.partial"
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        (partial / folder.name).mkdir(parents=True)
+        _write(
+            partial / folder.name, workdir, step, groups, mini_batches, hypers, stats
+        )
+        partial.rename(folder.parent)
+    except OSError as error:
+        print(f"WARNING: {folder}: not written ({error.strerror})", flush=True)
+    else:
+        print(f"dumped: the updates of step {step + 1}, in {folder}", flush=True)
+
+
+def _write(folder, workdir, step, groups, mini_batches, hypers, stats) -> None:
+    arrays = {
+        f"{m}/{b}/{field.name}": np.asarray(getattr(batch, field.name))
+        for m, micro_batches in enumerate(mini_batches)
+        for b, batch in enumerate(micro_batches)
+        for field in dataclasses.fields(Batch)
+    }
+    safetensors.numpy.save_file(arrays, folder / "batches.safetensors")
+    rows = [
+        {
+            "problem": group.problem.id,
+            "prompt_ids": group.prompt_ids.tolist(),
+            "token_ids": completion.token_ids.tolist(),
+            "sampler_logprobs": completion.sampler_logprobs.tolist(),
+            "versions": completion.versions.tolist(),
+            "finish_reason": completion.finish_reason,
+            "correct": bool(correct),
+            "reward": float(reward),
+        }
+        for group in groups
+        for completion, correct, reward in zip(
+            group.completions, group.correct, group.rewards, strict=True
+        )
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "completions.jsonl").write_text(text, encoding="utf-8")
+    skipped = [i + 1 for i, s in enumerate(stats) if s["skipped"]]
+    before = [s for s in steps_in(workdir / "checkpoints") if s <= step]
+    checkpoint = max(before, default=None)
+    if checkpoint is not None:
+        # Links: they cost nothing, and stay when the checkpoint itself is removed.
+        source = workdir / "checkpoints" / str(checkpoint)
+        shutil.copytree(
+            source, folder / "checkpoint" / source.name, copy_function=_link
+        )
+    about = {
+        "step": step + 1,
+        "cause": f"not finite: update {', '.join(map(str, skipped))} of {len(stats)}",
+        "checkpoint": checkpoint,
+        "hypers": [_numbers(vars(hyper)) for hyper in hypers],
+        "updates": [_numbers(s) for s in stats],
+    }
+    files.replace_json(folder / "dump.json", about)
+
+
+def _numbers(tree: Any) -> Any:
+    return jax.tree.map(lambda x: np.asarray(x).item(), dict(tree))
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
