@@ -33,11 +33,14 @@ class Model:
     maker: str = ""  # or "module:function" that makes one and returns its folder
     maker_args: Mapping[str, Any] = field(default_factory=dict)
     dtype: DType = "bfloat16"  # of activations and matrix products
+    # Of float32 products on accelerators. default is TF32 on GPUs and one bfloat16 pass
+    # on TPUs; highest is float32.
+    matmul_precision: Literal["default", "high", "highest"] = "highest"
     param_dtype: DType = "float32"  # masters; bfloat16 hardly moves at lr 1e-6
     # What the backward pass recomputes.
     remat: Literal["none", "dots", "full"] = "full"
     unroll: Count = 1  # layers per scan iteration
-    # triton runs on GPUs, mosaic on TPUs; auto chooses by platform.
+    # triton runs on GPUs, mosaic on TPUs; auto chooses by platform and dtype.
     attention: Literal["auto", "xla", "triton", "mosaic"] = "auto"
     head_chunk: Count = 1024  # tokens per device whose logits exist at a time
 
@@ -299,6 +302,8 @@ class Alarms:
 @section
 class RunConfig:
     seed: Index = 0
+    # Whether a GPU repeats a run bit for bit, at some cost in speed; a CPU always does.
+    deterministic: bool = False
     steps: Count = 200  # steps of the run; one is sample ... publish
     # JAX compilation cache directory; empty disables it.
     compiled: str = "~/.cache/compass-thinker"

@@ -11,6 +11,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
+from jax.typing import DTypeLike
 from jaxtyping import Float, Int
 
 from models.attention_kernels import mosaic_attention, triton_attention
@@ -81,9 +82,16 @@ IMPLEMENTATIONS = {
 }
 
 
-def default_implementation(mesh: Mesh | None) -> Implementation:
-    """By the mesh's platform: the kernels of GPUs or of TPUs, where they run."""
-    return {"gpu": "triton", "tpu": "mosaic"}.get(platform(mesh), "xla")
+def default_implementation(mesh: Mesh | None, dtype: DTypeLike) -> Implementation:
+    """Chooses by the mesh's platform and the compute dtype.
+
+    The GPU kernels are for 16-bit floats. In float32 their blocks do not fit into
+    registers, and XLA's products are as fast.
+    """
+    name = platform(mesh)
+    if name == "gpu" and jnp.dtype(dtype).itemsize > 2:
+        return "xla"
+    return {"gpu": "triton", "tpu": "mosaic"}.get(name, "xla")
 
 
 @jax.named_scope("attention")

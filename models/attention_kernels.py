@@ -157,13 +157,11 @@ def _seen(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
 
 
 def _dot(a, b, contract: tuple[int, int]):
-    """A product of two matrices over one axis of each, in float32."""
-    exact = jax.lax.Precision.HIGHEST if a.dtype == jnp.float32 else None
+    """Multiplies two matrices over one axis of each, accumulating in float32."""
     return jax.lax.dot_general(
         a,
         b,
         (((contract[0],), (contract[1],)), ((), ())),
-        precision=exact,
         preferred_element_type=jnp.float32,
     )
 

@@ -179,8 +179,10 @@ class _Layout:
                 d_scores = weights * (d_weights - shift[i][..., None])
                 weights = weights.astype(v.dtype)
                 d_scores = d_scores.astype(q.dtype)
-                d_v = d_v.at[j].add(self._dot("kqc,kqh->kch", weights, d_out[i]))
-                d_k = d_k.at[j].add(self._dot("kqc,kqh->kch", d_scores, q[i]))
+                d_v_j = self._dot("kqc,kqh->kch", weights, d_out[i])
+                d_k_j = self._dot("kqc,kqh->kch", d_scores, q[i])
+                d_v = d_v.at[j].add(d_v_j, unique_indices=True)
+                d_k = d_k.at[j].add(d_k_j, unique_indices=True)
                 return d_q + self._dot("kqc,kch->kqh", d_scores, k[j]), d_k, d_v
 
             zero = jnp.zeros(q.shape[1:], self._accumulate)

@@ -172,7 +172,8 @@ class KVCache:
           k, v: arrays `[L, Q, K, H, T]` and `[L, Q, K, T, H]`, as `ServedQwen2`
             returns them for Q rows; the first of these begins with the page.
           places: of the R prompts in them.
-          slot: int32 `[R]`, where each goes; a slot that does not exist is left out.
+          slot: int32 `[R]`, where each goes, all different; a slot that does not
+            exist is left out.
         """
         position = places.length[:, None] - 1 - self.age()
         rest = places.start[:, None] + position - places.shared
@@ -188,12 +189,18 @@ class KVCache:
             return entries[row, :, at].transpose(0, 2, 1, 3)
 
         def put(cache, entries, turned):
+            # Without the promise of unique slots XLA on a GPU writes 16-bit values
+            # with compare-and-swap loops.
             if cache.ndim == 4:
-                return cache.at[slot].set(turned(entries), mode="drop")
+                return cache.at[slot].set(
+                    turned(entries), mode="drop", unique_indices=True
+                )
 
             # Layer by layer: what is turned is as long as a row of the cache.
             def layer(i, cache):
-                return cache.at[i, slot].set(turned(entries[i]), mode="drop")
+                return cache.at[i, slot].set(
+                    turned(entries[i]), mode="drop", unique_indices=True
+                )
 
             return jax.lax.fori_loop(0, len(cache), layer, cache)
 
@@ -205,7 +212,7 @@ class KVCache:
             k=jax.tree.map(lambda c, e: put(c, e, turned_k), self.k, k),
             v=jax.tree.map(lambda c, e: put(c, e, turned_v), self.v, v),
             length=self.length.at[slot].set(
-                places.length - self.page_length, mode="drop"
+                places.length - self.page_length, mode="drop", unique_indices=True
             ),
             page=(
                 tuple(of_first_row(entries, -1) for entries in k),

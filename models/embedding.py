@@ -39,6 +39,7 @@ def look_up(
     token_ids: Int[jax.Array, " N"],
     mesh: Mesh | None,
     dtype: DTypeLike,
+    ordered: bool = False,
 ) -> Float[jax.Array, "N D"]:
     """`table[token_ids]`, and no device ever holds more than its part.
 
@@ -53,18 +54,62 @@ def look_up(
       token_ids: from 0 to V - 1.
       mesh: None, or one that leaves the table whole, looks up in place.
       dtype: of the result, and of what travels.
+      ordered: whether the gradient is summed in a fixed order. A GPU otherwise adds
+        the rows of a repeated token atomically, in whatever order.
     """
+    rows_of = ordered_rows if ordered else _rows
     if mesh is None or shards("vocab", mesh) * shards("embed", mesh) == 1:
-        return table[token_ids].astype(dtype)
+        return rows_of(table, token_ids).astype(dtype)
     return jax.shard_map(
-        functools.partial(_look_up_shard, dtype=dtype),
+        functools.partial(_look_up_shard, dtype=dtype, rows_of=rows_of),
         mesh=mesh,
         in_specs=(spec("vocab", "embed"), spec("batch")),
         out_specs=spec("batch"),
     )(table, token_ids)
 
 
-def _look_up_shard(table, token_ids, *, dtype):
+def _rows(table, indices):
+    return table[indices]
+
+
+@jax.custom_vjp
+def ordered_rows(
+    table: Float[jax.Array, "V D"], indices: Int[jax.Array, " N"]
+) -> Float[jax.Array, "N D"]:
+    """`table[indices]` with a gradient whose sums have the same order in every run.
+
+    The gradient's rows are sorted by index. A segmented scan then sums equal indices in
+    log2(N) passes, and the last row of each index goes into the table.
+    """
+    return table[indices]
+
+
+def _ordered_forward(table, indices):
+    return table[indices], (table, indices)
+
+
+def _ordered_backward(saved, d_rows):
+    table, indices = saved
+    order = jnp.argsort(indices, stable=True)
+    indices, sums = indices[order], d_rows[order].astype(table.dtype)
+    count = indices.size
+    step = 1
+    while step < count:
+        same = (indices[step:] == indices[:-step])[:, None]
+        added = jnp.where(same, sums[:-step], 0)
+        sums = jnp.concatenate([sums[:step], sums[step:] + added])
+        step *= 2
+    last = jnp.append(indices[1:] != indices[:-1], True)
+    # The other rows get distinct indices past the end, and are dropped.
+    place = jnp.where(last, indices, len(table) + jnp.arange(count))
+    zeros = jnp.zeros(table.shape, table.dtype)
+    return zeros.at[place].set(sums, mode="drop", unique_indices=True), None
+
+
+ordered_rows.defvjp(_ordered_forward, _ordered_backward)
+
+
+def _look_up_shard(table, token_ids, *, dtype, rows_of):
     words, columns, with_rows = table_axes()
     vocab, width = table.shape
     alone = jax.lax.axis_size(columns) == 1
@@ -73,7 +118,7 @@ def _look_up_shard(table, token_ids, *, dtype):
         token_ids = jax.lax.all_gather(token_ids, columns, tiled=True)
     own = token_ids - jax.lax.axis_index(words) * vocab
     here = (own >= 0) & (own < vocab)
-    part = table[jnp.where(here, own, 0)].astype(dtype)
+    part = rows_of(table, jnp.where(here, own, 0)).astype(dtype)
     part = jnp.where(here[:, None], part, 0)
     if with_rows:
         rows = jax.lax.all_to_all(

@@ -221,6 +221,7 @@ class Qwen2(nn.Module):
       unroll: layers per iteration of the scan; more compile longer and, on CPU, run
         faster.
       attention: a key of `models.attention.IMPLEMENTATIONS`.
+      deterministic: sums the embedding's gradient in a fixed order.
     """
 
     config: Qwen2Config
@@ -230,6 +231,7 @@ class Qwen2(nn.Module):
     remat: Remat = "none"
     unroll: int = 1
     attention: str = "xla"
+    deterministic: bool = False
 
     @nn.compact
     def __call__(
@@ -282,7 +284,8 @@ class Qwen2(nn.Module):
             (c.vocab_size, c.hidden_size),
             self.param_dtype,
         )
-        x = look_up(table, token_ids.reshape(-1), self.mesh, self.dtype)
+        ids = token_ids.reshape(-1)
+        x = look_up(table, ids, self.mesh, self.dtype, ordered=self.deterministic)
         x = constrain(x, ("batch", None), self.mesh)
         x, _ = blocks(x, rotary(positions, c), segment_ids, prefix_ids, None)
         if not c.tie_word_embeddings:

@@ -9,10 +9,13 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from configs.schema import Count, call
-from models import attention, hf
+from models import hf
+from models.attention import default_implementation
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, Remat, abstract_params
 from rl.problems.functions import load_function
+
+AttentionKey = Literal["auto", "xla", "triton", "mosaic"]
 
 
 def find_model(
@@ -43,13 +46,6 @@ def find_model(
         raise ValueError(f"config.model.path={error}") from None
 
 
-def attention_implementation(
-    name: Literal["auto", "xla", "triton", "mosaic"], mesh: Mesh | None = None
-) -> attention.Implementation:
-    """What `config.model.attention` names; "auto" is the mesh's platform's own."""
-    return attention.default_implementation(mesh) if name == "auto" else name
-
-
 def make_model(
     architecture: Qwen2Config,
     mesh: Mesh | None,
@@ -58,8 +54,12 @@ def make_model(
     param_dtype: hf.DType,
     remat: Remat,
     unroll: Count,
-    attention: Literal["auto", "xla", "triton", "mosaic"],
+    attention: AttentionKey,
+    deterministic: bool = False,
 ) -> Qwen2:
+    """Builds the model in training; see configs/base.py for the keys."""
+    if attention == "auto":
+        attention = default_implementation(mesh, dtype)
     return Qwen2(
         architecture,
         mesh=mesh,
@@ -67,7 +67,8 @@ def make_model(
         param_dtype=jnp.dtype(param_dtype),
         remat=remat,
         unroll=unroll,
-        attention=attention_implementation(attention, mesh),
+        attention=attention,
+        deterministic=deterministic,
     )
 
 

@@ -99,6 +99,7 @@ def open_parts(
         identity = manifest.identify(plan, base)
     for line in manifest.begin(workdir, identity, accept_changes=accept_changes):
         print(line)
+    print(f"numbers: {plan.numbers}")
     for line in plan.unread:
         print(line)
     if plan.left_out:
@@ -187,7 +188,7 @@ def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
             template=c.data.template,
             tokenizer=plan.tokenizer,
         )
-    model = take(make_model, c.model)(plan.model, mesh)
+    model = take(make_model, c.model)(plan.model, mesh, deterministic=c.deterministic)
     servers = None
     if c.rollout.backend == "vllm":
         # First: servers come up while weights are read and programs compiled.

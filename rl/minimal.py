@@ -58,7 +58,7 @@ def train(config: ConfigDict) -> tuple[Params, list[dict[str, Any]], Plan]:
     # The policy: parameters, split over a mesh of all devices, and their optimizer's
     # state. `step` holds the jitted functions.
     mesh = take(make_mesh, c.mesh)()
-    model = take(make_model, c.model)(plan.model, mesh)
+    model = take(make_model, c.model)(plan.model, mesh, deterministic=c.deterministic)
     step = make_step(
         model,
         make_optimizer(**c.optimizer),
@@ -244,7 +244,7 @@ def main() -> None:
     workdir = pathlib.Path(sys.argv[1])
     config = quickstart.get_config()
     expand_home(config)
-    start_devices(config)
+    start_devices(config, workdir)
     keep_programs(compiled=config.compiled)
     params, rows, plan = train(config)
     workdir.mkdir(parents=True, exist_ok=True)

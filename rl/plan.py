@@ -36,7 +36,12 @@ from rl.batches.draws import Policy
 from rl.batches.groups import FilterOn
 from rl.batches.schedule import Schedule
 from rl.checkpoint import describe_cost, state_bytes
-from rl.hosts.devices import start_cpu_devices, take_gpu_memory
+from rl.hosts.devices import (
+    make_deterministic,
+    set_precision,
+    start_cpu_devices,
+    take_gpu_memory,
+)
 from rl.problems.curriculum import (
     Curriculum,
     NoProblem,
@@ -66,13 +71,21 @@ Backend = Literal["jax", "vllm"]
 TRAINING, EVALUATION = "config.reward.function", "config.eval.reward"
 
 
-def start_devices(config: ConfigDict) -> None:
+def start_devices(config: ConfigDict, workdir: pathlib.Path | None = None) -> None:
     """Must come before JAX is first used; see `rl.hosts.devices`.
+
+    Args:
+      config: of the run.
+      workdir: where a deterministic run keeps XLA's choices; None: nowhere.
 
     Raises:
       ValueError: a key or value that `from_config` refuses.
     """
-    batch = from_config(config).batch
+    checked = from_config(config)
+    set_precision(checked.model.matmul_precision)
+    if checked.deterministic:
+        make_deterministic(workdir)
+    batch = checked.batch
     rows = batch.micro_tokens // max(batch.row_lengths)
     take_gpu_memory()
     start_cpu_devices(config.mesh.cpu_devices, rows=max(1, rows))
@@ -139,6 +152,16 @@ class Plan:
         """The formulas of the rewards, by key."""
         return reward_formulas(self.config)
 
+    @property
+    def numbers(self) -> str:
+        """How exactly, and whether repeatably, accelerators compute."""
+        c = self.config
+        repeat = "deterministic" if c.deterministic else "not deterministic on a GPU"
+        return (
+            f"{c.model.dtype} products, those of float32 at"
+            f" matmul_precision={c.model.matmul_precision}; {repeat}"
+        )
+
     def base(self) -> pathlib.Path:
         """The base model's folder with its weights, made or downloaded if not there."""
         return take(find_model, self.config.model)()
@@ -164,6 +187,7 @@ class Plan:
         often = sampling.max_rounds * sampling.oversample if sampling.filter else 1
         lines = {
             "model": f"{c.model.path or c.model.maker} ({count:,} parameters)",
+            "numbers": self.numbers,
             "mesh": "data {} x fsdp {} x tensor {}".format(*self.mesh_shape),
             "trained on per step": f"{completions:,} completions, at most {tokens:,}"
             " tokens",

@@ -167,7 +167,7 @@ def _told_of_memory() -> Iterator[None]:
 
 
 def _run(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> int:
-    start_devices(config)
+    start_devices(config, workdir)
     if not _DRY_RUN.value:
         keep_programs(compiled=config.compiled)
     with (

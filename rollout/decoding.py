@@ -166,7 +166,8 @@ def _first_rows(mesh, lead, count: int, entries):
         at = jax.lax.axis_index(axes) * own + jnp.arange(own)
         shape = (*part.shape[: len(lead)], count, *part.shape[len(lead) + 1 :])
         place = (*[slice(None)] * len(lead), at)
-        mine = jnp.zeros(shape, part.dtype).at[place].set(part, mode="drop")
+        empty = jnp.zeros(shape, part.dtype)
+        mine = empty.at[place].set(part, mode="drop", unique_indices=True)
         return jax.lax.psum(mine, axes)
 
     return jax.shard_map(
@@ -190,7 +191,7 @@ def insert(
       root: uint32 `[2]`, the call's random key.
       k, v: as `prefill` returns them for Q rows.
       places: in these of each completion's prompt, but for its last token.
-      slot: int32 `[R]`, where each completion goes; B or more: nowhere.
+      slot: int32 `[R]`, where each completion goes, all different; B or more: nowhere.
       last: int32 `[R]`, its prompt's last token.
       limit: int32 `[R]`, the most tokens of it.
       path: uint32 `[R, 2]`, numbers of the prompt and of the completion in the call.
@@ -206,7 +207,7 @@ def insert(
         return jax.vmap(lambda key: jax.random.uniform(key, (2,)))(keys)
 
     def put(array, value):
-        return array.at[slot].set(value, mode="drop")
+        return array.at[slot].set(value, mode="drop", unique_indices=True)
 
     state = state.replace(
         cache=state.cache.filled(k, v, places, slot),

@@ -328,8 +328,8 @@ class _Waiting:
 
 
 def _padded(slots, tasks, block: _Block, batch: int, refill: int):
-    """Arrays of one insertion; unused entries name a slot that does not exist."""
-    slot = np.full(refill, batch, np.int32)
+    """Arrays of one insertion; each unused entry names a missing slot of its own."""
+    slot = np.arange(batch, batch + refill, dtype=np.int32)
     of_block, limit = np.zeros((2, refill), np.int32)
     path = np.zeros((refill, 2), np.uint32)
     for i, (s, task) in enumerate(zip(slots, tasks, strict=True)):

@@ -104,14 +104,14 @@ score_tokens.defvjp(_forward_of, _backward, symbolic_zeros=True)
 def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
     """Flat indices with the masked-in ones first, and the number of chunks they fill.
 
-    The order is padded to whole chunks with an index one past the end, which reads
+    The order is padded to whole chunks with distinct indices past the end, which reads
     clip and writes drop.
     """
     flat = mask.reshape(-1)
-    order = jnp.argsort(~flat, stable=True)
     count = jnp.sum(flat)
-    order = jnp.where(jnp.arange(flat.size) < count, order, flat.size)
-    order = jnp.pad(order, (0, -flat.size % chunk), constant_values=flat.size)
+    order = jnp.pad(jnp.argsort(~flat, stable=True), (0, -flat.size % chunk))
+    number = jnp.arange(order.size)
+    order = jnp.where(number < count, order, flat.size + number)
     return order, (count + chunk - 1) // chunk
 
 
@@ -222,7 +222,7 @@ def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk):
     return tuple(
         jnp.zeros(mask.size, zeros.dtype)
         .at[order]
-        .set(found, mode="drop")
+        .set(found, mode="drop", unique_indices=True)
         .reshape(mask.shape)
         for found in (taken - logsumexp, logsumexp - weighted / total, logsumexp)
     )
@@ -301,7 +301,9 @@ def _backward_shard(
     words, columns, _ = table_axes()
     d_hidden = jax.lax.psum(d_hidden.astype(hidden.dtype), words)
     d_hidden = (
-        jnp.zeros((mask.size, width), hidden.dtype).at[order].set(d_hidden, mode="drop")
+        jnp.zeros((mask.size, width), hidden.dtype)
+        .at[order]
+        .set(d_hidden, mode="drop", unique_indices=True)
     )
     others = tuple(axis for axis in mesh_axes("batch") if axis not in columns)
     return d_hidden.reshape(shape), jax.lax.psum(d_table, others).astype(table.dtype)

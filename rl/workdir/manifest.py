@@ -65,7 +65,6 @@ MAY_CHANGE = (
 # Settings of JAX that change what is drawn or computed, and their defaults; the
 # environment may set them too.
 _OF_JAX = {
-    "jax_default_matmul_precision": None,
     "jax_default_prng_impl": "threefry2x32",
     "jax_enable_x64": False,
     "jax_random_seed_offset": 0,

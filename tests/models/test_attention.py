@@ -151,8 +151,18 @@ def test_blocks_visited_grow_with_the_segments_not_the_square_of_the_row():
     assert visited(8192, 256) == 2 * visited(4096, 256)
 
 
-def test_the_platform_chooses():
-    assert default_implementation(None) == "xla"
+@pytest.mark.parametrize(
+    ("where", "dtype", "chosen"),
+    [
+        ("cpu", "bfloat16", "xla"),
+        ("gpu", "bfloat16", "triton"),
+        ("gpu", "float32", "xla"),
+        ("tpu", "float32", "mosaic"),
+    ],
+)
+def test_platform_and_dtype_choose(where, dtype, chosen, monkeypatch):
+    monkeypatch.setattr(attention, "platform", lambda mesh: where)
+    assert default_implementation(None, dtype) == chosen
 
 
 @pytest.mark.parametrize("q_block, k_block", [(64, 64), (64, 128), (128, 64)])
@@ -198,7 +208,7 @@ def test_a_program_for_an_accelerator_holds_the_kernel_wherever_it_is_compiled(
                 *x,
                 ids,
                 prefixes,
-                implementation=default_implementation(None),
+                implementation=default_implementation(None, jnp.bfloat16),
                 mesh=None,
             )
         )

@@ -13,7 +13,10 @@ VOCAB, WIDTH, TOKENS = 24, 8, 16
 
 @pytest.mark.parametrize("shape", [(2, 1, 1), (1, 4, 1), (1, 1, 4), (2, 2, 2)])
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.bfloat16])
-def test_every_mesh_looks_up_the_same_rows_and_sums_the_same_gradient(shape, dtype):
+@pytest.mark.parametrize("ordered", [False, True])
+def test_every_mesh_looks_up_the_same_rows_and_sums_the_same_gradient(
+    shape, dtype, ordered
+):
     with jax.enable_x64(True):
         rng = np.random.default_rng(0)
         table = jnp.asarray(rng.normal(size=(VOCAB, WIDTH)))
@@ -22,7 +25,7 @@ def test_every_mesh_looks_up_the_same_rows_and_sums_the_same_gradient(shape, dty
         weights = jnp.asarray(rng.integers(-8, 8, (TOKENS, WIDTH)) / 2)
 
         def loss(table, mesh):
-            rows = look_up(table, ids, mesh, dtype)
+            rows = look_up(table, ids, mesh, dtype, ordered=ordered)
             return jnp.sum(rows * weights.astype(dtype), dtype=jnp.float64), rows
 
         mesh = make_mesh(
@@ -36,3 +39,17 @@ def test_every_mesh_looks_up_the_same_rows_and_sums_the_same_gradient(shape, dty
         expected = np.zeros((VOCAB, WIDTH))
         np.add.at(expected, np.asarray(ids), np.asarray(weights))
         np.testing.assert_array_equal(gradient, expected)
+
+
+def test_an_ordered_gradient_adds_no_float_by_scatter():
+    """Only its distinct sums are written into the table."""
+
+    def text(ordered):
+        def loss(table, ids):
+            return jnp.sum(jnp.sin(look_up(table, ids, None, jnp.float32, ordered)))
+
+        shapes = jnp.zeros((VOCAB, WIDTH)), jnp.zeros(TOKENS, jnp.int32)
+        return str(jax.make_jaxpr(jax.grad(loss))(*shapes))
+
+    assert "scatter-add" in text(False)
+    assert "scatter-add" not in text(True) and "unique_indices=True" in text(True)

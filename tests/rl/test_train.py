@@ -627,7 +627,7 @@ def test_a_device_without_memory_left_is_one_line(checkout):
     program = (
         "import sys, jax.numpy as jnp; from rl import train;"
         " train.flags.FLAGS(['train', '--dry_run']);"
-        " train.start_devices = lambda config: None;"
+        " train.start_devices = lambda *of: None;"
         " train._lead = lambda *_: jnp.zeros(2**46);"
         " sys.exit(train._command(None, None, train.StopSignals('')))"
     )

@@ -73,7 +73,7 @@ def split_model(folder: pathlib.Path, *, dtype: str) -> tuple[Qwen2, Mesh]:
         mesh=mesh,
         dtype=np.dtype(DTYPES[dtype]),
         param_dtype=np.dtype(DTYPES[dtype]),
-        attention=default_implementation(mesh),
+        attention=default_implementation(mesh, DTYPES[dtype]),
     )
     return model, mesh
 

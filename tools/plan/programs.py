@@ -90,7 +90,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     c = work.config
     sizes = dict(zip(SIZES, work.mesh_shape, strict=True))
     mesh = make_mesh(**sizes, devices=devices(work.trainer))
-    model = take(make_model, c.model)(work.model, mesh)
+    model = take(make_model, c.model)(work.model, mesh, deterministic=c.deterministic)
     objective = take(make_objective, c.objective)()
     step = make_update(c, model, objective)
     shapes = jax.eval_shape(step.init, abstract_params(model)[0])
