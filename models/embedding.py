@@ -118,6 +118,10 @@ def _look_up_shard(table, token_ids, *, dtype, rows_of):
         token_ids = jax.lax.all_gather(token_ids, columns, tiled=True)
     own = token_ids - jax.lax.axis_index(words) * vocab
     here = (own >= 0) & (own < vocab)
+    # The gradient is then summed over devices that have other rows and the same words.
+    of_table = (*words, *columns)
+    others = tuple(axis for axis in mesh_axes("batch") if axis not in of_table)
+    table = jax.lax.pcast(table, others, to="varying")
     part = rows_of(table, jnp.where(here, own, 0)).astype(dtype)
     part = jnp.where(here[:, None], part, 0)
     if with_rows:
