@@ -23,7 +23,7 @@ from rl.batches.packing import pack_groups
 from rl.batches.schedule import Rollouts
 from rl.checkpoint import Checkpoints
 from rl.engine import Engine
-from rl.hosts import multihost, peers
+from rl.hosts import group, joint
 from rl.hosts.devices import join_cpu_devices
 from rl.plan import TRAINING, Plan
 from rl.problems.curriculum import Curriculum
@@ -62,7 +62,7 @@ class Parts:
         mini-batches to the scalars of each update.
     """
 
-    engine: Engine | multihost.JointEngine
+    engine: Engine
     rollouts: Rollouts
     rewards: Rewards
     alarms: Alarms
@@ -75,7 +75,7 @@ class Parts:
 def open_parts(
     plan: Plan,
     workdir: pathlib.Path,
-    processes: peers.Peers,
+    processes: group.Processes,
     check_stop: Callable[[], None],
     *,
     accept_changes: bool,
@@ -110,7 +110,7 @@ def open_parts(
     files.replace(workdir / "config.json", config_json(c) + "\n")
     if plan.held_out:  # as data: nobody has to call what the config names
         write_problems(workdir / HELD_OUT, plan.held_out)
-    engine = multihost.lead(
+    engine = joint.lead(
         processes,
         functools.partial(make_engine, plan, workdir),
         config=config_json(c),

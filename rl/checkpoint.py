@@ -27,7 +27,7 @@ from configs.schema import Count
 from models import hf
 from models.qwen2 import Params
 from rl.files import named, publish, sync
-from rl.hosts.stopping import in_a_line
+from rl.hosts.stopping import one_line
 from rl.update.examine import NotFinite, examine
 from rl.update.step import TrainState
 from rl.workdir.proof import (
@@ -222,7 +222,7 @@ class Checkpoints:
         try:
             future.result()
         except Exception as error:  # Orbax's, tensorstore's and the system's own
-            reason = in_a_line(error)[:300]
+            reason = one_line(error)[:300]
             raise OSError(
                 f"{self._folder}: the checkpoint of step {step} was not written"
                 f" ({reason}); the newest is that of step {self.latest()}"
@@ -305,7 +305,7 @@ class Checkpoints:
             state = self._checkpointer.restore(folder / _STATE, abstract)
         except Exception as error:
             raise Damaged(
-                f"{folder}: Orbax cannot read it: {in_a_line(error)[:300]}"
+                f"{folder}: Orbax cannot read it: {one_line(error)[:300]}"
             ) from None
         check_tensors(folder, proof.tensors, state)
         if int(state.updates) != proof.updates:

@@ -18,7 +18,7 @@ from rl.batches.schedule import staleness_metrics
 from rl.batches.tally import Tally
 from rl.engine import Engine
 from rl.evaluate import evaluate, headline
-from rl.hosts import peers
+from rl.hosts import group
 from rl.hosts.compiles import Compiles
 from rl.hosts.stopping import Stopped, StopSignals
 from rl.metrics import (
@@ -47,14 +47,14 @@ from rollout.types import SamplerError
 def train(
     plan: Plan,
     workdir: pathlib.Path,
-    processes: peers.Peers,
+    processes: group.Processes,
     stop: StopSignals,
     *,
     accept_changes: bool = False,
 ) -> dict[str, Any]:
     """Runs the loop from wherever the workdir's newest checkpoint left it.
 
-    With several processes the leader runs it, and the others `multihost.follow`.
+    With several processes the leader runs it, and the others `rl.hosts.joint.follow`.
 
     Args:
       plan: the run.
@@ -79,7 +79,7 @@ def train(
         build.open_parts(
             plan, workdir, processes, stop.check, accept_changes=accept_changes
         ) as parts,
-        take(stop.under_way, config.checkpoint)(),
+        take(stop.grace_period, config.checkpoint)(),
         contextlib.ExitStack() as opened,
     ):
         engine, rollouts, rewards = parts.engine, parts.rollouts, parts.rewards
@@ -107,12 +107,12 @@ def train(
                 save(loop, healthy=healthy)
                 engine.finish_saving()
 
-        def at_rest(work: Callable[[], Any]) -> Any:
-            """Does what may be broken off: the run is then saved as it was before."""
+        def interruptible(work: Callable[[], Any]) -> Any:
+            """Run `work`; if interrupted, checkpoint the state from before it."""
             before = state()
             # No context manager: a signal may come between its end and that of `with`.
             try:
-                with stop.at_rest():
+                with stop.interruptible():
                     return work()
             except (Stopped, Shortfall, RewardError, SamplerError) as end:
                 if base is not None:
@@ -122,8 +122,8 @@ def train(
                 raise
 
         @contextlib.contextmanager
-        def kept() -> Iterator[None]:
-            """What was learnt is saved, also where nobody takes it."""
+        def checkpoint_on_error() -> Iterator[None]:
+            """Checkpoint the new policy even if publishing it fails."""
             try:
                 yield
             except (SamplerError, OSError):
@@ -134,7 +134,7 @@ def train(
                 raise
 
         def evaluate_now() -> dict[str, Any]:
-            summary = at_rest(
+            summary = interruptible(
                 lambda: _evaluate(plan, engine, rewards, stop.check, done)
             )
             _record(summary, writer, done)
@@ -175,7 +175,7 @@ def train(
             parts.trace.begin(step + 1)
             try:
                 with clock.phase("sample"), watch("sample"):
-                    groups, tally = at_rest(lambda step=step: rollouts.take(step))
+                    groups, tally = interruptible(lambda step=step: rollouts.take(step))
             except Shortfall as end:
                 ended = str(end)
                 break
@@ -190,7 +190,7 @@ def train(
             with clock.phase("sample"):
                 rollouts.settle()
             done = step + 1
-            with clock.phase("publish"), kept():
+            with clock.phase("publish"), checkpoint_on_error():
                 engine.publish(done)
             metrics |= engine.sampler_metrics() | speed_metrics(metrics, clock)
             metrics |= verifier_metrics(judged, rewards.counts)

@@ -39,14 +39,15 @@ from rl import build, files
 from rl.alarms import Alarm
 from rl.engine import Engine
 from rl.evaluate import headline
-from rl.hosts import multihost, peers
+from rl.hosts import group, joint
+from rl.hosts.start import start
 from rl.hosts.stopping import (
     DONE,
     ERROR,
     UNHEALTHY,
     Stopped,
     StopSignals,
-    in_a_line,
+    one_line,
     run,
     status_of,
 )
@@ -72,8 +73,8 @@ _RESUMES = (
 )
 # Of what summary.json holds, what `_report` says.
 _SAID = {"base", "final", "steps", "updates", "wall_seconds", "unhealthy"}
-# What these say in a line is all that a user needs.
-_TOLD = (ValueError, OSError, SamplerError)
+# Errors whose message, one line, is all that a user needs.
+_EXPECTED_ERRORS = (ValueError, OSError, SamplerError)
 
 _OUT_OF_MEMORY = (
     "a device has no more memory; lower batch.micro_tokens, model.head_chunk or"
@@ -150,7 +151,7 @@ def _command(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> in
     """This process's part in the run; the exit status."""
     try:
         return _run(config, workdir, stop)
-    except _TOLD as error:
+    except _EXPECTED_ERRORS as error:
         print(f"error: {error}", file=sys.stderr)
         return ERROR
 
@@ -163,7 +164,7 @@ def _told_of_memory() -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        raise ValueError(f"{_OUT_OF_MEMORY}: {in_a_line(error)}") from None
+        raise ValueError(f"{_OUT_OF_MEMORY}: {one_line(error)}") from None
 
 
 def _run(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> int:
@@ -171,16 +172,19 @@ def _run(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> int:
     if not _DRY_RUN.value:
         keep_programs(compiled=config.compiled)
     with (
-        peers.start(
-            _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value, told=_TOLD
+        start(
+            _COORDINATOR.value,
+            _NUM_PROCESSES.value,
+            _PROCESS_ID.value,
+            expected_errors=_EXPECTED_ERRORS,
         ) as processes,
         _told_of_memory(),
     ):
         stop.join(processes)
-        if processes.leads:
-            status = _lead(config, workdir, processes, stop)
-        else:
+        if isinstance(processes, group.Follower):
             status = _follow(config, workdir, processes)
+        else:
+            status = _lead(config, workdir, processes, stop)
         processes.end(status)
     return status
 
@@ -188,7 +192,7 @@ def _run(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> int:
 def _lead(
     config: ConfigDict,
     workdir: pathlib.Path,
-    processes: peers.Peers,
+    processes: group.Processes,
     stop: StopSignals,
 ) -> int:
     """The run, by the leader or the only process there is; the exit status."""
@@ -213,7 +217,7 @@ def _lead(
         except Stopped as stopped:
             if processes.alone:
                 raise
-            # The others end with the status that they are told.
+            # The others end with the status that `end` announces.
             return status_of(stopped.signal)
         except Alarm as alarm:
             print(f"error: {alarm}", file=sys.stderr)
@@ -222,14 +226,14 @@ def _lead(
         return _report(summary, workdir)
 
 
-def _follow(config: ConfigDict, workdir: pathlib.Path, leader: peers.Follower) -> int:
+def _follow(config: ConfigDict, workdir: pathlib.Path, leader: group.Follower) -> int:
     """The run, by any other process; the exit status."""
 
     def make_engine(of_leader: str) -> Engine:
         check_same(config, of_leader)
         return build.make_engine(make_plan(config), workdir)
 
-    return multihost.follow(leader, make_engine)
+    return joint.follow(leader, make_engine)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 import jax
 
 from configs import quickstart
-from rl.hosts import peers
+from rl.hosts.group import SingleProcess
 from rl.hosts.stopping import StopSignals
 from rl.loop import train
 from rl.plan import make_plan
@@ -91,7 +91,7 @@ def test_a_prompt_goes_the_way_that_the_page_tells(tmp_path, monkeypatch):
     workdir = tmp_path / "work"
     workdir.mkdir()
     with StopSignals("") as stop:
-        calls = _record(lambda: train(plan, workdir, peers.Alone(), stop))
+        calls = _record(lambda: train(plan, workdir, SingleProcess(), stop))
     callers, before = [], {}
     for depth, hop in _hops():
         assert depth <= len(callers), f"{hop} is indented under nothing"

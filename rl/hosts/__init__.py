@@ -1,6 +1,6 @@
-"""The machines of a run: devices, processes, signals.
+"""Starts JAX, connects the processes of a run, and ends them together.
 
-Enters: an engine, and how many devices and processes there are.
-Leaves: calls that all processes make together, and an end that takes all along.
-Begin at `multihost`; `peers` connects processes.
+Enters: flags, the environment, signals, and an engine.
+Leaves: engine calls that all processes make, and one exit status for all.
+Begin at `joint`; `start` and `group` connect processes, `stopping` handles signals.
 """

@@ -1,7 +1,7 @@
-"""What processes of a run say to each other, as bytes: stated types, and no code.
+"""Commands between the processes of a run, as bytes.
 
-A message is a name with arguments. Reading one makes numbers, text, lists, tuples,
-dictionaries, arrays and the carriers below, and can make nothing else.
+A message is a name with arguments: numbers, text, lists, tuples, dictionaries, arrays
+and the dataclasses below. Reading one can make nothing else and executes nothing.
 """
 
 import dataclasses
@@ -10,110 +10,90 @@ from typing import Any
 
 import numpy as np
 
-from rl.batches import compact
 from rl.types import Batch, Hyper
 from rollout.types import Completion, SamplingParams
 
 Message = tuple[str, tuple, dict[str, Any]]
 
-_CARRIERS = {c.__name__: c for c in (Batch, Hyper, SamplingParams, Completion)}
+_DATACLASSES: dict[str, Any] = {
+    c.__name__: c for c in (Batch, Hyper, SamplingParams, Completion)
+}
 _LENGTH = 8  # bytes, little-endian, of the header before it
+_KINDS = "biuf"  # of arrays: booleans, integers, floats
 
 
 def encode(name: str, *args: Any, **kwargs: Any) -> bytes:
-    """A message: the header's length, the header as JSON, the arrays' bytes.
+    """Returns the header's length, the header as JSON, and the arrays' bytes.
 
     In the header a JSON list is always tagged: `["list", [...]]`, `["tuple", [...]]`,
-    `["dict", {...}]`, `["array", dtype, shape]`, `["carrier", name, {...}]`. An array
-    that `rl.batches.compact` finds smaller is `["runs", dtype, shape, number of runs]`.
+    `["dict", {...}]`, `["array", dtype, shape]`, `["dataclass", name, {...}]`.
 
     Raises:
       TypeError: a value of any other type.
     """
-    arrays: list[np.ndarray] = []
+    arrays: list[bytes] = []
 
-    def plain(value):
+    def to_json(value: Any) -> Any:
         if value is None or isinstance(value, str | bool | int | float):
             return value
         if isinstance(value, list):
-            return ["list", [plain(x) for x in value]]
+            return ["list", [to_json(x) for x in value]]
         if isinstance(value, tuple):
-            return ["tuple", [plain(x) for x in value]]
+            return ["tuple", [to_json(x) for x in value]]
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-            return ["dict", {key: plain(x) for key, x in value.items()}]
-        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
-            parts = compact.encode(value)
-            arrays.extend(parts.values())
-            said = [value.dtype.str, list(value.shape)]
-            if "bits" in parts:
-                return ["array", *said]
-            return ["runs", *said, len(parts["starts"])]
-        if type(value).__name__ in _CARRIERS:
-            fields = {
-                field.name: plain(getattr(value, field.name))
-                for field in dataclasses.fields(value)
-            }
-            return ["carrier", type(value).__name__, fields]
-        raise TypeError(f"{name}: a message holds no {type(value).__name__}")
+            return ["dict", {key: to_json(x) for key, x in value.items()}]
+        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _KINDS:
+            arrays.append(value.tobytes())
+            return ["array", value.dtype.str, list(value.shape)]
+        kind = type(value).__name__
+        if kind in _DATACLASSES:
+            fields = [field.name for field in dataclasses.fields(value)]
+            return ["dataclass", kind, {f: to_json(getattr(value, f)) for f in fields}]
+        raise TypeError(f"{name}: a message cannot hold a {kind}")
 
-    header = json.dumps([name, plain(list(args)), plain(kwargs)]).encode()
-    parts = [len(header).to_bytes(_LENGTH, "little"), header]
-    return b"".join(parts + [array.tobytes() for array in arrays])
+    header = json.dumps([name, to_json(list(args)), to_json(kwargs)]).encode()
+    return b"".join([len(header).to_bytes(_LENGTH, "little"), header, *arrays])
 
 
-def decode(message: bytes | bytearray) -> Message:
-    """A message's name and arguments; a 0-d array becomes a NumPy scalar.
+def decode(message: bytes) -> Message:
+    """Returns a message's name and arguments; a 0-d array becomes a NumPy scalar.
 
     Raises:
-      ValueError: it is none that `encode` writes.
+      ValueError: the bytes are not a message of `encode`.
     """
     start = _LENGTH + int.from_bytes(message[:_LENGTH], "little")
     cursor = start
 
-    def value(plain):
+    def from_json(value: Any) -> Any:
         nonlocal cursor
-        if not isinstance(plain, list):
-            if isinstance(plain, dict):
+        if not isinstance(value, list):
+            if isinstance(value, dict):
                 raise ValueError("an untagged dictionary")
-            return plain
-        kind, *content = plain
+            return value
+        kind, *content = value
         if kind == "list":
-            return [value(x) for x in content[0]]
+            return [from_json(x) for x in content[0]]
         if kind == "tuple":
-            return tuple(value(x) for x in content[0])
+            return tuple(from_json(x) for x in content[0])
         if kind == "dict":
-            return {key: value(x) for key, x in content[0].items()}
-        if kind == "carrier":
-            fields = {key: value(x) for key, x in content[1].items()}
-            return _CARRIERS[content[0]](**fields)
-        if kind not in ("array", "runs"):
+            return {key: from_json(x) for key, x in content[0].items()}
+        if kind == "dataclass":
+            fields = {key: from_json(x) for key, x in content[1].items()}
+            return _DATACLASSES[content[0]](**fields)
+        dtype = np.dtype(content[0])
+        if kind != "array" or dtype.kind not in _KINDS:
             raise ValueError(f"a value of kind {kind!r}")
-        dtype, shape = np.dtype(content[0]), tuple(content[1])
-        if dtype.kind not in "biuf":
-            raise ValueError(f"an array of {dtype}")
-        bits = np.dtype(f"u{dtype.itemsize}")
-        if kind == "array":
-            parts = {"bits": part(bits, int(np.prod(shape)))}
-        else:
-            count = content[2]
-            parts = {"starts": part(np.uint32, count), "steps": part(bits, count)}
-        return compact.decode(parts, shape, dtype)[()]
-
-    def part(dtype, count: int) -> np.ndarray:
-        nonlocal cursor
-        array = np.frombuffer(message, dtype, count, cursor)
+        array = np.frombuffer(message, dtype, int(np.prod(content[1])), cursor)
         cursor += array.nbytes
-        return array
+        return array.reshape(content[1])[()]
 
     try:
         name, args, kwargs = json.loads(message[_LENGTH:start])
-        if not isinstance(name, str):
-            raise ValueError("a name that is no text")
-        content = name, tuple(value(args)), value(kwargs)
-        if cursor != len(message):
-            raise ValueError(f"{len(message) - cursor} bytes too many")
+        content = name, tuple(from_json(args)), from_json(kwargs)
+        if not isinstance(name, str) or cursor != len(message):
+            raise ValueError("its name is not text, or bytes are left")
         return content
     except (
         ValueError, TypeError, KeyError, AttributeError, IndexError, MemoryError
     ) as error:  # fmt: skip
-        raise ValueError(f"no message of a run's processes ({error})") from None
+        raise ValueError(f"not a message between processes: {error}") from None

@@ -1,15 +1,15 @@
-"""How a signal ends a command: saved where it is at rest, else within two seconds.
+"""How a signal ends a command: with a checkpoint where possible, else in two seconds.
 
 SIGTERM and Ctrl-C are read by a thread of their own, since the main one may be deep in
-a compilation. What is going on when one comes decides:
+a compilation. The phase in which one arrives decides:
 
-    at rest      the main thread is interrupted, and what it has is saved
-    under way    a step may end, and be saved, within `checkpoint.grace_seconds`
-    being saved  is waited for
-    all else     is interrupted
+    interruptible()   the main thread is interrupted, and what it has is saved
+    grace_period()    the step may end, and be saved, within `checkpoint.grace_seconds`
+    saving()          is waited for
+    everything else   is interrupted
 
 What has not ended by itself in time is abandoned: the process ends as under `kill -9`,
-and the last good state stays. A second signal ends it at once.
+and the last good checkpoint stays. A second signal ends it at once.
 """
 
 import contextlib
@@ -26,31 +26,31 @@ from typing import NoReturn, Protocol, Self
 
 from configs.schema import NotNegative
 
-# How a command of ours ends; after a signal by `status_of`, 130 or 143.
+# Exit statuses of the commands; after a signal see `status_of`.
 DONE = 0
-ERROR = 1  # said in the last line
+ERROR = 1  # explained by the last line
 REFUSED = 2  # as 1, of `evaluate` and the like; a wrong command line of argparse
 UNHEALTHY = 3  # an alarm stopped the run, or its policy is not to be trusted
 
 PATIENCE_SECONDS = 1.5
-_TOLD = 0x80  # marks a signal that another process has told of
+_FROM_OTHER = 0x80  # marks a signal that another process received
 
 
-def in_a_line(error: BaseException) -> str:
-    """What an error of any library says, as one line."""
+def one_line(error: BaseException) -> str:
+    """Returns an error's message as one line."""
     return " ".join(str(error).split()) or repr(error)
 
 
 def status_of(number: int) -> int:
-    """The exit status after a signal, as a shell gives it to what a signal kills."""
+    """Returns the exit status after a signal, as a shell reports it."""
     return 128 + number
 
 
 class Stopped(BaseException):
     """A signal asked the command to end; `signal` is its number.
 
-    Like `KeyboardInterrupt` no `Exception`: who handles errors of users' code lets it
-    pass.
+    Like `KeyboardInterrupt` it is not an `Exception`: handlers of errors in users' code
+    let it pass.
     """
 
     def __init__(self, number: int):
@@ -59,23 +59,14 @@ class Stopped(BaseException):
 
 
 class Processes(Protocol):
-    """The other processes of a run, as `rl.hosts.peers` has them.
-
-    Attributes:
-      alone: there are none; only then may the main thread be interrupted anywhere.
-      leads: whether this process decides when the run ends.
-      on_signal: is called with the number of a signal that another process received.
-    """
+    """The processes of a run; see `rl.hosts.group.SingleProcess`."""
 
     alone: bool
     leads: bool
-    on_signal: Callable[[int], None]
 
-    def signal(self, number: int) -> None:
-        """Tells the leader of a signal that this process received."""
-
-    def abandon(self, status: int) -> None:
-        """Ends the others with this status."""
+    def watch_signals(self, on_signal: Callable[[int], None]) -> None: ...
+    def signal(self, number: int) -> None: ...
+    def abandon(self, status: int) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,19 +77,19 @@ class _Phase:
 
 
 class StopSignals:
-    """SIGTERM and Ctrl-C end the command as the module's docstring says.
+    """Ends the command on SIGTERM and Ctrl-C, as the module's docstring says.
 
-    One to any process of a run will do.
+    A signal to any process of a run stops all of them.
 
     Attributes:
-      finish: called before an abandoned process ends; waits for what is being saved.
+      finish: called before an abandoned process ends; waits for a save in progress.
     """
 
     def __init__(self, message: str):
-        """Is entered in the main thread.
+        """Must be entered in the main thread.
 
         Args:
-          message: the line in which an abandoned process ends.
+          message: last line of an abandoned process.
         """
         self.finish: Callable[[], None] = lambda: None
         self._message = message
@@ -125,25 +116,25 @@ class StopSignals:
         os.close(self._writing)  # which ends the thread
 
     def join(self, processes: Processes) -> None:
-        """From now on a signal is one to all of these."""
+        """Makes a signal to any of these processes one to all."""
         self._processes = processes
-        processes.on_signal = self._ask
+        processes.watch_signals(self._receive)
         if self._number is not None:
             processes.signal(self._number)
 
     def check(self) -> None:
-        """Raises Stopped once a signal has come."""
+        """Raises Stopped once a signal has arrived."""
         if self._number is not None:
             self._raised = True
             raise Stopped(self._number)
 
     @contextlib.contextmanager
-    def at_rest(self) -> Iterator[None]:
-        """What is interrupted here can be saved: raises Stopped in the main thread.
+    def interruptible(self) -> Iterator[None]:
+        """Raises Stopped in the main thread: interrupted work is saved by the caller.
 
-        With several processes `check` does, which is to be called now and then, and is
-        at the end: what comes next may be cut short. It may be raised where `with` is
-        left: catch it around that, in the same function.
+        With several processes `check` raises it instead: call that now and then. It is
+        also called at the end, since the step that follows may be cut short. Stopped
+        may be raised where `with` is left: catch it around that, in the same function.
         """
         with self._during(_Phase(interrupts=True, patience=math.inf)):
             self.check()
@@ -151,14 +142,14 @@ class StopSignals:
             self.check()
 
     @contextlib.contextmanager
-    def under_way(self, *, grace_seconds: NotNegative) -> Iterator[None]:
-        """What is cut short here is lost: a signal waits for `check`, for so long."""
+    def grace_period(self, *, grace_seconds: NotNegative) -> Iterator[None]:
+        """Lets work that would be lost run on until `check`, at most so long."""
         with self._during(_Phase(interrupts=False, patience=grace_seconds)):
             yield
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
-        """What is done here is waited for."""
+        """Lets work run to its end."""
         with self._during(_Phase(interrupts=False, patience=math.inf)):
             yield
 
@@ -168,44 +159,44 @@ class StopSignals:
         try:
             yield
         finally:
-            if self._raised:  # what is left is to close what is open
+            if self._raised:  # only closing remains
                 before = _Phase(interrupts=False, patience=PATIENCE_SECONDS)
             self._phase = dataclasses.replace(before, began=time.monotonic())
 
     def _handle(self, number: int, _frame) -> None:
-        """In the main thread, as soon as that runs Python again."""
+        """Runs in the main thread, as soon as that executes Python again."""
         self._number = self._number or number
         if self._processes and not self._processes.alone:
             return
         if self._phase.interrupts and not self._raised:
             self.check()
 
-    def _ask(self, number: int) -> None:
-        """Another process of the run has received a signal."""
+    def _receive(self, number: int) -> None:
+        """Hands a signal that another process received to the watching thread."""
         with contextlib.suppress(OSError):
-            os.write(self._writing, bytes([_TOLD | number]))
+            os.write(self._writing, bytes([_FROM_OTHER | number]))
 
     def _watch(self) -> None:
-        came, own = 0.0, False
+        arrived, own = 0.0, False
         while True:
-            if select.select([self._reading], [], [], 0.1 if came else None)[0]:
+            if select.select([self._reading], [], [], 0.1 if arrived else None)[0]:
                 read = os.read(self._reading, 1)
                 if not read:
                     os.close(self._reading)
                     return
-                number, told = read[0] & ~_TOLD, bool(read[0] & _TOLD)
-                if not came:
-                    came = time.monotonic()
+                number, other = read[0] & ~_FROM_OTHER, bool(read[0] & _FROM_OTHER)
+                if not arrived:
+                    arrived = time.monotonic()
                     self._begin(number)
-                elif own and not told:
+                elif own and not other:
                     os._exit(status_of(number))
-                # A scheduler's signal comes to every process: told of or not, once.
-                own |= not told
+                # A scheduler signals every process: another's copy does not count.
+                own |= not other
             phase = self._phase
-            deadline = max(came, phase.began) + phase.patience
+            deadline = max(arrived, phase.began) + phase.patience
             follows = self._processes and not self._processes.leads
             if time.monotonic() > deadline and not follows:
-                self._abandon()
+                self._abandon(number)
 
     def _begin(self, number: int) -> None:
         self._number = self._number or number
@@ -213,26 +204,26 @@ class StopSignals:
         if self._processes:
             self._processes.signal(number)
 
-    def _abandon(self) -> NoReturn:
+    def _abandon(self, number: int) -> NoReturn:
         self.finish()
         self._say(self._message)
         if self._processes:
-            self._processes.abandon(status_of(self._number))
-        os._exit(status_of(self._number))
+            self._processes.abandon(status_of(number))
+        os._exit(status_of(number))
 
     def _say(self, line: str) -> None:
-        # Not by print: the main thread may hold that, and where Python does not buffer,
-        # another's line may come between a line and its end.
+        # Not by print: the main thread may hold its lock, and without Python's buffer
+        # another thread's line may come between a line and its end.
         with contextlib.suppress(OSError):
             os.write(2, f"{line}\n".encode())
 
 
 def run(message: str, command: Callable[[StopSignals], int]) -> int:
-    """Runs a command; after a signal this process ends here, with `message`.
+    """Runs a command; ends this process here, with `message`, after a signal.
 
     Args:
-      message: how the command goes on.
-      command: its exit status.
+      message: last line after a signal: how to go on.
+      command: returns the exit status.
     """
     with StopSignals(message) as stop:
         try:
@@ -241,13 +232,13 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
             sys.stdout.flush()
             sys.stderr.flush()
             stop._say(message)
-            # What is closed is closed: no thread that still waits is waited for.
+            # Everything is closed; threads that still wait would delay the end.
             os._exit(status_of(stopped.signal))
 
 
 @contextlib.contextmanager
 def blocked() -> Iterator[None]:
-    """Processes that are started in here leave SIGTERM and Ctrl-C to their parent."""
+    """Starts child processes that leave SIGTERM and Ctrl-C to their parent."""
     both = (signal.SIGINT, signal.SIGTERM)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, both)
     try:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rl.files import sha256, sync
-from rl.hosts.stopping import in_a_line
+from rl.hosts.stopping import one_line
 from rl.update.examine import Finding, by_path, examine
 
 PROOF, LOOP = "proof.json", "loop.json"
@@ -129,7 +129,7 @@ def read_proof(folder: pathlib.Path) -> Proof:
             raise ValueError(f"format {content['format']}; this code reads {_FORMAT}")
         return Proof(**content)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Damaged(f"{path}: {in_a_line(error)[:300]}") from None
+        raise Damaged(f"{path}: {one_line(error)[:300]}") from None
 
 
 def verify(folder: pathlib.Path) -> Proof:
@@ -190,7 +190,7 @@ def read_loop(folder: pathlib.Path, step: int) -> dict[str, Any]:
             raise ValueError(f"is the loop's state of step {loop['step']}")
         return loop["state"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Damaged(f"{path}: {in_a_line(error)[:300]}") from None
+        raise Damaged(f"{path}: {one_line(error)[:300]}") from None
 
 
 def tensors_of(

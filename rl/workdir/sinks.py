@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rl.hosts.stopping import in_a_line
+from rl.hosts.stopping import one_line
 from rl.problems.functions import load_function
 
 
@@ -99,7 +99,7 @@ def _guarded(opened: dict[str, Sink], name: str) -> Iterator[None]:
         yield
     except Exception as error:
         opened.pop(name, None)
-        reason = in_a_line(error)
+        reason = one_line(error)
         print(f"WARNING: the sink {name} is left out: {reason}", flush=True)
 
 

@@ -10,7 +10,7 @@ import safetensors.numpy
 from configs import quickstart
 from models import hf
 from rl import loop, minimal
-from rl.hosts import peers
+from rl.hosts.group import SingleProcess
 from rl.hosts.stopping import StopSignals
 from rl.plan import make_plan
 
@@ -38,7 +38,7 @@ def test_the_loop_and_the_one_file_agree_bit_for_bit(tmp_path):
     workdir = tmp_path / "work"
     workdir.mkdir()
     with StopSignals("") as stop:
-        loop.train(make_plan(config), workdir, peers.Alone(), stop)
+        loop.train(make_plan(config), workdir, SingleProcess(), stop)
     params, rows, plan = minimal.train(config)
 
     told = [json.loads(line) for line in (workdir / "metrics.jsonl").open()]

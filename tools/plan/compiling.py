@@ -25,7 +25,7 @@ import jax
 from ml_collections import ConfigDict
 
 from rl.files import publish
-from rl.hosts.stopping import in_a_line
+from rl.hosts.stopping import one_line
 from tools.plan.programs import programs
 from tools.plan.targets import Target, parse_target
 from tools.plan.workload import make_workload
@@ -75,7 +75,7 @@ def _compiled(
             with _alone(target, cache):
                 row = _compile(lowered)
         except jax.errors.JaxRuntimeError as error:
-            raise ValueError(f"{name}: {in_a_line(error)[:300]}") from None
+            raise ValueError(f"{name}: {one_line(error)[:300]}") from None
         part = path.with_suffix(f".{os.getpid()}.part")
         with gzip.open(part, "wt", encoding="utf-8") as file:
             json.dump(row, file)

@@ -9,7 +9,7 @@ from typing import Literal
 import jax
 
 from rl.hosts.devices import GPU_SHARE
-from rl.hosts.stopping import in_a_line
+from rl.hosts.stopping import one_line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -209,5 +209,5 @@ def devices(target: Target) -> Sequence[jax.Device]:
         else:
             topology = topologies.get_topology_desc(str(target), platform="tpu")
     except Exception as error:  # the plugins' own types
-        raise ValueError(f"--target={target}: {in_a_line(error)[:300]}") from None
+        raise ValueError(f"--target={target}: {one_line(error)[:300]}") from None
     return topology.devices

@@ -1,4 +1,4 @@
-"""Messages: all that is said comes over; what could run code cannot be said or read."""
+"""Messages arrive unchanged; code can be neither sent nor read."""
 
 import dataclasses
 import json
@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl.batches.packing import pack_groups
 from rl.hosts.messages import decode, encode
 from rl.types import Batch
 from rl.update.hyper import make_hyper
 from rollout.types import SamplingParams
-from tests.rl.examples import make_group
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -30,7 +28,7 @@ _VALUES = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(), st.lists(_VALUES, max_size=3), st.dictionaries(st.text(), _VALUES))
-def test_plain_values_come_over_as_they_are(name, args, kwargs):
+def test_plain_values_arrive_unchanged(name, args, kwargs):
     kwargs.pop("name", None)
     assert decode(encode(name, *args, **kwargs)) == (name, tuple(args), kwargs)
 
@@ -45,7 +43,7 @@ def _batch(seed):
     return Batch(**fields)
 
 
-def test_a_steps_batches_and_hypers_come_over_bit_for_bit():
+def test_a_steps_batches_and_hypers_arrive_bit_for_bit():
     batches = [[_batch(0), _batch(1)], [_batch(2)]]
     hyper = make_hyper(
         learning_rate=1e-6,
@@ -68,32 +66,11 @@ def test_a_steps_batches_and_hypers_come_over_bit_for_bit():
     assert type(args[1][0].first_update) is np.bool_ and args[1] == [hyper]
 
 
-def test_a_step_takes_eight_bytes_for_a_position():
-    """Ids and log-probabilities; masks, positions, advantages cost next to nothing."""
-    group = make_group([True, False], lengths=[3000, 2500], prompt=1000)
-    packed = pack_groups(
-        [group] * 4, version=0, sampler_is_trainer=True, advantage="std",
-        aggregation="token", constant=1, prompts_per_update=2, row_lengths=(4096,),
-        micro_tokens=2 * 4096, row_multiple=1, share_prompts=False,
-    )  # fmt: skip
-    message = encode("update", packed, [])
-    positions = sum(batch.token_ids.size for micro in packed for batch in micro)
-    assert positions == 8 * 4096
-    assert 8 * positions < len(message) < 8.4 * positions
-    for micro, expected in zip(decode(message)[1][0], packed, strict=True):
-        for one, other in zip(micro, expected, strict=True):
-            for field in dataclasses.fields(Batch):
-                a, b = getattr(one, field.name), getattr(other, field.name)
-                assert (a.dtype, a.shape) == (b.dtype, b.shape)
-                assert a.tobytes() == b.tobytes()
-
-
-@pytest.mark.failure(54)
 @pytest.mark.parametrize(
     "value", [object(), {1: 2}, np.array(["text"]), np.array([None]), pathlib.Path(".")]
 )
-def test_what_is_not_stated_cannot_be_said(value):
-    with pytest.raises(TypeError, match="update: a message holds no "):
+def test_other_types_cannot_be_sent(value):
+    with pytest.raises(TypeError, match="update: a message cannot hold a "):
         encode("update", value)
 
 
@@ -102,8 +79,8 @@ class _Runs:
         return (pytest.fail, ("code was run",))
 
 
-@pytest.mark.failure(54)
-def test_what_is_no_message_is_an_error_and_runs_nothing():
+@pytest.mark.failure(40)
+def test_bad_bytes_are_an_error_and_run_nothing():
     good = encode("publish", 3, np.arange(4))
 
     def header(content):
@@ -117,12 +94,11 @@ def test_what_is_no_message_is_an_error_and_runs_nothing():
         good + b"1",
         header({"a": 1}),
         header(["x", ["list", []], {"a": 1}]),
-        header(["x", ["list", [["carrier", "Popen", {}]]], ["dict", {}]]),
-        header(["x", ["list", [["carrier", "Hyper", {"a": 1}]]], ["dict", {}]]),
+        header(["x", ["list", [["dataclass", "Popen", {}]]], ["dict", {}]]),
+        header(["x", ["list", [["dataclass", "Hyper", {"a": 1}]]], ["dict", {}]]),
         header(["x", ["list", [["array", "|O", [1]]]], ["dict", {}]]),
         header(["x", ["list", [["eval", "1"]]], ["dict", {}]]),
-        header(["x", ["list", [["runs", "<i4", [9], 2]]], ["dict", {}]]),
-        header(["x", ["list", [["runs", "<i4", [2**60], 1]]], ["dict", {}]]) + bytes(8),
+        header(["x", ["list", [["array", "<i4", [2**60]]]], ["dict", {}]]) + bytes(8),
     ):
-        with pytest.raises(ValueError, match="no message of a run's processes"):
+        with pytest.raises(ValueError, match="not a message between processes"):
             decode(bad)

@@ -1,4 +1,4 @@
-"""What a signal ends, and when: real processes, real signals, no run around them."""
+"""What a signal ends, and when: real processes and signals, without a run."""
 
 import os
 import signal
@@ -37,10 +37,10 @@ SCRIPT = """
 """
 # Code, what it prints, its status after SIGTERM.
 CASES = {
-    "at rest": (
+    "interruptible": (
         """
             try:
-                with stop.under_way(grace_seconds=1), stop.at_rest():
+                with stop.grace_period(grace_seconds=1), stop.interruptible():
                     time.sleep(60)
             except Stopped:
                 save(stop)
@@ -51,12 +51,12 @@ CASES = {
     ),
     "a step that ends in time": (
         """
-            with stop.under_way(grace_seconds=60):
+            with stop.grace_period(grace_seconds=60):
                 while stop._number is None:
                     time.sleep(0.01)
                 time.sleep(0.1)
                 try:
-                    with stop.at_rest():
+                    with stop.interruptible():
                         print("never")
                 except Stopped:
                     save(stop)
@@ -67,7 +67,7 @@ CASES = {
     ),
     "a step that does not": (
         """
-            with stop.under_way(grace_seconds=1):
+            with stop.grace_period(grace_seconds=1):
                 time.sleep(60)
         """,
         ["finished saving"],
@@ -96,7 +96,7 @@ def start(work):
 
 
 @pytest.mark.failure(35)
-def test_what_is_going_on_decides_how_a_signal_ends_it():
+def test_the_phase_decides_how_a_signal_ends_it():
     for number in (signal.SIGTERM, signal.SIGINT):
         running = {name: start(work) for name, (work, _, _) in CASES.items()}
         for process in running.values():
@@ -107,12 +107,12 @@ def test_what_is_going_on_decides_how_a_signal_ends_it():
             expected = status and status - signal.SIGTERM + number
             assert running[name].returncode == expected, name
             # Where all ends at once, the first line may be left out.
-            told = f"{number.name}: stopping; a second one ends at once"
-            lines = [line for line in error.splitlines() if line != told]
+            first = f"{number.name}: stopping; a second one ends at once"
+            lines = [line for line in error.splitlines() if line != first]
             assert lines == ["again"] * bool(status), name
 
 
-def test_what_hangs_is_abandoned_within_two_seconds():
+def test_a_hanging_command_is_abandoned_within_two_seconds():
     assert stopping.PATIENCE_SECONDS < 2
     process = start("deep()")
     began = time.monotonic()
@@ -142,16 +142,19 @@ def test_children_leave_signals_to_their_parent():
 
 
 class Processes:
-    """Those of a run, without a run."""
+    """Stands in for the processes of a run."""
 
     def __init__(self, *, leads):
-        self.alone, self.leads, self.told = False, leads, []
+        self.alone, self.leads, self.reported = False, leads, []
+
+    def watch_signals(self, on_signal):
+        self.on_signal = on_signal
 
     def signal(self, number):
-        self.told.append(("signal", number))
+        self.reported.append(("signal", number))
 
     def abandon(self, status):
-        self.told.append(("abandon", status))
+        self.reported.append(("abandon", status))
 
 
 def _eventually(condition):
@@ -161,14 +164,14 @@ def _eventually(condition):
     assert condition()
 
 
-def test_a_follower_tells_the_leader_and_waits_for_it(monkeypatch):
+def test_a_follower_reports_to_the_leader_and_waits_for_it(monkeypatch):
     monkeypatch.setattr(os, "_exit", lambda status: pytest.fail(f"ended: {status}"))
     monkeypatch.setattr(stopping, "PATIENCE_SECONDS", 0.3)
     follower = Processes(leads=False)
     with stopping.StopSignals("again") as stop:
         stop.join(follower)
         os.kill(os.getpid(), signal.SIGTERM)
-        _eventually(lambda: follower.told == [("signal", signal.SIGTERM)])
+        _eventually(lambda: follower.reported == [("signal", signal.SIGTERM)])
         time.sleep(stopping.PATIENCE_SECONDS + 0.3)  # it is the leader that decides
 
 
@@ -181,14 +184,14 @@ def test_a_leader_is_not_interrupted_and_a_schedulers_signals_count_as_one(monke
         stop.join(leader)
         verified = False
         # At the end at the latest: the step after it would be cut short, and lost.
-        with pytest.raises(stopping.Stopped, match="SIGTERM"), stop.at_rest():
+        with pytest.raises(stopping.Stopped, match="SIGTERM"), stop.interruptible():
             leader.on_signal(signal.SIGTERM)
             leader.on_signal(signal.SIGTERM)
-            _eventually(lambda: leader.told)
+            _eventually(lambda: leader.reported)
             time.sleep(stopping.PATIENCE_SECONDS + 0.3)
             verified = not ended
         assert verified
-        _eventually(lambda: ("abandon", 143) in leader.told)
+        _eventually(lambda: ("abandon", 143) in leader.reported)
     assert set(ended) == {143}
 
 

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 from configs import quickstart
 from rl import build
 from rl.checkpoint import steps_in
-from rl.hosts import peers
+from rl.hosts.group import SingleProcess
 from rl.hosts.stopping import StopSignals
 from rl.loop import train
 from rl.plan import make_plan, read_data
@@ -68,7 +68,7 @@ def run(config, workdir):
     plan = make_plan(ConfigDict(config.to_dict()))
     workdir.mkdir(exist_ok=True)
     with StopSignals("") as stop:
-        train(plan, workdir, peers.Alone(), stop)
+        train(plan, workdir, SingleProcess(), stop)
 
 
 def rows(workdir):

@@ -1,14 +1,11 @@
 """Real processes: two of four devices do what one of eight does, and end together."""
 
-import concurrent.futures
 import contextlib
 import json
-import queue
 import shutil
 import signal
 import socket
 import subprocess
-import threading
 import time
 
 import jax
@@ -17,9 +14,6 @@ import orbax.checkpoint as ocp
 import pytest
 
 from rl.checkpoint import steps_in
-from rl.hosts import multihost, peers
-from rl.hosts.messages import decode, encode
-from rollout.types import SamplingParams
 from tests.rl import test_train as runs
 from tests.tools.tiny import make_model
 
@@ -49,71 +43,6 @@ MADE = {
 }
 # Far beyond what a test waits for.
 ENDLESS = {"steps": 100_000, "checkpoint.every_steps": 2}
-
-
-class Line:
-    """From a leader to its follower."""
-
-    def __init__(self):
-        self._messages = queue.SimpleQueue()
-
-    def announce(self, name, *args, **kwargs):
-        self._messages.put(encode(name, *args, **kwargs))
-
-    def receive(self):
-        return decode(self._messages.get(timeout=30))
-
-
-class Together:
-    """An engine's part in calls that are joint: who is not in one breaks it."""
-
-    def __init__(self, barrier):
-        self._barrier, self.done = barrier, []
-
-    def sample(self, prompts, params, *, seed, begun, on_finished=None, on_pause=None):
-        self.begun = begun
-        for call in range(4):
-            self.publish(call)
-            if call == 2 and on_finished is not None:
-                on_finished(0, 0, "a completion")
-            if on_pause():
-                break
-        return "completions"
-
-    def publish(self, version):
-        self._barrier.wait(timeout=30)
-        self.done.append(version)
-
-
-@pytest.mark.parametrize("raises,calls", [("pause", 2), ("finished", 3), ("none", 4)])
-def test_all_leave_a_call_of_the_sampler_at_the_same_pause(raises, calls):
-    line, barrier = Line(), threading.Barrier(2)
-    ours, theirs = Together(barrier), Together(barrier)
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        status = pool.submit(multihost.follow, line, lambda config: theirs)
-        line.announce("begin", "{}")
-        engine = multihost.JointEngine(ours, line, embedded=True)
-        pauses = []
-
-        def finished(*of_completion):
-            if raises == "finished":
-                raise KeyboardInterrupt
-
-        def pause():
-            pauses.append(raises)
-            if pauses == ["pause"] * 2:
-                raise KeyboardInterrupt
-
-        ended = contextlib.nullcontext()
-        if raises != "none":
-            ended = pytest.raises(KeyboardInterrupt)
-        params = SamplingParams(max_tokens=1, stop_token_ids=(0,))
-        with ended:
-            engine.sample([[1]], params, seed=3, on_finished=finished, on_pause=pause)
-        engine.publish(7)
-        line.announce("end", 0)
-        assert status.result(timeout=30) == 0
-    assert ours.done == theirs.done == [*range(calls), 7]
 
 
 def command(workdir, cache, *, devices, **changes):
@@ -241,10 +170,8 @@ def test_two_processes_train_what_one_does_and_end_with_a_killed_follower(
         # The save of step 4 has waited for that of step 2.
         _read_until(leader, "step 5/")
         follower.kill()
-        killed = time.monotonic()
-        assert leader.wait(60) == 1
-        print(f"the leader ended after {time.monotonic() - killed:.2f} s")
-        assert _errors(leader)[-1].startswith("error: process 1 has died")
+        assert leader.wait(120) == 1
+        assert _errors(leader) == ["error: process 1 has died or hangs; all end"]
     _assert_same_losses(workdir, alone, (1, 2, 3, 4))
     _assert_same_checkpoint(workdir, alone, 2)
 
@@ -261,10 +188,7 @@ def test_a_follower_ends_with_a_killed_leader_and_any_number_resumes(
         while not (workdir / "checkpoints" / "2").is_dir():
             time.sleep(0.01)
         leader.kill()
-        killed = time.monotonic()
         assert follower.wait(60) != 0
-        print(f"the follower ended after {time.monotonic() - killed:.2f} s")
-        assert "error: the leader, process 0, has died" in follower.stderr.read()
     # Eight devices in one process go on from what two of four have written ...
     resumed = runs.run(command(workdir, cache, devices=8))
     assert "resuming after step 2" in resumed.stdout
@@ -327,24 +251,6 @@ def test_a_checkpoint_resumes_on_any_shape_of_devices(cache, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.failure(54)
-def test_a_stopped_follower_ends_the_run_with_a_line(cache, tmp_path):
-    with two(command(tmp_path / "w", cache, devices=4, **ENDLESS)) as processes:
-        leader, follower = processes
-        _read_until(leader, "step 2/")
-        follower.send_signal(signal.SIGSTOP)
-        stopped = time.monotonic()
-        assert leader.wait(80) == 1  # not by SIGABRT
-        print(f"the leader ended after {time.monotonic() - stopped:.2f} s")
-        assert _errors(leader) == [
-            "error: process 1 has said nothing for 40 seconds: it is stopped or its"
-            " host is gone, and the others end"
-        ]
-        follower.send_signal(signal.SIGCONT)
-        assert follower.wait(60) == 1
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("receivers", [(0, 1), (1,)])
 def test_a_stop_signal_to_any_process_saves_and_ends_all(cache, tmp_path, receivers):
     workdir = tmp_path / "w"
@@ -395,45 +301,20 @@ def test_a_signal_breaks_off_what_no_completion_ends(alone, cache, tmp_path):
     assert (workdir / "checkpoints" / "4" / "proof.json").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "flags,message",
-    [
-        ((None, 2, None), "--num_processes=2: --coordinator, --num_processes and"),
-        (("h:1", 2, 2), "--process_id=2: must lie in 0 ... 1"),
-        (("h:1", 2, -1), "--process_id=-1: must lie in 0 ... 1"),
-        (("h:1", 0, 0), "--num_processes=0: must be at least 1"),
-        (("h", 2, 0), "--coordinator='h': must be HOST:PORT"),
-        ((None, 1, 3), "--num_processes=1 --process_id=3: --coordinator, "),
-    ],
-)
-def test_flags_that_do_not_fit_are_one_line(flags, message):
-    with pytest.raises(ValueError) as caught:
-        peers.start(*flags, told=())
-    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
-
-
-def test_an_environment_that_names_processes_and_no_more_is_an_error(monkeypatch):
-    assert isinstance(peers.start(None, None, None, told=()), peers.Alone)
-    monkeypatch.setenv("JOB_COMPLETION_INDEX", "0")
-    with pytest.raises(ValueError, match="JOB_COMPLETION_INDEX=0: .* joined"):
-        peers.start(None, None, None, told=())
-    assert isinstance(peers.start(None, 1, None, told=()), peers.Alone)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "changes,of_second,messages",
     [
         ({"mesh.data": 3, "mesh.fsdp": 1}, [],
          ["error: mesh data=3 fsdp=1 tensor=1 needs 3 devices, there are 4",
-          "error: the leader has ended: mesh data=3 fsdp=1 tensor=1 needs 3 devices,"
-          " there are 4"]),
+          "error: process 0: mesh data=3 fsdp=1 tensor=1 needs 3 devices, there are"
+          " 4"]),
         ({}, ["--config.rollout.group_size=8"],
          ["error: process 1: config.rollout.group_size=8: the leader has 4",
           "error: config.rollout.group_size=8: the leader has 4"]),
     ],
 )  # fmt: skip
-def test_what_is_wrong_for_all_ends_all_with_a_line(
+def test_an_error_in_one_process_ends_all_with_a_line(
     cache, tmp_path, changes, of_second, messages
 ):
     arguments = command(tmp_path / "w", cache, devices=2, **changes)

@@ -1,0 +1,267 @@
+"""The processes of a run: how the leader's commands reach all, and how all end.
+
+The leader (process 0) hosts JAX's coordination service. A command is a numbered key of
+its key-value store, which the last reader deletes. The store carries about 10 MB/s, so
+a long command goes over the devices instead. JAX's heartbeats find a dead process.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import jax
+import numpy as np
+
+# JAX has no public name for its coordination service.
+from jax._src.distributed import global_state
+from jax.experimental import multihost_utils
+
+from rl.hosts.messages import Message, decode, encode
+from rl.hosts.stopping import ERROR
+
+HEARTBEAT_SECONDS = 30
+_BARRIER_SECONDS = 60
+_LOOK_SECONDS = 1.0
+# Between the loss of a process and its report: the reason may be on its way.
+_CAUSE_SECONDS = 2.0
+# How long the leader, which hosts the store, waits for the others to read how all end.
+_LEAVE_SECONDS = 5.0
+_DAY_MS = 24 * 3600 * 1000
+_CALL, _SIGNAL, _END, _LEFT = "rl/call", "rl/signal", "rl/end", "rl/end/left"
+_STORE_BYTES = 1 << 16  # of a command that the store carries
+_CHUNK = 1 << 18  # uint32 numbers of a broadcast over the devices
+
+Errors = tuple[type[Exception], ...]
+
+
+class SingleProcess:
+    """A run of one process.
+
+    Attributes:
+      alone: there are no other processes.
+      leads: this process runs the loop and decides when the run ends.
+    """
+
+    alone, leads = True, True
+
+    def watch_signals(self, on_signal: Callable[[int], None]) -> None:
+        """Calls `on_signal` with the first signal that any other process received."""
+
+    def signal(self, number: int) -> None:
+        """Reports a signal that this process received to the leader."""
+
+    def abandon(self, status: int) -> None:
+        """Ends all processes at once with this exit status."""
+
+    def end(self, status: int) -> None:
+        """Ends the run in order, with this exit status."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        """Releases nothing."""
+
+
+class _Group(SingleProcess):
+    """One of several processes. An error that leaves its `with` ends all of them."""
+
+    alone = False
+
+    def __init__(self, expected_errors: Errors):
+        """Starts to watch the other processes.
+
+        Args:
+          expected_errors: those whose message is enough; others get a traceback.
+        """
+        self._expected = expected_errors
+        self._client = global_state.client
+        self._index = jax.process_index()
+        self._everyone = list(range(jax.process_count()))
+        self._calls = (f"{_CALL}/{number}" for number in itertools.count())
+        self._ended = False
+        self._watchers: list[threading.Thread] = []
+        self._watch(self._watch_end)
+        self._client.wait_at_barrier("rl/start", 1000 * _BARRIER_SECONDS)
+        self._watch(self._watch_processes)
+
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # a first one is enough
+            self._client.key_value_set(_SIGNAL, str(number))
+
+    def abandon(self, status: int) -> None:
+        self._end_all(status, "")
+
+    def __exit__(self, kind, error, trace) -> None:
+        if error is None:
+            return
+        if isinstance(error, jax.errors.JaxRuntimeError):
+            # Mostly a collective that lost a process: then a watcher says which.
+            time.sleep(HEARTBEAT_SECONDS + 10)
+        with contextlib.suppress(OSError):  # a closed pipe must not keep the others
+            if not isinstance(error, self._expected):
+                traceback.print_exception(error)
+            sys.stdout.flush()
+        self._end_all(ERROR, str(error) or repr(error), self._index)
+
+    def _watch(self, watcher: Callable[[], None]) -> None:
+        thread = threading.Thread(target=watcher, daemon=True)
+        thread.start()
+        self._watchers.append(thread)
+
+    def _watch_processes(self) -> None:
+        """Ends all when JAX misses a process, or finds another one in its place."""
+        first: dict[int, int] = {}
+        while not self._ended:
+            try:
+                live = self._client.get_live_nodes(self._everyone)
+            except jax.errors.JaxRuntimeError:
+                return  # the leader is gone, as `_watch_end` reports
+            first = first or live
+            for index in self._everyone:
+                if live.get(index) != first.get(index, -1):
+                    time.sleep(_CAUSE_SECONDS)
+                    self._end_all(ERROR, f"process {index} has died or hangs; all end")
+            time.sleep(_LOOK_SECONDS)
+
+    def _watch_end(self) -> None:
+        """Ends this process as the first `_end_all` of the run says."""
+        try:
+            end = json.loads(self._wait_for(_END))
+        except jax.errors.JaxRuntimeError:
+            if not self._ended:
+                end_process(ERROR, "the leader, process 0, has died; all end")
+            return
+        other = end["process"] not in (None, self._index)
+        _report(
+            f"process {end['process']}: {end['reason']}" if other else end["reason"]
+        )
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            left = self._client.key_value_increment(_LEFT, 1)
+            until = time.monotonic() + _LEAVE_SECONDS
+            while self.leads and left < len(self._everyone):
+                if time.monotonic() > until:
+                    break
+                time.sleep(0.05)
+                left = self._client.key_value_increment(_LEFT, 0)
+        os._exit(end["status"])
+
+    def _end_all(self, status: int, reason: str, process: int | None = None) -> None:
+        """Ends every process; does nothing after the end of the run.
+
+        Args:
+          status: exit status of all.
+          reason: what each prints as its last line; empty prints nothing.
+          process: which one failed; the others name it.
+        """
+        if self._ended:
+            return
+        end = {"status": status, "reason": reason, "process": process}
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # not the first one
+            self._client.key_value_set(_END, json.dumps(end))
+        time.sleep(2 * _LEAVE_SECONDS)  # `_watch_end` ends this process
+        end_process(status, reason)
+
+    def _wait_for(self, key: str) -> bytes:
+        while True:
+            try:
+                return self._client.blocking_key_value_get_bytes(key, _DAY_MS)
+            except jax.errors.JaxRuntimeError as error:
+                if "DEADLINE_EXCEEDED" not in str(error):
+                    raise
+
+    def _disconnect(self) -> None:
+        self._client.wait_at_barrier("rl/ended", 1000 * _BARRIER_SECONDS)
+        self._ended = True
+        if self.leads:  # it hosts the service: the others disconnect first
+            while len(self._client.get_live_nodes(self._everyone)) > 1:
+                pass
+        jax.distributed.shutdown()
+        for thread in self._watchers:
+            thread.join(_LEAVE_SECONDS)
+
+
+class Leader(_Group):
+    """Process 0, which runs the loop."""
+
+    def watch_signals(self, on_signal: Callable[[int], None]) -> None:
+        def watch() -> None:
+            with contextlib.suppress(jax.errors.JaxRuntimeError):
+                on_signal(int(self._wait_for(_SIGNAL)))
+
+        self._watch(watch)
+
+    def announce(self, name: str, *args: Any, **kwargs: Any) -> None:
+        """Sends a command to all followers, in the order of the calls.
+
+        Raises:
+          RuntimeError: not in the main thread: joint calls would mix.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(f"{name}: only the main thread makes joint calls")
+        message = encode(name, *args, **kwargs)
+        size, short = len(message), len(message) <= _STORE_BYTES
+        value = size.to_bytes(8, "little") + (message if short else b"")
+        self._client.key_value_set_bytes(next(self._calls), value)
+        if not short:
+            _broadcast(size, message)
+
+    def end(self, status: int) -> None:
+        self.announce("end", status)
+        self._disconnect()
+
+
+class Follower(_Group):
+    """A process that does what the leader announces."""
+
+    leads = False
+
+    def receive(self) -> Message:
+        """Returns the next command; waits for it.
+
+        Raises:
+          ValueError: the message is not one of `rl.hosts.messages`.
+        """
+        key = next(self._calls)
+        value = self._wait_for(key)
+        readers = self._client.key_value_increment(f"{key}/readers", 1)
+        if readers == len(self._everyone) - 1:
+            self._client.key_value_delete(key)  # and what lies below it
+        size = int.from_bytes(value[:8], "little")
+        return decode(value[8:] or _broadcast(size))
+
+    def end(self, status: int) -> None:
+        self._disconnect()
+
+
+Processes = SingleProcess | Leader | Follower
+
+
+def _broadcast(size: int, message: bytes = b"") -> bytes:
+    """Carries the leader's message over the devices; all processes call it."""
+    chunks = []
+    for start in range(0, size, 4 * _CHUNK):
+        part = message[start : start + 4 * _CHUNK].ljust(4 * _CHUNK, b"\0")
+        chunk = multihost_utils.broadcast_one_to_all(np.frombuffer(part, np.uint32))
+        chunks.append(np.asarray(chunk).tobytes())
+    return b"".join(chunks)[:size]
+
+
+def _report(reason: str) -> None:
+    # In one write: JAX may be aborting the process in another thread.
+    with contextlib.suppress(OSError):
+        if reason:
+            os.write(2, f"error: {' '.join(reason.split())}\n".encode())
+
+
+def end_process(status: int, reason: str) -> NoReturn:
+    """Ends this process, whatever its main thread waits for."""
+    _report(reason)
+    os._exit(status)

@@ -1,0 +1,145 @@
+"""Finds the processes of a run and connects them: `jax.distributed`, with checks."""
+
+import importlib.util
+import os
+import threading
+from typing import Any
+
+import jax
+
+from rl import progress
+from rl.hosts.group import (
+    HEARTBEAT_SECONDS,
+    Errors,
+    Follower,
+    Leader,
+    Processes,
+    SingleProcess,
+    end_process,
+)
+from rl.hosts.stopping import ERROR, one_line
+
+_START_SECONDS = 300
+# Variables that name several processes: by a count, by a list, by their presence.
+_COUNTS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "MEGASCALE_NUM_SLICES")
+_LISTS = ("TPU_WORKER_HOSTNAMES", "TPU_PROCESS_ADDRESSES")
+_MARKS = ("JAX_COORDINATOR_ADDRESS", "JOB_COMPLETION_INDEX")
+_TPU = "libtpu"
+_FLAGS = "--coordinator, --num_processes and --process_id"
+
+
+def start(
+    coordinator: str | None,
+    num_processes: int | None,
+    process_id: int | None,
+    *,
+    expected_errors: Errors,
+) -> Processes:
+    """Connects the processes of this run; a single one starts nothing.
+
+    Must come before JAX first looks for devices. Without the first three arguments JAX
+    reads the environment (SLURM, TPU pods, GKE, Open MPI, indexed jobs of Kubernetes).
+
+    Args:
+      coordinator: `host:port` at which process 0 can be reached, the port free.
+      num_processes: of the run; 1 runs alone whatever the environment says.
+      process_id: this process's number, 0 for the leader.
+      expected_errors: those whose message is enough; others get a traceback.
+
+    Raises:
+      ValueError: arguments that do not fit, or the processes could not be connected.
+    """
+    given = (coordinator, num_processes, process_id)
+    if num_processes == 1 and process_id in (None, 0):
+        return SingleProcess()
+    arguments: dict[str, Any] = {}
+    if given == (None, None, None):
+        source = _named_in_environment()
+        if not source:
+            if importlib.util.find_spec("libtpu") is None:
+                return SingleProcess()
+            source = _TPU  # whose own metadata name the processes of a pod
+    else:
+        source = (
+            f"--coordinator={coordinator} --num_processes={num_processes}"
+            f" --process_id={process_id}"
+        )
+        arguments = _check_flags(source, *given)
+    # After its own timeout JAX aborts with a page of text.
+    late = f"{source}: not all processes started within {_START_SECONDS} seconds"
+    deadline = threading.Timer(_START_SECONDS, end_process, (ERROR, late))
+    deadline.daemon = True
+    deadline.start()
+    try:
+        if not _initialize(source, arguments):
+            return SingleProcess()
+        jax.devices()  # the processes exchange what devices they have
+        if jax.process_count() == 1:
+            return SingleProcess()
+        if jax.process_index() == 0:
+            return Leader(expected_errors)
+        progress.hush()
+        return Follower(expected_errors)
+    finally:
+        deadline.cancel()
+
+
+def _named_in_environment() -> str:
+    """Returns the variable that names several processes, with its value, or ""."""
+    one = ("", "0", "1")
+    found = [name for name in _COUNTS if os.environ.get(name, "1") not in one]
+    found += [name for name in _LISTS if "," in os.environ.get(name, "")]
+    found += [name for name in _MARKS if name in os.environ]
+    return f"{found[0]}={os.environ[found[0]]}" if found else ""
+
+
+def _check_flags(
+    source: str,
+    coordinator: str | None,
+    num_processes: int | None,
+    process_id: int | None,
+) -> dict[str, Any]:
+    """Returns the arguments of `jax.distributed.initialize` that the flags give."""
+    if coordinator is None or num_processes is None or process_id is None:
+        given = " ".join(p for p in source.split() if not p.endswith("=None"))
+        raise ValueError(f"{given}: {_FLAGS} go together")
+    if num_processes < 1:
+        raise ValueError(f"--num_processes={num_processes}: must be at least 1")
+    if not 0 <= process_id < num_processes:
+        raise ValueError(
+            f"--process_id={process_id}: must lie in 0 ... {num_processes - 1}"
+            f" (--num_processes={num_processes})"
+        )
+    host, _, port = coordinator.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"--coordinator={coordinator!r}: must be HOST:PORT")
+    return {
+        "coordinator_address": coordinator,
+        "num_processes": num_processes,
+        "process_id": process_id,
+        "cluster_detection_method": "deactivate",
+    }
+
+
+def _initialize(source: str, arguments: dict[str, Any]) -> bool:
+    """Starts JAX's runtime; False where JAX finds no processes and none are named."""
+    # Its handler of SIGTERM would compete with the run's own.
+    jax.config.update("jax_enable_preemption_service", False)
+    # Otherwise JAX aborts every process with a page of text when one dies.
+    jax.config.update("jax_enable_recoverability", True)
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    try:
+        jax.distributed.initialize(
+            **arguments,
+            initialization_timeout=2 * _START_SECONDS,
+            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+        )
+    except (ValueError, RuntimeError) as error:  # its own errors and gRPC's
+        if source == _TPU and "coordinator_address" in str(error):
+            return False  # libtpu is installed, and there is no TPU
+        raise ValueError(
+            f"{source}: the processes could not be connected"
+            f" ({one_line(error)[:300]}); --num_processes=1 runs alone,"
+            f" {_FLAGS} name the processes"
+        ) from None
+    return True

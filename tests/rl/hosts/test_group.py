@@ -1,0 +1,177 @@
+"""Real processes, connected as a run's are, without a run."""
+
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from rl.hosts import start
+from rl.hosts.group import SingleProcess
+from tests.rl.test_train import ROOT
+
+SCRIPT = """
+    import os, signal, sys, threading, time
+    import jax
+    import numpy as np
+    from jax._src.distributed import global_state
+    from rl.hosts import group, start
+
+    jax.config.update("jax_platforms", "cpu")
+    start.HEARTBEAT_SECONDS = group.HEARTBEAT_SECONDS = 5
+    how, port, count, index = sys.argv[1], *map(int, sys.argv[2:])
+    joined = start.start(f"127.0.0.1:{port}", count, index, expected_errors=(OSError,))
+    print("joined", flush=True)
+    with joined as processes:
+        if how == "fails" and index == 1:
+            raise OSError("no space left")
+        if how == "breaks" and index == 0:
+            raise KeyError("broken")
+        if how == "killed" and index == 1 or how == "leader killed" and index == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "stands still" and index == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if how == "signals":
+            if index == 0:
+                processes.watch_signals(lambda n: processes.abandon(128 + n))
+            if index == 1:
+                processes.signal(15)
+        if how != "works":
+            global_state.client.blocking_key_value_get("never", 600_000)
+        large = np.arange(3_000_001, dtype=np.uint8)
+        if index == 0:
+            for number in range(20):
+                processes.announce("small", number)
+            processes.announce("large", large)
+            errors = []
+
+            def elsewhere():
+                try:
+                    processes.announce("mixed")
+                except RuntimeError as error:
+                    errors.append(error)
+
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            thread.join()
+            assert "mixed: only the main thread makes joint calls" in str(errors[0])
+        else:
+            small = [processes.receive() for _ in range(20)]
+            assert small == [("small", (number,), {}) for number in range(20)]
+            name, (array,), _ = processes.receive()
+            assert name == "large" and (array == large).all()
+        global_state.client.wait_at_barrier("read", 60_000)
+        if index:
+            status = processes.receive()[1][0]
+        else:
+            status = 7
+            assert global_state.client.key_value_dir_get_bytes("rl/call") == []
+        processes.end(status)
+    sys.exit(status)
+"""
+
+
+def run(how, count):
+    """Starts the script's processes; their exit statuses and what they printed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = [sys.executable, "-c", textwrap.dedent(SCRIPT), how, str(port), str(count)]
+    processes = [
+        subprocess.Popen(
+            [*script, str(index)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(count)
+    ]
+    began = time.monotonic()
+    try:
+        for index, process in enumerate(processes):
+            if how != "stands still" or index != 1:
+                process.wait(120)
+        print(f"{how}: {time.monotonic() - began:.1f} s")
+    finally:
+        for process in processes:
+            process.kill()
+    output = [process.communicate() for process in processes]
+    return [process.returncode for process in processes], [error for _, error in output]
+
+
+def _lines(error):
+    return [line for line in error.splitlines() if line.startswith("error: ")]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_commands_reach_all_and_leave_nothing_in_the_store(count):
+    statuses, errors = run("works", count)
+    assert statuses == [7] * count, errors
+    assert not any(map(_lines, errors))
+
+
+@pytest.mark.failure(54)
+def test_a_failing_process_ends_all_with_its_message():
+    statuses, errors = run("fails", 3)
+    assert statuses == [1, 1, 1], errors
+    named = "error: process 1: no space left"
+    assert list(map(_lines, errors)) == [[named], ["error: no space left"], [named]]
+    statuses, errors = run("breaks", 2)
+    assert statuses == [1, 1], errors
+    assert "Traceback" in errors[0] and _lines(errors[0]) == ["error: 'broken'"]
+    assert _lines(errors[1]) == ["error: process 0: 'broken'"]
+
+
+@pytest.mark.failure(54)
+@pytest.mark.parametrize("how", ["killed", "stands still"])
+def test_a_lost_process_ends_the_others_with_a_line_that_names_it(how):
+    statuses, errors = run(how, 3)
+    assert statuses == [1, -signal.SIGKILL, 1], errors
+    assert {line for error in errors for line in _lines(error)} == {
+        "error: process 1 has died or hangs; all end"
+    }
+
+
+@pytest.mark.failure(54)
+def test_a_lost_leader_ends_the_others():
+    statuses, errors = run("leader killed", 2)
+    # JAX aborts the process; a line of its own says that another task has died.
+    assert statuses[0] == -signal.SIGKILL and statuses[1] != 0, errors
+    assert "has died" in errors[1] or "another task died" in errors[1]
+
+
+def test_a_signal_to_any_process_reaches_the_leader_and_its_status_all():
+    statuses, errors = run("signals", 3)
+    assert statuses == [143, 143, 143], errors
+    assert not any(map(_lines, errors))
+
+
+@pytest.mark.parametrize(
+    "flags,message",
+    [
+        ((None, 2, None), "--num_processes=2: --coordinator, --num_processes and"),
+        (("h:1", 2, 2), "--process_id=2: must lie in 0 ... 1"),
+        (("h:1", 2, -1), "--process_id=-1: must lie in 0 ... 1"),
+        (("h:1", 0, 0), "--num_processes=0: must be at least 1"),
+        (("h", 2, 0), "--coordinator='h': must be HOST:PORT"),
+        ((None, 1, 3), "--num_processes=1 --process_id=3: --coordinator, "),
+    ],
+)
+def test_flags_that_do_not_fit_are_one_line(flags, message):
+    with pytest.raises(ValueError) as caught:
+        start.start(*flags, expected_errors=())
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+
+def test_an_environment_that_names_processes_and_no_more_is_an_error(monkeypatch):
+    nothing = (None, None, None)
+    assert isinstance(start.start(*nothing, expected_errors=()), SingleProcess)
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "0")
+    with pytest.raises(ValueError, match="JOB_COMPLETION_INDEX=0: .* connected"):
+        start.start(*nothing, expected_errors=())
+    alone = start.start(None, 1, None, expected_errors=())
+    assert isinstance(alone, SingleProcess)
