@@ -23,11 +23,11 @@ from rl.batches.packing import pack_groups
 from rl.batches.schedule import Rollouts
 from rl.checkpoint import Checkpoints
 from rl.engine import Engine
-from rl.hosts import group, joint
-from rl.hosts.devices import join_cpu_devices
 from rl.plan import TRAINING, Plan
 from rl.problems.curriculum import Curriculum
 from rl.problems.reading import HELD_OUT, write_problems
+from rl.processes import group, joint
+from rl.processes.devices import join_cpu_devices
 from rl.progress import WatchedSampler, phase
 from rl.reward.rewards import Rewards
 from rl.sampler_servers import make_vllm_sampler

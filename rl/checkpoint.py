@@ -27,7 +27,7 @@ from configs.schema import Count
 from models import hf
 from models.qwen2 import Params
 from rl.files import named, publish, sync
-from rl.hosts.stopping import one_line
+from rl.processes.stopping import one_line
 from rl.update.examine import NotFinite, examine
 from rl.update.step import TrainState
 from rl.workdir.proof import (

@@ -34,7 +34,7 @@ class Engine:
     """The policy and its sampler: sample, update, publish, save, restore, export.
 
     Arguments and results are plain host data, so that a leader can announce a call to
-    the other processes (`rl.hosts.joint`).
+    the other processes (`rl.processes.joint`).
     """
 
     def __init__(

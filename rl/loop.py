@@ -18,9 +18,6 @@ from rl.batches.schedule import staleness_metrics
 from rl.batches.tally import Tally
 from rl.engine import Engine
 from rl.evaluate import evaluate, headline
-from rl.hosts import group
-from rl.hosts.compiles import Compiles
-from rl.hosts.stopping import Stopped, StopSignals
 from rl.metrics import (
     EVALUATED,
     MetricsWriter,
@@ -33,6 +30,9 @@ from rl.metrics import (
     verifier_metrics,
 )
 from rl.plan import EVALUATION, Plan, due, evaluation_params
+from rl.processes import group
+from rl.processes.compiles import Compiles
+from rl.processes.stopping import Stopped, StopSignals
 from rl.progress import WatchedSampler, duration, phase, watch
 from rl.reward.rewards import RewardError, Rewards
 from rl.types import Group
@@ -54,7 +54,7 @@ def train(
 ) -> dict[str, Any]:
     """Runs the loop from wherever the workdir's newest checkpoint left it.
 
-    With several processes the leader runs it, and the others `rl.hosts.joint.follow`.
+    With several processes the leader runs it; the others run `joint.follow`.
 
     Args:
       plan: the run.

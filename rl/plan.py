@@ -36,12 +36,6 @@ from rl.batches.draws import Policy
 from rl.batches.groups import FilterOn
 from rl.batches.schedule import Schedule
 from rl.checkpoint import describe_cost, state_bytes
-from rl.hosts.devices import (
-    make_deterministic,
-    set_precision,
-    start_cpu_devices,
-    take_gpu_memory,
-)
 from rl.problems.curriculum import (
     Curriculum,
     NoProblem,
@@ -55,6 +49,12 @@ from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
     default_stop_ids,
     load_tokenizer,
+)
+from rl.processes.devices import (
+    make_deterministic,
+    set_precision,
+    start_cpu_devices,
+    take_gpu_memory,
 )
 from rl.reward.golds import readable
 from rl.reward.rewards import try_out, uses_verifier
@@ -72,7 +72,7 @@ TRAINING, EVALUATION = "config.reward.function", "config.eval.reward"
 
 
 def start_devices(config: ConfigDict, workdir: pathlib.Path | None = None) -> None:
-    """Must come before JAX is first used; see `rl.hosts.devices`.
+    """Must come before JAX is first used; see `rl.processes.devices`.
 
     Args:
       config: of the run.

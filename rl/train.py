@@ -39,9 +39,11 @@ from rl import build, files
 from rl.alarms import Alarm
 from rl.engine import Engine
 from rl.evaluate import headline
-from rl.hosts import group, joint
-from rl.hosts.start import start
-from rl.hosts.stopping import (
+from rl.loop import train
+from rl.plan import keep_programs, make_plan, start_devices
+from rl.processes import group, joint
+from rl.processes.start import start
+from rl.processes.stopping import (
     DONE,
     ERROR,
     UNHEALTHY,
@@ -51,8 +53,6 @@ from rl.hosts.stopping import (
     run,
     status_of,
 )
-from rl.loop import train
-from rl.plan import keep_programs, make_plan, start_devices
 from rl.progress import duration, phase
 from rl.workdir import manifest
 from rollout.types import SamplerError

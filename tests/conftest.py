@@ -11,7 +11,7 @@ _flags = os.environ.get("XLA_FLAGS", "")
 if "xla_force_host_platform_device_count" not in _flags:
     os.environ["XLA_FLAGS"] = f"{_flags} --xla_force_host_platform_device_count=8"
 # XLA's thread pool: devices that wait for each other must leave threads to those that
-# still compute (see rl.hosts.devices).
+# still compute (see rl.processes.devices).
 os.environ.setdefault("NPROC", "16")
 # Of torch, in servers too: two files at a time share two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -33,7 +33,7 @@ from typing import Any
 
 from configs.reading import user_path
 from rl import files
-from rl.hosts.stopping import run, status_of
+from rl.processes.stopping import run, status_of
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What depends on the machine and the moment; saves go on beside the steps.

@@ -8,10 +8,10 @@ import sys
 import jax
 
 from configs import quickstart
-from rl.hosts.group import SingleProcess
-from rl.hosts.stopping import StopSignals
 from rl.loop import train
 from rl.plan import make_plan
+from rl.processes.group import SingleProcess
+from rl.processes.stopping import StopSignals
 from rollout.jax_sampler import JaxSampler
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]

@@ -18,7 +18,7 @@ from ml_collections import config_flags
 
 from configs.reading import define_config, describe_keys, parse_flags, user_path
 from rl import files
-from rl.hosts.stopping import DONE, ERROR, StopSignals, run
+from rl.processes.stopping import DONE, ERROR, StopSignals, run
 from tools.ablation import execute
 from tools.ablation.curves import SPENT
 from tools.ablation.report import markdown, read_result

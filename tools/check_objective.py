@@ -24,7 +24,7 @@ from configs.reading import user_path
 from configs.schema import take
 from rl.batches.packing import pack
 from rl.files import replace_json
-from rl.hosts.devices import start_cpu_devices
+from rl.processes.devices import start_cpu_devices
 from rl.types import Batch, Hyper, Segment
 from rl.update.hyper import make_hyper
 from rl.update.losses import LOSSES

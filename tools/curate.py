@@ -27,7 +27,7 @@ from absl import app, flags
 
 from configs.reading import define_config, expand_home, parse_flags, user_path
 from rl.files import replace_json
-from rl.hosts.stopping import DONE, ERROR, run
+from rl.processes.stopping import DONE, ERROR, run
 from tools.curation.formats import parse_fields
 from tools.curation.pipeline import curate
 from tools.curation.plan import make_plan

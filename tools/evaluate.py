@@ -30,8 +30,8 @@ from typing import Any
 from configs.reading import user_path
 from rl import files
 from rl.evaluate import Drawn, score
-from rl.hosts.stopping import REFUSED, run
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
+from rl.processes.stopping import REFUSED, run
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.score import Reward
 from rl.reward.verifier import verifier_reward

@@ -42,9 +42,9 @@ from configs.reading import UnreadableConfig, read_config, user_path
 from configs.schema import take
 from rl import files
 from rl.evaluate import Drawn, score
-from rl.hosts.stopping import REFUSED, run
 from rl.problems.templates import encode_prompt
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
+from rl.processes.stopping import REFUSED, run
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool

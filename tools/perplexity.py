@@ -20,9 +20,9 @@ import numpy as np
 
 from configs.reading import user_path
 from rl.files import markdown_table, replace_json
-from rl.hosts.stopping import REFUSED, run
 from rl.problems.templates import begin_of_text
 from rl.problems.tokenizer import load_tokenizer
+from rl.processes.stopping import REFUSED, run
 from rl.progress import phase
 from rl.statistics import bootstrap_interval
 
@@ -189,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _scored(args: argparse.Namespace) -> dict[str, Any]:
-    from rl.hosts.devices import start_cpu_devices
+    from rl.processes.devices import start_cpu_devices
     from tools.evaluation import pretrained
 
     text = _read(args.text)

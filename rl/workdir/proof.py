@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rl.files import sha256, sync
-from rl.hosts.stopping import one_line
+from rl.processes.stopping import one_line
 from rl.update.examine import Finding, by_path, examine
 
 PROOF, LOOP = "proof.json", "loop.json"

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rl.hosts.stopping import one_line
 from rl.problems.functions import load_function
+from rl.processes.stopping import one_line
 
 
 class Sink(Protocol):

@@ -10,9 +10,9 @@ import safetensors.numpy
 from configs import quickstart
 from models import hf
 from rl import loop, minimal
-from rl.hosts.group import SingleProcess
-from rl.hosts.stopping import StopSignals
 from rl.plan import make_plan
+from rl.processes.group import SingleProcess
+from rl.processes.stopping import StopSignals
 
 
 def _config(bases):

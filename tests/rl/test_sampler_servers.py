@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rl.sampler_servers import probe_prompt
-from tests.rl.hosts.publishing import publish
+from tests.rl.processes.publishing import publish
 from tests.rollout.vllm.policies import ROOT
 
 
@@ -20,7 +20,7 @@ def _published(count, late=0):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    module = [sys.executable, "-m", "tests.rl.hosts.publishing"]
+    module = [sys.executable, "-m", "tests.rl.processes.publishing"]
     processes = [
         subprocess.Popen(
             [*module, str(index), str(count), str(port), str(late)],

@@ -12,7 +12,7 @@ from models.config import Qwen2Config
 from models.hf import load_params
 from models.qwen2 import Qwen2, head_table
 from models.served import served_params
-from rl.hosts.compiles import Compiles
+from rl.processes.compiles import Compiles
 from rollout import decoding
 from rollout.inverse_cdf import draw_tokens
 from rollout.jax_sampler import JaxSampler

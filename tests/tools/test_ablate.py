@@ -14,7 +14,7 @@ import pytest
 
 from configs.reading import read_config
 from configs.schema import config_json
-from rl.hosts.stopping import StopSignals
+from rl.processes.stopping import StopSignals
 from tests import forked
 from tools.ablation import execute
 from tools.ablation.report import markdown, read_result

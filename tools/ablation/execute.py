@@ -18,8 +18,8 @@ from ml_collections import ConfigDict
 from configs.reading import expand_home
 from configs.schema import config_json, take
 from rl.base_model import find_model
-from rl.hosts.stopping import StopSignals, blocked
 from rl.plan import keep_programs, make_plan, start_devices
+from rl.processes.stopping import StopSignals, blocked
 from rollout.vllm import supervisor
 from tools.ablation.study import Run
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, init_params
-from rl.hosts.devices import start_cpu_devices
+from rl.processes.devices import start_cpu_devices
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import make_layout
 from rollout.types import Sampler, SamplingParams

@@ -23,7 +23,7 @@ from models.qwen2 import REMAT_POLICIES, init_params
 from rl.base_model import make_model
 from rl.batches.packing import pack, padding_fraction
 from rl.build import make_update
-from rl.hosts.devices import start_cpu_devices
+from rl.processes.devices import start_cpu_devices
 from rl.types import Segment
 from rl.update.hyper import make_hyper
 from rl.update.objective import make_objective

@@ -51,7 +51,7 @@ def prepare(args: argparse.Namespace) -> None:
     """Chooses the devices of this process. Before JAX is first used."""
     import jax
 
-    from rl.hosts.devices import start_cpu_devices
+    from rl.processes.devices import start_cpu_devices
 
     if args.sampler == "jax":
         start_cpu_devices(0, rows=args.slots)

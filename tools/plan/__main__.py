@@ -25,7 +25,7 @@ from configs.reading import (
     user_path,
 )
 from rl.files import replace, replace_json
-from rl.hosts.stopping import status_of
+from rl.processes.stopping import status_of
 from rl.progress import watch
 from tools.page import document, parts
 from tools.plan import search

@@ -25,7 +25,7 @@ import jax
 from ml_collections import ConfigDict
 
 from rl.files import publish
-from rl.hosts.stopping import one_line
+from rl.processes.stopping import one_line
 from tools.plan.programs import programs
 from tools.plan.targets import Target, parse_target
 from tools.plan.workload import make_workload

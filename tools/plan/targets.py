@@ -8,8 +8,8 @@ from typing import Literal
 
 import jax
 
-from rl.hosts.devices import GPU_SHARE
-from rl.hosts.stopping import one_line
+from rl.processes.devices import GPU_SHARE
+from rl.processes.stopping import one_line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

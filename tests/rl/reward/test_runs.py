@@ -10,10 +10,10 @@ from ml_collections import ConfigDict
 from configs import quickstart
 from rl import build
 from rl.checkpoint import steps_in
-from rl.hosts.group import SingleProcess
-from rl.hosts.stopping import StopSignals
 from rl.loop import train
 from rl.plan import make_plan, read_data
+from rl.processes.group import SingleProcess
+from rl.processes.stopping import StopSignals
 from rl.reward.rewards import RewardError
 from rollout.jax_sampler import JaxSampler
 from rollout.types import SamplerError

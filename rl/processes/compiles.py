@@ -6,7 +6,7 @@ _EVENT = "/jax/core/compile/backend_compile_duration"
 
 
 class Compiles:
-    """Programs made so far, whether compiled or read from a cache.
+    """Counts programs made so far, whether compiled or read from a cache.
 
     Attributes:
       programs: how many.
@@ -16,6 +16,6 @@ class Compiles:
         self.programs = 0
         jax.monitoring.register_event_duration_secs_listener(self._listen)
 
-    def _listen(self, event: str, _seconds: float, **_) -> None:
+    def _listen(self, event: str, duration_secs: float, **_: str | int) -> None:
         if event == _EVENT:
             self.programs += 1

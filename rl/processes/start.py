@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from rl import progress
-from rl.hosts.group import (
+from rl.processes.group import (
     HEARTBEAT_SECONDS,
     Errors,
     Follower,
@@ -17,7 +17,7 @@ from rl.hosts.group import (
     SingleProcess,
     end_process,
 )
-from rl.hosts.stopping import ERROR, one_line
+from rl.processes.stopping import ERROR, one_line
 
 _START_SECONDS = 300
 # Variables that name several processes: by a count, by a list, by their presence.

@@ -3,7 +3,7 @@
 import itertools
 import os
 import pathlib
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -109,7 +109,8 @@ def join_cpu_devices(mesh: Mesh) -> None:
                 ),
             )
             exchanges.append(jax.jit(exchange).lower(ones).compile())
-    global_state.client.wait_at_barrier("join_cpu_devices", 1000 * _JOIN_SECONDS)
+    client: Any = global_state.client
+    client.wait_at_barrier("join_cpu_devices", 1000 * _JOIN_SECONDS)
     for exchange in exchanges:
         jax.block_until_ready(exchange(ones))
     multihost_utils.broadcast_one_to_all(np.int32(0))

@@ -23,8 +23,8 @@ import numpy as np
 from jax._src.distributed import global_state
 from jax.experimental import multihost_utils
 
-from rl.hosts.messages import Message, decode, encode
-from rl.hosts.stopping import ERROR
+from rl.processes.messages import Message, decode, encode
+from rl.processes.stopping import ERROR
 
 HEARTBEAT_SECONDS = 30
 _BARRIER_SECONDS = 60
@@ -82,14 +82,14 @@ class _Group(SingleProcess):
           expected_errors: those whose message is enough; others get a traceback.
         """
         self._expected = expected_errors
-        self._client = global_state.client
+        self._client: Any = global_state.client
         self._index = jax.process_index()
         self._everyone = list(range(jax.process_count()))
         self._calls = (f"{_CALL}/{number}" for number in itertools.count())
         self._ended = False
         self._watchers: list[threading.Thread] = []
         self._watch(self._watch_end)
-        self._client.wait_at_barrier("rl/start", 1000 * _BARRIER_SECONDS)
+        self._barrier("start")
         self._watch(self._watch_processes)
 
     def signal(self, number: int) -> None:
@@ -177,8 +177,11 @@ class _Group(SingleProcess):
                 if "DEADLINE_EXCEEDED" not in str(error):
                     raise
 
+    def _barrier(self, name: str) -> None:
+        self._client.wait_at_barrier(f"rl/{name}", 1000 * _BARRIER_SECONDS)
+
     def _disconnect(self) -> None:
-        self._client.wait_at_barrier("rl/ended", 1000 * _BARRIER_SECONDS)
+        self._barrier("ended")
         self._ended = True
         if self.leads:  # it hosts the service: the others disconnect first
             while len(self._client.get_live_nodes(self._everyone)) > 1:
@@ -227,7 +230,7 @@ class Follower(_Group):
         """Returns the next command; waits for it.
 
         Raises:
-          ValueError: the message is not one of `rl.hosts.messages`.
+          ValueError: the message is not one of `rl.processes.messages`.
         """
         key = next(self._calls)
         value = self._wait_for(key)

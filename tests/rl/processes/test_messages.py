@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl.hosts.messages import decode, encode
+from rl.processes.messages import decode, encode
 from rl.types import Batch
 from rl.update.hyper import make_hyper
 from rollout.types import SamplingParams

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from rl.engine import Engine
-from rl.hosts import joint
-from rl.hosts.messages import decode, encode
+from rl.processes import joint
+from rl.processes.messages import decode, encode
 from rollout.types import SamplingParams
 
 

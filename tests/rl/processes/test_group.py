@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from rl.hosts import start
-from rl.hosts.group import SingleProcess
+from rl.processes import start
+from rl.processes.group import SingleProcess
 from tests.rl.test_train import ROOT
 
 SCRIPT = """
@@ -18,7 +18,7 @@ SCRIPT = """
     import jax
     import numpy as np
     from jax._src.distributed import global_state
-    from rl.hosts import group, start
+    from rl.processes import group, start
 
     jax.config.update("jax_platforms", "cpu")
     start.HEARTBEAT_SECONDS = group.HEARTBEAT_SECONDS = 5

@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from rl.hosts import stopping
+from rl.processes import stopping
 from tests.rl.test_train import ROOT
 
 SCRIPT = """
     import hashlib, sys, time
-    from rl.hosts.stopping import Stopped, run
+    from rl.processes.stopping import Stopped, run
 
     def deep():  # in C, which no signal handler of Python's interrupts
         hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000_000)

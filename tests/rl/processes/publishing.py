@@ -1,7 +1,8 @@
-"""A publish by the processes of a run: python -m tests.rl.hosts.publishing I N PORT S.
+"""A publish by several processes.
 
-Process I of N, joined at PORT; all but the first come S seconds late. The first prints
-what it exported and scored, the same whatever N is.
+Usage: python -m tests.rl.processes.publishing I N PORT S, for process I of N at PORT.
+All but the first start S seconds late. The first prints what it exported and scored,
+the same whatever N is.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ import numpy as np
 from models import hf
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, init_params
-from rl.hosts.devices import join_cpu_devices, start_cpu_devices
+from rl.processes.devices import join_cpu_devices, start_cpu_devices
 from rl.sampler_servers import FollowerSampler, make_probe
 from sharding.mesh import make_mesh
 

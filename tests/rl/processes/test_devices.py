@@ -2,7 +2,7 @@ import os
 
 import jax
 
-from rl.hosts.devices import make_deterministic, take_gpu_memory
+from rl.processes.devices import make_deterministic, take_gpu_memory
 
 SHARE = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 

@@ -59,7 +59,7 @@ class Stopped(BaseException):
 
 
 class Processes(Protocol):
-    """The processes of a run; see `rl.hosts.group.SingleProcess`."""
+    """The processes of a run; see `rl.processes.group.SingleProcess`."""
 
     alone: bool
     leads: bool

@@ -9,8 +9,8 @@ same order. `follow` is the main loop of the others.
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from rl.hosts.group import Leader, Processes
-from rl.hosts.messages import Message
+from rl.processes.group import Leader, Processes
+from rl.processes.messages import Message
 from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar
 
 # Calls of the engine that all processes make. What is not listed is the leader's alone.
@@ -20,13 +20,13 @@ E = TypeVar("E")
 
 
 class Announcer(Protocol):
-    """Sends commands to the followers; see `rl.hosts.group.Leader`."""
+    """Sends commands to the followers; see `rl.processes.group.Leader`."""
 
     def announce(self, name: str, *args: Any, **kwargs: Any) -> None: ...
 
 
 class Receiver(Protocol):
-    """Receives the leader's commands; see `rl.hosts.group.Follower`."""
+    """Receives the leader's commands; see `rl.processes.group.Follower`."""
 
     def receive(self) -> Message: ...
 
@@ -137,7 +137,7 @@ def follow(leader: Receiver, make_engine: Callable[[str], Any]) -> int:
             raise _Left
         return word == "enough"
 
-    engine = None
+    engine: Any = None
     while True:
         name, args, kwargs = leader.receive()
         if name == "end":
