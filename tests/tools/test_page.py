@@ -1,50 +1,48 @@
-"""What every page has: a policy, data that no text can leave, charts of figures."""
+"""Tables, charts and documents of pages: placement, ticks, escaping, policy."""
 
-import base64
-import hashlib
-import json
 import re
 
 import pytest
 
-from tools.page import Series, bars, document, dots, embedded, lines, shown, table
+from tools.page import (
+    Series,
+    bars,
+    details,
+    document,
+    dots,
+    filtered,
+    lines,
+    note,
+    section,
+    shown,
+    table,
+    text,
+    ticks,
+)
 
 NASTY = "</script><b onclick=x>&\"'"
 
 
-def test_the_policy_allows_the_pages_own_script_and_nothing_else():
-    text = document("<t>", "<p>body</p>", script="$('x');", data={"a": NASTY})
-    code = re.search(r"<script>(.*?)</script>", text, re.S)[1]
-    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    assert f"default-src 'none'; script-src 'sha256-{digest}';" in text
-    assert "<title>&lt;t&gt;</title>" in text and code.endswith("$('x');")
-    plain = document("t", "<p>body</p>")
-    assert "script-src 'none'" in plain and "<script" not in plain
+def test_a_page_allows_no_script():
+    made = document("<t>", section("<s>", note("a `<b>`")) + section("empty"))
+    assert "default-src 'none'; script-src 'none';" in made and "<script" not in made
+    assert "<title>&lt;t&gt;</title>" in made and "<h2>&lt;s&gt;</h2>" in made
+    assert "<code>&lt;b&gt;</code>" in made and "<h2>empty" not in made
 
 
-def test_data_comes_back_and_ends_no_block():
-    value = {
-        "text": NASTY,
-        "list": (1, 2.5),
-        "nan": float("nan"),
-        "deep": [{"a": None}],
-    }
-    text = embedded(value)
-    assert "<" not in text
-    assert json.loads(text) == {
-        "text": NASTY, "list": [1, 2.5], "nan": None, "deep": [{"a": None}],
-    }  # fmt: skip
-
-
-def test_charts_and_tables_hold_texts_as_texts():
+def test_plain_texts_are_escaped_everywhere():
     made = [
         table(("name", NASTY), [(NASTY, 3)]),
         bars(NASTY, [(NASTY, 2.0)], unit=NASTY),
         dots(NASTY, [(NASTY, 0.5, (0.25, 0.75), 0)]),
         lines(NASTY, [Series(label=NASTY, points=[(1, 2.0)])]),
+        details(NASTY, "", NASTY),
+        note(NASTY),
+        text(NASTY, 100),
+        filtered(["a"], [(NASTY, "")]),
     ]
-    for text in made:
-        assert "<b" not in text and "</script" not in text and "&lt;/script" in text
+    for html in made:
+        assert "<b" not in html and "</script" not in html and "&lt;/script" in html
 
 
 def points(svg):
@@ -54,15 +52,28 @@ def points(svg):
 
 def test_a_line_lies_where_its_points_are():
     line = [(0, 0.0), (5, 1.0), (10, 4.0)]
-    (found,) = points(lines("t", [Series(label="a", points=line)]))
+    svg = lines("t", [Series(label="a", points=line)])
     # x from 54 to 510, y from 196 up to 8.
-    assert found == [(54.0, 196.0), (282.0, 149.0), (510.0, 8.0)]
+    assert points(svg) == [[(54.0, 196.0), (282.0, 149.0), (510.0, 8.0)]]
+    assert "<title>a, step 5: 1</title>" in svg
     still = points(lines("t", [Series(label="a", points=[(1, 3.0), (2, 3.0)])]))[0]
     assert still == [(54.0, 102.0), (510.0, 102.0)]
-    # A mean of three tenths is not a tenth, and no hill either.
-    rounded = [(1, 0.1), (2, (0.1 + 0.1 + 0.1) / 3)]
-    still = points(lines("t", [Series(label="a", points=rounded)]))[0]
-    assert [round(y) for _, y in still] == [102, 102]
+
+
+@pytest.mark.parametrize(
+    ("values", "whole", "expected"),
+    [
+        ([0.0, 1.0], False, [0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        ([0.37, 0.91], False, [0.2, 0.4, 0.6, 0.8, 1.0]),
+        ([0.0123, 0.0187], False, [0.012, 0.014, 0.016, 0.018, 0.02]),
+        ([21_000, 83_000], False, [20_000, 40_000, 60_000, 80_000, 100_000]),
+        ([1, 200], True, [0, 50, 100, 150, 200]),
+        ([1, 3], True, [1, 2, 3]),
+        ([0.1, (0.1 + 0.1 + 0.1) / 3], False, [0.09, 0.095, 0.1, 0.105, 0.11]),
+    ],
+)
+def test_ticks_are_round_and_enclose_the_values(values, whole, expected):
+    assert ticks(values, whole=whole) == expected
 
 
 def test_a_long_line_is_thinned_and_keeps_its_end():
@@ -71,10 +82,20 @@ def test_a_long_line_is_thinned_and_keeps_its_end():
     assert len(found) == 101 and found[-1] == (510.0, 8.0)
 
 
+def test_rows_are_filtered_by_kinds_that_exist():
+    made = filtered(["best", "worst"], [("best right", "<p>1</p>"), ("right", "2")])
+    assert 'value="best"' in made and "worst" not in made
+    assert 'class="row k-best k-right"><p>1</p>' in made
+
+
+def test_a_long_text_loses_its_middle():
+    assert "aaa\n[... 1,000 characters in all ...]\naaa" in text("a" * 1000, 6)
+
+
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("value", "expected"),
     [(1234567, "1,234,567"), (0.123456, "0.1235"), (2.0, "2"), (True, "True"),
      (12345.678, "12,346"), (float("nan"), "nan"), (float("inf"), "inf"), ("a", "a")],
 )  # fmt: skip
-def test_values_are_shown_as_a_person_writes_them(value, text):
-    assert shown(value) == text
+def test_numbers_are_formatted_for_reading(value, expected):
+    assert shown(value) == expected

@@ -1,11 +1,13 @@
-"""Shows runs in one HTML page that needs no network: `python -m tools.report WORKDIR`.
+"""Shows runs in one HTML page without scripts or network: WORKDIR/report.html.
 
-Several workdirs are compared; runs that differ in their seed alone are one arm. A run
-that goes on is shown as far as it is. Nothing that a workdir names is imported or run.
+    python -m tools.report WORKDIR
+    python -m tools.report WORKDIR_A WORKDIR_B ... --out compared.html
+
+Several workdirs are compared; runs that differ only in their seed are one arm. A run
+may still be going on. Nothing that a workdir names is imported or executed.
 """
 
 import argparse
-import pathlib
 import sys
 from collections.abc import Sequence
 
@@ -24,28 +26,28 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("workdir", type=user_path, nargs="+", metavar="WORKDIR")
     parser.add_argument(
-        "--out",
-        type=user_path,
-        default=pathlib.Path("report.html"),
-        help="the page; report.html by default",
+        "--out", type=user_path, help="the page; default: report.html in the first one"
     )
-    parser.add_argument("--json", type=user_path, help="write the findings here")
+    parser.add_argument("--json", type=user_path, help="also write the findings here")
     args = parser.parse_args(argv)
+    out = args.out or args.workdir[0] / "report.html"
     try:
         runs = read_runs(args.workdir)
         text = page(runs)
-        files.replace(args.out, text)
+        files.replace(out, text)
         health = {run.name: findings(run) for run in runs}
         if args.json:
-            told = {k: [f._asdict() for f in found] for k, found in health.items()}
-            files.replace_json(args.json, told)
+            result = {k: [f._asdict() for f in found] for k, found in health.items()}
+            files.replace_json(args.json, result)
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
     for name, found in health.items():
         for finding in found:
             steps = f"step {finding.steps}: " if finding.steps else ""
             print(f"{name}: {finding.kind}: {steps}{finding.text}")
-    print(f"{args.out}: {len(text.encode()) / 1e6:.1f} MB")
+        if not found:
+            print(f"{name}: no findings")
+    print(f"{out}: {len(text.encode()) / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,26 @@
-"""What went wrong in a run: each finding a line, none for a healthy one."""
+"""Lists what went wrong in a run; the list is empty for a healthy one."""
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+from scipy import stats
+
 from rl.alarms import Alarms, Limits
-from tools.report.reading import Run, section
+from tools.page import is_number
+from tools.report.reading import Run, part
+
+_WINDOW = 10  # a window is this part of a run's steps
+_LEAST_DROP = 0.01  # of accuracy; a smaller decline is not reported
 
 
 class Finding(NamedTuple):
-    """Something that is not as in a healthy run.
+    """Describes one problem of a run.
 
     Attributes:
-      steps: at which it was seen; empty where it is of no step.
-      kind: alarm | update | dump | end | file.
+      steps: at which it was seen; may be empty.
+      kind: alarm | update | decline | dump | end | file.
       text: what it was.
     """
 
@@ -21,8 +30,8 @@ class Finding(NamedTuple):
 
 
 def findings(run: Run) -> list[Finding]:
-    """All that speaks against a run's health, in the order of its kinds."""
-    found = [Finding(steps, "alarm", text) for steps, text in _alarms(run)]
+    """Returns all problems of a run, in the order of their kinds."""
+    found = _alarms(run)
     skipped = [row for row in run.steps if row.get("policy/skipped", 0) > 0]
     if skipped:
         count = int(sum(row["policy/skipped"] for row in skipped))
@@ -32,19 +41,18 @@ def findings(run: Run) -> list[Finding]:
     if empty:
         text = f"{len(empty)} steps without an update: too few informative groups"
         found.append(Finding(_spans(empty), "update", text))
+    found += _declines(run)
     for name, about in run.dumps.items():
-        text = f"{about.get('cause', 'unknown')}; see dumps/{name}"
-        found.append(Finding(name, "dump", text))
+        cause = about.get("cause", "a step that was not finite")
+        found.append(Finding(name, "dump", f"{cause}; see dumps/{name}"))
     found += _end(run)
-    found += [Finding("", "file", text) for text in run.unreadable]
-    return found
+    return found + [Finding("", "file", text) for text in run.unreadable]
 
 
-def _alarms(run: Run) -> list[tuple[str, str]]:
-    """The run's own alarms over its figures: steps at which each held, and the last
-    that it said."""
+def _alarms(run: Run) -> list[Finding]:
+    """Applies the run's own alarms to its metrics."""
     try:
-        alarms = Alarms(Limits(**section(run.config, "alarms")))
+        alarms = Alarms(Limits(**part(run.config, "alarms")))
         held: dict[str, tuple[list[int], str]] = {}
         for row in run.steps:
             figures = {key: value for key, value in row.items() if key != "step"}
@@ -52,23 +60,85 @@ def _alarms(run: Run) -> list[tuple[str, str]]:
                 steps, _ = held.get(name, ([], ""))
                 held[name] = [*steps, int(row["step"])], text
     except (TypeError, ValueError) as error:
-        return [("", f"its alarms cannot be read from config.json: {error}")]
-    return [(_spans(steps), f"{name}: {said}") for name, (steps, said) in held.items()]
+        return [Finding("", "alarm", f"cannot read alarms of config.json: {error}")]
+    return [
+        Finding(_spans(steps), "alarm", f"{name}: {text}")
+        for name, (steps, text) in held.items()
+    ]
+
+
+def _declines(run: Run) -> list[Finding]:
+    """Compares the end with the start and the best, on held-out and training problems.
+
+    Held-out accuracies differ significantly beyond the 95% interval of a difference of
+    two of them, Bonferroni-corrected for the number of evaluations. That ignores that
+    problems are the same, which makes it conservative. Training accuracy is compared
+    between windows of a tenth of the last stage's steps.
+    """
+    found = []
+    scores = run.series("eval/accuracy")
+    interval = next(
+        (
+            pair
+            for key in ("final", "base")
+            for pair in [part(run.summary, key).get("accuracy_interval")]
+            if isinstance(pair, list) and len(pair) == 2 and all(map(is_number, pair))
+        ),
+        None,
+    )
+    if interval and len(scores) > 1:
+        error = math.sqrt(2) * (interval[1] - interval[0]) / (2 * 1.96)
+        found += _decline("held-out accuracy", scores, error, len(scores))
+    stage = run.steps[-1].get("curriculum/stage") if run.steps else None
+    rows = [row for row in run.steps if row.get("curriculum/stage") == stage]
+    training = [
+        (row["step"], row["reward/accuracy"])
+        for row in rows
+        if math.isfinite(row.get("reward/accuracy", math.nan))
+    ]
+    size = max(5, len(training) // _WINDOW)
+    if len(training) >= 3 * size:
+        values = np.array([value for _, value in training])
+        # neighbours differ by noise, not by what was learned
+        noise = np.std(np.diff(values), ddof=1) / math.sqrt(2)
+        windows = [
+            (training[i + size - 1][0], float(values[i : i + size].mean()))
+            for i in range(len(training) % size, len(training) - size + 1, size)
+        ]
+        error = float(noise) * math.sqrt(2 / size)
+        found += _decline("training accuracy", windows, error, len(windows))
+    return found
+
+
+def _decline(
+    name: str, scores: Sequence[tuple[float, float]], error: float, count: int
+) -> list[Finding]:
+    z = float(stats.norm.ppf(1 - 0.025 / count))
+    (first_step, first), (last_step, last) = scores[0], scores[-1]
+    best_step, best = max(scores, key=lambda pair: pair[1])
+    for word, step, value in (("start", first_step, first), ("best", best_step, best)):
+        if value - last > max(z * error, _LEAST_DROP):
+            text = (
+                f"{name} ended at {100 * last:.1f}%, below its {word} of"
+                f" {100 * value:.1f}% at step {step:g}"
+            )
+            return [Finding(f"{last_step:g}", "decline", text)]
+    return []
 
 
 def _end(run: Run) -> list[Finding]:
     found = []
     for key, text in (("ended", "ended early"), ("unhealthy", "ended unhealthy")):
-        if said := run.summary.get(key):
-            found.append(Finding(str(run.done), "end", f"{text}: {said}"))
-    if not run.summary and not run.goes_on:
-        text = "no summary.json, and no process holds it: stopped or killed on its way"
+        if reason := run.summary.get(key):
+            found.append(Finding(str(run.done), "end", f"{text}: {reason}"))
+    if not run.summary and not run.running:
+        text = "no summary.json and no process: stopped or killed before its end"
         found.append(Finding(str(run.done), "end", text))
     return found
 
 
 def _spans(steps: list[int]) -> str:
-    """Steps in ascending order, as "3, 5-8"."""
+    """Formats ascending steps as "3, 5-8"."""
     spans: list[list[int]] = []
     for step in steps:
         if spans and step == spans[-1][1] + 1:
