@@ -23,7 +23,7 @@ from rollout.types import Completion, PolicySampler
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.placement import device_sets, make_servers
 from rollout.vllm.sampler import PROBE_DRAW, PROBE_TOLERANCE, Probe, VllmSampler
-from rollout.vllm.weight_folder import WeightFolder, choose_root
+from rollout.vllm.weight_folder import WeightFolder
 from sharding.rules import laid_out, place, shards
 
 _PROBE_LENGTH = 300
@@ -118,7 +118,8 @@ def make_vllm_sampler(
             max_restarts=max_restarts,
         ),
         weights=WeightFolder(
-            choose_root(weight_dir, specs, fallback=workdir / "weights"),
+            weight_dir,
+            fallback=workdir / "weights",
             export=export,
             specs=specs,
             dtype=dtype,

@@ -11,6 +11,7 @@ ROOT is shared memory, or a directory that the servers share with the trainer.
 import dataclasses
 import fcntl
 import logging
+import math
 import os
 import pathlib
 import secrets
@@ -50,36 +51,52 @@ class PublishedWeights:
 class WeightFolder:
     """Holds the served version of the policy and the one that is being published."""
 
-    def __init__(self, root: pathlib.Path, *, export: Export, specs: Specs, dtype: str):
+    def __init__(
+        self,
+        weight_dir: str = "",
+        *,
+        fallback: pathlib.Path,
+        export: Export,
+        specs: Specs,
+        dtype: str,
+    ):
         """Creates the folder, after removing those of trainers that were killed.
 
         Args:
-          root: parent of the folder; created if it does not exist.
+          weight_dir: parent of the folder; if empty, shared memory.
+          fallback: its parent if shared memory has no room.
           export: yields `(Hugging Face name, host array)` of a parameter tree.
           specs: `(shape, dtype)` of what `export` yields.
           dtype: the serving dtype, which all of `specs` have.
 
         Raises:
-          OSError: there is no room for two versions, or `root` is not writable.
+          OSError: there is no room for two versions, or the parent is not writable.
         """
         # vLLM does not tie the head: its reload leaves a tied one on the old weights.
         self._tied = _HEAD not in specs
         self.specs = dict(specs) | ({_HEAD: specs[_EMBEDDING]} if self._tied else {})
         self.dtype = dtype
         self._export = export
-        self.bytes = version_bytes(self.specs)
-        root = root.absolute()
-        root.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(root)
-        _check_space(root, VERSIONS * self.bytes)
+        self._bytes = sum(
+            math.prod(s) * kind.itemsize for s, kind in self.specs.values()
+        )
+        parents = (
+            [pathlib.Path(weight_dir)] if weight_dir else [SHARED_MEMORY, fallback]
+        )
+        for parent in parents:
+            parent.mkdir(parents=True, exist_ok=True)
+            remove_abandoned(parent)
+            try:
+                _check_space(parent, VERSIONS * self._bytes)
+                break
+            except OSError as error:
+                if parent is parents[-1]:
+                    raise
+                log.warning("%s; using %s, which is slower", error, fallback)
         self.token = secrets.token_hex(16)
-        self.path, lock = _claim(root, self.token)
+        self.path, lock = _claim(parent.absolute(), self.token)
         self._lock: int | None = lock
-
-    @property
-    def owner(self) -> pathlib.Path:
-        """A file that holds `token`; a server reads it to show that it can."""
-        return self.path / "owner"
+        self.owner = self.path / "owner"  # a server shows that it can read this
 
     def write(
         self, params: Any, label: str, *, keep: PublishedWeights | None
@@ -98,7 +115,7 @@ class WeightFolder:
         path = next(slot for slot in slots if keep is None or str(slot) != keep.path)
         path.parent.mkdir(exist_ok=True)
         held = path.stat().st_size if path.exists() else 0
-        _check_space(self.path, self.bytes - held)
+        _check_space(self.path, self._bytes - held)
         checksums: dict[str, int] = {}
 
         def tensors() -> Iterator[tuple[str, np.ndarray]]:
@@ -126,30 +143,6 @@ class WeightFolder:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
             self._lock = None
-
-
-def choose_root(
-    weight_dir: str, specs: Specs, *, fallback: pathlib.Path
-) -> pathlib.Path:
-    """Returns `weight_dir`; if empty, shared memory, or `fallback` if that is small."""
-    if weight_dir:
-        return pathlib.Path(weight_dir)
-    needed = VERSIONS * version_bytes(specs)
-    free = shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else 0
-    if free >= needed:
-        return SHARED_MEMORY
-    log.warning(
-        "%s has %.2f GB free, two versions of the weights take %.2f GB: publishing"
-        " through %s, which is slower",
-        *(SHARED_MEMORY, free / 1e9, needed / 1e9, fallback),
-    )
-    return fallback
-
-
-def version_bytes(specs: Specs) -> int:
-    return sum(
-        int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in specs.values()
-    )
 
 
 def remove_abandoned(root: pathlib.Path) -> None:
@@ -191,6 +184,5 @@ def _check_space(folder: pathlib.Path, needed: int) -> None:
     if free < needed:
         raise OSError(
             f"{folder} has {free / 1e9:.2f} GB free, the policy's weights need"
-            f" {needed / 1e9:.2f} GB more: free some, or set"
-            " config.rollout.vllm.weight_dir"
+            f" {needed / 1e9:.2f} GB (config.rollout.vllm.weight_dir)"
         )

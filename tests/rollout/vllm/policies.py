@@ -189,7 +189,8 @@ def make_sampler(
             **of_fleet,
         ),
         weights=WeightFolder(
-            pathlib.Path(folder),
+            str(folder),
+            fallback=tmp,
             export=policy.export,
             specs=policy.specs(),
             dtype=policy.dtype,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rollout.vllm import weight_folder
 from rollout.vllm.checksum import checksum
-from rollout.vllm.weight_folder import WeightFolder, choose_root
+from rollout.vllm.weight_folder import WeightFolder
 from tests.rollout.vllm.policies import ROOT
 
 FLOAT32 = np.dtype(np.float32)
@@ -27,7 +27,9 @@ NAMES = ("model.embed_tokens.weight", "model.norm.weight")
 
 def _folder(root, size=1000, names=NAMES, export=dict.items):
     specs = {name: ((size,), FLOAT32) for name in names}
-    return WeightFolder(root, export=export, specs=specs, dtype="float32")
+    return WeightFolder(
+        str(root), fallback=root, export=export, specs=specs, dtype="float32"
+    )
 
 
 def _params(value, size=1000, names=NAMES):
@@ -69,19 +71,26 @@ def test_the_served_version_stays_while_others_are_written(tmp_path):
 
 @pytest.mark.failure(31)
 def test_room_for_two_versions_is_checked_before_a_byte_is_written(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, caplog
 ):
-    total = shutil.disk_usage(tmp_path).total
-    with pytest.raises(
-        OSError, match=r"GB free, .*: free some, or set config\.rollout"
-    ):
-        _folder(tmp_path, size=total // 4 // 3)
+    size = shutil.disk_usage(tmp_path).total // 4 // 3  # of each of three tensors
+    with pytest.raises(OSError, match=r"GB free, .* \(config\.rollout\.vllm\.weight_d"):
+        _folder(tmp_path, size=size)
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(weight_folder, "SHARED_MEMORY", tmp_path)
-    for size, root in ((1000, tmp_path), (total // 4 // 2, tmp_path / "disk")):
-        specs = {"w": ((size,), FLOAT32)}
-        assert choose_root("", specs, fallback=tmp_path / "disk") == root
-    assert choose_root("/shared", {}, fallback=tmp_path) == pathlib.Path("/shared")
+    # Without a weight_dir it is shared memory, or a folder on the disk.
+    monkeypatch.setattr(weight_folder, "SHARED_MEMORY", tmp_path / "shm")
+    disk = tmp_path / "disk"
+    small = {"lm_head.weight": ((1000,), FLOAT32)}
+    settings = dict(fallback=disk, export=dict.items, specs=small, dtype="float32")
+    assert WeightFolder(**settings).path.parent == tmp_path / "shm"
+    check = weight_folder._check_space
+
+    def no_room(folder, needed):
+        check(folder, needed if folder == disk else 2**62)
+
+    monkeypatch.setattr(weight_folder, "_check_space", no_room)
+    assert WeightFolder(**settings).path.parent == disk
+    assert "GB free" in caplog.text and "using" in caplog.text
 
 
 @pytest.mark.failure(31)
@@ -104,11 +113,11 @@ def test_a_disk_that_fills_while_a_version_is_written_keeps_the_served_one(tmp_p
         folder = _folder(small, size=60_000, names=NAMES[:1], export=export)
         served = folder.write({"fill": False}, "run:1", keep=None)
         before = pathlib.Path(served.path).read_bytes()
-        for wrong in ("written", "checked"):
-            with pytest.raises(OSError) as error:
-                folder.write({"fill": True}, "run:2", keep=served)
-            full = error.value.errno == errno.ENOSPC
-            assert full == (wrong == "written") or "GB free" in str(error.value)
+        with pytest.raises(OSError) as error:
+            folder.write({"fill": True}, "run:2", keep=served)
+        assert error.value.errno == errno.ENOSPC
+        with pytest.raises(OSError, match="GB free"):
+            folder.write({"fill": True}, "run:2", keep=served)
         assert pathlib.Path(served.path).read_bytes() == before
         assert [p.parent.name for p in folder.path.rglob("*.safetensors")] == ["0"]
         folder.close()
