@@ -14,10 +14,11 @@ from jax.sharding import Mesh
 from jax.typing import DTypeLike
 from jaxtyping import Float, Int
 
-from models.attention_kernels import mosaic_attention, triton_attention
+from models.attention_kernels import triton_attention
 from models.block_attention import block_attention
 from models.cache import Cached, Seen
 from models.decode_kernel import decode_kernel
+from models.splash import splash_attention
 from sharding.mesh import platform
 from sharding.rules import spec
 
@@ -74,12 +75,19 @@ def xla_attention(
     return block_attention(q, k, v, segment_ids, prefix_ids, _BLOCK)
 
 
-Implementation = Literal["xla", "triton", "mosaic"]
+def _splash_attention(q, k, v, segment_ids, prefix_ids, interpret: bool = False):
+    del prefix_ids  # all 0: see SHARES_PREFIXES
+    return splash_attention(q, k, v, segment_ids, interpret)
+
+
+Implementation = Literal["xla", "triton", "splash"]
 IMPLEMENTATIONS = {
     "xla": xla_attention,
     "triton": triton_attention,
-    "mosaic": mosaic_attention,
+    "splash": _splash_attention,
 }
+# Those in which a segment may see another one.
+SHARES_PREFIXES = ("xla", "triton")
 
 
 def default_implementation(mesh: Mesh | None, dtype: DTypeLike) -> Implementation:
@@ -91,7 +99,7 @@ def default_implementation(mesh: Mesh | None, dtype: DTypeLike) -> Implementatio
     name = platform(mesh)
     if name == "gpu" and jnp.dtype(dtype).itemsize > 2:
         return "xla"
-    return {"gpu": "triton", "tpu": "mosaic"}.get(name, "xla")
+    return {"gpu": "triton", "tpu": "splash"}.get(name, "xla")
 
 
 @jax.named_scope("attention")
@@ -112,7 +120,8 @@ def segment_attention(
       v: the values.
       segment_ids: ascending along a row, 0 for padding at its end.
       prefix_ids: an earlier segment of the row that the position sees
-        whole; 0 for none.
+        whole; 0 for none. All are 0 unless the implementation is one of
+        `SHARES_PREFIXES`.
       implementation: a key of `IMPLEMENTATIONS`.
       mesh: rows and heads are split over it. Where its devices are CPUs, kernels are
         interpreted: what is compiled here for elsewhere must hold the kernel itself.
@@ -206,7 +215,7 @@ def _decode_by_kernel(q, cached, *, block, interpret):
         block=block,
         interpret=interpret,
     )
-    return mixed.astype(v.dtype).reshape(q.shape)
+    return mixed.reshape(q.shape)
 
 
 def _decode_attention(q, cached, *, block):

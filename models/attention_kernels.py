@@ -1,69 +1,29 @@
-"""Attention over packed rows as Pallas kernels: Mosaic on TPUs, Triton on GPUs.
+"""Attention over packed rows on GPUs, as Pallas kernels for Triton.
 
 Flash attention (arXiv 2205.14135, 2307.08691) by segment, with shared prompts: a block
 of queries visits only the blocks of keys in which it sees something, and a block of
-keys, in the backward pass, only the queries that see it. Query heads share their kv
-head's block: keys are neither repeated nor read anew for each.
+keys, in the backward pass, only the queries that see it. A program loops over its
+visits and holds its sums in registers. Query heads share their kv head: keys are not
+repeated.
 
 Axes: B rows, T positions, N query heads, K kv heads, G = N/K heads that share one, H
 head width; I blocks of queries, J blocks of keys.
 """
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import tpu as mosaic
 from jax.experimental.pallas import triton
 
 from models.block_attention import visits
 
 _MASKED = -1e30  # finite: a query that sees nothing in a block stays free of NaN
-_LANES = 128
-
-
-class Blocks(NamedTuple):
-    """Positions of a block: queries and keys of the forward and the backward pass."""
-
-    q: int
-    k: int
-    q_back: int
-    k_back: int
-
-
-MOSAIC_BLOCKS = Blocks(128, 256, 128, 256)
-TRITON_BLOCKS = Blocks(128, 64, 64, 64)
-
-
-def mosaic_attention(q, k, v, segment_ids, prefix_ids, interpret: bool) -> jax.Array:
-    """For TPUs; see `models.attention.segment_attention`."""
-    kernels = Kernels(mosaic_forward, mosaic_d_queries, mosaic_d_keys)
-    blocks = MOSAIC_BLOCKS
-    return _attention(q, k, v, segment_ids, prefix_ids, kernels, blocks, interpret)
-
-
-def triton_attention(q, k, v, segment_ids, prefix_ids, interpret: bool) -> jax.Array:
-    """For GPUs; see `models.attention.segment_attention`."""
-    kernels = Kernels(triton_forward, triton_d_queries, triton_d_keys)
-    blocks = TRITON_BLOCKS
-    return _attention(q, k, v, segment_ids, prefix_ids, kernels, blocks, interpret)
-
-
-class Kernels(NamedTuple):
-    """A platform's own, each of arrays laid out as `_Rows` says.
-
-    Attributes:
-      forward: the output and the log-sum-exp of each query's scores.
-      d_queries: the gradient with respect to the queries.
-      d_keys: those with respect to keys and values.
-    """
-
-    forward: Callable
-    d_queries: Callable
-    d_keys: Callable
+# Positions of a block of queries and of keys, and of both in the backward pass.
+Q_BLOCK, K_BLOCK, BACK_BLOCK = 128, 64, 64
+_WIDEST = 128  # heads are padded to a power of two, or to a multiple of this
 
 
 class _Rows(NamedTuple):
@@ -85,19 +45,24 @@ class _Rows(NamedTuple):
     by_key_back: tuple[jax.Array, jax.Array]
 
 
-def _rows(segment_ids, prefix_ids, blocks: Blocks) -> _Rows:
-    by_query, _ = visits(segment_ids, prefix_ids, blocks.q, blocks.k)
-    back = visits(segment_ids, prefix_ids, blocks.q_back, blocks.k_back)
+def _rows(segment_ids, prefix_ids) -> _Rows:
+    by_query, _ = visits(segment_ids, prefix_ids, Q_BLOCK, K_BLOCK)
+    back = visits(segment_ids, prefix_ids, BACK_BLOCK, BACK_BLOCK)
     return _Rows(segment_ids[:, None], prefix_ids[:, None], by_query, *back)
 
 
-def _attention(q, k, v, segment_ids, prefix_ids, kernels, blocks, interpret):
+def triton_attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    segment_ids: jax.Array,
+    prefix_ids: jax.Array,
+    interpret: bool,
+) -> jax.Array:
+    """See `models.attention.segment_attention`."""
     length, width, sharing = q.shape[1], q.shape[3], q.shape[2] // k.shape[2]
-    # A short row is one block, as long as a lane is wide at least.
-    longest = max(_LANES, 1 << (length - 1).bit_length())
-    blocks = Blocks(*(min(block, longest) for block in blocks))
-    pad = -length % max(blocks)
-    widen = -width % min(_LANES, 1 << (width - 1).bit_length())
+    pad = -length % Q_BLOCK
+    widen = -width % min(_WIDEST, 1 << (width - 1).bit_length())
 
     def heads_first(x):
         """`[B, T, heads, H] -> [B, heads, T, H]`, in whole blocks."""
@@ -105,37 +70,34 @@ def _attention(q, k, v, segment_ids, prefix_ids, kernels, blocks, interpret):
         return x.transpose(0, 2, 1, 3)
 
     ids, prefixes = (jnp.pad(x, ((0, 0), (0, pad))) for x in (segment_ids, prefix_ids))
-    rows = _rows(ids, prefixes, blocks)
+    rows = _rows(ids, prefixes)
     scaled = heads_first(q * jnp.asarray(width**-0.5, q.dtype))
     grouped = scaled.reshape(len(q), -1, sharing, *scaled.shape[2:])
-    run = _run(kernels, blocks, interpret)
-    mixed = run(grouped, heads_first(k), heads_first(v), rows)
+    mixed = _attend(grouped, heads_first(k), heads_first(v), rows, interpret)
     mixed = mixed.reshape(scaled.shape).transpose(0, 2, 1, 3)
     return mixed[:, :length, :, :width]
 
 
-@functools.cache
-def _run(kernels: Kernels, blocks: Blocks, interpret: bool) -> Callable:
-    """`(q [B, K, G, T, H], k and v [B, K, T, H], _Rows) -> [B, K, G, T, H]`."""
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _attend(q, k, v, rows: _Rows, interpret: bool) -> jax.Array:
+    """`(q [B, K, G, T, H], k and v [B, K, T, H]) -> [B, K, G, T, H]`."""
+    return _forward(q, k, v, rows, interpret)[0]
 
-    @jax.custom_vjp
-    def attend(q, k, v, rows):
-        return kernels.forward(q, k, v, rows, blocks, interpret)[0]
 
-    def forward(q, k, v, rows):
-        out, logsumexp = kernels.forward(q, k, v, rows, blocks, interpret)
-        return out, (q, k, v, rows, out, logsumexp)
+def _attend_forward(q, k, v, rows, interpret):
+    out, logsumexp = _forward(q, k, v, rows, interpret)
+    return out, (q, k, v, rows, out, logsumexp)
 
-    def backward(saved, d_out):
-        q, k, v, rows, out, logsumexp = saved
-        shift = jnp.sum(out.astype(jnp.float32) * d_out.astype(jnp.float32), axis=-1)
-        given = q, k, v, d_out.astype(q.dtype), logsumexp, shift, rows, blocks
-        d_q = kernels.d_queries(*given, interpret)
-        d_k, d_v = kernels.d_keys(*given, interpret)
-        return d_q, d_k, d_v, None
 
-    attend.defvjp(forward, backward)
-    return attend
+def _attend_backward(interpret, saved, d_out):
+    q, k, v, rows, out, logsumexp = saved
+    shift = jnp.sum(out.astype(jnp.float32) * d_out.astype(jnp.float32), axis=-1)
+    inputs = q, k, v, d_out.astype(q.dtype), logsumexp, shift, rows
+    d_k, d_v = _d_keys(*inputs, interpret)
+    return _d_queries(*inputs, interpret), d_k, d_v, None
+
+
+_attend.defvjp(_attend_forward, _attend_backward)
 
 
 def _seen(q_ids, q_prefixes, k_ids, q_start, k_start, queries_first: bool):
@@ -166,247 +128,7 @@ def _dot(a, b, contract: tuple[int, int]):
     )
 
 
-# --- TPUs: the grid's last axis goes through the visits, and sums rest in VMEM
-
-
-class _Grid:
-    """Rows, kv heads, blocks, and the blocks of the other side that each visits."""
-
-    def __init__(self, pairs, q):
-        """
-        Args:
-          pairs: order `[B, blocks, visits]` and count `[B, blocks]`.
-          q: `[B, K, G, T, H]`.
-        """
-        order, self.count = pairs
-        batch, self.blocks, self.visits = order.shape
-        self.shape = batch, q.shape[1], self.blocks, self.visits
-        self.sharing, self.width = q.shape[2], q.shape[4]
-        # Behind its count a program names its last visit again: nothing is fetched.
-        last = jnp.maximum(self.count - 1, 0)[..., None]
-        again = jnp.take_along_axis(order, last, axis=-1)
-        self.order = jnp.where(jnp.arange(self.visits) <= last, order, again)
-
-    def at(self, b, head, at, n, order, count):
-        """The block that a program works for."""
-        return at
-
-    def other(self, b, head, at, n, order, count):
-        """The block that it visits."""
-        return order[(b * self.blocks + at) * self.visits + n]
-
-    def ids(self, block, side):
-        return pl.BlockSpec((None, 1, block), lambda *at: (at[0], 0, side(*at)))
-
-    def queries(self, block, side):
-        shape = (None, None, self.sharing, block, self.width)
-        return pl.BlockSpec(shape, lambda *at: (*at[:2], 0, side(*at), 0))
-
-    def keys(self, block, side):
-        shape = (None, None, block, self.width)
-        return pl.BlockSpec(shape, lambda *at: (*at[:2], side(*at), 0))
-
-    def by_query(self, block, side):
-        """Of a number for each query, `[B, K, G, T]`."""
-        shape = (None, None, self.sharing, block)
-        return pl.BlockSpec(shape, lambda *at: (*at[:2], 0, side(*at)))
-
-    def backward(self, blocks, *, queries, keys):
-        """Of what both backward kernels read, by the side that each block is of."""
-        q, k = blocks.q_back, blocks.k_back
-        of_ids = self.ids(q, queries), self.ids(q, queries), self.ids(k, keys)
-        of_keys = self.keys(k, keys), self.keys(k, keys)
-        numbers = self.by_query(q, queries), self.by_query(q, queries)
-        heads = self.queries(q, queries)
-        return [*of_ids, heads, *of_keys, heads, *numbers]
-
-    def programs(self, order, count):
-        """Of the running program: its block, the visited one, and where it stands."""
-        b, at, n = (pl.program_id(axis) for axis in (0, 2, 3))
-        number = b * self.blocks + at
-        other = order[number * self.visits + n]
-        return at, other, n == 0, n < count[number], n == self.visits - 1
-
-    def call(self, kernel, arrays, specs, outs, out_specs, scratch, interpret):
-        return pl.pallas_call(
-            functools.partial(kernel, self),
-            grid_spec=mosaic.PrefetchScalarGridSpec(
-                num_scalar_prefetch=2,
-                grid=self.shape,
-                in_specs=specs,
-                out_specs=out_specs,
-                scratch_shapes=[mosaic.VMEM(shape, jnp.float32) for shape in scratch],
-            ),
-            out_shape=outs,
-            compiler_params=mosaic.CompilerParams(
-                dimension_semantics=("parallel", "parallel", "parallel", "arbitrary")
-            ),
-            interpret=interpret,
-        )(self.order.reshape(-1), self.count.reshape(-1), *arrays)
-
-
-def mosaic_forward(q, k, v, rows: _Rows, blocks: Blocks, interpret: bool):
-    """See `Kernels.forward`."""
-    grid, c, g = _Grid(rows.by_query, q), blocks.q, q.shape[2]
-    return grid.call(
-        _mosaic_forward,
-        (rows.ids, rows.prefixes, rows.ids, q, k, v),
-        [
-            grid.ids(c, grid.at),
-            grid.ids(c, grid.at),
-            grid.ids(blocks.k, grid.other),
-            grid.queries(c, grid.at),
-            grid.keys(blocks.k, grid.other),
-            grid.keys(blocks.k, grid.other),
-        ],
-        (
-            jax.ShapeDtypeStruct(q.shape, v.dtype),
-            jax.ShapeDtypeStruct(q.shape[:4], jnp.float32),
-        ),
-        (grid.queries(c, grid.at), grid.by_query(c, grid.at)),
-        ((g, c, _LANES), (g, c, _LANES), (g, c, grid.width)),
-        interpret,
-    )
-
-
-def _mosaic_forward(
-    grid, order, count, ids, prefixes, k_ids, q, k, v, out, logsumexp, top, total, mixed
-):
-    at, other, first, wanted, last = grid.programs(order, count)
-    c, width = mixed.shape[1:]
-
-    @pl.when(first)
-    def _():
-        top[...] = jnp.full(top.shape, _MASKED, jnp.float32)
-        total[...] = jnp.zeros(total.shape, jnp.float32)
-        mixed[...] = jnp.zeros(mixed.shape, jnp.float32)
-
-    @pl.when(wanted)
-    def _():
-        starts = at * c, other * k.shape[0]
-        seen = _seen(ids[0], prefixes[0], k_ids[0], *starts, queries_first=True)
-        for head in range(grid.sharing):
-            scores = jnp.where(seen, _dot(q[head], k[...], (1, 1)), _MASKED)
-            old = top[head][:, :1]
-            new = jnp.maximum(old, jnp.max(scores, axis=1, keepdims=True))
-            weights, keep = jnp.exp(scores - new), jnp.exp(old - new)
-            added = jnp.sum(weights, axis=1, keepdims=True)
-            top[head] = jnp.broadcast_to(new, (c, _LANES))
-            total[head] = total[head] * keep + added
-            part = _dot(weights.astype(v.dtype), v[...], (1, 0))
-            mixed[head] = mixed[head] * keep + part
-
-    @pl.when(last)
-    def _():
-        for head in range(grid.sharing):
-            out[head] = (mixed[head] / total[head][:, :1]).astype(out.dtype)
-            logsumexp[head] = (top[head] + jnp.log(total[head]))[:, 0]
-
-
-def mosaic_d_queries(
-    q, k, v, d_out, logsumexp, shift, rows: _Rows, blocks: Blocks, interpret: bool
-):
-    """See `Kernels.d_queries`."""
-    grid, c = _Grid(rows.by_query_back, q), blocks.q_back
-    return grid.call(
-        _mosaic_d_queries,
-        (rows.ids, rows.prefixes, rows.ids, q, k, v, d_out, logsumexp, shift),
-        grid.backward(blocks, queries=grid.at, keys=grid.other),
-        jax.ShapeDtypeStruct(q.shape, q.dtype),
-        grid.queries(c, grid.at),
-        ((q.shape[2], c, grid.width),),
-        interpret,
-    )
-
-
-def _mosaic_d_queries(
-    grid, order, count, ids, prefixes, k_ids, q, k, v, d_out, logsumexp, shift, d_q, sum
-):
-    at, other, first, wanted, last = grid.programs(order, count)
-
-    @pl.when(first)
-    def _():
-        sum[...] = jnp.zeros(sum.shape, jnp.float32)
-
-    @pl.when(wanted)
-    def _():
-        starts = at * q.shape[1], other * k.shape[0]
-        seen = _seen(ids[0], prefixes[0], k_ids[0], *starts, queries_first=True)
-        for head in range(grid.sharing):
-            scores = jnp.where(seen, _dot(q[head], k[...], (1, 1)), _MASKED)
-            weights = jnp.exp(scores - jnp.expand_dims(logsumexp[head], 1))
-            d_weights = _dot(d_out[head], v[...], (1, 1))
-            d_scores = weights * (d_weights - jnp.expand_dims(shift[head], 1))
-            sum[head] += _dot(d_scores.astype(k.dtype), k[...], (1, 0))
-
-    @pl.when(last)
-    def _():
-        d_q[...] = sum[...].astype(d_q.dtype)
-
-
-def mosaic_d_keys(
-    q, k, v, d_out, logsumexp, shift, rows: _Rows, blocks: Blocks, interpret: bool
-):
-    """See `Kernels.d_keys`."""
-    grid = _Grid(rows.by_key_back, q)
-    return grid.call(
-        _mosaic_d_keys,
-        (rows.ids, rows.prefixes, rows.ids, q, k, v, d_out, logsumexp, shift),
-        grid.backward(blocks, queries=grid.other, keys=grid.at),
-        [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (k, v)],
-        [grid.keys(blocks.k_back, grid.at)] * 2,
-        ((blocks.k_back, grid.width),) * 2,
-        interpret,
-    )
-
-
-def _mosaic_d_keys(
-    grid,
-    order,
-    count,
-    ids,
-    prefixes,
-    k_ids,
-    q,
-    k,
-    v,
-    d_out,
-    logsumexp,
-    shift,
-    d_k,
-    d_v,
-    k_sum,
-    v_sum,
-):
-    at, other, first, wanted, last = grid.programs(order, count)
-
-    @pl.when(first)
-    def _():
-        k_sum[...] = jnp.zeros(k_sum.shape, jnp.float32)
-        v_sum[...] = jnp.zeros(v_sum.shape, jnp.float32)
-
-    @pl.when(wanted)
-    def _():
-        starts = other * q.shape[1], at * k.shape[0]
-        seen = _seen(ids[0], prefixes[0], k_ids[0], *starts, queries_first=False)
-        for head in range(grid.sharing):
-            scores = jnp.where(seen, _dot(k[...], q[head], (1, 1)), _MASKED)
-            weights = jnp.exp(scores - jnp.expand_dims(logsumexp[head], 0))
-            d_weights = _dot(v[...], d_out[head], (1, 1))
-            d_scores = weights * (d_weights - jnp.expand_dims(shift[head], 0))
-            v_sum[...] += _dot(weights.astype(v.dtype), d_out[head], (1, 0))
-            k_sum[...] += _dot(d_scores.astype(q.dtype), q[head], (1, 0))
-
-    @pl.when(last)
-    def _():
-        d_k[...] = k_sum[...].astype(d_k.dtype)
-        d_v[...] = v_sum[...].astype(d_v.dtype)
-
-
-# --- GPUs: a program loops over its visits, and sums rest in registers
-
-
-def _triton_call(kernel, grid, arrays, specs, outs, out_specs, interpret):
+def _call(kernel, grid, arrays, specs, outs, out_specs, interpret):
     return pl.pallas_call(
         kernel,
         grid=grid,
@@ -452,11 +174,11 @@ class _ByQueryHead:
         return pl.BlockSpec(shape, lambda i, b, h: (*self._head(b, h)[:2], 0, 0))
 
 
-def triton_forward(q, k, v, rows: _Rows, blocks: Blocks, interpret: bool):
-    """See `Kernels.forward`."""
-    grid = _ByQueryHead(rows.by_query, q, blocks.q)
-    return _triton_call(
-        functools.partial(_triton_forward, blocks.k),
+def _forward(q, k, v, rows: _Rows, interpret: bool):
+    """Returns the output, and the log-sum-exp of each query's scores."""
+    grid = _ByQueryHead(rows.by_query, q, Q_BLOCK)
+    return _call(
+        functools.partial(_forward_kernel, K_BLOCK),
         grid.shape,
         (grid.order, grid.count, rows.ids, rows.prefixes, q, k, v),
         [*grid.pairs, grid.ids, grid.ids, grid.queries(), grid.keys(), grid.keys()],
@@ -469,7 +191,7 @@ def triton_forward(q, k, v, rows: _Rows, blocks: Blocks, interpret: bool):
     )
 
 
-def _triton_forward(k_block, order, count, ids, prefixes, q, k, v, out, logsumexp):
+def _forward_kernel(k_block, order, count, ids, prefixes, q, k, v, out, logsumexp):
     c = q.shape[0]
     start = pl.program_id(0) * c
     own = pl.ds(start, c)
@@ -501,14 +223,12 @@ def _triton_forward(k_block, order, count, ids, prefixes, q, k, v, out, logsumex
     logsumexp[...] = top + jnp.log(total)
 
 
-def triton_d_queries(
-    q, k, v, d_out, logsumexp, shift, rows: _Rows, blocks: Blocks, interpret: bool
-):
-    """See `Kernels.d_queries`."""
-    grid = _ByQueryHead(rows.by_query_back, q, blocks.q_back)
+def _d_queries(q, k, v, d_out, logsumexp, shift, rows: _Rows, interpret: bool):
+    """Returns the gradient with respect to the queries."""
+    grid = _ByQueryHead(rows.by_query_back, q, BACK_BLOCK)
     inputs = rows.ids, rows.prefixes, logsumexp, shift, q, k, v, d_out
-    (d_q,) = _triton_call(
-        functools.partial(_triton_d_queries, blocks.k_back),
+    (d_q,) = _call(
+        functools.partial(_d_queries_kernel, BACK_BLOCK),
         grid.shape,
         (grid.order, grid.count, *inputs),
         [
@@ -529,7 +249,7 @@ def triton_d_queries(
     return d_q
 
 
-def _triton_d_queries(
+def _d_queries_kernel(
     k_block, order, count, ids, prefixes, logsumexp, shift, q, k, v, d_out, d_q
 ):
     c = q.shape[0]
@@ -556,13 +276,11 @@ def _triton_d_queries(
     d_q[...] = total.astype(d_q.dtype)
 
 
-def triton_d_keys(
-    q, k, v, d_out, logsumexp, shift, rows: _Rows, blocks: Blocks, interpret: bool
-):
-    """See `Kernels.d_keys`."""
+def _d_keys(q, k, v, d_out, logsumexp, shift, rows: _Rows, interpret: bool):
+    """Returns the gradients with respect to keys and values."""
     order, count = rows.by_key_back
     batch, kv_heads, sharing, length, width = q.shape
-    c = blocks.k_back
+    c = BACK_BLOCK
 
     def whole(*shape):
         """All queries of the program's kv head."""
@@ -572,8 +290,8 @@ def triton_d_keys(
     ids = pl.BlockSpec((None, None, length), lambda j, b, head: (b, 0, 0))
     keys = pl.BlockSpec((None, None, c, width), lambda j, b, head: (b, head, j, 0))
     inputs = rows.ids, rows.prefixes, logsumexp, shift, q, k, v, d_out
-    return _triton_call(
-        functools.partial(_triton_d_keys, blocks.q_back),
+    return _call(
+        functools.partial(_d_keys_kernel, BACK_BLOCK),
         (length // c, batch, kv_heads),
         (order, count[..., None], *inputs),
         [
@@ -594,7 +312,7 @@ def triton_d_keys(
     )
 
 
-def _triton_d_keys(
+def _d_keys_kernel(
     q_block, order, count, ids, prefixes, logsumexp, shift, q, k, v, d_out, d_k, d_v
 ):
     sharing, c = q.shape[0], k.shape[0]

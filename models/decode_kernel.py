@@ -41,39 +41,41 @@ def decode_kernel(
       interpret: on no GPU.
 
     Returns:
-      float32 `[B, K, G, H]`.
+      `[B, K, G, H]` in the dtype of `v`.
     """
     rows, heads, sharing, width = q.shape
     size = v.shape[2]
-    q = jnp.pad(q, ((0, 0), (0, 0), (0, -sharing % _LEAST_ROWS), (0, 0)))
-    padded = q.shape[2]
 
     def of_head(*shape):
         return pl.BlockSpec((None, None, *shape), lambda b, head: (b, head, 0, 0))
 
-    mixed = pl.pallas_call(
+    return pl.pallas_call(
         functools.partial(_kernel, block=block),
         grid=(rows, heads),
         in_specs=[
-            of_head(padded, width),
+            of_head(sharing, width),
             of_head(width, size),
             of_head(size, width),
             pl.BlockSpec((None,), lambda b, head: (b,)),
             pl.BlockSpec((None,), lambda b, head: (0,)),
         ],
-        out_specs=of_head(padded, width),
-        out_shape=jax.ShapeDtypeStruct((rows, heads, padded, width), jnp.float32),
+        out_specs=of_head(sharing, width),
+        out_shape=jax.ShapeDtypeStruct((rows, heads, sharing, width), v.dtype),
         compiler_params=triton.CompilerParams(num_warps=4, num_stages=3),
         interpret=interpret,
         name="decode_attention",
     )(q, k, v, length, newest[None])
-    return mixed[:, :, :sharing]
 
 
 def _kernel(q_ref, k_ref, v_ref, length_ref, newest_ref, out_ref, *, block):
-    padded, width = q_ref.shape
+    sharing, width = q_ref.shape
     size = v_ref.shape[0]
-    q, seen, newest = q_ref[...], length_ref[...] + 1, newest_ref[...]
+    # As many query heads as a matrix product has rows at least; the others are zeros.
+    padded = -(-sharing // _LEAST_ROWS) * _LEAST_ROWS
+    head = jax.lax.broadcasted_iota(jnp.int32, (padded, width), 0)
+    heads = pl.ds(0, padded), slice(None)
+    q = triton.load(q_ref.at[heads], mask=head < sharing, other=0.0)
+    seen, newest = length_ref[...] + 1, newest_ref[...]
 
     def visit(n, carry):
         top, total, mixed = carry
@@ -101,4 +103,5 @@ def _kernel(q_ref, k_ref, v_ref, length_ref, newest_ref, out_ref, *, block):
         jnp.zeros((padded, width), jnp.float32),
     )
     _, total, mixed = jax.lax.fori_loop(0, blocks, visit, start)
-    out_ref[...] = mixed / total[:, None]
+    out = (mixed / total[:, None]).astype(out_ref.dtype)
+    triton.store(out_ref.at[heads], out, mask=head < sharing)

@@ -15,7 +15,7 @@ from models.config import Qwen2Config
 from models.qwen2 import Qwen2, Remat, abstract_params
 from rl.problems.functions import load_function
 
-AttentionKey = Literal["auto", "xla", "triton", "mosaic"]
+AttentionKey = Literal["auto", "xla", "triton", "splash"]
 
 
 def find_model(

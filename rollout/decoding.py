@@ -220,8 +220,10 @@ def insert(
     return _pin(state, mesh)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
-def decode(model, pace: Pace, params, state: Slots, dynamic: Dynamic, wake):
+@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=4)
+def decode(
+    model, pace: Pace, nucleus: bool, params, state: Slots, dynamic: Dynamic, wake
+):
     """Decodes until at least `wake` slots are done, or for `pace.call` tokens.
 
     Between two looks nothing is exchanged but what heads, MLP and vocabulary are split
@@ -230,6 +232,7 @@ def decode(model, pace: Pace, params, state: Slots, dynamic: Dynamic, wake):
     Args:
       model, params: a `ServedQwen2` and its parameters.
       pace: tokens drawn for each slot between two looks at what has ended, and in all.
+      nucleus: whether `dynamic.top_p` is looked at; a program of its own.
       state: donated.
       dynamic: how tokens are drawn and when a completion ends.
       wake: int32.
@@ -252,6 +255,8 @@ def decode(model, pace: Pace, params, state: Slots, dynamic: Dynamic, wake):
             uniforms.at[jnp.arange(count.size), count].get(mode="clip"),
             *how,
             split,
+            nucleus=nucleus,
+            one_pass=pace.one_pass,
         ),
         mesh=mesh,
         in_specs=(words, rows, rows, spec(), spec()),

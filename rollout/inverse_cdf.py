@@ -1,10 +1,11 @@
 """Drawing tokens from logits: exact at top_p = 1, and without sorting at any.
 
-The vocabulary may be split over devices. Each then holds its words' logits, and what
-the devices tell each other is a few numbers per row, and one per block of 128 words;
-the same word is drawn as by one device that holds them all.
+The vocabulary may be split over devices. Each then holds its words' logits, and the
+devices exchange a few numbers per row, and one per block of 128 words; the same word is
+drawn as by one device that holds them all.
 
-Axes: B rows, V vocabulary, W words of this device (all, where it is not split).
+Axes: B rows, V vocabulary, W words of this device (all, where it is not split), N
+blocks of 128 words that they lie in.
 """
 
 import dataclasses
@@ -12,6 +13,8 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Float32, Int32
+
+from models.online_softmax import LEAST, online_softmax
 
 _BLOCK = 128
 
@@ -45,12 +48,16 @@ def draw_tokens(
     temperature: Float[jax.Array, ""],
     top_p: Float[jax.Array, ""],
     split: Split = Split(),
+    *,
+    nucleus: bool = True,
+    one_pass: bool = False,
 ) -> tuple[Int32[jax.Array, " B"], Float32[jax.Array, " B"]]:
     """Draws one token per row by inverse CDF.
 
     One Gumbel per vocabulary entry costs more than a decode step's matrix products; an
     inverse CDF needs two uniforms per row: one picks a block of 128 entries, the other
-    an entry inside it, so that tails keep float32's relative precision.
+    an entry inside it, so that tails keep float32's relative precision. There is no
+    branch: a GPU would have to ask the host which way to go.
 
     Args:
       logits: of the next token.
@@ -59,6 +66,9 @@ def draw_tokens(
       top_p: in (0, 1]; the smallest set of most likely tokens whose mass
         reaches it is kept, ties at its edge with it.
       split: of the vocabulary; all devices that share it call this together.
+      nucleus: False where top_p is 1, and is then not looked at.
+      one_pass: without a nucleus, reads the logits once (see `models.online_softmax`)
+        and then the drawn block alone.
 
     Returns:
       Token ids and their log-probabilities in the distribution that they
@@ -66,71 +76,96 @@ def draw_tokens(
     """
     greedy = temperature == 0
     scaled = logits / jnp.where(greedy, 1.0, temperature)
-    top = split.max(jnp.max(scaled, axis=-1, keepdims=True))
-    weights = jnp.exp(scaled - top)
-    edge = jax.lax.cond(
-        greedy | (top_p >= 1),
-        lambda weights, _: jnp.zeros_like(weights[:, 0]),
-        lambda weights, top_p: _nucleus_edge(weights, top_p, split),
-        weights,
-        top_p,
-    )
-    kept = jnp.where(weights >= edge[:, None], weights, 0)
-    token = _inverse_cdf(kept, uniforms, split)
-    # Rounding at the very end of a CDF may name an entry of no weight.
-    best_instead = greedy | (_at(kept, token, split) <= 0)
-
-    def corrected():
-        return jnp.where(best_instead, _first_best(scaled, top, split), token)
-
-    if split.axes:  # an exchange is for all or for none
-        token = corrected()
+    tiles = _Tiles(*logits.shape, split)
+    cut = tiles.cut(scaled, LEAST)
+    if one_pass and not nucleus:
+        tops, sums = online_softmax(cut)
+        top = split.max(jnp.max(tops, axis=-1, keepdims=True))
+        sums = tiles.all(sums * jnp.exp(tops - top))
+        mass = jnp.sum(sums, axis=-1)
+        edge = jnp.zeros_like(mass)
     else:
-        token = jax.lax.cond(jnp.any(best_instead), corrected, lambda: token)
-    mass = split.sum(jnp.sum(kept, axis=-1))
-    logprob = _at(scaled - top, token, split) - jnp.log(mass)
-    return token.astype(jnp.int32), logprob
+        tops = jnp.max(cut, axis=-1)
+        top = split.max(jnp.max(tops, axis=-1, keepdims=True))
+        weights = jnp.exp(scaled - top)
+        if nucleus:
+            filters = ~greedy & (top_p < 1)
+            edge = jnp.where(filters, _nucleus_edge(weights, top_p, split), 0)
+            weights = jnp.where(weights >= edge[:, None], weights, 0)
+        else:
+            edge = jnp.zeros_like(top[:, 0])
+        sums = tiles.all(jnp.sum(tiles.cut(weights, 0), axis=-1))
+        mass = split.sum(jnp.sum(weights, axis=-1))
 
+    def weights_in(block):
+        entries, real = tiles.entries(cut, block)
+        weights = jnp.where(real, jnp.exp(entries - top), 0)
+        return jnp.where(weights >= edge[:, None], weights, 0), entries
 
-def _first_best(scores: jax.Array, best: jax.Array, split: Split) -> jax.Array:
-    """The argmax by comparison, or the last entry where nothing compares (NaN).
-
-    XLA's own argmax looks at one entry at a time on a CPU.
-    """
-    words = scores.shape[-1]
-    entries = split.first(words) + jnp.arange(words)
-    last = split.vocabulary(words) - 1
-    return split.min(jnp.min(jnp.where(scores == best, entries, last), axis=-1))
-
-
-def _at(array, token, split: Split):
-    """`[B]`: each row's entry for its token, from the device that holds it."""
-    own = token - split.first(array.shape[-1])
-    here = (own >= 0) & (own < array.shape[-1])
-    found = jnp.take_along_axis(array, own[:, None], axis=-1, mode="clip")[:, 0]
-    return split.sum(jnp.where(here, found, 0))
-
-
-def _inverse_cdf(weights: jax.Array, uniforms: jax.Array, split: Split) -> jax.Array:
-    rows, words = weights.shape
-    vocabulary, first = split.vocabulary(words), split.first(words)
-    # Blocks are those of the whole vocabulary, so that no split changes what is drawn:
-    # one that two devices share is summed from its parts.
-    spare = _BLOCK if split.axes else 0
-    own = jnp.zeros((rows, -(-(words + spare) // _BLOCK) * _BLOCK), weights.dtype)
-    own = jax.lax.dynamic_update_slice_in_dim(own, weights, first % _BLOCK, 1)
-    own = own.reshape(rows, -1, _BLOCK)
-    sums = jnp.sum(own, axis=-1)
-    if split.axes:
-        everyone = jnp.zeros((rows, vocabulary // _BLOCK + 2), sums.dtype)
-        sums = jax.lax.dynamic_update_slice_in_dim(everyone, sums, first // _BLOCK, 1)
-        sums = split.sum(sums)[:, : -(-vocabulary // _BLOCK)]
     block = _pick(sums, uniforms[:, 0])
-    mine = block - first // _BLOCK
-    inside = jnp.take_along_axis(own, mine[:, None, None], axis=1, mode="clip")[:, 0]
-    here = (mine >= 0) & (mine < own.shape[1])
-    inside = split.sum(jnp.where(here[:, None], inside, 0))
-    return jnp.minimum(block * _BLOCK + _pick(inside, uniforms[:, 1]), vocabulary - 1)
+    weights, entries = weights_in(block)
+    place = _pick(weights, uniforms[:, 1])
+    # Rounding at the very end of a CDF may name an entry of no weight.
+    best_instead = greedy | (_at(weights, place) <= 0)
+    best_block = tiles.first_best(tops, top)
+    _, best_entries = weights_in(best_block)
+    best = jnp.sum(jnp.cumsum(best_entries == top, axis=-1) == 0, axis=-1)
+    place = jnp.where(best_instead, jnp.minimum(best, _BLOCK - 1), place)
+    logit = jnp.where(best_instead, _at(best_entries, place), _at(entries, place))
+    token = jnp.where(best_instead, best_block, block) * _BLOCK + place
+    token = jnp.minimum(token, split.vocabulary(logits.shape[-1]) - 1)
+    return token.astype(jnp.int32), logit - top[:, 0] - jnp.log(mass)
+
+
+class _Tiles:
+    """The blocks of the whole vocabulary, so that no split changes what is drawn.
+
+    A block that two devices share is put together from its parts.
+    """
+
+    def __init__(self, rows: int, words: int, split: Split):
+        self._rows, self._words, self._split = rows, words, split
+        self._first = split.first(words)
+        self._vocabulary = split.vocabulary(words)
+        self._blocks = -(-self._vocabulary // _BLOCK)
+
+    def cut(self, x: jax.Array, fill: float) -> jax.Array:
+        """`[B, W] -> [B, N, 128]`, with `fill` where this device has no word."""
+        if self._split.axes and self._words % _BLOCK:
+            width = -(-(self._words + _BLOCK) // _BLOCK) * _BLOCK
+            own = jnp.full((self._rows, width), fill, x.dtype)
+            x = jax.lax.dynamic_update_slice_in_dim(own, x, self._first % _BLOCK, 1)
+        else:
+            pad = -self._words % _BLOCK
+            x = jnp.pad(x, ((0, 0), (0, pad)), constant_values=fill)
+        return x.reshape(self._rows, -1, _BLOCK)
+
+    def all(self, sums: jax.Array) -> jax.Array:
+        """Sums of this device's blocks to those of all blocks."""
+        if not self._split.axes:
+            return sums
+        whole = jnp.zeros((self._rows, self._vocabulary // _BLOCK + 2), sums.dtype)
+        start = self._first // _BLOCK
+        whole = jax.lax.dynamic_update_slice_in_dim(whole, sums, start, 1)
+        return self._split.sum(whole)[:, : self._blocks]
+
+    def entries(self, cut: jax.Array, block: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """`[B, 128]`: each row's block, and which of its entries are words."""
+        mine = block - self._first // _BLOCK
+        own = jnp.take_along_axis(cut, mine[:, None, None], axis=1, mode="clip")[:, 0]
+        word = block[:, None] * _BLOCK + jnp.arange(_BLOCK)
+        here = (word >= self._first) & (word < self._first + self._words)
+        return self._split.sum(jnp.where(here, own, 0)), word < self._vocabulary
+
+    def first_best(self, tops: jax.Array, top: jax.Array) -> jax.Array:
+        """`[B]`: the first block with the best entry, the last where none compares."""
+        block = self._first // _BLOCK + jnp.arange(tops.shape[-1])
+        found = jnp.min(jnp.where(tops == top, block, self._blocks - 1), axis=-1)
+        return self._split.min(found)
+
+
+def _at(entries: jax.Array, place: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(entries, place[:, None], axis=-1)[:, 0]
 
 
 def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:

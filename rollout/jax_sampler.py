@@ -19,6 +19,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from models.attention import SHARES_PREFIXES
 from models.cache import Entries, Places
 from models.qwen2 import Params
 from models.served import served_params
@@ -60,6 +61,11 @@ class JaxSampler:
     def close(self) -> None:
         self.make_room()
 
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether prompts may be read with what they have in common only once."""
+        return self._model.attention in SHARES_PREFIXES
+
     def batches(self) -> list[int]:
         """See `Layout.batches`."""
         return self._layout.batches()
@@ -91,7 +97,7 @@ class JaxSampler:
                     root,
                     *_padded([], [], block, batch, self._layout.refill(batch)),
                 )
-            state, *_ = self._decode(state, dynamic, batch)
+            state, *_ = self._decode(state, dynamic, False, batch)
             self._narrow(state, {}, batch)
             on_compiled()
 
@@ -124,6 +130,7 @@ class JaxSampler:
         refill = layout.refill(batch)
 
         dynamic = decoding.dynamic_params(params)
+        nucleus = params.top_p < 1 and params.temperature > 0
         root = jax.random.key_data(jax.random.key(seed))
         state = decoding.empty(self._model, batch, columns, width, page)
         shapes = (
@@ -150,7 +157,7 @@ class JaxSampler:
             ends = refill if waiting else self._ends_to_narrow(running, batch)
             idle = batch - len(running)
             wake = idle + min(ends, len(running))
-            state, drawn, enough = self._decode(state, dynamic, wake, on_pause)
+            state, drawn, enough = self._decode(state, dynamic, nucleus, wake, on_pause)
             for slot in [slot for slot in running if drawn.done[slot]]:
                 task = running.pop(slot)
                 free.append(slot)
@@ -165,7 +172,9 @@ class JaxSampler:
                 break
         return results
 
-    def _decode(self, state, dynamic, wake: int, on_pause: OnPause | None = None):
+    def _decode(
+        self, state, dynamic, nucleus: bool, wake: int, on_pause: OnPause | None = None
+    ):
         """Decodes until `wake` slots are done, or `on_pause` says that it is enough.
 
         Between two calls of the program this thread is Python's again, and a signal may
@@ -173,7 +182,13 @@ class JaxSampler:
         """
         while True:
             state, drawn = decoding.decode(
-                self._model, self._layout.pace, self._params, state, dynamic, wake
+                self._model,
+                self._layout.pace,
+                nucleus,
+                self._params,
+                state,
+                dynamic,
+                wake,
             )
             if np.sum(drawn[0]) >= wake:
                 return state, _Drawn(*jax.device_get(drawn)), False
@@ -297,7 +312,8 @@ class _Waiting:
                 self._add(prompt, [(p, s) for s in fresh], NOT_BEGUN, limit)
             for s in (s for s in unfinished if len(completions[s].token_ids)):
                 self._add(prompt, [(p, s)], completions[s], limit)
-        self._shared = common_length(self._texts) if self._texts else 0
+        shares = sampler.shares_prefixes and self._texts
+        self._shared = common_length(self._texts) if shares else 0
         self._block: _Block | None = None
 
     def _add(self, prompt, numbers, begun: Completion, limit: int) -> None:

@@ -25,9 +25,6 @@ from sharding.rules import shards
 # Slots are refilled when this part of them is free, not one by one: each refill is a
 # round trip to the host.
 _REFILL_PART = 8
-# Decode batches: all slots, or these parts of them where fewer completions are left to
-# draw. One compile each, and small ones from each size to the next.
-_PARTS = (8, 4, 2, 1)
 # Of a device's memory, left to programs and to the runtime.
 _SPARE = 0.1
 # What is read together lies whole on every copy, so that more copies must not read more
@@ -51,6 +48,10 @@ class Pace(NamedTuple):
         then not all of them read.
       page: the fewest tokens that prompts must all begin with to be held once for all
         slots; 0: never, where a kernel reads the cache.
+      parts: decode batches are all slots, or these parts of them where fewer
+        completions are left to draw. Each is a compile before the first token, and
+        small ones from each size to the next.
+      one_pass: see `rollout.inverse_cdf.draw_tokens`.
     """
 
     layers: bool
@@ -59,6 +60,8 @@ class Pace(NamedTuple):
     call: int
     read: int
     page: int = 0
+    parts: tuple[int, ...] = (8, 4, 2, 1)
+    one_pass: bool = False
 
 
 # What a loop takes out of an array is read in place on a TPU. On GPUs and CPUs it is
@@ -67,8 +70,18 @@ class Pace(NamedTuple):
 # milliseconds on an accelerator and some hundred on a CPU: a call, about a second.
 _PACES = {
     "cpu": Pace(layers=False, columns=0, tokens=1, call=4, read=1024, page=64),
-    "gpu": Pace(layers=False, columns=64, tokens=8, call=64, read=2048),
-    "tpu": Pace(layers=True, columns=256, tokens=8, call=64, read=2048, page=64),
+    "gpu": Pace(
+        layers=False,
+        columns=64,
+        tokens=8,
+        call=64,
+        read=2048,
+        parts=(4, 1),
+        one_pass=True,
+    ),
+    "tpu": Pace(
+        layers=True, columns=256, tokens=8, call=64, read=2048, page=64, parts=(4, 1)
+    ),
 }
 
 
@@ -117,8 +130,14 @@ class Layout:
             dtype=self.trained.dtype,
             attention=self.trained.attention,
             stacked=config.num_layers if self.pace.layers else 1,
-            cache_block=self.pace.columns,
+            # On a GPU only the kernel reads blocks; in XLA's loop the host would decide
+            # after each of them whether to go on.
+            cache_block=self.pace.columns if self._by_blocks else 0,
         )
+
+    @property
+    def _by_blocks(self) -> bool:
+        return self.trained.attention == "triton" or platform(self.mesh) != "gpu"
 
     @functools.cached_property
     def copies(self) -> int:
@@ -148,7 +167,7 @@ class Layout:
 
     def batches(self) -> list[int]:
         """The sizes of the decode batch, ascending."""
-        return sorted({self.rows(max(1, self.slots // n)) for n in _PARTS})
+        return sorted({self.rows(max(1, self.slots // n)) for n in self.pace.parts})
 
     def batch(self, completions: int) -> int:
         """The smallest that takes them all, or all slots."""

@@ -40,7 +40,7 @@ def programs(
 
     Returns:
       By name. The arguments of `decode` are all that is resident while it runs: weights
-      `[2]` and the state `[3]`.
+      `[3]` and the state `[4]`.
     """
     model, mesh = layout.model, layout.mesh
     batch = batch or layout.batches()[-1]
@@ -101,6 +101,6 @@ def programs(
         ),
         "decode": Program(
             decoding.decode,
-            (model, layout.pace, weights, state, dynamic, array((), jnp.int32)),
+            (model, layout.pace, False, weights, state, dynamic, array((), jnp.int32)),
         ),
     }

@@ -4,8 +4,9 @@ Neither direction ever holds a `[tokens, vocabulary]` array, nor any device the 
 a table that the mesh splits. Scored positions are brought together first, so that
 prompts and padding never meet the vocabulary. The vocabulary is then taken a block at a
 time, gathered by columns while the block before it is at work, and against each block
-the scored tokens `chunk` at a time, in a loop whose length is data: its cost follows
-the number of scored tokens while its shapes do not.
+the scored tokens `chunk` at a time. The loop over these is as long as there are scored
+tokens, and on a GPU as there are tokens: there the host would look after each iteration
+whether to go on, and blocks are larger, since each iteration has a fixed cost.
 
 Axes: R rows, T positions, D model width, V vocabulary, C tokens of a chunk, W words of
 a block, N scored tokens, padded to whole chunks. How the mesh
@@ -21,9 +22,12 @@ from jax.sharding import Mesh
 from jaxtyping import Bool, Float, Int
 
 from models.embedding import table_axes
+from models.online_softmax import merge, online_softmax_mean
+from sharding.mesh import platform
 from sharding.rules import mesh_axes, spec
 
-BLOCK = 4096  # W; with chunks of 1,024 tokens a block of logits takes 16 MiB
+# W; with chunks of 1,024 tokens a block of logits takes 16 MiB, on a GPU 64.
+BLOCK, GPU_BLOCK = 4096, 16384
 _MASKED = -1e30
 
 
@@ -65,7 +69,7 @@ def _forward_of(*arguments):
 def _forward(hidden, table, target_ids, mask, temperature, mesh, chunk):
     rows, of_table = spec("batch"), spec("vocab", "embed")
     logprobs, entropy, logsumexp = jax.shard_map(
-        functools.partial(_forward_shard, chunk=chunk),
+        functools.partial(_forward_shard, chunk=chunk, gpu=platform(mesh) == "gpu"),
         mesh=mesh,
         in_specs=(rows, of_table, rows, rows, spec()),
         out_specs=(rows, rows, rows),
@@ -86,7 +90,7 @@ def _backward(mesh, chunk, saved, gradients):
     by_entropy = (entropy, of_entropy) if with_entropy else ()
     rows, of_table = spec("batch"), spec("vocab", "embed")
     d_hidden, d_table = jax.shard_map(
-        functools.partial(_backward_shard, chunk=chunk),
+        functools.partial(_backward_shard, chunk=chunk, gpu=platform(mesh) == "gpu"),
         mesh=mesh,
         in_specs=(
             *(rows, of_table, rows, rows, spec(), rows, rows),
@@ -150,13 +154,13 @@ def _scattered(whole: jax.Array) -> jax.Array:
     return jax.lax.dynamic_slice_in_dim(whole, start, width, 1)
 
 
-def _over_vocabulary(visit, carry, table, dtype):
+def _over_vocabulary(visit, carry, table, dtype, block):
     """`visit(carry, start, words)` for each block of this device's vocabulary.
 
     The block begins at word `start`; `words [W, D]` are whole along D and in `dtype`.
     """
     vocab = table.shape[0]
-    size = min(BLOCK, vocab)
+    size = min(block, vocab)
     blocks, rest = divmod(vocab, size)
 
     def fetch(start, size):
@@ -177,10 +181,11 @@ def _over_vocabulary(visit, carry, table, dtype):
     return carry
 
 
-def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk):
+def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk, gpu):
     targets = _own_words(target_ids, table.shape[0])
     chunk = min(chunk, targets.size)
     order, chunks = _scored_first(mask, chunk)
+    chunks = order.size // chunk if gpu else chunks
     hidden = hidden.reshape(-1, hidden.shape[-1]).at[order].get(mode="clip")
     targets = targets.at[order].get(mode="clip")
 
@@ -194,18 +199,20 @@ def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk):
             word = part(targets) - start
             here = (word >= 0) & (word < len(words))
             word = jnp.where(here, word, 0)[:, None]
-            found = jnp.take_along_axis(logits, word, axis=1)[:, 0]
-            taken += jnp.where(here, found, 0)
-            new_top = jnp.maximum(top, jnp.max(logits, axis=-1))
-            weights = jnp.exp(logits - new_top[:, None])
-            keep = jnp.exp(top - new_top)
-            total = total * keep + jnp.sum(weights, axis=-1)
-            weighted = weighted * keep + jnp.sum(weights * logits, axis=-1)
+            own = jnp.take_along_axis(logits, word, axis=1)[:, 0]
+            taken += jnp.where(here, own, 0)
+            if gpu:
+                found = merge((top, total, weighted), online_softmax_mean(logits))
+            else:
+                new_top = jnp.maximum(top, jnp.max(logits, axis=-1))
+                weights = jnp.exp(logits - new_top[:, None])
+                keep = jnp.exp(top - new_top)
+                total = total * keep + jnp.sum(weights, axis=-1)
+                weighted = weighted * keep + jnp.sum(weights * logits, axis=-1)
+                found = new_top, total, weighted
             return tuple(
                 jax.lax.dynamic_update_slice_in_dim(array, value, i * chunk, 0)
-                for array, value in zip(
-                    carry, (new_top, total, weighted, taken), strict=True
-                )
+                for array, value in zip(carry, (*found, taken), strict=True)
             )
 
         return jax.lax.fori_loop(0, chunks, body, carry)
@@ -213,7 +220,9 @@ def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk):
     zeros = jnp.zeros(order.size, jnp.promote_types(hidden.dtype, jnp.float32))
     # A total of 1 is forgotten with the first block, and has a logarithm elsewhere.
     carry = zeros + _MASKED, zeros + 1, zeros, zeros
-    local, total, weighted, taken = _over_vocabulary(visit, carry, table, hidden.dtype)
+    local, total, weighted, taken = _over_vocabulary(
+        visit, carry, table, hidden.dtype, GPU_BLOCK if gpu else BLOCK
+    )
     words = mesh_axes("vocab")
     top = jax.lax.pmax(local, words)
     keep = jnp.exp(local - top)
@@ -240,11 +249,13 @@ def _backward_shard(
     of_entropy=None,
     *,
     chunk,
+    gpu,
 ):
     shape, width = hidden.shape, hidden.shape[-1]
     targets = _own_words(target_ids, table.shape[0])
     chunk = min(chunk, targets.size)
     order, chunks = _scored_first(mask, chunk)
+    chunks = order.size // chunk if gpu else chunks
     hidden = hidden.reshape(-1, width).at[order].get(mode="clip")
     targets = targets.at[order].get(mode="clip")
     # Past the end of the scored tokens every probability is 0, and its gradient too.
@@ -297,7 +308,9 @@ def _backward_shard(
         )
 
     carry = jnp.zeros(hidden.shape, accumulate), jnp.zeros(table.shape, accumulate)
-    d_hidden, d_table = _over_vocabulary(visit, carry, table, hidden.dtype)
+    d_hidden, d_table = _over_vocabulary(
+        visit, carry, table, hidden.dtype, GPU_BLOCK if gpu else BLOCK
+    )
     words, columns, _ = table_axes()
     d_hidden = jax.lax.psum(d_hidden.astype(hidden.dtype), words)
     d_hidden = (

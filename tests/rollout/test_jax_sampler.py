@@ -269,10 +269,10 @@ def test_the_decode_batch_narrows_as_completions_end(folder, shape, monkeypatch)
     compiles, steps, longest = Compiles(), {}, 0
     decode = decoding.decode
 
-    def counted(model, pace, params, state, *rest):
+    def counted(model, pace, nucleus, params, state, *rest):
         nonlocal longest
         before, size = np.asarray(state.count), state.count.size
-        state, drawn = decode(model, pace, params, state, *rest)
+        state, drawn = decode(model, pace, nucleus, params, state, *rest)
         tokens = int((np.asarray(drawn[1]) - before).max())
         steps[size], longest = steps.get(size, 0) + tokens, max(longest, tokens)
         return state, drawn
@@ -434,6 +434,34 @@ def test_what_does_not_fit_what_is_begun_is_refused(folder):
     params = SamplingParams(n=2, max_tokens=1, stop_token_ids=STOP)
     with pytest.raises(ValueError, match="unfinished completion of . tokens; max_to"):
         sampler.sample(_prompts(), params, seed=0, begun=begun)
+
+
+@pytest.mark.parametrize("words", [384, 300])
+def test_one_pass_draws_what_two_passes_draw(words):
+    """Greedy rows, ties, an infinite logit and NaN too; and without a branch."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(64, words)).astype(np.float32) * 3
+    logits[0, [5, 200]] = 9.0
+    logits[1, 7] = -np.inf
+    logits[2, 3] = np.nan
+    uniforms = rng.random((64, 2), np.float32)
+    uniforms[3:6] = 1 - 2**-24
+
+    def draw(temperature, **how):
+        run = functools.partial(draw_tokens, nucleus=False, **how)
+        return jax.jit(run)(logits, uniforms, jnp.float32(temperature), jnp.float32(1))
+
+    for temperature in (0.0, 1.0, 0.7):
+        (one, one_logprob), (two, two_logprob) = (
+            draw(temperature, one_pass=one_pass) for one_pass in (True, False)
+        )
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_allclose(one_logprob, two_logprob, atol=1e-6)
+        assert one[2] == words - 1
+        if temperature == 0:
+            assert one[0] == 5
+    jaxpr = str(jax.make_jaxpr(lambda: draw(1.0, one_pass=True))())
+    assert " cond[" not in jaxpr and " while[" not in jaxpr
 
 
 def test_draws_follow_the_distribution():

@@ -46,9 +46,9 @@ def _whole(layout, **how):
     """What every copy has whole: prompts that were read, and what decode says."""
     found = programs(layout, **how)
     decode = found["decode"]
-    model, pace, *of_decode = decode.arguments
+    model, pace, nucleus, *of_decode = decode.arguments
     _, drawn = jax.eval_shape(
-        lambda *a: decoding.decode.__wrapped__(model, pace, *a), *of_decode
+        lambda *a: decoding.decode.__wrapped__(model, pace, nucleus, *a), *of_decode
     )
     drawn = placed(drawn, jax.tree.map(lambda _: laid_out(layout.mesh), drawn))
     return found["insert"].arguments[3:5], drawn
@@ -142,7 +142,7 @@ def test_with_the_trainers_layout_weights_would_be_gathered_for_every_token():
 @pytest.mark.parametrize("tensor", [1, 2])
 def test_the_cache_ends_with_the_longest_text_and_nothing_else_is_resident(tensor):
     layout = _layout(tensor)
-    weights, state = programs(layout)["decode"].arguments[2:4]
+    weights, state = programs(layout)["decode"].arguments[3:5]
     assert layout.lengths(3, 5, 0) == (64, 64)  # 16 and 48 are 64
     resident = [weights, state.cache.k, state.cache.v, _whole(layout)]
     assert device_bytes(resident) == layout_bytes(layout)
@@ -154,7 +154,7 @@ def test_the_cache_ends_with_the_longest_text_and_nothing_else_is_resident(tenso
 def test_a_page_is_resident_once_in_each_copy(tensor):
     """Not in each of the 2 * tensor slots that a copy has."""
     layout = _layout(tensor, common=12, pace=PACE._replace(page=8))
-    weights, state = programs(layout)["decode"].arguments[2:4]
+    weights, state = programs(layout)["decode"].arguments[3:5]
     assert state.cache.page_length == 12 and state.cache.size == 64  # 52 in blocks
     resident = [weights, state.cache.k, state.cache.v, state.cache.page]
     assert device_bytes([resident, _whole(layout)]) == layout_bytes(layout)
@@ -191,7 +191,7 @@ def test_the_fewest_devices_that_hold_weights_and_cache_share_a_copy():
 
 def test_what_is_begun_is_counted_where_calls_go_on_with_it():
     layout = _layout(2, begun=True, response_length=240)
-    weights, state = programs(layout)["decode"].arguments[2:4]
+    weights, state = programs(layout)["decode"].arguments[3:5]
     resident = [weights, state.cache.k, state.cache.v]
     whole = _whole(layout, begun=True)
     assert device_bytes([resident, whole]) == layout_bytes(layout)

@@ -122,7 +122,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
             room=work.target.usable - device_bytes((state, reference)),
         )
         found |= sampler_programs(layout, begun=c.dynamic_sampling.carry)
-        _, _, served, slots, *_ = found["decode"].arguments
+        _, _, _, served, slots, *_ = found["decode"].arguments
         resident = dataclasses.replace(
             resident,
             served=device_bytes(served),

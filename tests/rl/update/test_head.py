@@ -42,12 +42,18 @@ def _with_gradients(score, hidden, table, targets, mask, weights):
 
 
 @pytest.mark.failure(45)
-@pytest.mark.parametrize("block", [8192, 7, 10])
+@pytest.mark.parametrize(
+    ("where", "block"), [("cpu", 8192), ("cpu", 7), ("cpu", 10), ("gpu", 7)]
+)
 @pytest.mark.parametrize(
     "shape", [(1, 1, 1), (2, 1, 1), (1, 2, 2), (1, 1, 4), (2, 2, 1)]
 )
-def test_any_chunk_block_and_mesh_give_the_plain_result(monkeypatch, shape, block):
+def test_any_chunk_block_and_mesh_give_the_plain_result(
+    monkeypatch, shape, where, block
+):
     monkeypatch.setattr(head, "BLOCK", block)
+    monkeypatch.setattr(head, "GPU_BLOCK", block)
+    monkeypatch.setattr(head, "platform", lambda mesh: where)
     with jax.enable_x64(True):
         inputs = _inputs(np.float64)
         expected = _with_gradients(_plain, *inputs)

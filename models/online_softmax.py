@@ -1,0 +1,51 @@
+"""The statistics of a softmax in one pass over its scores.
+
+Each element is merged into a running maximum and sums that are relative to it (Milakov
+and Gimelshein, arXiv 1805.02867). XLA makes one kernel of it on a GPU, where scores as
+large as a vocabulary are read from memory once and not twice. Elsewhere two passes are
+faster, since the merge is not vectorized.
+"""
+
+import jax
+import jax.numpy as jnp
+
+LEAST = float(jnp.finfo(jnp.float32).min)
+"""Finite, so that two empty parts are merged without NaN."""
+
+
+def online_softmax(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Reduces the last axis.
+
+    Args:
+      scores: float32 `[..., N]`, none below `LEAST`.
+
+    Returns:
+      The maximum, and the sum of `exp(scores - maximum)`.
+    """
+    top, total, _ = _reduce(scores, jnp.ones_like(scores), jnp.zeros_like(scores))
+    return top, total
+
+
+def online_softmax_mean(
+    scores: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """As `online_softmax`, with the sum of `scores * exp(scores - maximum)` too."""
+    return _reduce(scores, jnp.ones_like(scores), scores)
+
+
+def merge(
+    one: tuple[jax.Array, jax.Array, jax.Array],
+    other: tuple[jax.Array, jax.Array, jax.Array],
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Merges the statistics of two parts of the scores."""
+    (a_top, a_total, a_sum), (b_top, b_total, b_sum) = one, other
+    top = jnp.maximum(a_top, b_top)
+    a, b = jnp.exp(a_top - top), jnp.exp(b_top - top)
+    return top, a_total * a + b_total * b, a_sum * a + b_sum * b
+
+
+def _reduce(top, total, weighted):
+    start = (top.dtype.type(LEAST), top.dtype.type(0), top.dtype.type(0))
+    return jax.lax.reduce(
+        (top, total, weighted), start, merge, dimensions=(top.ndim - 1,)
+    )

@@ -1,0 +1,61 @@
+"""Attention over packed rows on TPUs: JAX's splash attention.
+
+It takes segment ids, shares kv heads and skips the blocks above the diagonal. It cannot
+let a segment see another one, so rows with shared prompts need another implementation.
+
+Axes: B rows, T positions, N query heads, K kv heads, H head width.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.pallas.ops.tpu import splash_attention as splash
+
+_BLOCKS = (512, 256, 128)  # positions of a block: the largest that divides a row
+
+
+def splash_attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    segment_ids: jax.Array,
+    interpret: bool = False,
+) -> jax.Array:
+    """Each position attends to its own segment up to itself.
+
+    Args:
+      q: `[B, T, N, H]`, rotated.
+      k: `[B, T, K, H]`, rotated.
+      v: `[B, T, K, H]`.
+      segment_ids: int32 `[B, T]`, 0 for padding at a row's end.
+      interpret: runs anywhere, for tests.
+
+    Returns:
+      `[B, T, N, H]` in the dtype of `v`.
+    """
+    length, heads, width = q.shape[1:]
+    pad = -length % _BLOCKS[-1]
+
+    def heads_first(x):
+        return jnp.pad(x, ((0, 0), (0, pad), (0, 0), (0, 0))).transpose(0, 2, 1, 3)
+
+    ids = jnp.pad(segment_ids, ((0, 0), (0, pad)))
+    run = jax.vmap(_kernel(heads, length + pad, interpret))
+    scaled = heads_first(q * jnp.asarray(width**-0.5, q.dtype))
+    mixed = run(scaled, heads_first(k), heads_first(v), splash.SegmentIds(ids, ids))
+    return mixed.transpose(0, 2, 1, 3)[:, :length].astype(v.dtype)
+
+
+def _kernel(heads: int, length: int, interpret: bool):
+    block = next(block for block in _BLOCKS if length % block == 0)
+    causal = splash.CausalMask((length, length))
+    sizes = dict.fromkeys(
+        "block_q block_kv block_q_dkv block_kv_dkv block_q_dq block_kv_dq".split(),
+        block,
+    )
+    return splash.make_splash_mha(
+        splash.MultiHeadMask([causal] * heads),
+        block_sizes=splash.BlockSizes(**sizes),
+        head_shards=1,
+        q_seq_shards=1,
+        interpret=interpret,
+    )
