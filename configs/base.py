@@ -33,15 +33,15 @@ class Model:
     maker: str = ""  # or "module:function" that makes one and returns its folder
     maker_args: Mapping[str, Any] = field(default_factory=dict)
     dtype: DType = "bfloat16"  # of activations and matrix products
-    # Of float32 products on accelerators. default is TF32 on GPUs and one bfloat16 pass
-    # on TPUs; highest is float32.
+    # Of products on accelerators where dtype is float32. default is TF32 on GPUs and one
+    # bfloat16 pass on TPUs; highest is float32.
     matmul_precision: Literal["default", "high", "highest"] = "highest"
     param_dtype: DType = "float32"  # masters; bfloat16 hardly moves at lr 1e-6
     # What the backward pass recomputes.
     remat: Literal["none", "dots", "full"] = "full"
     unroll: Count = 1  # layers per scan iteration
-    # triton runs on GPUs, mosaic on TPUs; auto chooses by platform and dtype.
-    attention: Literal["auto", "xla", "triton", "mosaic"] = "auto"
+    # triton runs on GPUs, splash on TPUs; auto chooses by platform and dtype.
+    attention: Literal["auto", "xla", "triton", "splash"] = "auto"
     head_chunk: Count = 1024  # tokens per device whose logits exist at a time
 
 

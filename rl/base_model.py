@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from configs.schema import Count, call
 from models import hf
-from models.attention import default_implementation
+from models.attention import SHARES_PREFIXES, default_implementation
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, Remat, abstract_params
 from rl.problems.functions import load_function
@@ -70,6 +70,15 @@ def make_model(
         attention=attention,
         deterministic=deterministic,
     )
+
+
+def check_shared_prompts(share_prompts: bool, model: Qwen2) -> None:
+    """Refuses shared prompts where the model's attention does not know them."""
+    if share_prompts and model.attention not in SHARES_PREFIXES:
+        raise ValueError(
+            f"config.batch.share_prompts=True: attention {model.attention!r} cannot"
+            " share prompts; set it to False, or config.model.attention='xla'"
+        )
 
 
 def parameter_count(model: Qwen2Config) -> int:

@@ -15,7 +15,7 @@ from models import hf
 from models.qwen2 import Params, Qwen2
 from rl import files
 from rl.alarms import Alarms, Limits
-from rl.base_model import make_model, parameter_count
+from rl.base_model import check_shared_prompts, make_model, parameter_count
 from rl.batches.collect import Collector
 from rl.batches.draws import Draws
 from rl.batches.judge import Judge
@@ -189,6 +189,7 @@ def make_engine(plan: Plan, workdir: pathlib.Path) -> Engine:
             tokenizer=plan.tokenizer,
         )
     model = take(make_model, c.model)(plan.model, mesh, deterministic=c.deterministic)
+    check_shared_prompts(c.batch.share_prompts, model)
     servers = None
     if c.rollout.backend == "vllm":
         # First: servers come up while weights are read and programs compiled.

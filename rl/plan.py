@@ -82,7 +82,8 @@ def start_devices(config: ConfigDict, workdir: pathlib.Path | None = None) -> No
       ValueError: a key or value that `from_config` refuses.
     """
     checked = from_config(config)
-    set_precision(checked.model.matmul_precision)
+    if checked.model.dtype == "float32":
+        set_precision(checked.model.matmul_precision)
     if checked.deterministic:
         make_deterministic(workdir)
     batch = checked.batch
@@ -157,10 +158,8 @@ class Plan:
         """How exactly, and whether repeatably, accelerators compute."""
         c = self.config
         repeat = "deterministic" if c.deterministic else "not deterministic on a GPU"
-        return (
-            f"{c.model.dtype} products, those of float32 at"
-            f" matmul_precision={c.model.matmul_precision}; {repeat}"
-        )
+        how = f" at matmul_precision={c.model.matmul_precision}"
+        return f"{c.model.dtype}{how if c.model.dtype == 'float32' else ''}; {repeat}"
 
     def base(self) -> pathlib.Path:
         """The base model's folder with its weights, made or downloaded if not there."""

@@ -37,7 +37,7 @@ def test_every_config_of_ours_fits(name):
         ("eval.top_p", 1.5, "lie in (0, 1]"),
         ("model.dtype", "int8", "be one of bfloat16, float16, float32"),
         ("model.remat", "some", "be one of none, dots, full"),
-        ("model.attention", "flash", "be one of auto, xla, triton, mosaic"),
+        ("model.attention", "flash", "be one of auto, xla, triton, splash"),
         ("batch.ppo_epochs", 0, "be at least 1"),
         ("batch.row_lengths", (), "have an entry"),
         ("batch.row_lengths", (4096, 0), "each be at least 1"),
