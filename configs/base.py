@@ -33,7 +33,7 @@ class Model:
     maker: str = ""  # or "module:function" that makes one and returns its folder
     maker_args: Mapping[str, Any] = field(default_factory=dict)
     dtype: DType = "bfloat16"  # of activations and matrix products
-    # Of products on accelerators where dtype is float32. default is TF32 on GPUs and one
+    # Of products on accelerators if dtype is float32. default is TF32 on GPUs and one
     # bfloat16 pass on TPUs; highest is float32.
     matmul_precision: Literal["default", "high", "highest"] = "highest"
     param_dtype: DType = "float32"  # masters; bfloat16 hardly moves at lr 1e-6

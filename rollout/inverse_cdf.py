@@ -94,7 +94,7 @@ def draw_tokens(
             weights = jnp.where(weights >= edge[:, None], weights, 0)
         else:
             edge = jnp.zeros_like(top[:, 0])
-        sums = tiles.all(jnp.sum(tiles.cut(weights, 0), axis=-1))
+        sums = tiles.all(jnp.sum(tiles.cut(weights, 0.0), axis=-1))
         mass = split.sum(jnp.sum(weights, axis=-1))
 
     def weights_in(block):
