@@ -1,4 +1,4 @@
-"""The main job with real vLLM servers: every schedule, and a server that dies."""
+"""Training with real vLLM servers: every schedule, and a server that dies."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def _finish(run, workdir):
         ("async", None),
     ],
 )
-def test_a_schedule_trains_and_knows_each_tokens_version(
+def test_a_schedule_trains_and_tokens_have_versions(
     tmp_path, bases, schedule, mean_lags
 ):
     run = _start(tmp_path, bases, **{"rollout.schedule": schedule})
@@ -143,7 +143,7 @@ def test_a_run_goes_on_when_its_server_is_killed(tmp_path, bases):
 
 
 def _drawn(workdir):
-    """What the last checkpoint knows of the problems drawn, and the step's number."""
+    """The last checkpoint's step, and the problems drawn by then."""
     last = max((workdir / "checkpoints").iterdir(), key=lambda path: int(path.name))
     loop = json.loads((last / "loop.json").read_text())
     problems = loop["state"]["rollouts"]["problems"]
@@ -153,9 +153,7 @@ def _drawn(workdir):
 @pytest.mark.slow
 @pytest.mark.failure(30)
 @pytest.mark.parametrize("schedule", ["sync", "async"])
-def test_a_killed_trainer_loses_no_problem_and_draws_none_twice(
-    tmp_path, bases, schedule
-):
+def test_a_killed_trainer_samples_every_problem_once(tmp_path, bases, schedule):
     settings = {"rollout.schedule": schedule, "checkpoint.every_steps": 1}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     _finish(_start(whole, bases, **settings), whole)

@@ -1,4 +1,4 @@
-"""What tests of real servers share, and what they must not leave behind."""
+"""Fixtures for tests of real servers: a running one, and a check of shared memory."""
 
 import json
 import pathlib
@@ -11,10 +11,7 @@ from tests.rollout.vllm import policies
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory):
-    """A policy and a server of its model, for all tests here that leave it whole.
-
-    To their samplers it is somebody else's: fed, and left running.
-    """
+    """A policy and a running server, to which the samplers of many tests attach."""
     tmp = tmp_path_factory.mktemp("running")
     folder = policies.make_folder(tmp / "model")
     # A checkpoint that would change every token if its sampling defaults counted.
@@ -31,7 +28,7 @@ def running(tmp_path_factory):
 
 @pytest.fixture
 def no_litter():
-    """A test that asks for this may not leave shared memory behind."""
+    """Fails a test that leaves shared memory behind."""
     before = _shared()
     yield
     # Tests of other processes end servers too, whose trackers take a moment.

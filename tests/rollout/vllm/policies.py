@@ -1,4 +1,4 @@
-"""A small policy in JAX on a mesh, its servers, and a forward that shares nothing."""
+"""A small policy in JAX on a mesh, its servers, and an independent forward pass."""
 
 import dataclasses
 import functools
@@ -64,7 +64,7 @@ def make_folder(
 
 @dataclasses.dataclass
 class Policy:
-    """What a trainer holds: parameters on a mesh, their export and their log-probs."""
+    """A trainer's parameters on a mesh, their export and their log-probs."""
 
     folder: pathlib.Path
     dtype: str
@@ -99,7 +99,7 @@ class Policy:
         return tensor_specs(self.model.config, DTYPES[self.dtype])
 
     def probe(self, params, sequences):
-        """The trainer's own log-probs, as the sampler asks for them."""
+        """The trainer's own log-probs, as the sampler calls it."""
         found = []
         for token_ids in sequences:
             ids = np.zeros((1, LENGTH), np.int32)

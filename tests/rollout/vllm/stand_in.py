@@ -1,4 +1,4 @@
-"""A server that answers as vLLM does where our client asks it, and draws from no model.
+"""A server that answers like vLLM, with random tokens instead of a model's.
 
     python stand_in.py MODULE --port N --served-model-name NAME --max-model-len N ...
 

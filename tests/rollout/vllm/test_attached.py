@@ -1,4 +1,4 @@
-"""Servers that somebody else runs: fed and left running, or refused in a line."""
+"""Servers that run already: updated and left running, or rejected with one line."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ def policy(tmp_path_factory):
 
 
 class _Foreign:
-    """A server that somebody else runs."""
+    """A server that the sampler did not start."""
 
     def __init__(self, tmp, folder, *extra, key=""):
         policies.needs_vllm()
@@ -66,7 +66,7 @@ def _attach(policy, tmp, server, **changes) -> VllmSampler:
 
 
 @pytest.mark.failure(11)
-def test_an_attached_server_outlives_us_and_is_fed_again(policy, tmp_path, foreign):
+def test_an_attached_server_outlives_its_trainer(policy, tmp_path, foreign):
     for trained in (policy.changed(1), policy.changed(2)):
         sampler = _attach(trained, tmp_path, foreign)
         sampler.publish(trained.params, 7)
@@ -87,7 +87,7 @@ def test_a_server_that_does_not_see_the_weights_is_refused(policy, tmp_path, for
     sampler.close()
 
 
-def test_every_route_that_changes_weights_asks_for_the_key(foreign, policy, tmp_path):
+def test_every_route_that_changes_weights_requires_the_key(foreign, policy, tmp_path):
     _attach(policy, tmp_path, foreign).publish(policy.params, 0)
     anyone = VllmClient(foreign.url)
     for route in ("/pause", "/update_weight_version", "/collective_rpc", "/resume"):
@@ -104,7 +104,7 @@ def test_a_server_of_another_model_is_refused(foreign, tmp_path):
     sampler.close()
 
 
-def test_a_server_that_takes_less_than_we_need_is_refused(foreign, policy, tmp_path):
+def test_a_server_with_a_shorter_context_is_rejected(foreign, policy, tmp_path):
     sampler = _attach(policy, tmp_path, foreign, max_model_len=1000)
     with pytest.raises(ServerRefused, match="up to 512 tokens; .* may take 1000"):
         sampler.publish(policy.params, 0)

@@ -1,4 +1,4 @@
-"""Calls that end early, and others that go on with what they leave, on real servers."""
+"""Calls that end early, and calls that continue their completions, on real servers."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.vllm
 PROMPTS = [[5 + i, 9, 300 - i] for i in range(6)]
 
 
-def test_what_a_call_leaves_is_gone_on_with_under_the_next_weights(running, tmp_path):
+def test_unfinished_completions_continue_under_new_weights(running, tmp_path):
     policy, url = running
     sampler = policies.make_sampler(policy, tmp_path, urls=[url], concurrency=12)
     trained = [policy, policy.changed(3), policy.changed(4)]

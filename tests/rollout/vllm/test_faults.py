@@ -1,4 +1,4 @@
-"""Servers and trainers that die, hang or lie, each a real process."""
+"""Servers and trainers that die or hang, each a real process."""
 
 import os
 import pathlib
@@ -91,7 +91,7 @@ def undisturbed(sampler):
         ("engine", signal.SIGSTOP),
     ],
 )
-def test_a_server_lost_in_mid_generation_costs_nothing_but_time(
+def test_a_server_lost_during_generation_costs_only_time(
     policy, sampler, undisturbed, which, blow
 ):
     sampler.publish(policy.params, 0)
@@ -114,7 +114,7 @@ def test_a_server_lost_in_mid_generation_costs_nothing_but_time(
 
 
 @pytest.mark.failure(10)
-def test_a_server_that_hangs_in_a_sync_is_replaced(policy, sampler):
+def test_a_server_that_hangs_during_an_update_is_replaced(policy, sampler):
     sampler._sync_seconds = 15
     _strike(sampler, "engine", signal.SIGSTOP)
     begin = time.monotonic()
@@ -173,7 +173,7 @@ def test_no_process_outlives_a_killed_trainer(policy, tmp_path):
         time.sleep(0.1)
 
 
-def test_tokens_drawn_across_an_update_know_their_version(running, tmp_path):
+def test_tokens_report_their_version_across_an_update(running, tmp_path):
     policy, url = running
     sampler = policies.make_sampler(policy, tmp_path, urls=[url], in_flight="keep")
     trained = [policy, policy.changed(3)]
@@ -215,7 +215,7 @@ def _draw_until(over, sampler, prompts, most):
     return drawn
 
 
-def test_an_engine_that_dies_of_its_first_request_says_of_what(tmp_path):
+def test_the_error_of_a_dead_engine_is_reported(tmp_path):
     # vLLM's attention on CPUs has no kernel for heads of width 16.
     sizes = policies.TINY | {"hidden_size": 64}
     folder = policies.make_folder(tmp_path / "model", sizes=sizes)

@@ -1,4 +1,4 @@
-"""What the server reports about a token is what an independent forward says of it."""
+"""The log-probs that a server reports equal those of an independent forward pass."""
 
 import contextlib
 
@@ -58,7 +58,7 @@ def test_logprobs_are_those_of_the_sampling_distribution(served, temperature, to
 
 @pytest.mark.failure(1)
 @pytest.mark.failure(24)
-def test_only_our_stop_ids_end_a_completion(served):
+def test_only_the_given_stop_ids_end_a_completion(served):
     _, sampler = served
     prompts = policies.prompts(32, seed=2)
     params = policies.draw(200, stop_token_ids=policies.STOP, ignore_stop=False)
@@ -105,7 +105,7 @@ def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_drawn(served):
 
 
 @pytest.mark.parametrize("family", ["Qwen3", "Llama"])
-def test_relatives_of_qwen2_are_served_as_they_are_trained(tmp_path, family):
+def test_other_families_are_served_as_they_are_trained(tmp_path, family):
     """Qwen3's norms, Llama's slower frequencies: published, drawn with, and scored."""
     folder = policies.make_folder(tmp_path / "base", family)
     policy = policies.Policy.load(folder).changed(1)

@@ -1,4 +1,4 @@
-"""Which GPUs servers get, and the servers' logs; without vLLM."""
+"""Placement of servers on GPUs, and their logs, without vLLM."""
 
 import types
 

@@ -26,7 +26,7 @@ def _spec(**changes):
     return ServerSpec(python="python", model="model", max_model_len=64, **changes)
 
 
-def test_an_open_address_asks_for_a_key():
+def test_a_public_address_requires_a_key():
     with pytest.raises(ValueError, match=r"host=0\.0\.0\.0: .* set VLLM_API_KEY"):
         _spec(host="0.0.0.0")
     spec = _spec(host="0.0.0.0", api_key="secret")
@@ -63,7 +63,7 @@ def test_the_server_sees_its_devices_and_nothing_of_jax(monkeypatch):
     assert arguments[arguments.index("--tensor-parallel-size") + 1] == "2"
 
 
-def test_on_cpus_one_process_decodes_on_all_cores_unless_told_otherwise(monkeypatch):
+def test_on_cpus_one_process_uses_all_cores_by_default(monkeypatch):
     for name in ("VLLM_ENABLE_V1_MULTIPROCESSING", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     found = vllm_server.environment(_spec())
@@ -134,7 +134,7 @@ def test_closing_a_client_ends_its_calls_and_later_ones():
         ([], "4 of 4 tokens, first of token 0"),
     ],
 )
-def test_a_token_whose_version_is_not_told_is_refused(spans, found):
+def test_a_token_without_a_version_is_rejected(spans, found):
     choice = {
         "token_ids": [1, 2, 3, 4],
         "finish_reason": "length",
@@ -181,7 +181,7 @@ TREE = """
                          start_new_session=True)
     time.sleep(600)
 """
-ASKER = """
+STARTER = """
     import pathlib, sys, time
     from rollout.vllm.server import ServerSpec, ServerProcess
     program, tmp = sys.argv[1], pathlib.Path(sys.argv[2])
@@ -195,26 +195,26 @@ ASKER = """
 
 @pytest.mark.failure(11)
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGTERM])
-def test_the_tree_goes_when_its_asker_goes(tmp_path, blow):
+def test_the_process_tree_ends_with_its_starter(tmp_path, blow):
     script = tmp_path / "tree.py"
     script.write_text(textwrap.dedent(TREE))
     program = tmp_path / "vllm"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} {script} {script}\n")
     program.chmod(0o755)
-    asker = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(ASKER), program, tmp_path],
+    starter = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(STARTER), program, tmp_path],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
     )
-    root = int(asker.stdout.readline())
+    root = int(starter.stdout.readline())
     deadline = time.monotonic() + 10
     while len(supervisor.descendants(root)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     tree = [root, *supervisor.descendants(root)]
-    asker.send_signal(blow)
-    asker.wait()
+    starter.send_signal(blow)
+    starter.wait()
     deadline = time.monotonic() + 10
     while any(pathlib.Path(f"/proc/{pid}").exists() for pid in tree):
         assert time.monotonic() < deadline, "orphans after 10 s"

@@ -1,4 +1,4 @@
-"""Our side of vLLM, with real processes and connections, where no vLLM is installed."""
+"""The client side, with real processes and connections, and a stand-in for vLLM."""
 
 import os
 import pathlib
@@ -44,7 +44,7 @@ def _ids(groups):
 
 
 @pytest.mark.failure(12)
-def test_a_server_that_is_killed_is_started_again_and_nothing_is_lost(sampler, server):
+def test_a_killed_server_is_restarted_and_nothing_is_lost(sampler, server):
     before = sampler.sample(PROMPTS, PARAMS, seed=1)
     finished, killed = [], []
 
@@ -66,7 +66,7 @@ def test_a_server_that_is_killed_is_started_again_and_nothing_is_lost(sampler, s
 LONG = SamplingParams(n=4, max_tokens=50, stop_token_ids=(0,))  # 0.1 to 0.3 s
 
 
-def test_a_call_that_is_over_keeps_what_is_drawn_and_the_next_goes_on(sampler):
+def test_a_call_that_ends_early_is_continued_by_the_next(sampler):
     ended, judged = [], []
 
     def enough():
@@ -95,7 +95,7 @@ def test_a_call_that_is_over_keeps_what_is_drawn_and_the_next_goes_on(sampler):
         assert (after is before) == (n == 50)
 
 
-def test_a_call_that_is_over_waits_for_nobody_elses_slots(sampler):
+def test_a_call_that_ends_early_does_not_wait_for_slots(sampler):
     """An evaluation beside an async collector has them all."""
     with ThreadPoolExecutor(2) as pool:
         other = pool.submit(sampler.sample, PROMPTS * 4, LONG, seed=5)
@@ -126,7 +126,7 @@ def test_servers_that_die_while_a_call_ends_do_not_hold_it_up(sampler, server):
 
 
 @pytest.mark.failure(1)
-def test_no_field_of_sampling_is_left_to_the_models_defaults(sampler, server):
+def test_every_sampling_field_is_sent(sampler, server):
     """Of those that generation_config.json may hold, as vLLM 0.32 reads it."""
     asked = {}
     client = sampler._fleet.members[0].client

@@ -1,4 +1,4 @@
-"""Published weights are what a real server serves; if it cannot load them, the last."""
+"""A real server serves the published weights, or the last good version."""
 
 import pathlib
 import shutil
@@ -145,7 +145,7 @@ def test_other_trainers_weights_are_noticed(served):
     policy, sampler = served
     sampler.publish(policy.params, 50)
     client = sampler._fleet.members[0].client
-    body = {"new_version": "somebody-else:50"}
+    body = {"new_version": "another-run:50"}
     client.call("POST", "/update_weight_version", body, timeout=10)
-    with pytest.raises(OutOfStep, match="somebody-else:50"):
+    with pytest.raises(OutOfStep, match="another-run:50"):
         sampler.sample(policies.prompts(1), policies.draw(4), seed=0)

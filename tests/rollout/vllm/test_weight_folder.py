@@ -1,4 +1,4 @@
-"""The folder through which weights are published: content, room, and its removal."""
+"""Tests the folder of published weights: content, free space, removal."""
 
 import contextlib
 import errno
