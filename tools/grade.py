@@ -4,19 +4,12 @@
         --samples 16 --levels percentile
     python -m tools.grade --config configs/quickstart.py --out DIR --samples 16
     python -m tools.grade --input problems.jsonl --levels percentile --out DIR
-    python -m tools.grade --config CONFIG --from_run WORKDIR --out DIR
-    python -m tools.grade --model HFDIR --input problems.jsonl --out DIR --judge
 
-The third form needs no model: it turns the rates that the rows have into levels. The
-fourth takes the rates that a run in training has found with its own groups. DIR gets
-graded.jsonl (the rows with `solve_rate`, `solve_interval`, `graded`, `level`),
-summary.json, and completions.jsonl and verdicts.jsonl as tools.evaluate keeps them. The
-same command goes on where it was stopped, and judges again what it has drawn.
-
-The last asks the model, once and greedily, whether each row is one complete, verifiable
-question with this answer, which `judged` of the row then says. What DIR has been asked
-it is not asked again. Rows with a hand-given `label`, true or false, tell how far it is
-to be trusted: summary.json has the agreement.
+The third form needs no model: it turns the rates that the rows have into levels. DIR
+gets graded.jsonl (the rows with `solve_rate`, `solve_interval`, `graded`, `level`),
+summary.json, and completions.jsonl and verdicts.jsonl as tools.evaluate writes them.
+The same command resumes an interrupted run, and judges again what it has sampled.
+tools.curate reads `graded` as evidence for the golds.
 """
 
 # ruff: noqa: E402
@@ -30,29 +23,27 @@ if __name__ == "__main__":
 import argparse
 import collections
 import dataclasses
-import itertools
 import json
 import os
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.reading import UnreadableConfig, read_config, user_path
 from configs.schema import take
 from rl import files
-from rl.evaluate import Drawn, score
+from rl.evaluate import Drawn, Scored, by_problem, score
 from rl.problems.templates import encode_prompt
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
 from rl.processes.stopping import REFUSED, run
 from rl.reward.verifier import verifier_reward
+from rl.statistics import wilson_interval
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.types import Sampler, SamplerError
-from tools.curation import grade as graded
-from tools.curation import judge
 from tools.curation.formats import parse_fields
-from tools.curation.grade import Grade
+from tools.curation.levels import percentile_levels
 from tools.curation.repair import with_answer
 from tools.curation.sources import Source, read
 from tools.evaluation.files import (
@@ -68,17 +59,28 @@ from tools.evaluation.sampler import add_flags, comma_separated, open_sampler, p
 from tools.evaluation.tasks import Task, complete, present
 from tools.evaluation.votes import answer_classes
 
+_NAME = "graded"  # under which completions are stored, as those of a benchmark
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Grade:
+    """What the completions of a problem say of it."""
+
+    samples: int  # completions
+    correct: int
+    unparsable: int  # in which no answer was found
+    truncated: int  # that ran out of tokens
+    majority: str | None  # the answer that most gave, None where none was found
+    agreement: float  # share of the completions that gave it
+    against_gold: bool  # whether it is judged wrong
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     try:
         rows = _rows(args)
         grades = {}
-        if args.from_run:
-            _take_rates(args, rows)
-        elif args.judge:
-            _judge(args, rows)
-        elif args.model or args.config:
+        if args.model or args.config:
             grades = _grade(args, rows)
         _write(args, rows, grades)
     except (UnreadableConfig, ValueError, OSError, SamplerError) as error:
@@ -129,62 +131,17 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
         for row in rows
     ]
     with files.locked(args.out):
-        drawn = _drawn(args, graded.NAME, problems)
+        drawn = _drawn(args, problems)
         drawn.sort(key=lambda d: (d.id, d.sample))
         with VerifierPool(workers=os.cpu_count() or 1) as pool:
             scored = score(drawn, problems, verifier_reward(pool.judge))
             classes = answer_classes(scored, pool)
-        write_verdicts(args.out, {graded.NAME: scored}, {graded.NAME: classes})
-    return graded.make_grades(scored, classes)
+        write_verdicts(args.out, {_NAME: scored}, {_NAME: classes})
+    return make_grades(scored, classes)
 
 
-def _take_rates(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
-    """Gives rows the rates of a run, by its newest checkpoint that can be read."""
-    import jax
-
-    from rl.batches.rates import SolveRates
-    from rl.checkpoint import steps_in
-    from rl.plan import make_plan
-    from rl.workdir.manifest import check_problems
-    from rl.workdir.proof import Damaged, read_loop
-
-    jax.config.update("jax_platforms", "cpu")  # the run may still have the others
-    plan = make_plan(read_config(args.config))
-    check_problems(args.from_run, plan)
-    folder = args.from_run / "checkpoints"
-    state = None
-    for step in sorted(steps_in(folder), reverse=True):
-        try:
-            state = read_loop(folder / str(step), step)["rollouts"]["problems"]
-            break
-        except Damaged as error:
-            print(f"{error}; an older checkpoint is taken", file=sys.stderr)
-    if state is None:
-        raise ValueError(f"{folder}: no checkpoint yet, or none that can be read")
-    rates = SolveRates(plan.train, half_life=plan.config.sampling.half_life)
-    rates.restore(state["rates"])
-    now = rates.at(step).mean
-    found = {p.id: float(now[i]) for i, p in enumerate(plan.train) if rates.seen[i]}
-    for row in rows:
-        row["solve_rate"] = found.get(row["id"])
-        if row["solve_rate"] is not None:
-            row["solve_rate_of"] = f"{args.from_run} after {step} steps"
-
-
-def _judge(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
-    """Gives each row what the model says of it."""
-    asked = [judge.question(row) for row in rows]
-    with files.locked(args.out):
-        drawn = _drawn(args, judge.NAME, list({p.id: p for p in asked}.values()))
-    said = {reply.id: judge.opinion(reply) for reply in drawn}
-    for row, problem in zip(rows, asked, strict=True):
-        row["judged"] = said.get(problem.id, judge.UNASKED)
-
-
-def _drawn(
-    args: argparse.Namespace, name: str, problems: Sequence[Problem]
-) -> list[Drawn]:
-    """All completions of the problems: those kept in `--out`, and what they lack."""
+def _drawn(args: argparse.Namespace, problems: Sequence[Problem]) -> list[Drawn]:
+    """Returns all completions of the problems: those in `--out`, and new ones."""
     # Here, so that levels from given rates start without JAX.
     from rl.base_model import find_model
     from tools.evaluation import pretrained
@@ -199,9 +156,9 @@ def _drawn(
         folder = pretrained.find_folder(args.model)
     positions = pretrained.max_positions(folder)
     conditions = Conditions(
-        template=args.template or ("model" if args.judge else "qwen_math"),
-        samples=1 if args.judge else args.samples,
-        temperature=0.0 if args.judge else args.temperature,
+        template=args.template or "qwen_math",
+        samples=args.samples,
+        temperature=args.temperature,
         top_p=args.top_p,
         max_tokens=args.max_tokens or 3072,
         context=min(args.context, positions),
@@ -213,12 +170,8 @@ def _drawn(
     prompts = [
         encode_prompt(tokenizer, conditions.template, p.problem) for p in problems
     ]
-    if args.judge:  # what is too long for it is not judged
-        fits = [len(prompt) < conditions.context for prompt in prompts]
-        problems = list(itertools.compress(problems, fits))
-        prompts = list(itertools.compress(prompts, fits))
     shortened = check_prompts(problems, prompts, conditions, positions)
-    if shortened and not args.judge:
+    if shortened:
         longest = max(map(len, prompts))
         raise ValueError(
             f"max_tokens={conditions.max_tokens} and a prompt of {longest} tokens"
@@ -230,10 +183,9 @@ def _drawn(
         "dtype": dtype,
         "sampler": args.sampler,
     }
-    if not args.judge:  # seeds depend on them
-        drawing["problems"] = len(problems)
+    drawing["problems"] = len(problems)  # seeds depend on them
     record_conditions(args.out, {"drawing": drawing, "benchmarks": {}})
-    task = Task(args.out, name, problems, prompts, conditions)
+    task = Task(args.out, _NAME, problems, prompts, conditions)
 
     def sampler() -> Sampler:
         return open_sampler(args, folder, dtype=dtype, context=conditions.context)
@@ -242,10 +194,60 @@ def _drawn(
     return present([task])[0]
 
 
+def make_grades(
+    scored: Sequence[Scored], classes: Mapping[str, Sequence[int | None]]
+) -> dict[str, Grade]:
+    """Returns a grade of each problem from its judged completions.
+
+    `classes` has for each problem, per completion, the class of equivalent answers that
+    its answer belongs to, None without one; see `answer_classes`.
+    """
+    grades = {}
+    for id, group in by_problem(scored).items():
+        votes = collections.Counter(kind for kind in classes[id] if kind is not None)
+        leader, count = votes.most_common(1)[0] if votes else (None, 0)
+        first = group[classes[id].index(leader)] if votes else None
+        grades[id] = Grade(
+            samples=len(group),
+            correct=sum(s.correct for s in group),
+            unparsable=sum(s.answer is None for s in group),
+            truncated=sum(s.drawn.finish_reason == "length" for s in group),
+            majority=first.answer if first else None,
+            agreement=count / len(group),
+            against_gold=first is not None and first.verdict.correct is False,
+        )
+    return grades
+
+
+def graded_rows(
+    rows: Sequence[Mapping[str, Any]],
+    grades: Mapping[str, Grade],
+    level_source: str | None,
+) -> list[dict[str, Any]]:
+    """Returns the rows with solve rates, grades and, if asked for, levels.
+
+    Rows without a grade keep the rate they have. `level_source` names a scale of fifths
+    of the solve rates, 1 the most solved; with None the rows keep their levels.
+    """
+    result = [dict(row) for row in rows]
+    for row in result:
+        if grade := grades.get(row["id"]):
+            interval = wilson_interval(grade.correct, grade.samples)
+            row["solve_rate"] = grade.correct / grade.samples
+            row["solve_interval"] = [round(edge, 6) for edge in interval]
+            row["graded"] = dataclasses.asdict(grade)
+    if level_source is not None:
+        levels = percentile_levels([row.get("solve_rate") for row in result])
+        for row, level in zip(result, levels, strict=True):
+            row["level"] = level
+            row["level_source"] = level_source if level is not None else None
+    return result
+
+
 def _write(
     args: argparse.Namespace, rows: list[dict[str, Any]], grades: dict[str, Grade]
 ) -> None:
-    rows = graded.graded_rows(rows, grades, args.level_source)
+    rows = graded_rows(rows, grades, args.level_source)
     rates = [row["solve_rate"] for row in rows if row["solve_rate"] is not None]
     if args.levels == "percentile" and not rates:
         raise ValueError(
@@ -275,13 +277,6 @@ def _write(
         "levels": dict(sorted(levels.items())),
         "level_source": args.level_source,
     }
-    if args.judge:
-        verdicts = collections.Counter(row["judged"]["sound"] for row in rows)
-        summary["judged"] = {
-            "sound": verdicts[True],
-            "unsound": verdicts[False],
-            "unknown": verdicts[None],
-        } | judge.agreement(rows)
     for path in filter(None, (args.out / "summary.json", args.json)):
         files.replace_json(path, summary)
     print(json.dumps(summary, indent=2))
@@ -322,18 +317,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         " and the least solved are 5",
     )
     parser.add_argument("--level_source", help="name of the new levels' scale")
-    parser.add_argument(
-        "--judge",
-        action="store_true",
-        help="ask whether each row is sound, instead of grading; the prompt goes into "
-        "--template, model where none is given",
-    )
-    parser.add_argument(
-        "--from_run",
-        type=user_path,
-        metavar="WORKDIR",
-        help="solve rates from the newest checkpoint of a run of --config",
-    )
     asked = parser.add_argument_group("conditions")
     asked.add_argument("--samples", type=int, default=16, help="per problem")
     asked.add_argument("--template", help="none, qwen_math, r1, model, or a text")
@@ -351,13 +334,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--input or --config is required")
     if not (args.model or args.config) and args.levels == "keep":
         parser.error("nothing to do: give --model, or --levels percentile")
-    if args.judge and not args.model:
-        parser.error("--judge: which --model is asked?")
-    if args.judge and args.levels == "percentile":
-        parser.error("--judge: gives no rates to make --levels from")
-    if args.from_run and (args.input or not args.config):
-        parser.error("--from_run: goes with the run's --config, and with no --input")
-    of = args.from_run or args.model or args.config or args.input[0]
+    of = args.model or args.config or args.input[0]
     of = pathlib.Path(of).stem
     new = args.level_source or f"grade:{of}"
     args.level_source = new if args.levels == "percentile" else None

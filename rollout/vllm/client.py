@@ -6,6 +6,7 @@ names the server and quotes its answer.
 
 import http.client
 import json
+import select
 import socket
 import threading
 import time
@@ -21,6 +22,7 @@ GENERATE = "/inference/v1/generate"
 ABORT = "/inference/v1/abort_requests"
 COMPLETIONS = "/v1/completions"
 _REQUEST = "generate-tokens-"  # vLLM's prefix of request names
+_WATCH_SECONDS = 1.0
 _TRAINING = (  # routes that training needs
     *("/collective_rpc", "/pause", "/resume", "/update_weight_version"),
     *(GENERATE, ABORT),
@@ -93,7 +95,13 @@ class VllmClient:
     # -- requests --------------------------------------------------------------------
 
     def call(
-        self, method: str, path: str, body: Any = None, *, timeout: float | None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        timeout: float | None,
+        watched: bool = False,
     ) -> Any:
         """Sends one request; returns the decoded JSON answer, None if it is empty.
 
@@ -102,15 +110,17 @@ class VllmClient:
           path: from the root, query included.
           body: sent as JSON.
           timeout: seconds of silence allowed; None waits until `cut`.
+          watched: also give up when the server accepts no more connections. A server
+            whose engine died does that, and leaves requests to the engine open.
 
         Raises:
           ServerGone, ServerBusy, ServerRefused: see there.
         """
-        text = self._exchange(method, path, body, timeout)
+        text = self._exchange(method, path, body, timeout=timeout, watched=watched)
         return json.loads(text) if text else None
 
     def _exchange(
-        self, method: str, path: str, body: Any, timeout: float | None
+        self, method: str, path: str, body: Any, *, timeout: float | None, watched: bool
     ) -> bytes:
         connection = http.client.HTTPConnection(*self._address, timeout=timeout)
         try:
@@ -120,6 +130,8 @@ class VllmClient:
             connection.request(method, path, payload, self._headers)
             if self._closed:
                 raise ConnectionError("the client was closed")
+            if watched:
+                self._watch(connection.sock)
             answer = connection.getresponse()
             text = answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -135,6 +147,27 @@ class VllmClient:
         if answer.status != 200:
             raise ServerRefused(message, answer.status)
         return text
+
+    def _watch(self, sock: socket.socket) -> None:
+        """Returns when there is an answer to read.
+
+        Raises:
+          ConnectionRefusedError: the server accepts no more connections.
+          TimeoutError: silence for longer than the socket's timeout.
+        """
+        timeout = sock.gettimeout()
+        deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
+        answer = select.poll()
+        answer.register(sock, select.POLLIN)
+        while not answer.poll(1000 * _WATCH_SECONDS):
+            if time.monotonic() > deadline:
+                raise TimeoutError("timed out")
+            try:
+                socket.create_connection(self._address, _WATCH_SECONDS).close()
+            except ConnectionRefusedError:
+                raise
+            except OSError:  # a server that is slow to accept is not gone
+                continue
 
     def cut(self) -> None:
         """Breaks every open connection: the callers get `ServerGone` at once.
@@ -329,7 +362,9 @@ class VllmClient:
 
     def tokens_processed(self, *, timeout: float) -> float:
         """Returns the tokens read and generated so far; a hung server's stay equal."""
-        text = self._exchange("GET", "/metrics", None, timeout).decode()
+        text = self._exchange(
+            "GET", "/metrics", None, timeout=timeout, watched=False
+        ).decode()
         counters = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
         return sum(
             float(line.rpartition(" ")[2])
@@ -366,7 +401,7 @@ class VllmClient:
         """
 
         def post(path: str, body: Any = None) -> None:
-            self.call("POST", path, body, timeout=timeout)
+            self.call("POST", path, body, timeout=timeout, watched=True)
 
         begin = time.monotonic()
         # Cached prefixes belong to the old weights.
@@ -386,7 +421,9 @@ class VllmClient:
     def _call_workers(self, method: str, *, timeout: float, **arguments: Any) -> None:
         """Calls a method of `extension.PolicyWorker` on all workers of the server."""
         order = {"method": method, "kwargs": arguments}
-        answer = self.call("POST", "/collective_rpc", order, timeout=timeout)
+        answer = self.call(
+            "POST", "/collective_rpc", order, timeout=timeout, watched=True
+        )
         for error in answer["results"]:
             if error:
                 raise ServerRefused(f"{self.url}: {error}")

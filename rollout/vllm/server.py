@@ -53,6 +53,7 @@ class ServerSpec:
       cpu_kv_cache_gib: size of the key-value cache when on the CPU.
       host: address to bind. Anything but loopback requires `api_key`, since requests
         can replace the weights.
+      port: 0 picks a free one.
       api_key: required of every request, unless empty.
       enforce_eager: no compilation: starts sooner, decodes slower.
       load_format: "dummy" if the weights will be published, "auto" to read them.
@@ -68,6 +69,7 @@ class ServerSpec:
     gpu_memory_utilization: float = 0.9
     cpu_kv_cache_gib: int = 1
     host: str = "127.0.0.1"
+    port: int = 0
     api_key: str = ""
     enforce_eager: bool = False
     load_format: str = "dummy"
@@ -183,9 +185,12 @@ class ServerProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Starts the process; `wait_ready` returns when it serves."""
-        with socket.create_server((self.spec.host, 0)) as free:
-            self._port = free.getsockname()[1]
+        """Starts the process; `wait_ready` returns when it serves.
+
+        Raises:
+          ServerFailed: the port is taken.
+        """
+        self._port = _claim_port(self.spec.host, self.spec.port)
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         run = command(self.spec, port=self._port, name=self._name)
         with self.log_file.open("ab") as output:
@@ -276,6 +281,17 @@ class ServerProcess:
         supervisor.kill_session(self._process.pid)
 
 
+def _claim_port(host: str, port: int) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ServerFailed(f"port {port} on {host}: {error.strerror}") from None
+        return probe.getsockname()[1]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="folder with config.json")
@@ -292,14 +308,13 @@ def main() -> None:
     if any(word.startswith(("--api-key", "--api_key")) for word in extra):
         # Arguments are readable by every user of the machine.
         parser.error("give the key as VLLM_API_KEY in the environment")
-    port = options.__dict__.pop("port")
     spec = ServerSpec(
         python=sys.executable,
         extra_args=tuple(extra),
         api_key=os.environ.get("VLLM_API_KEY", ""),
         **vars(options) | {"devices": tuple(options.devices)},
     )
-    run = command(spec, port=port, name="policy")
+    run = command(spec, port=spec.port, name="policy")
     os.execve(run[0], run, environment(spec))
 
 

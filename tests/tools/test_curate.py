@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+from configs import compass_thinker_7b
+from rl.problems.curriculum import Curriculum, fill_gaps, make_stages
+from rl.problems.reading import load_problems
 from tests import forked
 from tests.tools.curation.test_formats import FORMATS, ten_rows
 
@@ -72,6 +75,32 @@ def test_input_replaces_the_sources(tmp_path, config):
     assert [s["file"] for s in summary["sources"]] == ["a.jsonl", "b.jsonl"]
 
 
+def test_the_stages_of_the_7b_recipe_start_on_the_output(tmp_path, config):
+    things = "apples pears plums nuts figs dates limes leeks beans peas".split()
+    rows = [
+        {
+            "problem": f"There are {n + 3} {thing}. How many {thing} are in {n} boxes?",
+            "answer": str(n * (n + 3)),
+            "llama8b_solve_rate": 1 - n / 20,
+        }
+        for n, thing in enumerate(things)
+    ]
+    path, out = tmp_path / "big_math.jsonl", tmp_path / "out"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = curate(
+        f"--config={config}", "--input", path, "--out", out,
+        "--config.evidence=required",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    problems = load_problems(str(out / "problems.jsonl"), key="config.data.train")
+    assert {p.level for p in problems} == {1, 2, 3, 4, 5}
+    stages = make_stages(compass_thinker_7b.STAGES)
+    assert fill_gaps(stages, problems) == (stages, [])
+    curriculum = Curriculum(stages, problems, seed=0, tell=str)
+    assert curriculum.begin(0).name == "warm-up"
+    assert {p.level for p in curriculum.draw(10)} == {1, 2, 3}
+
+
 @pytest.mark.failure(33)
 def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
     (tmp_path / "good.jsonl").write_text(
@@ -92,7 +121,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
         "--config.common_rows=-1": "config.common_rows=-1: must be at least 0",
         "--config.near.threshold=0.5": "same_answer_threshold: exceeds",
         "--config.near.threshold=1.5": "config.near.threshold=1.5: must lie in",
-        "--config.screen.multiple_choice=x": "multiple_choice='x': must be",
+        "--config.evidence=x": "evidence='x': must be one of required, preferred",
         "--input=none.jsonl": "none.jsonl: no such file",
         f"--input={tmp_path}/bad.jsonl": "bad.jsonl:2: no field 'problem' (it has: q",
     }

@@ -74,49 +74,6 @@ def test_a_model_grades_and_the_same_command_does_nothing_again(tmp_path):
     assert "drawing.temperature=1.0, now 0.5" in said and said.count("\n") == 1
 
 
-def test_a_model_judges_rows_and_is_asked_nothing_twice(tmp_path):
-    model = tiny.make_model(tmp_path / "model", max_position_embeddings=1200)
-    sums, out = tmp_path / "sums.jsonl", tmp_path / "out"
-    command = [
-        "--model", model, "--input", sums, "--out", out, "--judge", "--slots", 4,
-        "--template", "none", "--max_tokens", 4, "--context", 1200,
-    ]  # fmt: skip
-
-    def judged():
-        status, said = grade(*command)
-        assert status == 0, said
-        rows = [json.loads(line) for line in (out / "graded.jsonl").open()]
-        summary = json.loads((out / "summary.json").read_text())
-        return [row["judged"]["sound"] for row in rows], summary["judged"]
-
-    rows = [
-        {"id": f"r{i}", "problem": f"{i}+{i}=?", "answer": str(2 * i), "label": i != 1}
-        for i in range(4)
-    ]
-    rows.append(rows[0] | {"id": "again"})
-    sums.write_text("".join(json.dumps(row) + "\n" for row in rows[:2]))
-    # a random model says neither
-    assert judged()[0] == [None, None]
-    first = (out / "completions.jsonl").read_text()
-    sums.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    judged()
-    replies = (out / "completions.jsonl").read_text()
-    assert replies.startswith(first) and replies.count("\n") == 4
-    texts = ["Fine.\nVerdict: yes", "**Verdict: No.**", "Verdict: no", "it is verdict"]
-    told = [
-        json.loads(line) | {"completion": text, "finish_reason": "stop"}
-        for line, text in zip(replies.splitlines(), texts, strict=True)
-    ]
-    (out / "completions.jsonl").write_text("".join(json.dumps(r) + "\n" for r in told))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tools.grade.open_sampler", None)
-        verdicts, summary = judged()
-    assert verdicts == [True, False, False, None, True]
-    assert summary["labelled_sound"] == {"sound": 2, "unsound": 1, "unknown": 1}
-    assert summary["labelled_unsound"] == {"sound": 0, "unsound": 1, "unknown": 0}
-    assert (summary["unknown"], summary["agreement"]) == (1, 0.75)
-
-
 @pytest.mark.failure(33)
 def test_levels_need_rates_and_bad_input_is_one_line(tmp_path):
     path = tmp_path / "rows.jsonl"

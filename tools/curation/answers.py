@@ -3,17 +3,11 @@
 A gold parses, equals itself, and others can equal it, read from a box as in training.
 """
 
-import re
 from collections.abc import Callable, Sequence
 
 from rl.verifier import extract_answer, is_equivalent, self_check
-from rl.verifier.parse.answers import parse_answer
-from rl.verifier.parse.tree import INFINITY, Big, Rel, Sym, Word, walk
 from rl.verifier.pool import Workers
-from tools.curation.repair import answer_of_solution, bare_answer
 from tools.curation.row import Row
-
-_BETWEEN = re.compile(r"=|\\\w*arrow|\\implies")  # the sides of a box
 
 
 def unverifiable_answer(row: Row) -> str | None:
@@ -25,31 +19,10 @@ def unverifiable_answer(row: Row) -> str | None:
         answer = extract_answer(f"\\boxed{{{gold}}}")
         if answer is None or "\\boxed" in answer:
             said = "has no box, an empty one, or several"
-        elif not (said := self_check(answer) or _endless(answer)):
+        elif not (said := self_check(answer)):
             said = None if is_equivalent(answer, gold) else "does not equal itself"
         if said:
             return f"{gold[:80]}: {said}"
-    return None
-
-
-def against_solution(row: Row) -> str | None:
-    """Its own worked solution, where it has one box, ends at another value."""
-    counts = row.survives and len(re.findall(r"\\f?box", row.solution)) < 2
-    said = bare_answer(counts and answer_of_solution(row.solution) or "")
-    if isinstance(parse_answer(said).node, Sym | Word | None):
-        return None
-    agrees = any(map(equality([said, *_BETWEEN.split(said)]), row.answers))
-    return None if agrees else f"{row.answer[:60]}: the solution says {said[:60]}"
-
-
-def _endless(answer: str) -> str | None:
-    """An infinite sum or product, which is never worked out."""
-    node = parse_answer(answer).node
-    # What it is said to be equal to is accepted alone too.
-    for part in walk(node.right if isinstance(node, Rel) else node):
-        if isinstance(part, Big):
-            if INFINITY in (*walk(part.lower), *walk(part.upper)):
-                return "a sum or a product without end"
     return None
 
 

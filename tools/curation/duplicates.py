@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 from rl.progress import each
 from tools.curation.answers import AnswerJudge
+from tools.curation.evidence import Evidence
+from tools.curation.levels import gradings
 from tools.curation.plan import Near, Plan
 from tools.curation.row import Row
 from tools.curation.text import numbers, similarity
@@ -23,7 +25,7 @@ def drop_duplicates(
     have the answers of all, and are compared with the first of those of one band.
     """
     problems: dict[str, list[Row]] = collections.defaultdict(list)
-    for row in sorted(rows, key=lambda row: row.level_source != scale):
+    for row in sorted(rows, key=lambda row: scale not in dict(gradings(row))):
         if row.survives:
             problems[row.key].append(row)
     groups: list[list[Copy]] = []
@@ -47,16 +49,23 @@ def drop_duplicates(
                 met[band].append(n)
         groups[n] += [(row, kind, score) for row in same]
     for group in groups:
-        _drop_copies(group, judge, plan.conflicts == "majority")
+        _drop_copies(group, judge, plan)
 
 
-def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, majority: bool) -> None:
-    """All but one row of a group, or all of them where their answers disagree."""
+def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
+    """Drops all but one row of a group, or all of them where their answers disagree.
+
+    Unless evidence is off, answers without any give way to the only one that has some.
+    """
     told = [row for row, kind, _ in group if kind != "variant"]
     classes = agreeing(told, judge.equal)
-    needed = len(told) / 2 if majority else len(told) - 1
-    stay = next((some for some in classes if len(some) > needed), ())
+    needed = len(told) / 2 if plan.conflicts == "majority" else len(told) - 1
+    stay = next((some for some in classes if len(some) > needed), [])
+    solved = [some for some in classes if any(_solved(row, plan) for row in some)]
+    if plan.evidence != "off" and len(solved) == 1:
+        stay = solved[0]
     original = stay[0] if stay else told[0]
+    original.evidence = _shared_evidence(original, stay)
     given = " / ".join(some[0].answers[0][:40] for some in classes)
     for row in told:
         if row not in stay:
@@ -68,6 +77,29 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, majority: bool) -> N
         elif row is not original:
             said = f"of {original.id}: {kind}, similarity {score:.2f}"
             row.against("near_duplicate", said, original)
+
+
+def _solved(row: Row, plan: Plan) -> bool:
+    return row.strength >= plan.min_evidence
+
+
+def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
+    """The row's evidence, that of its copies, and sets of other origins among these.
+
+    Copies have the same answer, so what supports theirs supports the row's.
+    """
+    found = {(one.kind, one.by): one for one in row.evidence}
+    for copy in copies:
+        for one in copy.evidence:
+            found.setdefault((one.kind, one.by), one)
+    origins = {copy.origin: copy.id for copy in copies if copy.origin}
+    if row.origin and len(origins) > 1:
+        n, by = len(origins), " and ".join(sorted(origins))
+        others = ", ".join(id for name, id in origins.items() if name != row.origin)
+        found["agreement", by] = Evidence(
+            kind="agreement", by=by, correct=n, samples=n, source=others
+        )
+    return tuple(found.values())
 
 
 def relation(

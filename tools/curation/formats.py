@@ -18,22 +18,20 @@ TURNS = "messages"  # the column of a row that is no object but a list of turns
 # The first is meant whose paths and column are all there. DeepScaleR, NuminaMath-1.5,
 # MATH and our own files name their columns as we do.
 _CHAT = {"problem": "prompt.user.content", "source": "data_source"}
-_REWARD, _PASS_RATE = "reward_model.ground_truth", "extra_info.qwen3_30b_pass_rate"
+_REWARD = "reward_model.ground_truth"
 FORMATS: dict[str, tuple[str | None, dict[str, str]]] = {
     "open_reasoner_zero": (
         None,
         {"problem": f"{TURNS}[0].value", "answer": f"{TURNS}[1].ground_truth.value"},
     ),
     "skywork_or1": ("extra_info.model_difficulty", _CHAT | {"answers": _REWARD}),
-    "guru": (_PASS_RATE, _CHAT | {"answer": _REWARD, "solve_rate": _PASS_RATE}),
-    "dapo": (None, _CHAT | {"answer": _REWARD}),
+    "chat": (None, _CHAT | {"answer": _REWARD}),
     "dapo_processed": (_REWARD, _CHAT | {"problem": "prompt", "answer": "solution"}),
-    "big_math": (None, {"problem": "problem", "solve_rate": "llama8b_solve_rate"}),
+    "deepmath": (None, {"problem": "question", "answer": "final_answer"}),
     "gsm8k": (None, {"problem": "question", "answer": "answer"}),
     "problems": (None, {"problem": "problem"}),
 }
 
-_ASKED = (*FIELDS, "options")  # which become part of the problem
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _PATH = re.compile(rf"(?:{_STEP.pattern})+")
 
@@ -69,11 +67,11 @@ def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
       ValueError: a field is none of ours, or a path is not written as in `a.b[0]`.
     """
     for name, path in fields.items():
-        if name not in _ASKED:
-            raise ValueError(f"fields: {name!r} is none of {', '.join(_ASKED)}")
+        if name not in FIELDS:
+            raise ValueError(f"fields: {name!r} is none of {', '.join(FIELDS)}")
         if not _PATH.fullmatch(path):
             raise ValueError(f"fields: {name}={path!r}: must be written as in a.b[0]")
-    return {name: name for name in _ASKED if name not in fields.values()} | fields
+    return {name: name for name in FIELDS if name not in fields.values()} | fields
 
 
 def parse_fields(text: str) -> dict[str, str]:

@@ -1,82 +1,120 @@
-"""Difficulty on one scale of 1 (easy) to 5."""
+"""Difficulty on one scale of 1 (easy) to 5, as percentiles of solve rates."""
 
 import collections
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata, spearmanr
 
+from tools.curation.evidence import RATES
 from tools.curation.row import Row
 
 LEVELS = 5
-Link = np.ndarray  # `[2, n]`: of rows that two graders share, the difficulty by each
+_MIN_CORRELATION = 0.3  # of two graders, below which one says nothing of the other
+
+
+class Link(NamedTuple):
+    """Sorted difficulties by one grader, and where their rows lie on the scale."""
+
+    theirs: np.ndarray
+    positions: np.ndarray
+
+    def position(self, difficulty: float) -> float:
+        """Returns the position that as large a share of the rows lies below.
+
+        Equipercentile linking: Kolen and Brennan, Test Equating, chapter 2.
+        """
+        below = np.searchsorted(self.theirs, difficulty, "left")
+        up_to = np.searchsorted(self.theirs, difficulty, "right")
+        share = (below + up_to) / 2 / len(self.theirs)
+        places = np.linspace(0, 1, len(self.positions))
+        return float(np.interp(share, places, self.positions))
 
 
 def level_scale(wanted: str, rows: Iterable[Row]) -> str | None:
-    """The scale that levels are kept on; "auto" is that of most of the rows left."""
+    """The scale that levels are on; "auto" is the one that graded most rows left."""
     if wanted != "auto":
         return wanted
-    scales = (row.level_source for row in rows if row.survives and row.level_source)
+    scales = (name for row in rows if row.survives for name, _ in gradings(row))
     return next(iter(statistics.multimode(sorted(scales))), None)
 
 
-def link_scales(
-    rows: Iterable[Row], scale: str | None, common_rows: int
-) -> dict[str, Link]:
-    """The other scales that agree with ours on which rows are harder at all, by name.
+def assign_levels(
+    rows: Sequence[Row], scale: str | None, common_rows: int
+) -> dict[str, int]:
+    """Gives rows left a level on `scale` or None; returns linked scale -> rows shared.
 
-    Two graders have a row in common where both graded it or an exact copy of it; with
-    fewer than `common_rows` of them, or 0, there is no link.
+    A row's position is the mean of its positions by all graders. Another grader than
+    `scale` counts if both graded at least `common_rows` rows (0: none does) and agree
+    on which are harder. Levels that sources gave on `scale` stay. On a scale of solve
+    rates, levels are fifths of the rows left, and rows that were never solved are 5.
     """
     graded: dict[str, dict[str, float]] = collections.defaultdict(dict)
-    for row in rows if common_rows else ():
-        for name, difficulty in _difficulties(row):
+    for row in rows:
+        for name, difficulty in gradings(row):
             graded[name].setdefault(row.key, difficulty)
-    ours, links = graded.pop(scale, {}), {}
+    links = _links(scale or "", graded, common_rows)
+    left = [row for row in rows if row.survives]
+    positions = []
+    for row in left:
+        found = [links[name].position(d) for name, d in gradings(row) if name in links]
+        positions.append(float(np.mean(found)) if found else None)
+    named = scale
+    if any(row.level_source == scale for row in rows):
+        levels = [p if p is None else int(min(p, 0.99) * LEVELS) + 1 for p in positions]
+    else:
+        named = f"solve_rate:{scale}"
+        levels = percentile_levels([None if p is None else 1 - p for p in positions])
+    for row, level in zip(left, levels, strict=True):
+        rates = [one.rate for one in row.evidence if one.kind in RATES]
+        hardest = level is not None and rates and not any(rates)
+        _set_level(row, named, LEVELS if hardest else level)
+    return {name: len(x.theirs) for name, x in links.items() if name != scale}
+
+
+def _links(
+    scale: str, graded: Mapping[str, Mapping[str, float]], common_rows: int
+) -> dict[str, Link]:
+    """Returns `scale` itself, and graders that agree with it on what is harder."""
+    own = graded.get(scale, {})
+    if not own:
+        return {}
+    # Equal difficulties get different places, so that a finer scale stays finer.
+    order = np.argsort(np.argsort([*own.values()], kind="stable"))
+    places = dict(zip(own, (order + 0.5) / len(own), strict=True))
+    links = {scale: Link(np.sort([*own.values()]), np.linspace(0, 1, len(own)))}
     for name, theirs in graded.items():
-        link = np.array([(theirs[key], ours[key]) for key in theirs.keys() & ours]).T
-        apart = link.size >= 2 * common_rows and all(len({*side}) > 1 for side in link)
-        if apart and spearmanr(*link).statistic > 0:
-            links[name] = link
+        common = [key for key in own if key in theirs]
+        if name == scale or not common_rows or len(common) < max(2, common_rows):
+            continue
+        values = np.array([[theirs[key], own[key]] for key in common]).T
+        if any(len({*side}) < 2 for side in values):
+            continue
+        if spearmanr(*values).statistic >= _MIN_CORRELATION:
+            positions = np.sort([places[key] for key in common])
+            links[name] = Link(np.sort(values[0]), positions)
     return links
 
 
-def _linked(link: Link, difficulty: float) -> int:
-    """The level that as large a share of the common rows lies below.
-
-    Equipercentile linking: Kolen and Brennan, Test Equating, chapter 2.
-    """
-    theirs, ours = link
-    share = np.mean((theirs < difficulty) + (theirs == difficulty) / 2)
-    return int(np.quantile(ours, share, method="inverted_cdf"))
-
-
-def _difficulties(row: Row) -> Iterator[tuple[str, float]]:
+def gradings(row: Row) -> Iterator[tuple[str, float]]:
     """(scale, difficulty) for each grading of the row."""
-    if row.level is not None:
+    if row.level is not None and row.level_source:
         yield row.level_source, float(row.level)
-    if row.solve_rate is not None:
-        yield f"solve_rate:{row.source}", -row.solve_rate
+    for one in row.evidence:
+        if one.kind in RATES:
+            yield one.by, -one.rate
 
 
-def put_on_scale(row: Row, scale: str | None, links: Mapping[str, Link]) -> None:
-    """Gives a row its level on `scale`: its own, or by way of a link, or none.
-
-    Levels of different scales do not compare: a "3" of one source is a "5" of another.
-    One that is given up is noted in `meta.other_level`, the link in `meta.level_from`.
-    """
-    if row.level_source == scale:
+def _set_level(row: Row, scale: str | None, level: int | None) -> None:
+    """Gives a row its level; one of another scale is noted in `meta.other_level`."""
+    if row.level is not None and row.level_source == scale:
         return
-    gradings, level = [*_difficulties(row)], row.level
-    if level is not None:
-        other = {"level": level, "scale": row.level_source}
+    if row.level is not None:
+        other = {"level": row.level, "scale": row.level_source}
         row.meta = {**row.meta, "other_level": other}
-    row.level, row.level_source = None, None
-    for name, difficulty in gradings[::-1]:
-        if name in links:
-            row.level, row.level_source = _linked(links[name], difficulty), scale
-            row.meta = {**row.meta, "level_from": name}
+    row.level, row.level_source = level, scale if level is not None else None
 
 
 def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:

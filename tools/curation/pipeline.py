@@ -21,9 +21,10 @@ from rl.verifier.pool import Lost, Workers
 from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import decontaminate
 from tools.curation.duplicates import drop_duplicates
-from tools.curation.levels import level_scale, link_scales, put_on_scale
+from tools.curation.levels import assign_levels, level_scale
 from tools.curation.plan import Plan
-from tools.curation.report import Steps, count, markdown, page, sections
+from tools.curation.readings import by_kind, by_source
+from tools.curation.report import Section, Steps, count, markdown, page, sections
 from tools.curation.row import Row
 from tools.curation.sources import inspect, read
 
@@ -39,6 +40,9 @@ _LATER_STEPS: Steps = {
         "conflicting_answers": "One problem, two answers, no majority.",
         "exact_duplicate": "The same text as another row.",
         "near_duplicate": "The same problem reworded, or with other numbers.",
+    },
+    "evidence": {
+        "no_evidence": "No solver that had no part in the gold arrived at it.",
     },
 }
 
@@ -66,15 +70,14 @@ def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
             with watch("screening", total=total, unit="rows") as done:
                 rows = _screened(plan, screened, done)
             scale = level_scale(plan.levels, rows)
-            links = link_scales(rows, scale, plan.common_rows)
             with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
                 decontaminate(plan, rows, judge)
                 drop_duplicates(plan, rows, judge, scale)
-            for row in rows:
-                put_on_scale(row, scale, links)
+            if plan.evidence == "required":
+                _require_evidence(rows, plan.min_evidence)
             facts["level_scale"] = scale
-            facts["linked_scales"] = {name: x.shape[1] for name, x in links.items()}
-            summary = _write(out, facts, plan.screen.meanings | _LATER_STEPS, rows)
+            facts["linked_scales"] = assign_levels(rows, scale, plan.common_rows)
+            summary = _write(out, facts, plan, rows)
         shutil.rmtree(work, ignore_errors=True)
     return summary
 
@@ -105,8 +108,16 @@ def _screened(plan: Plan, path: pathlib.Path, count: Watch) -> list[Row]:
     return done
 
 
+def _require_evidence(rows: Sequence[Row], least: float) -> None:
+    """Drops rows without evidence, or with less than `least`."""
+    for row in rows:
+        if row.survives and row.strength < least:
+            found = (f"{one.by}: {one.correct}/{one.samples}" for one in row.evidence)
+            row.reasons["no_evidence"] = ", ".join(found) or "none"
+
+
 def _write(
-    out: pathlib.Path, facts: dict[str, Any], steps: Steps, rows: Sequence[Row]
+    out: pathlib.Path, facts: dict[str, Any], plan: Plan, rows: Sequence[Row]
 ) -> dict[str, Any]:
     """The files of a run; summary.json, which says that they are whole, comes last."""
     ids: set[str] = set()
@@ -122,15 +133,21 @@ def _write(
             "id": row.id,
             "source": row.source,
             "reason": ", ".join(row.reasons),
-            "evidence": row.reasons,
+            "details": row.reasons,
+            "evidence": [dataclasses.asdict(one) for one in row.evidence],
             "problem": row.problem,
             "answer": row.answer or None,
         }
         for row in rows
         if row.reasons
     ]
-    summary = facts | count(rows, steps)
+    summary = facts | count(rows, plan.screen.meanings | _LATER_STEPS)
+    summary["evidence"] = {
+        "by_source": by_source(rows, plan.min_evidence, plan.readings),
+        "by_kind": by_kind(rows, plan.min_evidence),
+    }
     tables = list(sections(summary))
+    tables.insert(1, Section("Evidence by source", summary["evidence"]["by_source"]))
     outputs = {
         "problems.jsonl": "".join(map(files.json_line, kept)),
         "dropped.jsonl": "".join(map(files.json_line, dropped)),

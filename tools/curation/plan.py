@@ -6,8 +6,9 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from configs.schema import Count, Index, Positive, Range, call
+from configs.schema import Count, Index, Positive, Range, Share, call, parse
 from rl.problems.types import Problem
+from tools.curation.readings import Readings, load_readings
 from tools.curation.screen import Screen
 from tools.curation.sources import Source
 from tools.evaluation.benchmarks import is_another_copy, load_benchmark
@@ -15,7 +16,7 @@ from tools.evaluation.benchmarks import is_another_copy, load_benchmark
 _Similarity = Annotated[float, Range(0, 1, open=True)]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Near:
     """Jaccard similarities from which on two problems are near each other."""
 
@@ -29,22 +30,31 @@ class Near:
             raise ValueError("config.near.same_answer_threshold: exceeds threshold")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """The plain keys of configs/curate.py, which explains them."""
+
+    conflicts: Literal["majority", "drop"]
+    evidence: Literal["required", "preferred", "off"]
+    min_evidence: Share
+    levels: str
+    common_rows: Index
+    answer_timeout: Positive
+    workers: Count
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan(Options):
     """What a run does; equal plans over equal files give equal bytes.
 
-    `evaluation` maps ids to problems; all else is explained in configs/curate.py.
+    `evaluation` maps ids to problems.
     """
 
     sources: Sequence[Source]
     evaluation: Mapping[str, Problem]
     screen: Screen
     near: Near
-    conflicts: Literal["majority", "drop"]
-    levels: str
-    common_rows: Index
-    answer_timeout: Positive
-    workers: Count
+    readings: Readings
 
 
 def make_plan(
@@ -77,12 +87,17 @@ def make_plan(
         for problem in problems:
             id = f"{pathlib.PurePath(spec).stem}/{problem.id}"
             evaluation[id] = dataclasses.replace(problem, id=id)
-    return call(
-        Plan,
-        "",
-        options,
-        screen=call(Screen, "screen", options.pop("screen", {})),
-        near=call(Near, "near", options.pop("near", {})),
-        sources=[call(Source, f"sources[{i}]", one) for i, one in enumerate(given)],
+    readings = options.pop("readings", "")
+    if not isinstance(readings, str):
+        raise ValueError(f"config.readings={readings!r}: must be of type str")
+    screen = parse(Screen, options.pop("screen", {}), "config.screen")
+    near = parse(Near, options.pop("near", {}), "config.near")
+    sources = [call(Source, f"sources[{i}]", one) for i, one in enumerate(given)]
+    return Plan(
+        **vars(parse(Options, options)),
+        screen=screen,
+        near=near,
+        sources=sources,
         evaluation=evaluation,
+        readings=load_readings(os.path.expandvars(readings)),
     )

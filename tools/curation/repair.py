@@ -2,16 +2,12 @@
 
 import dataclasses
 import html
-import itertools
 import re
 import unicodedata
 from collections.abc import Callable
 
-from rl.verifier import extract_answer, is_equivalent
-from rl.verifier.grade.contract import formulas_of
-from rl.verifier.parse.answers import option_in, parse_answer
-from rl.verifier.parse.relations import is_label
-from rl.verifier.parse.tree import Expression, Matrix, Node, Quantity, symbols
+from rl.verifier import extract_answer
+from rl.verifier.parse.answers import option_in
 from tools.curation.grammar import FORMULA, formulas
 from tools.curation.row import Row
 
@@ -25,9 +21,6 @@ _ESCAPED = re.compile(
     r"|\r(?=(?:ight(?:arrow)?|ho|angle|ceil|floor|m)(?![a-z])))"
 )
 _LETTERS = dict(zip("\b\t\n\f\r", "btnfr", strict=True))
-# An escape of JSON that was read once too little; a degree sign that broke.
-_CODE = re.compile(r"\\u(00[0-9A-Fa-f]{2})(?![0-9A-Fa-f])")
-_DEGREE = re.compile(r"^(-?\d[\d.]*)\s?\^\s*(?:extcirc)?\s*\}?$")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028\ufeff]")
 _FULL_WIDTH = str.maketrans(
     {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFF01, 0xFF5F)}
@@ -35,26 +28,15 @@ _FULL_WIDTH = str.maketrans(
 )
 _BREAK = re.compile(r"<\s*/?\s*(?:br|p|div|center)\b[^<>]*>", re.I)
 _SUBSCRIPT = re.compile(r"<su(b|p)>\s*(.*?)\s*</su\1>", re.I | re.S)
-_LONE_BRACKET = re.compile(r"\\+\(([()])\\+\)")  # \((\)1\()\)
 _LINK = re.compile(r"(?<!!)\[([^\[\].]*)\]\(https?://(?:[^()\s]|\([^()]*\))*\)")
 _ENTITY = re.compile(r"&(?:[A-Za-z]+|#\d+);")
 _STYLE = re.compile(
     r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>|\[asy\]\s*\[/asy\]"
     r"|\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]"
-    r"|\n(?=[^\n$]*\b(?:text|format\w*)\b)[^\n$]*\btranslat[^\n$]*"
     r"|\n[^\n]*(?:源文本|翻译成英文|输出翻译|翻译结果)[^\n]*",
     re.I,
 )
-# "The solution is: $x = 1$".
-_SAYS_SO = re.compile(
-    r"^(?:(?:the )?(?:(?:general|unique|only) )?(?:solution|answer)s?(?: set)?"
-    r" (?:is|are)\b\s*:?|\s|~|\\q?quad|\\[,;: ])+",
-    re.I,
-)
 _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
-_REMARK = re.compile(r"\s+\((?=[A-Za-z]{3})|\n\s*\n")  # 5/2 (ACCEPT: 2.5)
-_WORD = re.compile(r"(?<!\\)[a-z]")
-_RELATES = re.compile(r"=|\\approx(?![a-z])")
 
 
 def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
@@ -71,8 +53,7 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
     if not answers:
         answers = with_answer(row).answers
         done += ["answer_from_solution"] if answers else []
-    said = itertools.chain(*(_said_alone(problem, bare_answer(a)) for a in answers))
-    bare = tuple(dict.fromkeys(filter(None, said)))
+    bare = tuple(dict.fromkeys(filter(None, map(bare_answer, answers))))
     done += ["answer_markup"] if bare != answers and answers else []
     return dataclasses.replace(row, problem=problem.strip(), answers=bare), tuple(done)
 
@@ -88,13 +69,12 @@ def restore_escapes(text: str) -> str:
 
     A TAB before `ext{` was `\\text{`; a form feed before `rac{` was `\\frac{`.
     """
-    text = _CODE.sub(lambda match: chr(int(match[1], 16)), text)
     return _ESCAPED.sub(lambda match: "\\" + _LETTERS[match[0][-1]], text)
 
 
 def plain_markup(text: str) -> str:
     """Tags of layout, entities, links and brackets as text; translators' orders go."""
-    text = _LINK.sub(r"\1", _LONE_BRACKET.sub(r"\1", _BREAK.sub("\n", text)))
+    text = _LINK.sub(r"\1", _BREAK.sub("\n", text))
     text = _SUBSCRIPT.sub(
         lambda m: ("_" if m[1] in "bB" else "^") + "{" + m[2] + "}", text
     )
@@ -114,7 +94,9 @@ def bare_answer(answer: str) -> str:
     Such as `36` of a boxed and displayed 36, `72` of `$72` and `072`, `4` of `B: 4`.
     """
     answer = re.sub(r"\{([-+])\}", r"\1", answer.strip())  # a sign set tight: {-}88
-    answer = _SAYS_SO.sub("", _END.sub("", answer))
+    if "\\begin" not in answer:  # an escape too many: \\frac
+        answer = re.sub(r"\\\\(?=[A-Za-z{}])", r"\\", answer)
+    answer = _END.sub("", answer)
     dressed = ""
     while answer != dressed:
         dressed, displayed = answer, FORMULA.fullmatch(answer)
@@ -128,50 +110,8 @@ def bare_answer(answer: str) -> str:
             answer = option.value
     if answer.count("$") == 1 and "\\$" not in answer:
         answer = answer.strip("$ ")
-    answer = _END.sub("", _DEGREE.sub(r"\1^\\circ", answer))
-    said, *remarks = _REMARK.split(answer)
-    if remarks and parse_answer(answer).node is None and parse_answer(said).node:
-        answer = said
+    answer = _END.sub("", answer)
     return (answer.lstrip("0") or "0") if answer.isdigit() else answer
-
-
-def _said_alone(problem: str, answer: str) -> tuple[str, ...]:
-    """The answer with the value that its last side says, as a solver writes it.
-
-    Sides that are shown equal say nothing else: `-i` for `i^{15} = i^3 = -i`. What has
-    no variable, or is what the problem asks for, may be left out: `3` of `a + b = 3`.
-    """
-    sides = _RELATES.split(re.sub(r"(?<!\\)\$", "", answer))
-    parts = [parse_answer(side).node for side in sides]
-    while parts and parts[0] is not None and is_label(parts[0]):
-        del parts[0]
-    if len(parts) < 2 or not all(map(_is_value, parts)):
-        return (answer,)
-    said, value = sides[-len(parts)].strip(), sides[-1].strip()
-    first, *others = map(symbols, parts)
-    # "16 a" in a^2 = 16 a = 4 is a 16 and the start of another equation.
-    if len({*others}) > 1:
-        return (answer,)
-    if first == others[0] and is_equivalent(said, value):
-        return (value,)
-    alone = not first | others[0] or _asks_for(problem, said)
-    return (value, answer) if alone else (answer,)
-
-
-def _asks_for(problem: str, formula: str) -> bool:
-    """Whether a problem ends with a formula, which is this one."""
-    *_, last = None, *FORMULA.finditer(problem)
-    if last is None or "equation" in problem:
-        return False
-    shown = formulas(last[0])[0].rstrip(" =.,")
-    asked, said = (next(formulas_of(f"${f}$"), [None])[0] for f in (shown, formula))
-    return asked is not None and asked == said and not _WORD.search(problem, last.end())
-
-
-def _is_value(part: Node | None) -> bool:
-    if isinstance(part, Quantity):
-        return isinstance(part.unit, str)
-    return isinstance(part, Expression | Matrix)
 
 
 TEXT_REPAIRS: dict[str, Callable[[str], str]] = {

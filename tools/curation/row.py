@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rl.problems.types import Problem
+from tools.curation.evidence import Evidence, strength
 
 FIELDS = (
     "id problem answer answers source level level_source solve_rate solution".split()
@@ -25,12 +26,23 @@ class Row:
     solve_rate: float | None = None  # fraction of graded completions that were right
     solution: str = ""
     meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # all else
+    evidence: Sequence[Evidence] = ()  # that the gold is right
+    origin: str = ""  # sets of different origins agree independently of each other
     key: str = ""  # what exact duplicates share
     bands: Sequence[int] = ()  # hashes by which near duplicates meet
     # reason -> evidence, the first the one that the row counts under
     reasons: dict[str, str] = dataclasses.field(default_factory=dict)
     # reason -> the problem it was found beside; "repaired" -> the row as it came
     beside: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        read = (Evidence(**e) if isinstance(e, dict) else e for e in self.evidence)
+        self.evidence = tuple(read)
+
+    @property
+    def strength(self) -> float:
+        """How strong the evidence for the gold is; see `Evidence.strength`."""
+        return strength(self.evidence)
 
     @property
     def answer(self) -> str:
@@ -48,8 +60,9 @@ class Row:
 
     def record(self) -> dict[str, Any]:
         """The row as a JSON object of our own schema."""
-        said = {name: getattr(self, name) for name in (*FIELDS, "meta")}
-        return said | {"answer": self.answer or None}
+        record = {name: getattr(self, name) for name in (*FIELDS, "meta")}
+        evidence = [dataclasses.asdict(one) for one in self.evidence]
+        return record | {"answer": self.answer or None, "evidence": evidence}
 
 
 def seen(problem: Row | Problem) -> dict[str, str]:

@@ -3,11 +3,11 @@
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from configs.schema import Count, Index, Share
-from tools.curation import choice, noise, verifiable
-from tools.curation.answers import against_solution, unverifiable_answer
+from tools.curation import golds, noise, verifiable
+from tools.curation.answers import unverifiable_answer
 from tools.curation.repair import repair
 from tools.curation.row import Row, seen
 from tools.curation.text import band_hashes, exact_key
@@ -18,7 +18,6 @@ from tools.page import is_number
 class Screen:
     """Repairs and checks, whose options are explained in configs/curate.py."""
 
-    multiple_choice: Literal["value", "drop"]
     max_solve_rate: Share
     min_solve_rate: Share
     min_grading: Count
@@ -31,16 +30,16 @@ class Screen:
     def checks(self) -> Mapping[str, Sequence[Callable[[Row], str | None]]]:
         """Step -> its checks; a row is counted under the first check that finds it."""
         return {
-            "verifiable": verifiable.CHECKS,
+            "verifiable": (*verifiable.CHECKS, *golds.CHECKS),
             "noise": noise.CHECKS,
             "quality": (self.size, *noise.QUALITY_CHECKS),
             "graded": (
                 self.solve_rate,
                 self.never_answered,
                 self.majority_against_gold,
-                self.judged_unsound,
+                self.marked_invalid,
             ),
-            "verifier": (against_solution, unverifiable_answer),
+            "verifier": (unverifiable_answer,),
         }
 
     @property
@@ -54,10 +53,6 @@ class Screen:
     def __call__(self, came: Row) -> Row:
         """The row repaired, without its solution, and what every check says of it."""
         row, repairs = repair(came)
-        if self.multiple_choice == "value" and len(row.answers) == 1:
-            if turned := choice.to_value(row.problem, row.answer):
-                row = dataclasses.replace(row, problem=turned[0], answers=(turned[1],))
-                repairs += ("choice_to_value",)
         row = dataclasses.replace(
             row,
             meta=row.meta | ({"repairs": list(repairs)} if repairs else {}),
@@ -100,14 +95,12 @@ class Screen:
             return None
         return f"{grade['agreement']:.0%} say {grade['majority'][:60]}"
 
-    def judged_unsound(self, row: Row) -> str | None:
-        """Judged by a model or its makers: incomplete, unverifiable or wrong."""
+    def marked_invalid(self, row: Row) -> str | None:
+        """Its makers mark the problem or the solution as invalid."""
         for column in ("problem_is_valid", "solution_is_valid"):  # NuminaMath-1.5
             if row.meta.get(column) not in (None, "Yes", True):
                 return f"{column}: {row.meta[column]}"
-        judged = row.meta.get("judged")
-        unsound = isinstance(judged, Mapping) and judged.get("sound") is False
-        return " ".join(str(judged.get("said", "")).split()) if unsound else None
+        return None
 
     def _grade(self, row: Row) -> Mapping[str, Any]:
         """What a grading says, where it drew enough to say anything."""

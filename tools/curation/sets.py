@@ -1,7 +1,7 @@
-"""What most rows of a set share is the set's, and no row's own.
+"""Wrappers: what most rows of a set put before and behind each problem.
 
-What asks a model for an answer in some form, before and behind each problem; a number
-and its points; numbers for the labels of options. In one row they may mean something.
+Such as an order to a model to answer in some form, or a number and its points. In one
+row the same words may mean something.
 """
 
 import dataclasses
@@ -9,57 +9,39 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from tools.curation import choice
 from tools.curation.grammar import ASKS, FIND, FORMULA, any_of
 from tools.curation.row import Row
 
 _FEW = 10  # rows that share nothing yet
 _REACH = 1000  # characters from either end
 _BREAK = re.compile(r"[.:!?)\]}](?=\s)|\n+")
-_COUNTS = re.compile(r"[\s$().]*([1-9])[\s$().]*")
 # What is said of the problem as a whole, and an example of a box.
 _ABOUT_IT = any_of(r"\\boxed\s*\{[^{}]*\}", rf"\b{FIND} (?:this|it|the problem)\b")
 _BESIDE = r"[\s().,:\[\]#-]*"  # "Question 5. (3 points)", but not "Roll 3 dice."
 _LABEL = re.compile(rf"(?:{_BESIDE}(?:[A-Za-z]+{_BESIDE}0|0 [A-Za-z]+|0))+{_BESIDE}")
 
 
-class Habits:
-    """What most rows of one set have, by all of its (problem, first answer)."""
+class Wrapper:
+    """The head and the tail that most problems of one set share."""
 
-    def __init__(self, rows: Sequence[tuple[str, str]]):
-        problems = [problem for problem, _ in rows]
+    def __init__(self, problems: Sequence[str]):
         self._head, self._tail = (_shared(problems, tail) for tail in (False, True))
-        some = (row for row in rows if "3" in row[0])
-        listed = [row for row in some if choice.find_choices(row[0], choice.NUMBERS)]
-        self._numbers = most(sum(bool(_named(*row)) for row in listed), len(listed))
 
-    def undone(self, row: Row) -> Row:
-        """The row without what the set put around it, its options by letter."""
+    def remove(self, row: Row) -> Row:
+        """The row without what the set put around its problem."""
         begin = _cuts(row.problem, False).get(self._head, 0)
         # A tail has no number, and may follow a formula that ends without a stop.
         problem = row.problem[begin:].rstrip().removesuffix(self._tail or "")
-        answers = row.answers
-        if self._numbers and (named := _named(problem, row.answer)):
-            problem, answer = choice.with_options(*named)
-            answers = (answer,)
-        return dataclasses.replace(row, problem=problem.strip(), answers=answers)
-
-
-def _named(problem: str, answer: str) -> tuple[str, str, dict[str, str]] | None:
-    """The question, the number that the answer says, and the options it is one of."""
-    found = choice.find_choices(problem, choice.NUMBERS)
-    said = _COUNTS.fullmatch(answer)
-    named = said and found and said[1] in found[1]
-    return (found[0], said[1], found[1]) if named else None
+        return dataclasses.replace(row, problem=problem.strip())
 
 
 def most(some: int, rows: int) -> bool:
-    """Whether so many are most of a set's rows, and these enough to say so."""
+    """Whether `some` are most of a set's rows, and these enough to say so."""
     return rows >= _FEW and 2 * some > rows
 
 
-def _cuts(text: str, tail: bool) -> dict[str, int]:
-    """What it may begin with, numbers aside, or end, and where that is cut off."""
+def _cuts(text: str, tail: bool) -> dict[str | None, int]:
+    """What it may begin with, numbers aside, or end with, and where that is cut off."""
     ends = [at.end() for at in _BREAK.finditer(text)]
     near = [i for i in ends if (len(text) - i if tail else i) <= _REACH]
     said = (text[i:] if tail else re.sub(r"\d+", "0", text[:i]) for i in near)

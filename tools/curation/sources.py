@@ -16,9 +16,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rl.files import fetched, read_rows, sha256
-from tools.curation import choice, formats
+from tools.curation import formats
+from tools.curation.evidence import BULKY, RATES, Evidence, read_evidence
 from tools.curation.row import Row
-from tools.curation.sets import Habits
+from tools.curation.sets import Wrapper
 from tools.page import is_number
 
 _NONE = ("", "proof", "notfound")  # where there is no answer, as in NuminaMath-1.5
@@ -26,7 +27,6 @@ _LEVEL = re.compile(r"(?:level\s*)?(?:([1-5])|\??)", re.I)
 _WORKED = re.compile(r"\n#### *(?=\S)")  # the solution as the answer, as in GSM8K
 _ONE_OF_A_LIST = re.compile(r"""\[(["'])((?!\1).)*\1\]""")  # '["12"]', a list as text
 _MUST_BE = {
-    "options": "text, or a list or an object of it",
     "answers": "a list of text",
     "level": "a level 1 to 5 or null",
     "solve_rate": "a rate in 0..1 or null",
@@ -49,11 +49,20 @@ class Source:
     # our field -> its path in a row, as `prompt[0].content`; empty: the format's
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     level_source: str | None = None  # the scale of its levels; None: the row's own
+    # What the set's documentation says of every row, as the fields of `Evidence`.
+    evidence: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # Where its golds were made; rows of two origins with one answer are evidence.
+    origin: str = ""
     file: pathlib.Path = dataclasses.field(init=False)  # on this machine
     format: str = dataclasses.field(init=False)  # its name, by the first row
     paths: Mapping[str, str] = dataclasses.field(init=False)  # of all our fields
 
     def __post_init__(self):
+        if self.evidence:
+            try:
+                Evidence(**self.evidence)
+            except TypeError as error:
+                raise ValueError(f"{self.path}: evidence: {error}") from None
         file = fetched(self.path)
         if not file.is_file():
             raise ValueError(f"{file}: no such file")
@@ -97,9 +106,9 @@ def read(source: Source) -> Iterator[Row]:
     """Rows in the file's order, as `inspect` found them, without what sets share."""
     sets = collections.defaultdict(list)
     for row in _rows(source):
-        sets[row.source].append((row.problem, row.answer))
-    habits = {name: Habits(rows) for name, rows in sets.items()}
-    return (habits[row.source].undone(row) for row in _rows(source))
+        sets[row.source].append(row.problem)
+    wrappers = {name: Wrapper(problems) for name, problems in sets.items()}
+    return (wrappers[row.source].remove(row) for row in _rows(source))
 
 
 def _rows(source: Source) -> Iterator[Row]:
@@ -109,6 +118,7 @@ def _rows(source: Source) -> Iterator[Row]:
 
 def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
     said, meta = formats.split(record, source.paths)
+    meta = {name: value for name, value in meta.items() if name not in BULKY}
     for name in ("problem", *source.fields):
         if name not in said:
             wanted, have = source.paths[name], formats.columns(record)
@@ -119,9 +129,6 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
         if value is not None or name == "problem"
     }
     answer = values.pop("answer", "")
-    if options := values.pop("options", None):
-        asked = choice.with_options(values["problem"], answer, options)
-        values["problem"], answer = asked
     if not values.get("solution") and _WORKED.search(answer):
         values["solution"], answer = answer, ""
     answers = (answer, *values.get("answers", ()))
@@ -134,16 +141,22 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
         "answers": tuple(dict.fromkeys(given)),
         "source": whose,
         "level_source": None if values.get("level") is None else scale,
+        "origin": source.origin,
     }
-    return Row(**values | changed, meta=meta)
+    evidence = read_evidence(record, changed["answers"], whose)
+    if source.evidence:
+        evidence.append(Evidence(**source.evidence))
+    rate = next((one.rate for one in evidence if one.kind in RATES), None)
+    values.setdefault("solve_rate", rate)
+    return Row(**values | changed, meta=meta, evidence=evidence)
 
 
 def _value(name: str, value: Any, where: str) -> Any:
     """What a source says of one of our fields, as a row has it."""
-    if name in ("answers", "options") and isinstance(value, str):  # perhaps as JSON
+    if name == "answers" and isinstance(value, str):  # perhaps as JSON
         with contextlib.suppress(ValueError):
             listed = json.loads(value or "[]")
-            value = listed if isinstance(listed, list | dict) else value
+            value = listed if isinstance(listed, list) else value
     match name:
         case "level":
             said = f"{value:g}" if is_number(value) else str(value).strip()
@@ -154,10 +167,6 @@ def _value(name: str, value: Any, where: str) -> Any:
                 return float(value)
         case "answers" if isinstance(value, list):
             return [_value("answer", each, where) for each in value]
-        case "options" if isinstance(value, list | dict):
-            if isinstance(value, list):
-                value = {chr(ord("A") + i): each for i, each in enumerate(value)}
-            return {k: _value("answer", each, where) for k, each in value.items()}
         case "answer" if isinstance(value, list) and len(value) == 1:
             return _value(name, value[0], where)
         case "answer" if isinstance(value, str) and _ONE_OF_A_LIST.fullmatch(value):

@@ -126,9 +126,9 @@ class Percent(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Big(Expression):
-    """A sum or a product over an index."""
+    """A sum, product, integral or limit; a limit has no upper bound but zero."""
 
-    kind: Literal["sum", "prod"]
+    kind: Literal["sum", "prod", "int", "lim"]
     index: Node
     lower: Node
     upper: Node
@@ -203,6 +203,12 @@ class Assignment(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Congruence(Node):
+    relation: Rel
+    modulus: Node
+
+
+@dataclass(frozen=True, slots=True)
 class Quantity(Node):
     """A number and its unit: known by its dimensions, or a set of words."""
 
@@ -226,6 +232,13 @@ class Clock(Node):
     minutes: int
     half: Literal["am", "pm"] | None
     of_day: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Date(Node):
+    year: int | None
+    month: int
+    day: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +301,8 @@ PI, EULER, IMAGINARY, INFINITY = map(Const, ("pi", "e", "i", "inf"))
 MINUS_INFINITY = Mul((MINUS_ONE, INFINITY))
 SYMMETRIC = frozenset("= != approx equiv parallel perp".split())
 """Relations whose sides may be swapped."""
+UNNAMED = Sym("")
+"""What a bare "3 mod 7" is about."""
 REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
 INTEGERS = Numbers("Z")
 

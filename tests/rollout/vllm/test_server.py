@@ -78,6 +78,17 @@ def test_on_cpus_one_process_uses_all_cores_by_default(monkeypatch):
     assert found["OMP_NUM_THREADS"] == "3"
 
 
+def test_a_taken_port_is_named_before_anything_starts(tmp_path):
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        server = ServerProcess(_spec(port=port), log_file=tmp_path / "log")
+        with pytest.raises(ServerFailed, match=f"port {port} on 127.0.0.1: Address al"):
+            server.start()
+    assert server.pid is None and not (tmp_path / "log").exists()
+
+
 def _program(tmp_path, script):
     program = tmp_path / "vllm"
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -105,22 +116,40 @@ def test_a_start_that_takes_too_long_is_ended(tmp_path):
 
 
 @pytest.mark.failure(10)
-def test_silence_ends_a_call():
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+@pytest.mark.parametrize("watched", [False, True])
+def test_silence_and_a_cut_end_a_call(watched):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
         client = VllmClient(f"http://127.0.0.1:{silent.getsockname()[1]}")
         begin = time.monotonic()
         with pytest.raises(ServerGone, match="no answer .*timed out"):
-            client.call("GET", "/health", timeout=1.5)
+            client.call("GET", "/health", timeout=1.5, watched=watched)
         assert 1.4 < time.monotonic() - begin < 20
 
 
-def test_closing_a_client_ends_its_calls_and_later_ones():
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = VllmClient(f"http://127.0.0.1:{silent.getsockname()[1]}")
-        threading.Timer(0.5, client.close).start()
-        for _ in range(2):
-            with pytest.raises(ServerGone, match="no answer"):
-                client.call("GET", "/health", timeout=None)
+@pytest.mark.failure(10)
+def test_a_watched_call_ends_when_the_server_takes_no_more_connections():
+    # vLLM's, whose engine has died: it closes its door and waits for those inside.
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        door.listen()
+        client = VllmClient(f"http://127.0.0.1:{door.getsockname()[1]}")
+
+        def serve():
+            inside, _ = door.accept()
+            # Looked at twice while the door is open, it is waited for.
+            for _ in range(2):
+                door.accept()[0].close()
+            door.close()
+            time.sleep(60)
+            inside.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        begin = time.monotonic()
+        with pytest.raises(ServerGone, match="Refused"):
+            client.call("POST", "/pause", {}, timeout=50, watched=True)
+        assert 2 < time.monotonic() - begin < 40
 
 
 @pytest.mark.parametrize(

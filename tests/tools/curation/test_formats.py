@@ -119,10 +119,10 @@ def gsm8k(i, ask, gold):
 # What of a row stays in `meta`, beside the columns that are ours.
 FORMATS = {
     deepscaler: (".json", "problems", set()),
-    big_math: (".parquet", "big_math", {"domain"}),
+    big_math: (".parquet", "problems", {"domain", "llama8b_solve_rate"}),
     dapo: (
         ".parquet",
-        "dapo",
+        "chat",
         {"prompt", "ability", "reward_model", "extra_info"},
     ),
     dapo_processed: (
@@ -137,10 +137,10 @@ FORMATS = {
     ),
     guru: (
         ".parquet",
-        "guru",
+        "chat",
         {"prompt", "ability", "reward_model", "extra_info"},
     ),
-    open_reasoner_zero: (".json", "open_reasoner_zero", {"messages"}),
+    open_reasoner_zero: (".json", "open_reasoner_zero", set()),
     numina: (
         ".parquet",
         "problems",
@@ -187,7 +187,7 @@ def test_what_a_column_says_is_used_or_kept(tmp_path):
 
     assert [row.level for row in rows(math)] == [None] + [3] * 9
     assert rows(big_math)[6].solve_rate == 6 / 64
-    assert rows(guru)[6].solve_rate == 6 / 16
+    assert rows(guru)[6].solve_rate == 1 / 16
     assert rows(numina)[1].source == "olympiads"
     assert rows(gsm8k)[2].solution.startswith("It is 2+7")
     assert rows(skywork)[3].meta == {

@@ -7,8 +7,8 @@ import pytest
 
 from rl.evaluate import Drawn, Scored
 from rl.verifier import Verdict
-from tools.curation.grade import Grade, graded_rows, make_grades
 from tools.curation.row import Row
+from tools.grade import Grade, graded_rows, make_grades
 
 GRADE = Grade(
     samples=4, correct=1, unparsable=0, truncated=0, majority="3",
@@ -115,32 +115,16 @@ def test_curation_reads_what_a_grading_says(changes, reason):
 
 
 @pytest.mark.parametrize(
-    ("sound", "reasons"), [(False, True), (True, False), (None, False)]
-)
-def test_curation_reads_what_a_judge_says(sound, reasons):
-    from tests.tools.curation.test_checks import screen
-
-    row = Row(
-        id="a",
-        problem="What is the sum of one and one?",
-        answers=("2",),
-        meta={"judged": {"sound": sound, "said": "the figure\nis missing"}},
-    )
-    found = screen(row).reasons
-    assert found == ({"judged_unsound": "the figure is missing"} if reasons else {})
-
-
-@pytest.mark.parametrize(
     ("said", "reasons"),
     [
         ({"problem_is_valid": "Yes", "solution_is_valid": "Yes"}, {}),
         (
             {"problem_is_valid": "Yes", "solution_is_valid": "Incomplete"},
-            {"judged_unsound": "solution_is_valid: Incomplete"},
+            {"marked_invalid": "solution_is_valid: Incomplete"},
         ),
         (
             {"problem_is_valid": "No"},
-            {"judged_unsound": "problem_is_valid: No"},
+            {"marked_invalid": "problem_is_valid: No"},
         ),
         ({"problem_is_valid": None}, {}),
     ],

@@ -1,14 +1,14 @@
 """Levels from solve rates, and one scale per run."""
 
 import collections
-import dataclasses
 import json
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tools.curation.levels import link_scales, percentile_levels, put_on_scale
+from tools.curation.evidence import Evidence
+from tools.curation.levels import assign_levels, level_scale, percentile_levels
 from tools.curation.row import Row
 
 RATES = st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=60)
@@ -66,82 +66,71 @@ def test_real_solve_rates_make_equal_levels_up_to_ties(shared_data):
     assert worst[0] > worst[1]
 
 
-def graded(key, level, scale, rate=None):
+def graded(key, level=None, scale=None, **rates):
+    """A row with a level on a scale, and solve rates by grader in sixteenths."""
+    evidence = [
+        Evidence(kind="solve_rate", by=by, correct=n, samples=16, source="rate")
+        for by, n in rates.items()
+    ]
     return Row(
-        id=key,
-        problem="?",
-        source="weak",
-        level=level,
-        level_source=scale,
-        solve_rate=rate,
-        key=key,
+        id=key, problem="?", level=level, level_source=scale, evidence=evidence, key=key
     )
 
 
-def on_scale(row, scale, links):
-    row = dataclasses.replace(row)
-    put_on_scale(row, scale, links)
-    return row
+def levels_of(rows, scale, common_rows=0):
+    linked = assign_levels(rows, scale, common_rows)
+    return [row.level for row in rows], linked
 
 
 def test_levels_of_another_scale_are_noted_not_mixed():
-    row = graded("a", 3, "math")
-    assert on_scale(row, "math", {}) == row
-    given_up = on_scale(row, "deepscaler", {})
-    assert (given_up.level, given_up.level_source) == (None, None)
-    assert given_up.meta == {"other_level": {"level": 3, "scale": "math"}}
-    assert row.meta == {}
+    own, other = graded("a", 3, "math"), graded("b", 4, "deepscaler")
+    assert levels_of([own, other], "math")[0] == [3, None]
+    assert other.level_source is None and own.meta == {}
+    assert other.meta == {"other_level": {"level": 4, "scale": "deepscaler"}}
 
 
-def test_another_scale_is_taken_over_by_way_of_the_rows_that_both_graded():
-    # What one calls 1 and 2 is 1 to the other, its 3 is 2 or 3, its 4 and 5 are 5.
-    both = {1: [1, 1], 2: [1, 1], 3: [2, 3], 4: [5, 5], 5: [5, 5]}
-    pairs = [(theirs, ours) for theirs, some in both.items() for ours in some]
+def test_the_scale_is_the_one_that_graded_most_rows():
     rows = [
-        graded(str(i), level, scale)
-        for i, pair in enumerate(pairs)
-        for level, scale in zip(pair, ("other", "ours"), strict=True)
+        graded("a", 1, "math", llama=3),
+        graded("b", llama=5),
+        graded("c", 1, "math"),
     ]
-    rows.append(graded("alone", 4, "third"))
-    links = link_scales(rows, "ours", 10)
-    assert links.keys() == {"other"}
-    levels = [
-        on_scale(graded("new", level, "other"), "ours", links).level
-        for level in range(1, 6)
-    ]
-    assert levels == [1, 1, 2, 5, 5]
-    new = on_scale(graded("new", 4, "other"), "ours", links)
-    assert (new.level, new.level_source) == (5, "ours")
-    assert new.meta["level_from"] == "other"
-    assert new.meta["other_level"] == {"level": 4, "scale": "other"}
-    assert on_scale(rows[-1], "ours", links).level is None
-    # one row too few, none asked for, or no agreement on which are harder
-    assert link_scales(rows, "ours", 11) == {}
-    assert link_scales(rows, "ours", 0) == {}
-    turned = [graded(r.key, 6 - r.level, "turned") for r in rows[:20:2]]
-    assert link_scales([*rows, *turned], "ours", 10).keys() == {"other"}
-    assert link_scales(rows, None, 10) == {}
+    assert level_scale("auto", [*rows, graded("d", llama=0)]) == "llama"
+    assert level_scale("auto", []) is None
+    assert level_scale("math", rows) == "math"
 
 
-def test_a_solve_rate_is_a_scale_as_well():
-    rows = [graded(str(i), 1 + i // 4, "ours", rate=1 - i / 20) for i in range(20)]
-    links = link_scales(rows, "ours", 20)
-    unlevelled = [graded("new", None, None, rate) for rate in (0.0, 0.5, 1.0)]
-    found = [on_scale(row, "ours", links) for row in unlevelled]
-    assert [row.level for row in found] == [5, 3, 1]
-    assert "other_level" not in found[0].meta
-    assert found[0].meta["level_from"] == "solve_rate:weak"
+def test_solve_rates_become_fifths_and_what_is_never_solved_is_hardest():
+    rows = [graded(str(n), llama=n) for n in (16, 14, 12, 10, 8, 6, 4, 2, 0, 0)]
+    rows.append(graded("dropped", llama=15))
+    rows[-1].reasons["proof"] = "x"
+    assert levels_of(rows, "llama")[0] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, None]
+    assert {row.level_source for row in rows[:-1]} == {"solve_rate:llama"}
 
 
-@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=8))
-def test_levels_by_way_of_a_link_never_fall_with_the_difficulty(pairs):
+def test_a_second_grader_tells_apart_what_the_first_cannot():
+    # The weak model solves only the first two.
+    strong = (16, 16, 16, 14, 12, 9, 6, 3, 1)
+    weak = (9, 4, 0, 0, 0, 0, 0, 0, 0)
+    pairs = zip(weak, strong, strict=True)
+    rows = [graded(str(n), weak=w, strong=s) for n, (w, s) in enumerate(pairs)]
+    levels, linked = levels_of(rows, "weak", common_rows=9)
+    assert linked == {"strong": 9}
+    assert levels == sorted(levels) and {*levels} == {1, 2, 3, 4, 5}
+    assert levels_of(rows, "weak", common_rows=10)[1] == {}
+
+
+def test_another_scale_is_linked_by_the_rows_that_both_graded():
     rows = [
-        graded(str(i), level, scale)
-        for i, pair in enumerate(pairs)
-        for level, scale in zip(pair, ("other", "ours"), strict=True)
+        graded(str(i), 1 + i // 4, "ours", theirs=16 - i * 16 // 19) for i in range(20)
     ]
-    links = link_scales(rows, "ours", 8)
-    new = [graded("new", level, "other") for level in range(1, 6)]
-    levels = [on_scale(row, "ours", links).level for row in new if links]
-    assert levels == sorted(levels)
-    assert set(levels) <= {ours for _, ours in pairs}
+    new = [graded(f"new{n}", theirs=n) for n in (16, 8, 0)]
+    levels, linked = levels_of(rows + new, "ours", common_rows=20)
+    assert linked == {"theirs": 20}
+    assert levels[:20] == [1 + i // 4 for i in range(20)]
+    assert levels[20:] == [1, 3, 5]
+
+
+def test_graders_that_disagree_are_not_linked():
+    rows = [graded(str(i), 1 + i // 4, "ours", theirs=i * 16 // 19) for i in range(20)]
+    assert levels_of(rows, "ours", common_rows=10)[1] == {}

@@ -37,7 +37,6 @@ BASE = Plan(
     sources=(),
     evaluation=EVALUATION,
     screen=Screen(
-        multiple_choice="value",
         min_solve_rate=0.0,
         min_grading=4,
         max_disagreement=0.75,
@@ -53,6 +52,9 @@ BASE = Plan(
         contamination_threshold=0.8,
     ),
     conflicts="majority",
+    evidence="preferred",
+    min_evidence=0.25,
+    readings={},
     levels="auto",
     answer_timeout=10.0,
     common_rows=0,
@@ -82,7 +84,6 @@ ROWS = [
     row("leaked", EVALUATION["exam/0"].problem.replace("expected", "average"), "6"),
     row("boxed", "What is the sum of four and of nine?", None, solution=r"\boxed{013}"),
     row("proof", "Prove that the sum of two even numbers is even.", None),
-    row("cut", "What is twice the sum of two and five?", "7", solution=r"\boxed{14}"),
     row("unsound", "What is the set of all of these numbers?", r"\frac{1}{"),
     row(
         "foreign", "What is the last digit of seven to the ninth?", level=4, source="x"
@@ -99,7 +100,8 @@ ROWS = [
 def run(tmp_path, rows=ROWS, out="out", **changes):
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    plan = dataclasses.replace(BASE, sources=(Source(path=str(path)),), **changes)
+    changes.setdefault("sources", (Source(path=str(path)),) if rows else ())
+    plan = dataclasses.replace(BASE, **changes)
     summary = curate(plan, tmp_path / out)
     return summary, tmp_path / out
 
@@ -128,10 +130,9 @@ def test_each_row_goes_where_it_should(finished):
         "tied 2": "conflicting_answers, exact_duplicate",
         "leaked": "evaluation_near",
         "proof": "proof, no_answer",
-        "cut": "against_solution",
         "unsound": "unverifiable_answer",
     }
-    assert (summary["rows"], summary["kept"]) == (17, 5)
+    assert (summary["rows"], summary["kept"]) == (16, 5)
 
 
 def test_the_levelled_copy_wins_and_scales_do_not_mix(finished):
@@ -156,8 +157,8 @@ def test_the_funnel_adds_up_and_evidence_names_the_other_row(finished):
         assert step["out"] == step["in"] - step["dropped"] == after["in"]
     assert summary["funnel"][-1]["out"] == summary["kept"]
     dropped = read(out / "dropped.jsonl")
-    assert dropped["first"]["evidence"]["exact_duplicate"] == "of levelled"
-    assert "exam/0" in dropped["leaked"]["evidence"]["evaluation_near"]
+    assert dropped["first"]["details"]["exact_duplicate"] == "of levelled"
+    assert "exam/0" in dropped["leaked"]["details"]["evaluation_near"]
 
 
 def test_the_page_stands_alone(finished):

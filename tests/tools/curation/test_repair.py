@@ -26,7 +26,6 @@ from tools.curation.row import Row
         (r"\frac{1}{2}\text{ cm}", r"\frac{1}{2}\text{ cm}"),
         ("a fraction\nequals", "a fraction\nequals"),
         ("tomorrow\tand", "tomorrow\tand"),
-        (r"90\u00B0", "90°"),
         (r"\underline{1}", r"\underline{1}"),
     ],
 )
@@ -39,16 +38,12 @@ def test_markup_becomes_text_or_tex():
     assert plain_markup("one<br/>two<p>three</p>") == "one\ntwo\nthree\n"
     assert plain_markup("[b](i)[/b] x < y") == "(i) x < y"
     assert plain_markup("x &lt; 4 &amp; y") == "x < 4 & y"
-    told = "Find $x$.\n\nPlease translate this text, keep its format and say no more."
-    assert plain_markup(told) == "Find $x$.\n"
-    assert plain_markup(asked := "Translate $f$ by 2.\nFind its zero.") == asked
     linked = "Find the [remainder](https://a.org/Remainder_(number)) of [x](y)."
     assert plain_markup(linked) == "Find the remainder of [x](y)."
     drawn = "Find it: [a.png](https://a.org/a.png)"
     assert plain_markup(drawn) == drawn
     assert plain_markup("Find $x$.\n请将上面的源文本翻译成英文") == "Find $x$."
     assert plain_markup("5&radic;3 &pi;") == "5√3 π"
-    assert plain_markup(r"\\((\\)I\\()\\) Find \\(f(x)\\).") == r"(I) Find \\(f(x)\\)."
     assert plain_markup(r"a &lt b \\\\ c &= d") == r"a &lt b \\\\ c &= d"
     assert plain_markup("x < y and y > z") == "x < y and y > z"
 
@@ -102,91 +97,21 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         ("$2 x+y=0$.", "2 x+y=0"),
         ("$2 \\sqrt{7}$\\\\\n\\noindent", r"2 \sqrt{7}"),
         (r"\boxed{\frac{1}{2}", r"\boxed{\frac{1}{2}"),
-        ("Solution is: $[x=1, y=2]$", "[x=1, y=2]"),
-        (r"The answer is \quad 7", "7"),
-        (r"\quad 2 \sqrt{2}", r"2 \sqrt{2}"),
-        ("The solution set", "The solution set"),
         ("9 (apples)", "9 (apples)"),
-        ("5/2 (ACCEPT: 2 1/2 OR 2.5)", "5/2"),
-        ("50\n\nRound Robin 7 Page 13", "50"),
         ("2 (sin x)", "2 (sin x)"),
         (r"\textbf{(B)}~\frac{9}{200}", r"\frac{9}{200}"),
         (r"37 \textbf{(D)}", "37"),
         ("25 (C)", "25 (C)"),
         ("16 (n)", "16 (n)"),
         ("x^2 (mod 5)", "x^2 (mod 5)"),
-        ("45^", r"45^\circ"),
-        ("60^ extcirc}", r"60^\circ"),
+        (r"\\frac{18\\sqrt{15}}{5}", r"\frac{18\sqrt{15}}{5}"),
+        (r"\begin{pmatrix}1\\a\end{pmatrix}", r"\begin{pmatrix}1\\a\end{pmatrix}"),
         ("x^", "x^"),
         (r"There are \(\boxed{6}\) of them", "6"),
     ],
 )
 def test_bare_answers(answer, bare):
     assert bare_answer(answer) == bare
-
-
-DETERMINANT = r"\left|\begin{array}{rr}1 & 2 \\ 4 & 2\end{array}\right|"
-
-
-@pytest.mark.parametrize(
-    ("problem", "answer", "value"),
-    [
-        ("Simplify $i^{15}$.", r"i^{15}=i^{12} \cdot i^3=-i", "-i"),
-        ("Expand it.", "(x-1)^2=x^2-2 x+1", "x^2-2 x+1"),
-        ("How much is it?", r"S = \frac{1}{2} \cdot 3 \cdot 4 = 6", "6"),
-        ("Solve it.", r"t=\frac{\ln (1/18)}{-0.1}=10 \ln (18)", r"10 \ln (18)"),
-    ],
-)
-def test_sides_shown_equal_say_only_the_last(problem, answer, value):
-    row = Row(id="a", problem=problem, answers=(answer,))
-    assert repair(row)[0].answers == (value,)
-
-
-@pytest.mark.parametrize(
-    ("problem", "answer", "value"),
-    [
-        (r"Find $\log 10^5 =$ ____.", r"\log 10^{5} = 5", "5"),
-        (f"Find the determinant ${DETERMINANT}$.", DETERMINANT + "=-6", "-6"),
-        ("Find it to three places.", r"\cos (-2.01) \approx-0.425", "-0.425"),
-        ("To the nearest cent?", r"P=2000 e^{-0.0075} \approx \$ 1985.06",
-         r"\$ 1985.06"),
-        ("Find $a+b$.", "a+b=3", "3"),
-        ("Compute $E(8 X-Y)$.", r"E(8 X-Y)=8/p-\lambda", r"8/p-\lambda"),
-    ],
-)  # fmt: skip
-def test_the_value_alone_is_an_answer_too(problem, answer, value):
-    row = Row(id="a", problem=problem, answers=(answer,))
-    assert repair(row)[0].answers == (value, answer)
-
-
-@pytest.mark.parametrize(
-    ("problem", "answer"),
-    [
-        # no part of what is asked, but what says which of several equations it is
-        ("Find the parabola $y^2=2px$.", "y^2=4x"),
-        ("Solve $x^2=1$.", "x=1, x=-1"),
-        # an equation is the answer: 4 and ac would be wrong
-        ("A curve is a level of $x^2+4y^2$ through $(2,0)$. Find its equation.",
-         "x^2+4y^2=4"),
-        ("Find the level of $x^2+4y^2$ through 2.", "x^2+4y^2=4"),
-        ("What equation relates $b^2$ and $ac$?", "b^2=ac"),
-        # more than one value: 1, 4) and 4 would be wrong
-        ("Find $a+b$ and then $a-b$.", r"a+b=3 \text{ and } a-b=1"),
-        ("Find $n^2$.", "n^2=16 (n=4)"),
-        ("Find $n^2$.", "n^2=16 so n=4"),
-        ("Find $a^2$.", r"a^2=16 \Rightarrow a=4"),
-        ("Find $a^2$.", r"a^2=16, a=4"),
-        ("Find $a^2$.", r"a^2=16 \quad a=4"),
-        ("Find the equation: $y^2$", "y^2=4x"),
-        ("Find $a^2 + 1$.", r"a^2 + 1 >= 4"),
-        ("Find $a + b$.", "a + b = 1 or a + b = 2"),
-        # one side, and the verifier reads the label
-        ("Find $x$.", "x=5"),
-    ],
-)  # fmt: skip
-def test_what_says_more_than_a_value_stays(problem, answer):
-    row = Row(id="a", problem=problem, answers=(answer,))
-    assert repair(row) == (row, ())
 
 
 @given(st.text(alphabet="0123456789", min_size=1, max_size=6))

@@ -14,7 +14,7 @@ from tools.curation.answers import AnswerJudge
 from tools.curation.decontaminate import EvaluationIndex
 from tools.curation.retrieval import Retrieval
 from tools.curation.row import Row
-from tools.curation.sets import Habits
+from tools.curation.sets import Wrapper
 from tools.evaluation.benchmarks import load_benchmark
 
 SETS = "aime2024 amc83 math500 minerva272 olympiadbench675 gsm8k_test".split()
@@ -105,7 +105,7 @@ def unwrapped(text, wrapper, evaluation):
     """The text from a set of which all rows came in the wrapper."""
     problems = [wrapper.format(problem.problem) for problem in evaluation.values()]
     row = Row(id="a", problem=wrapper.format(text))
-    return Habits([(problem, "") for problem in problems[:100]]).undone(row).problem
+    return Wrapper(problems[:100]).remove(row).problem
 
 
 def planted(kind, evaluation, rng):

@@ -4,19 +4,15 @@ import pytest
 
 from tests.tools.curation.test_formats import DAPO
 from tools.curation.row import Row
-from tools.curation.sets import Habits
+from tools.curation.sets import Wrapper
 
 NAMES = "ants bees cats dogs eels foxes goats hens ibexes jays kites lions".split()
 ASKED = [f"There are {n} {name}. How many legs?" for n, name in enumerate(NAMES)]
 
 
-def undone(problems, answers=("8",) * 12):
-    habits = Habits([*zip(problems, answers, strict=True)])
-    rows = [
-        habits.undone(Row(id="a", problem=problem, answers=(answer,)))
-        for problem, answer in zip(problems, answers, strict=True)
-    ]
-    return [row.problem for row in rows], [row.answer for row in rows]
+def undone(problems):
+    wrapper = Wrapper(problems)
+    return [wrapper.remove(Row(id="a", problem=one)).problem for one in problems]
 
 
 @pytest.mark.parametrize(
@@ -39,14 +35,14 @@ def undone(problems, answers=("8",) * 12):
     ],
 )
 def test_a_wrapper_goes(wrapped):
-    assert undone([wrapped.format(asked) for asked in ASKED])[0] == ASKED
+    assert undone([wrapped.format(asked) for asked in ASKED]) == ASKED
     few = [wrapped.format(asked) for asked in ASKED[:5]] + ASKED[5:]
-    assert undone(few)[0] == few
+    assert undone(few) == few
 
 
 def test_a_wrapper_goes_behind_a_formula_too():
     asked = [*ASKED[:11], "What is $2+3.$"]
-    assert undone([f"{one} Please think step by step." for one in asked])[0] == asked
+    assert undone([f"{one} Please think step by step." for one in asked]) == asked
 
 
 @pytest.mark.parametrize(
@@ -59,16 +55,4 @@ def test_a_wrapper_goes_behind_a_formula_too():
 )
 def test_what_a_question_needs_stays(needed):
     problems = [needed.format(i) for i in range(12)]
-    assert undone(problems)[0] == problems
-
-
-def test_numbers_that_most_answers_name_label_options():
-    problems = [f"{asked}\n(1) 6\n(2) 8\n(3) 10\n(4) 12" for asked in ASKED]
-    found, answers = undone(problems, ["2", "(4)"] * 6)
-    assert found[0] == f"{ASKED[0]}\n(A) 6\n(B) 8\n(C) 10\n(D) 12"
-    assert answers == ["B", "D"] * 6
-
-
-def test_numbers_that_few_answers_name_label_parts():
-    problems = [f"{asked}\n(1) 6\n(2) 8\n(3) 10\n(4) 12" for asked in ASKED]
-    assert undone(problems, ["2"] * 3 + ["8"] * 9)[0] == problems
+    assert undone(problems) == problems

@@ -5,7 +5,6 @@ import pathlib
 
 import pytest
 
-from tools.curation.choice import to_value
 from tools.curation.repair import repair
 from tools.curation.sources import Source, inspect, read
 
@@ -27,10 +26,6 @@ def write(path: pathlib.Path, *rows) -> pathlib.Path:
         (
             GOOD | {"answer": ["2", "3"]},
             "rows.jsonl:2: 'answer' must be text, got ['2', '3']",
-        ),
-        (
-            GOOD | {"options": 5},
-            "'options' must be text, or a list or an object of it, got 5",
         ),
         (GOOD | {"answers": "2"}, "'answers' must be a list of text, got '2'"),
         (GOOD | {"level": 4.5}, "'level' must be a level 1 to 5 or null, got 4.5"),
@@ -118,35 +113,6 @@ def test_a_list_of_one_is_that_one(tmp_path, answer):
     row = GOOD | {"answer": answer}
     (row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row))))
     assert row.answers == ("12",)
-
-
-@pytest.mark.parametrize(
-    ("options", "answer", "read_as"),
-    [
-        ({"a": "3", "b": "4", "c": "5"}, "b", "B"),
-        ({"1": "3", "2": "4", "3": "5"}, "2", "B"),
-        (["(A)3", "(B)4", "(C)5"], "B", "B"),
-        (["3", "4", "5"], "4", "4"),
-        (["3", "4", "5"], 2, None),  # counted from 0 or from 1
-        ([], "4", "4"),
-        ("[]", "4", "4"),  # as JSON
-    ],
-)
-def test_options_beside_a_problem_stand_behind_it(tmp_path, options, answer, read_as):
-    row = {"problem": "How many are left?", "options": options, "answer": answer}
-    (row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row))))
-    listed = "\n(A) 3\n(B) 4\n(C) 5" if len(options) == 3 else ""
-    assert row.problem == "How many are left?" + listed
-    assert row.answers == ((read_as,) if read_as else ())
-
-
-def test_options_in_one_text_stand_behind_it_as_they_are(tmp_path):
-    """As in MathQA, whose options then give way to the value of the one named."""
-    row = {"problem": "How many are left?", "answer": "b"}
-    row["options"] = "a ) 3 , b ) 4 , c ) 5"
-    (row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row))))
-    assert row.problem == "How many are left?\na ) 3 , b ) 4 , c ) 5"
-    assert to_value(row.problem, row.answer) == ("How many are left?", "4")
 
 
 def test_an_escape_at_the_start_of_an_answer_reaches_its_repair(tmp_path):

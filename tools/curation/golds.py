@@ -1,0 +1,131 @@
+"""Can the gold be a value that a rule compares? Finds prose, letters, alternatives."""
+
+import re
+from fractions import Fraction
+
+from rl.verifier.parse import tree
+from rl.verifier.parse.answers import parse_answer
+from rl.verifier.parse.tree import Rel, Sym, symbols, walk
+from tools.curation import choice
+from tools.curation.grammar import STYLE, any_of
+from tools.curation.row import Row
+
+_ALTERNATIVE = re.compile(r"(?<![A-Za-z])(?i:or)(?![A-Za-z])|\\(?:lor|vee)\b")
+_RANGE = re.compile(r"[<>≤≥]|\\(?:[lg]eq?(?:slant)?|in)(?![a-z])")
+_CONDITION = any_of(
+    r"(?<![a-z\\])(?:if|when(?:ever)?|unless|iff|otherwise|depends|must)(?![a-z])",
+    r"\\(?:if|forall|exists|implies|iff|perp|parallel|cong)(?![a-z])",
+    r"^[^{]*(?:\\n?mid(?![a-z])|∣|∤)",
+)
+_ASKS_FOR_A_RULE = any_of(
+    r"\b(?:necessary|sufficient|find|determine|state|derive|what|which)\b[^.?]{0,40}"
+    r"\b(?:conditions?|relation(?:ship)?|inequality|criterion)\b"
+)
+_MANIPULATES = any_of(
+    r"\b(?:simplif|in terms of|express|as a function of|factori?[sz]?e?|differentiat"
+    r"|derivative|integra|remainder when)"
+)
+_EITHER_OR = re.compile(
+    rf"\W*(?:{STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false"
+    r"|correct|right|wrong|possible|impossible|always|never|sometimes|cannot|not|√|×"
+    r"|(?:absolutely |conditionally )?(?:con|di)verge(?:s|nt))\b\W*(?:[,.;].*)?",
+    re.I | re.S,
+)
+_PROOF = re.compile(
+    rf"\W*(?:{STYLE}\s*\{{)?\s*(?:prove|proof|show|solution|see)\b", re.I
+)
+_WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+_PROSE = re.compile(_WORDS.pattern + r"\s+[a-z]{2,}")
+_DECIMAL = re.compile(r"(?:.*=)?\s*(-?\d*\.\d{2,12})(?:[\s\\]*(?:text|mathrm).*)?")
+_ALLOWS_DECIMALS = any_of(
+    r"\d\.\d|%|\bround|nearest|decimal|signific|places?\b|correct to|accura|precis"
+)
+
+
+def no_answer(row: Row) -> str | None:
+    """Neither an answer field nor a box in the solution."""
+    return None if row.answers else "no answer, and none in the solution"
+
+
+def either_or(row: Row) -> str | None:
+    """True or false, yes or no: a coin gets half of them right."""
+    return next((a[:60] for a in row.answers if _EITHER_OR.fullmatch(a)), None)
+
+
+def repeated_value(row: Row) -> str | None:
+    """A list that names a value twice."""
+    for answer in row.answers:
+        node = parse_answer(answer).node
+        if isinstance(node, tree.Several | tree.Braces):
+            if len({*map(tree.fold, node.items)}) < len(node.items):
+                return answer[:60]
+    return None
+
+
+def alternative_golds(row: Row) -> str | None:
+    """One value or another: the gold does not say which."""
+    for answer in row.answers:
+        if _ALTERNATIVE.search(answer) and not _RANGE.search(answer):
+            return answer[:60]
+    return None
+
+
+def condition_as_gold(row: Row) -> str | None:
+    """A condition or a relation between letters, not a value."""
+    for answer in row.answers:
+        node = parse_answer(answer).node
+        if _CONDITION.search(answer) and "{cases}" not in answer:
+            return answer[:60]
+        if isinstance(node, Rel) and len(symbols(node)) > 1:
+            function = isinstance(node.left, Sym) and node.op == "="
+            if not function and _ASKS_FOR_A_RULE.search(row.problem):
+                return answer[:60]
+    return None
+
+
+def letter_as_gold(row: Row) -> str | None:
+    """A lone letter that is not worked out, or names of options or points."""
+    for answer in row.answers:
+        node = parse_answer(answer).node
+        several = isinstance(node, tree.Several | tree.Braces | tree.Tuple)
+        items = node.items if several else (node,)
+        if items and all(isinstance(item, Sym) for item in items):
+            named = any(item.name.isupper() for item in items)
+            alone = len(items) == 1 and not _MANIPULATES.search(row.problem)
+            if named or alone:
+                return answer[:60]
+        if choice.is_choice_answer(answer):
+            return answer[:60]
+    return None
+
+
+def prose_as_gold(row: Row) -> str | None:
+    """Prose that no rule can compare: a proof, or words that the problem lacks."""
+    found = [word.lower() for word in _WORDS.findall(row.problem) if len(word) > 2]
+    named = ("any", "all", *found)
+    for answer in row.answers:
+        node = parse_answer(answer).node
+        written = {word.lower() for word in _WORDS.findall(answer)}
+        words: list[str] = []
+        for part in walk(node) if node is not None else ():
+            if isinstance(part, tree.Word):
+                words += part.text.lower().split()
+            elif isinstance(part, Sym) and part.name in written:
+                words.append(part.name)
+        prose = node is None and _PROSE.search(answer)
+        unknown = [word for word in words if not word.endswith(named)]
+        if prose or unknown or _PROOF.match(answer):
+            return answer[:60]
+    return None
+
+
+def rounded_answer(row: Row) -> str | None:
+    """A decimal of what is none, and nothing asks for one: 0.08333 for a twelfth."""
+    match = _DECIMAL.fullmatch(row.answer)
+    if not match or len(row.answers) > 1 or _ALLOWS_DECIMALS.search(row.problem):
+        return None
+    return row.answer if abs(Fraction(match[1]).numerator) >= 1000 else None
+
+
+CHECKS = (no_answer, either_or, repeated_value, alternative_golds, condition_as_gold,
+          letter_as_gold, prose_as_gold, rounded_answer)  # fmt: skip
