@@ -110,11 +110,25 @@ def evaluate(
         problems, prompts, sampler=sampler, params=params, seed=seed, decode=decode
     )
     scored = score(drawn, problems, judge)
+    clusters = templates_of(problems)
+    sources = {p.id: p.source or None for p in problems}
+    levels = {p.id: p.level for p in problems}
     parts = {
-        "by_source": breakdown(scored, {p.id: p.source or None for p in problems}),
-        "by_level": breakdown(scored, {p.id: p.level for p in problems}),
+        "by_source": breakdown(scored, sources, clusters),
+        "by_level": breakdown(scored, levels, clusters),
     }
-    return scored, summarise(scored) | parts
+    return scored, summarise(scored, clusters) | parts
+
+
+def templates_of(problems: Iterable[Problem]) -> dict[str, str] | None:
+    """Returns the template of each problem by id, None unless all have one.
+
+    Problems of one template are not independent: intervals are over templates.
+    """
+    found = {p.id: p.meta.get("template") for p in problems}
+    if not found or any(template is None for template in found.values()):
+        return None
+    return {id: str(template) for id, template in found.items()}
 
 
 def draw(
@@ -177,7 +191,9 @@ def score(
     ]
 
 
-def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
+def summarise(
+    scored: Sequence[Scored], clusters: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """The figures of one benchmark, rates and scores in [0, 1].
 
     `accuracy` is avg@k: the mean over problems of the share of right completions; it
@@ -186,14 +202,16 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     `rules` counts verdicts by what decided; `unjudged` ones count as wrong here.
     `reward` is the mean of those judged, where they say more than right or wrong, and
     `component/NAME` that of a component. `tokens_*` and `truncated` are absent where
-    lengths and finish reasons were not kept.
+    lengths and finish reasons were not kept. `clusters` are problems that are not
+    independent, by problem id; see `templates_of`.
     """
     groups = by_problem(scored)
     if not groups:
         raise ValueError("nothing to summarise: no completion was scored")
     correct = [[s.correct for s in group] for group in groups.values()]
     fewest = min(map(len, correct))
-    summary: dict[str, Any] = accuracy_of(correct) | {
+    keys = [clusters[id] for id in groups] if clusters else None
+    summary: dict[str, Any] = accuracy_of(correct, keys) | {
         "samples": fewest,
         "completions": len(scored),
         "no_answer": _rate(s.answer is None for s in scored),
@@ -204,7 +222,7 @@ def summarise(scored: Sequence[Scored]) -> dict[str, Any]:
     for k in sorted({2**i for i in range(fewest.bit_length())} | {fewest}):
         solved = pass_at_k(correct, k)
         summary[f"pass@{k}"] = float(solved.mean())
-        summary[f"pass@{k}_interval"] = mean_interval(solved)
+        summary[f"pass@{k}_interval"] = mean_interval(solved, keys)
     if any(s.graded for s in scored):
         summary |= _mean_grades(scored)
     tokens = [s.drawn.tokens for s in scored if s.drawn.tokens is not None]
@@ -242,31 +260,39 @@ def headline(summary: Mapping[str, Any]) -> str:
     return ", ".join(parts) + f" on {summary['problems']} problems"
 
 
-def accuracy_of(correct: Sequence[Sequence[bool]]) -> dict[str, Any]:
-    """avg@k of one row of verdicts per problem, with its 95% interval."""
+def accuracy_of(
+    correct: Sequence[Sequence[bool]], clusters: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Returns avg@k of one row of verdicts per problem, with its 95% interval."""
     scores = avg_at_k(correct)
     return {
         "accuracy": float(scores.mean()),
-        "accuracy_interval": mean_interval(scores),
+        "accuracy_interval": mean_interval(scores, clusters),
         "problems": len(scores),
     }
 
 
 def breakdown(
-    scored: Sequence[Scored], labels: Mapping[str, Any]
+    scored: Sequence[Scored],
+    labels: Mapping[str, Any],
+    clusters: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """`accuracy_of` the problems of each label.
 
     Args:
       scored: completions.
       labels: of the problems, by id; None of one that has none.
+      clusters: see `summarise`.
     """
-    parts: dict[Any, list[list[bool]]] = {}
+    parts: dict[Any, dict[str, list[bool]]] = {}
     for id, group in by_problem(scored).items():
         if labels[id] is not None:
-            parts.setdefault(labels[id], []).append([s.correct for s in group])
+            parts.setdefault(labels[id], {})[id] = [s.correct for s in group]
     return {
-        str(label): accuracy_of(correct)
+        str(label): accuracy_of(
+            list(correct.values()),
+            [clusters[id] for id in correct] if clusters else None,
+        )
         for label, correct in sorted(parts.items(), key=lambda part: part[0])
     }
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from configs.reading import user_path
 from rl import files
-from rl.evaluate import Drawn, score
+from rl.evaluate import Drawn, score, templates_of
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
 from rl.processes.stopping import REFUSED, run
 from rl.reward.rewards import VERIFIER, Rewards, try_out
@@ -225,7 +225,8 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
         "conditions": conditions,
     }
     table = markdown(written)
-    write_verdicts(folder, scored, classes)
+    clusters = {name: templates_of(of_name) for name, of_name in problems.items()}
+    write_verdicts(folder, scored, classes, clusters)
     files.replace(folder / "table.md", table)
     files.replace(folder / "report.html", page(written, problems, scored))
     for path in filter(None, (folder / "results.json", args.json)):

@@ -1,11 +1,11 @@
-"""What models make of a text: did training on one thing cost them another?
+"""Measures the perplexity of texts under models: did training cost other abilities?
 
-    python -m tools.perplexity --text FILE MODEL [MODEL ...] [--json OUT]
+    python -m tools.perplexity --text A.txt,B.txt,C.txt MODEL [MODEL ...] [--json OUT]
 
 A model is a Hugging Face folder, a run's workdir or a hub id. Each further one is
-compared with the first, window by window. The text is read as it is, without a
-template, and each window after what the tokenizer puts before any text; take one that
-has nothing to do with what was trained.
+compared with the first, window by window; the interval of the difference needs three
+texts and 40 windows. Texts are read as they are, without a template, each window after
+what the tokenizer puts before any text. Choose texts unrelated to the training data.
 """
 
 import argparse
@@ -24,11 +24,14 @@ from rl.problems.templates import begin_of_text
 from rl.problems.tokenizer import load_tokenizer
 from rl.processes.stopping import REFUSED, run
 from rl.progress import phase
-from rl.statistics import bootstrap_interval
+from rl.statistics import t_interval
+
+TEXTS, WINDOWS = 3, 40
+"""The least numbers from which a difference gets an interval."""
 
 
 def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
-    """A text cut so that every token but its first is predicted in one window.
+    """Cuts a text so that every token but its first is predicted in one window.
 
     Each window begins with the last token of the one before. Their lengths, `length` at
     most, differ by one at most, so that a mean over windows is one over tokens.
@@ -46,19 +49,20 @@ def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
 
 
 def score(
-    folder: pathlib.Path, text: str, *, dtype: str, context: int
+    folder: pathlib.Path, texts: Sequence[str], *, dtype: str, context: int
 ) -> dict[str, Any]:
-    """Scores a text under the model of a Hugging Face folder.
+    """Scores texts under the model of a Hugging Face folder.
 
     Args:
       folder: with config.json, safetensors and a tokenizer.
-      text: what is scored.
+      texts: what is scored.
       dtype: a key of `models.hf.DTYPES`, or "auto".
       context: most tokens of a window.
 
     Returns:
       `tokens` scored; `nats`, the mean of -log p over them; `bits_per_byte` of the
-      text; `of_windows`, the mean of each window; `ids`, a hash of the token ids.
+      texts; `of_windows`, the mean of each window; `texts`, their number; `ids`, a hash
+      of the token ids.
 
     Raises:
       ValueError: a context beyond the model's positions, or a text of one token.
@@ -77,9 +81,9 @@ def score(
             f"context={context} exceeds the {positions} positions of {folder}"
         )
     tokenizer = load_tokenizer(folder)
-    ids = tokenizer.encode(text, add_special_tokens=False)
+    ids = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
     begin = tokenizer.encode(begin_of_text(tokenizer), add_special_tokens=False)
-    cut = windows(ids, context - len(begin))
+    cut = [w for of_text in ids for w in windows(of_text, context - len(begin))]
     model, mesh = pretrained.split_model(
         folder, dtype=pretrained.resolve_dtype(folder, dtype)
     )
@@ -107,36 +111,41 @@ def score(
             ).sum(axis=1)
             found += [-s / (len(w) - 1) for s, w in zip(sums, some, strict=False)]
             scored.update(len(some))
+    size = sum(len(text.encode()) for text in texts)
     sizes = np.array([len(window) - 1 for window in cut])
     nats = float(np.average(found, weights=sizes))
     return {
         "tokens": int(sizes.sum()),
         "nats": nats,
-        "bits_per_byte": nats * int(sizes.sum()) / math.log(2) / len(text.encode()),
+        "bits_per_byte": nats * int(sizes.sum()) / math.log(2) / size,
         "of_windows": [float(x) for x in found],
-        "ids": hashlib.sha256(np.asarray(ids, "<i4").tobytes()).hexdigest(),
+        "texts": len(texts),
+        "ids": hashlib.sha256(
+            b"".join(np.asarray(of_text, "<i4").tobytes() for of_text in ids)
+        ).hexdigest(),
     }
 
 
 def compared(
     first: Mapping[str, Any], other: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """How much worse another model is than the first, in nats per token.
+    """Returns how much worse another model is than the first, in nats per token.
 
-    None where their tokenizers cut the text otherwise, so that no window pairs.
+    None if their tokenizers split the texts differently, so that windows do not pair.
+    The interval is None below `TEXTS` texts or `WINDOWS` windows.
     """
     if first["ids"] != other["ids"]:
         return None
     differences = np.subtract(other["of_windows"], first["of_windows"])
-    several = len(differences) > 1
+    enough = first["texts"] >= TEXTS and len(differences) >= WINDOWS
     return {
         "difference": other["nats"] - first["nats"],
-        "interval": bootstrap_interval(differences) if several else None,
+        "interval": t_interval(differences.tolist()) if enough else None,
     }
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """The figures as a table; the last column is against its first row."""
+    """Returns the result as a table; the last column compares with the first row."""
     rows = []
     for name, part in result["models"].items():
         said = ""
@@ -158,9 +167,14 @@ def markdown(result: Mapping[str, Any]) -> str:
         )
     columns = ["model", "tokens", "nats per token", "perplexity", "bits per byte"]
     table = markdown_table([*columns, "nats more than the first"], rows)
-    return "\n".join(
-        [*table, "Brackets are 95% intervals over windows of the text, paired.", ""]
-    )
+    note = "Brackets are 95% intervals over paired windows (Student's t)."
+    first = next(iter(result["models"].values()))
+    if first["texts"] < TEXTS or len(first["of_windows"]) < WINDOWS:
+        note = (
+            f"No interval: it needs {TEXTS} texts and {WINDOWS} windows, not"
+            f" {first['texts']} and {len(first['of_windows'])}."
+        )
+    return "\n".join([*table, note, ""])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -170,7 +184,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument("--text", type=user_path, required=True, help="UTF-8 file")
+    parser.add_argument(
+        "--text", type=_paths, required=True, help="UTF-8 files, comma-separated"
+    )
     parser.add_argument(
         "--context", type=int, default=1024, help="tokens of a window (default 1024)"
     )
@@ -192,23 +208,31 @@ def _scored(args: argparse.Namespace) -> dict[str, Any]:
     from rl.processes.devices import start_cpu_devices
     from tools.evaluation import pretrained
 
-    text = _read(args.text)
+    texts = [_read(path) for path in args.text]
     if args.json and not args.json.parent.is_dir():
         raise FileNotFoundError(f"--json: no folder {args.json.parent}")
     start_cpu_devices(0, rows=1)
     folders = {name: pretrained.find_folder(name) for name in args.models}
     models = {
-        name: score(folder, text, dtype=args.dtype, context=args.context)
+        name: score(folder, texts, dtype=args.dtype, context=args.context)
         for name, folder in folders.items()
     }
     first, *others = models.values()
     for other in others:
         other["against_first"] = compared(first, other)
-    return {"text": str(args.text), "context": args.context, "models": models}
+    return {
+        "text": ",".join(map(str, args.text)),
+        "context": args.context,
+        "models": models,
+    }
+
+
+def _paths(text: str) -> list[pathlib.Path]:
+    return [user_path(name) for name in text.split(",")]
 
 
 def _read(path: pathlib.Path) -> str:
-    """A text with its line ends as they are."""
+    """Reads a text with its line ends as they are."""
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:

@@ -585,7 +585,7 @@ def problems(
         if len(found) == count:
             break
         level = levels[len(found) % len(levels)]
-        text, answer = _draw(_TEMPLATES[split][level], most, level >= 4, rng)
+        text, answer, number = _draw(_TEMPLATES[split][level], most, level >= 4, rng)
         found.setdefault(
             text,
             Problem(
@@ -594,6 +594,7 @@ def problems(
                 answers=(answer,),
                 source="words",
                 level=level,
+                meta={"template": f"{split}-{level}-{number}"},
             ),
         )
     if len(found) < count:
@@ -603,9 +604,10 @@ def problems(
 
 def _draw(
     templates: dict[str, str], most: int, larger: bool, rng: np.random.Generator
-) -> tuple[str, str]:
-    """A problem's text and its answer."""
-    template = list(templates)[rng.integers(len(templates))]
+) -> tuple[str, str, int]:
+    """Returns a problem's text, its answer and the number of its template."""
+    index = int(rng.integers(len(templates)))
+    template = list(templates)[index]
     who, other = rng.choice([*_NAMES], 2, replace=False).tolist()
     words = {key: str(rng.choice(of_key)) for key, of_key in _WORDS.items()}
     he, his = ("he", "his") if _NAMES[who] == "he" else ("she", "her")
@@ -628,4 +630,4 @@ def _draw(
         return words.get(expression) or str(eval(expression, {}, numbers))
 
     text = re.sub(r"\{(.*?)\}", lambda slot: value(slot[1]), template)
-    return text, value(templates[template])
+    return text, value(templates[template]), index

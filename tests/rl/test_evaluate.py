@@ -69,7 +69,8 @@ def test_figures_of_known_completions():
         ("p1", 3, False),
     ]
     assert summary["accuracy"] == 0.25
-    assert summary["accuracy_interval"] == (0.0, 0.5)
+    low, high = summary["accuracy_interval"]
+    assert low < 0.05 and high > 0.9  # two problems say little
     assert summary["pass@1"] == 0.25
     assert summary["pass@2"] == pytest.approx((1 - 1 / 6) / 2)
     assert summary["pass@4"] == 0.5

@@ -9,7 +9,9 @@ from scipy import stats
 
 from rl.statistics import (
     avg_at_k,
-    bootstrap_interval,
+    compare_seeds,
+    difference_interval,
+    holm,
     mean_interval,
     pass_at_k,
     wilson_interval,
@@ -66,26 +68,95 @@ def test_wilson_solves_its_quadratic(n, data):
         assert distance == pytest.approx(z * math.sqrt(end * (1 - end) / n), abs=1e-9)
 
 
-def test_bootstrap_of_many_is_the_normal_interval():
-    scores = np.random.default_rng(3).beta(0.5, 1, size=120)
-    half = 1.96 * scores.std() / math.sqrt(120)
-    normal = scores.mean() - half, scores.mean() + half
-    # The Monte Carlo error of a quantile here is about 0.0007.
-    assert bootstrap_interval(scores, resamples=20_000) == pytest.approx(
-        normal, abs=0.004
-    )
-    assert bootstrap_interval(scores[:1]) == (scores[0], scores[0])
+def simulated_coverage(problems, samples, mean, *, runs=300, concentration=1.0):
+    """Coverage of `mean_interval` over problems whose rates follow a beta."""
+    rng = np.random.default_rng([problems, samples, round(1000 * mean)])
+    shape = runs, problems
+    rates = rng.beta(mean * concentration, (1 - mean) * concentration, shape)
+    scores = rng.binomial(samples, rates) / samples
+    found = [mean_interval(row) for row in scores]
+    return np.mean([low <= mean <= high for low, high in found])
 
 
-def test_bootstrap_resamples_problems_not_completions():
-    """Two problems, all right and all wrong, leave the mean anywhere in [0, 1]."""
-    low, high = bootstrap_interval(avg_at_k([[True] * 32, [False] * 32]))
-    # Resampling the 64 completions would give about (0.38, 0.62).
-    assert (low, high) == (0.0, 1.0)
+@pytest.mark.parametrize(
+    ("problems", "samples", "mean", "bootstrap"),
+    # The last column is what the former percentile bootstrap covered, with Wilson's
+    # where all scores are 0 or 1.
+    [
+        (30, 32, 0.01, 0.815), (30, 32, 0.02, 0.76), (30, 32, 0.05, 0.845),
+        (30, 8, 0.05, 0.842), (30, 32, 0.5, 0.942), (30, 32, 0.9, 0.91),
+        (96, 8, 0.005, 0.882), (96, 8, 0.05, 0.935), (96, 8, 0.3, 0.945),
+        (30, 2, 0.1, 0.91), (500, 32, 0.01, 0.915), (500, 32, 0.3, 0.95),
+    ],
+)  # fmt: skip
+def test_the_interval_covers_also_where_little_is_right(
+    problems, samples, mean, bootstrap
+):
+    covered = simulated_coverage(problems, samples, mean)
+    assert covered >= max(0.92, bootstrap - 0.025)  # standard error of 0.015
 
 
-def test_nothing_solved_is_not_certainty():
-    # A bootstrap of 30 zeros has the interval (0, 0).
+def test_nothing_right_and_one_right_are_both_uncertain():
     assert mean_interval(np.zeros(30)) == pytest.approx((0.0, 0.1135), abs=5e-5)
-    scores = np.array([0.25, 1.0, 0.0, 0.5])
-    assert mean_interval(scores) == bootstrap_interval(scores)
+    one = np.zeros(30)
+    one[0] = 1 / 32
+    low, high = mean_interval(one)
+    assert 0 < low < 1 / 960 and high > 0.015  # a bootstrap says 0.0031
+    assert mean_interval(1 - one) == pytest.approx((1 - high, 1 - low))
+
+
+def test_clusters_count_in_place_of_problems():
+    """As a claim about new templates, the interval over 96 problems covers half."""
+    rng = np.random.default_rng(0)
+    templates = np.repeat(np.arange(12), 8)
+    rates = rng.beta(1, 1, (300, 12))
+    scores = rng.binomial(8, np.repeat(rates, 8, axis=1)) / 8
+    alone = [mean_interval(row) for row in scores]
+    grouped = [mean_interval(row, templates) for row in scores]
+    assert np.mean([low <= 0.5 <= high for low, high in alone]) < 0.6
+    assert np.mean([low <= 0.5 <= high for low, high in grouped]) > 0.92
+    paired = [difference_interval(row - 0.5, templates) for row in scores]
+    assert 0.92 < np.mean([low <= 0 <= high for low, high in paired]) < 0.98
+    assert mean_interval(np.zeros(96), templates) == wilson_interval(0, 12)
+
+
+def test_paired_differences_by_hand():
+    # 0, 1, 2: mean 1, standard error 1 / sqrt(3), two degrees of freedom.
+    half = 4.30265 / math.sqrt(3)
+    assert difference_interval(np.array([0.0, 1.0, 2.0])) == pytest.approx(
+        (1 - half, 1 + half), rel=1e-5
+    )
+    assert difference_interval(np.array([0.5])) == (0.5, 0.5)
+
+
+def test_methods_are_compared_by_their_seeds():
+    """1,000 pairs of equal methods, three seeds each: 3 to 7% have p below 0.05."""
+    rng = np.random.default_rng(1)
+    # 500 problems of 32 completions; the seed moves accuracy by 1.8 points.
+    accuracy = 0.5 + 0.018 * rng.normal(size=(1000, 2, 3, 1))
+    rates = np.clip(accuracy + 0.2 * rng.normal(size=(1000, 1, 1, 100)), 0, 1)
+    scores = (rng.binomial(32, rates) / 32).mean(axis=-1)
+    found = [compare_seeds(a, b) for a, b in scores]
+    assert 0.03 <= np.mean([p <= 0.05 for _, p in found]) <= 0.07
+    assert all((p <= 0.05) == (low > 0 or high < 0) for (low, high), p in found)
+    assert compare_seeds([0.5], [0.6, 0.7, 0.8]) is None
+    (low, high), p = compare_seeds([0.0, 2.0], [4.0, 6.0])  # t = 4 / sqrt(2)
+    assert p == pytest.approx(0.1056, abs=5e-5)
+    assert (low + high) / 2 == pytest.approx(4.0)
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.6]) == [1.0, 1.0] and holm([]) == []
+
+
+def test_several_equal_arms_seldom_have_a_significant_one():
+    """Ten arms and a reference, three seeds each: unadjusted, a third of reports."""
+    rng = np.random.default_rng(2)
+    raw, adjusted = [], []
+    for _ in range(400):
+        reference, *arms = rng.normal(size=(11, 3))
+        p_values = [compare_seeds(reference, arm)[1] for arm in arms]
+        raw.append(min(p_values) < 0.05)
+        adjusted.append(min(holm(p_values)) < 0.05)
+    assert np.mean(raw) > 0.2 and np.mean(adjusted) < 0.07

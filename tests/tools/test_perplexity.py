@@ -18,20 +18,22 @@ TEXT = "thesumof12and7is19" * 20  # 360 characters, a token each
 def asked(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     a, b = (make_model(folder / name, seed=i) for i, name in enumerate("ab"))
-    (folder / "text.txt").write_text(TEXT)
+    texts = [folder / f"text{i}.txt" for i in range(3)]
+    for path in texts:
+        path.write_text(TEXT)
     out = folder / "out.json"
-    arguments = [str(a), str(b), "--text", str(folder / "text.txt"), "--context", "64"]
+    arguments = [str(a), str(b), "--text", ",".join(map(str, texts)), "--context", "24"]
     assert perplexity.main([*arguments, "--json", str(out)]) == 0
     return a, b, json.loads(out.read_text())
 
 
-def by_transformers(folder, begin=()):
+def by_transformers(folder, begin=(), context=64):
     """Mean of -log p of each token, given those before it in its window."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     ids = tokenizer.encode(TEXT, add_special_tokens=False)
     nats = []
-    for window in perplexity.windows(ids, 64 - len(begin)):
+    for window in perplexity.windows(ids, context - len(begin)):
         given = torch.tensor([[*begin, *window]])
         with torch.no_grad():
             logits = model(given).logits.double()
@@ -42,9 +44,9 @@ def by_transformers(folder, begin=()):
 
 def test_it_is_that_of_transformers(asked):
     a, _, result = asked
-    nats = by_transformers(a)
+    nats = by_transformers(a, context=24)
     found = result["models"][str(a)]
-    assert found["tokens"] == len(nats) == 359
+    assert found["tokens"] == 3 * len(nats) == 3 * 359
     assert found["nats"] == pytest.approx(np.mean(nats), rel=1e-5)
     assert found["bits_per_byte"] == pytest.approx(
         sum(nats) / math.log(2) / 360, rel=1e-5
@@ -64,7 +66,7 @@ def test_every_window_begins_as_the_tokenizer_begins_a_text(tmp_path):
         "special_tokens": {END: {"id": END, "ids": [0], "tokens": [END]}},
     }  # fmt: skip
     path.write_text(json.dumps(written))
-    found = perplexity.score(folder, TEXT, dtype="float32", context=64)
+    found = perplexity.score(folder, [TEXT], dtype="float32", context=64)
     nats = by_transformers(folder, begin=[0])
     assert found["tokens"] == len(nats) == 359
     assert found["nats"] == pytest.approx(np.mean(nats), rel=1e-5)
@@ -92,8 +94,19 @@ def test_windows_predict_every_token_once():
         assert predicted == list(range(1, tokens))
 
 
+def test_an_interval_needs_three_texts_and_forty_windows():
+    a = {"ids": "a", "nats": 1.0, "of_windows": [1.0, 2.0] * 20, "texts": 3}
+    b = a | {"nats": 1.5, "of_windows": [1.4, 2.6] * 20}
+    # Differences 0.4 and 0.6: sd 0.1013, t of 39 degrees of freedom 2.0227.
+    low, high = perplexity.compared(a, b)["interval"]
+    assert (low, high) == pytest.approx((0.4676, 0.5324), abs=5e-4)
+    assert perplexity.compared(a | {"texts": 2}, b)["interval"] is None
+    fewer = {"of_windows": [1.0] * 39}
+    assert perplexity.compared(a | fewer, b | fewer)["interval"] is None
+
+
 def test_other_tokens_are_not_paired():
-    a = {"ids": "a", "nats": 1.0, "of_windows": [1.0]}
+    a = {"ids": "a", "nats": 1.0, "of_windows": [1.0], "texts": 1}
     assert perplexity.compared(a, a | {"ids": "b"}) is None
 
 

@@ -1,4 +1,4 @@
-"""What runs say together: means over seeds, differences, and the noise of a seed."""
+"""Compares runs: means over seeds, differences between arms, noise of the seed."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from rl.statistics import t_interval
-from tools.evaluation.paired import sign_flip_p_value
+from rl.statistics import compare_seeds, holm, t_interval
 
 Figures = Mapping[str, float]
 """Of one run, by name."""
@@ -24,40 +23,51 @@ def compare(
       reference: one of the arms.
 
     Returns:
-      As JSON has it: `reference`; `cells` by arm and figure, where what no run of an
-      arm has is absent; `noise` by figure, where an arm has two seeds.
+      As JSON has it: `reference`; `cells` by arm and figure, absent where no run of an
+      arm has the figure; `noise` by figure, where an arm has two seeds.
 
-      A cell is the `mean` over as many `seeds` as have the figure, with its 95%
-      `interval` by Student's t, None for one seed, and the `difference` to the
-      reference over the seeds that both have, None for the reference itself and where
-      there are none: `mean`, `interval` and `seeds` as before, and the `p_value` of the
-      paired permutation test (`sign_flip_p_value`), None for one seed and for n never
-      below `least_p_value(n)`.
+      A cell is the `mean` over `seeds` seeds with its 95% `interval` (Student's t; None
+      for one seed) and the `difference` from the reference: its `mean`, `interval` and
+      `p_value` by `compare_seeds`, both None unless both arms have two seeds, and the
+      `p_adjusted` of Holm's method over all arms that are compared in that figure.
 
       Noise is the standard deviation `sd` between seeds, pooled over arms, its
-      `degrees` of freedom, and what it `shows`: the least difference of two arms'
-      means, each of `seeds` seeds, the most that an arm has, that would be significant
-      at 5%.
+      `degrees` of freedom, and what it `shows`: the least difference of two arms with
+      `seeds` seeds each that would be significant at 5%.
     """
     names = dict.fromkeys(
         n for arm in runs.values() for run in arm.values() for n in run
     )
-    by_figure = {
+    values = {
         name: {
-            arm: {seed: run[name] for seed, run in of_arm.items() if name in run}
+            arm: [run[name] for run in of_arm.values() if name in run]
             for arm, of_arm in runs.items()
         }
         for name in names
     }
-    cells = {
-        arm: {
-            name: _cell(values[arm], {} if arm == reference else values[reference])
-            for name, values in by_figure.items()
-            if values[arm]
-        }
-        for arm in runs
-    }
-    noise = {name: _noise(values.values()) for name, values in by_figure.items()}
+    cells: dict[str, dict[str, Any]] = {arm: {} for arm in runs}
+    for name, by_arm in values.items():
+        for arm, of_arm in by_arm.items():
+            if of_arm:
+                same = arm == reference or not by_arm[reference]
+                cells[arm][name] = {
+                    "mean": float(np.mean(of_arm)),
+                    "interval": t_interval(of_arm),
+                    "seeds": len(of_arm),
+                    "difference": None
+                    if same
+                    else _difference(by_arm[reference], of_arm),
+                }
+        tested = [
+            found
+            for of_arm in cells.values()
+            if (found := of_arm.get(name, {}).get("difference"))
+            and found["p_value"] is not None
+        ]
+        adjusted = holm([found["p_value"] for found in tested])
+        for found, p_value in zip(tested, adjusted, strict=True):
+            found["p_adjusted"] = p_value
+    noise = {name: _noise(by_arm.values()) for name, by_arm in values.items()}
     return {
         "reference": reference,
         "cells": cells,
@@ -65,37 +75,19 @@ def compare(
     }
 
 
-def least_p_value(seeds: int) -> float:
-    """The least that a two-sided test by signs can give: both ends of `2^seeds`."""
-    return min(1.0, 2.0 ** (1 - seeds))
+def _difference(reference: Sequence[float], arm: Sequence[float]) -> dict[str, Any]:
+    interval, p_value = compare_seeds(reference, arm) or (None, None)
+    mean = float(np.mean(arm) - np.mean(reference))
+    seeds = min(len(arm), len(reference))
+    return {"mean": mean, "interval": interval, "p_value": p_value, "seeds": seeds}
 
 
-def _cell(
-    values: Mapping[int, float], of_reference: Mapping[int, float]
-) -> dict[str, Any]:
-    both = sorted(values.keys() & of_reference.keys())
-    differences = np.array([values[seed] - of_reference[seed] for seed in both])
-    difference = None
-    if both:
-        p_value = sign_flip_p_value(differences) if len(both) > 1 else None
-        difference = _over_seeds(differences) | {"p_value": p_value}
-    return _over_seeds(list(values.values())) | {"difference": difference}
-
-
-def _over_seeds(values: Sequence[float]) -> dict[str, Any]:
-    return {
-        "mean": float(np.mean(values)),
-        "interval": t_interval(values),
-        "seeds": len(values),
-    }
-
-
-def _noise(arms: Iterable[Mapping[int, float]]) -> dict[str, Any] | None:
-    several = [list(arm.values()) for arm in arms if len(arm) > 1]
+def _noise(arms: Iterable[Sequence[float]]) -> dict[str, Any] | None:
+    several = [arm for arm in arms if len(arm) > 1]
     if not several:
         return None
     degrees = sum(len(arm) - 1 for arm in several)
-    squares = sum(np.var(arm, ddof=1) * (len(arm) - 1) for arm in several)
+    squares = sum(float(np.var(arm) * len(arm)) for arm in several)
     sd, seeds = math.sqrt(squares / degrees), max(map(len, several))
     shows = float(stats.t.ppf(0.975, degrees)) * sd * math.sqrt(2 / seeds)
     return {"sd": sd, "degrees": degrees, "shows": shows, "seeds": seeds}

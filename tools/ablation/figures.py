@@ -40,6 +40,8 @@ FIGURES: Mapping[str, Figure] = {
     "tokens": Figure("tokens drawn, millions", 1e-6, ".2f"),
     "minutes": Figure("minutes", 1 / 60, ".1f"),
     "A": Figure("A, %", 100, ".1f"),
+    "A_low": Figure("A from, %", 100, ".1f"),
+    "A_high": Figure("A to, %", 100, ".1f"),
     "B": Figure("B", 1, ".2f"),
     "C_mid": Figure("C_mid", 1, ".4g"),
 }

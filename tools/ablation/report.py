@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rl.files import markdown_table
-from tools.ablation.compare import compare, least_p_value
+from tools.ablation.compare import compare
 from tools.ablation.figures import FIGURES, Figure, read_figures
 from tools.ablation.study import Run, Study
 
@@ -89,8 +89,8 @@ def markdown(result: Mapping[str, Any]) -> str:
     lines += [
         "Means over seeds, and half of a 95% interval (Student's t).",
         f"A, B and C_mid are of ScaleRL's sigmoid through `{result['curve']}` over"
-        f" {result['against']}, run by run; absent where a curve does not say what A"
-        " is, with the number of seeds where some do.",
+        f" {result['against']}, run by run, with the 95% interval of A; absent where a"
+        " curve does not determine A, with the number of seeds where some do.",
         "",
     ]
     compared = {n: f for n, f in figures.items() if n not in _COST}
@@ -112,12 +112,12 @@ def _differences(
     if not seeds:
         return []
     most = max(seeds)
-    test = "One seed gives neither an interval nor a test."
+    test = "One seed an arm: differences of two runs, not of two methods."
     if most > 1:
         test = (
-            "The mean's 95% interval, and p of a paired permutation test, which cannot"
-            f" be below {least_p_value(most):.2g} with {most} seeds. p is not corrected"
-            f" for the number of arms ({len(differences)} against one)."
+            "Brackets are 95% intervals, by Student's t over both arms' runs. p is"
+            f" adjusted for {len(differences)} arms against one by Holm's method;"
+            " intervals are not."
         )
     return [
         f"## Against {reference}",
@@ -130,7 +130,7 @@ def _differences(
             ],
             "<" + ">" * len(figures),
         ),
-        f"Differences of runs with the same seed. {test}",
+        test,
         "",
     ]
 
@@ -180,7 +180,7 @@ def _difference(figure: Figure, found: Mapping[str, Any] | None) -> str:
     text = figure.tell(found["mean"], "+")
     if found["interval"]:
         low, high = (figure.tell(x, "+") for x in found["interval"])
-        text += f" [{low}, {high}], p {found['p_value']:.2g}"
+        text += f" [{low}, {high}], p {found['p_adjusted']:.2g}"
     return text
 
 

@@ -13,13 +13,15 @@ import numpy as np
 from configs.schema import differences
 from rl.evaluate import Scored, by_problem
 from rl.files import markdown_table
-from rl.statistics import bootstrap_interval
+from rl.statistics import cluster_sums, compare_seeds, difference_interval
 from tools.evaluation.benchmarks import title
 from tools.evaluation.files import Evaluation, read_evaluation
 from tools.evaluation.paired import seed_spread, sign_flip_p_value
 from tools.evaluation.report import difference, drawing
 
 Arm = Sequence[Evaluation]
+METHODS, CHECKPOINTS = "the methods", "these checkpoints"
+"""What an interval and a p-value are about; see `compare`."""
 
 
 def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
@@ -27,9 +29,11 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
 
     A problem counts as solved when more than half of its completions are right: with
     one completion each, when that one is. The flips speak of solved problems; the
-    difference, its interval and its p-value all speak of accuracy: the interval is a
-    bootstrap over the paired problems, the p-value the paired sign-flip permutation
-    test (`tools.evaluation.paired.sign_flip_p_value`).
+    difference, its interval and its p-value all speak of accuracy. Where both arms have
+    several models, that differ in their training's seed, interval and p are about the
+    methods: Student's t over the models (`rl.statistics.compare_seeds`). Where an arm
+    has one, they are about these checkpoints alone: Student's t and the sign-flip
+    permutation test (`sign_flip_p_value`) over problems or their templates.
 
     Returns:
       `arms`: name, how it was drawn, and per benchmark what is due to training seeds
@@ -92,7 +96,14 @@ def compare_markdown(result: Mapping[str, Any], *, flips: int = 20) -> str:
                 "",
             ]
         columns = ["benchmark", "problems", f"first, % ({first['drawn']})"]
-        columns += [f"second, % ({arm['drawn']})", "difference", "p", "lost", "gained"]
+        columns += [
+            f"second, % ({arm['drawn']})",
+            "difference",
+            "p",
+            "about",
+            "lost",
+            "gained",
+        ]
         rows = [_row(title(name), part) for name, part in pair["benchmarks"].items()]
         if len(rows) > 1:
             rows.append(_row("all problems", pair["pooled"]))
@@ -110,11 +121,21 @@ def compare_markdown(result: Mapping[str, Any], *, flips: int = 20) -> str:
                 [[key, f"`{old}`", f"`{new}`"] for key, old, new in pair["conditions"]],
             )
     lines += _seeds(result)
-    lines += [
-        "Brackets are 95% intervals over problems; p is the paired sign-flip "
-        "permutation test of the same difference.",
-        "",
-    ]
+    about = {pair["pooled"]["about"] for pair in result["pairs"]}
+    if METHODS in about:
+        lines += [
+            "About the methods: 95% interval and p by Student's t over the models of "
+            "several training seeds, on these problems.",
+            "",
+        ]
+    if CHECKPOINTS in about:
+        lines += [
+            "About these checkpoints: interval and p are **of these two checkpoints, "
+            "not of two methods**. They are over problems or their templates (Student's"
+            " t, paired sign-flip test) and ignore the noise of the training seed; give"
+            " evaluations of several seeds, separated by commas.",
+            "",
+        ]
     return "\n".join(lines)
 
 
@@ -124,11 +145,12 @@ def _row(label: str, part: Mapping[str, Any]) -> list[str]:
 
 
 def second_figures(part: Mapping[str, Any]) -> list[str]:
-    """The second's accuracy, the difference to the first, its p, problems lost, won."""
+    """The second's accuracy, the difference, its p, what both are about, flips."""
     return [
         f"{100 * part['second']:.1f}",
         difference(part),
         f"{part['p_value']:.3g}",
+        part["about"],
         *(str(len(part[word])) for word in ("lost", "gained")),
     ]
 
@@ -168,25 +190,54 @@ def _spread(arm: Arm, name: str) -> dict[str, Any]:
 def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
     ids = {name: list(first[0].verdicts[name]) for name in names}
     a, b = ({n: _accuracies(arm, n, ids[n]) for n in names} for arm in (first, second))
+    clusters = {name: _clusters(first[0], name) for name in names}
+    every = [key for name in names for key in clusters[name] or ids[name]]
     said = [arm[0].conditions.get("drawing", {}) for arm in (first, second)]
     return {
         "drawn_alike": _drawn(first) == _drawn(second),
         "conditions": [list(entry) for entry in differences(*said)],
-        "benchmarks": {name: _paired(ids[name], a[name], b[name]) for name in names},
-        "pooled": _paired(
+        "benchmarks": {
+            name: _of_models(ids[name], a[name], b[name], clusters[name])
+            for name in names
+        },
+        "pooled": _of_models(
             [f"{name}/{id}" for name in names for id in ids[name]],
-            np.concatenate([*a.values()]),
-            np.concatenate([*b.values()]),
+            np.concatenate([*a.values()], axis=1),
+            np.concatenate([*b.values()], axis=1),
+            every if any(clusters.values()) else None,
         ),
     }
 
 
+def _of_models(
+    ids: Sequence[str],
+    a: np.ndarray,
+    b: np.ndarray,
+    clusters: Sequence[str] | None,
+) -> dict[str, Any]:
+    """Compares accuracies `[models, problems]`: methods where both have several."""
+    result = _paired(ids, a.mean(axis=0), b.mean(axis=0), clusters)
+    if found := compare_seeds(a.mean(axis=1).tolist(), b.mean(axis=1).tolist()):
+        result["interval_over_problems"] = result["difference_interval"]
+        result["difference_interval"], result["p_value"] = found
+        result["about"] = METHODS
+    return result
+
+
+def _clusters(evaluation: Evaluation, name: str) -> list[str] | None:
+    found = [row[0].cluster for row in evaluation.verdicts[name].values()]
+    named = [cluster for cluster in found if cluster is not None]
+    return named if len(named) == len(found) else None
+
+
 def _accuracies(arm: Arm, name: str, ids: Sequence[str]) -> np.ndarray:
-    """The share of right completions, the mean over the arm's models, `[problems]`."""
-    of_models = [
-        [np.mean([j.correct for j in e.verdicts[name][id]]) for id in ids] for e in arm
-    ]
-    return np.mean(of_models, axis=0)
+    """Returns the share of right completions, `[models, problems]`."""
+    return np.array(
+        [
+            [np.mean([j.correct for j in e.verdicts[name][id]]) for id in ids]
+            for e in arm
+        ]
+    )
 
 
 def beside(original: Sequence[Scored], perturbed: Sequence[Scored]) -> dict[str, Any]:
@@ -200,8 +251,13 @@ def beside(original: Sequence[Scored], perturbed: Sequence[Scored]) -> dict[str,
     return _paired(ids, first, second)
 
 
-def _paired(ids: Sequence[str], a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
-    """How accuracies `[problems]` of the same problems differ, second minus first."""
+def _paired(
+    ids: Sequence[str],
+    a: np.ndarray,
+    b: np.ndarray,
+    clusters: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Compares accuracies `[problems]` of the same problems, second minus first."""
     solved_a, solved_b = a > 0.5, b > 0.5
     flipped = list(zip(ids, solved_a, solved_b, strict=True))
     return {
@@ -209,8 +265,9 @@ def _paired(ids: Sequence[str], a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
         "first": float(a.mean()),
         "second": float(b.mean()),
         "difference": float((b - a).mean()),
-        "difference_interval": bootstrap_interval(b - a),
-        "p_value": sign_flip_p_value(b - a),
+        "difference_interval": difference_interval(b - a, clusters),
+        "p_value": sign_flip_p_value(cluster_sums(b - a, clusters)),
+        "about": CHECKPOINTS,
         "lost": [id for id, x, y in flipped if x > y],
         "gained": [id for id, x, y in flipped if y > x],
     }

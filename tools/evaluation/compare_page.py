@@ -101,12 +101,12 @@ def _summary(result: Mapping[str, Any]) -> str:
     for name in result["benchmarks"]:
         parts = [pair["benchmarks"][name] for pair in result["pairs"]]
         accuracy = f"{100 * parts[0]['first']:.1f}"
-        rows.append((title(name), first["name"], first["drawn"], accuracy, *[""] * 4))
+        rows.append((title(name), first["name"], first["drawn"], accuracy, *[""] * 5))
         rows += [
             ("", arm["name"], arm["drawn"], *second_figures(part))
             for arm, part in zip(others, parts, strict=True)
         ]
-    head = ["benchmark", "arm", "drawn", "accuracy, %", "difference", "p"]
+    head = ["benchmark", "arm", "drawn", "accuracy, %", "difference", "p", "about"]
     unlike = [
         f"{arm['name']}: {arm['drawn']}"
         for arm, pair in zip(others, result["pairs"], strict=True)

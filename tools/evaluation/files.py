@@ -143,17 +143,20 @@ class Judged:
       answer: found in it, if any.
       kind: number of the class of equivalent answers that it belongs to; None where
         there is no answer. Numbers mean something within a benchmark's folder only.
+      cluster: of its problem, if any; see `rl.evaluate.templates_of`.
     """
 
     correct: bool
     answer: str | None
     kind: int | None
+    cluster: str | None = None
 
 
 def write_verdicts(
     folder: pathlib.Path,
     scored: Mapping[str, Sequence[Scored]],
     classes: Mapping[str, Mapping[str, Sequence[int | None]]],
+    clusters: Mapping[str, Mapping[str, str] | None],
 ) -> None:
     """Writes verdicts.jsonl whole: a reader never sees half of a judging.
 
@@ -161,6 +164,7 @@ def write_verdicts(
       folder: of the evaluation.
       scored: completions by benchmark.
       classes: of their answers, by benchmark and problem id; see `answer_classes`.
+      clusters: of the problems, likewise; see `rl.evaluate.templates_of`.
     """
     rows = [
         {
@@ -173,7 +177,9 @@ def write_verdicts(
             "rule": s.verdict.rule,
         }
         | (_grades(s) if s.graded else {})
+        | ({"cluster": of_benchmark_clusters[id]} if of_benchmark_clusters else {})
         for benchmark, of_benchmark in scored.items()
+        for of_benchmark_clusters in [clusters[benchmark]]
         for id, group in by_problem(of_benchmark).items()
         for s, kind in zip(group, classes[benchmark][id], strict=True)
     ]
@@ -200,7 +206,9 @@ def read_verdicts(folder: pathlib.Path) -> dict[str, dict[str, list[Judged]]]:
     verdicts: dict[str, dict[str, dict[int, Judged]]] = {}
     for where, row in files.read_rows(path):
         try:
-            judged = Judged(row["correct"], row["answer"], row["class"])
+            judged = Judged(
+                row["correct"], row["answer"], row["class"], row.get("cluster")
+            )
             of_benchmark = verdicts.setdefault(row["benchmark"], {})
             of_benchmark.setdefault(row["id"], {})[row["sample"]] = judged
         except KeyError as error:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rl.evaluate import Scored, breakdown, by_problem, summarise
+from rl.evaluate import Scored, breakdown, by_problem, summarise, templates_of
 from rl.files import markdown_table
 from rl.statistics import mean_interval
 from rl.types import Problem
@@ -50,7 +50,9 @@ def benchmark_result(
       scored: the completions, every one of a problem in `problems`.
       classes: equivalence classes of the answers, by problem id.
     """
-    result = {"title": title(name), "asked": len(problems)} | summarise(scored)
+    clusters = templates_of(problems)
+    result: dict[str, Any] = {"title": title(name), "asked": len(problems)}
+    result |= summarise(scored, clusters)
     if result["samples"] > 1:
         groups = by_problem(scored)
         majority = maj_at_k(
@@ -59,9 +61,14 @@ def benchmark_result(
         )
         key = f"maj@{result['samples']}"
         result[key] = float(majority.mean())
-        result[f"{key}_interval"] = mean_interval(majority)
-    result["by_level"] = breakdown(scored, {p.id: p.level for p in problems})
-    result["by_subject"] = breakdown(scored, {p.id: subject(p) for p in problems})
+        result[f"{key}_interval"] = mean_interval(
+            majority, [clusters[id] for id in groups] if clusters else None
+        )
+    if clusters:
+        result["clusters"] = len({clusters[id] for id in by_problem(scored)})
+    for key, label in (("by_level", lambda p: p.level), ("by_subject", subject)):
+        labels = {p.id: label(p) for p in problems}
+        result[key] = breakdown(scored, labels, clusters)
     return result
 
 
@@ -165,8 +172,9 @@ def _beside_published(
             "",
         ]
     return lines + [
-        "Brackets are 95% intervals over problems. Published rows carry none; they "
-        "compare only where the conditions below are theirs (greedy, 3,000 tokens).",
+        "Brackets are 95% intervals over problems, or over templates where problems are"
+        " made from them. Published rows carry none; they compare only where the "
+        "conditions below are theirs (greedy, 3,000 tokens).",
         "",
     ]
 

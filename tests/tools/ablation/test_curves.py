@@ -29,17 +29,22 @@ def test_an_exact_curve_gives_its_parameters_back():
     assert (found.A, found.B, found.C_mid) == pytest.approx((0.05, 3.0, 1e6), rel=1e-3)
 
 
-def test_noise_as_of_a_step_leaves_them_near():
+def test_the_interval_holds_the_asymptote():
     # 256 completions have a standard error of 0.03.
     found = [fit_sigmoid(*_curve(noise=0.03, seed=seed)) for seed in range(8)]
     assert None not in found
     assert np.mean([fit.A for fit in found]) == pytest.approx(0.9, abs=0.02)
-    assert np.std([fit.A for fit in found]) < 0.05
+    assert sum(fit.A_low <= 0.9 <= fit.A_high for fit in found) >= 7
     assert np.median([fit.C_mid for fit in found]) == pytest.approx(3e5, rel=0.15)
 
 
-def test_what_a_curve_does_not_say_is_not_said():
-    assert fit_sigmoid(*_curve(last=2e5)) is None  # ends before its half-way point
+def test_a_curve_that_does_not_determine_its_asymptote_gives_none():
+    """A curve that ended at half of C_mid gave 0.45 for 0.80."""
+    half = Sigmoid(A=0.8, B=1.5, C_mid=1e6)
+    for last, noise in ((5e5, 0.01), (5e5, 0.03), (1e6, 0.03)):
+        curves = [_curve(last, noise=noise, sigmoid=half, seed=s) for s in range(4)]
+        found = [fit_sigmoid(*curve) for curve in curves]
+        assert found.count(None) >= 3
     assert fit_sigmoid(*_curve(points=8)) is not None
     assert fit_sigmoid(*_curve(points=7)) is None
     flat = [

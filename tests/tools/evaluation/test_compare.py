@@ -39,12 +39,14 @@ def test_greedy_runs_are_paired(tmp_path):
     assert pair["p_value"] == pytest.approx(16 / 128)
     assert pair["difference"] == pytest.approx(5 / 12)
     low, high = pair["difference_interval"]
-    assert 0 <= low < 5 / 12 < high < 0.85
+    assert -0.02 < low < 0 and 5 / 12 < high < 0.85  # as p says
+    assert pair["about"] == "these checkpoints"
     assert result["benchmarks"] == ["math500"]
     assert result["pairs"][0]["conditions"] == [["template", "none", "r1"]]
     text = compare_markdown(result, flips=2)
     assert "MATH-500, gained: p3, p4 and 4 more" in text
     assert "| template | `none` | `r1` |" in text
+    assert "of these two checkpoints, not of two methods" in text
 
 
 def test_sampled_runs_flip_where_the_majority_of_samples_does(tmp_path):
@@ -89,6 +91,37 @@ def test_training_seeds_are_told_apart(tmp_path):
     assert "## Training seeds" in text and "| 100.0, 50.0 |" in text
     # A single completion cannot show what drawing does.
     assert "| unknown |" in text
+
+
+def test_methods_are_compared_over_their_training_seeds(tmp_path):
+    def model(name, right):
+        verdicts = {f"p{i}": [i < right] for i in range(10)}
+        return judged(tmp_path / name, {"s": verdicts})
+
+    first = [model(f"a{i}", n) for i, n in enumerate((2, 4))]
+    second = [model(f"b{i}", n) for i, n in enumerate((6, 8))]
+    pair = compare([first, second])["pairs"][0]
+    found = pair["benchmarks"]["s"]
+    # Accuracies 0.2, 0.4 and 0.6, 0.8: t = 0.4 / sqrt(0.02), two degrees of freedom.
+    assert found["p_value"] == pytest.approx(0.1056, abs=5e-5)
+    assert found["about"] == pair["pooled"]["about"] == "the methods"
+    assert found["difference_interval"] == pytest.approx((-0.2085, 1.0085), abs=5e-4)
+    text = compare_markdown(compare([first, second]))
+    assert "Student's t over the models" in text and "two checkpoints" not in text
+    assert "not of two methods" in compare_markdown(compare([first[:1], second]))
+
+
+def test_problems_of_one_template_count_once(tmp_path):
+    before = {f"p{i}": [False] for i in range(8)}
+    after = {f"p{i}": [i < 4] for i in range(8)}
+    arms = [judged(tmp_path / n, {"s": v}) for n, v in (("a", before), ("b", after))]
+    for arm in arms:
+        rows = [json.loads(line) for line in (arm / "verdicts.jsonl").open()]
+        rows = [row | {"cluster": f"t{int(row['id'][1:]) // 4}"} for row in rows]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (arm / "verdicts.jsonl").write_text(text)
+    pair = compare([[arms[0]], [arms[1]]])["pairs"][0]["benchmarks"]["s"]
+    assert pair["p_value"] == 1.0  # two templates, one changed; alone 2 / 2**4
 
 
 def test_greedy_beside_sampled_is_said(tmp_path):
