@@ -1,0 +1,70 @@
+"""torch and transformers on the same card and the same shapes."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import transformers
+from torch.nn.functional import cross_entropy
+
+from tools.gpu_check.__main__ import say
+from tools.gpu_check.shapes import PEAK, SIZES, make_batch
+
+
+def _clock(run: Callable[[], object], repeat: int = 2) -> float:
+    taken = []
+    for _ in range(repeat + 1):
+        began = time.perf_counter()
+        run()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken[1:])
+
+
+def peer(tiny: bool) -> None:
+    size = SIZES["tiny" if tiny else "0.5B"]
+    if torch.cuda.is_available() and not tiny:
+        torch.set_default_device("cuda")
+    n = 256 if tiny else 8192
+    square = torch.randn(n, n, dtype=torch.bfloat16)
+    tflops = 2e-12 * n**3 / _clock(lambda: square @ square, 10)
+    say(what="torch_matmul", version=torch.__version__, tflops=tflops)
+    config = transformers.Qwen2Config(**size.hf_config())
+    model = transformers.Qwen2ForCausalLM(config).bfloat16()
+    rows, prompt = (2, 16) if tiny else (256, 512)
+    ids = torch.randint(0, size.vocab, (rows, prompt))
+
+    def draw(new: int) -> None:
+        model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=new,
+            min_new_tokens=new, do_sample=True, top_k=0, pad_token_id=0,
+        )  # fmt: skip
+
+    each = (_clock(lambda: draw(40), 1) - _clock(lambda: draw(8), 1)) / 32
+    say(what="torch_decode", slots=rows, context=prompt + 24, tokens_per_s=rows / each)
+    _, lengths, flops = make_batch(size, *((2, 128) if tiny else (8, 4096)))
+    tokens, lengths = int(lengths.sum()), np.sort(lengths)[::-1].copy()
+    model.train()
+    model.gradient_checkpointing_enable()
+
+    def step() -> None:
+        """A GRPO gradient of the same completions, one to a padded row."""
+        for start in range(0, len(lengths), 8):
+            some = torch.as_tensor(lengths[start : start + 8]).to(ids.device)
+            longest = int(some.max())
+            tokens_ = torch.randint(0, size.vocab, (len(some), longest))
+            mask = torch.arange(longest) < some[:, None]
+            hidden = model.model(tokens_, attention_mask=mask).last_hidden_state
+            for row, count in enumerate(some.tolist()):  # one row's logits at a time
+                logits = model.lm_head(hidden[row, : count - 1]).float()
+                logp = -cross_entropy(logits, tokens_[row, 1:count], reduction="none")
+                ratio = torch.exp(logp - logp.detach())
+                loss = -torch.minimum(ratio, ratio.clamp(0.8, 1.28)).sum() / tokens
+                loss.backward(retain_graph=row + 1 < len(some))
+        model.zero_grad()
+
+    s = _clock(step)
+    say(what="torch_update", s=s, tokens_per_s=tokens / s, mfu=flops / s / PEAK)

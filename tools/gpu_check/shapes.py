@@ -1,0 +1,98 @@
+"""Models, batches and clocks that the parts of the check share."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from configs import base
+from models.attention import default_implementation
+from models.config import Qwen2Config
+from models.qwen2 import Qwen2
+from rl.batches.packing import pack
+from rl.types import Batch
+from rl.update.hyper import make_hyper
+from rl.update.objective import make_objective
+from rl.update.optimizer import make_optimizer
+from rl.update.step import Step, make_step
+from sharding.mesh import make_mesh
+from tools.bench.update import make_segments
+from tools.bench.work import Shape, make_tokens
+
+PEAK, BANDWIDTH = 989e12, 3.35e12  # of an H100 SXM: bfloat16 FLOP/s, bytes/s
+SCALARS = make_hyper(
+    learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first_update=False
+)
+_NAMES = "layers hidden heads kv_heads mlp vocab".split()
+SIZES = {
+    name: Shape(**dict(zip(_NAMES, sizes, strict=True)), lengths="lognormal")
+    for name, sizes in {
+        "0.5B": (24, 896, 14, 2, 4864, 151936),
+        "1.5B": (28, 1536, 12, 2, 8960, 151936),
+        "equal": (4, 256, 4, 2, 512, 4096),
+        "tiny": (2, 64, 4, 2, 128, 1024),
+    }.items()
+}
+
+
+def clock(run: Callable[[], Any], least: int = 3, most: int = 10) -> dict[str, float]:
+    """Median and spread of the seconds of a call; the first call is left out."""
+    jax.block_until_ready(run())
+    taken: list[float] = []
+    while len(taken) < least or (len(taken) < most and sum(taken) < 2):
+        began = time.perf_counter()
+        jax.block_until_ready(run())
+        taken.append(time.perf_counter() - began)
+    return {"s": float(np.median(taken)), "spread_s": max(taken) - min(taken)}
+
+
+def peak_gib() -> float:
+    """The device's largest use of memory so far."""
+    return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
+
+
+def make_model(size: Shape, dtype: str = "bfloat16", **options: Any) -> Qwen2:
+    mesh = make_mesh(devices=jax.devices()[:1])
+    attention = default_implementation(mesh, dtype)
+    architecture, compute = Qwen2Config.from_hf(size.hf_config()), np.dtype(dtype)
+    return Qwen2(architecture, mesh, compute, attention=attention, **options)
+
+
+def make_update(model: Qwen2, head_chunk: int = 1024) -> Step:
+    objective = make_objective(
+        function="grpo", function_args={}, correction="truncate", correction_cap=2.0,
+        entropy_bonus=0.0, kl_penalty=0.0, kl_estimate="k3",
+    )  # fmt: skip
+    optimizer = make_optimizer(**base.get_config().optimizer)
+    return make_step(model, optimizer, model.mesh, objective, head_chunk=head_chunk)
+
+
+def make_batch(size: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, float]:
+    """A micro-batch that is packed full.
+
+    Returns:
+      The batch; the lengths of its segments, log-normal; and the FLOPs of its gradient,
+      without what is computed again.
+    """
+    prompt = 150 if length >= 1024 else 8
+    groups = max(2, rows * length // 2048)
+    work = dataclasses.replace(
+        size, prompt=prompt, completion=length - prompt, groups=groups, group_size=16
+    )
+    batch, *_ = pack(
+        make_segments(work, make_tokens(work)), row_lengths=(length,),
+        micro_tokens=rows * length, row_multiple=1, share_prompts=False,
+    )  # fmt: skip
+    ids = np.asarray(batch.segment_ids)
+    lengths = [np.unique(row[row > 0], return_counts=True)[1] for row in ids]
+    flops = 3 * work.forward_flops(np.concatenate(lengths) - prompt)
+    return batch, np.concatenate(lengths), flops
+
+
+def error(found: Any, exact: Any) -> float:
+    """Relative error in the Euclidean norm."""
+    a, b = (np.asarray(x, np.float64) for x in (found, exact))
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))

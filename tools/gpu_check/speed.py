@@ -1,0 +1,162 @@
+"""Tokens per second of updates and of decoding, beside what the card could do."""
+
+import collections
+import functools
+import pathlib
+import tempfile
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from models.qwen2 import Remat, init_params
+from rl.base_model import parameter_count
+from rollout import decoding
+from rollout.jax_sampler import JaxSampler
+from rollout.layout import make_layout
+from rollout.types import SamplingParams
+from sharding.rules import place
+from tools.gpu_check import shapes
+from tools.gpu_check.__main__ import say
+from tools.gpu_check.shapes import BANDWIDTH, PEAK, SCALARS, SIZES, clock, make_batch
+
+Variant = tuple[int, int, Remat, int]  # rows, their length, remat, head_chunk
+UPDATES: dict[str, list[Variant]] = {
+    "tiny": [(2, 128, "full", 64), (2, 128, "none", 64)],
+    "0.5B": [(8, 4096, "full", 1024), (8, 4096, "dots", 4096), (4, 4096, "none", 1024)],
+    "1.5B": [(4, 4096, "dots", 1024), (8, 4096, "full", 1024)],
+}
+# Slots, and the positions that are cached for each when decoding begins.
+DECODES = {
+    "tiny": [(8, [32]), (16, [32])],
+    "0.5B": [(256, [512, 2048]), (1024, [512])],
+    "1.5B": [(256, [512, 2048])],
+}
+
+
+def update_small(tiny: bool, name: str = "0.5B") -> None:
+    name = "tiny" if tiny else name
+    params = init_params(model := shapes.make_model(SIZES[name]), model.mesh, 0)
+    for number, variant in enumerate(UPDATES[name]):
+        step, batch = _accumulate(name, params, variant, trace=number == 0)
+    state = step.init(params)
+
+    def apply():
+        nonlocal state
+        carry = step.zeros(state.params, batch, SCALARS)
+        state, stats = step.apply(state, carry, SCALARS)
+        return stats
+
+    say(what="apply", size=name, **clock(apply), peak_gib=shapes.peak_gib())
+
+
+def update_large(tiny: bool) -> None:
+    update_small(tiny, "1.5B")
+
+
+def _accumulate(name: str, params, variant: Variant, *, trace: bool):
+    rows, length, remat, chunk = variant
+    size = SIZES[name]
+    step = shapes.make_update(shapes.make_model(size, remat=remat), chunk)
+    host, lengths, flops = make_batch(size, rows, length)
+    batch = place(host, step.rows)
+    carry = step.zeros(params, batch, SCALARS)
+    began = time.perf_counter()
+    accumulate = jax.jit(step.accumulate, donate_argnums=0)
+    program = accumulate.lower(carry, params, batch, SCALARS).compile()
+    compile_s = time.perf_counter() - began
+
+    def run():
+        nonlocal carry
+        carry = program(carry, params, batch, SCALARS)
+        return carry[1]
+
+    t, tokens = clock(run, most=6), int(lengths.sum())
+    say(
+        what="accumulate", size=name, rows=rows, remat=remat, head_chunk=chunk, **t,
+        tokens_per_s=tokens / t["s"], compile_s=compile_s, peak_gib=shapes.peak_gib(),
+        mfu=flops / t["s"] / PEAK,
+        temporary_gib=program.memory_analysis().temp_size_in_bytes / 2**30,
+    )  # fmt: skip
+    if trace:
+        _trace(run, "accumulate")
+    return step, batch
+
+
+def decode_small(tiny: bool, name: str = "0.5B") -> None:
+    name = "tiny" if tiny else name
+    params = init_params(model := shapes.make_model(SIZES[name]), model.mesh, 0)
+    for slots, contexts in DECODES[name]:
+        new = contexts[-1] + 512 - contexts[-1] % 64
+        layout = make_layout(model, slots=slots, prompt_length=64, response_length=new)
+        sampler = JaxSampler(layout, params)
+        for context, top_p in [(c, 1.0) for c in contexts] + [(contexts[0], 0.95)]:
+            _decode_at(name, sampler, slots, context, top_p)
+        one = SamplingParams(n=4, max_tokens=1, stop_token_ids=(), ignore_stop=True)
+        prompts = [[(7 * i + j) % 1000 for j in range(60)] for i in range(slots // 4)]
+        sample = functools.partial(sampler.sample, prompts, one, seed=0)
+        t = clock(lambda sample=sample: sample() and None, least=2, most=2)
+        say(what="prefill_and_insert", size=name, slots=slots, **t)
+
+
+def decode_large(tiny: bool) -> None:
+    decode_small(tiny, "1.5B")
+
+
+def graphs(tiny: bool) -> None:
+    """Decode with CUDA graphs over loops and branches too; flags are set outside."""
+    decode_small(tiny)
+
+
+def _decode_at(
+    name: str, sampler: JaxSampler, slots: int, context: int, top_p: float
+) -> None:
+    layout, size = sampler._layout, SIZES[name]
+    columns, width = layout.lengths(1, 1, 0)
+    sampling = SamplingParams(
+        max_tokens=1, stop_token_ids=(), ignore_stop=True, top_p=top_p
+    )
+    state = decoding.empty(layout.model, slots, columns, width, 0)
+    state = state.replace(
+        cache=state.cache.replace(length=jnp.full_like(state.cache.length, context)),
+        done=jnp.zeros_like(state.done),
+        limit=jnp.full_like(state.limit, width),
+        uniforms=jax.random.uniform(jax.random.key(7), state.uniforms.shape),
+    )
+    decode = functools.partial(
+        decoding.decode, layout.model, layout.pace, top_p < 1, sampler._params
+    )
+
+    def run():
+        nonlocal state
+        state, drawn = decode(state, decoding.dynamic_params(sampling), slots)
+        return drawn[0]
+
+    t = clock(run, least=2, most=3)
+    each, middle = t["s"] / layout.pace.call, context + 2.5 * layout.pace.call
+    position = 4 * size.layers * size.kv_heads * size.hidden // size.heads
+    weights = 2 * parameter_count(layout.trained.config)
+    bound = (weights + position * slots * middle) / BANDWIDTH
+    say(
+        what="decode", size=name, slots=slots, context=middle, top_p=top_p,
+        ms_per_token=1e3 * each, tokens_per_s=slots / each, bound_ms=1e3 * bound,
+        of_bound=bound / each, peak_gib=shapes.peak_gib(),
+    )  # fmt: skip
+    if top_p == 1:
+        _trace(run, "decode")
+
+
+def _trace(run: Callable[[], object], where: str) -> None:
+    """Report the kernels that take the time."""
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            jax.block_until_ready(run())
+        file = next(pathlib.Path(folder).rglob("*.xplane.pb"))
+        milliseconds: collections.Counter[str] = collections.Counter()
+        for plane in jax.profiler.ProfileData.from_file(str(file)).planes:
+            for line in plane.lines if "GPU" in plane.name else ():
+                for event in line.events if line.name.startswith("Stream") else ():
+                    milliseconds[event.name[:60]] += event.duration_ns / 1e6
+    busy, top = sum(milliseconds.values()), milliseconds.most_common(40)
+    say(what="trace", of=where, busy_ms=busy, top=top)
