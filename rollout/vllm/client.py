@@ -4,9 +4,9 @@ Imports only the standard library and NumPy. Every call has a deadline, and ever
 names the server and quotes its answer.
 """
 
+import contextlib
 import http.client
 import json
-import select
 import socket
 import threading
 import time
@@ -22,7 +22,6 @@ GENERATE = "/inference/v1/generate"
 ABORT = "/inference/v1/abort_requests"
 COMPLETIONS = "/v1/completions"
 _REQUEST = "generate-tokens-"  # vLLM's prefix of request names
-_WATCH_SECONDS = 1.0
 _TRAINING = (  # routes that training needs
     *("/collective_rpc", "/pause", "/resume", "/update_weight_version"),
     *(GENERATE, ABORT),
@@ -95,13 +94,7 @@ class VllmClient:
     # -- requests --------------------------------------------------------------------
 
     def call(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        timeout: float | None,
-        watched: bool = False,
+        self, method: str, path: str, body: Any = None, *, timeout: float | None
     ) -> Any:
         """Sends one request; returns the decoded JSON answer, None if it is empty.
 
@@ -110,17 +103,15 @@ class VllmClient:
           path: from the root, query included.
           body: sent as JSON.
           timeout: seconds of silence allowed; None waits until `cut`.
-          watched: also give up when the server accepts no more connections. A server
-            whose engine died does that, and leaves requests to the engine open.
 
         Raises:
           ServerGone, ServerBusy, ServerRefused: see there.
         """
-        text = self._exchange(method, path, body, timeout=timeout, watched=watched)
+        text = self._exchange(method, path, body, timeout)
         return json.loads(text) if text else None
 
     def _exchange(
-        self, method: str, path: str, body: Any, *, timeout: float | None, watched: bool
+        self, method: str, path: str, body: Any, timeout: float | None
     ) -> bytes:
         connection = http.client.HTTPConnection(*self._address, timeout=timeout)
         try:
@@ -130,8 +121,6 @@ class VllmClient:
             connection.request(method, path, payload, self._headers)
             if self._closed:
                 raise ConnectionError("the client was closed")
-            if watched:
-                self._watch(connection.sock)
             answer = connection.getresponse()
             text = answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -148,27 +137,6 @@ class VllmClient:
             raise ServerRefused(message, answer.status)
         return text
 
-    def _watch(self, sock: socket.socket) -> None:
-        """Returns when there is an answer to read.
-
-        Raises:
-          ConnectionRefusedError: the server accepts no more connections.
-          TimeoutError: silence for longer than the socket's timeout.
-        """
-        timeout = sock.gettimeout()
-        deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
-        answer = select.poll()
-        answer.register(sock, select.POLLIN)
-        while not answer.poll(1000 * _WATCH_SECONDS):
-            if time.monotonic() > deadline:
-                raise TimeoutError("timed out")
-            try:
-                socket.create_connection(self._address, _WATCH_SECONDS).close()
-            except ConnectionRefusedError:
-                raise
-            except OSError:  # a server that is slow to accept is not gone
-                continue
-
     def cut(self) -> None:
         """Breaks every open connection: the callers get `ServerGone` at once.
 
@@ -179,10 +147,8 @@ class VllmClient:
         for connection in connections:
             # Read once: the owner may set it to None meanwhile.
             if (sock := connection.sock) is not None:
-                try:
+                with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    continue
 
     def close(self) -> None:
         """Breaks every open connection, and those that are opened later."""
@@ -190,10 +156,6 @@ class VllmClient:
         self.cut()
 
     # -- attaching -------------------------------------------------------------------
-
-    def served_model(self) -> dict[str, Any]:
-        """Returns the entry of /v1/models: `id`, `max_model_len`."""
-        return self.call("GET", "/v1/models", timeout=10)["data"][0]
 
     def attach(self, *, max_model_len: int) -> float:
         """Finds out what this server serves, and which route generates tokens.
@@ -207,7 +169,7 @@ class VllmClient:
         Raises:
           ServerRefused: it serves less.
         """
-        model = self.served_model()
+        model = self.call("GET", "/v1/models", timeout=10)["data"][0]
         self._model = model["id"]
         if model["max_model_len"] < max_model_len:
             raise ServerRefused(
@@ -252,10 +214,6 @@ class VllmClient:
             raise ServerRefused(
                 f"{self.url} reports log-probs of the raw logits ({logprob:.3f}"
                 " where 0 is due): start it with --logprobs-mode processed_logprobs"
-            )
-        if not self.reports_versions:
-            raise ServerRefused(
-                f"{self.url} does not report versions: start it with --enable-scale-out"
             )
         self._call_workers("check_policy", timeout=timeout, **policy)
 
@@ -362,9 +320,7 @@ class VllmClient:
 
     def tokens_processed(self, *, timeout: float) -> float:
         """Returns the tokens read and generated so far; a hung server's stay equal."""
-        text = self._exchange(
-            "GET", "/metrics", None, timeout=timeout, watched=False
-        ).decode()
+        text = self._exchange("GET", "/metrics", None, timeout).decode()
         counters = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
         return sum(
             float(line.rpartition(" ")[2])
@@ -401,7 +357,7 @@ class VllmClient:
         """
 
         def post(path: str, body: Any = None) -> None:
-            self.call("POST", path, body, timeout=timeout, watched=True)
+            self.call("POST", path, body, timeout=timeout)
 
         begin = time.monotonic()
         # Cached prefixes belong to the old weights.
@@ -421,9 +377,7 @@ class VllmClient:
     def _call_workers(self, method: str, *, timeout: float, **arguments: Any) -> None:
         """Calls a method of `extension.PolicyWorker` on all workers of the server."""
         order = {"method": method, "kwargs": arguments}
-        answer = self.call(
-            "POST", "/collective_rpc", order, timeout=timeout, watched=True
-        )
+        answer = self.call("POST", "/collective_rpc", order, timeout=timeout)
         for error in answer["results"]:
             if error:
                 raise ServerRefused(f"{self.url}: {error}")

@@ -14,14 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from rollout.seeds import derive
-from rollout.types import (
-    Completion,
-    OnFinished,
-    OnPause,
-    SamplingParams,
-    SoFar,
-    so_far,
-)
+from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar, so_far
 from rollout.vllm.client import Aborted, ServerBusy, ServerGone, ServerRefused
 from rollout.vllm.fleet import Member, ServerFleet
 from rollout.vllm.server import ServerFailed
@@ -31,19 +24,6 @@ _PAUSE_SECONDS = 0.5
 _ABORT_SECONDS = 10
 
 
-def check_lengths(
-    prompts: Sequence[Sequence[int]], params: SamplingParams, max_model_len: int
-) -> None:
-    """Raises ValueError unless every prompt has tokens and fits with its completion."""
-    room = max_model_len - params.max_tokens
-    for i, prompt in enumerate(prompts):
-        if not 0 < len(prompt) <= room:
-            raise ValueError(
-                f"prompt {i} has {len(prompt)} tokens; with {params.max_tokens} to"
-                f" generate, 1 to {room} fit"
-            )
-
-
 def sample_all(
     fleet: ServerFleet,
     prompts: Sequence[Sequence[int]],
@@ -51,6 +31,7 @@ def sample_all(
     *,
     seed: int,
     version_of: Callable[[str], int],
+    max_model_len: int,
     begun: SoFar | None,
     on_finished: OnFinished | None,
     on_pause: OnPause | None,
@@ -61,11 +42,20 @@ def sample_all(
       fleet: has been updated.
       prompts, params, seed, begun, on_finished, on_pause: see `Sampler.sample`.
       version_of: reads a server's version label.
+      max_model_len: longest prompt and completion together.
 
     Raises:
+      ValueError: a prompt is empty, or does not fit with its completion.
       ServerFailed: no server is left, and why.
       ServerRefused: a server rejected a request, in its words.
     """
+    room = max_model_len - params.max_tokens
+    for i, prompt in enumerate(prompts):
+        if not 0 < len(prompt) <= room:
+            raise ValueError(
+                f"prompt {i} has {len(prompt)} tokens; with {params.max_tokens} to"
+                f" generate, 1 to {room} fit"
+            )
     results = so_far(prompts, params, begun)
     todo = collections.deque(
         (i, j)

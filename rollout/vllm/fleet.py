@@ -30,30 +30,20 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Member:
-    """A server and its state.
-
-    Attributes:
-      process: None if the trainer only attached to the server.
-      lock: held while it is updated or restarted.
-      attached: whether it was checked since it last started.
-      up: whether it takes requests.
-      dead: given up for good.
-      epoch: increases with each fault, so that a fault is handled once.
-      pending: requests that it holds.
-      restarts: since the last publish.
-      progress: tokens that it had processed when they last changed, and when they, or
-        a request that ended, last showed it alive.
-    """
+    """A server and its state."""
 
     client: VllmClient
-    process: ServerProcess | None = None
+    process: ServerProcess | None = None  # None: the trainer only attached to it
+    # Held while it is updated or restarted.
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
-    attached: bool = False
-    up: bool = False
-    dead: bool = False
-    epoch: int = 0
-    pending: int = 0
-    restarts: int = 0
+    attached: bool = False  # whether it was checked since it last started
+    up: bool = False  # whether it takes requests
+    dead: bool = False  # given up for good
+    epoch: int = 0  # increases with each fault, so that a fault is handled once
+    pending: int = 0  # requests that it holds
+    restarts: int = 0  # since the last publish
+    # Tokens that it had processed when they last changed, and when they, or a request
+    # that ended, last showed it alive.
     progress: tuple[float, float] = (-1.0, 0.0)
 
 

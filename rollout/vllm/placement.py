@@ -9,11 +9,7 @@ from typing import Any
 
 import jax
 
-from models.config import Qwen2Config
 from rollout.vllm.server import ServerProcess, ServerSpec
-
-# Supported by vLLM 0.32. Another width ends its engine with the first request.
-_CPU_HEAD_WIDTHS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 
 
 def make_servers(
@@ -36,18 +32,12 @@ def make_servers(
       spec: other fields of a `ServerSpec`.
 
     Raises:
-      ValueError: no such interpreter, or a model that vLLM cannot run here.
+      ValueError: no such interpreter.
     """
     if sets and not pathlib.Path(python).is_file():
         raise ValueError(
             f"{key}={python!r}: no such file; `make vllm` builds the environment, or"
             " give the url of servers that run already"
-        )
-    head_dim = Qwen2Config.from_folder(folder).head_dim
-    if () in sets and head_dim not in _CPU_HEAD_WIDTHS:
-        raise ValueError(
-            f"the model's head width is {head_dim}; vLLM's attention on CPUs supports"
-            f" {_CPU_HEAD_WIDTHS}"
         )
     return [
         ServerProcess(

@@ -9,7 +9,7 @@ import numpy as np
 
 from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar
 from rollout.vllm.client import LoadFailed, OutOfStep, VllmClient
-from rollout.vllm.fan_out import check_lengths, sample_all
+from rollout.vllm.fan_out import sample_all
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.weight_folder import PublishedWeights, WeightFolder
 
@@ -101,13 +101,13 @@ class VllmSampler:
         """
         if self._current is None:
             raise RuntimeError("publish a policy before sampling from it")
-        check_lengths(prompts, params, self._max_model_len)
         return sample_all(
             self._fleet,
             prompts,
             params,
             seed=seed,
             version_of=self._version_of,
+            max_model_len=self._max_model_len,
             begun=begun,
             on_finished=on_finished,
             on_pause=on_pause,

@@ -12,7 +12,6 @@ import logging
 import os
 import pathlib
 import re
-import secrets
 import socket
 import subprocess
 import sys
@@ -40,40 +39,21 @@ class ServerFailed(SamplerError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """Describes a server to start.
+    """Describes a server to start."""
 
-    Attributes:
-      python: interpreter of the environment that holds vLLM.
-      model: folder with the model's config.json.
-      dtype: serving dtype, "bfloat16" or "float32".
-      max_model_len: prompt and completion together, in tokens.
-      max_num_seqs: completions decoded together.
-      devices: GPU ids of this server, tensor-parallel over them; empty means CPU.
-      gpu_memory_utilization: share of each GPU's memory.
-      cpu_kv_cache_gib: size of the key-value cache when on the CPU.
-      host: address to bind. Anything but loopback requires `api_key`, since requests
-        can replace the weights.
-      port: 0 picks a free one.
-      api_key: required of every request, unless empty.
-      enforce_eager: no compilation: starts sooner, decodes slower.
-      load_format: "dummy" if the weights will be published, "auto" to read them.
-      extra_args: appended to the command.
-    """
-
-    python: str
-    model: str
-    dtype: str = "bfloat16"
-    max_model_len: int
-    max_num_seqs: int = 256
-    devices: tuple[int, ...] = ()
-    gpu_memory_utilization: float = 0.9
+    python: str  # interpreter of the environment that holds vLLM
+    model: str  # folder with the model's config.json
+    dtype: str = "bfloat16"  # or "float32"
+    max_model_len: int  # prompt and completion together, in tokens
+    max_num_seqs: int = 256  # completions decoded together
+    devices: tuple[int, ...] = ()  # GPUs, tensor-parallel over them; empty: the CPU
+    gpu_memory_utilization: float = 0.9  # share of each GPU's memory
     cpu_kv_cache_gib: int = 1
-    host: str = "127.0.0.1"
-    port: int = 0
-    api_key: str = ""
-    enforce_eager: bool = False
-    load_format: str = "dummy"
-    extra_args: tuple[str, ...] = ()
+    host: str = "127.0.0.1"  # others require a key: requests can replace the weights
+    api_key: str = ""  # required of every request, unless empty
+    enforce_eager: bool = False  # no compilation: starts sooner, decodes slower
+    load_format: str = "dummy"  # the weights will be published; "auto": read them
+    extra_args: tuple[str, ...] = ()  # appended to the command
 
     def __post_init__(self):
         if self.host not in _LOOPBACK and not self.api_key:
@@ -83,7 +63,7 @@ class ServerSpec:
             )
 
 
-def command(spec: ServerSpec, *, port: int, name: str) -> list[str]:
+def command(spec: ServerSpec, *, port: int) -> list[str]:
     """Returns the server's command line.
 
     `vllm serve` is the same program, but its entry point requires a distribution named
@@ -91,7 +71,7 @@ def command(spec: ServerSpec, *, port: int, name: str) -> list[str]:
     """
     arguments = {
         "--model": spec.model,
-        "--served-model-name": name,
+        "--served-model-name": "policy",
         "--host": spec.host,
         "--port": port,
         "--dtype": spec.dtype,
@@ -168,7 +148,6 @@ class ServerProcess:
         """
         self.spec = spec
         self.log_file = log_file
-        self._name = f"policy-{secrets.token_hex(4)}"
         self._process: subprocess.Popen | None = None
         self._lifeline: int | None = None
         self._port = 0
@@ -185,14 +164,11 @@ class ServerProcess:
         return self._process.pid
 
     def start(self) -> None:
-        """Starts the process; `wait_ready` returns when it serves.
-
-        Raises:
-          ServerFailed: the port is taken.
-        """
-        self._port = _claim_port(self.spec.host, self.spec.port)
+        """Starts the process; `wait_ready` returns when it serves."""
+        with socket.create_server((self.spec.host, 0)) as free:
+            self._port = free.getsockname()[1]
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
-        run = command(self.spec, port=self._port, name=self._name)
+        run = command(self.spec, port=self._port)
         with self.log_file.open("ab") as output:
             self._log_start = output.tell()
             self._process, self._lifeline = supervisor.start(
@@ -204,7 +180,7 @@ class ServerProcess:
             )
 
     def wait_ready(self, timeout: float) -> None:
-        """Waits until the server answers as the one that was started.
+        """Waits until the server answers.
 
         Args:
           timeout: seconds.
@@ -215,7 +191,7 @@ class ServerProcess:
         process = self._process
         assert process is not None, "call start first"
         client = VllmClient(self.url, api_key=self.spec.api_key)
-        begin = reported = time.monotonic()
+        begin = time.monotonic()
         while True:
             if process.poll() is not None:
                 raise ServerFailed(
@@ -227,20 +203,12 @@ class ServerProcess:
                 break
             except ServerGone:
                 time.sleep(0.1)
-            waited = time.monotonic() - begin
-            if waited > timeout:
+            if time.monotonic() - begin > timeout:
                 self.stop()
                 raise ServerFailed(
                     f"vLLM was not ready after {timeout:.0f} s"
                     f" ({self.log_file}):\n{self.log_tail()}"
                 )
-            if time.monotonic() - reported > 15:
-                reported = time.monotonic()
-                log.info("waiting for vLLM at %s, %.0f s", self.url, waited)
-        found = client.served_model()["id"]
-        if found != self._name:
-            self.stop()
-            raise ServerFailed(f"{self.url} is answered by another server ({found})")
         log.info("vLLM at %s ready in %.0f s", self.url, time.monotonic() - begin)
 
     def log_tail(self, lines: int = 30) -> str:
@@ -281,17 +249,6 @@ class ServerProcess:
         supervisor.kill_session(self._process.pid)
 
 
-def _claim_port(host: str, port: int) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise ServerFailed(f"port {port} on {host}: {error.strerror}") from None
-        return probe.getsockname()[1]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="folder with config.json")
@@ -308,13 +265,14 @@ def main() -> None:
     if any(word.startswith(("--api-key", "--api_key")) for word in extra):
         # Arguments are readable by every user of the machine.
         parser.error("give the key as VLLM_API_KEY in the environment")
+    port = options.__dict__.pop("port")
     spec = ServerSpec(
         python=sys.executable,
         extra_args=tuple(extra),
         api_key=os.environ.get("VLLM_API_KEY", ""),
         **vars(options) | {"devices": tuple(options.devices)},
     )
-    run = command(spec, port=spec.port, name="policy")
+    run = command(spec, port=port)
     os.execve(run[0], run, environment(spec))
 
 

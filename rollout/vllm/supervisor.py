@@ -9,6 +9,7 @@ alone is not enough: vLLM is an API server, an engine and its workers. Imports o
 standard library, to start in milliseconds.
 """
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -99,19 +100,16 @@ def _kill(find: Callable[[], list[int]]) -> None:
         for pid in pids:
             if time.monotonic() < spare_until and _is_tracker(pid):
                 continue
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         time.sleep(0.02)
 
 
 def _is_tracker(pid: int) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-    return b"multiprocessing.resource_tracker" in command
+        return b"multiprocessing.resource_tracker" in command
+    return False
 
 
 def _die_with_parent() -> None:

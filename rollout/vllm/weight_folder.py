@@ -35,17 +35,11 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PublishedWeights:
-    """One version of the policy on disk.
+    """One version of the policy on disk."""
 
-    Attributes:
-      label: reported by a server for each token that it samples with this version.
-      path: a safetensors file with Hugging Face names.
-      checksums: of each tensor, as the trainer exported it.
-    """
-
-    label: str
-    path: str
-    checksums: dict[str, int]
+    label: str  # reported by a server for each token that it samples with this version
+    path: str  # a safetensors file with Hugging Face names
+    checksums: dict[str, int]  # of each tensor, as the trainer exported it
 
 
 class WeightFolder:

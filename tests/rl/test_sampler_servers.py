@@ -33,7 +33,7 @@ def _published(count, late=0):
         for index in range(count)
     ]
     try:
-        outputs = [process.communicate(timeout=120) for process in processes]
+        outputs = [process.communicate(timeout=300) for process in processes]
     finally:
         for process in processes:
             process.kill()

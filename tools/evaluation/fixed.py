@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar
-from rollout.vllm.fan_out import check_lengths, sample_all
+from rollout.vllm.fan_out import sample_all
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.server import ServerProcess
 
@@ -60,13 +60,13 @@ class FixedVllmSampler:
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
         """See `Sampler.sample` and `rollout.vllm.fan_out.sample_all`."""
-        check_lengths(prompts, params, self._max_model_len)
         return sample_all(
             self._fleet,
             prompts,
             params,
             seed=seed,
             version_of=lambda label: 0,
+            max_model_len=self._max_model_len,
             begun=begun,
             on_finished=on_finished,
             on_pause=on_pause,

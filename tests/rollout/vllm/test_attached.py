@@ -116,7 +116,7 @@ def test_a_server_with_a_shorter_context_is_rejected(foreign, policy, tmp_path):
     ("flags", "words"),
     [
         (["--logprobs-mode", "raw_logprobs"], "--logprobs-mode processed_logprobs"),
-        (["--no-enable-scale-out", "--no-skip-tokenizer-init"], "--enable-scale-out"),
+        (["--no-enable-scale-out", "--no-skip-tokenizer-init"], "lacks /inference/v1/"),
     ],
 )
 def test_a_server_with_other_flags_is_refused(policy, tmp_path, flags, words):

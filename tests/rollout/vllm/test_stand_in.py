@@ -153,6 +153,6 @@ def test_every_sampling_field_is_sent(sampler, server):
         assert ids != stand_in.draw([7], asked["seed"], asked)[0]
     everything = [stand_in.draw([7], asked["seed"], asked)[0]]
     assert everything[0] in [c.token_ids.tolist() for c in drawn]
-    arguments = command(server.spec, port=1, name="policy")
+    arguments = command(server.spec, port=1)
     assert arguments[arguments.index("--generation-config") + 1] == "vllm"
     assert np.isfinite([c.sampler_logprobs for c in drawn]).all()
