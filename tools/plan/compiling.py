@@ -32,7 +32,7 @@ from tools.plan.workload import make_workload
 
 _COMPILERS = {
     "tpu": ("jax", "jaxlib", "libtpu"),
-    "cuda": ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt"),
+    "cuda": ("jax", "jaxlib", *(f"jax-cuda{v}-plugin" for v in (12, 13))),
 }
 _SIZES = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -106,8 +106,9 @@ def _compile(lowered: jax.stages.Lowered) -> dict[str, Any]:
 
 def _key(text: str, target: Target) -> str:
     compiler = [
-        f"{name} {importlib.metadata.version(name)}"
+        f"{found.name} {found.version}"
         for name in _COMPILERS[target.chip.platform]
+        for found in importlib.metadata.distributions(name=name)
     ]
     said = [text, str(target), target.chip.device, *compiler]
     return hashlib.sha256("\0".join(said).encode()).hexdigest()[:32]

@@ -28,7 +28,9 @@ def interpreter(target: Target) -> pathlib.Path:
       ValueError: `make plan` was not run here.
     """
     platform = target.chip.platform
-    python = ROOT / f".venv-plan-{platform}/bin/python"
+    # Several can stand side by side, such as one for each version of Python.
+    prefix = os.environ.get("COMPASS_PLAN", str(ROOT / ".venv-plan"))
+    python = pathlib.Path(f"{prefix}-{platform}/bin/python").absolute()
     if not (python.parent.parent / ".done").exists():
         raise ValueError(
             f"--target={target}: {python.parents[1].name} is not there, which has its"

@@ -72,7 +72,7 @@ def _gpu(
       cuda_compute_capability {{ major: {major} }}
       registers_per_core_limit: 65536 registers_per_block_limit: 65536 }}
     platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 10 }}
-    device_description_str: "{name}" """
+    device_description_str: "NVIDIA {name.upper()}" """
     return Chip(
         name=name,
         platform="cuda",
