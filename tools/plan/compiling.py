@@ -1,14 +1,11 @@
-"""Compiles a run's programs: `python -m tools.plan.compiling`, started by plan itself.
+"""Compiles a run's programs with the compiler of an accelerator that is not here.
 
-Runs in an environment that holds the accelerator's compiler (`make plan`) and needs no
-accelerator. Reads one request as JSON from stdin and writes lines of JSON to stdout:
-what stays on the devices, then each program, or what was wrong. A program that was
-compiled before comes out of the cache.
+The compilers come with plugins that change which devices JAX takes by default. `make
+plan` installs them in .venv-plan-tpu and .venv-plan-cuda; `use_compiler` restarts the
+command there unless this Python has the compiler.
 """
 
-import contextlib
 import dataclasses
-import fcntl
 import gzip
 import hashlib
 import importlib.metadata
@@ -18,36 +15,38 @@ import pathlib
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
 from rl.files import publish
 from rl.processes.stopping import one_line
-from tools.plan.programs import programs
-from tools.plan.targets import Target, parse_target
-from tools.plan.workload import make_workload
+from tools.plan.programs import Resident, programs
+from tools.plan.targets import Target
+from tools.plan.workload import Workload
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CACHE = pathlib.Path("~/.cache/compass/plan").expanduser()
+# Either CUDA plugin compiles.
 _COMPILERS = {
-    "tpu": ("jax", "jaxlib", "libtpu"),
-    "cuda": ("jax", "jaxlib", *(f"jax-cuda{v}-plugin" for v in (12, 13))),
+    "tpu": ("libtpu",),
+    "cuda": ("jax-cuda13-plugin", "jax-cuda12-plugin"),
 }
-_SIZES = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_UNITS = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """What a compiler says of one program, of each device.
+    """A compiler's report on one program, for each device.
 
     Attributes:
-      name: of `programs.PARTS`.
-      arguments, outputs, aliased, temporary: bytes; the aliased ones are both argument
-        and output.
-      exceeds: bytes that it would need, where the compiler refused it for that; the
-        others are then 0, and there is no text.
-      seconds: that compiling took when it was done.
+      name: one of `programs.NAMES`.
+      arguments, outputs, aliased, temporary: bytes; aliased ones are both argument and
+        output.
+      exceeds: bytes that it needs, if the compiler refused it for that; the others are
+        then 0, and there is no text.
+      seconds: compile time.
       text: the compiled program.
     """
 
@@ -61,19 +60,68 @@ class Compiled:
     text: str = ""
 
 
+def use_compiler(target: Target) -> None:
+    """Restarts this command in the environment of the target's compiler, if needed.
+
+    Raises:
+      ValueError: the compiler is not installed.
+    """
+    platform = target.chip.platform
+    # Without this, libtpu asks Google Cloud's metadata server for its devices.
+    os.environ["TPU_SKIP_MDS_QUERY"] = "1"
+    if _versions(*_COMPILERS[platform]):
+        jax.config.update("jax_platforms", "cpu")
+        return
+    # COMPASS_PLAN names other environments, such as those of another Python.
+    prefix = os.environ.get("COMPASS_PLAN") or ROOT / ".venv-plan"
+    folder = pathlib.Path(f"{prefix}-{platform}").absolute()
+    if not (folder / ".done").exists() or pathlib.Path(sys.prefix) == folder:
+        raise ValueError(
+            f"--target={target}: its compiler is not installed in {folder}; run"
+            " `make plan`"
+        )
+    python = str(folder / "bin/python")
+    os.environ["PYTHONPATH"] = str(ROOT)
+    os.execv(python, [python, "-m", "tools.plan", *sys.argv[1:]])
+
+
+def compile_programs(
+    work: Workload,
+    *,
+    only: Collection[str],
+    cache: pathlib.Path,
+    on_compiled: Callable[[], None] = lambda: None,
+) -> tuple[Resident, list[Compiled]]:
+    """Compiles a run's programs, or finds them in the cache.
+
+    Args:
+      work: the run.
+      only: names of programs.
+      cache: a folder for compiled programs.
+      on_compiled: called after each program.
+
+    Raises:
+      ValueError: the sampler does not fit, or the compiler refuses a program for
+        another reason than its size.
+    """
+    cache.mkdir(parents=True, exist_ok=True)
+    resident, found = programs(work)
+    compiled = []
+    for name in filter(only.__contains__, found):
+        compiled.append(_compiled(name, found[name].lower(), work.trainer, cache))
+        on_compiled()
+    return resident, compiled
+
+
 def _compiled(
     name: str, lowered: jax.stages.Lowered, target: Target, cache: pathlib.Path
 ) -> Compiled:
-    """What the target's compiler says of a program, or has said before.
-
-    Raises:
-      ValueError: it refuses the program, and not for its size.
-    """
-    path = cache / f"{_key(lowered.as_text(), target)}.json.gz"
+    versions = _versions("jax", "jaxlib", *_COMPILERS[target.chip.platform])
+    key = "\0".join([lowered.as_text(), str(target), target.chip.device, *versions])
+    path = cache / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json.gz"
     if not path.is_file():
         try:
-            with _alone(target, cache):
-                row = _compile(lowered)
+            row = _compile(lowered)
         except jax.errors.JaxRuntimeError as error:
             raise ValueError(f"{name}: {one_line(error)[:300]}") from None
         part = path.with_suffix(f".{os.getpid()}.part")
@@ -82,6 +130,14 @@ def _compiled(
         publish(part, path)
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return Compiled(name=name, **json.load(file))
+
+
+def _versions(*names: str) -> list[str]:
+    return [
+        f"{name} {found.version}"
+        for name in names
+        for found in importlib.metadata.distributions(name=name)
+    ]
 
 
 def _compile(lowered: jax.stages.Lowered) -> dict[str, Any]:
@@ -93,7 +149,7 @@ def _compile(lowered: jax.stages.Lowered) -> dict[str, Any]:
         if not exceeds:
             raise
         return {"exceeds": exceeds, "seconds": time.perf_counter() - began}
-    memory = executable.memory_analysis()
+    memory: Any = executable.memory_analysis()
     return {
         "arguments": memory.argument_size_in_bytes,
         "outputs": memory.output_size_in_bytes,
@@ -104,59 +160,9 @@ def _compile(lowered: jax.stages.Lowered) -> dict[str, Any]:
     }
 
 
-def _key(text: str, target: Target) -> str:
-    compiler = [
-        f"{found.name} {found.version}"
-        for name in _COMPILERS[target.chip.platform]
-        for found in importlib.metadata.distributions(name=name)
-    ]
-    said = [text, str(target), target.chip.device, *compiler]
-    return hashlib.sha256("\0".join(said).encode()).hexdigest()[:32]
-
-
-@contextlib.contextmanager
-def _alone(target: Target, cache: pathlib.Path) -> Iterator[None]:
-    """libtpu lets one process at a time use it, and ends any other."""
-    if target.chip.platform != "tpu":
-        yield
-        return
-    with (cache / "tpu.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _needed(error: str) -> int:
-    """Bytes that a compiler says it misses, 0 where it says something else."""
+    """Returns the bytes that a compiler's error asks for, 0 for another error."""
     found = re.search(r"Used ([\d.]+)([BKMGT]) of [\d.]+[BKMGT] hbm", error) or (
         re.search(r"total memory required .*?\(([\d.]+)([BKMGT])\)", error)
     )
-    return int(float(found[1]) * _SIZES[found[2]]) if found else 0
-
-
-def main() -> int:
-    request = json.load(sys.stdin)
-    # Libraries print to stdout as they like; the answers have it for themselves.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-
-    def say(answer: dict[str, Any]) -> None:
-        print(json.dumps(answer), file=answers, flush=True)
-
-    try:
-        config = ConfigDict(request["config"]).lock()
-        work = make_workload(config, parse_target(request["target"]))
-        cache = pathlib.Path(request["cache"])
-        resident, found = programs(work)
-        say(dataclasses.asdict(resident))
-        for name, program in found.items():
-            if name in request["programs"]:
-                compiled = _compiled(name, program.lower(), work.trainer, cache)
-                say(dataclasses.asdict(compiled))
-    except (ValueError, OSError) as error:
-        say({"error": str(error)})
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return int(float(found[1]) * _UNITS[found[2]]) if found else 0

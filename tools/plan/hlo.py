@@ -1,332 +1,356 @@
-"""What a compiled program's text says: collectives, kernels, operations, bytes.
+"""Reads a compiled program's text: its collectives, kernels and memory traffic.
 
-XLA prints one computation after the other, each an instruction per line; loops and
-fusions name the computations that they call. Everything is counted from the entry on,
-times the trips of the loops around it.
+XLA prints computations one after the other, with one instruction per line. Loops,
+fusions and conditionals name the computations that they call. Counting starts at the
+entry; each instruction counts once for every trip of the loops around it.
+
+Every kernel reads its operands from memory and writes its results to it, with these
+exceptions. Of an operand that it slices or gathers from, it reads the part that it
+uses. An update in place writes what changes. An intermediate result of at most a
+quarter of the device's cache stays in the cache. A conditional counts as the branch
+that moves the fewest bytes.
 """
 
-import collections
-import dataclasses
 import functools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-_BITS = {
-    "pred": 8, "s4": 4, "u4": 4, "s8": 8, "u8": 8, "s16": 16, "u16": 16, "s32": 32,
-    "u32": 32, "s64": 64, "u64": 64, "bf16": 16, "f16": 16, "f32": 32, "f64": 64,
-    "f8e4m3fn": 8, "f8e5m2": 8, "c64": 64, "c128": 128,
-}  # fmt: skip
+_BITS = {"pred": 8, "c64": 64, "c128": 128, "f8e4m3fn": 8, "f8e5m2": 8}
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([^}]*)\})?")
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
 _CALLED = re.compile(
-    r"\b(?:calls|to_apply|body|condition|called_computations|branch_computations)="
-    r"(?:%?([\w.\-]+)|\{([^}]*)\})"
+    r"\b(?:calls|to_apply|body|condition|called_computations|branch_computations"
+    r"|true_computation|false_computation)=(?:%?([\w.\-]+)|\{([^}]*)\})"
 )
-COLLECTIVES = (
-    "all-gather",
-    "reduce-scatter",
-    "all-reduce",
-    "all-to-all",
-    "collective-permute",
+_COLLECTIVES = {
+    "all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute",
     "ragged-all-to-all",
-)
-# Kernels that were written by hand: Mosaic's on TPUs, Triton's and Mosaic's on GPUs.
+}  # fmt: skip
+# Handwritten kernels: Mosaic on TPUs, Triton and Mosaic on GPUs.
 _KERNELS = ("tpu_custom_call", "__gpu$xla.gpu.triton", "mosaic_gpu")
-_GEMM = ("__cublas$gemm", "__cublas$lt$matmul")
-# Neither read nor write memory of their own.
+# Instructions without memory traffic of their own.
 _FREE = {
     "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "call",
     "conditional", "after-all", "partition-id", "replica-id", "iota", "opt-barrier",
-    "add-dependency",
+    "add-dependency", "async",
 }  # fmt: skip
+_SLICES = {"slice", "dynamic-slice", "gather"}
+_UPDATES = {"dynamic-update-slice": 1, "scatter": 2}  # the operand that is written
+_VIEWS = {"bitcast", "get-tuple-element"}
+_COPIES = {"bitcast", "copy", "reshape"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Array:
-    """One array of a type.
+class Array(NamedTuple):
+    """An array's size; `space` 0 is main memory, 1 a TPU's VMEM, 5 the host's."""
 
-    Attributes:
-      dtype, dims: as XLA names them.
-      space: of memory; 0 is the device's own, 1 a TPU's fast memory, 5 the host's.
-    """
-
-    dtype: str
-    dims: tuple[int, ...]
+    elements: int
+    bytes: int
     space: int
 
-    @property
-    def elements(self) -> int:
-        return math.prod(self.dims)
 
-    @property
-    def bytes(self) -> int:
-        return self.elements * _BITS.get(self.dtype, 0) // 8
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Instruction:
-    """One line: `name = type op(operands), rest`."""
+class Instruction(NamedTuple):
+    """One line: `name = arrays op(operands), rest`; `inside` is within parentheses."""
 
     name: str
-    arrays: tuple[Array, ...]
+    arrays: Sequence[Array]
     op: str
-    operands: tuple[str, ...]
+    operands: Sequence[str]
     rest: str
     root: bool
     inside: str
 
+    @property
+    def base(self) -> str:
+        """The operation, also of an asynchronous start."""
+        return self.op.removesuffix("-start")
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
-    """Data that travels between devices.
+    @property
+    def is_kernel(self) -> bool:
+        return self.op == "custom-call" and any(k in self.rest for k in _KERNELS)
+
+
+Block = Mapping[str, Instruction]
+
+
+class Visit(NamedTuple):
+    """An instruction, its computation, and its executions in one run of the program."""
+
+    instruction: Instruction
+    block: Block
+    times: float
+    fused: bool
+
+
+class Collective(NamedTuple):
+    """A transfer between devices.
 
     Attributes:
-      kind: of `COLLECTIVES`.
-      bytes: of the whole array, gathered or before it is reduced, in one go.
-      times: that it happens in one run of the program.
-      in_loop: whether a loop has it in its body.
-      of_weight: whether it is a weight or its gradient.
-      devices: that take part together.
-      reach: how far apart by number its first and last device are, both counted.
+      kind: the operation.
+      bytes: size of the whole array, gathered or before reduction, each time.
+      times: executions in one run of the program.
+      devices: size of the group.
+      reach: how far apart by number its first and last device are, inclusive.
     """
 
     kind: str
     bytes: int
     times: float
-    in_loop: bool
-    of_weight: bool
     devices: int
     reach: int
 
     @property
     def sent(self) -> float:
-        """Bytes that each device sends, all times together, in a ring."""
+        """Bytes that each device sends in one run of the program, in a ring."""
         share = (self.devices - 1) / self.devices
         if self.kind == "collective-permute":
             share = 1
-        twice = 2 if self.kind == "all-reduce" else 1
-        return twice * share * self.bytes * self.times
+        return (1 + (self.kind == "all-reduce")) * share * self.bytes * self.times
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reading:
-    """Of one program, per device.
+class Reading(NamedTuple):
+    """A program's collectives, handwritten kernels, and memory traffic in bytes."""
 
-    Attributes:
-      collectives: in the order of the text.
-      kernel_calls: kernels in the text.
-      flops: of its matrix products; what is inside of kernels is not seen.
-      hbm_bytes: read from and written to memory.
-    """
-
-    collectives: tuple[Collective, ...]
+    collectives: Sequence[Collective]
     kernel_calls: int
-    flops: float
     hbm_bytes: float
 
 
 def read(
-    text: str,
-    *,
-    is_weight: Callable[[str, Array, str], bool],
-    trips: Sequence[float],
-    kernel_share: float = 1.0,
+    text: str, *, trips: Sequence[float], kernel_share: float = 1.0, cache: int = 0
 ) -> Reading:
     """Reads a compiled program.
 
     Args:
-      text: of `jax.stages.Compiled.as_text`; empty where the compiler refused it.
-      is_weight: of a collective's kind, largest array and place in the source, whether
-        it moves a weight or its gradient.
-      trips: of loops whose length is data: of one in no other such loop, of one in one
-        other, and so on; the last is that of all deeper ones.
-      kernel_share: of what kernels are given, the part that they read.
+      text: of `jax.stages.Compiled.as_text`; empty if the compiler refused it.
+      trips: trip counts of loops whose length is data, by how many such loops are
+        around them; the last one holds for all deeper ones.
+      kernel_share: part of their operands that handwritten kernels read.
+      cache: bytes of the device's cache.
     """
-    module = _Module(text)
-    collectives, kernels, flops, hbm = [], 0, 0.0, 0.0
-    for instructions, times, in_loop, fused in module.visits(trips):
-        later = _goes_on(instructions)
-        for i in instructions.values():
-            kind = i.op.removesuffix("-start")
-            if kind in COLLECTIVES and not later:
-                collectives.append(
-                    _collective(i, kind, instructions, times, in_loop, is_weight)
-                )
-            kernel = i.op == "custom-call" and any(k in i.rest for k in _KERNELS)
-            kernels += kernel
-            flops += times * _flops(i, instructions)
-            if not fused:
-                share = kernel_share if kernel else 1.0
-                hbm += times * share * module.bytes(i, instructions)
+    module = Module(text, trips, kernel_share, cache)
+    visits = list(module.visits())
     return Reading(
-        collectives=tuple(collectives), kernel_calls=kernels, flops=flops, hbm_bytes=hbm
+        collectives=[
+            _collective(visit)
+            for visit in visits
+            if visit.instruction.base in _COLLECTIVES and not _continues(visit.block)
+        ],
+        kernel_calls=sum(visit.instruction.is_kernel for visit in visits),
+        hbm_bytes=sum(map(module.moved, visits)),
     )
 
 
-class _Module:
-    """A text's computations, and the name of the one that it begins with."""
+class Module:
+    """A program's computations; see `read`."""
 
-    def __init__(self, text: str):
-        self.entry = ""  # of an empty text, which has nothing
-        self.computations: dict[str, dict[str, Instruction]] = {"": {}}
-        self._users: dict[str, Mapping[str, list[Instruction]]] = {}
-        current = None
+    def __init__(
+        self, text: str, trips: Sequence[float], kernel_share: float, cache: int
+    ):
+        self._trips, self._kernel_share, self._cache = trips, kernel_share, cache
+        self._entry, name = "", None
+        self._blocks: dict[str, dict[str, Instruction]] = {"": {}}
         # A kernel's attributes may run over several lines.
         for line in re.sub(r"\n(?=[^ \n%}A-Z]|\}[^\n ])", " ", text).splitlines():
-            if current is None:
+            if name is None:
                 if found := _HEAD.match(line):
-                    current = found[2]
-                    self.computations[current] = {}
-                    if found[1]:
-                        self.entry = current
+                    name = found[2]
+                    self._blocks[name] = {}
+                    self._entry = name if found[1] else self._entry
             elif line.startswith("}"):
-                current = None
+                name = None
             elif " = " in line:
                 instruction = _parse(line)
-                self.computations[current][instruction.name] = instruction
+                self._blocks[name][instruction.name] = instruction
+        self._fusion = functools.cache(self._read_fusion)
+        self._leaving = {id(block): _leaving(block) for block in self._blocks.values()}
 
     def visits(
-        self, trips: Sequence[float]
-    ) -> Iterator[tuple[Mapping[str, Instruction], float, bool, bool]]:
-        """Each computation as often as it is called: times, in a loop, in a fusion."""
-        ahead = [(self.entry, 1.0, False, False, 0)]
-        while ahead:
-            name, times, in_loop, fused, depth = ahead.pop()
-            instructions = self.computations[name]
-            yield instructions, times, in_loop, fused
-            for i in instructions.values():
-                called = _called(i)
-                if i.op == "while":
-                    known = self._trips(i, instructions)
-                    deeper = depth + (known is None)
-                    count = trips[min(depth, len(trips) - 1)]
-                    inside = times * (count if known is None else known)
-                    ahead += [(c, inside, True, False, deeper) for c in called]
-                elif i.op == "fusion" or i.op.endswith("-start"):
-                    ahead += [(c, times, in_loop, True, depth) for c in called]
-                elif i.op in ("call", "conditional"):
-                    ahead += [(c, times, in_loop, fused, depth) for c in called]
+        self, name: str = "", times: float = 1.0, fused: bool = False, depth: int = 0
+    ) -> Iterator[Visit]:
+        """Yields each instruction of a computation, and those of what it calls."""
+        block = self._blocks[name or self._entry]
+        for i in block.values():
+            yield Visit(i, block, times, fused)
+            called = _called(i)
+            if i.op == "while":
+                known = self._trip_count(i, block)
+                count = self._trips[min(depth, len(self._trips) - 1)]
+                inside = times * (count if known is None else known)
+                for c in called:
+                    yield from self.visits(c, inside, fused, depth + (known is None))
+            elif i.op == "conditional":
+                branches = [list(self.visits(c, times, fused, depth)) for c in called]
+                yield from min(branches, key=lambda b: sum(map(self.moved, b)))
+            elif i.base in ("fusion", "call", "async"):
+                for c in called:
+                    inner = fused or i.base == "fusion"
+                    yield from self.visits(c, times, inner, depth)
 
-    def _trips(self, loop: Instruction, others: Mapping[str, Instruction]):
-        """Of a loop; None where its length is data."""
+    def moved(self, visit: Visit) -> float:
+        """Returns the bytes that an instruction moves, all its executions together."""
+        i, block = visit.instruction, visit.block
+        if visit.fused or i.base in _FREE or i.op.endswith("-done"):
+            return 0.0
+        results = _results(i, block)
+        operands = [name for name in i.operands if name in block]
+        read = [self._in_memory(block[n].arrays, n, block) for n in operands]
+        written = [self._in_memory([array], i.name, block) for array in results]
+        if i.base == "fusion":
+            shares = self._fusion(_called(i)[0])
+            # An asynchronous start has one more result, its context.
+            read = [a * b for a, b in zip(read, shares[0], strict=False)]
+            written = [a * b for a, b in zip(written, shares[1], strict=False)]
+        elif i.base in _SLICES:
+            read[0] = sum(array.bytes for array in results)
+        elif i.base in _UPDATES:
+            update = read[_UPDATES[i.base]]
+            read[0], written = update * self._accumulates(i), [update]
+        elif i.op == "custom-call":
+            if not operands:  # only allocates a buffer
+                return 0.0
+            if "__cublas$" in i.rest:  # further results are scratch memory
+                written = written[:1]
+        share = self._kernel_share if i.is_kernel else 1.0
+        return visit.times * share * (sum(read) + sum(written))
+
+    def _in_memory(self, arrays: Sequence[Array], name: str, block: Block) -> float:
+        """Returns the bytes of a value's arrays that are in main memory."""
+        found = float(sum(a.bytes for a in arrays if a.space == 0))
+        made = _source(name, block, _VIEWS)
+        crosses = made.op in ("parameter", "while", "conditional", "call")
+        if 4 * found > self._cache or crosses or made.name in self._leaving[id(block)]:
+            return found
+        return 0.0
+
+    def _accumulates(self, update: Instruction) -> bool:
+        """Returns whether an update in place needs the old values."""
+        if update.base != "scatter":
+            return False
+        return _root(self._blocks[_attribute(update, "to_apply")]).op != "parameter"
+
+    def _read_fusion(self, name: str) -> tuple[Sequence[float], Sequence[float]]:
+        """Returns the share of each parameter that a fusion reads, and the share of
+        each result that it writes.
+        """
+        block = self._blocks[name]
+        root = _root(block)
+        results = root.operands if root.op == "tuple" else (root.name,)
+        needed = dict.fromkeys(block, 0.0) | dict.fromkeys(results, 1.0)
+        in_place: set[str] = set()
+        written = [self._written(block, result, in_place) for result in results]
+        read = {}
+        for i in reversed(block.values()):
+            if i.op == "parameter":
+                read[int(i.inside)] = needed[i.name]
+            inner = self._fusion(_called(i)[0])[0] if i.op == "fusion" else ()
+            for index, operand in enumerate(i.operands if i.op != "tuple" else ()):
+                size, share = max(1, _elements(block[operand])), needed[i.name]
+                if inner:
+                    share *= inner[index]
+                elif index == 0 and i.op in _SLICES:
+                    share *= _elements(i) / size
+                elif index == 0 and i.name in in_place:
+                    update = _elements(block[i.operands[_UPDATES[i.op]]])
+                    share = update / size * self._accumulates(i)
+                needed[operand] = min(1.0, needed[operand] + share)
+        return [read[n] for n in sorted(read)], written
+
+    def _written(self, block: Block, result: str, in_place: set[str]) -> float:
+        """Returns the share of a fusion's result that it writes.
+
+        Adds the instructions that update a parameter in place to `in_place`.
+        """
+        made = _source(result, block, _COPIES)
+        if made.op == "fusion":
+            return self._fusion(_called(made)[0])[1][0]
+        size, updated, chain = max(1, _elements(made)), 0, []
+        while made.op in _UPDATES:
+            updated += _elements(block[made.operands[_UPDATES[made.op]]])
+            chain.append(made.name)
+            made = _source(made.operands[0], block, _COPIES)
+        if not chain or made.op != "parameter":
+            return 1.0
+        in_place.update(chain)
+        return min(1.0, updated / size)
+
+    def _trip_count(self, loop: Instruction, block: Block) -> int | None:
+        """Returns a loop's trip count, None if it depends on data."""
         if found := re.search(r'known_trip_count[^}]*?"n":"(\d+)"', loop.rest):
             return int(found[1])
-        # A TPU's compiler does not say so: a counter meets a constant.
-        condition = self.computations[_attribute(loop, "condition")]
-        (root,) = (i for i in condition.values() if i.root)
-        state = others[loop.operands[0]]
+        # A TPU's compiler does not print it: compare the counter with its bound.
+        condition = self._blocks[_attribute(loop, "condition")]
+        root, state = _root(condition), block[loop.operands[0]]
         if root.op != "compare" or "direction=LT" not in root.rest:
             return None
-        counter, bound = (_source(name, condition) for name in root.operands)
-        low, high = self._initial(counter, state, others), _constant(bound)
-        if high is None:
-            high = self._initial(bound, state, others)
+        counter, bound = (_source(name, condition, _COPIES) for name in root.operands)
+
+        def initial(element: Instruction) -> int | None:
+            if element.op != "get-tuple-element" or not state.operands:
+                return _constant(element)
+            index = int(_attribute(element, "index"))
+            return _constant(_source(state.operands[index], block, _COPIES))
+
+        high = initial(bound)
         if high is None or counter.op != "get-tuple-element":
             return None
-        body = self.computations[_attribute(loop, "body")]
-        return max(0, -(-(high - (low or 0)) // _step(body, _index(counter))))
+        body = self._blocks[_attribute(loop, "body")]
+        step = _step(body, int(_attribute(counter, "index")))
+        return max(0, -(-(high - (initial(counter) or 0)) // step))
 
-    def _initial(self, element, state, others) -> int | None:
-        """What a loop's state begins with at a place, where that is a constant."""
-        if element.op != "get-tuple-element" or not state.operands:
-            return None
-        return _constant(_source(state.operands[_index(element)], others))
 
-    def bytes(self, i: Instruction, others: Mapping[str, Instruction]) -> float:
-        """What an instruction reads from memory and writes to it."""
-        if i.op in _FREE or i.op.endswith("-done"):
-            return 0.0
-        operands = [others[name] for name in i.operands if name in others]
-        read = [_in_memory(o.arrays) for o in operands]
-        written = _in_memory(i.arrays)
-        if i.op.endswith("-start"):
-            written = max(0.0, written - sum(read))
-        if i.op in ("dynamic-slice", "gather"):
-            read = [written]
-        elif i.op == "dynamic-update-slice":
-            read, written = [0, read[1]], read[1]
-        elif i.op == "fusion":
-            return self._fusion_bytes(i, read, written)
-        return sum(read) + written
+def _root(block: Block) -> Instruction:
+    return next(i for i in block.values() if i.root)
 
-    def _fusion_bytes(self, i: Instruction, read: list[float], written: float) -> float:
-        """Of a slice what it takes, of an update what it puts; else all."""
-        (called,) = _called(i)
-        total = 0.0
-        for index, size in enumerate(read):
-            taken, put = self._uses(called, index)
-            if put is not None:
-                # Written in place: the rest of the array is not touched.
-                written = max(put, written - size)
-            total += size if taken is None else min(size, taken)
-        return total + written
 
-    def _uses(self, computation: str, index: int) -> tuple[float | None, float | None]:
-        """Bytes that slices take of a parameter, None: it is read whole; and bytes
-        that are put into it in place, None: it is not updated.
-        """
-        inside, users = self._inside(computation)
-        taken, put = 0.0, None
-        ahead = [
-            p.name
-            for p in inside.values()
-            if p.op == "parameter" and int(p.inside) == index
-        ]
-        while ahead:
-            name = ahead.pop()
-            for user in users[name]:
-                if user.op in ("bitcast", "reshape", "copy"):
-                    ahead.append(user.name)
-                elif user.op == "dynamic-slice" and user.operands[0] == name:
-                    taken += user.arrays[0].bytes
-                elif user.op == "dynamic-update-slice" and user.operands[0] == name:
-                    put = (put or 0.0) + inside[user.operands[1]].arrays[0].bytes
-                elif user.op == "fusion":
-                    (called,) = _called(user)
-                    of_inner = self._uses(called, user.operands.index(name))
-                    if of_inner[0] is None:
-                        return None, None
-                    taken += of_inner[0]
-                    put = put if of_inner[1] is None else (put or 0.0) + of_inner[1]
-                else:
-                    return None, None
-        return taken, put
+def _leaving(block: Block) -> set[str]:
+    """Returns the instructions whose results a computation returns."""
+    roots = [i for i in block.values() if i.root]
+    names = {name for root in roots for name in (root.name, *root.operands)}
+    return {_source(name, block, _VIEWS).name for name in names}
 
-    def _inside(self, computation: str):
-        """A computation's instructions, and who uses each."""
-        if computation not in self._users:
-            users = collections.defaultdict(list)
-            for other in self.computations[computation].values():
-                for name in dict.fromkeys(other.operands):
-                    users[name].append(other)
-            self._users[computation] = users
-        return self.computations[computation], self._users[computation]
+
+def _source(name: str, block: Block, renames: set[str]) -> Instruction:
+    """Returns what makes a value, looking through instructions that only rename it."""
+    found = block[name]
+    while found.op in renames:
+        found = block[found.operands[0]]
+    return found
+
+
+def _results(i: Instruction, block: Block) -> Sequence[Array]:
+    """Returns an instruction's results; an asynchronous start's type has more."""
+    if i.base == i.op:
+        return i.arrays
+    if i.base == "copy":
+        return i.arrays[:1]
+    operands = sum(len(block[name].arrays) for name in i.operands if name in block)
+    return i.arrays[operands:] or i.arrays
+
+
+def _elements(i: Instruction) -> int:
+    return sum(array.elements for array in i.arrays)
 
 
 @functools.lru_cache(maxsize=65536)
-def _arrays(text: str) -> tuple[Array, ...]:
+def _arrays(text: str) -> Sequence[Array]:
     arrays = []
     for dtype, dims, layout in _ARRAY.findall(text):
-        space = re.search(r"S\((\d+)\)", layout or "")
-        arrays.append(
-            Array(
-                dtype,
-                tuple(int(d) for d in dims.split(",") if d),
-                int(space[1]) if space else 0,
-            )
-        )
-    return tuple(arrays)
+        space = re.search(r"S\((\d+)\)", layout)
+        width = re.fullmatch(r"[a-z]+(\d+)", dtype)  # bf16, s32
+        bits = _BITS.get(dtype) or (int(width[1]) if width else 0)
+        elements = math.prod(int(d) for d in dims.split(",") if d)
+        where = int(space[1]) if space else 0
+        arrays.append(Array(elements, elements * bits // 8, where))
+    return arrays
 
 
 def _parse(line: str) -> Instruction:
     name, _, rest = line.strip().partition(" = ")
     root = name.startswith("ROOT ")
     name = name.removeprefix("ROOT ").lstrip("%")
-    if rest.startswith("("):
-        end = _closing(rest, 0) + 1
-    else:
-        end = rest.index(" ")
+    end = _closing(rest, 0) + 1 if rest.startswith("(") else rest.index(" ")
     kind, rest = rest[:end], rest[end:].lstrip()
     op, _, _ = rest.partition("(")
     end = _closing(rest, len(op))
@@ -336,101 +360,38 @@ def _parse(line: str) -> Instruction:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the parenthesis that opens at `start` closes."""
+    """Returns the index of the parenthesis that closes the first from `start` on."""
     depth = 0
     for found in re.finditer(r"[()]", text[start:]):
         depth += 1 if found[0] == "(" else -1
         if not depth:
             return start + found.start()
-    raise ValueError(f"a compiled program's line without an end: {text[:80]}")
+    raise ValueError(f"compiled program: unbalanced parentheses in {text[:80]!r}")
 
 
 def _called(i: Instruction) -> list[str]:
-    names = []
-    for found in _CALLED.finditer(i.rest):
-        listed = found[1] or found[2]
-        names += [name.strip().lstrip("%") for name in listed.split(",")]
-    return names
-
-
-def _flops(i: Instruction, others: Mapping[str, Instruction]) -> float:
-    """Of a matrix product."""
-
-    def dims(index):
-        return others[i.operands[index]].arrays[0].dims
-
-    if i.op == "dot":
-        contracted = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", i.rest)[1]
-    elif i.op == "custom-call" and any(f'"{g}' in i.rest for g in _GEMM):
-        found = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', i.rest)
-        contracted = found[1].replace('"', "")
-    elif i.op == "convolution":
-        return _convolution_flops(i, dims(0), dims(1))
-    else:
-        return 0.0
-    inner = math.prod(dims(0)[int(d)] for d in contracted.split(",") if d)
-    return 2.0 * i.arrays[0].elements * inner
-
-
-def _convolution_flops(i: Instruction, lhs, kernel) -> float:
-    """Of what a TPU makes of matrix products: spatial axes are batches or blocks."""
-    left, right, out = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", i.rest).groups()
-    window = re.search(r"window=\{([^}]*)\}", i.rest)
-    given = dict(re.findall(r"(\w+)=([\dx_\-]+)", window[1] if window else ""))
-
-    def of(name, axis, default):
-        # Padding has two numbers for an axis, of which the first stands before it.
-        axes = given[name].split("x") if name in given else {axis: default}
-        return int(axes[axis].partition("_")[0])
-
-    products = 1
-    for axis in filter(str.isdigit, out):
-        n = int(axis)
-        stride, dilation = of("stride", n, "1"), of("rhs_dilate", n, "1")
-        spread, padding = of("lhs_dilate", n, "1"), of("pad", n, "0")
-        size = (lhs[left.index(axis)] - 1) * spread + 1
-        places = [
-            o * stride + k * dilation - padding
-            for o in range(i.arrays[0].dims[out.index(axis)])
-            for k in range(kernel[right.index(axis)])
-        ]
-        products *= sum(0 <= at < size and at % spread == 0 for at in places)
-    results = i.arrays[0].dims
-    of_rest = results[out.index("b")] * results[out.index("f")]
-    return 2.0 * of_rest * kernel[right.index("i")] * products
-
-
-def _source(name: str, among: Mapping[str, Instruction]) -> Instruction:
-    """Who makes a value, looking through what only renames it."""
-    found = among[name]
-    while found.op in ("copy", "bitcast"):
-        found = among[found.operands[0]]
-    return found
-
-
-def _constant(i: Instruction) -> int | None:
-    if i.op == "constant" and re.fullmatch(r"-?\d+", i.inside):
-        return int(i.inside)
-    return None
+    names = [found[1] or found[2] for found in _CALLED.finditer(i.rest)]
+    return [n.strip().lstrip("%") for listed in names for n in listed.split(",")]
 
 
 def _attribute(i: Instruction, name: str) -> str:
-    return re.search(rf"\b{name}=%?([\w.\-]+)", i.rest)[1]
+    found = re.search(rf"\b{name}=%?([\w.\-]+)", i.rest)
+    return found[1] if found else ""
 
 
-def _index(i: Instruction) -> int:
-    return int(_attribute(i, "index"))
+def _constant(i: Instruction) -> int | None:
+    constant = i.op == "constant" and re.fullmatch(r"-?\d+", i.inside)
+    return int(i.inside) if constant else None
 
 
-def _step(body: Mapping[str, Instruction], counter: int) -> int:
-    """By how much a loop's counter goes on: a TPU's loops may be unrolled."""
-    (root,) = (i for i in body.values() if i.root)
-    if root.op != "tuple":
-        return 1
-    total = 0
-    made = _source(root.operands[counter], body)
+def _step(body: Block, counter: int) -> int:
+    """Returns the increment of a loop's counter: a TPU's loops may be unrolled."""
+    total, root = 0, _root(body)
+    made = (
+        _source(root.operands[counter], body, _COPIES) if root.op == "tuple" else root
+    )
     while made.op == "add":
-        parts = [_source(name, body) for name in made.operands]
+        parts = [_source(name, body, _COPIES) for name in made.operands]
         steps = [n for n in map(_constant, parts) if n is not None]
         if not steps:
             return 1
@@ -439,60 +400,39 @@ def _step(body: Mapping[str, Instruction], counter: int) -> int:
     return total or 1
 
 
-def _goes_on(instructions: Mapping[str, Instruction]) -> bool:
-    """Whether a TPU's fusion goes on with, or ends, what another one began.
+def _continues(block: Block) -> bool:
+    """Returns whether a TPU's fusion only continues a collective of another one.
 
-    A collective that runs behind several fusions stands in each of them.
+    A collective that runs behind several fusions is printed in each of them.
     """
-    targets = [i.rest for i in instructions.values() if i.op == "custom-call"]
-    chained = any("chain_id" in i.rest for i in instructions.values())
+    targets = [i.rest for i in block.values() if i.op == "custom-call"]
+    chained = any("chain_id" in i.rest for i in block.values())
     return chained and not any("AsyncCollectiveStart" in rest for rest in targets)
 
 
-def _collective(i, kind, others, times, in_loop, is_weight) -> Collective:
-    operands = [a for name in i.operands for a in others[name].arrays]
-    results = list(i.arrays)
-    if i.op.endswith("-start"):
-        # The operands stand in the result's type as well.
-        results = results[len(operands) :] or results
-    whole = results if kind == "all-gather" else operands
-    devices, reach = _group(i.rest)
-    place = re.search(r'op_name="([^"]*)"', i.rest)
-    largest = max(whole, key=lambda array: array.bytes)
-    return Collective(
-        kind=kind,
-        bytes=sum(array.bytes for array in whole),
-        times=times,
-        in_loop=in_loop,
-        of_weight=is_weight(kind, largest, place[1] if place else ""),
-        devices=devices,
-        reach=reach,
-    )
-
-
-def _in_memory(arrays) -> float:
-    return float(sum(a.bytes for a in arrays if a.space == 0))
+def _collective(visit: Visit) -> Collective:
+    i, block = visit.instruction, visit.block
+    operands = [a for name in i.operands for a in block[name].arrays]
+    whole = _results(i, block) if i.base == "all-gather" else operands
+    return Collective(i.base, sum(a.bytes for a in whole), visit.times, *_group(i.rest))
 
 
 def _group(rest: str) -> tuple[int, int]:
-    """Devices of a group, and how far apart by number its first and last are."""
-    if found := re.search(r"replica_groups=\{\{([\d,]*)\}", rest):
+    """Returns a group's size, and how far apart its first and last devices are."""
+    if found := re.search(
+        r"(?:replica_groups|source_target_pairs)=\{\{([\d,]*)\}", rest
+    ):
         members = [int(n) for n in found[1].split(",") if n]
         return len(members), max(members) - min(members) + 1
-    if found := re.search(
-        r"replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", rest
-    ):
+    if found := re.search(r"replica_groups=\[(\d+),(\d+)\]<=\[[\d,]+\](T?)", rest):
         groups, size = int(found[1]), int(found[2])
         # Without a transposition the members of a group follow each other.
-        return size, size if not found[4] else groups * size
+        return size, groups * size if found[3] else size
+    size = reach = stride = 1
     if found := re.search(r"replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}", rest):
-        sizes = {k: int(n) for k, n in re.findall(r"'(\w+)'=(\d+)", found[1])}
-        taken, size, reach, stride = re.findall(r"'(\w+)'", found[2]), 1, 1, 1
-        for axis, count in reversed(sizes.items()):
+        taken = re.findall(r"'(\w+)'", found[2])
+        for axis, count in reversed(re.findall(r"'(\w+)'=(\d+)", found[1])):
             if axis in taken:
-                size, reach = size * count, reach + (count - 1) * stride
-            stride *= count
-        return size, reach
-    if found := re.search(r"source_target_pairs=\{\{(\d+),(\d+)\}", rest):
-        return 2, abs(int(found[2]) - int(found[1])) + 1
-    return 1, 1
+                size, reach = size * int(count), reach + (int(count) - 1) * stride
+            stride *= int(count)
+    return size, reach

@@ -1,16 +1,15 @@
-"""The programs of a run, lowered from shapes alone.
+"""Lowers the programs of a run from shapes alone, for devices that need not exist.
 
-What is named here is what `rl.build` makes of the same config: the same model, step and
-sampler, on a mesh whose devices need not exist.
+They are the programs that `rl.build` makes of the same config: the same model, step and
+sampler.
 """
 
 import dataclasses
+from collections.abc import Mapping
 
 import jax
 
-from configs.schema import take
-from models import hf
-from models.qwen2 import Params, abstract_params
+from models.qwen2 import abstract_params
 from rl.base_model import make_model
 from rl.build import make_update
 from rl.types import Batch
@@ -25,64 +24,48 @@ from sharding.rules import laid_out
 from tools.plan.targets import devices
 from tools.plan.workload import Workload
 
-# By function, in the order in which a step runs them, export's at the run's end: what
-# it is a part of.
-PARTS = {
-    "prefill": "prefill",
-    "prefill_begun": "prefill_begun",
-    "insert": "insert",
-    "decode": "decode",
-    "score": "score",
-    "accumulate": "update",
-    "apply": "update",
-    "publish_table": "publish",
-    "publish_layers": "publish",
-    "tables": "export",
-    "layer": "export",
-}
+# In the order in which a step runs them.
+NAMES = (
+    "prefill", "prefill_begun", "insert", "decode", "score", "accumulate", "apply",
+    "publish_table", "publish_layers",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Resident:
-    """Bytes that stay on each device from program to program.
+    """Bytes that stay on each device from program to program, and the sampler's sizes.
 
     Attributes:
-      masters: the parameters in training.
-      moments: the optimizer's state, 0 where it rests in the host's memory.
-      gradients: while an update's micro-batches are added up.
-      reference: the base's parameters, where the objective asks for them.
-      published: what servers read out of the devices' memory, where they do.
-      served: the sampler's weights; with its cache from publish to the update.
+      masters: the trained parameters.
+      moments: the optimizer's state, 0 if it is on the host between updates.
+      gradients: the sum over an update's micro-batches.
+      reference: the base model's parameters, if the objective needs them.
+      served: the sampler's weights; with the cache, from publish to update.
       cache: and slots of the widest decode batch.
-      prompts: keys and values of those that were read together last.
-      arrays: in which a copy's layers lie, each published by itself.
+      prompts: keys and values of one prefill.
       copies: of the served weights.
-      tensor: devices that share one.
+      tensor: devices to a copy.
       batch: completions decoded together.
-      tokens: that they draw between two looks at what has ended.
-      columns: of the cache, read at a time.
-      read: positions of one prefill.
+      columns: of the cache in one read.
+      tokens: that each device computes in one run of a program.
     """
 
     masters: int
     moments: int
     gradients: int
     reference: int = 0
-    published: int = 0
     served: int = 0
     cache: int = 0
     prompts: int = 0
-    arrays: int = 1
     copies: int = 0
     tensor: int = 1
     batch: int = 0
-    tokens: int = 1
     columns: int = 1
-    read: int = 1
+    tokens: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
-    """What stays, and every function of `PARTS` that the run has, in that order.
+    """Returns what stays on the devices, and the run's programs in the order of NAMES.
 
     Raises:
       ValueError: the config's sampler does not fit beside the trainer.
@@ -90,56 +73,86 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     c = work.config
     sizes = dict(zip(SIZES, work.mesh_shape, strict=True))
     mesh = make_mesh(**sizes, devices=devices(work.trainer))
-    model = take(make_model, c.model)(work.model, mesh, deterministic=c.deterministic)
-    objective = take(make_objective, c.objective)()
+    m = c.model
+    model = make_model(
+        work.model,
+        mesh,
+        dtype=m.dtype,
+        param_dtype=m.param_dtype,
+        remat=m.remat,
+        unroll=m.unroll,
+        attention=m.attention,
+        deterministic=c.deterministic,
+    )
+    o = c.objective
+    objective = make_objective(
+        function=o.function,
+        function_args=o.function_args,
+        correction=o.correction,
+        correction_cap=o.correction_cap,
+        entropy_bonus=o.entropy_bonus,
+        kl_penalty=o.kl_penalty,
+        kl_estimate=o.kl_estimate,
+    )
     step = make_update(c, model, objective)
     shapes = jax.eval_shape(step.init, abstract_params(model)[0])
     state = placed(shapes, step.shardings)
-
-    def copied(dtype):
-        def cast(params):
-            return jax.tree.map(lambda x: x.astype(dtype), params)
-
-        return placed(jax.eval_shape(cast, state.params), step.shardings.params)
-
-    reference = copied(model.dtype) if objective.needs_reference else None
-    of_update = _of_update(work, step, state)
-    gradients, *_ = of_update["accumulate"].arguments[0]
+    reference = None
+    if objective.needs_reference:
+        reference = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, model.dtype, sharding=x.sharding),
+            state.params,
+        )
+    found = _update_programs(work, step, state)
+    gradients, *_ = found["accumulate"].arguments[0]
     resident = Resident(
         masters=device_bytes(state.params),
         moments=device_bytes(state.opt_state),
         gradients=device_bytes(gradients),
         reference=device_bytes(reference),
+        tokens=dict.fromkeys(
+            ("score", "accumulate"), work.rows * work.row_length / work.trainer.count
+        ),
     )
-    found = of_update | _of_export(work, state.params)
     if work.embedded:
-        r = c.rollout
-        layout = take(make_layout, r)(
+        r, carry = c.rollout, c.dynamic_sampling.carry
+        layout = make_layout(
             model,
+            slots=r.slots,
+            tensor=r.tensor,
             prompt_length=r.max_prompt_tokens,
             response_length=r.max_response_tokens,
-            begun=c.dynamic_sampling.carry,
+            begun=carry,
             room=work.target.usable - device_bytes((state, reference)),
         )
-        found |= sampler_programs(layout, begun=c.dynamic_sampling.carry)
+        found |= sampler_programs(layout, begun=carry)
         _, _, _, served, slots, *_ = found["decode"].arguments
+        assert layout.pace is not None
+        batch = layout.batches()[-1]
+        # Each copy reads one row of prompts.
+        tokens: dict[str, float] = {
+            name: found[name].arguments[2].ids.shape[-1] / layout.tensor
+            for name in ("prefill", "prefill_begun")
+            if name in found
+        }
+        tokens["decode"] = batch * layout.pace.tokens / work.trainer.count
         resident = dataclasses.replace(
             resident,
             served=device_bytes(served),
             cache=device_bytes(slots),
             prompts=device_bytes(found["insert"].arguments[3:5]),
-            arrays=layout.model.config.num_layers // layout.model.stacked,
             copies=layout.copies,
             tensor=layout.tensor,
-            batch=layout.batches()[-1],
-            tokens=layout.pace.tokens,
+            batch=batch,
             columns=layout.pace.columns or layout.lengths(1, 1, layout.page)[0],
-            read=found["prefill"].arguments[2].ids.size,
+            tokens={**resident.tokens, **tokens},
         )
-    return resident, {name: found[name] for name in PARTS if name in found}
+    return resident, {name: found[name] for name in NAMES if name in found}
 
 
-def _of_update(work: Workload, step: Step, state: TrainState) -> dict[str, Program]:
+def _update_programs(
+    work: Workload, step: Step, state: TrainState
+) -> dict[str, Program]:
     rows = Batch.padding(work.rows, work.row_length)
     batch = placed(rows, jax.tree.map(lambda _: step.rows, rows))
     hyper = make_hyper(
@@ -160,16 +173,3 @@ def _of_update(work: Workload, step: Step, state: TrainState) -> dict[str, Progr
         "accumulate": Program(step.accumulate, (carry, state.params, batch, hyper)),
         "apply": Program(step.apply, (state, carry, hyper)),
     }
-
-
-def _of_export(work: Workload, params: Params) -> dict[str, Program]:
-    """A layer's tensors, and those of no layer, brought together as for a file."""
-    model, dtype = work.model, hf.DTYPES[work.config.export.dtype]
-    whole = laid_out(jax.tree.leaves(params)[0].sharding.mesh)
-
-    def brought(layer: int | None) -> Program:
-        weights = tuple(weight for _, weight, of in hf.rows(model) if of == layer)
-        arrays = tuple(hf.at(params, weight.path) for weight in weights)
-        return Program(hf.lay_out, (weights, model, dtype, whole, arrays, 0))
-
-    return {"tables": brought(None), "layer": brought(0)}

@@ -1,73 +1,141 @@
-"""The fastest mesh, micro-batch and remat that fit: by estimate, then by compiling."""
+"""Finds the fastest mesh, micro-batch and remat that fit: estimates, then compiles."""
 
 import itertools
 import pathlib
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
+import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from rl.progress import watch
+from rl.update.head import BLOCK
+from rl.update.step import summed_in
 from sharding.mesh import SIZES
-from tools.plan.environments import compile_programs
-from tools.plan.estimate import Estimate, estimate
-from tools.plan.phases import phases
-from tools.plan.report import gib
+from tools.plan.compiling import compile_programs, use_compiler
+from tools.plan.report import gib, memory
 from tools.plan.targets import Target
-from tools.plan.workload import Workload, make_workload
+from tools.plan.workload import Workload, make_workload, shard_sizes
 
 _ROWS = (1, 2, 4, 8, 16)  # of each device
 _REMATS = ("full", "dots", "none")
 _TRIED = 6
-# How far an estimate may be off; what is beyond is not compiled.
-_SLACK = 1.1
+_UPDATE = ("score", "accumulate", "apply")
+_SLACK = 1.1  # an estimate's error; nothing beyond it is compiled
+# Factors of what a micro-batch's program holds besides its arguments, fitted to
+# compiled programs: its gradient, before it is added to the others; shards of all
+# layers in the compute dtype; each layer's input; one layer's weights, gathered;
+# activations between a layer's products; what remat keeps; a chunk of the head.
+_FITTED = {
+    "tpu": (1.63, 1.27, 1.27, 2.15, 1.69, 1.0, 1.08),
+    "cuda": (0.87, 0.55, 1.33, 1.57, 0.76, 0.98, 0.71),
+}
 
 
-def best(config: ConfigDict, target: Target, *, cache: pathlib.Path) -> ConfigDict:
-    """The config on the mesh and with the micro-batch that do most in a second.
+class Estimate(NamedTuple):
+    """An update's estimated cost on each device.
+
+    Attributes:
+      masters, moments: bytes that stay.
+      peak: bytes of the larger of the update's programs.
+      seconds: at least, for one token of a micro-batch on all devices.
+    """
+
+    masters: int
+    moments: int
+    peak: float
+    seconds: float
+
+
+def estimate(work: Workload) -> Estimate:
+    """Estimates an update without compiling it."""
+    config, c, t = work.config, work.model, work.config.model
+    _, fsdp, tensor = work.mesh_shape
+    weights, layers = shard_sizes(c, work.mesh_shape)
+    wide, narrow = jnp.dtype(t.param_dtype).itemsize, jnp.dtype(t.dtype).itemsize
+    masters, gradients = weights * wide, weights * summed_in(t.param_dtype).itemsize
+    moments = 2 * weights * jnp.dtype(config.optimizer.moments_dtype).itemsize
+    at_rest = 0 if config.mesh.offload_optimizer else moments
+    tokens, d = work.local_tokens, c.hidden_size
+    heads = (c.num_heads + 2 * c.num_kv_heads) * c.head_dim / tensor
+    mlp = c.intermediate_size / tensor
+    saved = {"full": 0.0, "dots": heads + d + 2 * mlp}
+    kept = saved.get(t.remat, 2 * heads + 6 * d + 4 * mlp)
+    parts = (
+        weights * wide,
+        layers * narrow,
+        c.num_layers * tokens * d * narrow,
+        layers * fsdp / c.num_layers * narrow,
+        tokens * (heads + 2 * d + 3 * mlp) * narrow,
+        c.num_layers * tokens * kept * narrow,
+        min(t.head_chunk, tokens) * BLOCK * 4 + (BLOCK + tokens) * d * 8,
+    )
+    factors = _FITTED[work.target.chip.platform]
+    temporary = sum(a * b for a, b in zip(factors, parts, strict=True))
+    # Weights are gathered forward, back and for remat; gradients are reduced.
+    passes = 3 if t.remat == "none" else 4
+    summed = 4 * (tensor - 1) / tensor * tokens * d
+    links = passes * 2 * (layers * (fsdp - 1) + c.num_layers * summed)
+    # Texts of a quarter of a row.
+    count, chip = work.trainer.count, work.trainer.chip
+    each = work.rows * work.row_length / count
+    compute = work.flops("accumulate", each, work.row_length / 4) / chip.flops
+    return Estimate(
+        masters=masters,
+        moments=at_rest,
+        peak=masters + gradients + max(at_rest + temporary, moments),
+        seconds=max(compute, links / work.trainer.link_rate(count)) / each / count,
+    )
+
+
+def best(config: ConfigDict, target: Target, *, cache: pathlib.Path) -> Workload:
+    """Returns the run with the mesh and micro-batch of the highest throughput.
 
     Raises:
-      ValueError: nothing fits; says what comes nearest.
+      ValueError: nothing fits; names the smallest layout.
     """
     found = sorted(
         ((estimate(work), work) for work in _candidates(config, target)),
         key=lambda pair: pair[0].seconds,
     )
     if not found:
-        # Says what is wrong with the config itself.
-        make_workload(config, target)
+        make_workload(config, target)  # reports what is wrong with the config itself
         raise ValueError(f"config.mesh: no mesh of {target} divides the model")
     near = [pair for pair in found if pair[0].peak <= _SLACK * target.usable]
-    if not near:
-        raise ValueError(_nowhere(min(found, key=lambda pair: pair[0].peak), target))
-    smallest = min(near, key=lambda pair: pair[0].peak)
+    smallest = min(near or found, key=lambda pair: pair[0].peak)
     tried = near[:_TRIED]
-    if smallest not in tried:
+    if near and smallest not in tried:
         tried.append(smallest)
+    if tried:
+        use_compiler(target)
     refused = ""
     with watch("search", total=len(tried), unit="candidates") as count:
         for guess, work in tried:
             try:
-                resident, compiled = compile_programs(
-                    work.config,
-                    target,
-                    programs=("score", "accumulate", "apply"),
-                    cache=cache,
-                )
-            except ValueError as error:  # such as: no room for the sampler
+                resident, compiled = compile_programs(work, only=_UPDATE, cache=cache)
+            except ValueError as error:  # such as no room for the sampler
                 fits, refused = False, f"; {error}"
             else:
                 refused = ""
-                fits = all(p.fits for p in phases(work, resident, compiled))
+                fits = all(
+                    not p.exceeds and sum(memory(resident, p).values()) <= target.usable
+                    for p in compiled
+                )
             count.update()
+            verdict = "fits" if fits else f"does not fit{refused}"
             print(
-                f"{_named(work)}: about {gib(guess.peak)} GiB,"
-                f" {'fits' if fits else f'does not fit{refused}'}",
+                f"{_name(work)}: about {gib(guess.peak)} GiB, {verdict}",
                 file=sys.stderr,
             )
             if fits:
-                return work.config
-    raise ValueError(_nowhere(smallest, target) + refused)
+                return work
+    guess, work = smallest
+    raise ValueError(
+        f"--target={target}: {work.config.model.path or work.config.model.maker} fits"
+        f" in no layout; the smallest, {_name(work)}, needs about {gib(guess.peak)} of"
+        f" {gib(target.usable)} GiB{refused}"
+    )
 
 
 def _candidates(config: ConfigDict, target: Target) -> Iterator[Workload]:
@@ -75,11 +143,12 @@ def _candidates(config: ConfigDict, target: Target) -> Iterator[Workload]:
         count = make_workload(config, target).trainer.count
     except ValueError:
         count = target.count
-    tensors = [n for n in (1, 2, 4, 8) if count % n == 0]
     length = max(config.batch.row_lengths)
     for tensor, rows, remat, offload in itertools.product(
-        tensors, _ROWS, _REMATS, (False, True)
+        (1, 2, 4, 8), _ROWS, _REMATS, (False, True)
     ):
+        if count % tensor:
+            continue
         candidate = ConfigDict(config.to_dict())
         sizes = dict(zip(SIZES, (1, count // tensor, tensor), strict=True))
         candidate.mesh.update(sizes | {"offload_optimizer": offload})
@@ -91,19 +160,9 @@ def _candidates(config: ConfigDict, target: Target) -> Iterator[Workload]:
             continue
 
 
-def _named(work: Workload) -> str:
-    c = work.config
+def _name(work: Workload) -> str:
     return (
         f"fsdp {work.mesh_shape[1]} x tensor {work.mesh_shape[2]}, {work.rows} rows,"
-        f" remat {c.model.remat}"
-        + (", moments on the host" if c.mesh.offload_optimizer else "")
-    )
-
-
-def _nowhere(nearest: tuple[Estimate, Workload], target: Target) -> str:
-    guess, work = nearest
-    return (
-        f"--target={target}: {work.config.model.path or work.config.model.maker} fits"
-        f" in no layout; the smallest, {_named(work)}, needs about {gib(guess.peak)} of"
-        f" {gib(target.usable)} GiB"
+        f" remat {work.config.model.remat}"
+        + (", moments on the host" if work.config.mesh.offload_optimizer else "")
     )

@@ -1,4 +1,4 @@
-"""Chips by their makers' sheets, and targets made of them: `v5e:4x4`, `h100:2x8`."""
+"""Lists chips by their makers' data sheets, and targets made of them."""
 
 import dataclasses
 import math
@@ -17,19 +17,20 @@ class Chip:
     """One accelerator.
 
     Attributes:
-      name: as targets name it.
-      platform: whose compiler it takes.
+      name: in targets.
+      platform: of its compiler.
       flops: dense bfloat16, per second.
       hbm: bytes per second.
-      links: bytes per second to the chips of its host or slice, all directions, so
-        that half of it leaves the chip.
-      network: bytes per second of its own between hosts, one direction; None where
-        links reach everywhere.
+      links: bytes per second to the chips of its host or slice, both directions: half
+        of it leaves the chip.
       memory: bytes, as the compiler counts them.
-      usable: share of `memory` that a program may have; the rest is the runtime's, the
-        collectives' buffers and what fragments.
-      dimensions: of a slice; of a GPU's, nodes and GPUs of a node.
-      device: text of the compiler's `GpuTargetConfigProto`, for a GPU.
+      usable: share of `memory` for programs; the rest is for the runtime, the
+        collectives' buffers and fragmentation.
+      dimensions: of a slice; two for GPUs, nodes and GPUs of a node.
+      cache: bytes of a GPU's L2 cache. A TPU's compiler places VMEM itself.
+      network: bytes per second that each chip sends to other hosts; None if links reach
+        everywhere.
+      device: the compiler's `GpuTargetConfigProto` as text, for a GPU.
     """
 
     name: str
@@ -37,31 +38,31 @@ class Chip:
     flops: float
     hbm: float
     links: float
-    network: float | None
     memory: int
     usable: float
     dimensions: int
+    cache: int = 0
+    network: float | None = None
     device: str = ""
 
 
-def _tpu(name, teraflops, hbm, links, gib, dimensions) -> Chip:
+def _tpu(name: str, dimensions: int, *sheet: float) -> Chip:
+    teraflops, hbm, links, gib = sheet
     return Chip(
         name=name,
         platform="tpu",
         flops=teraflops * 1e12,
         hbm=hbm * 1e9,
         links=links * 1e9,
-        network=None,
         memory=int(gib * 2**30),
         usable=0.95,
         dimensions=dimensions,
     )
 
 
-def _gpu(
-    name, teraflops, links, *, cores, memory, hbm, major, l2, ghz, fpus, shared
-) -> Chip:
-    # What is not here is alike for all of them.
+def _gpu(name: str, *sheet: float) -> Chip:
+    teraflops, links, cores, memory, hbm, major, l2, ghz, fpus, shared = sheet
+    # JAX knows GPUs by their drivers' names, such as "NVIDIA H100".
     device = f"""gpu_device_info {{
       threads_per_block_limit: 1024 threads_per_warp: 32
       shared_memory_per_block: 49152 shared_memory_per_core: {shared}
@@ -79,10 +80,11 @@ def _gpu(
         flops=teraflops * 1e12,
         hbm=float(hbm),
         links=links * 1e9,
-        network=50e9,  # a 400 Gb/s adapter for each GPU
-        memory=memory,
+        memory=int(memory),
         usable=GPU_SHARE,
         dimensions=2,
+        cache=int(l2),
+        network=50e9,  # a 400 Gb/s adapter for each GPU
         device=device,
     )
 
@@ -90,24 +92,27 @@ def _gpu(
 CHIPS = {
     chip.name: chip
     for chip in (
-        _tpu("v5e", 197, 819, 200, 15.75, 2),
-        _tpu("v5p", 459, 2765, 600, 95.74, 3),
-        _tpu("v6e", 918, 1640, 448, 31.25, 2),
+        # Dimensions, TFLOP/s, HBM and links in GB/s, memory in GiB.
+        _tpu("v5e", 2, 197, 819, 200, 15.75),
+        _tpu("v5p", 3, 459, 2765, 600, 95.74),
+        _tpu("v6e", 2, 918, 1640, 448, 31.25),
+        # TFLOP/s, links in GB/s, multiprocessors, memory, HBM in bytes/s, compute
+        # capability, L2 cache, GHz, FPUs and shared memory of a multiprocessor.
         _gpu(
-            "a100", 312, 600, cores=108, memory=85100068864, hbm=2039040000000,
-            major=8, l2=41943040, ghz=1.41, fpus=64, shared=167936,
+            "a100", 312, 600, 108, 85100068864, 2039040000000,
+            8, 41943040, 1.41, 64, 167936,
         ),
         _gpu(
-            "h100", 989, 900, cores=132, memory=84942979072, hbm=3352320000000,
-            major=9, l2=52428800, ghz=1.98, fpus=128, shared=233472,
+            "h100", 989, 900, 132, 84942979072, 3352320000000,
+            9, 52428800, 1.98, 128, 233472,
         ),
         _gpu(
-            "h200", 989, 900, cores=132, memory=151397597184, hbm=4800000000000,
-            major=9, l2=52428800, ghz=1.98, fpus=128, shared=233472,
+            "h200", 989, 900, 132, 151397597184, 4800000000000,
+            9, 52428800, 1.98, 128, 233472,
         ),
         _gpu(
-            "b200", 2250, 1800, cores=148, memory=191514411008, hbm=7672320000000,
-            major=10, l2=132644864, ghz=1.965, fpus=128, shared=233472,
+            "b200", 2250, 1800, 148, 191514411008, 7672320000000,
+            10, 132644864, 1.965, 128, 233472,
         ),
     )
 }  # fmt: skip
@@ -115,10 +120,10 @@ CHIPS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """Chips that are, or could be, one machine.
+    """A slice of TPUs, or nodes of GPUs.
 
     Attributes:
-      chip: of one kind.
+      chip: each of them.
       shape: of the slice; nodes and GPUs of each.
     """
 
@@ -137,15 +142,15 @@ class Target:
 
     @property
     def usable(self) -> int:
-        """Bytes of each device that programs may have."""
+        """Bytes of each device that programs may use."""
         return int(self.chip.memory * self.chip.usable)
 
     def link_rate(self, reach: int) -> float:
-        """Bytes per second that a chip sends to those of a group.
+        """Returns the bytes per second that a chip sends within a group.
 
         Args:
-          reach: how far apart by number its first and last chip are, both counted;
-            beyond a node it goes over the network.
+          reach: how far apart by number the group's first and last chip are,
+            inclusive; beyond a node they use the network.
         """
         within = self.chip.links / 2
         if self.chip.network is None or reach <= self.shape[-1]:
@@ -153,16 +158,19 @@ class Target:
         return min(within, self.chip.network)
 
     def first(self, count: int) -> "Target":
-        """Its first `count` GPUs, where a trainer leaves the others to servers.
+        """Returns the first `count` GPUs: a trainer's part beside servers.
 
         Raises:
-          ValueError: a slice of TPUs is not divided so, or whole nodes and a rest.
+          ValueError: the target is a TPU slice, or `count` is not whole nodes.
         """
         if count == self.count:
             return self
         nodes, each = self.shape[0], self.shape[-1]
         if self.chip.platform != "cuda" or (count > each and count % each):
-            raise ValueError(f"a trainer on {count} chips of {self}: no such part")
+            raise ValueError(
+                f"--target={self}: a trainer cannot have {count} chips of it; use"
+                " whole nodes of GPUs, or part of one"
+            )
         nodes, each = max(1, count // each), min(count, each)
         return Target(chip=self.chip, shape=(nodes, each))
 
@@ -171,11 +179,13 @@ def parse_target(text: str) -> Target:
     """Reads `CHIP:SHAPE`, such as v5e:4x4, v5p:2x2x2, h100:8, h200:2x8.
 
     Raises:
-      ValueError: one line with what is wrong and what there is.
+      ValueError: an unknown chip, or a shape that it cannot have; one line.
     """
     name, _, shape = text.partition(":")
     if name not in CHIPS:
-        raise ValueError(f"--target={text}: no such chip; there are {', '.join(CHIPS)}")
+        raise ValueError(
+            f"--target={text}: unknown chip; use one of {', '.join(CHIPS)}"
+        )
     chip = CHIPS[name]
     if not re.fullmatch(r"[1-9]\d{0,4}(x[1-9]\d{0,4})*", shape):
         example = "2x8" if chip.platform == "cuda" else "x".join("2" * chip.dimensions)
@@ -190,10 +200,10 @@ def parse_target(text: str) -> Target:
 
 
 def devices(target: Target) -> Sequence[jax.Device]:
-    """What the compiler compiles for; needs its plugin, and no hardware.
+    """Returns the compiler's devices, without hardware.
 
     Raises:
-      ValueError: the compiler knows no such slice.
+      ValueError: the compiler does not know the target.
     """
     from jax.experimental import topologies
 

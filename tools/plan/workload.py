@@ -1,4 +1,4 @@
-"""A training config and a target, resolved to the sizes that programs have."""
+"""Resolves a training config and a target to the sizes of the run's programs."""
 
 import dataclasses
 import functools
@@ -8,7 +8,6 @@ import jax
 from ml_collections import ConfigDict
 
 from configs.base import from_config
-from configs.schema import take
 from models.config import Qwen2Config
 from models.qwen2 import LAYERS, Qwen2, abstract_params, param_shardings
 from rl.batches.packing import micro_rows
@@ -21,13 +20,13 @@ from tools.plan.targets import Target
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What a run asks of its devices.
+    """A run and its devices.
 
     Attributes:
       config: of the run.
-      model: its architecture.
+      model: the architecture.
       target: all devices.
-      trainer: those with the trainer; the others are vLLM's.
+      trainer: the trainer's devices; the others are vLLM's.
       mesh_shape: data, fsdp, tensor of the trainer.
       row_length: T, of the longest rows.
       rows: R, rows of one micro-batch.
@@ -42,28 +41,42 @@ class Workload:
     rows: int
 
     @property
-    def servers(self) -> int:
-        """Devices that vLLM has."""
-        return self.target.count - self.trainer.count
-
-    @property
     def embedded(self) -> bool:
         return self.config.rollout.backend == "jax"
 
     @property
     def local_tokens(self) -> int:
-        """Tokens of a micro-batch on each device, padding included."""
-        return self.rows * self.row_length // shards("batch", self.mesh)
+        """Tokens of a micro-batch on each device, with padding."""
+        mesh = abstract_mesh(self.mesh_shape)
+        return self.rows * self.row_length // shards("batch", mesh)
 
-    @property
-    def mesh(self):
-        """Without devices, to ask the table of layouts."""
-        return abstract_mesh(self.mesh_shape)
+    def flops(self, program: str, tokens: float, length: float) -> float:
+        """Returns the FLOPs of a program's matrix products.
 
-    @property
-    def updates_per_step(self) -> int:
-        b = self.config.batch
-        return b.ppo_epochs * b.prompts_per_step // b.prompts_per_update
+        The backward pass takes twice the forward pass; attention's kernels take 2.5
+        times. The head's logits are computed again, as are a layer under `full` remat,
+        except for its last product, and attention under `full` and `dots`.
+
+        Args:
+          program: one of `tools.plan.programs.NAMES`.
+          tokens: that it computes.
+          length: of their texts; cached positions when decoding.
+        """
+        c, remat = self.model, self.config.model.remat
+        last = 2.0 * c.num_layers * c.hidden_size * c.intermediate_size * tokens
+        heads = 2 * c.num_heads + 2 * c.num_kv_heads
+        layers = 2.0 * c.num_layers * c.hidden_size * c.head_dim * heads * tokens
+        layers += 3 * last
+        head = 2.0 * c.vocab_size * c.hidden_size * tokens
+        # The causal half of scores and mixtures.
+        attention = 2.0 * c.num_layers * c.num_heads * c.head_dim * tokens * length
+        if program == "accumulate":
+            layers = 3 * layers + (layers - last if remat == "full" else 0)
+            attention *= 3.5 if remat == "none" else 4.5
+            return layers + 4 * head + attention
+        if program == "decode":
+            return layers + head + 2 * attention
+        return layers + (head if program == "score" else 0) + attention
 
 
 def make_workload(config: ConfigDict, target: Target) -> Workload:
@@ -73,10 +86,13 @@ def make_workload(config: ConfigDict, target: Target) -> Workload:
       ValueError: one line that names the key and the offending value.
     """
     from_config(config)
-    take(check_rollout, config.rollout)()
-    trainer = target.first(_trainers(config, target))
+    r, m = config.rollout, config.mesh
+    check_rollout(backend=r.backend, schedule=r.schedule, top_p=r.top_p)
+    trainer = target.first(_trainer_devices(config, target))
     try:
-        mesh_shape = take(resolve_shape, config.mesh)(trainer.count)
+        mesh_shape = resolve_shape(
+            trainer.count, data=m.data, fsdp=m.fsdp, tensor=m.tensor
+        )
     except ValueError as error:
         raise ValueError(f"config.mesh on {target}: {error}") from None
     check_sizes(config, mesh_shape)
@@ -100,10 +116,10 @@ def make_workload(config: ConfigDict, target: Target) -> Workload:
 def shard_sizes(
     model: Qwen2Config, mesh_shape: tuple[int, int, int]
 ) -> tuple[int, int]:
-    """Parameters on each device: of all, and of the layers.
+    """Returns the number of parameters on each device: all, and those of the layers.
 
     Raises:
-      ValueError: a dimension that the mesh does not divide; names it.
+      ValueError: the mesh does not divide a dimension.
     """
     trained = Qwen2(model)
     local = jax.tree.map(
@@ -114,8 +130,8 @@ def shard_sizes(
     return sum(jax.tree.leaves(local)), sum(jax.tree.leaves(local[LAYERS]))
 
 
-def _trainers(config: ConfigDict, target: Target) -> int:
-    """Devices of the trainer; with vLLM on the same machine not all of them."""
+def _trainer_devices(config: ConfigDict, target: Target) -> int:
+    """Returns the number of the trainer's devices; local vLLM servers take the rest."""
     r = config.rollout
     if r.backend == "jax" or r.vllm.url:
         return target.count
@@ -127,9 +143,8 @@ def _trainers(config: ConfigDict, target: Target) -> int:
         count = target.count - len({gpu.strip() for gpu in sets})
     else:
         raise ValueError(
-            f"config.mesh={sizes} beside"
-            " config.rollout.backend='vllm' leaves open which devices train: give all"
-            " three sizes, or config.rollout.vllm.devices"
+            f"config.mesh={sizes} with config.rollout.backend='vllm': does not say"
+            " which devices train; set all three sizes, or config.rollout.vllm.devices"
         )
     if not 0 < count < target.count:
         raise ValueError(

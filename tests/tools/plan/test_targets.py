@@ -1,4 +1,4 @@
-"""Targets are read strictly, and what cannot be asked for is said in a line."""
+"""Targets are read strictly; an impossible one is a one-line error."""
 
 import pytest
 
@@ -27,23 +27,16 @@ def _config(hardware="", **values):
         ("b200:1x8", 8),
     ],
 )
-def test_a_target_has_so_many_devices(text, count):
+def test_a_target_has_devices(text, count):
     target = parse_target(text)
     assert target.count == count
     assert parse_target(str(target)) == target
 
 
-def test_a_group_beyond_its_node_goes_over_the_network():
-    gpus = parse_target("h200:2x8")
-    assert (gpus.link_rate(8), gpus.link_rate(16)) == (450e9, 50e9)
-    # A slice's links do not end at a host.
-    assert parse_target("v5e:4x4").link_rate(16) == 100e9
-
-
 @pytest.mark.parametrize(
     "text,said",
     [
-        ("v7:4x4", "no such chip; there are v5e, v5p, v6e, a100, h100, h200, b200"),
+        ("v7:4x4", "unknown chip; use one of v5e, v5p, v6e, a100, h100, h200, b200"),
         ("h100", "give a shape, as in h100:2x8"),
         ("v5p:", "give a shape, as in v5p:2x2x2"),
         ("v5e:4x0", "give a shape, as in v5e:2x2"),
@@ -52,7 +45,7 @@ def test_a_group_beyond_its_node_goes_over_the_network():
         ("h100:2x2x2", "the shape of h100 has NODESxGPUS"),
     ],
 )
-def test_a_target_that_is_none_is_named(text, said):
+def test_a_wrong_target_is_named(text, said):
     with pytest.raises(ValueError) as caught:
         parse_target(text)
     assert str(caught.value) == f"--target={text}: {said}"
@@ -77,8 +70,6 @@ def test_the_papers_run_has_its_devices(hardware, target, trainers, shape, rows)
     work = make_workload(_config(hardware), parse_target(target))
     assert work.trainer.count == trainers
     assert shape in (None, work.mesh_shape) and rows in (None, work.rows)
-    assert work.servers == work.target.count - trainers
-    assert work.updates_per_step == 16
 
 
 @pytest.mark.parametrize(
@@ -87,14 +78,11 @@ def test_the_papers_run_has_its_devices(hardware, target, trainers, shape, rows)
         # As in each config.json: the larger bases were made for more than the chats.
         ("Qwen/Qwen2.5-3B", 32_768),
         ("Qwen/Qwen2.5-7B", 131_072),
-        ("Qwen/Qwen2.5-7B-Instruct", 32_768),
         ("Qwen/Qwen2.5-Math-7B", 4_096),
         ("Qwen/Qwen3-8B-Base", 32_768),
-        ("Qwen/Qwen3-32B", 40_960),
-        ("meta-llama/Llama-3.2-1B", 131_072),
     ],
 )
-def test_a_model_that_is_known_has_the_positions_it_was_made_for(name, positions):
+def test_a_known_model_has_its_positions(name, positions):
     assert architecture(_config(model__path=name)).max_positions == positions
 
 
@@ -122,8 +110,8 @@ def test_a_model_that_is_known_has_the_positions_it_was_made_for(name, positions
         (
             "h100:8",
             {"rollout__backend": "vllm"},
-            "config.mesh={'data': 1, 'fsdp': -1, 'tensor': 1} beside"
-            " config.rollout.backend='vllm' leaves open which devices train: give all"
+            "config.mesh={'data': 1, 'fsdp': -1, 'tensor': 1} with"
+            " config.rollout.backend='vllm': does not say which devices train; set all"
             " three sizes, or config.rollout.vllm.devices",
         ),
         (
@@ -135,7 +123,8 @@ def test_a_model_that_is_known_has_the_positions_it_was_made_for(name, positions
         (
             "v5e:4x4",
             {"rollout__backend": "vllm", "mesh__fsdp": 8},
-            "a trainer on 8 chips of v5e:4x4: no such part",
+            "--target=v5e:4x4: a trainer cannot have 8 chips of it; use whole nodes of"
+            " GPUs, or part of one",
         ),
         (
             "h100:8",
@@ -150,7 +139,7 @@ def test_a_model_that_is_known_has_the_positions_it_was_made_for(name, positions
         ),
     ],
 )
-def test_a_run_that_cannot_be_is_one_line(target, values, said):
+def test_an_impossible_run_is_one_line(target, values, said):
     with pytest.raises(ValueError) as caught:
         make_workload(_config(**values), parse_target(target))
     assert str(caught.value) == said
