@@ -1,8 +1,8 @@
 """Compiles a run's programs with the compiler of an accelerator that is not here.
 
 The compilers come with plugins that change which devices JAX takes by default. `make
-plan` installs them in .venv-plan-tpu and .venv-plan-cuda; `use_compiler` restarts the
-command there unless this Python has the compiler.
+plan` installs them in .venv-plan-tpu and .venv-plan-cuda, and `use_compiler` restarts
+the command there.
 """
 
 import dataclasses
@@ -61,27 +61,32 @@ class Compiled:
 
 
 def use_compiler(target: Target) -> None:
-    """Restarts this command in the environment of the target's compiler, if needed.
+    """Restarts this command with the target's compiler, and on the CPU alone.
 
     Raises:
       ValueError: the compiler is not installed.
     """
-    platform = target.chip.platform
-    # Without this, libtpu asks Google Cloud's metadata server for its devices.
-    os.environ["TPU_SKIP_MDS_QUERY"] = "1"
-    if _versions(*_COMPILERS[platform]):
-        jax.config.update("jax_platforms", "cpu")
-        return
-    # COMPASS_PLAN names other environments, such as those of another Python.
-    prefix = os.environ.get("COMPASS_PLAN") or ROOT / ".venv-plan"
-    folder = pathlib.Path(f"{prefix}-{platform}").absolute()
-    if not (folder / ".done").exists() or pathlib.Path(sys.prefix) == folder:
+    python, platform = sys.executable, target.chip.platform
+    if installed := bool(_versions(*_COMPILERS[platform])):
+        if os.environ.get("JAX_PLATFORMS") == "cpu":
+            return
+    else:
+        # COMPASS_PLAN names other environments, such as those of another Python.
+        prefix = os.environ.get("COMPASS_PLAN") or ROOT / ".venv-plan"
+        folder = pathlib.Path(f"{prefix}-{platform}").absolute()
+        python = str(folder / "bin/python")
+        installed = (folder / ".done").exists() and python != sys.executable
+    if not installed:
         raise ValueError(
             f"--target={target}: its compiler is not installed in {folder}; run"
             " `make plan`"
         )
-    python = str(folder / "bin/python")
-    os.environ["PYTHONPATH"] = str(ROOT)
+    # Without the last one, libtpu asks Google Cloud's metadata server for its devices.
+    os.environ |= {
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(ROOT),
+        "TPU_SKIP_MDS_QUERY": "1",
+    }
     os.execv(python, [python, "-m", "tools.plan", *sys.argv[1:]])
 
 

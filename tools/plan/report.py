@@ -11,7 +11,7 @@ from tools.plan.programs import Resident
 from tools.plan.workload import Workload
 
 _GIB = 2**30
-_BAR = 60  # characters for the usable memory
+_BAR = 60  # characters of the longest bar
 _STATE = ("masters", "moments")
 _SAMPLER = ("masters", "moments", "served", "cache")
 # By program: what it takes or makes of the arrays that stay, and all that stay.
@@ -213,9 +213,9 @@ def _table(programs: Mapping[str, Any]) -> list[str]:
 
 
 def _bars(plan: Mapping[str, Any]) -> list[str]:
-    """Returns a bar of memory for each program; a full bar is the usable memory."""
-    usable = plan["memory"]["usable_bytes"]
-    programs = plan["programs"]
+    """Returns a bar of memory for each program; a full bar is the largest peak."""
+    usable, programs = plan["memory"]["usable_bytes"], plan["programs"]
+    full = max(row["peak_bytes"] for row in programs.values())
     used = {part for row in programs.values() for part in row["parts"]}
     lines = [
         f"Memory of each device, of {gib(usable)} GiB usable"
@@ -225,12 +225,11 @@ def _bars(plan: Mapping[str, Any]) -> list[str]:
     width = max(map(len, programs))
     for name, row in programs.items():
         sizes = [row["parts"].get(part, 0) for part in _LETTERS]
-        ends = [round(_BAR * end / usable) for end in itertools.accumulate(sizes)]
+        ends = [round(_BAR * end / full) for end in itertools.accumulate(sizes)]
         starts = [0, *ends]
         bar = "".join(
             letter * (end - start)
             for letter, start, end in zip(_LETTERS.values(), starts, ends, strict=False)
         )
-        bar = bar[:_BAR] + ">" if len(bar) > _BAR else bar.ljust(_BAR, ".") + "|"
-        lines.append(f"{name.ljust(width)} |{bar} {gib(row['peak_bytes'])}")
+        lines.append(f"{name.ljust(width)} {bar} {gib(row['peak_bytes'])}")
     return lines
