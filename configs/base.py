@@ -25,6 +25,19 @@ from configs.schema import (
 )
 
 DType = Literal["bfloat16", "float16", "float32"]
+AlarmName = Literal[
+    "truncated",
+    "unjudged",
+    "no_signal",
+    "repeated",
+    "duplicated",
+    "entropy_low",
+    "entropy_high",
+    "sampler_gap",
+    "stuck_reward",
+    "skipped_updates",
+    "not_finite",
+]
 
 
 @section
@@ -265,15 +278,9 @@ class Profile:
     steps: tuple[int, ...] = ()  # first and last step of a trace in WORKDIR/profile
 
 
-Action = Literal["warn", "stop"]
-
-
 @section
 class Alarms:
-    """What each alarm does after `patience` steps in a row at which it holds.
-
-    It warns at each such step, or stops the run.
-    """
+    """Every alarm warns at each step at which it holds; some end the run."""
 
     truncated: Share = 0.9  # share of completions, above
     unjudged: Share = 0.01  # share of completions without a verdict, above
@@ -285,18 +292,9 @@ class Alarms:
     sampler_gap: NotNegative = 0.1  # nats per token between sampler and trainer
     stuck_reward: Count = 10  # steps at which the mean reward has not moved
     skipped_updates: Count = 3  # in a row
-    on_truncated: Action = "stop"
-    on_unjudged: Action = "stop"
-    on_no_signal: Action = "warn"
-    on_repeated: Action = "warn"
-    on_duplicated: Action = "warn"
-    on_entropy_low: Action = "warn"
-    on_entropy_high: Action = "warn"
-    on_sampler_gap: Action = "warn"
-    on_stuck_reward: Action = "warn"
-    on_skipped_updates: Action = "stop"
-    on_not_finite: Action = "warn"  # any figure of a step
-    patience: Count = 5
+    # Alarms that end the run, of the above and not_finite (any figure of a step).
+    stop_on: tuple[AlarmName, ...] = ("truncated", "unjudged", "skipped_updates")
+    patience: Count = 5  # steps in a row at which an alarm holds, before it ends a run
 
 
 @section

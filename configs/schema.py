@@ -5,7 +5,6 @@ of any of these. Arguments of a user's function are checked against its signatur
 """
 
 import dataclasses
-import functools
 import inspect
 import json
 import math
@@ -13,8 +12,6 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar, cast
-
-from ml_collections import ConfigDict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,13 +108,6 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
             raise ValueError(f"{key}={value!r}: must {wrong}")
 
 
-def take(taker: Callable, *sections: Mapping[str, Any], **others) -> Callable:
-    """`taker` with what it takes of some sections, and `others`, filled in."""
-    names = inspect.signature(taker).parameters
-    taken = {k: v for part in sections for k, v in part.items() if k in names}
-    return functools.partial(taker, **taken, **others)
-
-
 def call(function: Callable, section: str, values: Mapping[str, Any], **others) -> Any:
     """Calls a user's function with its section, and `others` beside it.
 
@@ -165,12 +155,15 @@ def _wrong(value: Any, hint: Any) -> str:
     return "" if fits else f"be of type {hint.__name__}"
 
 
-def config_json(config: ConfigDict) -> str:
-    return json.dumps(config.to_dict(), indent=2, sort_keys=True)
+def config_json(config: Any) -> str:
+    """Return a config, a ConfigDict or its dataclass, as JSON with sorted keys."""
+    is_typed = dataclasses.is_dataclass(config) and not isinstance(config, type)
+    tree = dataclasses.asdict(config) if is_typed else config.to_dict()
+    return json.dumps(tree, indent=2, sort_keys=True)
 
 
-def check_same(config: ConfigDict, of_leader: str) -> None:
-    """Holds this process's config to the leader's, given as JSON.
+def check_same(config: Any, of_leader: str) -> None:
+    """Compare this process's config with the leader's, given as JSON.
 
     Raises:
       ValueError: they differ; names the first key that does.
@@ -180,8 +173,8 @@ def check_same(config: ConfigDict, of_leader: str) -> None:
         raise ValueError(f"config.{key}={mine!r}: the leader has {other!r}")
 
 
-def changes(config: Mapping[str, Any], base: ConfigDict) -> dict[str, Any]:
-    """What a config as JSON says other than `base`, by dotted key."""
+def changes(config: Mapping[str, Any], base: Any) -> dict[str, Any]:
+    """Return the keys of a config, as JSON, whose values `base` does not have."""
     before = flatten(json.loads(config_json(base)))
     own = flatten(config)
     return {k: v for k, v in own.items() if k not in before or before[k] != v}

@@ -1,75 +1,24 @@
 """Alarms over the metrics of each step: they warn, or end the run."""
 
-import dataclasses
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from configs.schema import Count, NotNegative, Share
+from configs.base import Alarms as Limits
 
 Metrics = Mapping[str, float]
-Action = Literal["warn", "stop"]
 
 
 class Alarm(RuntimeError):
     """A run that is no longer worth its time is ended."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """For each alarm its limit, and after `on_` what happens when it is due.
-
-    Every alarm warns at each step at which it holds. It is due after `patience` such
-    steps in a row; one whose limit is itself a number in a row is due at once.
-
-    Attributes:
-      truncated: share of completions that were cut off, above which nothing is learned.
-      unjudged: share of completions without a verdict, above which the verifier or the
-        golds are at fault.
-      no_signal: share of the groups drawn that the filter would keep, below which
-        sampling is for nothing.
-      repeated: share of completions that go over the same tokens again and again.
-      duplicated: share of completions that another one of their group equals.
-      entropy_low, entropy_high: nats per token; outside, the policy has collapsed or
-        dissolves.
-      sampler_gap: mean |sampler - trainer log-prob| in nats, above which the two no
-        longer run one policy.
-      stuck_reward: steps in a row at which the mean reward has not moved at all.
-      skipped_updates: updates in a row that were not taken for what is not finite.
-      on_not_finite: where a step's figures hold a NaN or an infinity.
-      patience: steps in a row.
-    """
-
-    truncated: Share
-    unjudged: Share
-    no_signal: Share
-    repeated: Share
-    duplicated: Share
-    entropy_low: NotNegative
-    entropy_high: NotNegative
-    sampler_gap: NotNegative
-    stuck_reward: Count
-    skipped_updates: Count
-    on_truncated: Action
-    on_unjudged: Action
-    on_no_signal: Action
-    on_repeated: Action
-    on_duplicated: Action
-    on_entropy_low: Action
-    on_entropy_high: Action
-    on_sampler_gap: Action
-    on_stuck_reward: Action
-    on_skipped_updates: Action
-    on_not_finite: Action
-    patience: Count
-
-
 class Rule(NamedTuple):
     """One alarm.
 
     Attributes:
-      name: of its limit and, after `on_`, of its action.
+      name: of its limit.
       value: of a step's metrics; NaN where they do not tell, which is no alarm.
       beyond: of the value and the limit, whether it holds.
       says: with the value, and with the names of what is not finite.
@@ -169,7 +118,12 @@ RULES = (
 
 
 class Alarms:
-    """Watches each step's metrics."""
+    """Watches each step's metrics.
+
+    Every alarm warns at each step at which it holds. Those of `stop_on` end the run
+    after `patience` such steps in a row; one whose limit counts steps in a row does so
+    at its limit.
+    """
 
     def __init__(self, limits: Limits):
         self.limits = limits
@@ -188,9 +142,9 @@ class Alarms:
         for rule, value, text in self._holding(metrics):
             warnings.append(text)
             row = self._in_a_row[rule.name]
-            limit = getattr(self.limits, rule.name, None)
+            limit = getattr(self.limits, rule.name, 0)
             over = value >= limit if rule.counts else row >= self.limits.patience
-            if over and getattr(self.limits, f"on_{rule.name}") == "stop":
+            if over and rule.name in self.limits.stop_on:
                 rows = "" if rule.counts else f", {row} steps in a row"
                 due.append(f"{rule.name}: {text}{rows}")
         return warnings, next(iter(due), None)
@@ -205,7 +159,7 @@ class Alarms:
         names = ", ".join(_not_finite(metrics)[:3])
         holding = []
         for rule in RULES:
-            value, limit = rule.value(metrics), getattr(self.limits, rule.name, None)
+            value, limit = rule.value(metrics), getattr(self.limits, rule.name, 0)
             if rule.beyond(value, limit):
                 self._in_a_row[rule.name] = self._in_a_row.get(rule.name, 0) + 1
                 holding.append((rule, value, rule.says.format(value, names=names)))

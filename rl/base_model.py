@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
+from configs.base import RunConfig
 from configs.schema import Count, call
 from models import hf
 from models.attention import SHARES_PREFIXES, default_implementation
@@ -32,11 +33,6 @@ def find_model(
       described_in: where it is not there, an empty folder that gets only what says what
         the model is: its config and tokenizer. Nothing else is written.
     """
-    if bool(path) == bool(maker):
-        raise ValueError(
-            f"config.model.path={path!r}, config.model.maker={maker!r}:"
-            " give one of the two"
-        )
     if maker:
         make = load_function(maker, key="config.model.maker")
         return call(make, "model.maker_args", maker_args, described_in=described_in)
@@ -79,6 +75,34 @@ def check_shared_prompts(share_prompts: bool, model: Qwen2) -> None:
             f"config.batch.share_prompts=True: attention {model.attention!r} cannot"
             " share prompts; set it to False, or config.model.attention='xla'"
         )
+
+
+def model_from_config(
+    c: RunConfig, architecture: Qwen2Config, mesh: Mesh | None
+) -> Qwen2:
+    """Build the model in training as a config says."""
+    return make_model(
+        architecture,
+        mesh,
+        dtype=c.model.dtype,
+        param_dtype=c.model.param_dtype,
+        remat=c.model.remat,
+        unroll=c.model.unroll,
+        attention=c.model.attention,
+        deterministic=c.deterministic,
+    )
+
+
+def base_folder(
+    c: RunConfig, *, described_in: pathlib.Path | None = None
+) -> pathlib.Path:
+    """Return the base model's folder, made or downloaded first; see `find_model`."""
+    return find_model(
+        path=c.model.path,
+        maker=c.model.maker,
+        maker_args=c.model.maker_args,
+        described_in=described_in,
+    )
 
 
 def parameter_count(model: Qwen2Config) -> int:

@@ -49,7 +49,7 @@ class Engine:
         reference: Params | None = None,
         old_logprobs: OldLogprobs = "trainer",
     ):
-        """See `rl.build.make_engine`.
+        """See `rl.setup.make_engine`.
 
         Args:
           old_logprobs: whose they are. "sampler" takes its own for a micro-batch all

@@ -1,22 +1,21 @@
 """The loop: sample, verify, filter, update, publish; `train`, from top to bottom."""
 
 import contextlib
+import dataclasses
+import functools
 import json
 import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from ml_collections import ConfigDict
-
-from configs.schema import config_json, take
-from rl import build
+from configs.base import RunConfig
+from configs.schema import config_json
 from rl.alarms import Alarm
 from rl.batches.collect import Shortfall
 from rl.batches.packing import padding_fraction
 from rl.batches.schedule import staleness_metrics
 from rl.batches.tally import Tally
-from rl.engine import Engine
 from rl.evaluate import evaluate, headline
 from rl.metrics import (
     EVALUATED,
@@ -29,38 +28,42 @@ from rl.metrics import (
     update_metrics,
     verifier_metrics,
 )
-from rl.plan import EVALUATION, Plan, due, evaluation_params
 from rl.processes import group
 from rl.processes.compiles import Compiles
 from rl.processes.stopping import Stopped, StopSignals
 from rl.progress import WatchedSampler, duration, phase, watch
-from rl.reward.rewards import RewardError, Rewards
+from rl.reward.rewards import RewardError
+from rl.run_spec import EVALUATION, RunSpec
+from rl.setup import Parts, open_parts
+from rl.start_page import config_changes
 from rl.types import Group
 from rl.workdir.dump import dump_updates
 from rl.workdir.examples import example_rows
 from rl.workdir.export import model_card
-from rl.workdir.tokens import looked_at, token_rows
+from rl.workdir.tokens import token_rows
 from rollout.seeds import Stream, run_seed
 from rollout.types import SamplerError
 
+Result = TypeVar("Result")
+
 
 def train(
-    plan: Plan,
+    spec: RunSpec,
     workdir: pathlib.Path,
     processes: group.Processes,
     stop: StopSignals,
     *,
     accept_changes: bool = False,
 ) -> dict[str, Any]:
-    """Runs the loop from wherever the workdir's newest checkpoint left it.
+    """Run the loop from wherever the workdir's newest checkpoint left it.
 
     With several processes the leader runs it; the others run `joint.follow`.
 
     Args:
-      plan: the run.
+      spec: the run.
       workdir: of the run; locked.
       processes: of the run.
-      stop: says when a signal ends it.
+      stop: raises when a signal ends the run.
       accept_changes: see `rl.workdir.manifest.begin`.
 
     Returns:
@@ -69,264 +72,331 @@ def train(
     Raises:
       ValueError: the workdir holds another run.
       Stopped: by a signal; saved, where there was something to save.
-      RewardError: a reward of the user's broke its contract; after saving.
-      SamplerError: nobody is left to sample from; after saving.
-      Alarm: the run cannot go on; its last checkpoint stays.
+      RewardError: a user's reward broke its contract; after saving.
+      SamplerError: no sampler is left; after saving.
+      Alarm: the run cannot continue; its last checkpoint stays.
     """
-    config = plan.config
-    compiles = Compiles()
+    c = spec.config
     with (
-        build.open_parts(
-            plan, workdir, processes, stop.check, accept_changes=accept_changes
+        open_parts(
+            spec, workdir, processes, stop.check, accept_changes=accept_changes
         ) as parts,
-        take(stop.grace_period, config.checkpoint)(),
-        contextlib.ExitStack() as opened,
+        stop.grace_period(grace_seconds=c.checkpoint.grace_seconds),
+        _open_run(spec, workdir, parts, processes, stop) as run,
     ):
-        engine, rollouts, rewards = parts.engine, parts.rollouts, parts.rewards
-        stop.finish = engine.finish_saving
-        done, base, latest, began = 0, None, None, time.time()
-        evaluated, ended, healthy = -1, "", True
+        engine, compiles = parts.engine, Compiles()
+        if run.base is None:
+            run.evaluate()
+        elif run.evaluation_due() and run.evaluated < run.done:
+            # A signal interrupted the evaluation after this step.
+            run.evaluate()
+            if run.latest and "accuracy" in run.latest:
+                engine.record_score(run.done, run.latest["accuracy"])
 
-        def state() -> dict[str, Any]:
-            """What a checkpoint holds besides the policy."""
-            return {
-                "rollouts": rollouts.state(),
-                "alarms": parts.alarms.state(),
-                "base": base,
-                "latest": latest,
-                "evaluated": evaluated,
-                "wall_seconds": time.time() - began,
-            }
-
-        def save(loop: Mapping[str, Any], *, healthy: bool) -> None:
-            known = latest if loop["evaluated"] == done else {}
-            engine.save(done, loop, healthy=healthy, score=known.get("accuracy"))
-
-        def save_whole(loop: Mapping[str, Any], *, healthy: bool) -> None:
-            with stop.saving():
-                save(loop, healthy=healthy)
-                engine.finish_saving()
-
-        def interruptible(work: Callable[[], Any]) -> Any:
-            """Run `work`; if interrupted, checkpoint the state from before it."""
-            before = state()
-            # No context manager: a signal may come between its end and that of `with`.
-            try:
-                with stop.interruptible():
-                    return work()
-            except (Stopped, Shortfall, RewardError, SamplerError) as end:
-                if base is not None:
-                    save_whole(before, healthy=healthy)
-                    if isinstance(end, Stopped):
-                        print(f"{end}: saved after step {engine.saved}", flush=True)
-                raise
-
-        @contextlib.contextmanager
-        def checkpoint_on_error() -> Iterator[None]:
-            """Checkpoint the new policy even if publishing it fails."""
-            try:
-                yield
-            except (SamplerError, OSError):
-                # Of several processes the others may be in the middle of it. Whether it
-                # is healthy the alarms have not said yet.
-                if processes.alone:
-                    save_whole(state(), healthy=False)
-                raise
-
-        def evaluate_now() -> dict[str, Any]:
-            summary = interruptible(
-                lambda: _evaluate(plan, engine, rewards, stop.check, done)
-            )
-            _record(summary, writer, done)
-            return summary
-
-        with phase("serve", "the base, or the newest checkpoint"):
-            restored = engine.restore()
-        if restored:
-            done, loop = restored
-            rollouts.restore(loop["rollouts"])
-            parts.alarms.restore(loop["alarms"])
-            base, latest = loop["base"], loop["latest"]
-            evaluated = loop["evaluated"]
-            began -= loop["wall_seconds"]
-            print(f"resuming after step {done}", flush=True)
-        writer = MetricsWriter(
-            workdir,
-            keep=done if restored else -1,
-            evaluated=evaluated,
-            config=plan.changes,
-            sinks=plan.sinks,
-        )
-        # However the run ends: sinks may hold back what they are told until then.
-        opened.callback(writer.close)
-        if base is None:
-            base = latest = evaluate_now()
-            evaluated = 0
-        elif _evaluation_due(config, done) and evaluated < done:
-            # It was saved when a signal broke its evaluation off.
-            latest, evaluated = evaluate_now(), done
-            if "accuracy" in latest:
-                engine.record_score(done, latest["accuracy"])
-
-        while done < config.steps:
-            step = done
-            judged, compiled = rewards.counts, compiles.programs
+        ended = ""
+        while run.done < c.steps:
+            judged, compiled = parts.rewards.counts, compiles.programs
             clock = Stopwatch()
-            parts.trace.begin(step + 1)
+            parts.trace.begin(run.done + 1)
             try:
                 with clock.phase("sample"), watch("sample"):
-                    groups, tally = interruptible(lambda step=step: rollouts.take(step))
-            except Shortfall as end:
-                ended = str(end)
+                    groups, tally = run.interruptible(run.sample)
+            except Shortfall as shortfall:
+                ended = str(shortfall)
                 break
             with clock.phase("log"):
-                metrics = sampling_metrics(tally) | tally.curriculum
+                metrics = {**sampling_metrics(tally), **tally.curriculum}
             if groups:
-                metrics |= _update(
-                    parts, plan, workdir, writer, groups, tally, step, clock
-                )
+                metrics |= run.update(groups, tally, clock)
             else:
-                print(f"step {step + 1}: too few informative groups, no update")
+                print(f"step {run.done + 1}: too few informative groups, no update")
             with clock.phase("sample"):
-                rollouts.settle()
-            done = step + 1
-            with clock.phase("publish"), checkpoint_on_error():
-                engine.publish(done)
+                parts.rollouts.settle()
+            run.done += 1
+            with clock.phase("publish"), run.checkpoint_on_error():
+                engine.publish(run.done)
             metrics |= engine.sampler_metrics() | speed_metrics(metrics, clock)
-            metrics |= verifier_metrics(judged, rewards.counts)
+            metrics |= verifier_metrics(judged, parts.rewards.counts)
             metrics["timing/compiled_programs"] = compiles.programs - compiled
-            left = clock.total * (config.steps - done)
-            print(console_line(done, config.steps, metrics, left), flush=True)
             metrics["checkpoint/step"] = engine.saved
-            writer.scalars(done, metrics)
-            examples = take(example_rows, config.log)(tally, plan.decode)
-            writer.samples(done, examples)
-            warnings, alarm = parts.alarms.check(metrics)
-            for warning in warnings:
-                print(f"WARNING: step {done}: {warning}", flush=True)
-            if alarm:
-                raise Alarm(alarm)
-            healthy = not warnings
-            last = done == config.steps
-            if _evaluation_due(config, done):
-                latest, evaluated = evaluate_now(), done
-            if last or due(done, every_steps=config.checkpoint.every_steps):
+            run.log(metrics, tally, seconds=clock.total)
+            run.check_alarms(metrics)
+            if run.evaluation_due():
+                run.evaluate()
+            if run.done == c.steps or due(run.done, c.checkpoint.every_steps):
                 with stop.saving():
-                    save(state(), healthy=healthy)
+                    run.save(run.state(), healthy=run.healthy)
 
         if ended:
-            print(f"ending after step {done}: {ended}", flush=True)
-        # Also of a run that has done more steps than it is now asked for.
-        if evaluated < done:
-            latest = evaluate_now()
+            print(f"ending after step {run.done}: {ended}", flush=True)
+        # Also where the run has done more steps than it is now asked for.
+        if run.evaluated < run.done:
+            run.evaluate()
+        return run.finish(ended)
+
+
+def due(step: int, every_steps: int) -> bool:
+    """Return whether something that comes every so many steps comes now; 0: never."""
+    return every_steps > 0 and step % every_steps == 0
+
+
+@contextlib.contextmanager
+def _open_run(
+    spec: RunSpec,
+    workdir: pathlib.Path,
+    parts: Parts,
+    processes: group.Processes,
+    stop: StopSignals,
+) -> Iterator["_Run"]:
+    """Restore the newest checkpoint, or publish the base; close the writer at the end.
+
+    However the run ends: metric loggers may hold back what they get until then.
+    """
+    run = _Run(spec=spec, workdir=workdir, parts=parts, processes=processes, stop=stop)
+    stop.finish = parts.engine.finish_saving
+    with phase("serve", "the base, or the newest checkpoint"):
+        restored = parts.engine.restore()
+    if restored:
+        run.done, loop = restored
+        parts.rollouts.restore(loop["rollouts"])
+        parts.alarms.restore(loop["alarms"])
+        run.base, run.latest = loop["base"], loop["latest"]
+        run.evaluated = loop["evaluated"]
+        run.started -= loop["wall_seconds"]
+        print(f"resuming after step {run.done}", flush=True)
+    writer = MetricsWriter(
+        workdir,
+        keep=run.done if restored else -1,
+        evaluated=run.evaluated,
+        config=config_changes(spec.config),
+        sinks=spec.sinks,
+    )
+    run.writer = writer
+    with contextlib.closing(writer):
+        yield run
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Run:
+    """A run in progress: its parts, and how far it is.
+
+    Attributes:
+      done: steps done, which is also the policy version.
+      base, latest: the first and the newest evaluation; None before the first.
+      evaluated: the step of the newest evaluation.
+      healthy: whether no alarm held at the last step.
+      started: the time at which a run without interruptions would have started.
+    """
+
+    spec: RunSpec
+    workdir: pathlib.Path
+    parts: Parts
+    processes: group.Processes
+    stop: StopSignals
+    writer: MetricsWriter = dataclasses.field(init=False)
+    done: int = 0
+    base: dict[str, Any] | None = None
+    latest: dict[str, Any] | None = None
+    evaluated: int = -1
+    healthy: bool = True
+    started: float = dataclasses.field(default_factory=time.time)
+
+    @property
+    def config(self) -> RunConfig:
+        return self.spec.config
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds besides the policy."""
+        return {
+            "rollouts": self.parts.rollouts.state(),
+            "alarms": self.parts.alarms.state(),
+            "base": self.base,
+            "latest": self.latest,
+            "evaluated": self.evaluated,
+            "wall_seconds": time.time() - self.started,
+        }
+
+    def save(self, state: Mapping[str, Any], *, healthy: bool) -> None:
+        """Start to write a checkpoint of the policy and of `state`."""
+        known = self.latest if state["evaluated"] == self.done else None
+        score = known.get("accuracy") if known else None
+        self.parts.engine.save(self.done, state, healthy=healthy, score=score)
+
+    def save_completely(self, state: Mapping[str, Any], *, healthy: bool) -> None:
+        """Write a checkpoint and wait until it is complete."""
+        with self.stop.saving():
+            self.save(state, healthy=healthy)
+            self.parts.engine.finish_saving()
+
+    def interruptible(self, work: Callable[[], Result]) -> Result:
+        """Run `work`; if interrupted, checkpoint the state from before it."""
+        before = self.state()
+        # No context manager: a signal may come between its end and that of `with`.
+        try:
+            with self.stop.interruptible():
+                return work()
+        except (Stopped, Shortfall, RewardError, SamplerError) as end:
+            if self.base is not None:
+                self.save_completely(before, healthy=self.healthy)
+                if isinstance(end, Stopped):
+                    saved = self.parts.engine.saved
+                    print(f"{end}: saved after step {saved}", flush=True)
+            raise
+
+    @contextlib.contextmanager
+    def checkpoint_on_error(self) -> Iterator[None]:
+        """Checkpoint the new policy even if publishing it fails."""
+        try:
+            yield
+        except (SamplerError, OSError):
+            # With several processes the others may be in the middle of it. The alarms
+            # have not judged this step yet.
+            if self.processes.alone:
+                self.save_completely(self.state(), healthy=False)
+            raise
+
+    def sample(self) -> tuple[list[Group], Tally]:
+        """Return the groups of the next step, and what sampling them saw."""
+        return self.parts.rollouts.take(self.done)
+
+    def update(
+        self, groups: list[Group], tally: Tally, clock: Stopwatch
+    ) -> dict[str, float]:
+        """Pack the groups into mini-batches, run the step's updates, return metrics."""
+        engine, writer, step = self.parts.engine, self.writer, self.done
+        with clock.phase("pack"):
+            mini_batches = self.parts.pack(groups, version=step)
+            hypers = self.parts.hypers(
+                tally.stage, updates=engine.updates, mini_batches=len(mini_batches)
+            )
+        # From the first step on, so that its program is compiled with the others.
+        shows_tokens, shown = (
+            due(step, self.config.log.tokens_every),
+            mini_batches[0][0],
+        )
+        with clock.phase("log"):
+            before = [engine.score(shown, hypers[0])] if shows_tokens else []
+        with clock.phase("update"), watch("update"):
+            stats = engine.update(mini_batches, hypers)
+        with clock.phase("log"):
+            if any(s["skipped"] for s in stats):
+                engine.finish_saving()
+                dump_updates(self.workdir, step, groups, mini_batches, hypers, stats)
+            writer.histograms(step + 1, distributions(tally, mini_batches))
+            for scored in before:
+                after = engine.score(shown, hypers[0])
+                decode = self.spec.decode
+                rows = token_rows(groups, shown, scored, after, hypers[-1], decode)
+                writer.tokens(step + 1, rows)
+        micro = [batch for batches in mini_batches for batch in batches]
+        tokens = float(sum((batch.segment_ids != 0).sum() for batch in micro))
+        passes = len(hypers) / len(mini_batches)
+        return update_metrics(stats) | {
+            **staleness_metrics(groups, step),
+            "schedule/learning_rate": float(hypers[-1].learning_rate),
+            "schedule/updates": engine.updates,
+            "packing/padding": padding_fraction(micro),
+            "packing/tokens": tokens,
+            "speed/update_tokens": tokens * passes / clock.seconds["update"],
+        }
+
+    def log(
+        self, metrics: Mapping[str, float], tally: Tally, *, seconds: float
+    ) -> None:
+        """Write the metrics of a step and some of its completions."""
+        steps = self.config.steps
+        left = seconds * (steps - self.done)
+        print(console_line(self.done, steps, metrics, left), flush=True)
+        self.writer.scalars(self.done, metrics)
+        samples = self.config.log.samples
+        examples = example_rows(tally, self.spec.decode, samples=samples)
+        self.writer.samples(self.done, examples)
+
+    def check_alarms(self, metrics: Mapping[str, float]) -> None:
+        """Print the warnings of a step.
+
+        Raises:
+          Alarm: one of them ends the run.
+        """
+        warnings, alarm = self.parts.alarms.check(metrics)
+        for warning in warnings:
+            print(f"WARNING: step {self.done}: {warning}", flush=True)
+        if alarm:
+            raise Alarm(alarm)
+        self.healthy = not warnings
+
+    def evaluation_due(self) -> bool:
+        """Return whether held-out accuracy is measured after this step."""
+        last = self.done == self.config.steps
+        return last or due(self.done, self.config.eval.every_steps)
+
+    def evaluate(self) -> None:
+        """Measure held-out accuracy after this step, and record it."""
+        summary = self.interruptible(self._evaluate)
+        self.latest, self.evaluated = summary, self.done
+        if self.base is None:
+            self.base = summary
+        scalars = {k: v for k, v in summary.items() if isinstance(v, int | float)}
+        if scalars:
+            named = {EVALUATED + k: v for k, v in scalars.items()}
+            self.writer.scalars(self.done, named)
+
+    def _evaluate(self) -> dict[str, Any]:
+        """Sample held-out completions, and greedy ones; the same seed every time."""
+        spec, e = self.spec, self.config.eval
+        if not spec.held_out:
+            return {}
+        started = time.perf_counter()
+        sampled = dataclasses.replace(
+            spec.sampling, n=e.samples, temperature=e.temperature, top_p=e.top_p
+        )
+        greedy = dataclasses.replace(spec.sampling, n=1, temperature=0.0)
+        measure = functools.partial(
+            evaluate,
+            problems=spec.held_out,
+            prompts=[spec.encode(p).tolist() for p in spec.held_out],
+            sampler=WatchedSampler(self.parts.engine, "evaluate", self.stop.check),
+            seed=run_seed(self.config.seed, Stream.EVALUATING, 0),
+            decode=spec.decode,
+            judge=self.parts.rewards.reward(EVALUATION),
+        )
+        text = f"{len(spec.held_out)} problems, {sampled.n} completions of each"
+        with phase("evaluate", text + (", and a greedy one" if e.greedy else "")):
+            _, summary = measure(params=sampled)
+            if e.greedy:
+                _, of_greedy = measure(params=greedy)
+                summary["greedy_accuracy"] = of_greedy["accuracy"]
+        print(
+            f"evaluation after step {self.done}: {headline(summary)}"
+            f" ({duration(time.perf_counter() - started)})",
+            flush=True,
+        )
+        return summary
+
+    def finish(self, ended: str) -> dict[str, Any]:
+        """Export the policy; return what summary.json holds."""
+        engine, export = self.parts.engine, self.config.export
         in_a_row, skipped = engine.skipped
         unhealthy = f"its last {in_a_row} updates were not finite" if in_a_row else ""
         card = model_card(
-            json.loads(config_json(config)),
-            step=done,
-            evaluations={"base": base, "final": latest},
+            json.loads(config_json(self.config)),
+            step=self.done,
+            evaluations={"base": self.base or {}, "final": self.latest or {}},
         )
-        exported = engine.export(str(workdir / "hf"), card=card, **config.export)
-    return {
-        "base": base,
-        "final": latest,
-        "steps": done,
-        "ended": ended,
-        "unhealthy": unhealthy,
-        "exported": exported,
-        "updates": engine.updates,
-        "skipped": skipped,
-        "wall_seconds": time.time() - began,
-    }
-
-
-def _update(
-    parts: build.Parts,
-    plan: Plan,
-    workdir: pathlib.Path,
-    writer: MetricsWriter,
-    groups: list[Group],
-    tally: Tally,
-    step: int,
-    clock: Stopwatch,
-) -> dict[str, float]:
-    """Packs the groups into mini-batches and runs the step's updates on them."""
-    engine = parts.engine
-    with clock.phase("pack"):
-        mini_batches = parts.pack(groups, version=step)
-        hypers = parts.hypers(
-            tally.stage, updates=engine.updates, mini_batches=len(mini_batches)
+        exported = engine.export(
+            str(self.workdir / "hf"),
+            card=card,
+            dtype=export.dtype,
+            unhealthy=export.unhealthy,
         )
-    # From the first step on, so that what scores them is compiled with the rest.
-    looks = take(looked_at, plan.config.log)(step)
-    looked = mini_batches[0][0] if looks else None
-    with clock.phase("log"):
-        before = engine.score(looked, hypers[0]) if looks else None
-    with clock.phase("update"), watch("update"):
-        stats = engine.update(mini_batches, hypers)
-    with clock.phase("log"):
-        if any(s["skipped"] for s in stats):
-            engine.finish_saving()
-            dump_updates(workdir, step, groups, mini_batches, hypers, stats)
-        writer.histograms(step + 1, distributions(tally, mini_batches))
-        if looks:
-            scored = before, engine.score(looked, hypers[0])
-            rows = token_rows(groups, looked, *scored, hypers[-1], plan.decode)
-            writer.tokens(step + 1, rows)
-    micro = [batch for batches in mini_batches for batch in batches]
-    tokens = sum((batch.segment_ids != 0).sum() for batch in micro)
-    passes = len(hypers) / len(mini_batches)
-    return update_metrics(stats) | {
-        **staleness_metrics(groups, step),
-        "schedule/learning_rate": float(hypers[-1].learning_rate),
-        "schedule/updates": engine.updates,
-        "packing/padding": padding_fraction(micro),
-        "packing/tokens": float(tokens),
-        "speed/update_tokens": tokens * passes / clock.seconds["update"],
-    }
-
-
-def _evaluation_due(config: ConfigDict, step: int) -> bool:
-    """Whether held-out accuracy is taken after so many steps."""
-    return step == config.steps or due(step, every_steps=config.eval.every_steps)
-
-
-def _evaluate(
-    plan: Plan,
-    engine: Engine,
-    rewards: Rewards,
-    check_stop: Callable[[], None],
-    step: int,
-) -> dict[str, Any]:
-    """Held-out accuracy: sampled, and greedy besides. The same seed every time."""
-    if not plan.held_out:
-        return {}
-    began = time.perf_counter()
-    arguments = dict(
-        problems=plan.held_out,
-        prompts=[plan.encode(p).tolist() for p in plan.held_out],
-        sampler=WatchedSampler(engine, "evaluate", check_stop),
-        seed=run_seed(plan.config.seed, Stream.EVALUATING, 0),
-        decode=plan.decode,
-        judge=rewards.reward(EVALUATION),
-    )
-    sampled, greedy = take(evaluation_params, plan.config.eval)(plan.sampling)
-    drawn = f"{len(plan.held_out)} problems, {sampled.n} completions of each"
-    with phase("evaluate", drawn + (", a greedy one besides" if greedy else "")):
-        _, summary = evaluate(params=sampled, **arguments)
-        if greedy:
-            _, of_greedy = evaluate(params=greedy, **arguments)
-            summary["greedy_accuracy"] = of_greedy["accuracy"]
-    print(
-        f"evaluation after step {step}: {headline(summary)}"
-        f" ({duration(time.perf_counter() - began)})",
-        flush=True,
-    )
-    return summary
-
-
-def _record(summary: Mapping[str, Any], writer: MetricsWriter, step: int) -> None:
-    """An evaluation's figures, where there was one."""
-    scalars = {k: v for k, v in summary.items() if isinstance(v, int | float)}
-    if scalars:
-        writer.scalars(step, {EVALUATED + k: v for k, v in scalars.items()})
+        return {
+            "base": self.base,
+            "final": self.latest,
+            "steps": self.done,
+            "ended": ended,
+            "unhealthy": unhealthy,
+            "exported": exported,
+            "updates": engine.updates,
+            "skipped": skipped,
+            "wall_seconds": time.time() - self.started,
+        }

@@ -16,25 +16,25 @@ from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from configs import quickstart
+from configs.base import RunConfig, from_config
 from configs.reading import expand_home
-from configs.schema import take
 from models import hf
 from models.qwen2 import Params
 from rl import files
-from rl.base_model import make_model
+from rl.base_model import base_folder, model_from_config
 from rl.batches.advantages import load_advantage
 from rl.batches.groups import informative
 from rl.batches.packing import make_segments, pack
+from rl.batches.weights import weigh
 from rl.metrics import update_metrics
-from rl.plan import Plan, keep_programs, make_plan, start_devices
 from rl.problems.reading import ProblemStream
+from rl.processes.devices import keep_programs, start_devices
+from rl.run_spec import RunSpec, validate
 from rl.types import Batch, Group, Problem
 from rl.update.hyper import make_hyper
-from rl.update.objective import make_objective
-from rl.update.optimizer import make_optimizer, make_schedule
+from rl.update.optimizer import optimizer_from_config, schedule_from_config
 from rl.update.step import Step, TrainState, make_step
 from rl.verifier import VerifierPool
 from rollout.jax_sampler import JaxSampler
@@ -44,29 +44,29 @@ from sharding.mesh import make_mesh
 from sharding.rules import place
 
 
-def train(config: ConfigDict) -> tuple[Params, list[dict[str, Any]], Plan]:
+def train(c: RunConfig) -> tuple[Params, list[dict[str, Any]], RunSpec]:
     """Trains a policy.
 
     Keys of the config that choose something else than the quickstart does have no say.
 
     Returns:
-      The parameters, each step's metrics, and the plan of the run.
+      The parameters, each step's metrics, and the run's spec.
     """
     # The config, checked, with tokenizer, problems, and their prompts as token ids.
-    plan, c = make_plan(config), config
+    spec = validate(c)
 
     # The policy: parameters, split over a mesh of all devices, and their optimizer's
     # state. `step` holds the jitted functions.
-    mesh = take(make_mesh, c.mesh)()
-    model = take(make_model, c.model)(plan.model, mesh, deterministic=c.deterministic)
+    mesh = make_mesh(data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor)
+    model = model_from_config(c, spec.model, mesh)
     step = make_step(
         model,
-        make_optimizer(**c.optimizer),
+        optimizer_from_config(c),
         mesh,
-        take(make_objective, c.objective)(),
+        spec.objective,
         head_chunk=c.model.head_chunk,
     )
-    state = step.init(hf.load_params(plan.base(), model, mesh))
+    state = step.init(hf.load_params(base_folder(c), model, mesh))
 
     # The sampler decodes with a copy of the parameters, in a layout of its own.
     layout = make_layout(
@@ -79,11 +79,11 @@ def train(config: ConfigDict) -> tuple[Params, list[dict[str, Any]], Plan]:
 
     rows = []
     with contextlib.closing(VerifierPool(c.reward.workers, c.reward.timeout)) as pool:
-        collector = Collector(plan, sampler, pool)
+        collector = Collector(spec, sampler, pool)
         for number in range(c.steps):
             groups, metrics = collector.collect(number)
-            mini_batches = pack_step(plan, groups, number)
-            state, of_updates = update(plan, step, state, mini_batches)
+            mini_batches = pack_step(spec, groups, number)
+            state, of_updates = update(spec, step, state, mini_batches)
             sampler.publish(state.params, number + 1)
             rows.append({"step": number + 1, **metrics, **of_updates})
             print(
@@ -93,23 +93,23 @@ def train(config: ConfigDict) -> tuple[Params, list[dict[str, Any]], Plan]:
                 f" | grad {of_updates['policy/grad_norm']:.2f}",
                 flush=True,
             )
-    return state.params, rows, plan
+    return state.params, rows, spec
 
 
 class Collector:
     """Dynamic sampling: completions until the batch is full of informative groups."""
 
-    def __init__(self, plan: Plan, sampler: JaxSampler, pool: VerifierPool):
-        self.plan, self.sampler, self.pool = plan, sampler, pool
+    def __init__(self, spec: RunSpec, sampler: JaxSampler, pool: VerifierPool):
+        self.spec, self.sampler, self.pool = spec, sampler, pool
         # Passes over the problems, each in an order of its own.
-        self.problems = ProblemStream(plan.train, seed=plan.config.seed)
+        self.problems = ProblemStream(spec.train, seed=spec.config.seed)
         self.left: list[Group] = []
         self.rounds = 0
         self.acceptance = 1.0
 
     def collect(self, step: int) -> tuple[list[Group], dict[str, float]]:
         """The groups of a step, and metrics of all that was sampled for it."""
-        c = self.plan.config
+        c = self.spec.config
         full = c.batch.prompts_per_step
         # What was over in the last step was drawn by the policy before this one.
         kept = [g for g in self.left if step - g.born <= c.dynamic_sampling.max_age]
@@ -139,16 +139,16 @@ class Collector:
 
     def sample(self, problems: list[Problem], step: int) -> list[Group]:
         """G completions of each problem, judged."""
-        plan = self.plan
-        seed = run_seed(plan.config.seed, Stream.SAMPLING, self.rounds)
+        spec = self.spec
+        seed = run_seed(spec.config.seed, Stream.SAMPLING, self.rounds)
         self.rounds += 1
-        prompts = [plan.encode(problem) for problem in problems]
+        prompts = [spec.encode(problem) for problem in problems]
         completions = self.sampler.sample(
-            [prompt.tolist() for prompt in prompts], plan.sampling, seed=seed
+            [prompt.tolist() for prompt in prompts], spec.sampling, seed=seed
         )
         # Token ids are trained on as they were drawn; text is for the verifier alone.
         asked = [
-            (plan.decode(c.token_ids.tolist()), p.answers, p.problem)
+            (spec.decode(c.token_ids.tolist()), p.answers, p.problem)
             for p, of_problem in zip(problems, completions, strict=True)
             for c in of_problem
         ]
@@ -174,42 +174,45 @@ class Collector:
         return groups
 
 
-def pack_step(plan: Plan, groups: list[Group], step: int) -> list[list[Batch]]:
+def pack_step(spec: RunSpec, groups: list[Group], step: int) -> list[list[Batch]]:
     """A step's mini-batches, one for each update, in micro-batches of packed rows."""
-    c = plan.config
+    c = spec.config
     # (r - mean) / std within each group.
     advantages = load_advantage(c.objective.advantage)(groups)
     size = c.batch.prompts_per_update
     mini_batches = []
     for start in range(0, len(groups), size):
-        # Each token's weight in the loss is counted here, over the whole mini-batch, so
-        # that nothing that follows can change the average.
         segments = make_segments(
             groups[start : start + size],
             advantages[start : start + size],
             version=step,
             sampler_is_trainer=True,
-            aggregation=c.objective.aggregation,
-            constant=c.rollout.max_response_tokens,
         )
+        packed = pack(
+            segments,
+            row_lengths=c.batch.row_lengths,
+            micro_tokens=c.batch.micro_tokens,
+            row_multiple=spec.row_multiple,
+            share_prompts=c.batch.share_prompts,
+        )
+        # Each token's weight in the loss is counted here, over the whole mini-batch, so
+        # that nothing that follows can change the average.
         mini_batches.append(
-            pack(
-                segments,
-                row_lengths=c.batch.row_lengths,
-                micro_tokens=c.batch.micro_tokens,
-                row_multiple=plan.row_multiple,
-                share_prompts=c.batch.share_prompts,
+            weigh(
+                packed,
+                aggregation=c.objective.aggregation,
+                constant=c.rollout.max_response_tokens,
             )
         )
     return mini_batches
 
 
 def update(
-    plan: Plan, step: Step, state: TrainState, mini_batches: list[list[Batch]]
+    spec: RunSpec, step: Step, state: TrainState, mini_batches: list[list[Batch]]
 ) -> tuple[TrainState, dict[str, float]]:
     """One step's updates of the policy, and their metrics."""
-    c = plan.config
-    schedule = make_schedule(**c.schedule)
+    c = spec.config
+    schedule = schedule_from_config(c)
     done = int(state.updates)
 
     hypers = [
@@ -244,13 +247,14 @@ def main() -> None:
     workdir = pathlib.Path(sys.argv[1])
     config = quickstart.get_config()
     expand_home(config)
-    start_devices(config, workdir)
-    keep_programs(compiled=config.compiled)
-    params, rows, plan = train(config)
+    c = from_config(config)
+    start_devices(c, workdir)
+    keep_programs(c.compiled)
+    params, rows, spec = train(c)
     workdir.mkdir(parents=True, exist_ok=True)
     files.replace_rows(workdir / "minimal.jsonl", rows)
-    export = {"assets": plan.base(), "dtype": config.export.dtype}
-    hf.save_folder(workdir / "hf", params, plan.model, **export)
+    export = {"assets": base_folder(c), "dtype": config.export.dtype}
+    hf.save_folder(workdir / "hf", params, spec.model, **export)
 
 
 if __name__ == "__main__":

@@ -178,8 +178,8 @@ class WatchedSampler:
         *,
         seed: int,
         begun: SoFar | None = None,
-        on_finished: OnFinished,
-        on_pause: OnPause = lambda: False,
+        on_finished: OnFinished | None = None,
+        on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
         """See `rollout.types.Sampler.sample`."""
         so_many = so_far(prompts, params, begun)
@@ -187,11 +187,12 @@ class WatchedSampler:
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
             count.update()
-            on_finished(prompt, sample, completion)
+            if on_finished is not None:
+                on_finished(prompt, sample, completion)
 
         def pause() -> bool | None:
             self._check_stop()
-            return on_pause()
+            return None if on_pause is None else on_pause()
 
         with watch(self._name, total=total, unit="completions") as count:
             return self._sampler.sample(
@@ -202,6 +203,9 @@ class WatchedSampler:
                 on_finished=finished,
                 on_pause=pause,
             )
+
+    def close(self) -> None:
+        """Close nothing: the sampler stays its owner's."""
 
 
 def duration(seconds: float) -> str:

@@ -25,8 +25,8 @@ from typing import Any
 
 import jax
 from absl import app, flags, logging
-from ml_collections import ConfigDict
 
+from configs.base import RunConfig, from_config
 from configs.reading import (
     define_config,
     describe_keys,
@@ -35,13 +35,13 @@ from configs.reading import (
     user_path,
 )
 from configs.schema import check_same
-from rl import build, files
+from rl import files
 from rl.alarms import Alarm
 from rl.engine import Engine
 from rl.evaluate import headline
 from rl.loop import train
-from rl.plan import keep_programs, make_plan, start_devices
 from rl.processes import group, joint
+from rl.processes.devices import keep_programs, start_devices
 from rl.processes.start import start
 from rl.processes.stopping import (
     DONE,
@@ -54,6 +54,9 @@ from rl.processes.stopping import (
     status_of,
 )
 from rl.progress import duration, phase
+from rl.run_spec import validate
+from rl.setup import make_engine
+from rl.start_page import start_page
 from rl.workdir import manifest
 from rollout.types import SamplerError
 
@@ -142,15 +145,15 @@ def main(argv: Sequence[str]) -> None:
             f"error: --workdir={_WORKDIR.value}: give a folder of a file system; a"
             " bucket has no renames, by which a run keeps whole what it writes"
         )
-    config, workdir = _CONFIG.value, user_path(_WORKDIR.value)
-    expand_home(config)
-    sys.exit(run(_RESUMES, functools.partial(_command, config, workdir)))
+    workdir = user_path(_WORKDIR.value)
+    expand_home(_CONFIG.value)
+    sys.exit(run(_RESUMES, functools.partial(_command, workdir)))
 
 
-def _command(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> int:
-    """This process's part in the run; the exit status."""
+def _command(workdir: pathlib.Path, stop: StopSignals) -> int:
+    """Run this process's part; return the exit status."""
     try:
-        return _run(config, workdir, stop)
+        return _run(from_config(_CONFIG.value), workdir, stop)
     except _EXPECTED_ERRORS as error:
         print(f"error: {error}", file=sys.stderr)
         return ERROR
@@ -167,10 +170,10 @@ def _told_of_memory() -> Iterator[None]:
         raise ValueError(f"{_OUT_OF_MEMORY}: {one_line(error)}") from None
 
 
-def _run(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> int:
+def _run(config: RunConfig, workdir: pathlib.Path, stop: StopSignals) -> int:
     start_devices(config, workdir)
     if not _DRY_RUN.value:
-        keep_programs(compiled=config.compiled)
+        keep_programs(config.compiled)
     with (
         start(
             _COORDINATOR.value,
@@ -190,20 +193,20 @@ def _run(config: ConfigDict, workdir: pathlib.Path, stop: StopSignals) -> int:
 
 
 def _lead(
-    config: ConfigDict,
+    config: RunConfig,
     workdir: pathlib.Path,
     processes: group.Processes,
     stop: StopSignals,
 ) -> int:
     """The run, by the leader or the only process there is; the exit status."""
     with phase("plan", "checks the config, the model's description and the data"):
-        plan = make_plan(config)
+        spec = validate(config)
     if _DRY_RUN.value:
-        print(plan.describe(workdir))
+        print(start_page(spec, workdir))
         return DONE
     with files.locked(workdir):
         if not _ACCEPT_CHANGES.value:
-            manifest.check_config(workdir, plan)
+            manifest.check_config(workdir, spec)
         if summary := _finished(workdir, config.steps):
             changes = ", and takes no changes" if _ACCEPT_CHANGES.value else ""
             print(f"{workdir}: finished already{changes}")
@@ -212,7 +215,7 @@ def _lead(
             manifest.check_checkpoints(workdir)
         try:
             summary = train(
-                plan, workdir, processes, stop, accept_changes=_ACCEPT_CHANGES.value
+                spec, workdir, processes, stop, accept_changes=_ACCEPT_CHANGES.value
             )
         except Stopped as stopped:
             if processes.alone:
@@ -226,14 +229,14 @@ def _lead(
         return _report(summary, workdir)
 
 
-def _follow(config: ConfigDict, workdir: pathlib.Path, leader: group.Follower) -> int:
+def _follow(config: RunConfig, workdir: pathlib.Path, leader: group.Follower) -> int:
     """The run, by any other process; the exit status."""
 
-    def make_engine(of_leader: str) -> Engine:
+    def make_own(of_leader: str) -> Engine:
         check_same(config, of_leader)
-        return build.make_engine(make_plan(config), workdir)
+        return make_engine(validate(config), workdir)
 
-    return joint.follow(leader, make_engine)
+    return joint.follow(leader, make_own)
 
 
 if __name__ == "__main__":

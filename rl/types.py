@@ -75,8 +75,6 @@ class Segment:
         that the step starts from; the objective corrects their weight.
       stale: bool `[n - prompt_length]`, tokens that another version drew.
       advantage: of every token of the completion.
-      loss_weight: of every token; the mini-batch's normaliser is inside, counted on
-        the host, so that neither micro-batches nor packing can change the gradient.
     """
 
     group: int
@@ -86,7 +84,6 @@ class Segment:
     off_policy: np.ndarray
     stale: np.ndarray
     advantage: float
-    loss_weight: float
 
 
 class Batch(flax.struct.PyTreeNode):
@@ -101,7 +98,7 @@ class Batch(flax.struct.PyTreeNode):
       group_ids: of the completions' tokens, their group's number in the mini-batch.
       loss_mask: the completions' tokens.
       advantages: of their completions.
-      loss_weights: 0 wherever `loss_mask` is false.
+      loss_weights: 0 wherever `loss_mask` is false; see `rl.batches.weights`.
       old_logprobs: the trainer's at the start of the step.
       sampler_logprobs: see `rollout.types.Completion`.
       reference_logprobs: the base model's, where the objective asks for them, else 0.

@@ -78,7 +78,7 @@ _SIDES = {1: 1, 8: 2}  # of the mesh, by its devices
 # which call at the latest, 1 where a start has no more; and after how many seconds of
 # it at the latest, about as many as it takes.
 _MOMENTS = {
-    "plan": ("rl.plan:make_plan", 1, 0.5),
+    "plan": ("rl.run_spec:validate", 1, 0.5),
     "load": ("models.hf:load_params", 1, 0.1),
     "compile": ("rollout.jax_sampler:JaxSampler.warm_up", 1, 0.5),
     "restore": ("rl.checkpoint:Checkpoints.restore", 1, 0.01),

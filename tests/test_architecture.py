@@ -8,10 +8,12 @@ import sys
 import jax
 
 from configs import quickstart
+from configs.base import from_config
+from rl.base_model import base_folder
 from rl.loop import train
-from rl.plan import make_plan
 from rl.processes.group import SingleProcess
 from rl.processes.stopping import StopSignals
+from rl.run_spec import validate
 from rollout.jax_sampler import JaxSampler
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -86,8 +88,8 @@ def test_a_prompt_goes_the_way_that_the_page_tells(tmp_path, monkeypatch):
     # Programs are traced where they are first called: by the sampling itself.
     monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
     jax.clear_caches()
-    plan = make_plan(config)
-    plan.base()
+    plan = validate(from_config(config))
+    base_folder(plan.config)
     workdir = tmp_path / "work"
     workdir.mkdir()
     with StopSignals("") as stop:

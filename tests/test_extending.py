@@ -7,10 +7,11 @@ import sys
 import numpy as np
 import pytest
 
+from configs.base import from_config
 from configs.reading import read_config
 from rl.batches.advantages import load_advantage
 from rl.metrics import MetricsWriter
-from rl.plan import make_plan
+from rl.run_spec import validate
 from rl.workdir.sinks import load_sinks
 from tests.rl.examples import make_group
 from tools import check_objective
@@ -43,10 +44,10 @@ def test_the_loss_holds_and_the_config_is_a_run(files, capsys):
     config = read_config("my_config.py")
     config.objective.advantage = "my_advantage:ranks"
     config.model.maker_args.cache = "bases"
-    make_plan(config)
+    validate(from_config(config))
     config.objective.function_args = {"bonus": "much"}
     with pytest.raises(ValueError, match="function_args.bonus='much': must be of type"):
-        make_plan(config)
+        validate(from_config(config))
 
 
 def test_the_advantage_gives_what_the_page_says(files):

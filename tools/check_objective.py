@@ -21,14 +21,14 @@ from jax.sharding import NamedSharding
 
 from configs import base
 from configs.reading import user_path
-from configs.schema import take
 from rl.batches.packing import pack
+from rl.batches.weights import weigh
 from rl.files import replace_json
 from rl.processes.devices import start_cpu_devices
 from rl.types import Batch, Hyper, Segment
 from rl.update.hyper import make_hyper
 from rl.update.losses import LOSSES
-from rl.update.objective import Objective, make_objective
+from rl.update.objective import Objective, objective_from_config
 from sharding.mesh import make_mesh
 from sharding.rules import laid_out, place
 
@@ -108,9 +108,9 @@ def check_loss(name: str, arguments: Mapping[str, Any]) -> list[Finding]:
       ValueError: it is no loss; one line that says why.
     """
     start_cpu_devices(_DEVICES, rows=_DEVICES)
-    config = base.get_config().objective
-    chosen = {"function": name, "function_args": arguments}
-    objective = take(make_objective, {**config.to_dict(), **chosen})()
+    c = base.RunConfig()
+    chosen = dataclasses.replace(c.objective, function=name, function_args=arguments)
+    objective = objective_from_config(dataclasses.replace(c, objective=chosen))
     with jax.enable_x64(True):
         return list(_findings(_Trial(objective)))
 
@@ -152,7 +152,6 @@ def _findings(trial: "_Trial") -> Iterator[Finding]:
 
 def _segments() -> list[Segment]:
     rng = np.random.default_rng(0)
-    completions = sum(len(lengths) for _, lengths in _SHAPES)
     segments, start = [], 0
     for group, (prompt, lengths) in enumerate(_SHAPES):
         for length in lengths:
@@ -166,7 +165,6 @@ def _segments() -> list[Segment]:
                     off_policy=np.zeros(length, bool),
                     stale=np.zeros(length, bool),
                     advantage=float(rng.normal()),
-                    loss_weight=1 / (completions * length),
                 )
             )
             start += length
@@ -175,13 +173,14 @@ def _segments() -> list[Segment]:
 
 def _layout(*, length=_LONG, rows=_ROWS, share_prompts=False) -> list[Batch]:
     """The completions in micro-batches of `rows` rows of `length` tokens."""
-    return pack(
+    packed = pack(
         _segments(),
         row_lengths=(length,),
         micro_tokens=length * rows,
         row_multiple=rows,
         share_prompts=share_prompts,
     )
+    return weigh(packed, aggregation="sequence", constant=1)
 
 
 def _alone(batch: Batch, row: int) -> Batch:

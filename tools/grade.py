@@ -30,9 +30,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from configs.base import from_config
 from configs.reading import UnreadableConfig, read_config, user_path
-from configs.schema import take
 from rl import files
+from rl.base_model import base_folder
 from rl.evaluate import Drawn, Scored, by_problem, score
 from rl.problems.templates import encode_prompt
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
@@ -143,13 +144,12 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
 def _drawn(args: argparse.Namespace, problems: Sequence[Problem]) -> list[Drawn]:
     """Returns all completions of the problems: those in `--out`, and new ones."""
     # Here, so that levels from given rates start without JAX.
-    from rl.base_model import find_model
     from tools.evaluation import pretrained
 
     prepare(args)
     if args.config:
-        config = read_config(args.config)
-        folder = take(find_model, config.model)()
+        config = from_config(read_config(args.config))
+        folder = base_folder(config)
         args.template = args.template or config.data.template
         args.max_tokens = args.max_tokens or config.rollout.max_response_tokens
     else:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from configs.schema import Count, NonEmpty
 from rl.batches.advantages import load_advantage
-from rl.batches.groups import Aggregation, token_weights
+from rl.batches.weights import Aggregation, weigh
 from rl.types import Batch, Group, Segment
 
 
@@ -30,26 +30,26 @@ def pack_groups(
 ) -> list[list[Batch]]:
     """A step's groups as mini-batches of `prompts_per_update`, each in micro-batches.
 
-    See `rl.batches.advantages`, `make_segments` and `pack`.
+    See `rl.batches.advantages`, `make_segments`, `pack` and `weigh`.
     """
     advantages = load_advantage(advantage)(groups)
-    return [
-        pack(
-            make_segments(
-                groups[start : start + prompts_per_update],
-                advantages[start : start + prompts_per_update],
-                version=version,
-                sampler_is_trainer=sampler_is_trainer,
-                aggregation=aggregation,
-                constant=constant,
-            ),
+    mini_batches = []
+    for start in range(0, len(groups), prompts_per_update):
+        segments = make_segments(
+            groups[start : start + prompts_per_update],
+            advantages[start : start + prompts_per_update],
+            version=version,
+            sampler_is_trainer=sampler_is_trainer,
+        )
+        packed = pack(
+            segments,
             row_lengths=row_lengths,
             micro_tokens=micro_tokens,
             row_multiple=row_multiple,
             share_prompts=share_prompts,
         )
-        for start in range(0, len(groups), prompts_per_update)
-    ]
+        mini_batches.append(weigh(packed, aggregation=aggregation, constant=constant))
+    return mini_batches
 
 
 def make_segments(
@@ -58,27 +58,19 @@ def make_segments(
     *,
     version: int,
     sampler_is_trainer: bool,
-    aggregation: Aggregation,
-    constant: int,
 ) -> list[Segment]:
-    """One segment per completion of a mini-batch, with its advantage and weight.
+    """Make one segment per completion of a mini-batch, with its advantage.
 
     Args:
-      groups: the whole mini-batch, over which the loss is normalised.
+      groups: the whole mini-batch.
       advantages: of each group's completions.
       version: of the policy that the step starts from.
       sampler_is_trainer: whether tokens of that version are on-policy; those of any
         other version never are.
-      aggregation, constant: see `rl.batches.groups`.
     """
     segments = []
-    weights = token_weights(groups, aggregation=aggregation, constant=constant)
-    for index, (group, values, group_weights) in enumerate(
-        zip(groups, advantages, weights, strict=True)
-    ):
-        for completion, value, weight in zip(
-            group.completions, values, group_weights, strict=True
-        ):
+    for index, (group, values) in enumerate(zip(groups, advantages, strict=True)):
+        for completion, value in zip(group.completions, values, strict=True):
             stale = completion.versions != version
             segments.append(
                 Segment(
@@ -89,7 +81,6 @@ def make_segments(
                     off_policy=stale | (not sampler_is_trainer),
                     stale=stale,
                     advantage=float(value),
-                    loss_weight=float(weight),
                 )
             )
     return segments
@@ -188,7 +179,8 @@ def pack(
 
     Returns:
       Micro-batches of NumPy arrays, each `[R, T]` with the same R, a multiple of
-      `row_multiple`; the last one's missing rows are padding.
+      `row_multiple`; the last one's missing rows are padding. `loss_weights` are 0
+      until `weigh`.
     """
     lengths = [len(s.token_ids) for s in segments]
     fitting = [t for t in row_lengths if t >= max(lengths)] or [max(row_lengths)]
@@ -251,7 +243,6 @@ def _fill(segments, rows, batch: Batch) -> Batch:
                 batch.group_ids[tail] = segment.group
                 batch.loss_mask[tail] = True
                 batch.advantages[tail] = segment.advantage
-                batch.loss_weights[tail] = segment.loss_weight
                 batch.sampler_logprobs[tail] = segment.sampler_logprobs
                 batch.off_policy[tail] = segment.off_policy
                 batch.stale[tail] = segment.stale

@@ -11,6 +11,8 @@ from jax._src.distributed import global_state  # its barrier has no public name
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from configs.base import RunConfig
+
 MatmulPrecision = Literal["default", "high", "highest"]
 _JOIN_SECONDS = 600
 GPU_SHARE = 0.92
@@ -114,3 +116,25 @@ def join_cpu_devices(mesh: Mesh) -> None:
     for exchange in exchanges:
         jax.block_until_ready(exchange(ones))
     multihost_utils.broadcast_one_to_all(np.int32(0))
+
+
+def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
+    """Configure JAX; call it before JAX is first used.
+
+    Args:
+      c: the run's config.
+      workdir: where a deterministic run keeps XLA's choices; None: nowhere.
+    """
+    if c.model.dtype == "float32":
+        set_precision(c.model.matmul_precision)
+    if c.deterministic:
+        make_deterministic(workdir)
+    rows = c.batch.micro_tokens // max(c.batch.row_lengths)
+    take_gpu_memory()
+    start_cpu_devices(c.mesh.cpu_devices, rows=max(1, rows))
+
+
+def keep_programs(folder: str) -> None:
+    """Keep compiled programs in a folder, from start to start; empty: keep none."""
+    if folder:
+        jax.config.update("jax_compilation_cache_dir", folder)

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Float
-from ml_collections import ConfigDict
 
+from configs.base import RunConfig
 from configs.schema import NotNegative, Range
 from models.qwen2 import Params, Qwen2, head_table
 from rl.types import Batch, Scalar
@@ -83,7 +83,7 @@ MEASURED = frozenset(
 def make_objective(
     *,
     function: str,
-    function_args: Mapping[str, Any] | ConfigDict,
+    function_args: Mapping[str, Any],
     correction: Correction,
     correction_cap: Annotated[float, Range(1)],
     entropy_bonus: float,
@@ -104,7 +104,7 @@ def make_objective(
     Raises:
       ValueError: one line that names the key and what is wrong.
     """
-    surrogate, named = load_loss(function, dict(function_args.items()))
+    surrogate, named = load_loss(function, function_args)
     _check_result(surrogate, named, f"config.objective.function={function!r}")
     needs_reference = kl_penalty > 0 or "reference_logprobs" in named
 
@@ -187,6 +187,19 @@ def make_objective(
         return total, {"sum": sums, "max": maxima}
 
     return Objective(loss, needs_reference)
+
+
+def objective_from_config(c: RunConfig) -> Objective:
+    """Build the objective of a config."""
+    return make_objective(
+        function=c.objective.function,
+        function_args=c.objective.function_args,
+        correction=c.objective.correction,
+        correction_cap=c.objective.correction_cap,
+        entropy_bonus=c.objective.entropy_bonus,
+        kl_penalty=c.objective.kl_penalty,
+        kl_estimate=c.objective.kl_estimate,
+    )
 
 
 def _check_result(surrogate, named, key: str) -> None:

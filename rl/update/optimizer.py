@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from configs.base import RunConfig
 from configs.schema import Index, NotNegative, Positive, Share
 
 
@@ -29,16 +30,23 @@ def make_optimizer(
         float32. bfloat16 halves the state, and loses second-moment changes below
         1/256, so `b2` should then not exceed 0.99.
     """
-    if moments_dtype == "bfloat16" and b2 > 0.99:
-        raise ValueError(
-            f"optimizer.b2={b2} with optimizer.moments_dtype='bfloat16': the second"
-            " moment would stop moving; use b2 <= 0.99"
-        )
     return optax.chain(
         optax.clip_by_global_norm(max_grad_norm),
         _rest_in(optax.scale_by_adam(b1=b1, b2=b2, eps=eps), jnp.dtype(moments_dtype)),
         optax.add_decayed_weights(weight_decay, mask=_matrices),
         optax.scale(-1.0),
+    )
+
+
+def optimizer_from_config(c: RunConfig) -> optax.GradientTransformation:
+    """Build the optimizer of a config."""
+    return make_optimizer(
+        b1=c.optimizer.b1,
+        b2=c.optimizer.b2,
+        eps=c.optimizer.eps,
+        weight_decay=c.optimizer.weight_decay,
+        max_grad_norm=c.optimizer.max_grad_norm,
+        moments_dtype=c.optimizer.moments_dtype,
     )
 
 
@@ -89,15 +97,7 @@ def make_schedule(
       decay: "constant", "linear" or "cosine", after the warm-up.
       decay_updates: updates from the warm-up's end to the final rate.
       final_fraction: of the peak, where a decay ends.
-
-    Raises:
-      ValueError: a decay over no updates.
     """
-    if decay != "constant" and not decay_updates:
-        raise ValueError(
-            f"schedule.decay={decay!r}: give schedule.decay_updates, the updates from"
-            " the warm-up's end to the final rate"
-        )
     after = {
         "constant": lambda: optax.constant_schedule(learning_rate),
         "linear": lambda: optax.linear_schedule(
@@ -115,3 +115,14 @@ def make_schedule(
         return float(rest(update - warmup_updates))
 
     return schedule
+
+
+def schedule_from_config(c: RunConfig) -> Callable[[int], float]:
+    """Build the learning-rate schedule of a config."""
+    return make_schedule(
+        learning_rate=c.schedule.learning_rate,
+        warmup_updates=c.schedule.warmup_updates,
+        decay=c.schedule.decay,
+        decay_updates=c.schedule.decay_updates,
+        final_fraction=c.schedule.final_fraction,
+    )

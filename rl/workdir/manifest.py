@@ -23,7 +23,7 @@ import jax
 from configs.schema import config_json, flatten
 from rl import files
 from rl.checkpoint import DAMAGED, steps_in
-from rl.plan import Plan
+from rl.run_spec import RunSpec
 from rl.workdir.export import commit
 from rl.workdir.proof import library_versions
 
@@ -124,21 +124,21 @@ class Change:
         return f"{self.key}: {_short(self.before)} -> {_short(self.now)}"
 
 
-def identify(plan: Plan, base: pathlib.Path) -> Identity:
+def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
     """Hashes all that a run depends on.
 
     Args:
-      plan: the run.
+      spec: the run.
       base: the base model's folder, its weights there.
     """
-    c = plan.config
+    c = spec.config
     return Identity(
         config=flatten(json.loads(config_json(c))),
         base=folder_hashes(base),
         data={
-            "train": _problems_hash(plan, plan.train),
-            "held_out": _problems_hash(plan, plan.held_out),
-            "stop": _hash([repr(tuple(plan.sampling.stop_token_ids))]),
+            "train": _problems_hash(spec, spec.train),
+            "held_out": _problems_hash(spec, spec.held_out),
+            "stop": _hash([repr(tuple(spec.sampling.stop_token_ids))]),
         },
         code=_code(c),
         versions=library_versions(),
@@ -215,18 +215,18 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
     return [f"changed: {change}" for change in changes]
 
 
-def check_config(workdir: pathlib.Path, plan: Plan) -> None:
+def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
     """Refuses another run's config, before a base is made; see `begin` for errors."""
     content = _read(workdir / "manifest.json")
     if content is None:
         return
     before = Identity(**content["identity"])
-    config = flatten(json.loads(config_json(plan.config)))
+    config = flatten(json.loads(config_json(spec.config)))
     now = dataclasses.replace(before, config=config)
     _refuse(workdir, differences(before, now))
 
 
-def check_problems(workdir: pathlib.Path, plan: Plan) -> None:
+def check_problems(workdir: pathlib.Path, spec: RunSpec) -> None:
     """Refuses a plan that trains on other problems, or in another order, than the run.
 
     Raises:
@@ -235,10 +235,10 @@ def check_problems(workdir: pathlib.Path, plan: Plan) -> None:
     content = _read(workdir / "manifest.json")
     if content is None:
         raise ValueError(f"{workdir}: no run's folder (no manifest.json)")
-    if content["identity"]["data"].get("train") != _problems_hash(plan, plan.train):
+    if content["identity"]["data"].get("train") != _problems_hash(spec, spec.train):
         raise ValueError(
             f"{workdir}: its run trains on other problems than config.data.train="
-            f"{plan.config.data.train!r} gives"
+            f"{spec.config.data.train!r} gives"
         )
 
 
@@ -312,12 +312,12 @@ def folder_hashes(base: pathlib.Path) -> dict[str, str]:
         )
 
 
-def _problems_hash(plan: Plan, problems: Iterable[Any]) -> str:
+def _problems_hash(spec: RunSpec, problems: Iterable[Any]) -> str:
     def parts():
         for p in problems:
             meta = json.dumps(dict(p.meta), sort_keys=True, default=repr)
             yield repr((p.id, p.problem, p.answers, p.source, p.level, meta))
-            yield plan.prompts[p.problem].tobytes().hex()
+            yield spec.prompts[p.problem].tobytes().hex()
 
     return _hash(parts())
 

@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from configs.ablation import Ablation, grid
+from configs.base import from_config
 from configs.reading import UnreadableConfig, read_config, run_file
 from configs.schema import config_json
-from rl.plan import make_plan
+from rl.run_spec import validate
 
 FILES = sorted(pathlib.Path("configs/ablations").glob("[a-z]*.py"))
 # Enough problems for a stage's levels, and no more than it takes.
@@ -39,7 +40,7 @@ def test_every_arm_is_a_run_of_its_own_that_could_begin(file):
         config = read_config(f"{file}:{arm}")
         config.update_from_flattened_dict(FEW)
         seen.add(config_json(config))
-        assert make_plan(config).train
+        assert validate(from_config(config)).train
     assert len(seen) == len(ablation.arms) > 1
 
 

@@ -1,17 +1,18 @@
 """Runs that look healthy and are not."""
 
+import dataclasses
 import json
 
 import pytest
 
 from configs import base
-from rl.alarms import RULES, Alarms, Limits
+from rl.alarms import RULES, Alarms
 
-LIMITS = base.get_config().alarms.to_dict() | {"patience": 3, "skipped_updates": 2}
+LIMITS = base.Alarms(patience=3, skipped_updates=2)
 
 
 def _alarms(**changes):
-    return Alarms(Limits(**LIMITS | changes))
+    return Alarms(dataclasses.replace(LIMITS, **changes))
 
 
 # Each alarm's own figures: one at which it holds, one at which it does not.
@@ -56,9 +57,9 @@ def test_an_alarm_holds_by_its_own_figure_alone_and_does_what_it_is_told(name):
     holds, quiet = FIGURES[name]
     assert _alarms().check(quiet) == ([], None)
     for action in ("warn", "stop"):
-        limits = {f"on_{rule.name}": "warn" for rule in RULES}
-        limits |= {f"on_{name}": action, "stuck_reward": 3, "duplicated": 0.99}
-        alarms, steps = _alarms(**limits), 1
+        stop_on = (name,) if action == "stop" else ()
+        alarms = _alarms(stop_on=stop_on, stuck_reward=3, duplicated=0.99)
+        steps = 1
         warnings, due = alarms.check(holds)
         while due is None and steps < 10:
             warnings, due = alarms.check(holds)

@@ -9,11 +9,12 @@ import orbax.checkpoint as ocp
 import pytest
 
 from configs import quickstart
-from configs.schema import take
-from rl import build
+from configs.base import from_config
+from rl import setup
 from rl.batches.packing import pack_groups
 from rl.metrics import update_metrics
-from rl.plan import make_plan
+from rl.run_spec import validate
+from rl.start_page import start_page
 from rl.update.hyper import make_hyper
 from rollout.jax_sampler import JaxSampler
 from tests.rl.examples import make_group
@@ -45,17 +46,24 @@ def opened(config, tmp_path, monkeypatch):
     """Opens the engine of `config`, without compiling its sampler."""
     monkeypatch.setattr(JaxSampler, "warm_up", lambda *_, **__: None)
     (tmp_path / "work").mkdir()
-    return lambda: build.make_engine(make_plan(config), tmp_path / "work")
+    return lambda: setup.make_engine(validate(from_config(config)), tmp_path / "work")
 
 
 def _arguments(config, groups, *, version, updates=2, sampler_is_trainer=True):
     """Of `Engine.update` and `Engine.prepare`."""
-    mini_batches = take(pack_groups, config.batch, config.objective)(
+    c = from_config(config)
+    mini_batches = pack_groups(
         groups,
+        advantage=c.objective.advantage,
+        aggregation=c.objective.aggregation,
+        prompts_per_update=c.batch.prompts_per_update,
+        row_lengths=c.batch.row_lengths,
+        micro_tokens=c.batch.micro_tokens,
+        share_prompts=c.batch.share_prompts,
         version=version,
         sampler_is_trainer=sampler_is_trainer,
         constant=1,
-        row_multiple=make_plan(config).row_multiple,
+        row_multiple=validate(c).row_multiple,
     )
     hypers = [
         make_hyper(
@@ -96,8 +104,8 @@ def test_a_state_is_read_where_neither_the_old_one_nor_what_is_served_stands(
 
 
 def test_a_reference_is_the_base_and_stays_so(config, opened, tmp_path):
-    plan = make_plan(config)
-    assert "reference" in plan.describe(tmp_path)
+    plan = validate(from_config(config))
+    assert "reference" in start_page(plan, tmp_path)
     engine = opened()
     groups = [_group(i, plan.model.vocab_size) for i in range(4)]
     first, second = (
@@ -120,7 +128,8 @@ def test_only_what_the_policy_drew_itself_keeps_the_samplers_log_probabilities(
     config.objective.old_logprobs = "sampler"
     config.objective.kl_penalty = 0.0
     engine = opened()
-    groups = [_group(i, make_plan(config).model.vocab_size) for i in range(4)]
+    vocab_size = validate(from_config(config)).model.vocab_size
+    groups = [_group(i, vocab_size) for i in range(4)]
 
     _, (hyper, *_) = _arguments(config, groups, version=1)
 

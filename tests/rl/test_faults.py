@@ -34,17 +34,17 @@ TINY = {
     "batch.micro_tokens": 256,
     "dynamic_sampling.filter": False,
     "alarms.patience": 2,
-    "alarms.on_truncated": "warn",
+    "alarms.stop_on": ("unjudged", "skipped_updates"),
 }
 FAULTS = {
     "nan": {"data.train": "tests.rl.faults:nan_batch"},
     "rate": {"schedule.learning_rate": 1e9, "schedule.warmup_updates": 0},
-    "collapsed": {"rollout.temperature": 0.02, "alarms.on_entropy_low": "stop"},
-    "truncated": {"rollout.max_response_tokens": 2, "alarms.on_truncated": "stop"},
+    "collapsed": {"rollout.temperature": 0.02, "alarms.stop_on": ("entropy_low",)},
+    "truncated": {"rollout.max_response_tokens": 2, "alarms.stop_on": ("truncated",)},
     "stale": {
         "data.train": "tests.rl.faults:stale_weights",
         "schedule.learning_rate": 3e-2,
-        "alarms.on_sampler_gap": "stop",
+        "alarms.stop_on": ("sampler_gap",),
     },
 }
 

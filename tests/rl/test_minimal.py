@@ -8,11 +8,13 @@ import pytest
 import safetensors.numpy
 
 from configs import quickstart
+from configs.base import from_config
 from models import hf
 from rl import loop, minimal
-from rl.plan import make_plan
+from rl.base_model import base_folder
 from rl.processes.group import SingleProcess
 from rl.processes.stopping import StopSignals
+from rl.run_spec import validate
 
 
 def _config(bases):
@@ -38,8 +40,8 @@ def test_the_loop_and_the_one_file_agree_bit_for_bit(tmp_path):
     workdir = tmp_path / "work"
     workdir.mkdir()
     with StopSignals("") as stop:
-        loop.train(make_plan(config), workdir, SingleProcess(), stop)
-    params, rows, plan = minimal.train(config)
+        loop.train(validate(from_config(config)), workdir, SingleProcess(), stop)
+    params, rows, plan = minimal.train(from_config(config))
 
     told = [json.loads(line) for line in (workdir / "metrics.jsonl").open()]
     assert [row["step"] for row in rows] == [1, 2]
@@ -48,13 +50,17 @@ def test_the_loop_and_the_one_file_agree_bit_for_bit(tmp_path):
         assert row == {name: of_loop[name] for name in row}
 
     hf.save_folder(
-        tmp_path / "hf", params, plan.model, assets=plan.base(), dtype="float32"
+        tmp_path / "hf",
+        params,
+        plan.model,
+        assets=base_folder(plan.config),
+        dtype="float32",
     )
     mine, its = (
         safetensors.numpy.load_file(folder / "model.safetensors")
         for folder in (tmp_path / "hf", workdir / "hf")
     )
-    base = safetensors.numpy.load_file(plan.base() / "model.safetensors")
+    base = safetensors.numpy.load_file(base_folder(plan.config) / "model.safetensors")
     for name, array in its.items():
         np.testing.assert_array_equal(mine[name], array, err_msg=name)
     assert any((base[name] != array).any() for name, array in its.items())

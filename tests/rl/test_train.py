@@ -86,7 +86,7 @@ def run(arguments, *, check=True):
 def starts(folder, commands):
     """Runs commands that nobody looks at while they run, see `tests.forked`."""
     after = [arguments[arguments.index("rl.train") + 1 :] for arguments in commands]
-    needs = ("rl.build", "rl.loop", "tensorboard")
+    needs = ("rl.setup", "rl.loop", "tensorboard")
     return forked.starts(
         folder, "rl.train", after, needs=needs, cwd=ROOT, env=environment()
     )

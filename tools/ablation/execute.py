@@ -15,11 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ml_collections import ConfigDict
 
+from configs.base import RunConfig, from_config
 from configs.reading import expand_home
-from configs.schema import config_json, take
-from rl.base_model import find_model
-from rl.plan import keep_programs, make_plan, start_devices
+from configs.schema import config_json
+from rl.base_model import base_folder
+from rl.processes.devices import keep_programs, start_devices
 from rl.processes.stopping import StopSignals, blocked
+from rl.run_spec import validate
 from rollout.vllm import supervisor
 from tools.ablation.study import Run
 
@@ -34,7 +36,7 @@ def check(runs: Sequence[Run]) -> None:
       ValueError: names the arm, and what is wrong with it in a line.
     """
     for arm, config in {run.arm: run.config for run in reversed(runs)}.items():
-        if wrong := _outcome(make_plan, config):
+        if wrong := _outcome(validate, config):
             raise ValueError(f"arm {arm!r}: {wrong}")
 
 
@@ -107,7 +109,7 @@ def _start(run: Run, slot: Mapping[str, str]) -> tuple[subprocess.Popen, int]:
         )
 
 
-def _outcome(work: Callable[[ConfigDict], object], config: ConfigDict) -> str:
+def _outcome(work: Callable[[RunConfig], object], config: ConfigDict) -> str:
     """What is wrong with a config, by `work`, in a process of its own.
 
     JAX starts its devices once in a process, and keeps an accelerator until that ends.
@@ -130,20 +132,21 @@ def _outcome(work: Callable[[ConfigDict], object], config: ConfigDict) -> str:
 
 
 def _tried(
-    work: Callable[[ConfigDict], object],
+    work: Callable[[RunConfig], object],
     config: ConfigDict,
     sending: multiprocessing.connection.Connection,
 ) -> None:
     wrong = ""
     try:
         expand_home(config)
-        start_devices(config)
-        work(config)
+        checked = from_config(config)
+        start_devices(checked)
+        work(checked)
     except (ValueError, OSError) as error:
         wrong = str(error)
     sending.send(wrong)
 
 
-def _base(config: ConfigDict) -> None:
-    keep_programs(compiled=config.compiled)
-    take(find_model, config.model)()
+def _base(config: RunConfig) -> None:
+    keep_programs(config.compiled)
+    base_folder(config)

@@ -16,17 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs import base
-from configs.schema import take
 from models.attention import IMPLEMENTATIONS
 from models.config import Qwen2Config
 from models.qwen2 import REMAT_POLICIES, init_params
-from rl.base_model import make_model
+from rl.base_model import model_from_config
 from rl.batches.packing import pack, padding_fraction
-from rl.build import make_update
 from rl.processes.devices import start_cpu_devices
+from rl.setup import make_update
 from rl.types import Segment
 from rl.update.hyper import make_hyper
-from rl.update.objective import make_objective
+from rl.update.objective import objective_from_config
 from sharding.mesh import make_mesh
 from sharding.rules import laid_out, place, shards
 from tools.bench import peers
@@ -108,8 +107,9 @@ def _measure_ours(arguments, shape: Shape, tokens) -> dict:
         head_chunk=arguments.head_chunk,
     )
     architecture = Qwen2Config.from_hf(shape.hf_config())
-    model = take(make_model, config.model)(architecture, mesh)
-    step = make_update(config, model, take(make_objective, config.objective)())
+    c = base.from_config(config)
+    model = model_from_config(c, architecture, mesh)
+    step = make_update(c, model, objective_from_config(c))
     batches = pack(
         make_segments(shape, tokens),
         row_lengths=(arguments.row_length or shape.prompt + shape.completion,),

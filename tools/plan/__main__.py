@@ -14,6 +14,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
+from configs.base import from_config
 from configs.reading import (
     define_config,
     describe_keys,
@@ -71,10 +72,10 @@ def main(argv: list[str]) -> None:
         sys.exit(f"error: unexpected argument {argv[1]!r}")
     if _CONFIG.value is None or not _TARGET.value:
         sys.exit("error: give --config=configs/NAME.py and --target=CHIP:SHAPE")
-    config = _CONFIG.value
-    expand_home(config)
+    expand_home(_CONFIG.value)
     logging.set_verbosity(logging.WARNING)
     try:
+        config = from_config(_CONFIG.value)
         target = parse_target(_TARGET.value)
         if _SEARCH.value:
             work = search.best(config, target, cache=user_path(_CACHE.value))

@@ -7,10 +7,9 @@ import pathlib
 import tempfile
 from typing import Any
 
-from ml_collections import ConfigDict
-
+from configs.base import RunConfig
 from models.config import Qwen2Config
-from rl.base_model import find_model
+from rl.base_model import base_folder
 
 _NAMES = (
     "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
@@ -35,7 +34,7 @@ _MODELS = {
 }
 
 
-def architecture(config: ConfigDict) -> Qwen2Config:
+def architecture(config: RunConfig) -> Qwen2Config:
     """Returns the base model's architecture, known or from its folder or the hub.
 
     Raises:
@@ -51,10 +50,5 @@ def architecture(config: ConfigDict) -> Qwen2Config:
             raw |= {"model_type": "qwen3", "head_dim": 128}
         return Qwen2Config.from_hf(raw)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = find_model(
-            path=path,
-            maker=config.model.maker,
-            maker_args=config.model.maker_args,
-            described_in=pathlib.Path(scratch),
-        )
+        folder = base_folder(config, described_in=pathlib.Path(scratch))
         return Qwen2Config.from_folder(folder)

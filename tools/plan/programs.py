@@ -1,6 +1,6 @@
 """Lowers the programs of a run from shapes alone, for devices that need not exist.
 
-They are the programs that `rl.build` makes of the same config: the same model, step and
+They are the programs that `rl.setup` makes of the same config: the same model, step and
 sampler.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 import jax
 
 from models.qwen2 import abstract_params
-from rl.base_model import make_model
-from rl.build import make_update
+from rl.base_model import model_from_config
+from rl.setup import make_update
 from rl.types import Batch
 from rl.update.hyper import make_hyper
-from rl.update.objective import make_objective
+from rl.update.objective import objective_from_config
 from rl.update.step import Step, TrainState
 from rollout.layout import device_bytes, make_layout, placed
 from rollout.programs import Program
@@ -73,27 +73,8 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     c = work.config
     sizes = dict(zip(SIZES, work.mesh_shape, strict=True))
     mesh = make_mesh(**sizes, devices=devices(work.trainer))
-    m = c.model
-    model = make_model(
-        work.model,
-        mesh,
-        dtype=m.dtype,
-        param_dtype=m.param_dtype,
-        remat=m.remat,
-        unroll=m.unroll,
-        attention=m.attention,
-        deterministic=c.deterministic,
-    )
-    o = c.objective
-    objective = make_objective(
-        function=o.function,
-        function_args=o.function_args,
-        correction=o.correction,
-        correction_cap=o.correction_cap,
-        entropy_bonus=o.entropy_bonus,
-        kl_penalty=o.kl_penalty,
-        kl_estimate=o.kl_estimate,
-    )
+    model = model_from_config(c, work.model, mesh)
+    objective = objective_from_config(c)
     step = make_update(c, model, objective)
     shapes = jax.eval_shape(step.init, abstract_params(model)[0])
     state = placed(shapes, step.shardings)

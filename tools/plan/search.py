@@ -1,5 +1,6 @@
 """Finds the fastest mesh, micro-batch and remat that fit: estimates, then compiles."""
 
+import dataclasses
 import itertools
 import pathlib
 import sys
@@ -7,12 +8,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
+from configs.base import RunConfig
 from rl.progress import watch
 from rl.update.head import BLOCK
 from rl.update.step import summed_in
-from sharding.mesh import SIZES
 from tools.plan.compiling import compile_programs, use_compiler
 from tools.plan.report import gib, memory
 from tools.plan.targets import Target
@@ -89,7 +89,7 @@ def estimate(work: Workload) -> Estimate:
     )
 
 
-def best(config: ConfigDict, target: Target, *, cache: pathlib.Path) -> Workload:
+def best(config: RunConfig, target: Target, *, cache: pathlib.Path) -> Workload:
     """Returns the run with the mesh and micro-batch of the highest throughput.
 
     Raises:
@@ -138,7 +138,7 @@ def best(config: ConfigDict, target: Target, *, cache: pathlib.Path) -> Workload
     )
 
 
-def _candidates(config: ConfigDict, target: Target) -> Iterator[Workload]:
+def _candidates(config: RunConfig, target: Target) -> Iterator[Workload]:
     try:
         count = make_workload(config, target).trainer.count
     except ValueError:
@@ -149,13 +149,22 @@ def _candidates(config: ConfigDict, target: Target) -> Iterator[Workload]:
     ):
         if count % tensor:
             continue
-        candidate = ConfigDict(config.to_dict())
-        sizes = dict(zip(SIZES, (1, count // tensor, tensor), strict=True))
-        candidate.mesh.update(sizes | {"offload_optimizer": offload})
-        candidate.batch.micro_tokens = rows * length * (count // tensor)
-        candidate.model.remat = remat
+        mesh = dataclasses.replace(
+            config.mesh,
+            data=1,
+            fsdp=count // tensor,
+            tensor=tensor,
+            offload_optimizer=offload,
+        )
+        micro_tokens = rows * length * (count // tensor)
+        candidate = dataclasses.replace(
+            config,
+            mesh=mesh,
+            batch=dataclasses.replace(config.batch, micro_tokens=micro_tokens),
+            model=dataclasses.replace(config.model, remat=remat),
+        )
         try:
-            yield make_workload(candidate.lock(), target)
+            yield make_workload(candidate, target)
         except ValueError:
             continue
 

@@ -5,14 +5,14 @@ import functools
 import math
 
 import jax
-from ml_collections import ConfigDict
 
-from configs.base import from_config
+from configs.base import RunConfig
+from configs.checks import check_config
 from models.config import Qwen2Config
 from models.qwen2 import LAYERS, Qwen2, abstract_params, param_shardings
 from rl.batches.packing import micro_rows
-from rl.plan import check_positions, check_rollout, check_sizes
-from sharding.mesh import SIZES, abstract_mesh, resolve_shape
+from rl.run_spec import check_positions, check_sizes
+from sharding.mesh import abstract_mesh, resolve_shape
 from sharding.rules import shards
 from tools.plan.architectures import architecture
 from tools.plan.targets import Target
@@ -32,7 +32,7 @@ class Workload:
       rows: R, rows of one micro-batch.
     """
 
-    config: ConfigDict
+    config: RunConfig
     model: Qwen2Config
     target: Target
     trainer: Target
@@ -79,15 +79,14 @@ class Workload:
         return layers + (head if program == "score" else 0) + attention
 
 
-def make_workload(config: ConfigDict, target: Target) -> Workload:
+def make_workload(config: RunConfig, target: Target) -> Workload:
     """Checks a config against a target.
 
     Raises:
       ValueError: one line that names the key and the offending value.
     """
-    from_config(config)
-    r, m = config.rollout, config.mesh
-    check_rollout(backend=r.backend, schedule=r.schedule, top_p=r.top_p)
+    m = config.mesh
+    check_config(config, needs_data=False)
     trainer = target.first(_trainer_devices(config, target))
     try:
         mesh_shape = resolve_shape(
@@ -130,12 +129,13 @@ def shard_sizes(
     return sum(jax.tree.leaves(local)), sum(jax.tree.leaves(local[LAYERS]))
 
 
-def _trainer_devices(config: ConfigDict, target: Target) -> int:
+def _trainer_devices(config: RunConfig, target: Target) -> int:
     """Returns the number of the trainer's devices; local vLLM servers take the rest."""
     r = config.rollout
     if r.backend == "jax" or r.vllm.url:
         return target.count
-    sizes = {axis: config.mesh[axis] for axis in SIZES}
+    m = config.mesh
+    sizes = {"data": m.data, "fsdp": m.fsdp, "tensor": m.tensor}
     if all(size > 0 for size in sizes.values()):
         count = math.prod(sizes.values())
     elif r.vllm.devices:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from configs.schema import parse
 from rl.alarms import Alarms, Limits
 from tools.page import is_number
 from tools.report.reading import Run, part
@@ -52,7 +53,7 @@ def findings(run: Run) -> list[Finding]:
 def _alarms(run: Run) -> list[Finding]:
     """Applies the run's own alarms to its metrics."""
     try:
-        alarms = Alarms(Limits(**part(run.config, "alarms")))
+        alarms = Alarms(parse(Limits, part(run.config, "alarms")))
         held: dict[str, tuple[list[int], str]] = {}
         for row in run.steps:
             figures = {key: value for key, value in row.items() if key != "step"}

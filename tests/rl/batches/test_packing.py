@@ -24,8 +24,6 @@ def _segments(groups, *, version=0, sampler_is_trainer=True):
         load_advantage("std")(groups),
         version=version,
         sampler_is_trainer=sampler_is_trainer,
-        aggregation="token",
-        constant=1,
     )
 
 
@@ -54,7 +52,6 @@ def test_a_batch_says_what_each_token_is():
     np.testing.assert_array_equal(
         batch.loss_mask[0], np.array([0, 0, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0], bool)
     )
-    np.testing.assert_allclose(batch.loss_weights[0], 0.2 * batch.loss_mask[0], 1e-6)
     assert batch.advantages[0, 2] < 0 < batch.advantages[0, 7]
     assert not batch.off_policy.any()
 

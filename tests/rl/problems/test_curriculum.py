@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from configs import quickstart_staged
-from rl.plan import _stages
+from configs.base import from_config
 from rl.problems.curriculum import (
     Advance,
     Curriculum,
@@ -17,6 +17,7 @@ from rl.problems.curriculum import (
     fill_gaps,
     make_stages,
 )
+from rl.run_spec import _stages
 from rl.types import Problem
 
 PROBLEMS = [
@@ -246,6 +247,7 @@ def test_a_level_beyond_the_scale_is_no_gap(levels):
 def test_a_level_whose_prompts_are_all_too_long_is_no_gap():
     config = quickstart_staged.get_config()
     config.curriculum.stages = ({"name": "a", "levels": {"1": 1.0, "2": 1.0}},)
+    c = from_config(config)
     every = [
         Problem(id=f"{k}", problem="?", answers=("1",), level=k) for k in (1, 2, 3)
     ]
@@ -255,9 +257,10 @@ def test_a_level_whose_prompts_are_all_too_long_is_no_gap():
         " 1 prompts do not"
     )
     with pytest.raises(ValueError) as error:
-        _stages(config, every, [p for p in every if p.level != 2])
+        _stages(c, every, [p for p in every if p.level != 2])
     assert str(error.value) == said
-    (stage,), gaps = _stages(config, [every[0], every[2]], [every[0], every[2]])
+    fit = [every[0], every[2]]
+    (stage,), gaps = _stages(c, fit, fit)
     assert stage.levels == {1: 2.0} and len(gaps) == 1
 
 

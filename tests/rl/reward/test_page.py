@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
+from configs.base import from_config
 from configs.reading import read_config
-from rl.plan import make_plan
 from rl.reward.rewards import Rewards
+from rl.run_spec import validate
 from rl.types import Problem
 
 PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "extending.md"
@@ -41,7 +42,7 @@ def test_a_config_of_the_page_is_a_run(mine, name):
     """A plan reads its data, and tries its reward."""
     config = read_config(str(mine / name))
     config.model.maker_args.cache = str(mine / "bases")
-    plan = make_plan(config)
+    plan = validate(from_config(config))
     assert plan.train and not (mine / "bases").exists()
 
 

@@ -5,16 +5,17 @@ import pathlib
 import sys
 
 import pytest
-from ml_collections import ConfigDict
 
 from configs import quickstart
-from rl import build
+from configs.base import from_config
+from rl import setup
 from rl.checkpoint import steps_in
 from rl.loop import train
-from rl.plan import make_plan, read_data
 from rl.processes.group import SingleProcess
 from rl.processes.stopping import StopSignals
 from rl.reward.rewards import RewardError
+from rl.run_spec import read_data, validate
+from rl.start_page import start_page
 from rollout.jax_sampler import JaxSampler
 from rollout.types import SamplerError
 
@@ -65,7 +66,7 @@ def config(cache, tmp_path, monkeypatch):
 
 
 def run(config, workdir):
-    plan = make_plan(ConfigDict(config.to_dict()))
+    plan = validate(from_config(config))
     workdir.mkdir(exist_ok=True)
     with StopSignals("") as stop:
         train(plan, workdir, SingleProcess(), stop)
@@ -192,22 +193,22 @@ def test_where_nobody_takes_the_weights_they_are_saved(
 def test_only_the_leader_tries_a_reward_out(config, monkeypatch):
     """Behind the leader hundreds of processes may stand, and a service behind it."""
     config.reward.function = f"verifier + 0.5*{HERE}:fails_on_empty"
-    monkeypatch.setattr("rl.plan.jax.process_index", lambda: 1)
-    train_set, _, _ = read_data(config)
+    monkeypatch.setattr("rl.run_spec.jax.process_index", lambda: 1)
+    train_set, _, _ = read_data(from_config(config))
     assert train_set
-    monkeypatch.setattr("rl.plan.jax.process_index", lambda: 0)
+    monkeypatch.setattr("rl.run_spec.jax.process_index", lambda: 0)
     with pytest.raises(ValueError, match="IndexError"):
-        read_data(config)
+        read_data(from_config(config))
 
 
 def test_it_is_tried_before_anything_is_looked_for(config):
     config.model.maker, config.model.path = "", "no/such/model"
     config.reward.function = f"verifier + 0.5*{HERE}:fails_on_empty"
     with pytest.raises(ValueError, match="config.reward.function=.*IndexError"):
-        make_plan(config)
+        validate(from_config(config))
     config.reward.function, config.eval.reward = "verifier", f"{HERE}:nothing"
     with pytest.raises(ValueError, match="config.eval.reward=.*returned None"):
-        make_plan(config)
+        validate(from_config(config))
 
 
 def _file(path: pathlib.Path, *golds):
@@ -223,16 +224,16 @@ def test_golds_are_read_when_a_run_is_planned(config, tmp_path):
     config.data.train_args = config.data.eval_args = {}
     config.data.eval = _file(tmp_path / "e.jsonl", "7", "\\frac{1}{")
     with pytest.raises(ValueError, match=r"t.jsonl: .* 1 of 3 problems \(33.33%\)"):
-        make_plan(config)
+        validate(from_config(config))
     config.data.unreadable_golds = 0.5
-    plan = make_plan(config)
+    plan = validate(from_config(config))
     assert [p.answers for p in plan.train] == [("1",), ("3",)]
     assert [p.answers for p in plan.held_out] == [("7",)]
     assert "of 1 of 3 problems" in plan.unread[0] and "of 1 of 2" in plan.unread[1]
-    assert "left out" in plan.describe(tmp_path)
+    assert "left out" in start_page(plan, tmp_path)
     # A reward of the user's may read what the verifier cannot.
     config.reward.function, config.data.unreadable_golds = f"{HERE}:simple", 0.0
-    plan = make_plan(config)
+    plan = validate(from_config(config))
     assert len(plan.train) == 3 and plan.unread == ()
 
 
@@ -246,20 +247,21 @@ def test_a_start_says_what_is_left_out(config, tmp_path, monkeypatch, capsys):
     def begin(*_, **__):
         raise Begun
 
-    monkeypatch.setattr(build.multihost, "lead", begin)
+    monkeypatch.setattr(setup.joint, "lead", begin)
     config.data.train = _file(tmp_path / "t.jsonl", "1", "\\frac{1}{", "3")
     with (tmp_path / "t.jsonl").open("a") as file:
         file.write("\n" + json.dumps({"problem": "1+1+1+1+1", "answer": "5"}))
     config.data.train_args, config.data.unreadable_golds = {}, 0.5
-    plan = make_plan(config)
+    plan = validate(from_config(config))
     (workdir := tmp_path / "w").mkdir()
     with (
         pytest.raises(Begun),
-        build.open_parts(plan, workdir, None, None, accept_changes=False),
+        setup.open_parts(plan, workdir, None, None, accept_changes=False),
     ):
         pass
     said = capsys.readouterr().out.splitlines()
-    assert "t.jsonl: the verifier cannot read the golds of 1 of 4 problems" in said[0]
-    assert said[1:] == [
+    assert said[0].startswith("numbers: ")
+    assert "t.jsonl: the verifier cannot read the golds of 1 of 4 problems" in said[1]
+    assert said[2:] == [
         "1 problems left out: their prompts exceed config.rollout.max_prompt_tokens=8"
     ]

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from configs import base, objectives
-from configs.schema import take
 from rl.batches.advantages import load_advantage
 from rl.types import Batch
 from rl.update.hyper import make_hyper
 from rl.update.losses import Segments
-from rl.update.objective import geometric, make_objective, mask, truncate
+from rl.update.objective import geometric, mask, objective_from_config, truncate
 
 HYPER = make_hyper(
     learning_rate=0.1,
@@ -25,9 +24,9 @@ HYPER = make_hyper(
 
 
 def _objective(**changes):
-    config = base.get_config().objective
-    config.update(changes)
-    return take(make_objective, config)()
+    config = base.get_config()
+    config.objective.update(changes)
+    return objective_from_config(base.from_config(config))
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +127,7 @@ def test_every_preset_is_whole(name):
     preset = getattr(objectives, name)
     config = base.get_config()
     config.objective.update(preset)
-    take(make_objective, config.objective)()
+    objective_from_config(base.from_config(config))
     load_advantage(config.objective.advantage)
     keys = {"function", "advantage", "aggregation", "correction", "eps_low", "eps_high"}
     assert preset.keys() == keys

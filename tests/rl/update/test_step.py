@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from configs import base
-from configs.schema import take
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, head_table, init_params
 from rl.batches.advantages import load_advantage
 from rl.batches.packing import make_segments, pack
+from rl.batches.weights import weigh
 from rl.metrics import update_metrics
 from rl.update.hyper import make_hyper
-from rl.update.objective import make_objective, token_logprobs
+from rl.update.objective import objective_from_config, token_logprobs
 from rl.update.optimizer import make_optimizer, make_schedule
 from rl.update.step import make_step
 from sharding.mesh import make_mesh
@@ -32,7 +32,7 @@ OPTIMIZER = dict(
     b1=0.9, b2=0.99, eps=1e-3, weight_decay=0.01, max_grad_norm=1.0,
     moments_dtype="float32",
 )  # fmt: skip
-OBJECTIVE = take(make_objective, base.get_config().objective)()
+OBJECTIVE = objective_from_config(base.RunConfig())
 
 
 def _groups(count=8):
@@ -54,8 +54,6 @@ def _batches(groups, *, row_length=32, micro_rows=8, old=-4.0, share_prompts=Fal
         load_advantage("std")(groups),
         version=0,
         sampler_is_trainer=True,
-        aggregation="token",
-        constant=1,
     )
     batches = pack(
         segments,
@@ -66,7 +64,7 @@ def _batches(groups, *, row_length=32, micro_rows=8, old=-4.0, share_prompts=Fal
     )
     return [
         b.replace(old_logprobs=np.where(b.loss_mask, old, 0).astype(np.float32))
-        for b in batches
+        for b in weigh(batches, aggregation="token", constant=1)
     ]
 
 
@@ -257,9 +255,9 @@ def with_a_metric(policy_logprobs):
 
 def test_the_largest_of_a_negative_figure_is_negative():
     """With padding and the start of the sum counted as zero it was 0."""
-    settings = base.get_config().objective
-    settings.function = f"{__name__}:with_a_metric"
-    objective = take(make_objective, settings)()
+    config = base.get_config()
+    config.objective.function = f"{__name__}:with_a_metric"
+    objective = objective_from_config(base.from_config(config))
     stats = _updated(_mesh(), _batches(_groups()), objective=objective)[2]
     mean = stats["sum"]["logprob"] / stats["sum"]["tokens"]
     assert mean < float(stats["max"]["logprob"]) < 0

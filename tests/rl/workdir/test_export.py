@@ -9,11 +9,12 @@ import torch
 import transformers
 
 from configs import quickstart
-from rl.build import make_engine
+from configs.base import from_config
 from rl.evaluate import accuracy_of
-from rl.plan import make_plan
 from rl.problems.templates import TEMPLATES, encode_prompt
 from rl.problems.tokenizer import AutoTokenizer
+from rl.run_spec import validate
+from rl.setup import make_engine
 from rl.workdir.export import chat_template, model_card, serve_as_trained
 from rollout.types import SamplingParams
 from tests.rl.problems.test_templates import beginning_tokenizer
@@ -133,7 +134,7 @@ def exported(tmp_path_factory):
     c.export.dtype = "float32"
     c.model.dtype = "float32"
     c.rollout.stop_token_ids = (0, 20)
-    plan = make_plan(c)
+    plan = validate(from_config(c))
     engine = make_engine(plan, folder / "work")
     engine.publish(0)
     free = SamplingParams(n=1, max_tokens=TOKENS, temperature=0.0, stop_token_ids=(0,))

@@ -11,7 +11,8 @@ import pytest
 import safetensors.numpy
 
 from configs import base
-from rl.plan import make_plan
+from configs.base import from_config
+from rl.run_spec import validate
 from rl.workdir import manifest
 from tests.tools.tiny import make_model, make_sums
 
@@ -42,7 +43,7 @@ def made(tmp_path_factory):
 
 
 def _identify(config):
-    plan = make_plan(config)
+    plan = validate(from_config(config))
     return manifest.identify(plan, pathlib.Path(config.model.path))
 
 
@@ -261,10 +262,10 @@ def test_settings_of_jax_that_change_what_is_drawn_are_part_of_a_run(
 @pytest.mark.failure(37)
 def test_another_config_is_refused_before_a_base_is_made(workdir, made):
     config = _config(made)
-    manifest.check_config(workdir, make_plan(config))
+    manifest.check_config(workdir, validate(from_config(config)))
     config.seed = 3
     with pytest.raises(ValueError, match="config.seed: 0 -> 3; --accept_changes"):
-        manifest.check_config(workdir, make_plan(config))
+        manifest.check_config(workdir, validate(from_config(config)))
 
 
 @pytest.mark.failure(37)

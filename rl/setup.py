@@ -1,0 +1,326 @@
+"""From a checked run to the objects that the loop joins."""
+
+import contextlib
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+
+from configs.base import RunConfig
+from configs.schema import config_json
+from models import hf
+from models.qwen2 import Params, Qwen2
+from rl import files
+from rl.alarms import Alarms
+from rl.base_model import (
+    base_folder,
+    check_shared_prompts,
+    model_from_config,
+    parameter_count,
+)
+from rl.batches.collect import Collector
+from rl.batches.draws import Draws
+from rl.batches.judge import Judge
+from rl.batches.packing import pack_groups
+from rl.batches.schedule import Rollouts
+from rl.checkpoint import Checkpoints
+from rl.engine import Engine
+from rl.problems.curriculum import Curriculum
+from rl.problems.reading import HELD_OUT, write_problems
+from rl.processes import group, joint
+from rl.processes.devices import join_cpu_devices
+from rl.progress import WatchedSampler, phase
+from rl.reward.rewards import Rewards
+from rl.run_spec import TRAINING, RunSpec
+from rl.sampler_servers import make_vllm_sampler
+from rl.start_page import start_messages
+from rl.types import Batch, Hyper
+from rl.update.examine import check_finite
+from rl.update.hyper import make_hypers
+from rl.update.objective import Objective
+from rl.update.optimizer import optimizer_from_config, schedule_from_config
+from rl.update.step import Step, TrainState, make_step
+from rl.workdir import manifest
+from rl.workdir.export import serve_as_trained
+from rl.workdir.trace import Trace
+from rollout.jax_sampler import JaxSampler
+from rollout.layout import device_bytes, device_memory, make_layout
+from rollout.prompts import common_length
+from rollout.types import PolicySampler
+from sharding.mesh import make_mesh
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The objects that the loop joins.
+
+    Attributes:
+      engine: samples, updates, publishes, saves.
+      rollouts: gives each step's groups, when the schedule says.
+      rewards: judge completions of training and of evaluation.
+      alarms: watch the metrics.
+      trace: profiles the steps that the config names.
+      pack: `pack_groups` of this run: groups and their version to mini-batches.
+      hypers: `make_hypers` of this run: a stage, the updates done and a number of
+        mini-batches to the scalars of each update.
+    """
+
+    engine: Engine
+    rollouts: Rollouts
+    rewards: Rewards
+    alarms: Alarms
+    trace: Trace
+    pack: Callable[..., list[list[Batch]]]
+    hypers: Callable[..., list[Hyper]]
+
+
+@contextlib.contextmanager
+def open_parts(
+    spec: RunSpec,
+    workdir: pathlib.Path,
+    processes: group.Processes,
+    check_stop: Callable[[], None],
+    *,
+    accept_changes: bool,
+) -> Iterator[Parts]:
+    """Make the parts of a run, and close them at the end.
+
+    Args:
+      spec: the run.
+      workdir: of the run.
+      processes: the leader's, or the only process.
+      check_stop: called while completions are sampled; raises to end the run.
+      accept_changes: see `rl.workdir.manifest.begin`.
+
+    Raises:
+      ValueError: the workdir holds another run.
+    """
+    c = spec.config
+    with phase("base", c.model.path or c.model.maker):
+        base = base_folder(c)  # before the other processes look for it
+    with phase("identify", "hashes the base, the problems and the code"):
+        identity = manifest.identify(spec, base)
+    for line in manifest.begin(workdir, identity, accept_changes=accept_changes):
+        print(line)
+    for line in start_messages(spec):
+        print(line)
+    files.replace(workdir / "config.json", config_json(c) + "\n")
+    if spec.held_out:  # as data, so that readers need not call what the config names
+        write_problems(workdir / HELD_OUT, spec.held_out)
+    engine = joint.lead(
+        processes,
+        functools.partial(make_engine, spec, workdir),
+        config=config_json(c),
+        embedded=c.rollout.backend == "jax",
+    )
+    rewards = Rewards(
+        spec.rewards,
+        workers=c.reward.workers,
+        timeout=c.reward.timeout,
+        right_from=c.reward.right_from,
+    )
+    sample = WatchedSampler(engine, "sample", check_stop).sample
+    rollouts = Rollouts(
+        make_collector(spec, sample, rewards),
+        schedule=c.rollout.schedule,
+        max_staleness=c.rollout.max_staleness,
+        steps=c.steps,
+    )
+    # The engine is closed first: that ends what the other two still wait for.
+    with (
+        contextlib.closing(rollouts),
+        contextlib.closing(rewards),
+        contextlib.closing(engine),
+        Trace(workdir, steps=c.profile.steps) as trace,
+    ):
+        yield Parts(
+            engine=engine,
+            rollouts=rollouts,
+            rewards=rewards,
+            alarms=Alarms(c.alarms),
+            trace=trace,
+            pack=functools.partial(
+                pack_groups,
+                sampler_is_trainer=c.rollout.backend == "jax",
+                advantage=c.objective.advantage,
+                aggregation=c.objective.aggregation,
+                constant=c.rollout.max_response_tokens,
+                prompts_per_update=c.batch.prompts_per_update,
+                row_lengths=c.batch.row_lengths,
+                micro_tokens=c.batch.micro_tokens,
+                row_multiple=spec.row_multiple,
+                share_prompts=c.batch.share_prompts,
+            ),
+            hypers=functools.partial(
+                make_hypers,
+                ppo_epochs=c.batch.ppo_epochs,
+                schedule=schedule_from_config(c),
+                learning_rate=c.schedule.learning_rate,
+                eps_low=c.objective.eps_low,
+                eps_high=c.objective.eps_high,
+                temperature=c.rollout.temperature,
+            ),
+        )
+
+
+def make_collector(
+    spec: RunSpec, sample: Callable[..., list], rewards: Rewards
+) -> Collector:
+    """Make what samples, judges and filters until a batch is full."""
+    c = spec.config
+    curriculum = Curriculum(spec.stages, spec.train, seed=c.seed)
+    return Collector(
+        draws=Draws(
+            curriculum,
+            spec.train,
+            policy=c.sampling.policy,
+            explore=c.sampling.explore,
+            power=c.sampling.power,
+            retire_at=c.sampling.retire_at,
+            half_life=c.sampling.half_life,
+        ),
+        sample=sample,
+        judge=Judge(
+            reward=rewards.reward(TRAINING),
+            decode=spec.decode,
+            shuffle=c.reward.shuffle,
+            overlong_buffer=c.reward.overlong_buffer,
+            overlong_factor=c.reward.overlong_factor,
+        ),
+        encode=spec.encode,
+        sampling=spec.sampling,
+        seed=c.seed,
+        prompts_per_step=c.batch.prompts_per_step,
+        filter=c.dynamic_sampling.filter,
+        filter_on=c.dynamic_sampling.filter_on,
+        max_rounds=c.dynamic_sampling.max_rounds,
+        oversample=c.dynamic_sampling.oversample,
+        max_age=c.dynamic_sampling.max_age,
+        carry=c.dynamic_sampling.carry,
+        on_shortfall=c.dynamic_sampling.on_shortfall,
+        max_shortfalls=c.dynamic_sampling.max_shortfalls,
+    )
+
+
+def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
+    """Make the parameters, the compiled step, the sampler and the checkpoints.
+
+    With several processes all of them call it.
+
+    Args:
+      spec: the run.
+      workdir: gets `checkpoints/`, `assets/` and the servers' logs.
+    """
+    c = spec.config
+    mesh = make_mesh(data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor)
+    join_cpu_devices(mesh)
+    folder = base_folder(c)
+    if jax.process_index() == 0:
+        hf.copy_assets(folder, workdir / "assets")
+        serve_as_trained(
+            workdir / "assets",
+            stop_token_ids=spec.sampling.stop_token_ids,
+            temperature=spec.stages[-1].temperature or c.rollout.temperature,
+            template=c.data.template,
+            tokenizer=spec.tokenizer,
+        )
+    model = model_from_config(c, spec.model, mesh)
+    check_shared_prompts(c.batch.share_prompts, model)
+    servers = None
+    if c.rollout.backend == "vllm":
+        # First: servers come up while weights are read and programs compiled.
+        servers = make_servers(spec, model, folder, workdir)
+    step = make_update(c, model, spec.objective)
+    count = parameter_count(spec.model)
+    with phase("load", str(folder), total=count, unit="parameters") as loaded:
+        params = hf.load_params(folder, model, mesh, on_loaded=loaded.update)
+        check_finite(params, str(folder))
+        reference = None
+        if spec.objective.needs_reference:
+            reference = jax.tree.map(lambda x: jnp.array(x, c.model.dtype), params)
+        state = step.init(params)
+    return Engine(
+        config=spec.model,
+        step=step,
+        state=state,
+        sampler=servers or make_embedded(spec, model, state, reference),
+        checkpoints=Checkpoints(
+            workdir / "checkpoints",
+            keep=c.checkpoint.keep,
+            on_damage=c.checkpoint.on_damage,
+        ),
+        assets=workdir / "assets",
+        reference=reference,
+        old_logprobs=c.objective.old_logprobs,
+    )
+
+
+def make_update(c: RunConfig, model: Qwen2, objective: Objective) -> Step:
+    """Make the compiled functions of the run's updates."""
+    assert model.mesh is not None
+    return make_step(
+        model,
+        optimizer_from_config(c),
+        model.mesh,
+        objective,
+        head_chunk=c.model.head_chunk,
+        offload_optimizer=c.mesh.offload_optimizer,
+    )
+
+
+def make_embedded(
+    spec: RunSpec, model: Qwen2, state: TrainState, reference: Params | None
+) -> JaxSampler:
+    """Make the sampler on the trainer's own devices, and compile its programs."""
+    c = spec.config
+    assert model.mesh is not None
+    memory = device_memory(model.mesh)
+    carry = c.dynamic_sampling.carry
+    layout = make_layout(
+        model,
+        slots=c.rollout.slots,
+        tensor=c.rollout.tensor,
+        prompt_length=c.rollout.max_prompt_tokens,
+        response_length=c.rollout.max_response_tokens,
+        common=common_length([prompt.tolist() for prompt in spec.prompts.values()]),
+        begun=carry,
+        room=memory and memory - device_bytes((state, reference)),
+    )
+    sampler = JaxSampler(layout, state.params)
+    sizes = len(sampler.batches())
+    with phase("compile", "the sampler", total=sizes, unit="programs") as compiled:
+        sampler.warm_up(begun=carry, on_compiled=compiled.update)
+    return sampler
+
+
+def make_servers(
+    spec: RunSpec, model: Qwen2, folder: pathlib.Path, workdir: pathlib.Path
+) -> PolicySampler:
+    """Make the sampler on vLLM servers, started or attached to."""
+    c, v = spec.config, spec.config.rollout.vllm
+    return make_vllm_sampler(
+        model=model.clone(remat="none"),
+        folder=folder,
+        workdir=workdir,
+        prompt=spec.encode(spec.train[0]).tolist(),
+        max_model_len=c.rollout.max_prompt_tokens + c.rollout.max_response_tokens,
+        head_chunk=c.model.head_chunk,
+        in_flight="keep" if c.rollout.schedule == "async" else "abort",
+        python=v.python,
+        url=v.url,
+        dtype=v.dtype,
+        devices=v.devices,
+        gpu_memory_utilization=v.gpu_memory_utilization,
+        cpu_kv_cache_gib=v.cpu_kv_cache_gib,
+        max_num_seqs=v.max_num_seqs,
+        enforce_eager=v.enforce_eager,
+        weight_dir=v.weight_dir,
+        probe_tolerance=v.probe_tolerance,
+        start_seconds=v.start_seconds,
+        sync_seconds=v.sync_seconds,
+        stall_seconds=v.stall_seconds,
+        max_restarts=v.max_restarts,
+    )

@@ -1,0 +1,81 @@
+"""What `--dry_run` prints: what the run reads, computes and writes."""
+
+import json
+import pathlib
+
+import jax.numpy as jnp
+
+from configs.base import RunConfig, get_config
+from configs.schema import changes, config_json
+from models.qwen2 import Qwen2, abstract_params
+from rl.base_model import parameter_count
+from rl.checkpoint import describe_cost, state_bytes
+from rl.run_spec import RunSpec
+from rl.update.optimizer import optimizer_from_config
+
+
+def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
+    """Return the facts of a run, one a line, then its config."""
+    c = spec.config
+    model = Qwen2(spec.model, param_dtype=jnp.dtype(c.model.param_dtype))
+    shapes, _ = abstract_params(model)
+    group = max(stage.group_size or c.rollout.group_size for stage in spec.stages)
+    completions = c.batch.prompts_per_step * group
+    tokens = completions * (c.rollout.max_prompt_tokens + c.rollout.max_response_tokens)
+    dynamic = c.dynamic_sampling
+    rounds = dynamic.max_rounds * dynamic.oversample if dynamic.filter else 1
+    lines = {
+        "model": f"{c.model.path or c.model.maker}"
+        f" ({parameter_count(spec.model):,} parameters)",
+        "numbers": describe_numbers(c),
+        "mesh": "data {} x fsdp {} x tensor {}".format(*spec.mesh_shape),
+        "trained on per step": f"{completions:,} completions, at most {tokens:,}"
+        " tokens",
+        "sampled per step": f"at most {int(rounds * completions):,} completions",
+        "updates per step": str(spec.updates_per_step),
+        "steps": f"{c.steps} ({c.steps * spec.updates_per_step:,} updates)",
+        "checkpoints": describe_cost(
+            state_bytes(shapes, optimizer_from_config(c)),
+            keep=c.checkpoint.keep,
+            folder=workdir / "checkpoints",
+        ),
+        "reads": f"{c.data.train} ({len(spec.train):,} problems,"
+        f" {spec.left_out:,} too long), {c.data.eval or 'no evaluation'}"
+        f" ({len(spec.held_out):,} problems)",
+        "left out": "; ".join(spec.unread),
+        "stages": "; ".join(spec.gaps),
+        "reference": f"the base stays loaded, in {c.model.dtype}"
+        if spec.objective.needs_reference
+        else "",
+        "writes": f"{workdir}/: config.json manifest.json held_out.jsonl assets/"
+        " metrics.jsonl samples.jsonl tokens.jsonl tensorboard/ profile/"
+        " checkpoints/ dumps/ summary.json hf/"
+        + (f", {c.compiled}/" if c.compiled else ""),
+    }
+    width = max(map(len, lines))
+    text = "\n".join(f"{k:<{width}}  {v}" for k, v in lines.items() if v)
+    return f"{config_json(c)}\n{text}"
+
+
+def start_messages(spec: RunSpec) -> list[str]:
+    """Return what the user should know when the run starts."""
+    messages = [f"numbers: {describe_numbers(spec.config)}", *spec.unread]
+    if spec.left_out:
+        most = spec.config.rollout.max_prompt_tokens
+        messages.append(
+            f"{spec.left_out:,} problems left out: their prompts exceed"
+            f" config.rollout.max_prompt_tokens={most}"
+        )
+    return messages + [f"curriculum: stage {gap}" for gap in spec.gaps]
+
+
+def config_changes(c: RunConfig) -> dict[str, object]:
+    """Return what a config changes from configs/base.py, by dotted key."""
+    return changes(json.loads(config_json(c)), get_config())
+
+
+def describe_numbers(c: RunConfig) -> str:
+    """Say how exactly, and whether repeatably, accelerators compute."""
+    repeat = "deterministic" if c.deterministic else "not deterministic on a GPU"
+    how = f" at matmul_precision={c.model.matmul_precision}"
+    return f"{c.model.dtype}{how if c.model.dtype == 'float32' else ''}; {repeat}"
