@@ -100,7 +100,9 @@ def train(
             parts.trace.begin(run.done + 1)
             try:
                 with clock.phase("sample"), watch("sample"):
-                    groups, tally = run.interruptible(run.sample)
+                    groups, tally = run.interruptible(
+                        lambda: parts.rollouts.take(run.done)
+                    )
             except Shortfall as shortfall:
                 ended = str(shortfall)
                 break
@@ -254,10 +256,6 @@ class _Run:
             if self.processes.alone:
                 self.save_completely(self.state(), healthy=False)
             raise
-
-    def sample(self) -> tuple[list[Group], Tally]:
-        """Return the groups of the next step, and what sampling them saw."""
-        return self.parts.rollouts.take(self.done)
 
     def update(
         self, groups: list[Group], tally: Tally, clock: Stopwatch

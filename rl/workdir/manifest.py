@@ -329,7 +329,9 @@ def _code(config) -> dict[str, str]:
         code[room] = _hash(f"{p.relative_to(_ROOT)}:{files.sha256(p)}" for p in paths)
     for key in _FUNCTIONS:
         section, name = key.split(".")
-        modules = re.findall(r"[\w.]+(?=:)", str(config[section][name]))
+        modules = re.findall(
+            r"[\w.]+(?=:)", str(getattr(getattr(config, section), name))
+        )
         specs = filter(None, map(_spec, modules))
         found = [s.origin for s in specs if s.origin and os.path.isfile(s.origin)]
         if found:
