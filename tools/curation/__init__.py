@@ -1,13 +1,12 @@
-"""From raw open data to problems fit for reinforcement learning.
+"""Turns open data into problems fit for reinforcement learning.
 
-Enters: JSONL or Parquet files of problems, or a hub's.
-Leaves: problems.jsonl, what was dropped with its reasons, and a report.
-Begin at `pipeline`. Data flows one way, a file per idea:
+Reads JSONL, JSON or Parquet files of problems; writes problems.jsonl, the dropped rows
+with their reasons, and a report. Start reading at `pipeline`. Data flows one way:
 
-    sources -> repair -> (verifiable, noise, answers) -> decontaminate -> duplicates
-            -> levels -> report
+    sources (formats, evidence, sets) -> repair -> screen (verifiable, golds, noise,
+    answers) -> decontaminate -> duplicates -> levels -> report
 
-A *check* is a pure function of a row that returns the evidence for dropping it, or
-None. Every check runs on every row, so a dropped row carries all reasons that apply;
-only the verifier is asked last, of rows that nothing else speaks against.
+A *check* is a pure function of a row that returns why the row should be dropped, or
+None. Every check runs on every row, so a dropped row has all reasons that apply; the
+verifier is asked last, about rows without a reason so far.
 """

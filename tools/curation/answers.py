@@ -1,6 +1,6 @@
-"""Answers, to the verifier: one that can serve as a gold, and two that are equal.
+"""Decides with the verifier which answers can be golds and which are equal.
 
-A gold parses, equals itself, and others can equal it, read from a box as in training.
+A gold parses and equals itself, read from a box as in training.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from tools.curation.row import Row
 
 
 def unverifiable_answer(row: Row) -> str | None:
-    """The verifier cannot parse it, or it does not equal itself.
+    """Finds golds that the verifier cannot parse or that do not equal themselves.
 
     Nor may it hold what only its own text equals. Asked of rows that survive so far.
     """
@@ -27,23 +27,23 @@ def unverifiable_answer(row: Row) -> str | None:
 
 
 def equality(golds: Sequence[str]) -> Callable[[str], bool]:
-    """Tells, in a worker, of an answer whether it equals any of the golds."""
+    """Returns a function that compares an answer with the golds; runs in a worker."""
     return lambda answer: any(is_equivalent(answer, gold) for gold in golds)
 
 
 class AnswerJudge(Workers):
-    """Equality of answers, on none of which more than `timeout` seconds are spent."""
+    """Compares answers in worker processes, with a time limit for each comparison."""
 
     def __init__(self, workers: int, timeout: float):
         super().__init__(workers, timeout, f"{__name__}:equality")
 
     def equal(self, left: Sequence[str], right: Sequence[str]) -> bool:
-        """Whether any answer of one problem equals any of the other."""
+        """Returns whether any answer of one problem equals any of the other."""
         return not set(left).isdisjoint(right) or self.equal_pairs([(left, right)])[0]
 
     def equal_pairs(
         self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
     ) -> list[bool]:
-        """`equal` of each pair, in one call of the workers."""
+        """Applies `equal` to each pair, in one call of the workers."""
         found = self.map([((right,), left) for left, right in pairs])
         return [True in verdicts for verdicts in found]

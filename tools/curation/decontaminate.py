@@ -1,4 +1,4 @@
-"""Training problems that an evaluation set also holds, as they are or nearly so."""
+"""Finds training problems that an evaluation set also holds."""
 
 import collections
 import itertools
@@ -19,7 +19,7 @@ _SUM = re.compile(r"\b[a-z]\s*\+\s*[a-z]\W*\Z")
 
 
 def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
-    """Gives rows that an evaluation set also holds the reason that says so."""
+    """Marks the rows that match an evaluation problem."""
     if not plan.evaluation:
         return
     texts = {name: problem.problem for name, problem in plan.evaluation.items()}
@@ -51,7 +51,7 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
 
 
 def _asked_as(problem: Row | Problem, beside: Row | Problem) -> list[str]:
-    """Its answers; beside one that ends with "Find m + n" also that of each m/n."""
+    """Returns its answers, and m + n for each m/n if the other asks for m + n."""
     fractions = map(
         _FRACTION.fullmatch, problem.answers if _SUM.search(beside.problem) else ()
     )
@@ -60,7 +60,7 @@ def _asked_as(problem: Row | Problem, beside: Row | Problem) -> list[str]:
 
 
 class EvaluationIndex:
-    """The evaluation problems (id -> text), for n-gram matches and near ones."""
+    """Indexes evaluation problems (id -> text) for n-gram and near matches."""
 
     def __init__(self, problems: Mapping[str, str], *, threshold: float):
         self._problems, self._threshold = problems, threshold
@@ -74,7 +74,7 @@ class EvaluationIndex:
                 self._runs[run].append(name)
 
     def near(self, row: Row) -> dict[str, float]:
-        """Problems at or above the threshold, with their similarity to the row's.
+        """Returns the problems at or above the threshold, with their similarity.
 
         Word for word is 1, however it is set: `1{,}000` and `1000` share few 3-grams.
         """
@@ -87,5 +87,5 @@ class EvaluationIndex:
         return {n: score for n, score in scores.items() if score >= self._threshold}
 
     def runs(self, text: str) -> dict[str, Sequence[str]]:
-        """Runs of words that problems have too, each with the ids of these."""
+        """Returns the runs of words that problems share, each with their ids."""
         return {n: self._runs[n] for n in word_ngrams(text) if n in self._runs}

@@ -1,4 +1,4 @@
-"""Exact and near duplicates, and what to do when their answers disagree."""
+"""Drops exact and near duplicates, and copies whose answers disagree."""
 
 import collections
 import dataclasses
@@ -19,7 +19,7 @@ Copy = tuple[Row, str, float]  # how it is near its group's first: exact, `relat
 def drop_duplicates(
     plan: Plan, rows: Sequence[Row], judge: AnswerJudge, scale: str | None
 ) -> None:
-    """Leaves one row of each problem, and none whose copies contradict each other.
+    """Keeps one row of each problem, and none whose copies contradict each other.
 
     Of copies the first with a level on `scale` stays, else the first. Rows of one key
     have the answers of all, and are compared with the first of those of one band.
@@ -84,7 +84,7 @@ def _solved(row: Row, plan: Plan) -> bool:
 
 
 def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
-    """The row's evidence, that of its copies, and sets of other origins among these.
+    """Returns the row's evidence, that of its copies, and agreement of origins.
 
     Copies have the same answer, so what supports theirs supports the row's.
     """
@@ -105,7 +105,7 @@ def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
 def relation(
     kept: Row, other: Row, near: Near, equal: Equal
 ) -> tuple[str, float] | None:
-    """How two problems are near duplicates, if they are: (kind, similarity).
+    """Returns how two problems are near duplicates, if they are: (kind, similarity).
 
     "same": one problem reworded. "variant": the same words with other numbers, or a
     sibling question. "conflict": one problem with two answers.
@@ -123,7 +123,7 @@ def relation(
 
 
 def agreeing(rows: Sequence[Row], equal: Equal) -> list[list[Row]]:
-    """Rows in classes of equal answers, in order of first appearance."""
+    """Groups rows by equal answers, in order of first appearance."""
     classes: list[list[Row]] = []
     for row in rows:
         same = (some for some in classes if equal(some[0].answers, row.answers))

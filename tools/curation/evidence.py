@@ -1,4 +1,4 @@
-"""Evidence that a gold is right: somebody who did not make it arrived at it.
+"""Reads evidence that a gold is right: independent solvers arrived at it.
 
 A wrong gold is rarely matched by a solver that had no part in making it. Public sets
 publish such results in their columns; `COLUMNS` maps them to one record. What counts is
@@ -25,7 +25,7 @@ RATES = ("solve_rate", "graded")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """`correct` of `samples` attempts by one solver arrived at the gold."""
+    """Records that `correct` of `samples` attempts by one solver gave the gold."""
 
     kind: Kind
     by: str  # the model, or the set that states the same answer
@@ -39,7 +39,7 @@ class Evidence:
 
     @property
     def strength(self) -> float:
-        """The lower end of the 95% interval of the rate; 0 if never solved."""
+        """Returns the lower end of the 95% interval of the rate; 0 if never solved."""
         return _lower_end(self.correct, self.samples)
 
 
@@ -49,7 +49,7 @@ def _lower_end(correct: int, samples: int) -> float:
 
 
 class Column(NamedTuple):
-    """Where a set publishes results, and how it writes them down."""
+    """Says where a set publishes results and how to read them."""
 
     path: tuple[str, ...]
     kind: Kind
@@ -98,7 +98,7 @@ BULKY = (
 def read_evidence(
     record: Mapping[str, Any], golds: Sequence[str], source: str
 ) -> list[Evidence]:
-    """What the columns of a row say of its gold, one entry for each solver."""
+    """Returns what the columns of a row say about its gold, one entry per solver."""
     found: dict[tuple[Kind, str], Evidence] = {}
     for given in record.get("evidence") or ():  # of rows that were curated before
         with contextlib.suppress(TypeError):
@@ -128,7 +128,7 @@ def read_evidence(
 
 
 def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int] | None:
-    """Correct attempts, and attempts; None if the column says nothing."""
+    """Returns (correct, attempts), or None if the column says nothing."""
     n = column.samples
     match column.says:
         case "rate" if is_number(value) and 0 <= value <= 1:
@@ -154,5 +154,5 @@ def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int]
 
 
 def strength(evidence: Iterable[Evidence]) -> float:
-    """The strength of the strongest entry, 0 without any."""
+    """Returns the strength of the strongest entry, 0 without any."""
     return max((one.strength for one in evidence), default=0.0)

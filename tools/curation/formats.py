@@ -1,4 +1,4 @@
-"""The formats of public sets: where in their rows our fields stand.
+"""Lists the formats of public sets: where their rows have our fields.
 
 A format is data: our field -> the path of the source's, as `prompt.user.content`, of
 turns the first by that role. The first row's columns tell it. The rest is in `meta`.
@@ -37,7 +37,7 @@ _PATH = re.compile(rf"(?:{_STEP.pattern})+")
 
 
 def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """The name of a first row's format, and its paths.
+    """Returns the name of a first row's format, and its paths.
 
     Raises:
       ValueError: it is none of them; the message names the columns.
@@ -56,12 +56,12 @@ def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, s
 
 
 def columns(record: Mapping[str, Any]) -> str:
-    """What a row has, for messages."""
+    """Lists the columns of a row, for messages."""
     return ", ".join(sorted(map(str, record))) or "none"
 
 
 def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
-    """Paths of all our fields: where nothing else is said, the column of that name.
+    """Returns the paths of all our fields; by default the column of that name.
 
     Raises:
       ValueError: a field is none of ours, or a path is not written as in `a.b[0]`.
@@ -75,7 +75,7 @@ def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """`problem=question,answer=reward.gold[0]` as on a command line.
+    """Parses `problem=question,answer=reward.gold[0]` from a command line.
 
     Raises:
       ValueError: an entry has no `=`.
@@ -90,7 +90,7 @@ def parse_fields(text: str) -> dict[str, str]:
 def split(
     record: Mapping[str, Any], fields: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those of our fields that the record has, null included, and all else in it.
+    """Splits a record into our fields that it has, null included, and the rest.
 
     What the record has under `meta` is spread among the rest, which goes before it.
     """
@@ -109,7 +109,7 @@ def split(
 
 
 def _place(record: Any, path: str) -> tuple[Any, str | int] | None:
-    """What holds the thing at the path, and its key there; JSON in text is read."""
+    """Returns the container at the path and the last key; parses JSON in text."""
     *parents, last = (int(i) if i else key for key, i in _STEP.findall(path))
     try:
         for step in parents:

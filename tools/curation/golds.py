@@ -1,4 +1,4 @@
-"""Can the gold be a value that a rule compares? Finds prose, letters, alternatives."""
+"""Finds golds that are not one value that a rule can compare."""
 
 import re
 from fractions import Fraction
@@ -6,7 +6,6 @@ from fractions import Fraction
 from rl.verifier.parse import tree
 from rl.verifier.parse.answers import parse_answer
 from rl.verifier.parse.tree import Rel, Sym, symbols, walk
-from tools.curation import choice
 from tools.curation.grammar import STYLE, any_of
 from tools.curation.row import Row
 
@@ -36,6 +35,11 @@ _PROOF = re.compile(
 )
 _WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _PROSE = re.compile(_WORDS.pattern + r"\s+[a-z]{2,}")
+# What is taken from an answer before it is read as the name of options.
+_STYLING = re.compile(rf"{STYLE}(?![a-z])|\\(?=\W)|[{{}}\s$.]")
+_NAMES_OPTIONS = re.compile(
+    r"\([A-Za-j]\)|(?:\(?[①-⑩]\)?|\((?:\d|i{1,3}|iv|v)\)|[,，、;]|and)+"
+)
 _DECIMAL = re.compile(r"(?:.*=)?\s*(-?\d*\.\d{2,12})(?:[\s\\]*(?:text|mathrm).*)?")
 _ALLOWS_DECIMALS = any_of(
     r"\d\.\d|%|\bround|nearest|decimal|signific|places?\b|correct to|accura|precis"
@@ -43,17 +47,17 @@ _ALLOWS_DECIMALS = any_of(
 
 
 def no_answer(row: Row) -> str | None:
-    """Neither an answer field nor a box in the solution."""
+    """Finds rows with neither an answer nor a box in the solution."""
     return None if row.answers else "no answer, and none in the solution"
 
 
 def either_or(row: Row) -> str | None:
-    """True or false, yes or no: a coin gets half of them right."""
+    """Finds yes or no, true or false: a coin gets half of them right."""
     return next((a[:60] for a in row.answers if _EITHER_OR.fullmatch(a)), None)
 
 
 def repeated_value(row: Row) -> str | None:
-    """A list that names a value twice."""
+    """Finds lists that name a value twice."""
     for answer in row.answers:
         node = parse_answer(answer).node
         if isinstance(node, tree.Several | tree.Braces):
@@ -63,7 +67,7 @@ def repeated_value(row: Row) -> str | None:
 
 
 def alternative_golds(row: Row) -> str | None:
-    """One value or another: the gold does not say which."""
+    """Finds "A or B": the gold does not say which."""
     for answer in row.answers:
         if _ALTERNATIVE.search(answer) and not _RANGE.search(answer):
             return answer[:60]
@@ -71,7 +75,7 @@ def alternative_golds(row: Row) -> str | None:
 
 
 def condition_as_gold(row: Row) -> str | None:
-    """A condition or a relation between letters, not a value."""
+    """Finds conditions and relations between letters."""
     for answer in row.answers:
         node = parse_answer(answer).node
         if _CONDITION.search(answer) and "{cases}" not in answer:
@@ -84,7 +88,7 @@ def condition_as_gold(row: Row) -> str | None:
 
 
 def letter_as_gold(row: Row) -> str | None:
-    """A lone letter that is not worked out, or names of options or points."""
+    """Finds a lone letter that is not computed, and names of options or points."""
     for answer in row.answers:
         node = parse_answer(answer).node
         several = isinstance(node, tree.Several | tree.Braces | tree.Tuple)
@@ -94,13 +98,13 @@ def letter_as_gold(row: Row) -> str | None:
             alone = len(items) == 1 and not _MANIPULATES.search(row.problem)
             if named or alone:
                 return answer[:60]
-        if choice.is_choice_answer(answer):
+        if _NAMES_OPTIONS.fullmatch(_STYLING.sub("", answer)):
             return answer[:60]
     return None
 
 
 def prose_as_gold(row: Row) -> str | None:
-    """Prose that no rule can compare: a proof, or words that the problem lacks."""
+    """Finds prose that no rule can compare: proofs, words that the problem lacks."""
     found = [word.lower() for word in _WORDS.findall(row.problem) if len(word) > 2]
     named = ("any", "all", *found)
     for answer in row.answers:
@@ -120,7 +124,7 @@ def prose_as_gold(row: Row) -> str | None:
 
 
 def rounded_answer(row: Row) -> str | None:
-    """A decimal of what is none, and nothing asks for one: 0.08333 for a twelfth."""
+    """Finds decimals that were rounded unasked: 0.08333 for a twelfth."""
     match = _DECIMAL.fullmatch(row.answer)
     if not match or len(row.answers) > 1 or _ALLOWS_DECIMALS.search(row.problem):
         return None

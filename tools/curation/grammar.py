@@ -1,4 +1,4 @@
-"""The few words that several checks share, and how a pattern is searched for."""
+"""Defines patterns that several checks share."""
 
 import re
 
@@ -16,7 +16,7 @@ BLANK = (
 
 
 def any_of(*alternatives: str) -> re.Pattern:
-    """One pattern for all; a space in it stands for any white space."""
+    """Compiles one pattern for all; a space stands for any white space."""
     return re.compile(
         "|".join(
             re.sub(r"(?<![\[\\]) (?![?*+\]])", r"\\s+", f"(?:{alternative})")
@@ -51,17 +51,17 @@ _SENTENCE_BREAK = re.compile(
 
 
 def formulas(text: str) -> list[str]:
-    """What stands in dollars or in TeX's brackets."""
+    """Returns the formulas in dollars or in TeX's brackets."""
     return [next(filter(None, found)).strip() for found in FORMULA.findall(text)]
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, at least one."""
+    """Splits a text into sentences, at least one."""
     return [*filter(str.strip, _SENTENCE_BREAK.split(text.strip()))] or [""]
 
 
 def found(pattern: re.Pattern, text: str) -> str | None:
-    """The first match with a little context, on one line, or None."""
+    """Returns the first match with a little context, on one line, or None."""
     if match := pattern.search(text):
         return " ".join(text[max(0, match.start() - 15) : match.end() + 30].split())
     return None

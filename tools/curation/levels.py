@@ -1,4 +1,4 @@
-"""Difficulty on one scale of 1 (easy) to 5, as percentiles of solve rates."""
+"""Assigns levels 1 (easy) to 5 on one scale, as percentiles of solve rates."""
 
 import collections
 import statistics
@@ -16,7 +16,7 @@ _MIN_CORRELATION = 0.3  # of two graders, below which one says nothing of the ot
 
 
 class Link(NamedTuple):
-    """Sorted difficulties by one grader, and where their rows lie on the scale."""
+    """Holds sorted difficulties by one grader, and their positions on the scale."""
 
     theirs: np.ndarray
     positions: np.ndarray
@@ -34,7 +34,7 @@ class Link(NamedTuple):
 
 
 def level_scale(wanted: str, rows: Iterable[Row]) -> str | None:
-    """The scale that levels are on; "auto" is the one that graded most rows left."""
+    """Returns the scale of the levels; "auto" is the one that graded most rows left."""
     if wanted != "auto":
         return wanted
     scales = (name for row in rows if row.survives for name, _ in gradings(row))
@@ -118,7 +118,7 @@ def _set_level(row: Row, scale: str | None, level: int | None) -> None:
 
 
 def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:
-    """Levels of equal size from solve rates: the most solved fifth is level 1.
+    """Makes levels of equal size from solve rates: the most solved fifth is level 1.
 
     Problems with equal rates get the level in which the middle of their block falls.
     The least solved are level 5 however many, unless all rates are equal and above 0:

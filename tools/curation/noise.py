@@ -1,4 +1,4 @@
-"""What was lost or added on the way from the page to the row, the question included."""
+"""Finds what was lost or added between the page and the row."""
 
 import re
 import unicodedata
@@ -39,12 +39,12 @@ _ENDS = r"(?![\w/^]|\.\d)"
 
 
 def not_text(row: Row) -> str | None:
-    """A link, an image or its placeholder, a drawing's source, HTML with structure."""
+    """Finds links, images or placeholders, drawings, and HTML with structure."""
     return found(_NOT_TEXT, row.problem) or found(_NOT_TEXT, row.answer)
 
 
 def missing_figure(row: Row) -> str | None:
-    """The text leans on a figure that is not there, and solvers fail without it."""
+    """Finds texts that point at a missing figure, unless solvers succeed without it."""
     problem = row.problem
     if row.strength >= SOLVED or "[asy]" in problem or _TABLE.search(problem):
         return None
@@ -52,7 +52,7 @@ def missing_figure(row: Row) -> str | None:
 
 
 def other_language(row: Row) -> str | None:
-    """A script neither of English nor mathematics: a gold, or a tenth of the prose."""
+    """Finds other scripts: in the gold, or in a tenth of the prose."""
     prose = re.sub(r"\\[A-Za-z]+", "", FORMULA.sub("", row.problem))
     for text, share in ((row.answer, 0), (prose, 0.1)):
         names = [unicodedata.name(c, "?") for c in text if c > "\u02ff" and c.isalpha()]
@@ -63,7 +63,7 @@ def other_language(row: Row) -> str | None:
 
 
 def answer_leak(row: Row) -> str | None:
-    """The problem states its own answer, in a box or behind "Answer:"."""
+    """Finds problems that state their own answer."""
     for answer in filter(None, row.answers):
         gold = re.escape(answer)
         if told := found(

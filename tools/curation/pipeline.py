@@ -1,4 +1,4 @@
-"""The driver: inspect, screen, decontaminate, deduplicate, level, write, report.
+"""Runs the steps: inspect, screen, decontaminate, deduplicate, level, report.
 
 Screening, which takes most of the time, runs in worker processes and keeps its rows on
 disk; what needs to see every row has all in memory, some seven kilobytes a row. Killed
@@ -23,7 +23,7 @@ from tools.curation.decontaminate import decontaminate
 from tools.curation.duplicates import drop_duplicates
 from tools.curation.levels import assign_levels, level_scale
 from tools.curation.plan import Plan
-from tools.curation.readings import by_kind, by_source
+from tools.curation.readings import by_source
 from tools.curation.report import Section, Steps, count, markdown, page, sections
 from tools.curation.row import Row
 from tools.curation.sources import inspect, read
@@ -83,7 +83,7 @@ def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
 
 
 def _screened(plan: Plan, path: pathlib.Path, count: Watch) -> list[Row]:
-    """All rows in their order; those that lie at `path` are not screened again."""
+    """Returns all rows in order; those stored at `path` are not screened again."""
     try:
         done = [Row(**row) for _, row in files.read_rows(path, appended=True)]
     except ValueError:  # a machine that stopped in mid-write; all is screened again
@@ -119,7 +119,7 @@ def _require_evidence(rows: Sequence[Row], least: float) -> None:
 def _write(
     out: pathlib.Path, facts: dict[str, Any], plan: Plan, rows: Sequence[Row]
 ) -> dict[str, Any]:
-    """The files of a run; summary.json, which says that they are whole, comes last."""
+    """Writes the outputs; summary.json, which marks them complete, comes last."""
     ids: set[str] = set()
     for n, row in enumerate(rows):
         if row.id in ids:
@@ -142,12 +142,10 @@ def _write(
         if row.reasons
     ]
     summary = facts | count(rows, plan.screen.meanings | _LATER_STEPS)
-    summary["evidence"] = {
-        "by_source": by_source(rows, plan.min_evidence, plan.readings),
-        "by_kind": by_kind(rows, plan.min_evidence),
-    }
+    evidence = by_source(rows, plan.min_evidence, plan.readings)
+    summary["evidence_by_source"] = evidence
     tables = list(sections(summary))
-    tables.insert(1, Section("Evidence by source", summary["evidence"]["by_source"]))
+    tables.insert(1, Section("Evidence by source", evidence))
     outputs = {
         "problems.jsonl": "".join(map(files.json_line, kept)),
         "dropped.jsonl": "".join(map(files.json_line, dropped)),
@@ -162,7 +160,7 @@ def _write(
 
 
 def _identity(plan: Plan, inspected: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the outputs depend on, and a hash of it, of the code and all problems."""
+    """Returns what the outputs depend on, and a hash of it, the code and the data."""
     options = dataclasses.asdict(plan)
     sources, evaluation = options.pop("sources"), options.pop("evaluation")
     del options["workers"]
@@ -175,14 +173,15 @@ def _identity(plan: Plan, inspected: Sequence[dict[str, Any]]) -> dict[str, Any]
     code = hashlib.sha256()
     for path in sorted(pathlib.Path(__file__).parent.glob("*.py")):
         code.update(path.read_bytes())
-    read = [(s["fields"], s["level_source"]) for s in sources]
+    asked = ("fields", "level_source", "evidence", "origin")
+    read = [[source[name] for name in asked] for source in sources]
     text = json.dumps([facts, read, evaluation], sort_keys=True, default=str)
     code.update(text.encode())
     return {"fingerprint": code.hexdigest()} | facts
 
 
 def _finished(out: pathlib.Path, fingerprint: str) -> dict[str, Any] | None:
-    """The summary of such a run, where all that it wrote is still there."""
+    """Returns the summary of such a run if its outputs are still there."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         summary = json.loads((out / "summary.json").read_text())
         outputs = {name: files.sha256(out / name) for name in summary["outputs"]}

@@ -1,4 +1,4 @@
-"""What a run does: the only reader of configs/curate.py."""
+"""Reads configs/curate.py into a plan."""
 
 import dataclasses
 import os
@@ -18,7 +18,7 @@ _Similarity = Annotated[float, Range(0, 1, open=True)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Near:
-    """Jaccard similarities from which on two problems are near each other."""
+    """Sets the Jaccard similarities from which two problems are near each other."""
 
     threshold: _Similarity
     same_answer_threshold: _Similarity
@@ -32,7 +32,7 @@ class Near:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """The plain keys of configs/curate.py, which explains them."""
+    """Holds the plain keys of configs/curate.py, which explains them."""
 
     conflicts: Literal["majority", "drop"]
     evidence: Literal["required", "preferred", "off"]
@@ -45,7 +45,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan(Options):
-    """What a run does; equal plans over equal files give equal bytes.
+    """Says what a run does; equal plans over equal files give equal bytes.
 
     `evaluation` maps ids to problems.
     """

@@ -1,4 +1,4 @@
-"""The report by source: evidence, and how often golds were read as wrong by hand."""
+"""Reports by source: evidence, and how often golds were read as wrong by hand."""
 
 import collections
 import pathlib
@@ -34,7 +34,7 @@ def load_readings(path: str) -> Readings:
 def by_source(
     rows: Sequence[Row], least: float, readings: Readings
 ) -> list[dict[str, Any]]:
-    """One entry for each source, the largest first.
+    """Returns one entry for each source, the largest first.
 
     `wrong golds` is the share among the rows read, with its 95% interval.
     """
@@ -59,15 +59,3 @@ def by_source(
             }
         )
     return table
-
-
-def by_kind(rows: Sequence[Row], least: float) -> dict[str, int]:
-    """Kind of evidence -> rows left that have enough of it."""
-    return dict(
-        collections.Counter(
-            kind
-            for row in rows
-            if row.survives
-            for kind in {e.kind for e in row.evidence if e.strength >= least}
-        )
-    )

@@ -1,4 +1,4 @@
-"""Faults of transit that can be undone without guessing. Each repair is named."""
+"""Repairs faults of transit that can be undone without guessing."""
 
 import dataclasses
 import html
@@ -40,7 +40,7 @@ _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
 
 
 def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
-    """The row without faults of transit, and the names of the repairs that changed it.
+    """Returns the row without faults of transit, and the names of the repairs.
 
     Where only the solution has an answer, that is the row's.
     """
@@ -59,7 +59,7 @@ def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
 
 
 def with_answer(row: Row) -> Row:
-    """The row; where it has no answer, with that of its solution, if it has one."""
+    """Returns the row, with the answer of its solution if it has none."""
     found = None if row.answers else answer_of_solution(row.solution)
     return dataclasses.replace(row, answers=(found,)) if found else row
 
@@ -73,7 +73,7 @@ def restore_escapes(text: str) -> str:
 
 
 def plain_markup(text: str) -> str:
-    """Tags of layout, entities, links and brackets as text; translators' orders go."""
+    """Turns layout tags, entities and links into text; removes translation orders."""
     text = _LINK.sub(r"\1", _BREAK.sub("\n", text))
     text = _SUBSCRIPT.sub(
         lambda m: ("_" if m[1] in "bB" else "^") + "{" + m[2] + "}", text
@@ -83,13 +83,13 @@ def plain_markup(text: str) -> str:
 
 
 def answer_of_solution(solution: str) -> str | None:
-    """A solution's last box, else its last line after `####`, or a number on one."""
+    """Returns a solution's last box, else its last line after `####`."""
     *_, last = None, *re.finditer(r"#### *(\S.*(?=\s*\Z)|-?\d[\d,.]*(?=\n))", solution)
     return extract_answer(solution) or (last and re.sub(r",(?=\d{3})", "", last[1]))
 
 
 def bare_answer(answer: str) -> str:
-    """An answer without display markup, closing punctuation or leading zeros.
+    """Returns an answer without markup, closing punctuation or leading zeros.
 
     Such as `36` of a boxed and displayed 36, `72` of `$72` and `072`, `4` of `B: 4`.
     """

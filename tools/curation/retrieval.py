@@ -1,4 +1,4 @@
-"""Evaluation problems in other words: TF-IDF over words, numbers apart, equal answers.
+"""Finds evaluation problems in other words, by TF-IDF and by their numbers.
 
 A rewording changes words and variables, but hardly the numbers and never the answer.
 Words are vectors of four-letter pieces too, numbers multisets that weigh by rarity.
@@ -27,7 +27,7 @@ _PRIOR = 1.0  # nats that texts without numbers have half in common; a 2 says le
 
 
 class Match(NamedTuple):
-    """The place of a text, and the evaluation problem that it may be a rewording of."""
+    """Names the evaluation problem that a text may reword."""
 
     row: int
     name: str
@@ -54,7 +54,7 @@ class Retrieval:
         self._vectors = self._weighted(counts[: len(problems)]).T.tocsr()
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
-        """Those that agree in words and numbers together, in the order of `texts`.
+        """Returns matches that agree in words and numbers, in the order of `texts`.
 
         Half of what the numbers lack of agreement the words must have more, from a
         cosine of 0.25 where all numbers agree; below 0.4 nothing is a rewording.
@@ -74,14 +74,14 @@ class Retrieval:
         return matches
 
     def _weighted(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
-        """Weighted by rarity, each row of length one."""
+        """Weights counts by rarity; each row has length one."""
         weighted = (counts @ sparse.diags(self._rarity)).tocsr()
         weighted.eliminate_zeros()
         length = np.maximum(norm(weighted, axis=1), 1e-6)
         return (sparse.diags(1 / length) @ weighted).tocsr()
 
     def _agreement(self, left: Counter, right: Counter) -> float:
-        """The share of the numbers that both have, each weighing as much as it says."""
+        """Returns the share of the numbers that both have, weighted by rarity."""
         both, either = self._weight(left & right), self._weight(left | right)
         return (both + _PRIOR / 2) / (either + _PRIOR)
 
@@ -93,7 +93,7 @@ class Retrieval:
 
 
 def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
-    """Damped counts of features, `[len(texts), _BUCKETS]`."""
+    """Returns damped counts of features, `[len(texts), _BUCKETS]`."""
     found = [[*itertools.chain(*map(_features, tokens(text)))] for text in texts]
     columns = np.array([*itertools.chain(*found)], np.int32)
     ends = np.cumsum([0, *map(len, found)])
@@ -106,7 +106,7 @@ def _counts(texts: Sequence[str]) -> sparse.csr_matrix:
 
 @functools.cache
 def _features(token: str) -> list[int]:
-    """Buckets of a command, or of a word and its pieces; of all else none."""
+    """Returns the buckets of a command, or of a word and its pieces."""
     names = [token] if token.startswith("\\") else []
     if token.isalpha() and len(token) > 1 and token not in NUMBER_WORDS:
         word = f" {token} "

@@ -1,4 +1,4 @@
-"""The row that curation works on, from a source's object to ours."""
+"""Defines the row that curation works on."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ FIELDS = (
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Row:
-    """A candidate problem, and what curation finds out about it."""
+    """Holds a candidate problem and what curation finds out about it."""
 
     id: str  # unique within its source
     problem: str
@@ -41,31 +41,31 @@ class Row:
 
     @property
     def strength(self) -> float:
-        """How strong the evidence for the gold is; see `Evidence.strength`."""
+        """Returns how strong the evidence for the gold is; see `Evidence.strength`."""
         return strength(self.evidence)
 
     @property
     def answer(self) -> str:
-        """The first accepted answer, or ""."""
+        """Returns the first accepted answer, or ""."""
         return self.answers[0] if self.answers else ""
 
     @property
     def survives(self) -> bool:
-        """Whether nothing speaks against it so far."""
+        """Returns whether no reason to drop the row was found so far."""
         return not self.reasons
 
     def against(self, reason: str, evidence: str, other: "Row | Problem") -> None:
-        """Notes that the row goes because of another problem."""
+        """Adds a reason to drop the row: another problem."""
         self.reasons[reason], self.beside[reason] = evidence, seen(other)
 
     def record(self) -> dict[str, Any]:
-        """The row as a JSON object of our own schema."""
+        """Returns the row as a JSON object of our own schema."""
         record = {name: getattr(self, name) for name in (*FIELDS, "meta")}
         evidence = [dataclasses.asdict(one) for one in self.evidence]
         return record | {"answer": self.answer or None, "evidence": evidence}
 
 
 def seen(problem: Row | Problem) -> dict[str, str]:
-    """What a reader of the report sees of a problem."""
+    """Returns what the report shows of a problem."""
     given = " or ".join(problem.answers)
     return {"id": problem.id, "problem": problem.problem, "answer": given}

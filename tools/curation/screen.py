@@ -1,4 +1,4 @@
-"""One row in, one verdict out: repaired, turned into a value, and checked."""
+"""Repairs and checks one row."""
 
 import dataclasses
 import itertools
@@ -16,7 +16,7 @@ from tools.page import is_number
 
 @dataclasses.dataclass(frozen=True)
 class Screen:
-    """Repairs and checks, whose options are explained in configs/curate.py."""
+    """Holds the options of the checks, which configs/curate.py explains."""
 
     max_solve_rate: Share
     min_solve_rate: Share
@@ -28,7 +28,7 @@ class Screen:
 
     @property
     def checks(self) -> Mapping[str, Sequence[Callable[[Row], str | None]]]:
-        """Step -> its checks; a row is counted under the first check that finds it."""
+        """Maps steps to checks; a row counts under the first check that finds it."""
         return {
             "verifiable": (*verifiable.CHECKS, *golds.CHECKS),
             "noise": noise.CHECKS,
@@ -44,14 +44,14 @@ class Screen:
 
     @property
     def meanings(self) -> dict[str, dict[str, str]]:
-        """Step -> name of a check -> what it finds."""
+        """Maps steps to names of checks to what they find."""
         return {
             step: {check.__name__: check.__doc__.partition("\n")[0] for check in checks}
             for step, checks in self.checks.items()
         }
 
     def __call__(self, came: Row) -> Row:
-        """The row repaired, without its solution, and what every check says of it."""
+        """Returns the repaired row with what every check says of it."""
         row, repairs = repair(came)
         row = dataclasses.replace(
             row,
@@ -68,7 +68,7 @@ class Screen:
         return row
 
     def size(self, row: Row) -> str | None:
-        """Too short to be a question, longer than a prompt, or than a rule compares."""
+        """Finds problems that are too short or long, and answers that are too long."""
         size, answer = len(row.problem), max(map(len, row.answers), default=0)
         if answer > self.max_answer_chars:
             return f"an answer of {answer} characters"
@@ -76,34 +76,34 @@ class Screen:
         return None if fits else f"{size} characters"
 
     def solve_rate(self, row: Row) -> str | None:
-        """Graded, and solved too rarely or too often to teach anything."""
+        """Finds graded rows that are solved too rarely or too often."""
         rate = row.solve_rate
         if rate is None or self.min_solve_rate <= rate <= self.max_solve_rate:
             return None
         return f"solve rate {rate:g}"
 
     def never_answered(self, row: Row) -> str | None:
-        """Graded, and no completion gave an answer."""
+        """Finds graded rows for which no completion gave an answer."""
         grade = self._grade(row)
         silent = grade and grade.get("unparsable") == grade["samples"]
         return f"none of {grade['samples']} completions" if silent else None
 
     def majority_against_gold(self, row: Row) -> str | None:
-        """Graded, and most completions agree on another answer than the gold."""
+        """Finds graded rows whose completions agree on another answer than the gold."""
         grade = self._grade(row)
         if not grade.get("against_gold") or grade["agreement"] < self.max_disagreement:
             return None
         return f"{grade['agreement']:.0%} say {grade['majority'][:60]}"
 
     def marked_invalid(self, row: Row) -> str | None:
-        """Its makers mark the problem or the solution as invalid."""
+        """Finds rows that their makers mark as invalid."""
         for column in ("problem_is_valid", "solution_is_valid"):  # NuminaMath-1.5
             if row.meta.get(column) not in (None, "Yes", True):
                 return f"{column}: {row.meta[column]}"
         return None
 
     def _grade(self, row: Row) -> Mapping[str, Any]:
-        """What a grading says, where it drew enough to say anything."""
+        """Returns a grading if it has enough samples, else nothing."""
         grade = row.meta.get("graded")
         samples = grade.get("samples", 0) if isinstance(grade, Mapping) else 0
         return grade if is_number(samples) and samples >= self.min_grading else {}

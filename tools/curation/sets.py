@@ -1,4 +1,4 @@
-"""Wrappers: what most rows of a set put before and behind each problem.
+"""Removes what most rows of a set put before and behind each problem.
 
 Such as an order to a model to answer in some form, or a number and its points. In one
 row the same words may mean something.
@@ -22,13 +22,13 @@ _LABEL = re.compile(rf"(?:{_BESIDE}(?:[A-Za-z]+{_BESIDE}0|0 [A-Za-z]+|0))+{_BESI
 
 
 class Wrapper:
-    """The head and the tail that most problems of one set share."""
+    """Removes the head and the tail that most problems of one set share."""
 
     def __init__(self, problems: Sequence[str]):
         self._head, self._tail = (_shared(problems, tail) for tail in (False, True))
 
     def remove(self, row: Row) -> Row:
-        """The row without what the set put around its problem."""
+        """Returns the row without what the set put around its problem."""
         begin = _cuts(row.problem, False).get(self._head, 0)
         # A tail has no number, and may follow a formula that ends without a stop.
         problem = row.problem[begin:].rstrip().removesuffix(self._tail or "")
@@ -36,12 +36,12 @@ class Wrapper:
 
 
 def most(some: int, rows: int) -> bool:
-    """Whether `some` are most of a set's rows, and these enough to say so."""
+    """Returns whether `some` are most of a set's rows, if these are enough to tell."""
     return rows >= _FEW and 2 * some > rows
 
 
 def _cuts(text: str, tail: bool) -> dict[str | None, int]:
-    """What it may begin with, numbers aside, or end with, and where that is cut off."""
+    """Maps possible heads (numbers ignored) or tails of a text to where they end."""
     ends = [at.end() for at in _BREAK.finditer(text)]
     near = [i for i in ends if (len(text) - i if tail else i) <= _REACH]
     said = (text[i:] if tail else re.sub(r"\d+", "0", text[:i]) for i in near)
@@ -49,7 +49,7 @@ def _cuts(text: str, tail: bool) -> dict[str | None, int]:
 
 
 def _shared(problems: Sequence[str], tail: bool) -> str | None:
-    """The longest end of most problems without which they still ask the same.
+    """Returns the longest head or tail of most problems that asks nothing itself.
 
     Before the question may be a label with numbers; a tail must neither ask nor count.
     """

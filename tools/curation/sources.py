@@ -1,4 +1,4 @@
-"""Reading rows from JSONL, JSON, Parquet or a dataset on the Hugging Face hub.
+"""Reads rows from JSONL, JSON, Parquet or a dataset on the Hugging Face Hub.
 
 `inspect` hashes and validates all of a source before any work is done, so that a bad
 row stops the run while nothing is written; `read` learns what its sets share first.
@@ -35,7 +35,7 @@ _MUST_BE = {
 
 @dataclasses.dataclass(kw_only=True)
 class Source:
-    """Where rows come from: a .jsonl, .json or .parquet file.
+    """Names a .jsonl, .json or .parquet file and how to read it.
 
     `~` and environment variables in its path are expanded, and it may be
     `hf://OWNER/DATASET/FILE` or `hf://OWNER/DATASET@REVISION/FILE`.
@@ -77,7 +77,7 @@ class Source:
             raise ValueError(f"{file}: empty, no rows")
 
     def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """File and place, for messages, and object of each row."""
+        """Yields file and place, for messages, and object of each row."""
         if self.file.suffix == ".jsonl":
             yield from read_rows(self.file)
             return
@@ -91,7 +91,7 @@ class Source:
 
 
 def inspect(source: Source) -> dict[str, Any]:
-    """Its name, file, format, bytes, rows and sha256; ValueError: a row is bad."""
+    """Returns name, file, format, bytes, rows and sha256; ValueError: a row is bad."""
     return {
         "name": source.file.stem,
         "file": source.file.name,
@@ -103,17 +103,26 @@ def inspect(source: Source) -> dict[str, Any]:
 
 
 def read(source: Source) -> Iterator[Row]:
-    """Rows in the file's order, as `inspect` found them, without what sets share."""
+    """Yields rows in the file's order, without wrappers and with evidence."""
     sets = collections.defaultdict(list)
     for row in _rows(source):
         sets[row.source].append(row.problem)
     wrappers = {name: Wrapper(problems) for name, problems in sets.items()}
-    return (wrappers[row.source].remove(row) for row in _rows(source))
+    for row, record in zip(_rows(source), source.records(), strict=True):
+        yield wrappers[row.source].remove(_with_evidence(row, record[1], source))
 
 
 def _rows(source: Source) -> Iterator[Row]:
     for index, (where, record) in enumerate(source.records()):
         yield _row(source, record, where, f"{source.file.stem}-{index}")
+
+
+def _with_evidence(row: Row, record: Mapping[str, Any], source: Source) -> Row:
+    evidence = read_evidence(record, row.answers, row.source)
+    if source.evidence:
+        evidence.append(Evidence(**source.evidence))
+    rate = next((one.rate for one in evidence if one.kind in RATES), row.solve_rate)
+    return dataclasses.replace(row, evidence=evidence, solve_rate=rate)
 
 
 def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
@@ -143,16 +152,11 @@ def _row(source: Source, record: dict[str, Any], where: str, id: str) -> Row:
         "level_source": None if values.get("level") is None else scale,
         "origin": source.origin,
     }
-    evidence = read_evidence(record, changed["answers"], whose)
-    if source.evidence:
-        evidence.append(Evidence(**source.evidence))
-    rate = next((one.rate for one in evidence if one.kind in RATES), None)
-    values.setdefault("solve_rate", rate)
-    return Row(**values | changed, meta=meta, evidence=evidence)
+    return Row(**values | changed, meta=meta)
 
 
 def _value(name: str, value: Any, where: str) -> Any:
-    """What a source says of one of our fields, as a row has it."""
+    """Converts the value of one of our fields."""
     if name == "answers" and isinstance(value, str):  # perhaps as JSON
         with contextlib.suppress(ValueError):
             listed = json.loads(value or "[]")

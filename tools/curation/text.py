@@ -1,4 +1,4 @@
-"""Mathematical text as keys, tokens and n-grams, blind to how it was typeset."""
+"""Turns mathematical text into keys, tokens and n-grams, whatever its typesetting."""
 
 import hashlib
 import re
@@ -44,7 +44,7 @@ NUMBER_WORDS = {word: str(number) for number, word in enumerate(_WORDS)}
 
 
 def tokens(text: str) -> list[str]:
-    """Words, numbers, TeX commands and symbols in order, without typesetting.
+    """Returns words, numbers, TeX commands and symbols in order.
 
     `Find $\\dfrac{1}{2}\\,x$.` becomes `find`, `\\frac`, `1`, `2`, `x`, `.`
     """
@@ -59,7 +59,7 @@ def tokens(text: str) -> list[str]:
 
 
 def exact_key(text: str) -> str:
-    """A hash that two exact duplicates share: of tokens without space and punctuation.
+    """Returns a hash that exact duplicates share: of tokens without punctuation.
 
     Signs, operators and brackets stay, so `x + 3` and `x - 3` differ.
     """
@@ -68,13 +68,13 @@ def exact_key(text: str) -> str:
 
 
 def shingles(parts: list[str], size: int = 3) -> frozenset[str]:
-    """The set of `size` consecutive tokens; one short shingle for shorter texts."""
+    """Returns the set of `size` consecutive tokens; one shorter for shorter texts."""
     count = max(1, len(parts) - size + 1)
     return frozenset(" ".join(parts[i : i + size]) for i in range(count))
 
 
 def skeleton(parts: list[str]) -> list[str]:
-    """Of tokens those that two typesettings of one problem share.
+    """Returns the tokens that two typesettings of one problem share.
 
     So `\\sin^2(20^\\circ)` and `sin ^{2} 20^{\\circ}` become the same.
     """
@@ -82,7 +82,7 @@ def skeleton(parts: list[str]) -> list[str]:
 
 
 def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
-    """Size of the intersection over size of the union; `shingles` are never empty."""
+    """Returns intersection over union; `shingles` are never empty."""
     return len(left & right) / len(left | right)
 
 
@@ -102,7 +102,7 @@ def band_hashes(text: str) -> list[int]:
 
 
 def similarity(left: str, right: str) -> float:
-    """Jaccard similarity of the texts' 3-grams, or of their skeletons' where nearer.
+    """Returns the Jaccard similarity of 3-grams of tokens or skeletons.
 
     Brackets hide a copy from the first, and a changed word weighs more in the second.
     """
@@ -112,7 +112,7 @@ def similarity(left: str, right: str) -> float:
 
 
 def word_ngrams(text: str, size: int = 13) -> list[str]:
-    """Runs of `size` lower-case alphanumeric words that say something.
+    """Returns runs of `size` lower-case words with enough content.
 
     Left out are the form of the answer at the end ("can be written as m/n ..."), which
     whole contests share, and runs with fewer than `size // 2` words of three letters.
@@ -130,7 +130,7 @@ def word_ngrams(text: str, size: int = 13) -> list[str]:
 
 
 def numbers(text: str) -> Counter:
-    """How often each number is there, be it in figures or as a word."""
+    """Counts each number, in figures or as a word."""
     text = _SHORT_FRACTION.sub(r"\\\1{\2}{\3}", _GROUPS.sub("", text))
     found = (NUMBER_WORDS.get(token, token) for token in tokens(text))
     return Counter(token for token in found if token[0].isdigit())

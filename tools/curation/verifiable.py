@@ -1,8 +1,8 @@
-"""Has the question one answer that a rule can check?"""
+"""Finds questions without one answer that a rule can check."""
 
 import re
 
-from tools.curation import choice, grammar
+from tools.curation import grammar
 from tools.curation.evidence import SOLVED
 from tools.curation.grammar import ASKS, QUESTION, any_of, found, sentences
 from tools.curation.row import Row
@@ -58,6 +58,14 @@ _BINDS = any_of(
 )
 _ASKS_EACH = any_of(r"\b(?:values? of|what values?|each)\b")
 
+# (A) ... (B) ... (C) anywhere, or A) and A. where an option can begin.
+_OPTION = (
+    rf"\(\s*(?:{grammar.STYLE}\s*\{{)?%s\}}?\s*(?:\\\s*)?\)",
+    rf"(?:^|\n|\s\s|[:?.;,$]\s|quad\s*)(?:{grammar.STYLE}\s*\{{)?[*$]*%s[*$]*[).:]",
+)
+_OPTIONS = re.compile(
+    "|".join(".*".join(label % name for name in "ABC") for label in _OPTION), re.S
+)
 _OPTIONS_ABSENT = any_of(r"\bwhich\b[^.?:]{0,40} following\b[^:?,&]*\?\W*\Z")
 _SAYS_SOMETHING = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
 _MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
@@ -95,7 +103,7 @@ _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\\begin|\b(?:and|or)
 
 
 def proof(row: Row) -> str | None:
-    """A statement to prove, and no value asked for besides that it does not tell."""
+    """Finds proofs that ask for no value, or only for one that they state."""
     proving = [one for one in sentences(row.problem) if _PROOF.search(one)]
     told = any({*tokens(a)} <= {*tokens(one)} for one in proving for a in row.answers)
     besides = row.answers and _ASKS_TOO.search(row.problem) and not told
@@ -103,12 +111,12 @@ def proof(row: Row) -> str | None:
 
 
 def open_question(row: Row) -> str | None:
-    """Many right answers, or a guess scored by its distance."""
+    """Finds questions with many right answers, or scored by distance."""
     return None if _FORM.search(row.problem) else found(_MANY_ANSWERS, row.problem)
 
 
 def yes_no(row: Row) -> str | None:
-    """A question that yes or no answers."""
+    """Finds questions that yes or no answers."""
     *_, last = said = sentences(row.problem)
     orders = [one for one in said if ASKS.search(one)] or [last]
     asking = [_WHETHER.sub(r"\1oes\2?", one) for one in orders]
@@ -121,7 +129,7 @@ def _either_or(sentence: str) -> bool:
 
 
 def multi_part(row: Row) -> str | None:
-    """Several questions, of which the answer covers one.
+    """Finds several questions of which the answer covers one.
 
     Two labels of one kind are parts whatever they label, but for conditions; so are two
     blanks, two questions or orders, or "the area and the perimeter", unless the answer
@@ -144,7 +152,7 @@ def multi_part(row: Row) -> str | None:
 
 
 def _second_orders(said: list[str]) -> list[str]:
-    """Orders behind a first one that ask for something else, not how to answer it."""
+    """Returns orders after the first that ask for something else."""
     orders = [one for one in said if _ORDERS.search(one)]
     first = {*tokens(orders[0])} if orders else set()
     other = [
@@ -156,7 +164,7 @@ def _second_orders(said: list[str]) -> list[str]:
 
 
 def _are_conditions(problem: str, labels: re.Match) -> bool:
-    """Whether what is labelled states, and one question is about all of it.
+    """Returns whether labels mark conditions and one question is about all of them.
 
     It comes in sentences of its own after the list, or the list ends it.
     """
@@ -176,9 +184,13 @@ def _are_conditions(problem: str, labels: re.Match) -> bool:
 
 
 def multiple_choice(row: Row) -> str | None:
-    """Options remain, which tell the answer, or are pointed at and are not there."""
-    if labels := choice.find_choices(row.problem):
-        return f"options {labels}"
+    """Finds questions with options, or that refer to options that are missing."""
+    if match := _OPTIONS.search(row.problem):
+        # Persons speaking and conditions are lettered too; the question comes last.
+        last = row.problem[match.end() :]
+        _, *after = sentences(" ".join(last.split()))
+        if "?" not in last and not any(map(ASKS.search, after)):
+            return row.problem[match.start() :][:60]
     return found(_OPTIONS_ABSENT, row.problem)
 
 
