@@ -3,8 +3,8 @@
 Command:   python -m rl.train --config=configs/compass_thinker_7b.py:h100-8
                --workdir=DIR --config.data.train=problems.jsonl
                --config.data.eval=math500.jsonl
-           problems.jsonl as `python -m tools.curate` writes it: 30 thousand and more
-           problems with levels 1 to 5 on one scale.
+           problems.jsonl as `python -m tools.curate --config=configs/curate.py:recipe`
+           writes it: 30 thousand and more problems with levels 1 to 5 on one scale.
 Hardware:  h100-8    8 x H100 80 GB
            h100-4+4  the same: 4 train, vLLM samples on 4 (CUDA_VISIBLE_DEVICES=0,1,2,3)
            v5p-16    TPU v5p, 2x2x2: 8 chips

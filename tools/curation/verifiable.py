@@ -60,8 +60,9 @@ _ASKS_EACH = any_of(r"\b(?:values? of|what values?|each)\b")
 
 # (A) ... (B) ... (C) anywhere, or A) and A. where an option can begin.
 _OPTION = (
-    rf"\(\s*(?:{grammar.STYLE}\s*\{{)?%s\}}?\s*(?:\\\s*)?\)",
-    rf"(?:^|\n|\s\s|[:?.;,$]\s|quad\s*)(?:{grammar.STYLE}\s*\{{)?[*$]*%s[*$]*[).:]",
+    rf"(?<![\w\\])\(\s*(?:{grammar.STYLE}\s*\{{)?%s\}}?\s*(?:\\\s*)?\)",
+    r"(?:^|\n|\s\s|[:?.;,$]\s|quad\s*)[-*$\s]{0,8}"
+    rf"(?:{grammar.STYLE}\s*\{{)?%s[*$]*[).:]",
 )
 _OPTIONS = re.compile(
     "|".join(".*".join(label % name for name in "ABC") for label in _OPTION), re.S
