@@ -13,10 +13,11 @@ from tools.curation.row import Row
 def unverifiable_answer(row: Row) -> str | None:
     """Finds golds that the verifier cannot parse or that do not equal themselves.
 
-    Nor may it hold what only its own text equals. Asked of rows that survive so far.
+    Looks only at rows without a reason so far.
     """
     for gold in row.answers if row.survives else ():
         answer = extract_answer(f"\\boxed{{{gold}}}")
+        said: str | None
         if answer is None or "\\boxed" in answer:
             said = "has no box, an empty one, or several"
         elif not (said := self_check(answer)):

@@ -71,7 +71,7 @@ def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
             raise ValueError(f"fields: {name!r} is none of {', '.join(FIELDS)}")
         if not _PATH.fullmatch(path):
             raise ValueError(f"fields: {name}={path!r}: must be written as in a.b[0]")
-    return {name: name for name in FIELDS if name not in fields.values()} | fields
+    return {name: name for name in FIELDS if name not in fields.values()} | dict(fields)
 
 
 def parse_fields(text: str) -> dict[str, str]:
@@ -105,7 +105,8 @@ def split(
             else:  # the others keep their places
                 holder[key] = None
     inner = rest.pop("meta", None) or {}
-    return values, (inner if isinstance(inner, Mapping) else {"meta": inner}) | rest
+    inner = dict(inner) if isinstance(inner, Mapping) else {"meta": inner}
+    return values, inner | rest
 
 
 def _place(record: Any, path: str) -> tuple[Any, str | int] | None:

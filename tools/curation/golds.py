@@ -1,6 +1,7 @@
 """Finds golds that are not one value that a rule can compare."""
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 
 from rl.verifier.parse import tree
@@ -91,11 +92,13 @@ def letter_as_gold(row: Row) -> str | None:
     """Finds a lone letter that is not computed, and names of options or points."""
     for answer in row.answers:
         node = parse_answer(answer).node
-        several = isinstance(node, tree.Several | tree.Braces | tree.Tuple)
-        items = node.items if several else (node,)
-        if items and all(isinstance(item, Sym) for item in items):
-            named = any(item.name.isupper() for item in items)
-            alone = len(items) == 1 and not _MANIPULATES.search(row.problem)
+        items: Sequence[tree.Node | None] = (node,)
+        if isinstance(node, tree.Several | tree.Braces | tree.Tuple):
+            items = node.items
+        names = [item.name for item in items if isinstance(item, Sym)]
+        if items and len(names) == len(items):
+            named = any(name.isupper() for name in names)
+            alone = len(names) == 1 and not _MANIPULATES.search(row.problem)
             if named or alone:
                 return answer[:60]
         if _NAMES_OPTIONS.fullmatch(_STYLING.sub("", answer)):

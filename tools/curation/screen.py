@@ -46,7 +46,10 @@ class Screen:
     def meanings(self) -> dict[str, dict[str, str]]:
         """Maps steps to names of checks to what they find."""
         return {
-            step: {check.__name__: check.__doc__.partition("\n")[0] for check in checks}
+            step: {
+                check.__name__: (check.__doc__ or "").partition("\n")[0]
+                for check in checks
+            }
             for step, checks in self.checks.items()
         }
 
@@ -55,7 +58,7 @@ class Screen:
         row, repairs = repair(came)
         row = dataclasses.replace(
             row,
-            meta=row.meta | ({"repairs": list(repairs)} if repairs else {}),
+            meta={**row.meta, **({"repairs": list(repairs)} if repairs else {})},
             key=exact_key(row.problem),
             bands=band_hashes(row.problem),
             reasons={},
@@ -105,5 +108,7 @@ class Screen:
     def _grade(self, row: Row) -> Mapping[str, Any]:
         """Returns a grading if it has enough samples, else nothing."""
         grade = row.meta.get("graded")
-        samples = grade.get("samples", 0) if isinstance(grade, Mapping) else 0
+        if not isinstance(grade, Mapping):
+            return {}
+        samples = grade.get("samples", 0)
         return grade if is_number(samples) and samples >= self.min_grading else {}

@@ -138,7 +138,7 @@ def multi_part(row: Row) -> str | None:
     """
     match = _TWO_LABELS.search(row.problem)
     if match and not _are_conditions(row.problem, match):
-        return row.problem[match.start(match.lastindex) :][:60]
+        return row.problem[match.start(match.lastindex or 0) :][:60]
     said, blanks = sentences(row.problem), re.split(grammar.BLANK, row.problem)
     if others := [one for one in said[1:] if _WITHOUT_VALUE.search(one)]:
         return others[0][-60:]
@@ -169,7 +169,7 @@ def _are_conditions(problem: str, labels: re.Match) -> bool:
 
     It comes in sentences of its own after the list, or the list ends it.
     """
-    first, second = labels.start(), labels.start(labels.lastindex)
+    first, second = labels.start(), labels.start(labels.lastindex or 0)
     *_, lead = sentences(problem[:first])
     rest = sentences(problem[second:])
     asking = [i for i, one in enumerate(rest) if ASKS.search(one)]
