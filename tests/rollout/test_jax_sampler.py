@@ -13,7 +13,7 @@ from models.hf import load_params
 from models.qwen2 import Qwen2, head_table
 from models.served import served_params
 from rl.processes.compiles import Compiles
-from rollout import decoding
+from rollout import decoding, jax_sampler
 from rollout.inverse_cdf import draw_tokens
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import Pace, make_layout
@@ -97,7 +97,9 @@ PACE = Pace(layers=True, columns=16, tokens=4, call=8, read=128, page=8)
         ((8, 1, 1), 1, PACE),
     ],
 )
-def test_a_page_in_common_is_held_once_for_all_slots(folder, shape, tensor, pace):
+def test_a_page_in_common_is_held_once_for_all_slots(
+    folder, shape, tensor, pace, monkeypatch
+):
     """One that is nearly the page must not be read as it: the last token of PAGE."""
     path, _ = folder
     params = SamplingParams(n=3, max_tokens=20, stop_token_ids=STOP)
@@ -117,6 +119,11 @@ def test_a_page_in_common_is_held_once_for_all_slots(folder, shape, tensor, pace
             np.testing.assert_allclose(
                 x.sampler_logprobs, y.sampler_logprobs, atol=1e-4
             )
+    # As with splash attention: each prompt is read with the page before it.
+    shared = sampler.sample(prompts, params, seed=5)
+    monkeypatch.setattr(jax_sampler, "SHARES_PREFIXES", ())
+    for x, y in zip(sampler.sample(prompts, params, seed=5), shared, strict=True):
+        assert [c.token_ids.tolist() for c in x] == [c.token_ids.tolist() for c in y]
 
 
 def test_a_page_is_held_where_it_pays(folder):

@@ -97,7 +97,7 @@ def test_an_update_has_loops_of_known_length_and_adds_no_float_atomically(
     texts, ptx, spilling = _compiled(
         tmp_path, name, "score,accumulate", deterministic=True
     )
-    assert not re.search(r"(atom|red)\S*\.(cas|add\S*\.f\d)", ptx)
+    assert not re.search(r"\b(atom|red)\.\S*(cas|add\S*\.f\d)", ptx)
     assert not spilling
     for text in texts.values():
         assert " conditional(" not in text
