@@ -48,7 +48,6 @@ from tools.evaluation.benchmarks import (
     made_from,
 )
 from tools.evaluation.compare import beside, compare, compare_markdown
-from tools.evaluation.compare_page import compare_page
 from tools.evaluation.files import (
     judging_reward,
     problems_file,
@@ -58,7 +57,7 @@ from tools.evaluation.files import (
     write_problems,
     write_verdicts,
 )
-from tools.evaluation.page import page
+from tools.evaluation.pages import compare_page, results_page
 from tools.evaluation.report import FIVE, average_of_five, benchmark_result, markdown
 from tools.evaluation.run import (
     PRESETS,
@@ -228,7 +227,7 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
     clusters = {name: templates_of(of_name) for name, of_name in problems.items()}
     write_verdicts(folder, scored, classes, clusters)
     files.replace(folder / "table.md", table)
-    files.replace(folder / "report.html", page(written, problems, scored))
+    files.replace(folder / "report.html", results_page(written, problems, scored))
     for path in filter(None, (folder / "results.json", args.json)):
         files.replace_json(path, written)
     print(table)

@@ -80,23 +80,28 @@ def plots(charts: Sequence[str]) -> str:
     return f'<div class="plots">{"".join(charts)}</div>' if charts else ""
 
 
-def filtered(kinds: Sequence[str], rows: Sequence[tuple[str, str]]) -> str:
+def filtered(
+    kinds: Sequence[str], rows: Sequence[tuple[str, str]], *, name: str = "kind"
+) -> str:
     """Returns rows with one radio button per kind that shows only rows of that kind.
 
     Args:
       kinds: plain words; those that no row has are left out.
       rows: `(kinds separated by spaces, HTML)`.
+      name: of the buttons, unique in the page.
     """
+    named = html.escape(name)
     found = {kind for of_row, _ in rows for kind in of_row.split()}
     shown_kinds = [kind for kind in kinds if kind in found]
-    rules, buttons = "", '<label><input type="radio" name="kind" checked>all</label>'
+    rules = ""
+    buttons = f'<label><input type="radio" name="{named}" checked>all</label>'
     for kind in shown_kinds:
         rules += (
             f'.filtered:has(input[value="{kind}"]:checked) .row:not(.k-{kind})'
             "{display:none}"
         )
         buttons += (
-            f'<label><input type="radio" name="kind" value="{kind}">{kind}</label>'
+            f'<label><input type="radio" name="{named}" value="{kind}">{kind}</label>'
         )
     body = "".join(
         f'<div class="row {" ".join(f"k-{html.escape(k)}" for k in of_row.split())}">'

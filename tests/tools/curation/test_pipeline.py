@@ -16,7 +16,7 @@ import pytest
 
 from rl.types import Problem
 from rollout.vllm.supervisor import descendants
-from tests.tools.evaluation.test_page import browser  # noqa: F401
+from tests.tools.browser import browser  # noqa: F401
 from tools.curation.pipeline import curate
 from tools.curation.plan import Near, Plan
 from tools.curation.screen import Screen
