@@ -104,13 +104,17 @@ def _train(root: pathlib.Path, out: pathlib.Path, name: str) -> pathlib.Path:
     return work / name
 
 
+def _is_time(metric: str) -> bool:
+    return metric.startswith(("timing/", "speed/")) or "seconds" in metric
+
+
 def record_runs(root: pathlib.Path, out: pathlib.Path) -> None:
     for name in RUNS:
         rows = {}
         for row in _rows(_train(root, out, name) / "metrics.jsonl"):
             step = row.pop("step")
             for key, value in sorted(row.items()):
-                if not key.startswith(("timing/", "speed/")):
+                if not _is_time(key):
                     rows[f"{step} {key}"] = value
         _write(out / "runs" / f"{name}.tsv", rows)
 
@@ -183,7 +187,8 @@ def record_evaluation(root: pathlib.Path, out: pathlib.Path) -> None:
 
 def _read(path: pathlib.Path) -> dict[str, str]:
     lines = path.read_text(encoding="utf-8").splitlines()
-    return dict(line.rsplit("\t", 1) for line in lines)
+    rows = dict(line.rsplit("\t", 1) for line in lines)
+    return {k: v for k, v in rows.items() if not _is_time(k.partition(" ")[2])}
 
 
 def compare(a: pathlib.Path, b: pathlib.Path) -> bool:
