@@ -21,6 +21,7 @@ _FIGURE_ABSENT = any_of(
     rf" (?:\w+ )?{_FIGURE}",
     rf"\b(?:{_FIGURE}|graph|chart) (?:shows|indicates|represents|depicts)\b",
     r"\b(?:figure|fig\.) ?\(?\d",
+    rf"\b(?:given|following|attached|accompanying) {_FIGURE}",
 )
 _TABLE = any_of(
     r"\\begin\{(?:array|tabular)|```|\|[^|\n]*\|[^|\n]*\||(?:[^|\n]+\|[^|\n]+\n){2}"

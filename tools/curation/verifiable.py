@@ -4,7 +4,7 @@ import re
 
 from tools.curation import grammar
 from tools.curation.evidence import SOLVED
-from tools.curation.grammar import ASKS, QUESTION, any_of, found, sentences
+from tools.curation.grammar import ASKS, FORMULA, QUESTION, any_of, found, sentences
 from tools.curation.row import Row
 from tools.curation.text import tokens
 
@@ -79,6 +79,7 @@ _BOTH_ASKED = any_of(
     rf" (?:{_MATH}|the (?!{_JOINT})[a-z]+ of [^.?]+)(?: respectively)?"
     r"(?: such that(?:(?! find)[^.?])*)?[.?\s]*$",
     rf"\b(?:{grammar.FIND}|what are) the respective\b",
+    r"\bwhat are the [^.?]*\brespectively\b",
     rf"\b{grammar.FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
     rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]{{2,}},? ){{1,2}}and"
     r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?(?:possible )?"
@@ -161,7 +162,7 @@ def _second_orders(said: list[str]) -> list[str]:
         for one in orders[1:]
         if not _OF_THE_ANSWER.search(one) and len({*tokens(one)} - first) > 3
     ]
-    return other + [one for one in orders if _SECOND_ORDER.search(one)]
+    return other + [one for one in orders if _SECOND_ORDER.search(FORMULA.sub("", one))]
 
 
 def _are_conditions(problem: str, labels: re.Match) -> bool:
