@@ -288,8 +288,8 @@ def test_killed_in_the_middle_and_started_again_gives_the_same_bytes(tmp_path):
     workers = descendants(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    # The screening's and the verifier's workers, and Python's own resource tracker.
-    assert len(workers) >= 4
+    # A screening worker and the process that ends it with its parent.
+    assert len(workers) >= 2
     deadline = time.monotonic() + 20
     while left := [pid for pid in workers if _runs(pid)]:
         assert time.monotonic() < deadline, left
