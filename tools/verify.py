@@ -2,7 +2,7 @@
 
     python -m tools.verify PAIRS.jsonl [--json OUT]
     python -m tools.verify --self_check DATA.jsonl ... [--json OUT]
-    python -m tools.verify --pred ANSWER --gold GOLD [--problem TEXT] [--json OUT]
+    python -m tools.verify --pred ANSWER --gold GOLD [--problem TEXT] [--explain]
 
 A row of PAIRS has `gold` (or `golds`) and `pred`; with `"mode": "response"` pred is a
 whole reply, else the answer itself. Where rows carry a `label`, agreement is counted.
@@ -39,6 +39,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--gold", metavar="GOLD", help="what it is compared with")
     parser.add_argument("--problem", metavar="TEXT", help="which may not be copied")
     parser.add_argument(
+        "--explain", action="store_true", help="with --pred: also show sympy objects"
+    )
+    parser.add_argument(
         "--self_check", action="store_true", help="check the gold answers of data files"
     )
     parser.add_argument(
@@ -61,7 +64,12 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("give files, or --pred and --gold")
     try:
         if explained:
-            result = explain(arguments.pred, arguments.gold, arguments.problem)
+            result = explain(
+                arguments.pred,
+                arguments.gold,
+                arguments.problem,
+                in_sympy=arguments.explain,
+            )
         elif arguments.self_check:
             result = check_answers(arguments.files)
         else:
@@ -79,13 +87,17 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def explain(answer: str, gold: str, problem: str | None = None) -> dict:
-    """One verdict in full: what was read, what decided, and why."""
+def explain(
+    answer: str, gold: str, problem: str | None = None, *, in_sympy: bool = False
+) -> dict:
+    """Explains one verdict: what was read, what decided, and why."""
     verdict = Examiner([gold], problem).judge(answer)
+    texts = {"answer": answer, "gold": gold} if in_sympy else {}
     return {
         "verifier": VERSION,
         "answer read as": _reading(answer),
         "gold read as": _reading(gold),
+        **{f"{name} in sympy": _in_sympy(text) for name, text in texts.items()},
         "equivalent": is_equivalent(answer, gold),
         "correct": verdict.correct,
         "rule": verdict.rule,
@@ -96,6 +108,13 @@ def explain(answer: str, gold: str, problem: str | None = None) -> dict:
 def _reading(answer: str) -> str:
     parsed = parse_answer(answer)
     return f"text only: {parsed.reason}" if parsed.node is None else str(parsed.written)
+
+
+def _in_sympy(answer: str) -> str:
+    try:
+        return repr(parse_answer(answer).to_sympy())
+    except ValueError as error:
+        return str(error)
 
 
 def judge_pairs(

@@ -24,6 +24,7 @@ from .equal.equivalence import (
 from .grade.contract import Examiner, Rule, Verdict, judge
 from .parse.extract import extract_answer
 from .pool import VerifierPool
+from .trl import reward
 
 __all__ = [
     "VERSION",
@@ -36,6 +37,7 @@ __all__ = [
     "extract_answer",
     "is_equivalent",
     "judge",
+    "reward",
     "self_check",
     "verify",
 ]

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .cursor import MAX_DEPTH
 from .normalize import MAX_ANSWER, TEXT_COMMAND, clean, plain_text, squeezed
@@ -91,6 +91,18 @@ class Answer:
     other_written: Node | None = None
     parameters: frozenset[str] = frozenset()
     reason: str = ""
+
+    def to_sympy(self) -> Any:
+        """Returns the answer as a sympy object; imports sympy.
+
+        Raises:
+          ValueError: the answer was not understood, or sympy has no such object.
+        """
+        from .to_sympy import to_sympy
+
+        if self.node is None:
+            raise ValueError(f"{self.text[:40]!r} {self.reason}")
+        return to_sympy(self.node)
 
 
 def parse_answer(raw: str) -> Answer:

@@ -1,0 +1,151 @@
+"""Converts the tree of an answer to sympy, for calculations beyond a verdict."""
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+
+from .tree import (
+    Add,
+    Assignment,
+    Based,
+    Big,
+    Braces,
+    Call,
+    Cases,
+    Chain,
+    Choice,
+    Clock,
+    Const,
+    Degrees,
+    Fn,
+    Interval,
+    Matrix,
+    Mul,
+    Node,
+    Num,
+    Numbers,
+    Percent,
+    Pow,
+    Quantity,
+    Ratio,
+    Rel,
+    Repeating,
+    SetOp,
+    Several,
+    Sym,
+    Tuple,
+    Word,
+)
+
+_CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}
+_RENAMED: dict[str, Callable[..., Any]] = {
+    "abs": sympy.Abs, "ceil": sympy.ceiling, "fact": sympy.factorial,
+    "fact2": sympy.factorial2, "max": sympy.Max, "min": sympy.Min, "mod": sympy.Mod,
+    "sgn": sympy.sign, "binom": sympy.binomial, "lcm": sympy.ilcm, "gcd": sympy.igcd,
+}  # fmt: skip
+_RELATIONS: dict[str, Callable[..., Any]] = {
+    "=": sympy.Eq, "equiv": sympy.Eq, "approx": sympy.Eq, "!=": sympy.Ne,
+    "<": sympy.Lt, ">": sympy.Gt, "<=": sympy.Le, ">=": sympy.Ge,
+}  # fmt: skip
+_NUMBERS = {
+    "Z": sympy.S.Integers, "N": sympy.S.Naturals, "N0": sympy.S.Naturals0,
+    "Q": sympy.S.Rationals, "R": sympy.S.Reals, "C": sympy.S.Complexes,
+    "Z+": sympy.S.Naturals, "R+": sympy.Interval.open(0, sympy.oo),
+    "R-": sympy.Interval.open(-sympy.oo, 0),
+}  # fmt: skip
+_SET_OPERATIONS = {
+    "cup": sympy.Union, "cap": sympy.Intersection, "minus": sympy.Complement
+}  # fmt: skip
+
+
+def to_sympy(node: Node) -> Any:
+    """Returns the sympy object for a node.
+
+    Raises:
+      ValueError: sympy has none, for instance for a plus-minus sign.
+    """
+    match node:
+        case Num(value) | Repeating(value) | Based(value=value):
+            return sympy.Rational(value.numerator, value.denominator)
+        case Sym(name):
+            return sympy.Symbol(name)
+        case Word(text):
+            return sympy.Symbol(text)
+        case Const(name):
+            return _CONSTANTS[name]
+        case Add(terms):
+            return sympy.Add(*map(to_sympy, terms))
+        case Mul(factors):
+            return sympy.Mul(*map(to_sympy, factors))
+        case Pow(base, exponent):
+            return _power(to_sympy(base), to_sympy(exponent))
+        case Fn(name, arguments):
+            function = _RENAMED.get(name) or getattr(
+                sympy, name.replace("arc", "a", 1) if name[:3] == "arc" else name
+            )
+            return sympy.sympify(function(*map(to_sympy, arguments)))
+        case Call(name, arguments):
+            return sympy.Function(name)(*map(to_sympy, arguments))
+        case Degrees(value):
+            return to_sympy(value) * sympy.pi / 180
+        case Percent(value):
+            return to_sympy(value) / 100
+        case Quantity(value, unit, scale):
+            name = unit if isinstance(unit, str) else " ".join(sorted(unit))
+            size = sympy.Rational(scale.numerator, scale.denominator)
+            return to_sympy(value) * size * sympy.Symbol(name, positive=True)
+        case Big(kind, index, lower, upper, body):
+            series = sympy.Sum if kind == "sum" else sympy.Product
+            bounds = tuple(map(to_sympy, (index, lower, upper)))
+            return series(to_sympy(body), bounds)
+        case Tuple(items) | Ratio(items):
+            return sympy.Tuple(*map(to_sympy, items))
+        case Clock(minutes, half):
+            return sympy.Integer(minutes + 720 * (half == "pm"))
+        case Several(items) | Braces(items):
+            found = list(map(to_sympy, items))
+            if found and all(isinstance(x, sympy.logic.boolalg.Boolean) for x in found):
+                return sympy.Or(*found)
+            return sympy.FiniteSet(*found)
+        case Interval(low, high, low_closed, high_closed):
+            ends = to_sympy(low), to_sympy(high)
+            return sympy.Interval(*ends, not low_closed, not high_closed)
+        case Numbers(letter) if letter in _NUMBERS:
+            return _NUMBERS[letter]
+        case SetOp(op, left, right):
+            return _SET_OPERATIONS[op](_as_set(left), _as_set(right))
+        case Rel("in" | "notin" as op, left, right):
+            inside = sympy.Contains(to_sympy(left), _as_set(right))
+            return inside if op == "in" else sympy.Not(inside)
+        case Rel(op, left, right) if op in _RELATIONS:
+            return _RELATIONS[op](to_sympy(left), to_sympy(right))
+        case Chain(parts) | Assignment(parts):
+            return sympy.And(*map(to_sympy, parts))
+        case Matrix(width, cells, determinant):
+            entries = list(map(to_sympy, cells))
+            matrix = sympy.Matrix(len(entries) // width, width, entries)
+            return matrix.det() if determinant else matrix
+        case Cases(rows) if all(
+            isinstance(r, Tuple) and len(r.items) == 2 for r in rows
+        ):
+            return sympy.Piecewise(*(tuple(to_sympy(row)) for row in rows))
+        case Choice(_, answer):
+            return to_sympy(answer)
+    raise ValueError(f"sympy has no {type(node).__name__} such as {node}")
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """A power; odd roots of negative numbers are real, as the verifier reads them."""
+    if base.is_negative and exponent.is_Rational and exponent.q > 1 and exponent.q % 2:
+        return (-1) ** exponent.p * (-base) ** exponent
+    return sympy.Pow(base, exponent)
+
+
+def _as_set(node: Node) -> Any:
+    found = to_sympy(node)
+    if isinstance(found, sympy.logic.boolalg.Boolean):
+        return found.as_set()
+    if isinstance(found, sympy.Tuple) and len(found) == 2:
+        return sympy.Interval.open(*found)
+    return found
