@@ -29,7 +29,7 @@ _UNICODE = {
     "⌈": "\\lceil ", "⌉": "\\rceil ", "∖": "\\setminus ", "⊥": "\\perp ",
     "且": " and ", "或": " or ", "和": " and ", "与": " and ", "及": " and ",
     "～": "~", "％": "%", "＝": "=", "＋": "+", "｜": "|", "∗": "*", "∶": ":",
-    "˚": "^{\\circ}",
+    "˚": "^{\\circ}", "¢": "\\text{ cents}",
 }  # fmt: skip
 _GREEK = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon",
@@ -80,7 +80,11 @@ _PRIMES = re.compile(r"(?<=\d)\s*\^\s*(?:\\prime(?![a-zA-Z])|\{((?:\s*\\prime)+)
 _HOURS = re.compile(r"(?<=\d)\s?h(?:rs?)?\s?(?=\d{1,2}\s?min)")
 _HALF_DAY = re.compile(r"(?i)(?<=[\d\s{])([ap])\.[ ]?m\b\.?")
 _CHINESE_INTRODUCTION = re.compile("^(?:最终|最后)?(?:答案|结果|解)(?:是|为)?[:\\s]*")
-_RUPEES = re.compile(r"\bRs\.?\s{0,3}(?=\d)")
+_RUPEES = re.compile(r"(?:\\text\s*\{\s*)?\bRs\.?\s{0,3}\}?\s*(?=\d)")
+_US_DOLLARS = re.compile(r"(?<![A-Za-z])U\.?S\.?\s*(?=\\?\$\s*\d)")
+# {\rm cm}, and 4.5 \mathrm{e} 33.
+_OLD_ROMAN = re.compile(r"\{\s*\\rm(?![a-zA-Z])\s*([^{}]{1,40})\}")
+_UPRIGHT_E = re.compile(r"(?<=\d)\s*\\(?:mathrm|text)\s*\{\s*([eE])\s*\}\s*(?=[-+]?\d)")
 _GROUPED = re.compile(r"(?<=\d),(?:\\!)?(?=\d{3})")
 _MAX_LAYERS = 16
 
@@ -187,6 +191,7 @@ def clean(text: str) -> str:
         if "\\not" in text:
             text = _NEGATED.sub(lambda m: "\\ne " if m[1] == "=" else "\\notin ", text)
         text = _EMPTY_RAISED.sub("^", text.replace("\\!", ""))
+        text = _UPRIGHT_E.sub(r"\1", _OLD_ROMAN.sub(r"\\mathrm{\1}", text))
     if "C" in text and "_" in text:
         text = _CHOICES.sub(r"\\binom \1 \2 ", text)
     if "min" in text:
@@ -200,7 +205,9 @@ def clean(text: str) -> str:
         text = text[:-1].rstrip()
     text = text.replace("o'clock", "oclock")
     if "." in text:
-        text = _HALF_DAY.sub(r" \1m", _RUPEES.sub("₹", text))
+        text = _HALF_DAY.sub(r" \1m", text)
+    if "s" in text or "S" in text:
+        text = _RUPEES.sub("₹", _US_DOLLARS.sub("", text))
     if _SPACED_THOUSANDS.fullmatch(text):
         text = text.translate({ord(char): None for char in " ~\\"})
     return text

@@ -353,6 +353,8 @@ class Operands(Cursor):
             self._at += 1
             return Braces(())
         if opening == "{":
+            if self._drop_braces():
+                return self._operand()
             group = self._group()
             self._group_ends.add(self._at - 1)
             return group
@@ -383,6 +385,18 @@ class Operands(Cursor):
         self._bar_closes = outer
         self._depth -= 1
         return builder or bracket_node(opening, closing.value, items)
+
+    def _drop_braces(self) -> bool:
+        """Removes braces around one name before its index, power, prime or argument."""
+        name, closing, behind = (self._peek(ahead) for ahead in (1, 2, 3))
+        if closing != ("op", "}", closing.spaced) or behind.kind == "end":
+            return False
+        marked = behind.kind == "op" and behind.value in ("_", "^", "'")
+        if name.kind == "fn" or name.kind == "sym" and marked:
+            self._tokens[self._at : self._at + 3] = [name]
+            self._group_ends = set()
+            return True
+        return False
 
     def _said_or(self, start: int, end: int) -> bool:
         """Whether "or" stands among these tokens: 63 or 12."""

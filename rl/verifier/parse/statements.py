@@ -21,27 +21,32 @@ from .expressions import STARTS
 from .normalize import plain_text
 from .operands import CLOSING, OPENING
 from .quantities import BEGINNING, CONDITION, compound
-from .relations import assigns, is_membership
+from .relations import assigns, is_label, is_membership
 from .tokens import RELATIONS, Token, is_relation
 from .tree import (
+    MINUS_ONE,
+    ONE,
     REALS,
     UNNAMED,
     Assignment,
     Braces,
     Call,
     Chain,
-    Congruence,
     Expression,
-    Fn,
     Interval,
     Node,
     Rel,
     SetOp,
     Several,
+    Sign,
     Sym,
     Tuple,
     Unparsable,
     Word,
+    contains,
+    mul,
+    substitute,
+    symbols,
 )
 from .units import calculates
 from .words import PHRASES
@@ -155,6 +160,10 @@ class Parser(Conditions):
             part.right if isinstance(part, Rel) and assigns(part) else part
             for part in self._items()
         ]
+        if any(contains(value, Sign) for value in values):
+            found = _all_but_values([Rel("!=", Sym("x"), values[0]), *values[1:]])
+            if isinstance(found, Rel) and self._next.kind == "end":
+                return found.right
         without = Braces(tuple(values))
         if self._next.kind != "end":
             raise Unparsable(f"has {self._next.value[:20]!r} out of place")
@@ -360,9 +369,30 @@ def _joined(groups: list[list[Node]], word: str) -> Node:
     if len(groups) > 1 and all(joint):
         return Several(tuple(Assignment(tuple(group)) for group in groups), word)
     nodes = tuple(node for group in groups for node in group)
+    if (excluded := _all_but_values(nodes)) is not None:
+        return excluded
     if len(nodes) == 1:
         return nodes[0]
     return compound(nodes) or Several(nodes, word)
+
+
+def _all_but_values(nodes: Sequence[Node]) -> Node | None:
+    """Reads x != 2, 5 and x != +-1 as all reals but these."""
+    first, *rest = nodes
+    if not (isinstance(first, Rel) and first.op == "!=" and is_label(first.left)):
+        return None
+    values = [first.right, *rest]
+    if not all(isinstance(v, Expression) and not symbols(v) for v in values):
+        return None
+    signed = [v for v in values if contains(v, Sign)]
+    if not rest and not signed:
+        return None
+    apart = [
+        substitute(value, {Sign(1): sign, Sign(-1): mul(MINUS_ONE, sign)})
+        for value in values
+        for sign in ((ONE, MINUS_ONE) if value in signed else (ONE,))
+    ]
+    return Rel("in", first.left, SetOp("minus", REALS, Braces(tuple(apart))))
 
 
 def _uncalculated(label: str) -> str:

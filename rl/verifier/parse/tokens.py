@@ -89,6 +89,7 @@ _OPERATORS = {
     "longrightarrow": "to", "over": "over", "choose": "choose", "rVert": "|",
     "parallel": "parallel", "perp": "perp", "subset": "subset", "supset": "supset",
     "subseteq": "subseteq", "supseteq": "supseteq",
+    "pounds": "£", "euro": "€", "yen": "¥",
     "lVert": "|", "implies": "to", "Rightarrow": "to", "Longrightarrow": "to",
 }  # fmt: skip
 _WORDS = frozenset("Pr dim deg rank Var Cov".split())
@@ -103,6 +104,7 @@ _ENGLISH = frozenset(
 _UNITED_STATES = frozenset(["US", "U.S."])
 _DOLLARS = re.compile(r"(?:\s|~|\\[,;:! ])*\\\$")
 _UNIT_OR_NOT = frozenset(["min", "sec", "in", "cup"])
+_OUTER_SPACE = re.compile(r"\A(?:\\[,;:! ]|[\s~])+|[\s~]+\Z")
 _JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
 _ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
 # A number among words, or an option behind them: "The answer is 5 apples."
@@ -226,7 +228,7 @@ def _command(
         return position
     if name in TEXT_COMMANDS:
         content, position = _braced(text, position)
-        content = content.strip(" ~\t\n")
+        content = _OUTER_SPACE.sub("", content)
         if content in _UNITED_STATES and _DOLLARS.match(text, position):
             return position
         _text_command(content, tokens, spaced)
@@ -334,6 +336,8 @@ def _split_word(
     """A run of plain letters: a name we know, words, or a product of variables."""
     name = _ALIASES.get(run, run)
     after_number = _after_operand(tokens)
+    if len(tokens) > 1 and tokens[-1].value == "[" and run.lower() in SHORT:
+        after_number = _after_operand(tokens[:-1])  # 5 [cm]
     after_words = bool(tokens) and tokens[-1].kind == "text"
     outside |= after_words
     if name in FUNCTIONS:

@@ -37,6 +37,7 @@ PHRASES: dict[str, Node] = {
         + ["no real solution", "the empty set", "none"],
         Braces(()),
     ),
+    **dict.fromkeys(["dozen", "a dozen", "one dozen"], number(12)),
     "noon": Clock(0, "pm"),
     "midnight": Clock(0, "am"),
 }

@@ -394,3 +394,42 @@ def test_a_sign_before_several_coordinates_is_that_of_all():
         ),
     ]
     assert wrong(rows, equal=False) == []
+
+
+def test_braces_around_one_name_or_function():
+    same = [
+        ("a_n", "{a}_{n}"),
+        ("a_{n+1}", "{{a}_{n+1}}"),
+        ("\\frac{x_1}{x_2}", "\\frac{{x}_{1}}{{x}_{2}}"),
+        ("R_1^2", "{R}_{1}^{2}"),
+        ("\\log_2 3", "{\\log}_{2}3"),
+        ("\\cos^2\\theta", "{\\cos }^{2}\\theta"),
+        ("f'(x)=2x", "{f}^{\\prime}(x)=2x"),
+        ("f^{-1}(x)=x", "{f}^{-1}(x)=x"),
+        ("C_n^k", "{{C}_{n}^{k}}"),
+        ("F_1F_2", "{{F}_{1}}{{F}_{2}}"),
+    ]
+    assert wrong(same, equal=True) == []
+    assert wrong([("a_n", "{a}_{m}"), ("2^{x}", "{x}^{2}")], equal=False) == []
+
+
+def test_units_and_currencies_in_any_dress():
+    for answer in ("5\\mathrm{\\,cm}", "5 {\\rm ~cm}", "5[cm]", "5\\text{\\ cm}"):
+        assert wrong([("5 \\text{ cm}", answer)], equal=True) == []
+        assert wrong([("5 \\text{ kg}", answer)], equal=False) == []
+    rows = [("\\text{Rs. }500"), ("US\\$500"), ("\\pounds500")]
+    assert wrong([("500", row) for row in rows], equal=True) == []
+    assert (
+        wrong([("5 \\text{ cents}", "5¢"), ("12", "\\text{a dozen}")], equal=True) == []
+    )
+
+
+def test_values_that_are_left_out():
+    same = [
+        ("(-\\infty,2)\\cup(2,5)\\cup(5,\\infty)", "x \\neq 2, 5"),
+        ("(-\\infty,-1)\\cup(-1,1)\\cup(1,\\infty)", "x\\neq\\pm1"),
+        ("x\\neq -2, 3", "x\\in\\mathbb{R}\\setminus\\{-2,3\\}"),
+    ]
+    assert wrong(same, equal=True) == []
+    other = [("x\\neq 2, 5", "x\\neq 2"), ("x\\neq 2, 5", "2, 5"), ("5", "x \\ne 2, 5")]
+    assert wrong(other, equal=False) == []
