@@ -24,7 +24,7 @@ from typing import Any, Self, get_args
 
 from .equal.equivalence import self_check
 from .grade.contract import Examiner, Rule, Verdict
-from .parse.extract import extract_answer
+from .parse.extract import extract_boxes
 
 _START_SECONDS = 120.0
 _TRIES = 2
@@ -193,9 +193,21 @@ class Workers:
 
 
 class VerifierPool(Workers):
-    """Judges completions in parallel; `judge` names another judge than `examine`."""
+    """Judges completions in parallel.
 
-    def __init__(self, workers: int = 2, timeout: float = 5.0, *, judge: str = ""):
+    `judge` names another judge than `examine`: it is called with an answer, or with a
+    tuple of neighbouring boxes. Nothing before the delimiter `after` counts.
+    """
+
+    def __init__(
+        self,
+        workers: int = 2,
+        timeout: float = 5.0,
+        *,
+        judge: str = "",
+        after: str | None = None,
+    ):
+        self._after = after
         super().__init__(workers, timeout, judge or f"{__name__}:examine")
         self._counts = collections.Counter({r: 0 for r in ("judged", *get_args(Rule))})
 
@@ -212,21 +224,24 @@ class VerifierPool(Workers):
         Golds and problem of a group are read once; equal answers are judged once.
         """
         keys = []
-        groups = collections.defaultdict[Any, dict[str, None]](dict)
+        groups = collections.defaultdict[Any, dict[Any, None]](dict)
         for completion, golds, problem in items:
             if isinstance(golds, str):
                 raise TypeError(
                     f"golds must be a sequence of strings, not {golds[:60]!r}"
                 )
-            keys.append(((tuple(golds), problem), extract_answer(completion)))
-            if keys[-1][1] is not None:
-                groups[keys[-1][0]][keys[-1][1]] = None
+            boxes = extract_boxes(completion, after=self._after)
+            answer = boxes[0] if len(boxes) == 1 else boxes or None
+            keys.append(((tuple(golds), problem), answer))
+            if answer is not None:
+                groups[(tuple(golds), problem)][answer] = None
         results = self.map([(group, list(texts)) for group, texts in groups.items()])
         found: dict[Any, Verdict] = {}
         for (group, texts), of_group in zip(groups.items(), results, strict=True):
             for text, result in zip(texts, of_group, strict=True):
                 if isinstance(result, Lost):
-                    result = Verdict(None, text, "lost", result.reason)
+                    last = text if isinstance(text, str) else text[-1]
+                    result = Verdict(None, last, "lost", result.reason)
                 found[group, text] = result
         nothing = Examiner(()).judge(None)
         verdicts = [found.get(key, nothing) for key in keys]

@@ -18,7 +18,7 @@ from ..equal.compare import same_answer
 from ..equal.prover import Prover, Way
 from ..parse.answers import Answer, parse_answer
 from ..parse.budget import Budget, Open
-from ..parse.extract import extract_answer
+from ..parse.extract import extract_boxes
 from ..parse.relations import is_decimal, is_label
 from ..parse.tree import (
     MINUS_ONE,
@@ -114,8 +114,16 @@ class Examiner:
         self._problem = problem or ""
         self._golds = [(gold, parse_answer(gold)) for gold in golds]
 
-    def judge(self, answer: str | None) -> Verdict:
-        """The verdict on an extracted answer; the same for the same arguments."""
+    def judge(self, answer: str | Sequence[str] | None) -> Verdict:
+        """The verdict on an extracted answer; the same for the same arguments.
+
+        Args:
+          answer: an answer, or those of neighbouring boxes: together they are one list
+            where a gold is a list, and only the last counts where none is.
+        """
+        if answer is not None and not isinstance(answer, str):
+            lists = any(isinstance(g.node, Several | Braces) for _, g in self._golds)
+            answer = (", ".join(answer) if lists else answer[-1]) if answer else None
         if answer is None:
             return Verdict(False, None, "no_answer", "has no box, or an empty one")
         parsed = self._without_what_is_asked(parse_answer(answer))
@@ -397,7 +405,11 @@ _REASONS: dict[Way, str] = {
 
 
 def judge(
-    completion: str, gold: str | Sequence[str], problem: str | None = None
+    completion: str,
+    gold: str | Sequence[str],
+    problem: str | None = None,
+    *,
+    after: str | None = None,
 ) -> Verdict:
     r"""Whether a completion ends in a right and finished answer.
 
@@ -408,9 +420,10 @@ def judge(
       problem: the problem's text. With it, an expression copied from the problem is no
         answer, and neither is what leaves its last step to the verifier, or a quantity
         in another unit than it asks for.
+      after: a delimiter such as `</think>`, before which nothing counts.
     """
     golds = (gold,) if isinstance(gold, str) else tuple(gold)
-    return Examiner(golds, problem).judge(extract_answer(completion))
+    return Examiner(golds, problem).judge(extract_boxes(completion, after=after))
 
 
 def _said(answer: Node) -> list[Node]:

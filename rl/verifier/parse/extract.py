@@ -1,4 +1,4 @@
-"""The final answer of a completion: the last box that is in no other."""
+"""Finds the final answer of a completion: the last boxes that are in no other."""
 
 import re
 
@@ -15,9 +15,17 @@ _BRACE = re.compile(
 )
 _UNBRACED = re.compile(r"[^\s${}.,;\\]{1,64}")
 _BLANK_LINE = re.compile(r"\n\s*\n")
+# What may stand between the boxes of one list.
+_BETWEEN = re.compile(
+    r"(?:[\s,;$&.]|\\[,;:! ()\[\]\\]|\\q?quad(?![a-z])|\band\b|\bor\b"
+    r"|\\text\{\s*(?:,?\s*(?:and|or))?\s*\})+"
+)
+_MAX_BOXES = 20
 
 
-def extract_answer(completion: str, *, answer_line: bool = False) -> str | None:
+def extract_answer(
+    completion: str, *, answer_line: bool = False, after: str | None = None
+) -> str | None:
     r"""Returns what the last `\boxed{...}` holds that is in no other, or None.
 
     Later boxes replace earlier ones. A last box that is empty or never closed is no
@@ -29,23 +37,46 @@ def extract_answer(completion: str, *, answer_line: bool = False) -> str | None:
       completion: the text of a reply; any length, one pass.
       answer_line: with no box at all, fall back to what follows the last "answer is"
         or "Answer:" on its line. Off for training, where the box is the contract.
+      after: a delimiter such as `</think>`: nothing before its last occurrence counts,
+        and without it there is no answer.
 
     Returns:
       The answer stripped of surrounding space, or None.
     """
+    boxes = extract_boxes(completion, after=after)
+    if boxes or not answer_line or any(map(completion.__contains__, _MARKERS)):
+        return boxes[-1] if boxes else None
+    return _after_answer_word(completion)
+
+
+def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ...]:
+    """Returns the last box, and the boxes before it that make one list with it.
+
+    Those have nothing but separators between them: `$\\boxed{2}$ and $\\boxed{3}$`.
+
+    Args:
+      completion, after: as of `extract_answer`.
+
+    Returns:
+      What the boxes hold, in order; empty where there is no answer.
+    """
+    if after is not None:
+        _, found, completion = completion.rpartition(after)
+        if not found:
+            return ()
     last = max(completion.rfind(marker) for marker in _MARKERS)
-    if last >= 0:
-        return _outermost(completion[max(0, last - MAX_BOX) : last + MAX_BOX])
-    return _after_answer_word(completion) if answer_line else None
+    if last < 0:
+        return ()
+    return _outermost(completion[max(0, last - MAX_BOX) : last + MAX_BOX])
 
 
-def _outermost(text: str) -> str | None:
-    """What the last box holds that is in no other.
+def _outermost(text: str) -> tuple[str, ...]:
+    """What the last boxes hold that are in no other.
 
     A box that is never closed holds all that follows, up to a blank line: there a
-    formula ends, and whoever went on has begun anew.
+    formula ends.
     """
-    found: list[tuple[int, str]] = []
+    found: list[tuple[int, int, str]] = []
     # Of each open brace: where its command begins, where its content does, and which
     # command it is, "" for another one.
     opened: list[tuple[int, int, str]] = []
@@ -54,7 +85,8 @@ def _outermost(text: str) -> str | None:
         start, end = match.span()
         if match["box"] is not None and not match["open"]:
             token = _UNBRACED.match(text, end)
-            found.append((start, token[0] if token else ""))
+            ends = token.end() if token else end
+            found.append((start, ends, token[0] if token else ""))
         elif match["box"] is not None or match["hidden"]:
             opened.append((start, end, "box" if match["hidden"] is None else "phantom"))
         elif match[0] == "{":
@@ -66,16 +98,24 @@ def _outermost(text: str) -> str | None:
             if kind == "box" and start - content > MAX_BOX:
                 never_closed = max(never_closed, begins)
             elif kind == "box":
-                found.append((begins, text[content:start].strip()))
+                found.append((begins, end, text[content:start].strip()))
     for begins, _, kind in opened:
         if kind == "box":
             never_closed = max(never_closed, begins)
-    begins, answer = found[-1] if found else (-1, "")
+    begins = found[-1][0] if found else -1
     if never_closed > begins:
-        return None
+        return ()
     if never_closed >= 0 and not _BLANK_LINE.search(text, never_closed, begins):
-        return None
-    return answer or None
+        return ()
+    boxes: list[str] = []
+    for opens, ends, answer in reversed(found):
+        between = text[ends:begins]
+        apart = not _BETWEEN.fullmatch(between) or _BLANK_LINE.search(between)
+        if not answer or boxes and (apart or len(boxes) == _MAX_BOXES):
+            break
+        boxes.append(answer)
+        begins = opens
+    return tuple(reversed(boxes))
 
 
 def _after_answer_word(text: str) -> str | None:

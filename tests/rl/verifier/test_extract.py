@@ -2,7 +2,8 @@
 
 import pytest
 
-from rl.verifier import extract_answer
+from rl.verifier import VerifierPool, extract_answer, judge
+from rl.verifier.parse.extract import extract_boxes
 
 
 @pytest.mark.parametrize(
@@ -76,3 +77,45 @@ def test_a_million_characters_take_no_time(text, seconds):
     started = seconds()
     extract_answer(reply, answer_line=True)
     assert seconds() - started < 0.2
+
+
+@pytest.mark.parametrize(
+    ("text", "boxes"),
+    [
+        (r"$\boxed{2}$ and $\boxed{3}$", ("2", "3")),
+        (r"\boxed{2}, \boxed{3},\ \boxed{4}.", ("2", "3", "4")),
+        (r"\boxed{2} \text{ or } \boxed{3}", ("2", "3")),
+        (r"\boxed{1}. So it is \boxed{2}, \boxed{3}", ("2", "3")),
+        ("\\boxed{2}\n\n\\boxed{3}", ("3",)),
+        (r"\boxed{2} = \boxed{3}", ("3",)),
+        (r"\boxed{2}, \boxed{", ()),
+        (r"\boxed{}, \boxed{3}", ("3",)),
+        (r"\boxed{1}\boxed{5}", ("5",)),
+        ("none", ()),
+    ],
+)
+def test_neighbouring_boxes_are_one_list(text, boxes):
+    assert extract_boxes(text) == boxes
+    assert extract_answer(text) == (boxes[-1] if boxes else None)
+
+
+def test_a_list_must_equal_the_whole_gold():
+    two = r"$\boxed{2}$ and $\boxed{3}$"
+    assert judge(two, "2, 3").correct and judge(two, r"\{3, 2\}").correct
+    assert judge(two, "3").correct and not judge(two, "2").correct
+    assert not judge(two, "2, 3, 4").correct
+    assert not judge(r"\boxed{1}, \boxed{2, 3}", "2, 3").correct
+    with VerifierPool(1, timeout=20) as pool:
+        (verdict,) = pool.judge([(two, ["2, 3"], None)])
+    assert verdict.correct and verdict.answer == "2, 3"
+
+
+def test_nothing_before_a_delimiter_counts():
+    text = r"<think>\boxed{1}</think> so \boxed{2}"
+    assert extract_answer(text, after="</think>") == "2"
+    assert extract_answer(r"<think> \boxed{1}", after="</think>") is None
+    assert extract_answer(r"\boxed{1}</think>", after="</think>") is None
+    assert judge(text, "2", after="</think>").correct
+    with VerifierPool(1, timeout=20, after="</think>") as pool:
+        rules = [v.rule for v in pool.judge([(r"\boxed{2}", ["2"], None)] * 2)]
+    assert rules == ["no_answer", "no_answer"]
