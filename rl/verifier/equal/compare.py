@@ -79,6 +79,9 @@ from .prover import Prover
 from .regions import Regions
 
 _MAX_ITEMS = 200
+_STEPS_OF_A_PAIR = 20
+_COUNTING = frozenset("kmn")
+_CONSTANTS = frozenset("C c K C_1 c_1 const constant".split())
 _OPTIONS = frozenset("ABCDE")
 _MAX_FORMS = 6
 _UNIT_VECTORS = [{letter, f"hat {letter}", f"vec {letter}"} for letter in "ijk"]
@@ -118,8 +121,9 @@ def _same(left: Answer, right: Answer, prover: Prover) -> bool:
     families = Families(prover, integers_of(left), integers_of(right))
     for a in filter(None, (left.node, left.other)):
         for b in filter(None, (right.node, right.other)):
-            b, declared = families.aligned(a, b)
-            if _Comparison(prover, families, declared).same(a, b):
+            signs = contains(a, Sign) or contains(b, Sign)
+            comparison = _Comparison(prover, signs=signs)
+            if comparison.same(a, _renamed(b, a, left, right)):
                 return True
     return False
 
@@ -142,22 +146,16 @@ class _Comparison:
       declared: names that both answers declare to be any integer.
       whole: whether it is about whole answers, not about coordinates.
       alone: whether what is compared is not one of several.
+      signs: whether either answer has a plus-minus sign.
     """
 
-    def __init__(
-        self,
-        prover: Prover,
-        families: Families,
-        declared: frozenset[str],
-        *,
-        whole: bool = True,
-        alone: bool = True,
-    ):
+    def __init__(self, prover: Prover, *, alone: bool = True, signs: bool = True):
         self._prover = prover
         self._families = families
         self._declared = declared
         self._whole = whole
         self._alone = alone
+        self._signs = signs
         self._regions = Regions(prover)
 
     def same(self, a: Node, b: Node) -> bool:
@@ -169,7 +167,7 @@ class _Comparison:
                 return False
         if a == b:
             return True
-        signs = contains(a, Sign) or contains(b, Sign)
+        signs = self._signs and (contains(a, Sign) or contains(b, Sign))
         if isinstance(a, Matrix) != isinstance(b, Matrix):
             a, b = _as_tuple(a), _as_tuple(b)
         if isinstance(a, Expression) and isinstance(b, Expression) and not signs:
@@ -219,12 +217,7 @@ class _Comparison:
 
     def _of_parts(self, *, whole: bool) -> "_Comparison":
         """The comparison of what is one of several."""
-        return _Comparison(
-            self._prover, self._families, self._declared, whole=whole, alone=False
-        )
-
-    def _same_family(self, a: Node, b: Node) -> bool:
-        return self._whole and self._families.same(a, b, self._declared)
+        return _Comparison(self._prover, alone=False, signs=self._signs)
 
     # --- words
 
@@ -335,16 +328,19 @@ class _Comparison:
         common = Counter(first) & Counter(second)
         ours = list((Counter(first) - common).elements())
         theirs = list((Counter(second) - common).elements())
-        pairs = []
-        for item in ours:
-            pairs.append([j for j, o in enumerate(theirs) if one.same(item, o)])
-            if not pairs[-1]:
-                return False
+        known: dict[tuple[int, int], bool] = {}
         owner: dict[int, int] = {}
 
+        def fits(i: int, j: int) -> bool:
+            if (i, j) not in known:
+                self._prover.charge(_STEPS_OF_A_PAIR)
+                known[i, j] = one.same(ours[i], theirs[j])
+            return known[i, j]
+
         def assign(i: int, seen: set[int]) -> bool:
-            for j in pairs[i]:
-                if j not in seen:
+            # What is free comes first: sets in one order take a step for each item.
+            for j in sorted(range(len(theirs)), key=owner.__contains__):
+                if j not in seen and fits(i, j):
                     seen.add(j)
                     if j not in owner or assign(owner[j], seen):
                         owner[j] = i
@@ -512,7 +508,7 @@ class _Comparison:
         if type(a) is not type(b):
             return False
         # The parameter of a family is one for all coordinates.
-        parts = _Comparison(self._prover, self._families, self._declared, whole=False)
+        parts = _Comparison(self._prover, signs=self._signs)
         for name in a.__slots__:
             x, y = getattr(a, name), getattr(b, name)
             if isinstance(x, tuple):
