@@ -173,6 +173,9 @@ class Reward:
     function: str = "verifier"
     # A reward that does not say what is correct counts as correct from here on.
     right_from: float = 1.0
+    # Where the gold is a number, 48+24 for 72 is unfinished: nothing may be left to
+    # calculate. False accepts any expression that is equal.
+    literal: bool = True
     workers: Count = 2  # processes that judge; as many again for the user's functions
     timeout: Positive = 5.0  # seconds per answer, or per call of a function
     shuffle: bool = False  # the control experiment: verdicts are dealt at random

@@ -78,7 +78,9 @@ def train(c: RunConfig) -> tuple[Params, list[dict[str, Any]], RunSpec]:
     sampler = JaxSampler(layout, state.params)
 
     rows = []
-    with contextlib.closing(VerifierPool(c.reward.workers, c.reward.timeout)) as pool:
+    with contextlib.closing(
+        VerifierPool(c.reward.workers, c.reward.timeout, literal=c.reward.literal)
+    ) as pool:
         collector = Collector(spec, sampler, pool)
         for number in range(c.steps):
             groups, metrics = collector.collect(number)

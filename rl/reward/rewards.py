@@ -71,6 +71,7 @@ class Rewards:
       workers: completions judged at the same time.
       timeout: seconds that a verdict, or a call of a function, may take.
       right_from: a reward that does not say what is correct says it by this number.
+      literal: whether the verifier refuses arithmetic where a gold is a number.
       on_lost: told of a call that was stopped, or that ended its worker, more than
         once: function, place, problem and completion in a line.
 
@@ -85,6 +86,7 @@ class Rewards:
         workers: Count,
         timeout: Positive,
         right_from: float,
+        literal: bool = True,
         on_lost: Callable[[str], None] | None = None,
     ):
         self._right_from, self._timeout = right_from, timeout
@@ -103,7 +105,7 @@ class Rewards:
         self._grouped: set[str] = set()
         try:
             if VERIFIER in keys:
-                self._pool = VerifierPool(workers, timeout)
+                self._pool = VerifierPool(workers, timeout, literal=literal)
                 self._by_name[VERIFIER] = verifier_reward(self._pool.judge)
             if own:
                 self._workers = Workers(

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, get_args
 
 from .equal.equivalence import self_check
-from .grade.contract import Examiner, Rule, Verdict
+from .grade.contract import UNEVALUATED, Examiner, Rule, Verdict
 from .parse.extract import extract_boxes
 
 _START_SECONDS = 120.0
@@ -42,9 +42,11 @@ class Lost:
     reason: str
 
 
-def examine(golds: Sequence[str], problem: str | None) -> Callable[[str], Verdict]:
+def examine(
+    golds: Sequence[str], problem: str | None, literal: bool = True
+) -> Callable[[str], Verdict]:
     """Returns a function from an answer to its verdict; reads the golds once."""
-    return Examiner(golds, problem).judge
+    return Examiner(golds, problem, literal=literal).judge
 
 
 def read_golds() -> Callable[[str], str | None]:
@@ -196,7 +198,8 @@ class VerifierPool(Workers):
     """Judges completions in parallel.
 
     `judge` names another judge than `examine`: it is called with an answer, or with a
-    tuple of neighbouring boxes. Nothing before the delimiter `after` counts.
+    tuple of neighbouring boxes. Nothing before the delimiter `after` counts. `literal`:
+    see `Examiner`.
     """
 
     def __init__(
@@ -206,10 +209,14 @@ class VerifierPool(Workers):
         *,
         judge: str = "",
         after: str | None = None,
+        literal: bool = True,
     ):
         self._after = after
+        self._context = () if literal else (False,)
         super().__init__(workers, timeout, judge or f"{__name__}:examine")
-        self._counts = collections.Counter({r: 0 for r in ("judged", *get_args(Rule))})
+        self._counts = collections.Counter(
+            {r: 0 for r in ("judged", "unevaluated", *get_args(Rule))}
+        )
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -235,7 +242,7 @@ class VerifierPool(Workers):
             keys.append(((tuple(golds), problem), answer))
             if answer is not None:
                 groups[(tuple(golds), problem)][answer] = None
-        results = self.map([(group, list(texts)) for group, texts in groups.items()])
+        results = self.map([(g + self._context, list(t)) for g, t in groups.items()])
         found: dict[Any, Verdict] = {}
         for (group, texts), of_group in zip(groups.items(), results, strict=True):
             for text, result in zip(texts, of_group, strict=True):
@@ -247,6 +254,7 @@ class VerifierPool(Workers):
         verdicts = [found.get(key, nothing) for key in keys]
         self._counts.update(verdict.rule for verdict in verdicts)
         self._counts["judged"] += len(verdicts)
+        self._counts["unevaluated"] += sum(v.reason == UNEVALUATED for v in verdicts)
         return verdicts
 
 

@@ -6,6 +6,7 @@ verifier.
 """
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Set
 
 from ..equal.prover import Prover
@@ -13,30 +14,43 @@ from ..equal.regions import Regions
 from ..parse.budget import Open
 from ..parse.relations import function_of, is_decimal, is_label, steps_of
 from ..parse.tree import (
+    EULER,
+    INFINITY,
+    MINUS_ONE,
+    ONE,
     REALS,
+    Add,
+    Assignment,
     Based,
     Big,
     Braces,
     Call,
     Chain,
-    Congruence,
+    Choice,
+    Const,
     Degrees,
     Expression,
     Fn,
     Interval,
+    Mul,
     Node,
     Num,
     Numbers,
     Percent,
+    Pow,
+    Quantity,
+    Ratio,
     Rel,
     Repeating,
     SetOp,
     Several,
+    Sign,
     Sym,
     Tuple,
     children,
     contains,
     fold,
+    is_integer,
     symbols,
     walk,
 )
@@ -49,6 +63,7 @@ _FUNCTIONS = {
     "floor": "a rounding", "ceil": "a rounding", "abs": "an absolute value",
 }  # fmt: skip
 """Functions of numbers that no answer needs."""
+_EQUALITIES = frozenset(["=", "approx", "equiv"])
 _TRANSCENDENTAL = {
     "log": "a logarithm", "sin": "a sine", "cos": "a cosine", "tan": "a tangent",
     "cot": "a cotangent", "sec": "a secant", "csc": "a cosecant",
@@ -79,6 +94,145 @@ def left_to_evaluate(answer: Node, gold: Node) -> str | None:
     if _leaves_sets(answer) and not _leaves_sets(gold):
         return "leaves an operation on sets to be carried out"
     return None
+
+
+def unevaluated(answer: Node, gold: Node) -> bool:
+    """Whether an answer leaves arithmetic to be done where the gold is literal.
+
+    Args:
+      answer: the tree of the answer, as written.
+      gold: that of the gold: literal where all its numbers are.
+    """
+    wanted = list(_numbers_in(gold))
+    if not wanted:
+        return False
+    if not all(map(is_literal, wanted)):
+        return _has_arithmetic(answer) and not _has_arithmetic(gold)
+    if any(isinstance(p, Const) and p != INFINITY for n in wanted for p in walk(n)):
+        return False
+    given = list(_numbers_in(answer))
+    if any(isinstance(number, Degrees) for number in wanted):
+        given = [number for number in given if not contains(number, Const)]
+    return not all(map(is_literal, given))
+
+
+def _has_arithmetic(node: Node) -> bool:
+    """Whether two rational numbers stand in one sum or in one product."""
+    for part in walk(node):
+        match part:
+            case Quantity(Add()):
+                return False
+            case Add(terms) if not is_literal(part):
+                if sum(is_rational(shape_of(term)) for term in terms) > 1:
+                    return True
+            case Mul(factors) if not is_literal(part):
+                if sum(isinstance(f, Num) and f != MINUS_ONE for f in factors) > 1:
+                    return True
+    return False
+
+
+def _numbers_in(node: Node) -> Iterator[Node]:
+    """The numbers that an answer gives; of 2 + 3 = 5 the plainest side."""
+    match node:
+        case Rel() | Chain() if all(s.op in _EQUALITIES for s in steps_of(node)):
+            constant = [side for side in sides(node) if not symbols(side)]
+            literal = [side for side in constant if is_literal(side)]
+            yield from itertools.chain(*map(_numbers_in, (literal or constant)[-1:]))
+        case Expression() | Quantity() | Ratio():
+            # With letters it is perhaps a unit, or a vector.
+            if not symbols(node) and not contains(node, Call):
+                yield node
+        case Choice(_, value):
+            yield from _numbers_in(value)
+        case Rel() | Chain() | Several() | Braces() | Tuple() | Assignment():
+            for part in children(node):
+                yield from _numbers_in(part)
+        case Interval(low, high):
+            yield from itertools.chain(_numbers_in(low), _numbers_in(high))
+
+
+def is_literal(node: Node) -> bool:
+    """Whether a number is written out: nothing is left to add, multiply or divide.
+
+    Signs, fractions, mixed numbers, percent, scientific notation and a single power,
+    factorial, binomial or other function are.
+    """
+    match node:
+        case Quantity(Add(terms)) if _falls_in_units(terms):
+            return True
+        case Percent(value) | Degrees(value) | Quantity(value):
+            return is_literal(value)
+        case Mul((sign, value)) if sign == MINUS_ONE or isinstance(sign, Sign):
+            return is_literal(value)
+        case Mul((value, Mul((Num(),)))):  # 5 million
+            return is_literal(value)
+        case Mul((Num(), Pow(Num(base), exponent))) if base == 10 and (
+            exponent != MINUS_ONE  # that of a quotient; written -1 is a product
+        ):
+            return _is_signed_integer(exponent)
+        case Mul((Fn("log", (top,)), Pow(Fn("log", (bottom,)), exponent))):
+            return exponent == MINUS_ONE and is_literal(top) and is_literal(bottom)
+        case Mul((top, Pow(bottom, exponent))) if exponent == MINUS_ONE:
+            return _is_fraction(top, bottom)
+        case Ratio((top, bottom)):
+            return _is_atom(top) and _is_atom(bottom)
+        case Add((Num(whole, None), Mul((top, Pow(bottom))) as part)):
+            value = fold(part)
+            proper = isinstance(value, Num) and 0 < value.value < 1
+            return proper and whole.denominator == 1 and _is_fraction(top, bottom)
+        case Pow(base, _) if base == EULER:
+            return True
+        case Fn(_, arguments):
+            return all(map(is_literal, arguments))
+    return _is_atom(node)
+
+
+def _is_atom(node: Node) -> bool:
+    """Whether a node is a number, a power of one, a factorial or a binomial."""
+    match node:
+        case Mul((sign, value)) if sign == MINUS_ONE:
+            return _is_atom(value)
+        case Pow(Mul((Num(), Pow(Num(), below))), exponent) if below == MINUS_ONE:
+            return _is_signed_integer(exponent)
+        case Pow(Num(), exponent):
+            return _is_signed_integer(exponent)  # that of a root is a quotient
+        case Fn("fact" | "fact2" | "binom", arguments):
+            return all(isinstance(part, Num) for part in arguments)
+    return isinstance(node, Num | Repeating | Based | Const)
+
+
+def _is_signed_integer(node: Node) -> bool:
+    match node:
+        case Mul((sign, value)) if sign == MINUS_ONE:
+            return is_integer(value)
+    return is_integer(node)
+
+
+def _is_fraction(top: Node, bottom: Node) -> bool:
+    """Whether a quotient is a fraction of whole numbers, one of them perhaps a power.
+
+    Where its value is whole, it is a division to be carried out.
+    """
+    parts = [top, bottom]
+    if not all(map(_is_atom, parts)) or not any(map(_is_signed_integer, parts)):
+        return False
+    if any(isinstance(p, Num | Repeating) and not is_integer(p) for p in parts):
+        return False
+    value = fold(Mul((top, Pow(bottom, MINUS_ONE))))
+    return not is_integer(value) or fold(bottom) == ONE
+
+
+def _falls_in_units(terms: tuple[Node, ...]) -> bool:
+    """Whether a sum is 2 hours 30 minutes: numbers times sizes, at last 1."""
+    last = terms[-1]
+    return (
+        isinstance(last, Mul)
+        and last.factors[1:] == (ONE,)
+        and all(
+            isinstance(t, Mul) and len(t.factors) == 2 and is_literal(t.factors[0])
+            for t in terms
+        )
+    )
 
 
 def _leaves_sets(node: Node) -> bool:

@@ -66,6 +66,7 @@ from .completeness import (
     left_to_evaluate,
     notation,
     sides,
+    unevaluated,
     unfinished,
 )
 from .question import PERCENT, Asked
@@ -81,6 +82,10 @@ not shown within the budget, unfinished, echo: copied from the problem); or why 
 no verdict (bad_gold: no accepted answer can be read, lost: the pool's worker died or
 was stopped twice). A reward adds `tolerance`: as near as
 the problem's row allows."""
+
+
+UNEVALUATED = "leaves its numbers to be calculated"
+"""The reason of an unfinished answer to a literal gold, which metrics count apart."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,9 +113,18 @@ class Examiner:
       golds: accepted answers; any match counts.
       problem: the problem's text, or None: then nothing counts as copied, and no unit
         is asked for.
+      literal: where a gold is a literal number, an answer that leaves arithmetic to be
+        done is unfinished.
     """
 
-    def __init__(self, golds: Sequence[str], problem: str | None = None):
+    def __init__(
+        self,
+        golds: Sequence[str],
+        problem: str | None = None,
+        *,
+        literal: bool = True,
+    ):
+        self._literal = literal
         self._problem = problem or ""
         self._golds = [(gold, parse_answer(gold)) for gold in golds]
 
@@ -216,6 +230,8 @@ class Examiner:
         if written is not None and wanted is not None and not named:
             if (left := unfinished(written, wanted)) is not None:
                 return Verdict(False, answer, "unfinished", left)
+            if self._literal and unevaluated(written, wanted):
+                return Verdict(False, answer, "unfinished", UNEVALUATED)
             if self._problem and shape_of(written) != shape_of(wanted):
                 said, (value, *others) = _said(written), _said(wanted) or [wanted]
                 value = wanted if others else value
@@ -410,6 +426,7 @@ def judge(
     problem: str | None = None,
     *,
     after: str | None = None,
+    literal: bool = True,
 ) -> Verdict:
     r"""Whether a completion ends in a right and finished answer.
 
@@ -421,9 +438,12 @@ def judge(
         answer, and neither is what leaves its last step to the verifier, or a quantity
         in another unit than it asks for.
       after: a delimiter such as `</think>`, before which nothing counts.
+      literal: see `Examiner`.
     """
     golds = (gold,) if isinstance(gold, str) else tuple(gold)
-    return Examiner(golds, problem).judge(extract_boxes(completion, after=after))
+    return Examiner(golds, problem, literal=literal).judge(
+        extract_boxes(completion, after=after)
+    )
 
 
 def _said(answer: Node) -> list[Node]:

@@ -120,7 +120,8 @@ class Quantities(Expressions):
         if reading is None:
             raise Unparsable(f"has a value beside {words[:40]!r}")
         if reading.multiplier != 1:
-            node = Mul((numeric(node), Num(reading.multiplier)))
+            # A product of its own tells 5 million from a product of two numbers.
+            node = Mul((numeric(node), Mul((Num(reading.multiplier),))))
         if reading.unit is None:
             return node
         return Quantity(node, reading.unit, reading.scale)
