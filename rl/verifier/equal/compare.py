@@ -25,8 +25,8 @@ from ..parse.relations import (
 )
 from ..parse.tree import (
     SYMMETRIC,
-    UNNAMED,
     ZERO,
+    Add,
     Assignment,
     Based,
     Braces,
@@ -35,9 +35,7 @@ from ..parse.tree import (
     Chain,
     Choice,
     Clock,
-    Congruence,
     Const,
-    Date,
     Degrees,
     Expression,
     Fn,
@@ -74,7 +72,6 @@ from ..parse.tree import (
     walk,
 )
 from ..parse.units import may_be_missing, parse_unit, same_unit
-from .families import Families, integers_of, of_other_kinds
 from .prover import Prover
 from .regions import Regions
 
@@ -88,8 +85,8 @@ _UNIT_VECTORS = [{letter, f"hat {letter}", f"vec {letter}"} for letter in "ijk"]
 _MARKED = (Percent, Degrees)
 _RADIANS = "rad^1"
 _KINDS = (
-    Choice, Several, Assignment, Braces, Cases, Congruence, Chain, Rel, Tuple, Interval,
-    SetOp, Numbers, Matrix, Clock, Date, Ratio, Quantity, Percent, Degrees, Based, Word,
+    Choice, Several, Assignment, Braces, Cases, Chain, Rel, Tuple, Interval,
+    SetOp, Numbers, Matrix, Clock, Ratio, Quantity, Percent, Degrees, Based, Word,
 )  # fmt: skip
 _RANK = {kind: rank for rank, kind in enumerate(_KINDS)}
 
@@ -116,9 +113,6 @@ def _same(left: Answer, right: Answer, prover: Prover) -> bool:
         return True
     if left.node is None or right.node is None:
         return _same_prose(left.text, right.text)
-    if of_other_kinds(left, right):
-        return False
-    families = Families(prover, integers_of(left), integers_of(right))
     for a in filter(None, (left.node, left.other)):
         for b in filter(None, (right.node, right.other)):
             signs = contains(a, Sign) or contains(b, Sign)
@@ -126,6 +120,30 @@ def _same(left: Answer, right: Answer, prover: Prover) -> bool:
             if comparison.same(a, _renamed(b, a, left, right)):
                 return True
     return False
+
+
+def _renamed(b: Node, a: Node, left: Answer, right: Answer) -> Node:
+    """Renames the one parameter of an answer as the other side's: k pi, n pi."""
+    ours, theirs = symbols(a), symbols(b)
+    mine = (ours - theirs) & _parameters(a, left)
+    other = (theirs - ours) & _parameters(b, right)
+    if len(mine) == len(other) == 1:
+        return substitute(b, {Sym(*other): Sym(*mine)})
+    return b
+
+
+def _parameters(node: Node, answer: Answer) -> frozenset[str]:
+    """Names that stand for any number: declared, of turns, integrating, of a point."""
+    found = set(answer.parameters)
+    for part in walk(node):
+        match part:
+            case Const("pi") | Degrees():
+                found |= _COUNTING
+            case Add(terms) if any(symbols(t) and type(t) is not Sym for t in terms):
+                found |= {t.name for t in terms if type(t) is Sym} & _CONSTANTS
+            case Rel("=", Tuple() as names, Tuple() as values):
+                found |= symbols(values) - symbols(names)
+    return frozenset(found)
 
 
 def _same_prose(left: str, right: str) -> bool:
@@ -142,18 +160,12 @@ class _Comparison:
 
     Args:
       prover: shows that expressions are equal.
-      families: those of the two answers.
-      declared: names that both answers declare to be any integer.
-      whole: whether it is about whole answers, not about coordinates.
       alone: whether what is compared is not one of several.
       signs: whether either answer has a plus-minus sign.
     """
 
     def __init__(self, prover: Prover, *, alone: bool = True, signs: bool = True):
         self._prover = prover
-        self._families = families
-        self._declared = declared
-        self._whole = whole
         self._alone = alone
         self._signs = signs
         self._regions = Regions(prover)
@@ -172,9 +184,7 @@ class _Comparison:
             a, b = _as_tuple(a), _as_tuple(b)
         if isinstance(a, Expression) and isinstance(b, Expression) and not signs:
             if not isinstance(a, _MARKED) and not isinstance(b, _MARKED):
-                return self._prover.equal(a, b) or self._same_family(a, b)
-            if self._same_family(a, b):
-                return True
+                return self._prover.equal(a, b)
         if isinstance(a, Choice | Word) or isinstance(b, Choice | Word):
             return self._same_words(*_ordered(a, b))
         if signs:
@@ -189,8 +199,6 @@ class _Comparison:
                 return self._same_assignments(a, b)
             case Cases():
                 return self._same_cases(a, b)
-            case Congruence():
-                return self._same_congruences(a, b)
             case Chain():
                 return self._same_chains(a, b)
             case Rel():
@@ -199,8 +207,6 @@ class _Comparison:
                 return self._same_tuples(a, b)
             case Clock():
                 return self._same_clocks(a, b)
-            case Date():
-                return self._same_dates(a, b)
             case Ratio():
                 return self._same_ratios(a, b)
             case Quantity():
@@ -215,7 +221,7 @@ class _Comparison:
                 return self._same_parts(a, b)
         return False
 
-    def _of_parts(self, *, whole: bool) -> "_Comparison":
+    def _of_parts(self) -> "_Comparison":
         """The comparison of what is one of several."""
         return _Comparison(self._prover, alone=False, signs=self._signs)
 
@@ -324,7 +330,7 @@ class _Comparison:
 
     def _matched(self, first, second) -> bool:
         """Whether the items pair off, whatever their order."""
-        one = self._of_parts(whole=self._whole)
+        one = self._of_parts()
         common = Counter(first) & Counter(second)
         ours = list((Counter(first) - common).elements())
         theirs = list((Counter(second) - common).elements())
@@ -365,45 +371,6 @@ class _Comparison:
         return self._matched(a.rows, b.rows)
 
     # --- relations
-
-    def _same_congruences(self, a: Congruence, b: Node) -> bool:
-        if not isinstance(b, Congruence):
-            return self._in_class(a, b)
-        if not self.same(a.modulus, b.modulus):
-            return False
-        first, second = a.relation, b.relation
-        if UNNAMED not in (first.left, second.left):
-            if not self.same(first.left, second.left):
-                return False
-        steps = divide(add(first.right, negative(second.right)), a.modulus)
-        return self.same(first.right, second.right) or is_integer(steps)
-
-    def _in_class(self, a: Congruence, b: Node) -> bool:
-        """The class of a remainder written out, x = 7k + 3, or its remainder alone.
-
-        What is counted is a letter for integers by custom or declared to be one: 2x + 1
-        is a formula, and so is f(n) = 2n + 1.
-        """
-        label = None
-        if isinstance(b, Rel):
-            label, b = b.left, value_of(b, self._prover)
-        residue, modulus = a.relation.right, a.modulus
-        if not isinstance(modulus, Num) or modulus.value < 2:
-            return False
-        if isinstance(b, Num):
-            return 0 <= b.value < modulus.value and self.same(residue, b)
-        if not isinstance(b, Expression) or len(names := symbols(b)) != 1:
-            return False
-        (name,) = names
-        if not self._families.counts(name, by_custom=isinstance(label, Sym)):
-            return False
-        if self._prover.linear_root(b, name) is None:
-            return False
-        start, then = (substitute(b, {Sym(name): number(k)}) for k in (0, 1))
-        step = add(then, negative(start))
-        if not any(self.same(step, m) for m in (modulus, negative(modulus))):
-            return False
-        return is_integer(divide(add(start, negative(residue)), modulus))
 
     def _same_chains(self, a: Chain, b: Node) -> bool:
         value = value_of(a, self._prover)
@@ -529,11 +496,6 @@ class _Comparison:
             case Ratio((Num(hours), Num(minutes))) if _is_time(b):
                 return self.same(a, time_of_day(int(hours), int(minutes)))
         return False
-
-    def _same_dates(self, a: Date, b: Node) -> bool:
-        if not isinstance(b, Date) or (a.month, a.day) != (b.month, b.day):
-            return False
-        return None in (a.year, b.year) or a.year == b.year
 
     def _same_ratios(self, a: Ratio, b: Node) -> bool:
         if isinstance(b, Ratio):

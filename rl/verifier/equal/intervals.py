@@ -54,8 +54,6 @@ contributes, count as one number: at least 300 digits agree behind the last that
 part could change."""
 _NARROW_BITS = 1024
 _MAX_BITS = 40_000
-_INTEGRAL_BITS, _NARROW_INTEGRAL_BITS = 256, 128
-_INTEGRAL_EVALUATIONS = 600
 _MAX_TERMS = 2_000
 _MAX_FACTORIAL = 10**6
 _MAX_EXACT_FACTORIAL = 1_000
@@ -213,8 +211,6 @@ class Balls:
         What a part contributes may be small beside the whole: 10^-400 in 1 + 10^-400,
         the last digit of a long number, 1 - tanh 1000.
         """
-        if _has_integral(left) or _has_integral(right):
-            return _INTEGRAL_BITS, _NARROW_INTEGRAL_BITS
         reach = 0
         for node in (left, right):
             reach = max(reach, self._reach.get((id(node), FIRST_BITS, *where), 0))
@@ -266,10 +262,6 @@ def _has_i(node: Node) -> bool:
     return any(type(part) is Const and part.name == "i" for part in walk(node))
 
 
-def _has_integral(node: Node) -> bool:
-    return any(type(part) is Big and part.kind == "int" for part in walk(node))
-
-
 def _is_narrow(difference: Value, size: arb, bits: int) -> bool:
     """Whether a difference that may be zero is less than so many bits of the size."""
     scale = size if size > 0 else arb(1)
@@ -293,7 +285,6 @@ class _Evaluator:
         self._bits = bits
         self._point = point
         self._imaginary = imaginary
-        self._analytic = False
         self._bound: dict[str, Value] = {}
         self.reach = 0
         """Bits by which the smallest contribution met so far lies below the whole."""
@@ -345,8 +336,6 @@ class _Evaluator:
                 return self.value(value) / 100
             case Big("sum" | "prod"):
                 return self._series(node)
-            case Big("int"):
-                return self._integral(node)
         raise Undefined
 
     def _note(self, bits: int) -> None:
@@ -438,16 +427,10 @@ class _Evaluator:
 
     def _principal(self, base: Value, power: Value) -> Value:
         base = acb(base)
-        self._check_cut(base)
         result = base ** acb(power)
         if result.contains(0) and not base.contains(0):
             raise Unresolved
         return result
-
-    def _check_cut(self, value: acb) -> None:
-        """An integrand must be analytic on the ball: no branch cut runs through it."""
-        if self._analytic and value.imag.contains(0) and not value.real > 0:
-            raise Unresolved
 
     def _function(self, name: str, values: list[Value]) -> Value:
         self._budget.charge(self._steps)
@@ -461,9 +444,9 @@ class _Evaluator:
             reals = [self._real(value) for value in values]
             return functools.reduce(arb.max if name == "max" else arb.min, reals)
         (value,) = values
-        if name == "abs" and not self._analytic:
+        if name == "abs":
             return abs(value)
-        if name == "arg" and self._imaginary and not self._analytic:
+        if name == "arg" and self._imaginary:
             return acb(value).arg()
         if name == "sgn":
             return self._sign(value)
@@ -471,10 +454,7 @@ class _Evaluator:
             raise Undefined
         self._note_flat(name, value)
         if self._imaginary:
-            value = acb(value)
-            if name in ("log", "arcsin", "arccos", "arctan"):
-                self._check_cut(value if name == "log" else 1 - value * value)
-            return _ELEMENTARY[name](value)
+            return _ELEMENTARY[name](acb(value))
         if name == "log" and not value > 0:
             raise Undefined if value <= 0 else Unresolved
         if name in ("arcsin", "arccos") and abs(value) > 1:
@@ -493,7 +473,7 @@ class _Evaluator:
 
     def _real(self, value: Value) -> arb:
         if isinstance(value, acb):
-            if self._analytic or not value.imag == 0:
+            if not value.imag == 0:
                 raise Unresolved
             return value.real
         return value
@@ -567,36 +547,6 @@ class _Evaluator:
             self._bound.pop(name, None)
         else:
             self._bound[name] = value
-
-    def _integral(self, node: Big) -> Value:
-        """Arb's rigorous integration; the integrand must be analytic."""
-        if self._analytic or self._bits > _INTEGRAL_BITS:
-            raise Unresolved
-        low, high = acb(self.value(node.lower)), acb(self.value(node.upper))
-        name, outer = node.index.name, self._bound.get(node.index.name)
-        real = not self._imaginary
-        spent: list[Exception] = []
-
-        def integrand(point: acb, analytic: bool) -> acb:
-            self._bound[name] = point
-            self._analytic, self._imaginary = True, True
-            try:
-                return acb(self._value(node.body))
-            except (Undefined, Unresolved):
-                return acb("nan")
-            except Exception as error:
-                spent.append(error)
-                return acb("nan")
-            finally:
-                self._analytic, self._imaginary = False, not real
-                self._bind(name, outer)
-
-        found = acb.integral(
-            integrand, low, high, eval_limit=_INTEGRAL_EVALUATIONS, depth_limit=64
-        )
-        if spent:
-            raise spent[0]
-        return found.real if real else found
 
 
 def _integer(value: Value) -> fmpz | None:

@@ -16,7 +16,6 @@ from ..parse.tree import (
     Chain,
     Clock,
     Const,
-    Date,
     Degrees,
     Fn,
     Mul,
@@ -127,7 +126,7 @@ def is_rational(shape: Node) -> bool:
 def is_plain(shape: Node) -> bool:
     """Whether a shape is a value that has nothing in it to be worked out."""
     match shape:
-        case Num() | Sym() | Const() | Word() | Clock() | Date() | Numbers():
+        case Num() | Sym() | Const() | Word() | Clock() | Numbers():
             return True
         case Mul(factors) if len(factors) == 2 and MINUS_ONE in factors:
             return all(map(is_plain, factors))

@@ -1,7 +1,7 @@
 """Whether an answer is finished, beside what its gold leaves.
 
-A relation that is still to be solved, a sum, an integral, a remainder or a logarithm
-that nobody worked out may well be equal to the gold, and leaves the last step to the
+A relation that is still to be solved, a sum, a remainder or a logarithm that nobody
+worked out may well be equal to the gold, and leaves the last step to the
 verifier.
 """
 
@@ -56,7 +56,7 @@ from ..parse.tree import (
 )
 from .canonical import is_rational, shape_of
 
-_BIG_NAMES = {"sum": "sum", "prod": "product", "int": "integral", "lim": "limit"}
+_BIG_NAMES = {"sum": "sum", "prod": "product"}
 _FUNCTIONS = {
     "mod": "a remainder", "gcd": "a greatest common divisor", "max": "a maximum",
     "lcm": "a least common multiple", "min": "a minimum", "sgn": "a sign",
@@ -77,7 +77,7 @@ def unfinished(answer: Node, gold: Node) -> str | None:
     for kind, name in _BIG_NAMES.items():
         if _leaves(answer, kind) and not _has_big(gold, kind):
             return f"leaves a {name} to be evaluated"
-    if not contains(gold, Rel | Congruence | Interval | SetOp) or _solved(gold):
+    if not contains(gold, Rel | Interval | SetOp) or _solved(gold):
         if any(not _is_solved(part) for part in _relations(answer)):
             return "leaves a relation to be solved"
     return None

@@ -5,14 +5,13 @@ import re
 from typing import Any, NamedTuple
 
 from .cursor import MAX_DEPTH
-from .normalize import MAX_ANSWER, TEXT_COMMAND, clean, plain_text, squeezed
+from .normalize import MAX_ANSWER, TEXT_COMMAND, clean, squeezed
 from .statements import Parser
 from .tokens import tokenize
 from .tree import (
     Based,
     Braces,
     Choice,
-    Date,
     Interval,
     Node,
     Sym,
@@ -44,19 +43,6 @@ _ENDS_WITH_NAME = re.compile(r".*(?<![A-Za-z\\])[A-Za-z]", re.DOTALL)
 # (C)-5 and (C) - 5, and whatever may go on with a formula that begins with (C).
 _DIFFERENCE = re.compile(r"\([A-Z]\)(?:[-+]|\s*[-+]\s)")
 _GOES_ON = re.compile(r"[-+*/^=<>_,'!)}\]]|\\(?!frac|text|begin|\{)")
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_MONTH = (
-    r"(?P<month>january|february|march|april|may|june|july|august|september|october"
-    r"|november|december|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec)\.?"
-)
-_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-_YEAR = r"(?P<year>\d{4})"
-_DATES = [
-    re.compile(rf"{_MONTH} (?:the )?{_DAY}(?:,? {_YEAR})?", re.IGNORECASE),
-    re.compile(rf"(?:the )?{_DAY}(?: of)? {_MONTH}(?:,? {_YEAR})?", re.IGNORECASE),
-    re.compile(rf"{_YEAR}-(?P<number>\d{{1,2}})-(?P<day>\d{{1,2}})"),
-    re.compile(r"(?P<number>\d{1,2})/(?P<day>\d{1,2})/(?P<year>\d{4}|\d{2})"),
-]
 # Digits above nine: 2A with the index 16.
 _LETTERED = re.compile(
     rf"(?:{TEXT_COMMAND}\{{)?((?=\d*[A-Z])[\dA-Z]{{1,40}})\}}?"
@@ -167,8 +153,6 @@ def _read(text: str, group_commas: bool) -> tuple[Node, set[str]]:
             text = option.letter
         elif option.certain:
             letter, text = option.letter, option.value
-    if (date := _date(text)) is not None:
-        return date, set()
     if match := _LETTERED.fullmatch(text):
         digits, base = match[1].upper(), int(match[2])
         if all(int(digit, 36) < base for digit in digits):
@@ -222,22 +206,3 @@ def _options(text: str) -> Braces | None:
     if len(words) < 2 or any(len(word) > 1 or not word.isupper() for word in words):
         return None
     return Braces(tuple(map(Sym, words)))
-
-
-def _date(text: str) -> Date | None:
-    if not any(map(text.lower().__contains__, (*_MONTHS, "/", "-"))):
-        return None
-    plain = plain_text(text).replace("^ ", "").replace(" ,", ",").removeprefix("on ")
-    for pattern in _DATES:
-        if match := pattern.fullmatch(plain):
-            parts = match.groupdict()
-            name = parts.get("month")
-            month = (
-                _MONTHS.index(name[:3].lower()) + 1 if name else int(parts["number"])
-            )
-            year = int(parts["year"]) if parts.get("year") else None
-            if year is not None and year < 100:
-                year += 2000
-            if 1 <= month <= 12 and 1 <= int(parts["day"]) <= 31:
-                return Date(year, month, int(parts["day"]))
-    return None

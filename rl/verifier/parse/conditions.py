@@ -11,8 +11,6 @@ from .tree import (
     REALS,
     Braces,
     Chain,
-    Congruence,
-    Expression,
     Interval,
     Node,
     Numbers,
@@ -83,7 +81,7 @@ class Conditions(Quantities):
         for node in found:
             if isinstance(node, Sym):
                 mentioned.add(node.name)
-            elif isinstance(node, Rel | Chain | Congruence):
+            elif isinstance(node, Rel | Chain):
                 conditions.append(node)
             elif symbols(node) or not conditions or conditions[-1].op != "!=":
                 raise Unparsable("has a value behind its condition")
@@ -127,7 +125,7 @@ class Conditions(Quantities):
                 self.parameters |= names if numbers == INTEGERS else set()
             elif not isinstance(condition.left, Sym):
                 raise Unparsable("has a condition on more than a name")
-            elif not (isinstance(node, Congruence) and numbers == INTEGERS):
+            else:
                 node = SetOp("cap", node, numbers)
         return node
 
@@ -151,23 +149,7 @@ class Conditions(Quantities):
             node = self._restricted(node, memberships, pattern.name)
             # Its name is bound, which that of a bare condition is not.
             return Braces((node,)) if isinstance(node, Rel | Chain) else node
-        if (
-            domain == REALS
-            and not rest
-            and all(p.right == INTEGERS for p in memberships)
-        ):
-            # The values of an expression: { 2k | k in Z }.
-            names = [part.left.name for part in memberships if type(part.left) is Sym]
-            if isinstance(pattern, Expression) and set(names) == symbols(pattern):
-                self.parameters.update(names)
-                return Braces((pattern,))
-        if isinstance(pattern, Tuple) and rest and not memberships:
-            names = [p.name if isinstance(p, Sym) else "" for p in pattern.items]
-            real = domain == REALS or getattr(domain, "letter", "")[:1] == "R"
-            if real and "" not in names and names == sorted(names):
-                return rest[0] if len(rest) == 1 else Braces(tuple(rest))
-        # Known by its words alone.
-        return Tuple((Rel("in", pattern, domain), *stated))
+        raise Unparsable("has a set builder that is no condition on one name")
 
 
 def is_in_reals(node: Node) -> bool:

@@ -20,9 +20,7 @@ from .tree import (
     EULER,
     IMAGINARY,
     MINUS_ONE,
-    ONE,
     REALS,
-    ZERO,
     Add,
     Big,
     Braces,
@@ -477,7 +475,7 @@ class Operands(Cursor):
             node = self._number_set()
         elif name.startswith("begin "):
             node = self._environment(name[6:])
-        elif name in ("sum", "prod", "int", "lim"):
+        elif name in ("sum", "prod"):
             node = self._big(name)
         else:
             raise Unparsable(f"has \\{name[:20]} out of place")
@@ -585,10 +583,7 @@ class Operands(Cursor):
             else:
                 self._at += 1
                 upper = numeric(self._argument())
-        if name == "int":
-            return self._integral(lower, upper)
-        relation = "to" if name == "lim" else "="
-        if not isinstance(lower, Rel) or lower.op != relation:
+        if not isinstance(lower, Rel) or lower.op != "=":
             raise Unparsable(f"has a \\{name} without an index")
         index, start = lower.left, numeric(lower.right)
         # An index may take the name of a constant.
@@ -600,25 +595,6 @@ class Operands(Cursor):
         body = numeric(self._product())
         if letter is not None:
             body = substitute(body, {letter: index})
-        if name == "lim":
-            return Big("lim", index, start, ZERO, body)
         if upper is None:
             raise Unparsable(f"has a \\{name} without an upper bound")
         return Big(name, index, start, upper, body)
-
-    def _integral(self, lower: Node | None, upper: Node | None) -> Node:
-        if lower is None or upper is None:
-            raise Unparsable("has an integral without bounds")
-        for end in range(self._at, len(self._tokens) - 1):
-            mark, variable = self._tokens[end : end + 2]
-            if mark.value == "d" and mark.kind == variable.kind == "sym":
-                break
-        else:
-            raise Unparsable("has an integral without a variable")
-        inner = type(self)([*self._tokens[self._at : end], Token("end", "", False)])
-        inner._depth = self._depth
-        body = inner._expression() if end > self._at else ONE
-        if inner._next.kind != "end":
-            raise Unparsable("has an integral that does not end")
-        self._at = end + 2
-        return Big("int", Sym(variable.value), numeric(lower), upper, numeric(body))

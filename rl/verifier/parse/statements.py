@@ -27,7 +27,6 @@ from .tree import (
     MINUS_ONE,
     ONE,
     REALS,
-    UNNAMED,
     Assignment,
     Braces,
     Call,
@@ -108,7 +107,7 @@ class Parser(Conditions):
                 self._at += 1
             if self._is("("):
                 start, aside = self._at, self._operand()
-                if isinstance(aside, Rel | Chain | Congruence):
+                if isinstance(aside, Rel | Chain):
                     conditions.append(aside)
                     of_one |= not is_membership(aside)
                 elif isinstance(aside, Tuple) and is_membership(aside.items[-1]):
@@ -258,39 +257,12 @@ class Parser(Conditions):
             parts.append(self._quantity())
             self._expect(")")
         if not relations:
-            if (
-                self._next.value == "pmod"
-                or self._is("(")
-                and self._peek().value == "mod"
-            ):
-                return self._congruence(Rel("equiv", UNNAMED, parts[0]))
             return parts[0]
         steps = tuple(map(Rel, relations, parts[:-1], parts[1:]))
         if relations == ["equiv"]:
-            if congruence := self._congruence(steps[0]):
-                return congruence
             if isinstance(parts[0], Call):
                 return Rel("=", *parts)  # f(x) is the same everywhere
         return steps[0] if len(steps) == 1 else Chain(steps)
-
-    def _congruence(self, step: Rel) -> Node | None:
-        """With what follows: `\\pmod 5`, `(mod 5)` or `\\bmod 5`."""
-        modulus: Node | None = None
-        if isinstance(step.right, Fn) and step.right.name == "mod":
-            value, modulus = step.right.arguments
-            step = Rel("equiv", step.left, value)
-        elif self._next.value == "pmod":
-            self._at += 1
-            modulus = self._argument()
-        elif self._is("(") and self._peek().value == "mod":
-            self._at += 2
-            modulus = self._expression()
-            self._expect(")")
-        if modulus is None:
-            return None
-        if not all(isinstance(p, Expression) for p in (step.left, step.right, modulus)):
-            raise Unparsable("has a congruence of what are no numbers")
-        return Congruence(step, modulus)
 
     def _skip_label_words(self) -> None:
         """Before "Area = 5" or "for n = 1": one name, or nothing."""

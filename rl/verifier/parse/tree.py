@@ -126,9 +126,9 @@ class Percent(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Big(Expression):
-    """A sum, product, integral or limit; a limit has no upper bound but zero."""
+    """A sum or a product over an index."""
 
-    kind: Literal["sum", "prod", "int", "lim"]
+    kind: Literal["sum", "prod"]
     index: Node
     lower: Node
     upper: Node
@@ -203,12 +203,6 @@ class Assignment(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Congruence(Node):
-    relation: Rel
-    modulus: Node
-
-
-@dataclass(frozen=True, slots=True)
 class Quantity(Node):
     """A number and its unit: known by its dimensions, or a set of words."""
 
@@ -232,13 +226,6 @@ class Clock(Node):
     minutes: int
     half: Literal["am", "pm"] | None
     of_day: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Date(Node):
-    year: int | None
-    month: int
-    day: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,8 +288,6 @@ PI, EULER, IMAGINARY, INFINITY = map(Const, ("pi", "e", "i", "inf"))
 MINUS_INFINITY = Mul((MINUS_ONE, INFINITY))
 SYMMETRIC = frozenset("= != approx equiv parallel perp".split())
 """Relations whose sides may be swapped."""
-UNNAMED = Sym("")
-"""What a bare "3 mod 7" is about."""
 REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
 INTEGERS = Numbers("Z")
 

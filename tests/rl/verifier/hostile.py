@@ -97,16 +97,6 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
         ("720", "\\prod_{k=1}^{6} k", True),
         ("0", "\\prod_{k=1}^{\\infty} \\prod_{j=1}^{\\infty} k^j", False),
     ],
-    "integrals and limits": [
-        ("\\frac13", "\\int_0^1 x^2 dx", True),
-        ("\\frac12", "\\int_0^1 x^2 dx", False),
-        # True as well, and unknown here.
-        ("1", "\\lim_{x \\to 0} \\frac{\\sin x}{x}", False),
-        ("0", "\\lim_{x \\to 0} \\frac{\\sin x}{x}", False),
-        ("0", "\\int_0^1 \\sin(x^{x^{x^x}}) e^{\\tan x} dx", False),
-        ("0", "\\int \\int \\int", False),
-        ("0", "\\lim_{n \\to \\infty} n^{n^n}", False),
-    ],
     "costly evaluation": [
         (
             "7",
@@ -120,8 +110,6 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
             False,
         ),
         ("7", "+".join(f"\\sin(10^{{{n}}})" for n in range(1, 150)), False),
-        ("7", "\\int_0^1 \\sin(\\frac{1}{x}) dx", False),
-        ("7", "\\int_0^{10^9} \\cos(x^5) dx", False),
         ("7", "\\binom{999999}{500000} + \\ln(999983!)", False),
         ("7", "7^{3^{20}} \\bmod 10^{40}", False),
         ("7", "\\gcd(3000!, 7^{7000})", False),
@@ -258,16 +246,14 @@ FAMILIES: dict[str, list[tuple[str, str, bool]]] = {
         ("90", "\\frac{\\pi}{2}", False),
         ("25^\\circ \\text{C}", "25^\\circ \\text{F}", False),
     ],
-    "dates and ratios": [
+    "times and ratios": [
         ("3:4", "\\frac34", True),
         ("3:4", "6:8", True),
         ("3:4", "4:3", False),
         ("1:2:3", "2:4:6", True),
         ("1:2:3", "1:2:4", False),
         ("1/2/2020", "1/2/2021", False),
-        ("2020-01-02", "2017", False),
         ("May 5", "May 6", False),
-        ("May 5", "May 5", True),
         ("2:30", "1:15", False),
         ("3:30 \\text{ p.m.}", "3:30 \\text{ a.m.}", False),
         ("3:30 \\text{ p.m.}", "3:30", True),

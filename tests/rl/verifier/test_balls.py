@@ -128,7 +128,6 @@ def test_identities_beyond_exact_algebra():
         ("\\sqrt[3]{x^3}", "x"),
         ("\\cos 3t", "4\\cos^3 t - 3\\cos t"),
         ("e^{i t}", "\\cos t + i \\sin t"),
-        ("\\int_0^{\\pi} \\sin x dx", "2"),
         ("100000!", "100000 \\cdot 99999!"),
     ]
     assert wrong(rows, equal=True) == []
@@ -141,7 +140,6 @@ def test_near_identities_are_none():
         ("\\sqrt{x^2}", "x"),
         ("\\ln x^2", "2 \\ln(x + 10^{-9})"),
         ("\\sinh x + \\cosh x", "e^x + 10^{-25}"),
-        ("\\int_0^{\\pi} \\sin x dx", "2.000001"),
         ("\\sqrt{2} + \\sqrt{3}", "\\sqrt{9.898979485566356}"),
         ("\\frac{355}{113}", "\\pi"),
     ]
@@ -203,8 +201,6 @@ def test_what_is_true_and_unknown_here_is_not_equal():
     """True, and beyond what is shown here: unknown is not equal."""
     rows = [
         ("\\sum_{n=0}^{\\infty} \\frac{1}{2^n}", "2"),
-        ("\\lim_{x \\to 0} \\frac{\\sin x}{x}", "1"),
-        ("\\int_0^{\\infty} e^{-x} dx", "1"),
     ]
     assert wrong(rows, equal=False) == []
 
@@ -245,7 +241,6 @@ def test_steps_are_counted_alike_whatever_was_asked_before():
         "\\lceil e^{-10^{30}}\\rceil",
         "(e^{-10^{30}})!",
         "\\gcd(e^{-10^{30}},2)",
-        "\\int_0^{e^{-10^{30}}}e^xdx",
     ],
 )
 def test_no_number_ends_the_process(answer):

@@ -79,8 +79,6 @@ def test_a_verdict_says_it_in_words():
     [
         ("\\sum_{k=1}^{10} k", "55"),
         ("\\prod_{k=1}^{6} k", "720"),
-        ("\\int_0^1 x^2 dx", "\\frac13"),
-        ("2 \\int_0^1 x^2 dx + 0", "\\frac23"),
         ("x = \\sum_{k=1}^{10} k", "55"),
         ("2x + 3 = 13", "5"),
         ("2x + 3 = 13", "x = 5"),
@@ -108,7 +106,6 @@ def test_what_is_left_to_be_done_is_no_answer(answer, gold):
         ("x \\in (0, 1)", "0 < x < 1"),
         ("x \\le 3", "(-\\infty, 3]"),
         ("x = 1, y = 2", "(1, 2)"),
-        ("\\int_0^1 x^2 dx = \\frac13", "\\frac13"),
         ("\\sum_{k=1}^{10} k = 55", "55"),
         ("x = \\frac13 \\approx 0.333", "\\frac13"),
     ],
@@ -162,7 +159,6 @@ def test_a_function_that_is_said_in_itself_is_not_found(answer, gold):
         ("2x + 3y = 6", "4x + 6y = 12"),
         ("\\sum_{k=1}^{n} k^2", "\\sum_{j=1}^{n} j^2"),
         ("a + b \\le c", "c \\ge a + b"),
-        ("x \\equiv 3 \\pmod 7", "3 \\pmod 7"),
     ],
 )
 def test_it_is_accepted_where_the_gold_is_of_that_kind(answer, gold):

@@ -134,7 +134,6 @@ _MADE = "(16-3-4) \\times 2"
         rf"\{{x : x = {_MADE}\}}",
         rf"{_MADE} \text{{ or }} {_MADE}",
         rf"{_MADE} : 1",
-        rf"{_MADE} \pmod{{9999}}",
         rf"{_MADE} \cdot 1!",
         rf"{_MADE} \cdot e^0",
         rf"{_MADE} \cdot i^4",

@@ -309,16 +309,6 @@ def test_a_constant_of_integration_has_any_name():
     assert wrong([*rows, ("a + C", "a + c")], equal=False) == []
 
 
-def test_dates_in_any_command_and_space():
-    rows = [
-        ("July 4, 1776", "\\mathrm{July}\\ 4,\\ 1776"),
-        ("\\text{July 4}", "\\text{July}~4^{\\text{th}}"),
-        ("\\text{July 4}", "\\text{on July 4}"),
-    ]
-    assert wrong(rows, equal=True) == []
-    assert wrong([("\\text{July 4}", "\\mathrm{July}\\ 5")], equal=False) == []
-
-
 def test_the_problem_tells_whether_a_percent_sign_may_be_left_out():
     share, percent = "What is the probability?", "What percent is it?"
     assert judge("\\boxed{42}", "42\\%", percent).correct
