@@ -126,7 +126,9 @@ def _has_arithmetic(node: Node) -> bool:
                 if sum(is_rational(shape_of(term)) for term in terms) > 1:
                     return True
             case Mul(factors) if not is_literal(part):
-                if sum(isinstance(f, Num) and f != MINUS_ONE for f in factors) > 1:
+                inner = (f.factors if isinstance(f, Mul) else (f,) for f in factors)
+                flat = list(itertools.chain(*inner))
+                if sum(isinstance(f, Num) and f != MINUS_ONE for f in flat) > 1:
                     return True
     return False
 

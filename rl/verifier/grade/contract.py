@@ -230,8 +230,6 @@ class Examiner:
         if written is not None and wanted is not None and not named:
             if (left := unfinished(written, wanted)) is not None:
                 return Verdict(False, answer, "unfinished", left)
-            if self._literal and unevaluated(written, wanted):
-                return Verdict(False, answer, "unfinished", UNEVALUATED)
             if self._problem and shape_of(written) != shape_of(wanted):
                 said, (value, *others) = _said(written), _said(wanted) or [wanted]
                 value = wanted if others else value
@@ -243,6 +241,8 @@ class Examiner:
                 left_over = [self._left_to_do(side, value) for side in said]
                 if left_over and all(left_over):
                     return Verdict(False, answer, "unfinished", left_over[0])
+            if self._literal and unevaluated(written, wanted):
+                return Verdict(False, answer, "unfinished", UNEVALUATED)
         return Verdict(True, answer, way, _REASONS[way])
 
     def _is_copied(self, answer: Node, gold: Node) -> bool:

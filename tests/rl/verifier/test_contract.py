@@ -1,11 +1,16 @@
 """What a reward asks besides equality: finished, not copied, in the asked unit."""
 
+import functools
 import json
 
 import pytest
 
-from rl.verifier import Examiner, Verdict, is_equivalent, judge, verify
+from rl import verifier
+from rl.verifier import Examiner, Verdict, is_equivalent, verify
 from tests.rl.verifier.hostile import FAMILIES, REPLIES
+
+# The rules of a problem, without that of literal golds (`test_literal`).
+judge = functools.partial(verifier.judge, literal=False)
 
 _EQUATION = "Solve the equation $2x + 3 = 13$."
 _VALUE = "What is the value of $2^3 + 3 \\cdot 5 - \\frac{7}{7}$?"
@@ -14,7 +19,6 @@ _SQUARES = "Let $f(x) = x^2 - 6x + 5$. Find the minimum of $(x-3)^2 - 4$."
 
 def _rule(answer, gold, problem=None):
     verdict = judge(f"Thus \\boxed{{{answer}}}.", gold, problem)
-    assert (verdict.correct is True) == verify(f"\\boxed{{{answer}}}", gold, problem)
     return verdict.correct, verdict.rule
 
 

@@ -1,8 +1,14 @@
 """An answer does not leave the problem's last step to the verifier."""
 
+import functools
+
 import pytest
 
-from rl.verifier import Examiner, is_equivalent, judge
+from rl import verifier
+from rl.verifier import Examiner, is_equivalent
+
+# The rules of a problem, without that of literal golds (`test_literal`).
+judge = functools.partial(verifier.judge, literal=False)
 
 _DUCKS = (
     "Janet's ducks lay 16 eggs per day. She eats three for breakfast and bakes muffins"

@@ -1,0 +1,80 @@
+"""A literal gold asks for a literal answer: nothing is left to be calculated."""
+
+import pytest
+
+from rl.verifier import VerifierPool, is_equivalent, judge
+from rl.verifier.grade.contract import UNEVALUATED
+
+_LEFT = [
+    ("72", r"48+\frac{48}{2}"),
+    ("72", r"48\cdot1.5"),
+    ("5", r"(13\cdot5/13)"),
+    ("5", r"\frac{65}{13}"),
+    ("5", "65/13"),
+    ("3", r"\sqrt{9}"),
+    ("1,2", r"\frac{3\pm\sqrt{9-8}}{2}"),
+    ("0.75", "0.5+0.25"),
+    (r"\frac34", r"\frac12+\frac14"),
+    (r"25\%", r"5\cdot5\%"),
+    ("118098", r"2\cdot3^{10}"),
+    ("7", r"(7^{-1})^{-1}"),
+    (r"5 \text{ cm}", r"(2+3) \text{ cm}"),
+    ("(1,2)", "(2-1,2)"),
+    (r"\{1,2\}", r"\{3-2,2\}"),
+    ("8", r"\frac{80}{10}"),
+    ("x=5", "x=2+3"),
+    (r"\sqrt{13}", r"\sqrt{9+4}"),
+    (r"6\sqrt2", r"2\cdot3\sqrt2"),
+]
+_LITERAL = [
+    ("72", "72.0"),
+    ("72", r"48+24=72"),
+    ("72", "x=72"),
+    ("-5", "-5"),
+    (r"\frac34", r"\frac68"),
+    (r"\frac34", "0.75"),
+    ("3.5", r"3\frac12"),
+    ("3.5", r"\frac{7}{2}"),
+    ("2000", r"2\cdot10^3"),
+    ("0.002", r"2\times10^{-3}"),
+    ("3125", "5^5"),
+    ("120", "5!"),
+    ("10", r"\binom52"),
+    (r"\frac1{1024}", r"\frac{1}{2^{10}}"),
+    (r"25\%", "25"),
+    ("5000000", r"5 \text{ million}"),
+    ("150", r"2 \text{ hours } 30 \text{ minutes}"),
+    ("3:4", "6:8"),
+    (r"\pm3", "3,-3"),
+    ("1", r"\sin 90^\circ"),
+    ("3", r"\lg 1000"),
+    ("24", r"2 \text{ dozen}"),
+    (r"2\sqrt3", r"\sqrt{12}"),
+    ("9\\pi", "9 \\cdot \\pi"),
+    (r"30^\circ", r"\frac{\pi}{6}"),
+    ("(1,2)", "(1.0,2)"),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer"), _LEFT)
+def test_what_is_left_to_be_calculated_is_unfinished(gold, answer):
+    verdict = judge(f"\\boxed{{{answer}}}", gold)
+    assert (verdict.correct, verdict.rule) == (False, "unfinished"), verdict
+    assert is_equivalent(answer, gold)
+    assert judge(f"\\boxed{{{answer}}}", gold, literal=False).correct
+
+
+@pytest.mark.parametrize(("gold", "answer"), _LITERAL)
+def test_what_is_written_out_is_an_answer(gold, answer):
+    problem = "How many minutes?" if "hours" in answer else None
+    assert judge(f"\\boxed{{{answer}}}", gold, problem).correct
+
+
+def test_a_pool_counts_what_is_left():
+    items = [(r"\boxed{48+24}", ["72"], None), (r"\boxed{72}", ["72"], None)]
+    with VerifierPool(1, timeout=20) as pool:
+        first, second = pool.judge(items)
+        assert (first.reason, second.correct) == (UNEVALUATED, True)
+        assert (pool.counts["unevaluated"], pool.counts["unfinished"]) == (1, 1)
+    with VerifierPool(1, timeout=20, literal=False) as pool:
+        assert all(verdict.correct for verdict in pool.judge(items))
