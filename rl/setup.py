@@ -121,6 +121,7 @@ def open_parts(
         workers=c.reward.workers,
         timeout=c.reward.timeout,
         right_from=c.reward.right_from,
+        literal=c.reward.literal,
     )
     sample = WatchedSampler(engine, "sample", check_stop).sample
     rollouts = Rollouts(
