@@ -501,7 +501,7 @@ class _Comparison:
         if isinstance(b, Ratio):
             if len(a.parts) != len(b.parts):
                 return False
-            if _is_time(a) or _is_time(b):
+            if not self._prover.ratios and (_is_time(a) or _is_time(b)):
                 return self._same_parts(a, b)
             return all(
                 self._prover.equal(mul(a.parts[0], y), mul(b.parts[0], x))
@@ -537,6 +537,8 @@ class _Comparison:
             return same_mark and self.same(bare, b.value)
         if not isinstance(b, Expression):
             return False
+        if not isinstance(value, Degrees) and self._prover.percents_only:
+            return self.same(bare, b)
         may_lack = self._prover.percents or isinstance(value, Degrees)
         return may_lack and self.same(bare, b) or self._prover.equal(value, b)
 

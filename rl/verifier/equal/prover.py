@@ -44,6 +44,8 @@ class Prover:
         number that it rounds, or cuts off.
       budget: steps that may be taken; by default what one verdict has.
       percents: whether the sign for percent may be left out.
+      ratios: whether 2:40 is surely a ratio and no time.
+      percents_only: whether a number without a sign is one of percent.
 
     Attributes:
       way: the most involved way by which anything was shown equal so far.
@@ -55,8 +57,11 @@ class Prover:
         decimals: bool = False,
         budget: Budget | None = None,
         percents: bool = True,
+        ratios: bool = False,
+        percents_only: bool = False,
     ):
         self.decimals, self.percents = decimals, percents
+        self.ratios, self.percents_only = ratios, percents_only
         self.way: Way = "number"
         self.is_open = False
         self._budget = budget or Budget()

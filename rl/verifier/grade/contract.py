@@ -22,6 +22,7 @@ from ..parse.extract import extract_boxes
 from ..parse.relations import is_decimal, is_label
 from ..parse.tree import (
     MINUS_ONE,
+    ZERO,
     Add,
     Based,
     Braces,
@@ -29,6 +30,7 @@ from ..parse.tree import (
     Choice,
     Degrees,
     Expression,
+    Fn,
     Interval,
     Matrix,
     Mul,
@@ -48,6 +50,8 @@ from ..parse.tree import (
     children,
     contains,
     fold,
+    is_integer,
+    number,
     rebuilt,
     symbols,
     walk,
@@ -69,7 +73,7 @@ from .completeness import (
     unevaluated,
     unfinished,
 )
-from .question import PERCENT, Asked
+from .question import PERCENT, RATIO, WHAT_PERCENT, Asked
 
 Rule = Literal[
     Way,
@@ -140,7 +144,8 @@ class Examiner:
             answer = (", ".join(answer) if lists else answer[-1]) if answer else None
         if answer is None:
             return Verdict(False, None, "no_answer", "has no box, or an empty one")
-        parsed = self._without_what_is_asked(parse_answer(answer))
+        written = self._asked.respelled(answer) if self._problem else answer
+        parsed = self._without_what_is_asked(parse_answer(written))
         budget = Budget()
         is_open, refused = False, None
         for text, gold in self._golds:
@@ -160,7 +165,13 @@ class Examiner:
                 asked = [unit for unit in self._asked.units if unit.unit in units]
                 wanted = _in_unit(wanted, (asked or self._asked.units)[0])
             percents = not self._problem or bool(PERCENT.search(self._problem))
-            prover = Prover(budget=budget, percents=percents)
+            prover = Prover(
+                budget=budget,
+                percents=percents,
+                ratios=RATIO.search(self._problem) is not None,
+                percents_only=WHAT_PERCENT.search(self._problem) is not None
+                and not contains(gold.node or ZERO, Percent),
+            )
             try:
                 equal = same_answer(given, wanted, prover)
             except Open:
@@ -263,7 +274,9 @@ class Examiner:
                 answer = Mul((top, Pow(bottom, MINUS_ONE)))
                 if shape_of(answer) == shape_of(gold):
                     return False
-        shapes = shape_of(answer), shape_of(fold(answer))
+        shapes = [shape_of(answer), shape_of(fold(answer))]
+        if (valued := _valued(answer)) != answer:
+            shapes += [shape_of(valued), shape_of(fold(valued))]
         if any(map(self._stands, shapes)):
             return not self._is_respelled(answer, gold)
         return False
@@ -400,7 +413,8 @@ class Examiner:
 
     @functools.cached_property
     def _given_to_compute(self) -> frozenset[Node]:
-        pieces = (match[0] for match in _TO_COMPUTE.finditer(self._problem))
+        pieces = [match[0] for match in _TO_COMPUTE.finditer(self._problem)]
+        pieces += [match[1] for match in _BARE_SUM.finditer(self._problem)]
         return frozenset(shape for piece in pieces for shape, _ in formulas_of(piece))
 
     @functools.cached_property
@@ -584,6 +598,22 @@ def _without_things(answer: Answer) -> Answer:
 # --- copies
 
 
+def _valued(node: Node) -> Node:
+    """Replaces whole numbers in other forms: a binomial, a root of a square."""
+    prover = Prover()
+
+    def value(part: Node) -> Node:
+        part = rebuilt(part, value)
+        if isinstance(part, Fn | Pow) and not symbols(part) and not is_integer(part):
+            with contextlib.suppress(Open):
+                whole = prover.balls.nearest_integer(fold(part))
+                if whole is not None and prover.equal(fold(part), number(whole)):
+                    return number(whole)
+        return part
+
+    return value(node)
+
+
 def formulas_of(problem: str) -> Iterator[tuple[Node, Node]]:
     """All formulas of a problem, and what they relate or list: shape and tree."""
     pieces = [next(filter(None, match)) for match in _FORMULA.findall(problem)]
@@ -621,6 +651,10 @@ _TO_COMPUTE = re.compile(
     r"|improper|mixed|common|decimal|each|to|terms?|form|simplest|lowest|in|as)\W+){0,6}"
     rf"(?:{_FORMULA.pattern})",
     re.DOTALL,
+)
+# "Find m+n", without TeX.
+_BARE_SUM = re.compile(
+    r"(?i)\b(?:find|compute|determine|evaluate|what is)\s+([a-z](?:\s*[-+]\s*[a-z])+)\b"
 )
 _TO_REWRITE = re.compile(
     r"(?i)factori[sz]|\b(?:as|in)\W+(?:\w+\W+){0,4}(?:powers?|product|exponential|index)\b"

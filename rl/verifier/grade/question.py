@@ -73,6 +73,11 @@ _NUMERAL = re.compile(
     r"[0-9]{1,3}(?:(?:,|\{,\}|\\,)[0-9]{3})+(?:\.[0-9]+)?|[0-9]*\.[0-9]+|[0-9]+"
 )
 _MAX_NUMERAL = 100
+RATIO = re.compile(r"(?i)\bratio\b")
+WHAT_PERCENT = re.compile(r"(?i)\b(?:what|how many) per\s?cent|\bwhat percentage")
+_GLUED_UNIT = re.compile(
+    r"(-?\d+(?:\.\d+)?)(?:\s|~|\\[,;: ]|\{|\\math(?:it|rm)\s*)*([a-zA-Z])\s*\}*"
+)
 PERCENT = re.compile(r"(?i)%|\bper\s?cent|\binterest\b")
 _AMOUNTS = dict(spoken_numbers()) | {
     "half": Fraction(1, 2), "twice": Fraction(2), "double": Fraction(2),
@@ -147,6 +152,14 @@ class Asked:
             int(digits) if digits else (_AMOUNTS | _NAMED_BASES)[(word or own).lower()]
             for digits, word, own in _BASE.findall(self._problem)
         )
+
+    def respelled(self, answer: str) -> str:
+        """Sets apart a unit of one letter that the problem asks for: 5m in meters."""
+        match = _GLUED_UNIT.fullmatch(answer)
+        reading = parse_unit(match[2]) if match else None
+        if reading and any(reading.unit == asked.unit for asked in self.units):
+            return f"{match[1]} \\text{{ {match[2]}}}"
+        return answer
 
     def allows(self, unit: Unit, gold: frozenset[str]) -> bool:
         """Whether the words of an answer's unit are told, and are about what is asked.

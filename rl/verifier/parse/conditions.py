@@ -38,6 +38,14 @@ _KIND_WORDS = frozenset(
     " odd whole positive negative nonnegative non-negative nonzero non-zero complex"
     " imaginary".split()
 )
+# Numbers that a name stands for, any of them: the answer holds as it is.
+_QUANTIFYING = (_KIND_WORDS - {"odd", "even"}) | set(
+    "all any arbitrary each every constant constants real reals number numbers"
+    " parameter variable".split()
+)
+# An answer under one of these is one of several cases.
+_RESTRICTING = frozenset("odd even otherwise else parity if wins".split())
+_HEDGING = frozenset("answer half twice double".split())
 _KINDS = {
     "integer": "Z", "natural": "N", "rational": "Q", "positive": "R+",
     "negative": "R-", "positive integer": "Z+", "whole": "N", "complex": "C",
@@ -56,9 +64,8 @@ class Conditions(Quantities):
         """
         words: list[str] = []
         found: list[Node] = []
-        if REASON.match(self._next.value.lower()):
-            return []  # why, and no part of the answer
-        while self._next.kind != "end":
+        is_reason = REASON.match(self._next.value.lower()) is not None
+        while self._next.kind != "end" and not is_reason:
             if self._next.kind == "text":
                 words += re.findall(r"[\w-]+", self._next.value.lower())
                 self._at += 1
@@ -70,12 +77,26 @@ class Conditions(Quantities):
                 and self._peek().value in SEPARATORS
             ):
                 found.append(self._symbol())
+                if self._at_condition():
+                    raise Unparsable("has a value behind its condition")
             else:
                 found.append(self._statement())
+        while self._next.kind != "end":
+            # Why, and no part of the answer, where it is nothing but words.
+            if self._next.kind in ("num", "const", "cmd", "fn"):
+                raise Unparsable("has a value behind its reason")
+            words += re.findall(r"[\w-]+", self._next.value.lower())
+            self._at += 1
         if any(word in _VALUE_WORDS or word[:1].isdigit() for word in words):
             raise Unparsable("has a value behind its condition")
         if not DENYING.isdisjoint(words):
             raise Unparsable("has a condition that is denied")
+        if is_reason:
+            if not _HEDGING.isdisjoint(words):
+                raise Unparsable("has a value behind its reason")
+            return []
+        if not _RESTRICTING.isdisjoint(words):
+            raise Unparsable("holds under a condition in words alone")
         mentioned = {word for word in words if len(word) == 1 and word != "a"}
         conditions: list[Node] = []
         for node in found:
@@ -85,8 +106,8 @@ class Conditions(Quantities):
                 conditions.append(node)
             elif symbols(node) or not conditions or conditions[-1].op != "!=":
                 raise Unparsable("has a value behind its condition")
-        if not (found or mentioned or _KIND_WORDS.intersection(words)):
-            raise Unparsable("has a condition that names nothing")
+        if not (conditions or _QUANTIFYING.intersection(words)):
+            raise Unparsable("has a condition that says nothing of what it names")
         if kinds := " ".join(word for word in words if word in _KIND_WORDS):
             kind = Numbers(_KINDS.get(kinds.removesuffix("s"), kinds))
             return [*conditions, *(Rel("in", Sym(n), kind) for n in mentioned or [""])]

@@ -53,7 +53,12 @@ from .words import PHRASES
 _AFTER_LABELS = RELATIONS | {",", ";", "and", "or", "row", "&"}
 _NOT_IN_LABELS = frozenset(["+", "-", "*", "/", "±", "∓", "cup", "minus"])
 _ROUND = {"[": "(", "]": ")"}
-_DENIALS = DENYING | set("if least most less more greater fewer than about".split())
+# A label with one of these calculates, or says that it is something else.
+_DOUBTING = DENYING | set(
+    "log ln minus plus nobody none nothing everything anything whether but unknown"
+    " maybe perhaps hardly".split()
+)
+_DENIALS = _DOUBTING | set("if least most less more greater fewer than about".split())
 _SET_SIGNS = frozenset(["|", "cap", "cup", "minus", "'", "set{"])
 _STRONG = frozenset([";", "or", "and", "row"])
 _SAYING = re.compile(
@@ -368,7 +373,7 @@ def _all_but_values(nodes: Sequence[Node]) -> Node | None:
 
 
 def _uncalculated(label: str) -> str:
-    if calculates(label):
+    if calculates(label) or not _DOUBTING.isdisjoint(label.casefold().split()):
         raise Unparsable("has a label that calculates")
     return label
 
