@@ -13,15 +13,21 @@ import numpy as np
 from configs.schema import differences
 from rl.evaluate import Scored, by_problem
 from rl.files import markdown_table
-from rl.statistics import cluster_sums, compare_seeds, difference_interval
+from rl.statistics import (
+    cluster_sums,
+    compare_seeds,
+    difference_interval,
+    t_interval,
+)
 from tools.evaluation.benchmarks import title
 from tools.evaluation.files import Evaluation, read_evaluation
-from tools.evaluation.paired import seed_spread, sign_flip_p_value
+from tools.evaluation.paired import sign_flip_p_value
 from tools.evaluation.report import difference, drawing
 
 Arm = Sequence[Evaluation]
 METHODS, CHECKPOINTS = "the methods", "these checkpoints"
 """What an interval and a p-value are about; see `compare`."""
+_COLUMNS = ("difference", "p", "about", "lost", "gained")
 
 
 def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
@@ -36,10 +42,10 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
     permutation test (`sign_flip_p_value`) over problems or their templates.
 
     Returns:
-      `arms`: name, how it was drawn, and per benchmark what is due to training seeds
-      and what to problems. `pairs`, one for each arm but the first: `conditions` that
-      were not the same, as (key, first, second); `benchmarks`: by name, the
-      accuracies, the difference (second minus first), its p-value, the flips; and
+      `arms`: name, how it was drawn, and each model's accuracy by benchmark. `pairs`,
+      one for each arm but the first: `conditions` that were not the same, as (key,
+      first, second); `benchmarks`: by name, the accuracies, the difference (second
+      minus first), its interval and p-value, what both are `about`, the flips; and
       `pooled`: all problems of all benchmarks, each counting alike.
 
     Raises:
@@ -63,7 +69,12 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
                 "name": ", ".join(str(e.folder) for e in arm),
                 "folders": [str(e.folder) for e in arm],
                 "drawn": _drawn(arm),
-                "spread": {name: _spread(arm, name) for name in names},
+                "accuracies": {
+                    n: _accuracies(arm, n, list(arm[0].verdicts[n]))
+                    .mean(axis=1)
+                    .tolist()
+                    for n in names
+                },
             }
             for arm in (first, *others)
         ],
@@ -96,14 +107,7 @@ def compare_markdown(result: Mapping[str, Any], *, flips: int = 20) -> str:
                 "",
             ]
         columns = ["benchmark", "problems", f"first, % ({first['drawn']})"]
-        columns += [
-            f"second, % ({arm['drawn']})",
-            "difference",
-            "p",
-            "about",
-            "lost",
-            "gained",
-        ]
+        columns += [f"second, % ({arm['drawn']})", *_COLUMNS]
         rows = [_row(title(name), part) for name, part in pair["benchmarks"].items()]
         if len(rows) > 1:
             rows.append(_row("all problems", pair["pooled"]))
@@ -156,42 +160,28 @@ def second_figures(part: Mapping[str, Any]) -> list[str]:
 
 
 def _seeds(result: Mapping[str, Any]) -> list[str]:
-    """What training seeds do to each arm that has several."""
+    """Returns a table of the accuracies of each arm that has several models."""
     rows = [
         [
             arm["name"],
             title(name),
-            ", ".join(f"{100 * a:.1f}" for a in spread["accuracies"]),
-            "[{:.1f}, {:.1f}]".format(*(100 * edge for edge in spread["interval"])),
-            _points(spread["seed_sd"]),
-            _points(spread["drawing_sd"]),
-            _points(spread["problem_se"]),
+            ", ".join(f"{100 * a:.1f}" for a in accuracies),
+            f"{100 * low:.1f} to {100 * high:.1f}",
         ]
         for arm in result["arms"]
-        for name, spread in arm["spread"].items()
-        if spread["interval"]
+        for name, accuracies in arm["accuracies"].items()
+        for low, high in [t_interval(accuracies) or (0.0, 0.0)]
+        if len(accuracies) > 1
     ]
-    columns = ["arm", "benchmark", "each seed, %", "mean over seeds, 95%"]
-    columns += ["between seeds, sd", "of drawing, sd", "over problems, se"]
+    columns = ["arm", "benchmark", "each seed, %", "mean over seeds, 95% interval"]
     return ["## Training seeds", "", *markdown_table(columns, rows)] if rows else []
-
-
-def _points(share: float | None) -> str:
-    return "unknown" if share is None else f"{100 * share:.1f}"
-
-
-def _spread(arm: Arm, name: str) -> dict[str, Any]:
-    ids = arm[0].verdicts[name]
-    return seed_spread(
-        [[[j.correct for j in e.verdicts[name][id]] for id in ids] for e in arm]
-    )
 
 
 def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
     ids = {name: list(first[0].verdicts[name]) for name in names}
     a, b = ({n: _accuracies(arm, n, ids[n]) for n in names} for arm in (first, second))
     clusters = {name: _clusters(first[0], name) for name in names}
-    every = [key for name in names for key in clusters[name] or ids[name]]
+    every = [f"{n}/{key}" for n in names for key in clusters[n] or ids[n]]
     said = [arm[0].conditions.get("drawing", {}) for arm in (first, second)]
     return {
         "drawn_alike": _drawn(first) == _drawn(second),

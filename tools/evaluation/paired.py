@@ -1,14 +1,10 @@
-"""Paired comparison of systems, and of models that differ in their seed alone."""
+"""Tests whether two systems differ on the same problems."""
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from scipy import stats
-
-from rl.statistics import avg_at_k, t_interval
 
 
 def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> float:
@@ -54,39 +50,3 @@ def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> flo
         chance = grown
     sums = np.abs(np.arange(len(chance)) - sum(sizes))
     return float(min(1.0, chance[sums >= abs(sum(whole))].sum()))
-
-
-def seed_spread(correct: Sequence[Sequence[Sequence[bool]]]) -> dict[str, Any]:
-    """What a score owes to the seed of training, and what to the problems asked.
-
-    Args:
-      correct: per model one row of verdicts per problem, the same problems in order;
-        the models differ in their training's seed alone.
-
-    Returns:
-      `accuracies` of each model; the 95% `interval` of their mean by Student's t, None
-      for one; `seed_sd`, the standard deviation between seeds as far as drawing does
-      not explain it, None for one; `drawing_sd`, what drawing completions anew would
-      give a model's accuracy, None where each problem has one completion; `problem_se`,
-      the standard error over problems of the mean of all models, None for one problem.
-    """
-    scores = np.array([avg_at_k(rows) for rows in correct])
-    models, problems = scores.shape
-    drawing = [
-        p * (1 - p) / (len(row) - 1) if len(row) > 1 else np.nan
-        for of_model, rows in zip(scores, correct, strict=True)
-        for p, row in zip(of_model, rows, strict=True)
-    ]
-    of_drawing = float(np.mean(drawing)) / problems  # of one model's accuracy
-    means, between = scores.mean(axis=1), None
-    if models > 1:
-        variance = float(means.var(ddof=1))
-        between = math.sqrt(max(0.0, variance - np.nan_to_num(of_drawing)))
-    of_problems = scores.mean(axis=0)
-    return {
-        "accuracies": means.tolist(),
-        "interval": t_interval(means),
-        "seed_sd": between,
-        "drawing_sd": None if math.isnan(of_drawing) else math.sqrt(of_drawing),
-        "problem_se": float(stats.sem(of_problems)) if problems > 1 else None,
-    }

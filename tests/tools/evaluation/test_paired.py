@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from rl.statistics import difference_interval
-from tools.evaluation.paired import seed_spread, sign_flip_p_value
+from tools.evaluation.paired import sign_flip_p_value
 
 
 def by_enumeration(differences):
@@ -72,31 +71,3 @@ def test_the_p_value_says_what_the_interval_says():
     # They part on the border only. A test of problems solved by majority, McNemar's,
     # says something else in one of twenty.
     assert np.mean(np.array(tested) != np.array(excluded)) < 0.02
-
-
-def test_training_seeds_apart_from_problems():
-    # Two problems, four completions each; two models that differ by a half on both.
-    better = [[True, True, True, True], [True, True, False, False]]
-    worse = [[True, True, False, False], [False] * 4]
-    spread = seed_spread([better, worse])
-    assert spread["accuracies"] == [0.75, 0.25]
-    # Of drawing: p(1 - p) / (k - 1) is 1/12 for a half, 0 else; mean 1/24, over 2.
-    assert spread["drawing_sd"] == pytest.approx(math.sqrt(1 / 48))
-    # Between models 1/8 in all.
-    assert spread["seed_sd"] == pytest.approx(math.sqrt(1 / 8 - 1 / 48))
-    assert spread["problem_se"] == pytest.approx(0.25)
-    half = stats.t.ppf(0.975, 1) * 0.25
-    assert spread["interval"] == pytest.approx((0.5 - half, 0.5 + half))
-    alone = seed_spread([[[True], [False]]])
-    assert alone["interval"] is alone["seed_sd"] is alone["drawing_sd"] is None
-    assert seed_spread([[[True]]])["problem_se"] is None
-
-
-def test_seeds_that_differ_by_drawing_alone_have_no_noise_of_their_own():
-    rng = np.random.default_rng(2)
-    p = rng.random(300)
-    same = [(rng.random((300, 8)) < p[:, None]).tolist() for _ in range(20)]
-    spread = seed_spread(same)
-    assert spread["seed_sd"] < 0.4 * spread["drawing_sd"]
-    other = [(rng.random((300, 8)) < 0.8 * p[:, None]).tolist() for _ in range(20)]
-    assert seed_spread(same + other)["seed_sd"] == pytest.approx(0.05, abs=0.01)
