@@ -188,6 +188,8 @@ def record_evaluation(root: pathlib.Path, out: pathlib.Path) -> None:
 def _read(path: pathlib.Path) -> dict[str, str]:
     lines = path.read_text(encoding="utf-8").splitlines()
     rows = dict(line.rsplit("\t", 1) for line in lines)
+    if path.parent.name != "runs":
+        return rows
     return {k: v for k, v in rows.items() if not _is_time(k.partition(" ")[2])}
 
 

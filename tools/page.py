@@ -416,11 +416,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _finite(part) for key, part in value.items()}
     return [_finite(x) for x in value] if isinstance(value, list | tuple) else value
-
-
-def beside(bodies: Sequence[str]) -> str:
-    return columns(bodies)
-
-
-def plain_code(content: str) -> str:
-    return note(content)

@@ -120,45 +120,50 @@ def markdown(report: Iterable[Section]) -> str:
 
 
 def page(report: Iterable[Section], rows: Iterable[Row]) -> str:
-    """The report as a page: the outcome as cards, charts, tables, and rows to read."""
+    """Returns the report as a page: outcome, charts, tables, and rows to read."""
     outcome, *others = report
-    top = pages.cards(
-        [(pages.shown(n), name) for name, n in map(dict.values, outcome.rows)]
-    )
-    plots, tables = "", ""
-    for title, told, chart, note in others:
-        if chart:
-            plots += pages.bars(title, [(row[chart[0]], row[chart[1]]) for row in told])
-        if told:
-            tables += f"<h2>{title}</h2>"
-            tables += f'<p class="soft">{pages.plain_code(note)}</p>' if note else ""
-            tables += pages.table([*told[0]], [[*row.values()] for row in told])
-    articles = "".join(
-        f"<details><summary>{html.escape(kind)} (the first {len(some)})</summary>"
-        f"{''.join(some)}</details>"
+    named = [(pages.shown(n), name) for name, n in map(dict.values, outcome.rows)]
+    charts = [
+        pages.bars(title, [(row[chart[0]], row[chart[1]]) for row in told])
+        for title, told, chart, _ in others
+        if chart
+    ]
+    tables = [
+        pages.section(
+            title,
+            pages.note(note) if note else "",
+            pages.table([*told[0]], [[*row.values()] for row in told]),
+        )
+        for title, told, _, note in others
+        if told
+    ]
+    articles = [
+        pages.details(f"{kind} (the first {len(some)})", "".join(some))
         for kind, some in sorted(_articles(rows).items())
-    )
+    ]
     return pages.document(
         _TITLE,
-        f'<h1>{_TITLE}</h1>{top}<div class="plots">{plots}</div>{tables}'
-        f"<h2>Rows to read</h2>{articles}",
+        pages.cards(named)
+        + pages.plots(charts)
+        + "".join(tables)
+        + pages.section("Rows to read", *articles),
     )
 
 
 def _articles(rows: Iterable[Row]) -> dict[str, list[str]]:
-    """Kind -> its first rows with the evidence, and the problem beside it if any."""
+    """Returns the first rows of each kind, with evidence and the other problem."""
     found: dict[str, list[str]] = collections.defaultdict(list)
 
     def show(kind: str, most: int, said: str, *problems: Mapping[str, str]) -> None:
         if len(found[kind]) < most:
-            evidence = f"<p>{html.escape(said)}</p>" if said else ""
+            evidence = pages.note(said, "") if said else ""
             columns = [
                 f"<h4>{html.escape(one['id'])}</h4>"
                 f'<div class="text">{html.escape(one["problem"][:_MOST_CHARACTERS])}'
                 f'</div><p class="soft">Gold: {html.escape(one["answer"])}</p>'
                 for one in problems
             ]
-            found[kind].append(f"<article>{evidence}{pages.beside(columns)}</article>")
+            found[kind].append(f"<article>{evidence}{pages.columns(columns)}</article>")
 
     for row in rows:
         for n, (reason, said) in enumerate(row.reasons.items()):
