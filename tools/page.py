@@ -5,11 +5,8 @@ curve appear on hover through SVG titles. Functions that take plain text escape 
 `document`, `section`, `columns` and `details` take bodies that are HTML already.
 """
 
-import base64
 import dataclasses
-import hashlib
 import html
-import json
 import math
 import pathlib
 from collections.abc import Sequence
@@ -24,12 +21,8 @@ COLOURS = 6
 """Number of series colours, `var(--c0)` and so on."""
 
 
-def document(
-    title: str, body: str, *, style: str = "", script: str = "", data: Any = None
-) -> str:
+def document(title: str, body: str) -> str:
     """Returns a whole page; `title` is plain text, `body` is HTML."""
-    if script or style:
-        return _scripted(title, body, style=style, script=script, data=data)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -348,71 +341,3 @@ def _thinned(points: Sequence[Any], most: int) -> list[Any]:
 
 def _cut(label: str, most: int) -> str:
     return label if len(label) <= most else label[: most - 1] + "…"
-
-
-# -- pages with scripts: on their way out
-
-_SHARED = {
-    kind: pathlib.Path(__file__).with_suffix(f".{kind}") for kind in ("css", "js")
-}
-
-
-def _scripted(
-    title: str, body: str, *, style: str = "", script: str = "", data: Any = None
-) -> str:
-    """A whole page.
-
-    Args:
-      title: plain text.
-      body: HTML, every foreign text in it escaped.
-      style: the page's own, after the shared one.
-      script: the page's own; it finds `data`, `$(id)` and `element(...)`.
-      data: what is JSON, for the script.
-    """
-    css = _SHARED["css"].read_text(encoding="utf-8") + style
-    scripts = ""
-    allowed = "'none'"
-    if script:
-        code = _SHARED["js"].read_text(encoding="utf-8") + script
-        digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-        allowed = f"'sha256-{digest}'"
-        scripts = (
-            f'<script id="data" type="application/json">{embedded(data)}</script>\n'
-            f"<script>{code}</script>\n"
-        )
-    policy = (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline';"
-        " img-src data:; base-uri 'none'; form-action 'none'"
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>{html.escape(title)}</title>\n<style>\n{css}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n{scripts}</body>\n</html>\n"
-    )
-
-
-def parts(template: pathlib.Path) -> dict[str, str]:
-    """Style, body and script of a page's own file, as `document` takes them."""
-    text = template.read_text(encoding="utf-8")
-    found = {}
-    for name, tag in (("style", "style"), ("body", "main"), ("script", "script")):
-        _, _, rest = text.partition(f"<{tag}>\n")
-        found[name] = rest.partition(f"</{tag}>")[0]
-    return found
-
-
-def embedded(value: Any) -> str:
-    """JSON inside a script block, which no text of it can end; NaN is null."""
-    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
-    return text.replace("<", "\\u003c")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _finite(part) for key, part in value.items()}
-    return [_finite(x) for x in value] if isinstance(value, list | tuple) else value
