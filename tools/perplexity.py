@@ -146,7 +146,7 @@ def compared(
 
 def markdown(result: Mapping[str, Any]) -> str:
     """Returns the result as a table; the last column compares with the first row."""
-    rows = []
+    rows: list[list[str]] = []
     for name, part in result["models"].items():
         said = ""
         if against := part.get("against_first"):

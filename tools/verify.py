@@ -121,14 +121,15 @@ def judge_pairs(
     paths: list[pathlib.Path], *, decimals: bool = False, answer_line: bool = False
 ) -> dict:
     """Verdicts on every pair of the files, and agreement with their labels."""
-    verdicts, agreement = [], collections.Counter()
+    verdicts: list[dict] = []
+    agreement: collections.Counter[tuple[bool, bool]] = collections.Counter()
     started = time.perf_counter()
     for where, row in each(_rows(paths), "verify", "pairs"):
         golds = row["golds"] if "golds" in row else [row.get("gold")]
         predicted = row.get("pred")
         if not isinstance(predicted, str) or not all(isinstance(g, str) for g in golds):
             raise ValueError(f"{where}: needs the strings 'gold' and 'pred'")
-        answer = predicted
+        answer: str | None = predicted
         if row.get("mode") == "response":
             answer = extract_answer(predicted, answer_line=answer_line)
         correct = answer is not None and any(
@@ -144,7 +145,7 @@ def judge_pairs(
     result = {
         "verifier": VERSION,
         "pairs": len(verdicts),
-        "correct": sum(v["correct"] for v in verdicts),
+        "correct": sum(bool(v["correct"]) for v in verdicts),
         "pairs_per_second": len(verdicts) / (time.perf_counter() - started),
     }
     if labelled:

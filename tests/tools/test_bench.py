@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from tools.bench import verifier
+from tools.bench import update, verifier
 from tools.bench.work import Shape, make_tokens
 
 
@@ -47,3 +47,15 @@ def test_the_verifiers_bench_measures_pairs_and_the_pool(tmp_path):
     assert result["ours"]["hardverify"]["accuracy"] == 0.0
     assert result["ours"]["all"]["false_positives"] == 0
     assert result["pool"]["completions"] == sum(result["pool"]["rules"].values()) - 200
+
+
+def test_the_updates_bench_runs():
+    parser = argparse.ArgumentParser()
+    update.add_arguments(parser)
+    sizes = "--groups 2 --group_size 2 --prompt 16 --completion 16 --vocab 64"
+    sizes += " --layers 1 --hidden 32 --heads 2 --kv_heads 1 --mlp 32"
+    result = update.run(
+        parser.parse_args([*sizes.split(), "--repeat=1", "--only_ours"])
+    )
+    assert result["ours"]["update"]["tokens_per_s"] > 0
+    assert result["positions"] <= 4 * 32

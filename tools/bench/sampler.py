@@ -8,6 +8,7 @@ run in environments of their own and are left out where there are none.
 
 import argparse
 import dataclasses
+import functools
 import itertools
 from collections.abc import Sequence
 
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> dict:
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
     model = Qwen2(Qwen2Config.from_hf(shape.hf_config()), mesh=mesh)
     params = init_params(model, mesh, 0)
-    ours = {}
+    ours: dict[str, dict] = {}
     for of_shape, what in works:
         layout = make_layout(
             model,
@@ -62,13 +63,18 @@ def measure_sampler(
     """A report by measurement; see the module's docstring."""
     tokens = make_tokens(shape)
     prompts = tokens["prompts"][:: shape.group_size].tolist()
-    common = dict(n=shape.group_size, max_tokens=shape.completion)
-    whole = dict(stop_token_ids=(), ignore_stop=True)
+    whole = SamplingParams(
+        n=shape.group_size,
+        max_tokens=shape.completion,
+        stop_token_ids=(),
+        ignore_stop=True,
+    )
+    ends = tuple(stop_ids(shape))
     kinds = {
-        "sample": SamplingParams(**common, **whole),
-        "sample_top_p": SamplingParams(**common, **whole, top_p=0.95),
-        "greedy": SamplingParams(**common, **whole, temperature=0.0),
-        "mixed": SamplingParams(**common, stop_token_ids=tuple(stop_ids(shape))),
+        "sample": whole,
+        "sample_top_p": dataclasses.replace(whole, top_p=0.95),
+        "greedy": dataclasses.replace(whole, temperature=0.0),
+        "mixed": dataclasses.replace(whole, stop_token_ids=ends, ignore_stop=False),
     }
     seeds = itertools.count()
 
@@ -77,6 +83,7 @@ def measure_sampler(
         return sum(len(c.token_ids) for group in groups for c in group)
 
     timings = {
-        name: measure(lambda p=kinds[name]: draw(p), repeat=repeat) for name in what
+        name: measure(functools.partial(draw, kinds[name]), repeat=repeat)
+        for name in what
     }
     return report(timings, shape, tokens["lengths"])

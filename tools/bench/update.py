@@ -21,6 +21,7 @@ from models.config import Qwen2Config
 from models.qwen2 import REMAT_POLICIES, init_params
 from rl.base_model import model_from_config
 from rl.batches.packing import pack, padding_fraction
+from rl.batches.weights import weigh
 from rl.processes.devices import start_cpu_devices
 from rl.setup import make_update
 from rl.types import Segment
@@ -78,7 +79,6 @@ def matmul_peak(size: int = 2048, repeat: int = 9) -> float:
 
 def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
     """The work as the trainer's own segments."""
-    scored = int(tokens["lengths"].sum())
     return [
         Segment(
             group=i // shape.group_size,
@@ -90,7 +90,6 @@ def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
             off_policy=np.zeros(length, bool),
             stale=np.zeros(length, bool),
             advantage=float(tokens["advantages"][i]),
-            loss_weight=1 / scored,
         )
         for i, length in enumerate(tokens["lengths"])
     ]
@@ -110,13 +109,14 @@ def _measure_ours(arguments, shape: Shape, tokens) -> dict:
     c = base.from_config(config)
     model = model_from_config(c, architecture, mesh)
     step = make_update(c, model, objective_from_config(c))
-    batches = pack(
+    packed = pack(
         make_segments(shape, tokens),
         row_lengths=(arguments.row_length or shape.prompt + shape.completion,),
         micro_tokens=arguments.micro_tokens,
         row_multiple=shards("batch", mesh),
         share_prompts=not arguments.no_sharing,
     )
+    batches = weigh(packed, aggregation="token", constant=shape.completion)
     placed = [place(batch, step.rows) for batch in batches]
     hyper = make_hyper(
         learning_rate=1e-6,

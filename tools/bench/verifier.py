@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> dict:
     if not rows:
         raise ValueError(f"{arguments.pairs}: has no rows of mode answer, kind exact")
     is_equivalent(*_WARM_UP)
-    result = {"pairs": len(rows), "ours": _measure(rows, _ours, arguments.repeat)}
+    result: dict = {"pairs": len(rows), "ours": _measure(rows, _ours, arguments.repeat)}
     result["symmetric"] = all(
         _ours(r["pred"], r["gold"]) == _ours(r["gold"], r["pred"]) for r in rows
     )

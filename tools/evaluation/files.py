@@ -156,7 +156,7 @@ def write_verdicts(
     folder: pathlib.Path,
     scored: Mapping[str, Sequence[Scored]],
     classes: Mapping[str, Mapping[str, Sequence[int | None]]],
-    clusters: Mapping[str, Mapping[str, str] | None],
+    clusters: Mapping[str, Mapping[str, str] | None] | None = None,
 ) -> None:
     """Writes verdicts.jsonl whole: a reader never sees half of a judging.
 
@@ -179,7 +179,7 @@ def write_verdicts(
         | (_grades(s) if s.graded else {})
         | ({"cluster": of_benchmark_clusters[id]} if of_benchmark_clusters else {})
         for benchmark, of_benchmark in scored.items()
-        for of_benchmark_clusters in [clusters[benchmark]]
+        for of_benchmark_clusters in [(clusters or {}).get(benchmark)]
         for id, group in by_problem(of_benchmark).items()
         for s, kind in zip(group, classes[benchmark][id], strict=True)
     ]

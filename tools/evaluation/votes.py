@@ -54,7 +54,7 @@ def answer_classes(
     texts: dict[str, dict[str, str]] = {id: {} for id in groups}
     for id, group in groups.items():
         for key, s in zip(keys[id], group, strict=True):
-            if key is not None:
+            if key is not None and s.answer is not None:
                 texts[id].setdefault(key, s.answer)
     class_of: dict[str, dict[str, int]] = {id: {} for id in groups}
     number = 0

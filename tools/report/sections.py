@@ -65,7 +65,8 @@ def _outcome(runs: Sequence[Run]) -> str:
         state = "running" if run.running else state
         state = "ended early" if run.summary.get("ended") else state
         spent = run.summary.get("wall_seconds")
-        seconds = spent if is_number(spent) else _total(run, "seconds/step")
+        total = _total(run, "seconds/step")
+        seconds = float(spent) if isinstance(spent, int | float) else total
         rows.append(
             {
                 f"steps, {state}": f"{run.done} of {run.config.get('steps')}",
@@ -189,12 +190,12 @@ def _differing(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
 def _interval(figures: Mapping[str, Any]) -> tuple[float, float] | None:
     pair = figures.get("accuracy_interval")
     fits = isinstance(pair, list) and len(pair) == 2 and all(map(is_number, pair))
-    return (float(pair[0]), float(pair[1])) if fits else None
+    return (float(pair[0]), float(pair[1])) if pair and fits else None
 
 
 def _percent(figures: Mapping[str, Any], key: str = "accuracy") -> str:
     value = figures.get(key)
-    return f"{100 * value:.1f}" if is_number(value) else ""
+    return f"{100 * value:.1f}" if value is not None and is_number(value) else ""
 
 
 def _range(interval: tuple[float, float] | None) -> str:
