@@ -198,8 +198,9 @@ class Objective:
     # rl.batches.advantages.
     advantage: str = "std"
     aggregation: Literal["token", "group", "sequence", "constant"] = "token"
-    # Weight of off-policy tokens.
-    correction: Literal["truncate", "mask", "geometric"] = "truncate"
+    # Off-policy tokens: truncate weighs them | mask and geometric, or
+    # "module:function", reject some before the loss is averaged (rl.update.rejection).
+    correction: str = "truncate"
     correction_cap: Annotated[float, Range(1)] = 2.0
     entropy_bonus: float = 0.0  # times the entropy in nats; 0: off
     kl_penalty: NotNegative = 0.0  # times the KL to the base; above 0 it stays loaded

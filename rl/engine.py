@@ -2,7 +2,7 @@
 
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -28,6 +28,7 @@ from rollout.types import (
 from sharding.rules import place
 
 OldLogprobs = Literal["trainer", "sampler"]
+Reject = Callable[[Sequence[Batch]], list[Batch]]
 
 
 class Engine:
@@ -48,6 +49,7 @@ class Engine:
         assets: pathlib.Path,
         reference: Params | None = None,
         old_logprobs: OldLogprobs = "trainer",
+        reject: Reject | None = None,
     ):
         """See `rl.setup.make_engine`.
 
@@ -56,12 +58,14 @@ class Engine:
             of which the current weights drew in this process, which saves a forward
             pass and differs by rounding (`policy/sampler_gap_max` says how much); any
             other is scored all the same.
+          reject: removes tokens of a mini-batch, given old log-probabilities; None:
+            keeps all.
         """
         self.step = step
         self.state, self._config = state, config
         self._sampler, self._checkpoints = sampler, checkpoints
         self._assets, self._reference = assets, reference
-        self._old_logprobs = old_logprobs
+        self._old_logprobs, self._reject = old_logprobs, reject
         everywhere = NamedSharding(step.rows.mesh, PartitionSpec())
         self._gather = jax.jit(lambda x: x, out_shardings=everywhere)
 
@@ -124,7 +128,12 @@ class Engine:
         for hyper, micro in every:
             self.state, of_update = self.step.update(self.state, micro, hyper)
             stats.append(of_update)
-        return jax.device_get(stats)
+        found: list[dict[str, Any]] = jax.device_get(stats)
+        if self._reject is not None:
+            tokens = [sum(int(b.loss_mask.sum()) for b in m) for m in mini_batches]
+            for of_update, given in zip(found, itertools.cycle(tokens), strict=False):
+                of_update["sum"]["rejected"] = given - of_update["sum"]["tokens"]
+        return found
 
     def score(self, batch: Batch, hyper: Hyper) -> np.ndarray:
         """Log-probabilities of a micro-batch's tokens by the parameters, `[R, T]`.
@@ -144,8 +153,13 @@ class Engine:
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
     ) -> list[list[Batch]]:
         """The arguments of `update` as its programs take them: placed, and scored."""
-        # With a single update the policy is its own old policy.
-        place_one = self._scored if len(hypers) > 1 else self._placed
+        off_policy = any(b.off_policy.any() for micro in mini_batches for b in micro)
+        if self._reject is not None and off_policy:
+            mini_batches = [self._kept(micro, hypers[0]) for micro in mini_batches]
+            place_one = self._placed
+        else:
+            # With a single update the policy is its own old policy.
+            place_one = self._scored if len(hypers) > 1 else self._placed
         placed = [[place_one(b, hypers[0]) for b in micro] for micro in mini_batches]
         if self._reference is not None:
             placed = [[self._referred(b, hypers[0]) for b in micro] for micro in placed]
@@ -161,6 +175,12 @@ class Engine:
         batch = self._placed(batch, hyper)
         scored = self.step.score(self.state.params, batch, hyper)
         return batch.replace(old_logprobs=scored)
+
+    def _kept(self, micro: Sequence[Batch], hyper: Hyper) -> list[Batch]:
+        """Return a mini-batch on the host, scored and without rejected tokens."""
+        assert self._reject is not None
+        scored = [b.replace(old_logprobs=self.score(b, hyper)) for b in micro]
+        return self._reject(scored)
 
     def _referred(self, batch: Batch, hyper: Hyper) -> Batch:
         scored = self.step.score(self._reference, batch, hyper)

@@ -244,6 +244,9 @@ def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             "off_policy/effective_sample_size": weights**2
             / max(count * total("correction_squared"), 1e-30),
         }
+    if "rejected" in stats[0]["sum"]:
+        rejected = total("rejected")
+        metrics["off_policy/rejected"] = rejected / max(rejected + total("tokens"), 1)
     for name in stats[0]["sum"].keys() - MEASURED:  # this objective's own
         if name in stats[0]["max"]:
             metrics[f"policy/{name}_mean"] = mean(name)

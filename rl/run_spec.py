@@ -35,6 +35,7 @@ from rl.reward.golds import readable
 from rl.reward.rewards import try_out, uses_verifier
 from rl.types import Problem
 from rl.update.objective import Objective, objective_from_config
+from rl.update.rejection import load_rejection
 from rl.workdir.sinks import Maker, load_sinks
 from rollout.types import SamplingParams
 from sharding.mesh import abstract_mesh, resolve_shape
@@ -113,6 +114,7 @@ def validate(c: RunConfig) -> RunSpec:
         raise ValueError(f"config.data.{error}") from None
     objective = objective_from_config(c)
     load_advantage(c.objective.advantage)
+    load_rejection(c.objective.correction)
     sinks = load_sinks(sinks=c.log.sinks)
     problems, held_out, unread = read_data(c)
     mesh_shape = resolve_shape(

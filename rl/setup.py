@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +26,9 @@ from rl.batches.draws import Draws
 from rl.batches.judge import Judge
 from rl.batches.packing import pack_groups
 from rl.batches.schedule import Rollouts
+from rl.batches.weights import reject
 from rl.checkpoint import Checkpoints
-from rl.engine import Engine
+from rl.engine import Engine, Reject
 from rl.problems.curriculum import Curriculum
 from rl.problems.reading import HELD_OUT, write_problems
 from rl.processes import group, joint
@@ -42,6 +43,7 @@ from rl.update.examine import check_finite
 from rl.update.hyper import make_hypers
 from rl.update.objective import Objective
 from rl.update.optimizer import optimizer_from_config, schedule_from_config
+from rl.update.rejection import load_rejection, rejection_weights
 from rl.update.step import Step, TrainState, make_step
 from rl.workdir import manifest
 from rl.workdir.export import serve_as_trained
@@ -256,6 +258,7 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
         assets=workdir / "assets",
         reference=reference,
         old_logprobs=c.objective.old_logprobs,
+        reject=make_rejection(c),
     )
 
 
@@ -270,6 +273,23 @@ def make_update(c: RunConfig, model: Qwen2, objective: Objective) -> Step:
         head_chunk=c.model.head_chunk,
         offload_optimizer=c.mesh.offload_optimizer,
     )
+
+
+def make_rejection(c: RunConfig) -> Reject | None:
+    """Make what removes off-policy tokens before weights are counted, if anything."""
+    rejection = load_rejection(c.objective.correction)
+    if rejection is None:
+        return None
+
+    def apply(mini_batch: Sequence[Batch]) -> list[Batch]:
+        return reject(
+            mini_batch,
+            rejection_weights(mini_batch, rejection, c.objective.correction_cap),
+            aggregation=c.objective.aggregation,
+            constant=c.rollout.max_response_tokens,
+        )
+
+    return apply
 
 
 def make_embedded(

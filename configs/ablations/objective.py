@@ -20,7 +20,7 @@ _METHODS: Mapping[str, Mapping[str, Any]] = {
     "scale_rl": objectives.SCALE_RL,
     "max_rl": objectives.MAX_RL,
     "dual_clip": {"function": "dual_clip"},
-    "dppo": {"function": "dppo"},
+    "dppo": objectives.DPPO,
 }
 
 ABLATION = Ablation(

@@ -35,7 +35,7 @@ def weigh(
     """
     masks = [np.asarray(batch.loss_mask) for batch in mini_batch]
     groups = [np.asarray(batch.group_ids) for batch in mini_batch]
-    completions = _number(mini_batch)
+    completions = number_completions(mini_batch)
     in_group = _counts(groups, masks)
     in_completion = _counts(completions, masks)
 
@@ -95,8 +95,8 @@ def reject(
     ]
 
 
-def _number(mini_batch: Sequence[Batch]) -> list[np.ndarray]:
-    """Return for each token the number of its segment in the mini-batch."""
+def number_completions(mini_batch: Sequence[Batch]) -> list[np.ndarray]:
+    """Return for each token the number of its completion in the mini-batch."""
     numbers, first = [], 0
     for batch in mini_batch:
         ids = np.asarray(batch.segment_ids)

@@ -170,12 +170,13 @@ def dppo(
     *,
     eps_low: jax.Array | float,
     eps_high: jax.Array | float,
+    bound: Positive = 20.0,
 ) -> tuple[Tokens, dict[str, jax.Array]]:
     """DPPO: a token is left out where its probability, not its ratio, has gone too far.
 
-    `-rho A` without the tokens with A > 0 and `pi - mu > eps_high`, or A < 0 and
-    `mu - pi > eps_low`, where pi and mu are the token's probability by the policy and
-    by the sampler.
+    `-min(rho, bound) A` without the tokens with A > 0 and `pi - mu > eps_high`, or
+    A < 0 and `mu - pi > eps_low`, where pi and mu are the token's probability by the
+    policy and by the sampler.
 
     Source: the binary total variation of arXiv 2602.04879.
     """
@@ -183,7 +184,7 @@ def dppo(
     moved = jnp.exp(jax.lax.stop_gradient(policy_logprobs)) - jnp.exp(sampler_logprobs)
     high = (advantages > 0) & (moved > eps_high)
     low = (advantages < 0) & (moved < -eps_low)
-    loss = jnp.where(high | low, 0, -ratio * advantages)
+    loss = jnp.where(high | low, 0, -jnp.minimum(ratio, bound) * advantages)
     return loss, {"ratio": ratio, "clipped_low": low, "clipped_high": high}
 
 

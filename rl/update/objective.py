@@ -1,13 +1,14 @@
 """The objective: a surrogate loss of packed rows, its weights, and what is added to it.
 
-    sum over tokens of  w (c f - entropy_bonus H + kl_penalty KL)
+    sum over tokens of  w c (f - entropy_bonus H + kl_penalty KL)
 
 The surrogate f is `objective.function` (`rl.update.losses`); the paper's has no entropy
 bonus, no KL term and no reference model. How tokens are averaged is no choice made
 here: each token's weight w comes from the host (`rl.batches.groups.token_weights`), and
 the loss of a mini-batch is one weighted sum, however it is cut into micro-batches and
 rows. Off-policy tokens (drawn by another version, or by a sampler that is not the
-trainer) have a weight c by `objective.correction`, detached.
+trainer) have a truncated importance weight c, detached, or are rejected before weights
+are counted (`rl.update.rejection`), by `objective.correction`.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,36 +26,11 @@ from models.qwen2 import Params, Qwen2, head_table
 from rl.types import Batch, Scalar
 from rl.update.head import score_tokens
 from rl.update.losses import MAX_LOG_RATIO, Segments, k1, k3, load_loss
+from rl.update.rejection import TRUNCATE
 
 Stats = dict[str, dict[str, Float[jax.Array, ""]]]
 
 
-def truncate(
-    log_weight: Float[jax.Array, "*tokens"], cap: float, segments: Segments
-) -> Float[jax.Array, "*tokens"]:
-    """Truncated importance weights, `min(exp(x), cap)`."""
-    return jnp.exp(jnp.minimum(log_weight, jnp.log(cap)))
-
-
-def mask(
-    log_weight: Float[jax.Array, "*tokens"], cap: float, segments: Segments
-) -> Float[jax.Array, "*tokens"]:
-    """Keeps a token, at weight 1, only where `1/cap <= exp(x) <= cap`."""
-    return (jnp.abs(log_weight) <= jnp.log(cap)).astype(log_weight.dtype)
-
-
-def geometric(
-    log_weight: Float[jax.Array, "*tokens"], cap: float, segments: Segments
-) -> Float[jax.Array, "*tokens"]:
-    """`mask` of a completion's geometric mean: keeps it whole, or leaves it out.
-
-    The mean of thousands of tokens is near 1; caps are near 1 too, such as 1.001.
-    """
-    return mask(segments.mean(log_weight), cap, segments)
-
-
-Correction = Literal["truncate", "mask", "geometric"]
-CORRECTIONS = {"truncate": truncate, "mask": mask, "geometric": geometric}
 KL_ESTIMATES = {"k1": k1, "k3": k3}
 
 
@@ -76,7 +52,7 @@ class Objective(NamedTuple):
 # Statistics of every objective. A loss gives its own metrics other names.
 MEASURED = frozenset(
     "tokens entropy kl_old_policy fresh sampler_gap stale_gap old_gap off_policy"
-    " correction correction_squared".split()
+    " correction correction_squared rejected".split()
 )
 
 
@@ -84,7 +60,7 @@ def make_objective(
     *,
     function: str,
     function_args: Mapping[str, Any],
-    correction: Correction,
+    correction: str,
     correction_cap: Annotated[float, Range(1)],
     entropy_bonus: float,
     kl_penalty: NotNegative,
@@ -94,8 +70,10 @@ def make_objective(
 
     Args:
       function, function_args: the surrogate, see `rl.update.losses`.
-      correction: of off-policy tokens, by `old - sampler`.
-      correction_cap: see `CORRECTIONS`.
+      correction: of off-policy tokens: "truncate" weighs them by
+        `min(exp(old - sampler), correction_cap)`; any other removes tokens before, see
+        `rl.update.rejection`.
+      correction_cap: at least 1.
       entropy_bonus: by which the entropy is subtracted; 0 costs nothing.
       kl_penalty: by which the divergence from the base model is added; above 0 the
         base model stays loaded.
@@ -138,15 +116,18 @@ def make_objective(
 
         off_policy = loss_mask & batch.off_policy
         log_weight = jnp.clip(old - sampled, -MAX_LOG_RATIO, MAX_LOG_RATIO)
-        of_off_policy = segments.replace(mask=off_policy)
-        weight = CORRECTIONS[correction](log_weight, correction_cap, of_off_policy)
+        weight = jnp.ones_like(log_weight)
+        if correction == TRUNCATE:  # others have removed tokens before
+            weight = jnp.exp(jnp.minimum(log_weight, jnp.log(correction_cap)))
         weight = jax.lax.stop_gradient(jnp.where(off_policy, weight, 1))
-        total = jnp.sum(batch.loss_weights * weight * per_token)
+        # Off-policy tokens stand for others in every mean, that of the entropy too.
+        weights = batch.loss_weights * weight
+        total = jnp.sum(weights * per_token)
         if entropy_bonus:
-            total -= entropy_bonus * jnp.sum(batch.loss_weights * entropy)
+            total -= entropy_bonus * jnp.sum(weights * entropy)
         if kl_penalty:
             kl = KL_ESTIMATES[kl_estimate](policy, reference)
-            total += kl_penalty * jnp.sum(batch.loss_weights * kl)
+            total += kl_penalty * jnp.sum(weights * kl)
 
         def count(where, value=1.0):
             return jnp.sum(jnp.where(where, value, 0.0))

@@ -11,8 +11,7 @@ from configs import base, objectives
 from rl.batches.advantages import load_advantage
 from rl.types import Batch
 from rl.update.hyper import make_hyper
-from rl.update.losses import Segments
-from rl.update.objective import geometric, mask, objective_from_config, truncate
+from rl.update.objective import objective_from_config
 
 HYPER = make_hyper(
     learning_rate=0.1,
@@ -96,30 +95,21 @@ def test_a_penalty_for_leaving_the_base_asks_for_it_and_is_logged(batch, estimat
     np.testing.assert_allclose(added, 0.1 * of_kl, atol=1e-10)
 
 
-def test_corrections():
-    ids = jnp.array([[1, 1, 2, 2, 2]])
-    segments = Segments(ids, ids > 0, ids)
-    log_weight = jnp.log(jnp.array([[0.4, 0.5, 1.0, 2.0, 2.1]]))
-    np.testing.assert_allclose(
-        truncate(log_weight, 2.0, segments)[0], [0.4, 0.5, 1, 2, 2], 1e-6
+@pytest.mark.parametrize("extra", [{}, {"entropy_bonus": 0.3}, {"kl_penalty": 0.5}])
+def test_off_policy_tokens_are_weighed_in_every_term(batch, extra):
+    """Weights min(e^(old - sampler), 2) multiply the loss, the entropy and the KL."""
+    policy = jnp.asarray(batch.old_logprobs)
+    entropy = jnp.where(batch.loss_mask, 1.5, 0.0)
+    gaps = np.where(batch.loss_mask, np.log([[0.25, 4.0] * 5]), 0)
+    plain = _loss_and_slopes(_objective(**extra), batch, policy, entropy)
+    odd = batch.replace(
+        sampler_logprobs=batch.old_logprobs - gaps, off_policy=batch.loss_mask.copy()
     )
-    np.testing.assert_array_equal(mask(log_weight, 2.05, segments)[0], [0, 1, 1, 1, 0])
-    # Geometric means: sqrt(0.2) = 1 / 2.24 and cbrt(4.2) = 1.61.
-    np.testing.assert_array_equal(
-        geometric(log_weight, 2.05, segments)[0], [0, 0, 1, 1, 1]
-    )
-
-
-def test_only_off_policy_tokens_count_in_a_completions_mean(batch):
-    far = np.where(np.arange(10) == 2, 50.0, batch.old_logprobs)
-    odd = batch.replace(sampler_logprobs=far, off_policy=batch.loss_mask.copy())
-    policy, entropy = jnp.asarray(batch.old_logprobs), jnp.zeros(batch.loss_mask.shape)
-    objective = _objective(correction="geometric")
-    _, slope, _, stats = _loss_and_slopes(objective, odd, policy, entropy)
-    assert not slope[0, 2:5].any() and slope[0, 7:9].all()
-    assert stats["sum"]["correction"] == 2
-    odd.off_policy[0, 2] = False
-    assert _loss_and_slopes(objective, odd, policy, entropy)[1][0, 2:5].all()
+    weighed = _loss_and_slopes(_objective(**extra), odd, policy, entropy)
+    weights = np.where(gaps > 0, 2.0, 0.25)
+    for i in (1, 2):
+        expected = np.where(batch.loss_mask, weights * plain[i], 0)
+        np.testing.assert_allclose(weighed[i], expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", [n for n in vars(objectives) if n.isupper()])
@@ -129,8 +119,8 @@ def test_every_preset_is_whole(name):
     config.objective.update(preset)
     objective_from_config(base.from_config(config))
     load_advantage(config.objective.advantage)
-    keys = {"function", "advantage", "aggregation", "correction", "eps_low", "eps_high"}
-    assert preset.keys() == keys
+    keys = "function advantage aggregation correction correction_cap eps_low eps_high"
+    assert preset.keys() == set(keys.split())
 
 
 def scalar(policy_logprobs, advantages):

@@ -1,0 +1,87 @@
+"""Rejected off-policy tokens: which, and that nothing of them is left."""
+
+import numpy as np
+import pytest
+
+from rl.batches.packing import make_segments, pack
+from rl.batches.weights import reject
+from rl.update.rejection import (
+    geometric,
+    load_rejection,
+    mask,
+    rejection_weights,
+)
+from tests.rl.examples import make_group
+
+COMPLETIONS = np.array([1, 1, 2, 2, 2])
+LOG_WEIGHTS = np.log([0.4, 0.5, 1.0, 2.0, 2.1])
+EVERY = np.ones(5, bool)
+
+
+def test_a_mask_keeps_tokens_within_the_cap():
+    kept = mask(LOG_WEIGHTS, EVERY, COMPLETIONS, 2.05)
+    assert kept.tolist() == [False, True, True, True, False]
+
+
+def test_the_geometric_mean_keeps_or_drops_whole_completions():
+    # Geometric means: sqrt(0.2) = 1 / 2.24 and cbrt(4.2) = 1.61.
+    kept = geometric(LOG_WEIGHTS, EVERY, COMPLETIONS, 2.05)
+    assert kept.tolist() == [False, False, True, True, True]
+
+
+def test_tokens_of_the_current_policy_are_kept_by_a_mask():
+    assert mask(LOG_WEIGHTS, ~EVERY, COMPLETIONS, 1.0).all()
+
+
+def test_a_partly_stale_completion_goes_as_a_whole_by_its_stale_tokens_mean():
+    stale = np.array([True, False, True, True, False])
+    # Means over the stale tokens: 1 / 2.5 and sqrt(2) = 1.41.
+    kept = geometric(LOG_WEIGHTS, stale, COMPLETIONS, 2.05)
+    assert kept.tolist() == [False, False, True, True, True]
+
+
+def halves(log_weights, off_policy, completions, cap):
+    return np.full(len(log_weights), 0.5)
+
+
+def one_weight(log_weights, off_policy, completions, cap):
+    return np.ones(1)
+
+
+def test_a_users_rejection_is_named_by_its_import_path():
+    assert load_rejection("truncate") is None
+    assert load_rejection(f"{__name__}:halves") is halves
+    with pytest.raises(ValueError, match="config.objective.correction='nope'"):
+        load_rejection("nope")
+
+
+def _packed(gap):
+    group = make_group([True, False], lengths=[2, 3], prompt=2)
+    advantages = [np.array([1.0, -1.0])]
+    segments = make_segments([group], advantages, version=0, sampler_is_trainer=False)
+    (batch,) = pack(
+        segments,
+        row_lengths=(12,),
+        micro_tokens=12,
+        row_multiple=1,
+        share_prompts=False,
+    )
+    far = np.where(batch.loss_mask & (batch.positions == 2), gap, 0)
+    return [batch.replace(old_logprobs=batch.sampler_logprobs + far.astype(np.float32))]
+
+
+@pytest.mark.failure(22)
+def test_what_is_rejected_is_in_no_mask_and_no_divisor():
+    packed = _packed(gap=3.0)
+    weights = rejection_weights(packed, mask, 2.0)
+    (kept,) = reject(packed, weights, aggregation="token", constant=1)
+    # The first token of each completion is gone: three of five are left.
+    assert kept.loss_mask.sum() == 3 and packed[0].loss_mask.sum() == 5
+    np.testing.assert_allclose(kept.loss_weights[kept.loss_mask], 1 / 3, rtol=1e-6)
+    assert not kept.loss_weights[~kept.loss_mask].any()
+    assert not kept.off_policy[~kept.loss_mask].any()
+
+
+def test_what_returns_no_weight_for_each_token_is_one_line():
+    with pytest.raises(ValueError, match=r"shape \(1,\) for 5 tokens"):
+        rejection_weights(_packed(gap=0.0), one_weight, 2.0)
