@@ -13,6 +13,7 @@ from models.attention import default_implementation
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2
 from rl.batches.packing import pack
+from rl.batches.weights import weigh
 from rl.types import Batch
 from rl.update.hyper import make_hyper
 from rl.update.objective import make_objective
@@ -82,10 +83,11 @@ def make_batch(size: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, 
     work = dataclasses.replace(
         size, prompt=prompt, completion=length - prompt, groups=groups, group_size=16
     )
-    batch, *_ = pack(
+    packed = pack(
         make_segments(work, make_tokens(work)), row_lengths=(length,),
         micro_tokens=rows * length, row_multiple=1, share_prompts=False,
     )  # fmt: skip
+    batch, *_ = weigh(packed, aggregation="token", constant=length)
     ids = np.asarray(batch.segment_ids)
     lengths = [np.unique(row[row > 0], return_counts=True)[1] for row in ids]
     flops = 3 * work.forward_flops(np.concatenate(lengths) - prompt)
