@@ -256,8 +256,6 @@ class Checkpoint:
     every_steps: Index = 20
     # The newest that are retained; the last healthy and the best one are as well.
     keep: Count = 3
-    # A corrupt checkpoint: fall back to the newest complete one, or stop.
-    on_damage: Literal["fallback", "stop"] = "fallback"
     # Seconds that a step may take to end after a signal, before it is abandoned: what
     # the scheduler grants, less the time of a save.
     grace_seconds: NotNegative = 1.5

@@ -1,58 +1,44 @@
-"""Checkpoints that prove what they hold: `WORKDIR/checkpoints/STEP/`.
+"""Checkpoints of a run, `WORKDIR/checkpoints/STEP/`, by Orbax's CheckpointManager.
 
-    state/      the train state, by Orbax, on any mesh
-    loop.json   the loop's own state
-    proof.json  what all of it must be, see `rl.workdir.proof`
+    state/      the train state, on any mesh
+    loop/       the loop's own state, as JSON
+    checksums/  of both, see `rl.checksums`
 
-A folder gets its name when all of it, proof included, is on the disk. What does not
-agree with its proof is never loaded: it is named, and the one before it is taken.
+The three are one save: a step's folder gets its name when all of it is on the disk. A
+checkpoint that does not match its checksums is never loaded: it is set aside, and the
+one before it is used.
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
+import json
 import os
 import pathlib
 import shutil
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
+from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from configs.schema import Count
-from models import hf
 from models.qwen2 import Params
-from rl.files import named, publish, sync
+from rl import checksums
+from rl.checksums import CorruptCheckpointError, Record
 from rl.processes.stopping import one_line
-from rl.update.examine import NotFinite, examine
+from rl.update.examine import check_finite
 from rl.update.step import TrainState
-from rl.workdir.proof import (
-    LOOP,
-    PROOF,
-    Damaged,
-    Proof,
-    check_shapes,
-    check_tensors,
-    loop_text,
-    proof_text,
-    read_loop,
-    read_proof,
-    tensors_of,
-    verify,
-    write,
-    write_proof,
-)
 
 ASSETS = "assets"
-OnDamage = Literal["fallback", "stop"]
 DAMAGED = ".damaged"
-
-_STATE = "state"
-# What a save is said to need before any has been timed: one disk, or a slow network.
+_DELETED = ".deleted"
+# Assumed before a save has been timed: one disk, or a slow network.
 SAVED_BYTES_PER_SECOND = 1e9
 
 
@@ -60,29 +46,24 @@ class Checkpoints:
     """The checkpoints of one run.
 
     With several processes all of them make one and make the same calls; the first one
-    judges, names and removes.
+    checks, renames and removes.
     """
 
-    def __init__(
-        self, folder: pathlib.Path, *, keep: Count, on_damage: OnDamage = "fallback"
-    ):
+    def __init__(self, folder: pathlib.Path, *, keep: Count):
         """
         Args:
-          folder: made when first written to.
-          keep: newest checkpoints kept; beside them the newest healthy one and the one
-            with the best score.
-          on_damage: "fallback" goes back to the newest whole checkpoint and sets those
-            that are damaged aside, "stop" ends the run.
+          folder: made by the first save.
+          keep: newest checkpoints that are retained; the newest healthy one and the one
+            with the best score are as well.
         """
-        if keep < 1:
-            raise ValueError(f"checkpoint.keep={keep}: must be at least 1")
-        self._folder, self._keep, self._on_damage = folder.absolute(), keep, on_damage
-        self._checkpointer = ocp.StandardCheckpointer()
+        self._folder, self._keep = folder.absolute(), keep
+        self._records: dict[int, Record] = {}
+        self._manager: ocp.CheckpointManager | None = None
         self._background = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
         self._pending: tuple[int, concurrent.futures.Future] | None = None
 
     def latest(self) -> int | None:
-        """The newest complete step."""
+        """Return the newest complete step."""
         return max(steps_in(self._folder), default=None)
 
     def save(
@@ -94,15 +75,15 @@ class Checkpoints:
         healthy: bool = True,
         score: float | None = None,
     ) -> None:
-        """Begins to write a checkpoint; returns when the state is copied to the host.
+        """Begin to write a checkpoint; returns when the state is copied to the host.
 
         A step that is there already is not written again.
 
         Args:
           step: steps done.
           state: may be donated as soon as this returns.
-          loop: as JSON.
-          healthy, score: see `Proof`.
+          loop: as JSON; may change as soon as this returns.
+          healthy, score: see `Record`.
 
         Raises:
           NotFinite: the state holds a NaN or an infinity; nothing was written.
@@ -110,41 +91,53 @@ class Checkpoints:
             one failed.
         """
         self.wait()
-        # Another process may see the folder of a moment ago, and examining is joint.
-        if _as_first(step in steps_in(self._folder)):
+        # Another process may see the folder as it was, and what follows is joint.
+        if _from_first(step in steps_in(self._folder)):
             return
-        began = time.time()
-        findings = examine(state)
-        for name, finding in findings.items():
-            if finding.nonfinite:
-                raise NotFinite(
-                    f"step {step} is not saved: {finding.nonfinite:,} entries of {name}"
-                    " are not finite"
-                )
-        partial = self._folder / f".{step}.partial"
+        check_finite(state, f"step {step} is not saved")
         if jax.process_index() == 0:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            for leftover in self._folder.glob(".*.partial"):  # of what was cut short
-                _discard(leftover)
-            self._check_room(sum(x.nbytes for x in jax.tree.leaves(state)))
-            partial.mkdir()
-        # As it is now: the loop goes on while this is written.
-        text = loop_text(step, loop)
-        header = dict(
+            self._check_space(sum(x.nbytes for x in jax.tree.leaves(state)))
+        loop = json.loads(json.dumps(loop))
+        manager = self._open()
+        self._records[step] = record = Record(
             step=step,
             updates=int(state.updates),
             healthy=healthy,
             score=score,
-            began=began,
-            tensors=tensors_of(state, findings),
+            began=time.time(),
+            loop=checksums.hash_json(loop),
+            tensors=checksums.tensors_of(state),
+            versions=checksums.library_versions(),
         )
-        self._checkpointer.save(partial / _STATE, state)
-        self._pending = (
-            step,
-            self._background.submit(self._commit, partial, text, header),
+        items = ocp.args.Composite(
+            state=ocp.args.StandardSave(state),
+            loop=ocp.args.JsonSave(loop),
+            checksums=ocp.args.JsonSave(dataclasses.asdict(record)),
         )
+        manager.save(step, args=items, force=True)
+        self._pending = step, self._background.submit(self._finish, manager, step)
 
-    def _check_room(self, needed: int) -> None:
+    def _open(self) -> ocp.CheckpointManager:
+        if self._manager is None:
+            self._records = records_in(self._folder)
+            self._manager = ocp.CheckpointManager(
+                self._folder,
+                options=ocp.CheckpointManagerOptions(
+                    preservation_policy=_Retained(self._records, self._keep),
+                    cleanup_tmp_directories=True,
+                    # A step that is removed loses its name at once, whatever happens.
+                    todelete_subdir=_DELETED,
+                    lightweight_initialize=True,
+                    save_root_metadata=False,
+                ),
+            )
+        # Each thread learns of a failed save once; `wait` has reported it.
+        with contextlib.suppress(Exception):
+            self._manager.wait_until_finished()
+        return self._manager
+
+    def _check_space(self, needed: int) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self._folder).free
         if free < 1.05 * needed:
             raise OSError(
@@ -152,66 +145,41 @@ class Checkpoints:
                 f" {free / 1e9:.2f} GB are free"
             )
 
-    def _commit(self, partial: pathlib.Path, loop: str, header: dict[str, Any]) -> None:
-        try:
-            self._checkpointer.wait_until_finished()
-            if jax.process_index() != 0:
-                return
-            write(partial / LOOP, loop)
-            write_proof(partial, **header)
-            partial.rename(self._folder / str(header["step"]))
-            sync(self._folder)
-        except BaseException:
-            # What fills the disk up goes; what Orbax still writes goes in `save`.
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-        self._rotate()
-
-    def _rotate(self) -> None:
-        proofs = proofs_in(self._folder)
-        for step in proofs.keys() - kept_steps(proofs, self._keep).keys():
-            self._forget(step)
-
-    def _forget(self, step: int) -> None:
-        # Its name first: a kill leaves a checkpoint whole or not there.
+    def _finish(self, manager: ocp.CheckpointManager, step: int) -> None:
         folder = self._folder / str(step)
-        gone = self._folder / f".{step}.partial"
         try:
-            folder.rename(gone)
-        except OSError as error:
-            print(f"WARNING: {folder}: not removed ({error.strerror})", flush=True)
-        else:
-            _discard(gone)
+            manager.wait_until_finished()
+        except Exception as error:
+            if not folder.is_dir():
+                raise
+            print(f"WARNING: an old checkpoint stays: {one_line(error)}", flush=True)
+        if jax.process_index() == 0:
+            checksums.write_sums(folder)
+            _discard(self._folder / _DELETED)
 
     def record_score(self, step: int, score: float) -> None:
-        """Adds what was evaluated only after a step had been saved.
+        """Add the result of an evaluation that ended after the step had been saved.
 
         Raises:
           OSError: it cannot be written; or the save before has failed.
         """
         self.wait()
         if jax.process_index() == 0:
-            folder = self._folder / str(step)
-            proof = dataclasses.replace(read_proof(folder), score=score)
-            # Beside the folder, in which nothing may be that the proof does not name.
-            partial = self._folder / f".{step}.proof.partial"
-            with named(partial):
-                partial.write_text(proof_text(proof), encoding="utf-8")
-            publish(partial, folder / PROOF)
-            self._rotate()
+            checksums.write_score(self._folder / str(step), score)
+            self._records |= records_in(self._folder)
 
     def finish(self) -> None:
-        """Waits for the save in the background; `wait` tells how that has ended."""
+        """Wait for the save in the background; `wait` reports how it ended."""
         if pending := self._pending:
             concurrent.futures.wait([pending[1]])
 
     def check(self) -> None:
-        """Raises OSError if a save in the background has failed; waits for nothing."""
+        """Raise OSError if a save in the background has failed; does not wait."""
         if self._pending and self._pending[1].done():
             self.wait()
 
     def wait(self) -> None:
-        """Waits for the save in the background.
+        """Wait for the save in the background.
 
         Raises:
           OSError: it failed; earlier checkpoints stay as they were.
@@ -222,6 +190,7 @@ class Checkpoints:
         try:
             future.result()
         except Exception as error:  # Orbax's, tensorstore's and the system's own
+            self._records.pop(step, None)
             reason = one_line(error)[:300]
             raise OSError(
                 f"{self._folder}: the checkpoint of step {step} was not written"
@@ -231,125 +200,109 @@ class Checkpoints:
     def restore(
         self, abstract: TrainState, *, make_room: Callable[[], None] = lambda: None
     ) -> tuple[int, TrainState, dict[str, Any]] | None:
-        """Reads the newest whole checkpoint onto the devices that `abstract` names.
+        """Read the newest intact checkpoint onto the devices that `abstract` names.
+
+        Those that are corrupt are set aside, with a warning.
 
         Args:
           abstract: see `abstract_state`.
-          make_room: called before a state is read, and not where there is none: frees
-            what stands where it goes.
+          make_room: called before a state is read, if there is one: frees the memory
+            that it needs.
 
         Returns:
-          Its step, state and loop state; None where there is none at all.
+          Its step, state and loop state; None if there is no checkpoint.
 
         Raises:
-          Damaged: under "stop"; or none is whole.
+          CorruptCheckpointError: none of the checkpoints is intact.
           ValueError: a checkpoint is of another model or optimizer.
         """
         self.wait()
-        damaged: dict[int, str] = {}
-        while (step := self._newest_whole(damaged)) is not None:
+        corrupt: dict[int, str] = {}
+        while (step := self._newest_intact(corrupt)) is not None:
             make_room()
+            folder = self._folder / str(step)
             try:
-                state, loop = self._read(step, abstract)
-            except Damaged as damage:
-                self._note(damaged, step, damage)
+                record = checksums.read_record(folder)
+                state = _read_state(folder, record, abstract)
+                loop = checksums.read_loop(folder, record)
+            except CorruptCheckpointError as error:
+                corrupt[step] = str(error)
                 continue
             if jax.process_index() == 0:
-                self._set_aside(damaged, step)
+                self._set_aside(corrupt, step)
+                if not (folder / checksums.SUMS).exists():  # a kill came first
+                    checksums.write_sums(folder)
             return step, state, loop
         return None
 
-    def _newest_whole(self, damaged: dict[int, str]) -> int | None:
-        """By the files alone; what the first process finds holds for all."""
+    def _newest_intact(self, corrupt: dict[int, str]) -> int | None:
+        """Judge by the files alone; the first process decides for all."""
         found = -1
         if jax.process_index() == 0:
-            for step in sorted(steps_in(self._folder) - damaged.keys(), reverse=True):
+            for step in sorted(steps_in(self._folder) - corrupt.keys(), reverse=True):
                 try:
-                    verify(self._folder / str(step))
+                    checksums.verify(self._folder / str(step))
                     found = step
                     break
-                except Damaged as damage:
-                    self._note(damaged, step, damage)
-            if found < 0 and damaged:
-                raise Damaged(
-                    f"{self._folder}: none of {len(damaged)} checkpoints is whole: "
-                    + "; ".join(damaged.values())
+                except CorruptCheckpointError as error:
+                    corrupt[step] = str(error)
+            if found < 0 and corrupt:
+                raise CorruptCheckpointError(
+                    f"{self._folder}: none of {len(corrupt)} checkpoints is intact: "
+                    + "; ".join(corrupt.values())
                 )
-        found = _as_first(found)
+        found = _from_first(found)
         return None if found < 0 else found
 
-    def _note(self, damaged: dict[int, str], step: int, damage: Damaged) -> None:
-        if self._on_damage == "stop":
-            raise Damaged(f"{damage} (checkpoint.on_damage='stop')")
-        damaged[step] = str(damage)
-
-    def _set_aside(self, damaged: Mapping[int, str], taken: int) -> None:
-        for step, damage in damaged.items():
+    def _set_aside(self, corrupt: Mapping[int, str], used: int) -> None:
+        for step, error in corrupt.items():
             folder = self._folder / str(step)
             aside = folder.with_name(folder.name + DAMAGED)
-            if os.path.lexists(aside):  # of an earlier damage
+            if os.path.lexists(aside):  # of an earlier time
                 remove(aside)
             folder.rename(aside)
             print(
-                f"WARNING: {damage}; set aside as {aside.name}, step {taken} is taken",
+                f"WARNING: {error}; set aside as {aside.name}, using step {used}",
                 flush=True,
             )
 
-    def _read(
-        self, step: int, abstract: TrainState
-    ) -> tuple[TrainState, dict[str, Any]]:
-        folder = self._folder / str(step)
-        proof = read_proof(folder)
-        check_shapes(folder, proof.tensors, abstract)
-        try:
-            state = self._checkpointer.restore(folder / _STATE, abstract)
-        except Exception as error:
-            raise Damaged(
-                f"{folder}: Orbax cannot read it: {one_line(error)[:300]}"
-            ) from None
-        check_tensors(folder, proof.tensors, state)
-        if int(state.updates) != proof.updates:
-            raise Damaged(
-                f"{folder}: {int(state.updates)} updates, its proof says"
-                f" {proof.updates}"
-            )
-        return state, read_loop(folder, step)
-
     def close(self) -> None:
-        """Waits for the save in the background; see `wait` for errors."""
+        """Wait for the save in the background; see `wait` for errors."""
         try:
             self.wait()
         finally:
             self._background.shutdown()
-            self._checkpointer.close()
+            if self._manager is not None:
+                self._open().close()
 
 
-def _as_first(value: int) -> int:
-    """What the first process says holds for all."""
-    return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
+class _Retained(preservation_policy.PreservationPolicy):
+    """Retains the newest, the last healthy and the best checkpoints."""
+
+    def __init__(self, records: Mapping[int, Record], keep: int):
+        self._records, self._keep = records, keep
+
+    def should_preserve(
+        self, checkpoints: Sequence[Any], *, context: Any
+    ) -> Sequence[bool]:
+        retained = retained_steps(self._records, self._keep)
+        return [checkpoint.step in retained for checkpoint in checkpoints]
 
 
-def remove(path: pathlib.Path) -> None:
-    """Removes a file or a link, or a folder with all that is in it."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
-
-
-def _discard(path: pathlib.Path) -> None:
-    """Removes what nobody needs; where that fails, a later save tries again."""
-    try:
-        remove(path)
-    except OSError as error:
-        print(f"WARNING: {path}: not removed ({error.strerror})", flush=True)
-
-
-# -- what is kept, and what it costs -------------------------------------------------
+def retained_steps(records: Mapping[int, Record], keep: int) -> dict[int, list[str]]:
+    """Return the steps that a rotation leaves, each with the reasons."""
+    reasons = {step: ["newest"] for step in sorted(records)[-keep:]}
+    healthy = [step for step, record in records.items() if record.healthy]
+    if healthy:
+        reasons.setdefault(max(healthy), []).append("healthy")
+    scored = [(r.score, step) for step, r in records.items() if r.score is not None]
+    if scored:
+        reasons.setdefault(max(scored)[1], []).append("best")
+    return reasons
 
 
 def steps_in(folder: pathlib.Path) -> set[int]:
-    """Steps whose checkpoints are there under their names, whole or not."""
+    """Return the steps whose checkpoints are complete, intact or not."""
     return {
         int(p.name)
         for p in folder.glob("*")
@@ -357,31 +310,63 @@ def steps_in(folder: pathlib.Path) -> set[int]:
     }
 
 
-def proofs_in(folder: pathlib.Path) -> dict[int, Proof]:
-    """Proofs by step, of the checkpoints whose proof can be read."""
-    proofs = {}
+def records_in(folder: pathlib.Path) -> dict[int, Record]:
+    """Return the records by step, of the checkpoints whose record can be read."""
+    records = {}
     for step in sorted(steps_in(folder)):
-        try:
-            proofs[step] = read_proof(folder / str(step))
-        except Damaged:
-            continue
-    return proofs
+        with contextlib.suppress(CorruptCheckpointError):
+            records[step] = checksums.read_record(folder / str(step))
+    return records
 
 
-def kept_steps(proofs: Mapping[int, Proof], keep: int) -> dict[int, list[str]]:
-    """What a rotation leaves, with the reasons: newest, healthy, best."""
-    reasons = {step: ["newest"] for step in sorted(proofs)[-keep:]}
-    healthy = [step for step, proof in proofs.items() if proof.healthy]
-    if healthy:
-        reasons.setdefault(max(healthy), []).append("healthy")
-    scored = [(p.score, step) for step, p in proofs.items() if p.score is not None]
-    if scored:
-        reasons.setdefault(max(scored)[1], []).append("best")
-    return reasons
+def abstract_state(state_shapes: TrainState, shardings: TrainState) -> TrainState:
+    """Return shapes with shardings, as `Checkpoints.restore` takes them."""
+    return jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+        state_shapes,
+        shardings,
+    )
+
+
+def _read_state(
+    folder: pathlib.Path, record: Record, abstract: TrainState
+) -> TrainState:
+    checksums.check_shapes(folder, record.tensors, abstract)
+    try:
+        with ocp.StandardCheckpointer() as checkpointer:
+            state = checkpointer.restore(folder / "state", abstract)
+    except Exception as error:
+        reason = one_line(error)[:300]
+        raise CorruptCheckpointError(
+            f"{folder}: Orbax cannot read it: {reason}"
+        ) from None
+    checksums.check_tensors(folder, record.tensors, state)
+    return state
+
+
+def _from_first(value: int) -> int:
+    """Return the value of the first process, in all of them."""
+    return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
+
+
+def remove(path: pathlib.Path) -> None:
+    """Remove a file or a link, or a folder with all its content."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _discard(path: pathlib.Path) -> None:
+    """Remove a path; if that fails, a later save tries again."""
+    try:
+        remove(path)
+    except OSError as error:
+        print(f"WARNING: {path}: not removed ({error.strerror})", flush=True)
 
 
 def state_bytes(params: Params, optimizer: optax.GradientTransformation) -> int:
-    """Bytes of a checkpoint's tensors.
+    """Return the bytes of a checkpoint's tensors.
 
     Args:
       params: arrays or shapes with dtypes.
@@ -392,15 +377,17 @@ def state_bytes(params: Params, optimizer: optax.GradientTransformation) -> int:
 
 
 def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
-    """What checkpoints of `nbytes` need of the disk, and a stop of its grace period.
+    """Describe the disk space of checkpoints of `nbytes`, and the time of a save.
 
-    By the rate of the newest save in `folder`, or at 1 GB/s where there is none.
+    By the rate of the newest save in `folder`, or at 1 GB/s if there is none.
     """
     rate, source = SAVED_BYTES_PER_SECOND, "at 1 GB/s"
-    if proofs := proofs_in(folder):
-        newest = proofs[max(proofs)]
-        rate = newest.bytes / max(newest.seconds, 1e-3)
-        source = f"at the {rate / 1e9:.2g} GB/s of step {newest.step}"
+    for step, record in sorted(records_in(folder).items()):
+        sums = folder / str(step) / checksums.SUMS
+        if sums.exists():
+            seconds = max(sums.stat().st_mtime - record.began, 1e-3)
+            rate = size_of(folder / str(step)) / seconds
+            source = f"at the {rate / 1e9:.2g} GB/s of step {step}"
     # The newest, the last healthy one, the best one, the one being written, and that of
     # a dump.
     most = (keep + 4) * nbytes
@@ -413,58 +400,19 @@ def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
     )
 
 
-# -- parameters alone ----------------------------------------------------------------
-
-
-def abstract_state(state_shapes: TrainState, shardings: TrainState) -> TrainState:
-    """Shapes with shardings, as `Checkpoints.restore` takes them."""
-    return jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-        state_shapes,
-        shardings,
-    )
-
-
-def save_params(
-    folder: pathlib.Path, params: Params, assets: str | pathlib.Path
-) -> None:
-    """A checkpoint of parameters alone, with what a Hugging Face folder needs besides.
-
-    Raises:
-      ValueError: the folder exists.
-    """
-    folder, began = folder.absolute(), time.time()
-    if folder.exists():
-        raise ValueError(f"{folder}: exists already")
-    tensors = tensors_of(params, examine(params))
-    with ocp.StandardCheckpointer() as checkpointer:
-        checkpointer.save(folder / "params", params)
-    hf.copy_assets(assets, folder / ASSETS)
-    write_proof(folder, tensors=tensors, began=began)
-
-
-def load_params(folder: pathlib.Path, abstract: Params) -> Params:
-    """Reads what `save_params` wrote, onto the devices that `abstract` names.
-
-    Raises:
-      Damaged: it is not what was written.
-    """
-    folder = folder.absolute()
-    proof = verify(folder)
-    with ocp.StandardCheckpointer() as checkpointer:
-        params = checkpointer.restore(folder / "params", abstract)
-    check_tensors(folder, proof.tensors, params)
-    return params
+def size_of(folder: pathlib.Path) -> int:
+    """Return the bytes of a folder's files."""
+    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
 
 
 def load_run_params(
     checkpoints: pathlib.Path, step: int | None, abstract: Params
 ) -> tuple[int, Params]:
-    """Reads only the parameters of a run's checkpoint, the newest by default.
+    """Read only the parameters of a run's checkpoint, the newest by default.
 
     Raises:
-      ValueError: there is no such checkpoint, the message lists those there are; or it
-        is damaged.
+      ValueError: there is no such checkpoint, and the message lists those there are; or
+        it is corrupt.
     """
     steps = sorted(steps_in(checkpoints))
     if not steps:
@@ -473,18 +421,19 @@ def load_run_params(
     if step not in steps:
         raise ValueError(f"{checkpoints}: no checkpoint of step {step}; there: {steps}")
     folder = checkpoints.absolute() / str(step)
-    proof = verify(folder)
+    checksums.verify(folder)
+    record = checksums.read_record(folder)
     restore_args = jax.tree.map(
         lambda x: ocp.ArrayRestoreArgs(sharding=x.sharding, dtype=x.dtype), abstract
     )
     with ocp.PyTreeCheckpointer() as checkpointer:
         restored = checkpointer.restore(
-            folder / _STATE,
+            folder / "state",
             args=ocp.args.PyTreeRestore(
                 item={"params": abstract},
                 restore_args={"params": restore_args},
                 partial_restore=True,
             ),
         )
-    check_tensors(folder, proof.tensors, {"params": restored["params"]})
+    checksums.check_tensors(folder, record.tensors, {"params": restored["params"]})
     return step, restored["params"]

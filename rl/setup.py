@@ -103,7 +103,7 @@ def open_parts(
     c = spec.config
     with phase("base", c.model.path or c.model.maker):
         base = base_folder(c)  # before the other processes look for it
-    with phase("identify", "hashes the base, the problems and the code"):
+    with phase("identify", "hashes the base and the problems"):
         identity = manifest.identify(spec, base)
     for line in manifest.begin(workdir, identity, accept_changes=accept_changes):
         print(line)
@@ -253,7 +253,6 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
         checkpoints=Checkpoints(
             workdir / "checkpoints",
             keep=c.checkpoint.keep,
-            on_damage=c.checkpoint.on_damage,
         ),
         assets=workdir / "assets",
         reference=reference,

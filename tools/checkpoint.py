@@ -1,4 +1,4 @@
-"""The checkpoints of a run: what is there, whether it is whole, and what may go.
+"""The checkpoints of a run: what is there, whether it is intact, and what may go.
 
 python -m tools.checkpoint list WORKDIR              steps, sizes, why each is kept
 python -m tools.checkpoint verify WORKDIR            reads every byte; exit 1 on damage
@@ -7,13 +7,14 @@ python -m tools.checkpoint prune WORKDIR [--keep N]  removes all but the N newes
 """
 
 import argparse
+import datetime
 import pathlib
 import sys
 from typing import Any
 
 from configs.reading import user_path
 from rl import checkpoint, files
-from rl.workdir.proof import Damaged, read_proof, verify
+from rl.checksums import SUMS, CorruptCheckpointError, read_loop, read_record, verify
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -43,7 +44,7 @@ def _act(arguments: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"{folder}: no such folder")
     if arguments.keep < 1:
         raise ValueError(f"--keep {arguments.keep}: must be at least 1")
-    rows = _rows(folder, arguments.keep, whole=arguments.action == "verify")
+    rows = _rows(folder, arguments.keep, every_byte=arguments.action == "verify")
     removed = []
     if arguments.action == "prune":
         removed = _prune(arguments.workdir, rows)
@@ -56,28 +57,31 @@ def _act(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"checkpoints": rows, "removed": removed}
 
 
-def _rows(folder: pathlib.Path, keep: int, *, whole: bool) -> list[dict[str, Any]]:
-    """What is known of each checkpoint; damage of any file only if `whole` asks."""
-    proofs = checkpoint.proofs_in(folder)
-    kept = checkpoint.kept_steps(proofs, keep)
+def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str, Any]]:
+    """Describe each checkpoint; damage of all files only if `every_byte`."""
+    records = checkpoint.records_in(folder)
+    kept = checkpoint.retained_steps(records, keep)
     rows = []
     for step in sorted(checkpoint.steps_in(folder)):
         damage = None
         try:
-            look = verify if whole else read_proof
-            look(folder / str(step))
-        except Damaged as error:
+            record = read_record(folder / str(step))
+            if every_byte:
+                verify(folder / str(step))
+                read_loop(folder / str(step), record)
+        except CorruptCheckpointError as error:
             damage = str(error)
-        proof = proofs.get(step)
+        record = records.get(step)
+        sums = folder / str(step) / SUMS
         rows.append(
             {
                 "name": str(step),
                 "step": step,
-                "updates": proof and proof.updates,
-                "bytes": proof and proof.bytes,
-                "saved": proof and proof.saved,
-                "healthy": proof and proof.healthy,
-                "score": proof and proof.score,
+                "updates": record and record.updates,
+                "bytes": checkpoint.size_of(folder / str(step)),
+                "saved": _time(sums) if sums.exists() else None,
+                "healthy": record and record.healthy,
+                "score": record and record.score,
                 "kept": kept.get(step, []),
                 "damage": damage,
             }
@@ -86,18 +90,23 @@ def _rows(folder: pathlib.Path, keep: int, *, whole: bool) -> list[dict[str, Any
 
 
 def _prune(workdir: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
-    """Removes what no rotation keeps, and what saves and damage left behind.
+    """Remove what no rotation retains, and what saves and damage left behind.
 
-    A checkpoint whose proof cannot be read stays: nobody knows what it is.
+    A checkpoint whose record cannot be read stays.
     """
     folder = workdir / "checkpoints"
     with files.locked(workdir):
         removed = [r["name"] for r in rows if not r["kept"] and not r["damage"]]
-        removed += [p.name for p in folder.glob(".*.partial")]
+        removed += [p.name for p in folder.glob("*.orbax-checkpoint-tmp*")]
         removed += [p.name for p in folder.glob(f"*{checkpoint.DAMAGED}")]
         for name in removed:
             checkpoint.remove(folder / name)
     return removed
+
+
+def _time(path: pathlib.Path) -> str:
+    moment = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC)
+    return moment.isoformat()
 
 
 def _line(row: dict[str, Any], *, verified: bool) -> str:
@@ -107,13 +116,13 @@ def _line(row: dict[str, Any], *, verified: bool) -> str:
         f"step {row['step']}",
         f"{row['updates']:,} updates",
         f"{row['bytes'] / 1e9:,.2f} GB",
-        row["saved"][:19],
+        (row["saved"] or "not sealed")[:19],
         "healthy" if row["healthy"] else "an alarm held",
     ]
     if row["score"] is not None:
         parts.append(f"score {row['score']:.3f}")
     parts.append("kept as " + "+".join(row["kept"]) if row["kept"] else "may go")
-    return " | ".join(parts) + (" | whole" if verified else "")
+    return " | ".join(parts) + (" | intact" if verified else "")
 
 
 if __name__ == "__main__":

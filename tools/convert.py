@@ -14,13 +14,15 @@ from typing import get_args
 
 import jax
 import jax.numpy as jnp
+import orbax.checkpoint as ocp
 
 from configs.reading import user_path
 from models import gguf_file, hf
 from models.config import Qwen2Config
-from models.qwen2 import Qwen2, abstract_params, param_shardings
-from rl import checkpoint
+from models.qwen2 import Params, Qwen2, abstract_params, param_shardings
+from rl import checkpoint, checksums
 from rl.files import replace_json
+from rl.update.examine import check_finite
 from rl.workdir.export import model_card
 from sharding.mesh import make_mesh
 
@@ -67,14 +69,14 @@ def _convert(arguments: argparse.Namespace) -> dict:
         folder = hf.resolve_folder(arguments.hf)
         model = Qwen2(Qwen2Config.from_folder(folder))
         params = hf.load_params(folder, model, mesh)
-        checkpoint.save_params(out, params, folder)
+        _save(out, params, folder)
         step = None
     else:
         root = arguments.checkpoint or arguments.workdir
         assets = root / checkpoint.ASSETS
         model = Qwen2(Qwen2Config.from_folder(assets))
         if arguments.checkpoint:
-            params, step = checkpoint.load_params(root, _abstract(model, mesh)), None
+            params, step = _load(root, _abstract(model, mesh)), None
         else:
             step, params = checkpoint.load_run_params(
                 root / "checkpoints", arguments.step, _abstract(model, mesh)
@@ -84,6 +86,22 @@ def _convert(arguments: argparse.Namespace) -> dict:
         hf.save_folder(out, params, model.config, assets=assets, dtype=dtype, card=card)
     count = sum(x.size for x in jax.tree.leaves(params))
     return {"out": str(out), "parameters": count, "step": step}
+
+
+def _save(out: pathlib.Path, params: Params, assets: str | pathlib.Path) -> None:
+    """Write parameters by Orbax, and the other files of a Hugging Face folder."""
+    check_finite(params, str(assets))
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(out.absolute() / "params", params)
+    hf.copy_assets(assets, out / checkpoint.ASSETS)
+    checksums.write_sums(out)
+
+
+def _load(folder: pathlib.Path, abstract: Params) -> Params:
+    """Read what `_save` wrote."""
+    checksums.verify(folder)
+    with ocp.StandardCheckpointer() as checkpointer:
+        return checkpointer.restore(folder.absolute() / "params", abstract)
 
 
 def _card(workdir: pathlib.Path, step: int) -> str:

@@ -185,7 +185,7 @@ def test_broken_off_in_evaluation_and_export_it_ends_as_if_nothing_had_been(
     evaluations = [row for row in rows if "eval/accuracy" in row]
     scores = {row["step"]: row["eval/accuracy"] for row in evaluations}
     assert [row["step"] for row in evaluations] == [0, 2, 4]
-    proofs = checkpoint.proofs_in(tmp_path / "again" / "checkpoints")
-    assert {step: proof.score for step, proof in proofs.items()} == {
+    records = checkpoint.records_in(tmp_path / "again" / "checkpoints")
+    assert {step: record.score for step, record in records.items()} == {
         2: scores[2], 4: scores[4],
     }  # fmt: skip

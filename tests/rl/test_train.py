@@ -657,9 +657,9 @@ DAMAGED = [
     ("summary.json", lambda text: "[]", "damaged ("),
     ("metrics.jsonl", lambda text: "\x00" + text, "1: not JSON ("),
     ("metrics.jsonl", lambda text: '{"checkpoint/step": null}\n' + text,
-     "1: checkpoint/step=None is no step"),
+     "1: checkpoint/step=None: must be a step"),
     ("manifest.json", lambda text: text[:-20], "damaged ("),
-    ("manifest.json", _without_config, "damaged (a section that is no object); once"),
+    ("manifest.json", _without_config, "damaged (a section that is not an object)"),
     ("manifest.json", lambda text: text.replace('"after": 0', '"after": null'),
      "damaged (a start that is after no step)"),
 ]  # fmt: skip

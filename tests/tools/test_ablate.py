@@ -54,7 +54,7 @@ if config.log.samples == 3:
     sys.exit("error: config.log.samples=3: is refused")
 time.sleep(0.5)
 (workdir / "config.json").write_text(config_json(config))
-identity = dict(base={"w": "1"}, code={"rl": str(config.seed)}, versions={}, hosts={})
+identity = dict(base={"w": "1"}, versions={"jax": str(config.seed)}, hosts={})
 (workdir / "manifest.json").write_text(json.dumps({"identity": identity}))
 accuracy = 0.5 + 0.1 * config.seed - 0.2 * (config.objective.eps_high == 0.2)
 rows = [{"step": 0, "eval/accuracy": 0.3}]
@@ -152,7 +152,7 @@ def test_runs_that_have_ended_are_not_run_again_and_failures_are_told(place):
     # The last of four steps is their last tenth.
     assert cells["low"]["entropy"]["mean"] == pytest.approx(0.4)
     assert cells["low"]["tokens"]["mean"] == 4000
-    assert result["differ"] == {"code.rl": 2}
+    assert result["differ"] == {"versions.jax": 2}
     assert json.loads(json.dumps(result))["cells"]["low"]["accuracy"]["seeds"] == 2
 
     page = markdown(result).splitlines()
@@ -171,7 +171,7 @@ def test_runs_that_have_ended_are_not_run_again_and_failures_are_told(place):
     said = "config.log.samples=3: is refused"
     assert f"- broken, seed 0 has not ended: error: {said}." in page
     assert "- low, seed 1 ended after step 4: no group is left." in page
-    assert "- the runs differ in code.rl: 2 of them are among the runs." in page
+    assert "- the runs differ in versions.jax: 2 of them are among the runs." in page
 
 
 def test_as_many_run_at_a_time_as_there_are_slots(place):

@@ -50,31 +50,30 @@ def test_list_says_why_each_is_kept(workdir, tmp_path, capsys):
 def test_verify_reads_every_byte_and_names_what_is_damaged(workdir, tmp_path, capsys):
     out = tmp_path / "out.json"
     _run("verify", workdir)
-    assert capsys.readouterr().out.count("| whole\n") == 4
-    path = workdir / "checkpoints" / "6" / "loop.json"
-    path.write_text(path.read_text().replace("6", "7"))
+    assert capsys.readouterr().out.count("| intact\n") == 4
+    path = workdir / "checkpoints" / "6" / "loop" / "metadata"
+    path.write_text(path.read_text() + " ")
     _run("verify", workdir, "--json", out, status=1)
-    assert f"step 6: DAMAGED: {path}: its bytes have ch" in capsys.readouterr().out
+    assert f"step 6: DAMAGED: {path}: its SHA-256 differs" in capsys.readouterr().out
     damage = {
         r["step"]: r["damage"] for r in json.loads(out.read_text())["checkpoints"]
     }
     assert damage[6].startswith(str(path)) and not any(damage[s] for s in (2, 4, 8))
-    _run("list", workdir)  # reads the proofs alone
+    _run("list", workdir)  # reads the records alone
 
 
 def test_prune_leaves_the_newest_the_healthy_and_the_best(workdir, capsys):
     folder = workdir / "checkpoints"
-    (folder / ".10.partial").mkdir()
-    # Of a score that a kill kept from its proof.
-    (folder / ".4.proof.partial").write_text("{")
+    (folder / "10.orbax-checkpoint-tmp").mkdir()
     (folder / "7.damaged").mkdir()
-    (folder / "4" / "proof.json").write_text("{}")  # unknown: it stays
+    (folder / "4" / "checksums" / "metadata").write_text("{}")  # unknown: it stays
     _run("prune", workdir, "--keep", 1)
     # With 4 unreadable, 2 is the last one known to be healthy, and the best.
     assert {p.name for p in folder.iterdir()} == {"2", "4", "8"}
     removed = capsys.readouterr().out.splitlines()[0].removeprefix("removed: ")
-    left = [".10.partial", ".4.proof.partial", "7.damaged"]
-    assert sorted(removed.split(", ")) == [*left[:2], "6", left[2]]
+    assert sorted(removed.split(", ")) == [
+        "10.orbax-checkpoint-tmp", "6", "7.damaged",
+    ]  # fmt: skip
 
 
 @pytest.mark.failure(34)

@@ -10,8 +10,8 @@ from tools.ablation.compare import compare
 from tools.ablation.figures import FIGURES, Figure, read_figures
 from tools.ablation.study import Run, Study
 
-# Parts of a run's identity that all runs should share; `rl.workdir.manifest.Identity`.
-_SHARED = ("base", "code", "versions", "hosts")
+# Parts of a run's identity that all runs should share; see `rl.workdir.manifest`.
+_SHARED = ("base", "versions", "hosts")
 _COST = ("tokens", "minutes")
 
 

@@ -279,7 +279,7 @@ def test_a_signal_breaks_off_what_no_completion_ends(alone, cache, tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     workdir = shutil.copytree(alone, tmp_path / "w")
     (workdir / "summary.json").unlink()
-    before = (workdir / "checkpoints" / "4" / "proof.json").read_bytes()
+    before = (workdir / "checkpoints" / "4" / "SHA256SUMS").read_bytes()
     changes = {
         "model.path": folder,
         "data.train": "tests.rl.faults:a_second_process_that_sees_no_checkpoint",
@@ -298,7 +298,7 @@ def test_a_signal_breaks_off_what_no_completion_ends(alone, cache, tmp_path):
         assert [leader.wait(60), follower.wait(60)] == [143, 143]
         print(f"both ended after {time.monotonic() - began:.2f} s")
         assert "SIGTERM: saved after step 4" in leader.stdout.read()
-    assert (workdir / "checkpoints" / "4" / "proof.json").read_bytes() == before
+    assert (workdir / "checkpoints" / "4" / "SHA256SUMS").read_bytes() == before
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Which changes a run takes along, and which would make it another run."""
 
-import dataclasses
 import json
 import pathlib
 import shutil
@@ -121,7 +120,6 @@ GOES_ON = [
     ("how often is evaluated", _set("eval.every_steps", 5)),
     ("other problems held out", _eval_row),
     ("how often is saved", _set("checkpoint.every_steps", 3)),
-    ("what is done with damage", _set("checkpoint.on_damage", "stop")),
     ("an alarm's threshold", _set("alarms.truncated", 0.5)),
     ("the verifier's workers", _set("reward.workers", 1)),
     ("a server's memory", _set("rollout.vllm.gpu_memory_utilization", 0.5)),
@@ -229,21 +227,17 @@ def test_what_would_be_another_run_is_refused_with_the_difference(
 
 
 @pytest.mark.failure(37)
-@pytest.mark.parametrize("section,name", [("code", "rl"), ("versions", "jax")])
-def test_other_code_and_versions_are_shown_and_never_refused(
-    workdir, first, section, name
-):
-    old = {**getattr(first, section), name: "another"}
-    now = dataclasses.replace(first, **{section: old})
+def test_other_versions_are_shown_and_never_refused(workdir, first):
+    now = {**first, "versions": {**first["versions"], "jax": "another"}}
     said = manifest.begin(workdir, now, accept_changes=False)
-    assert len(said) == 1 and said[0].startswith(f"changed: {section}.{name}: ")
+    assert len(said) == 1 and said[0].startswith("changed: versions.jax: ")
 
 
 @pytest.mark.failure(37)
 def test_settings_of_jax_that_change_what_is_drawn_are_part_of_a_run(
     workdir, made, first
 ):
-    assert first.jax == {}
+    assert first["jax"] == {}
     with jax.threefry_partitionable(False):
         now = _identify(_config(made))
         drawn = jax.random.uniform(jax.random.key(0), (3,))
@@ -251,12 +245,6 @@ def test_settings_of_jax_that_change_what_is_drawn_are_part_of_a_run(
     message = "holds another run: jax.jax_threefry_partitionable: none -> false;"
     with pytest.raises(ValueError, match=message):
         manifest.begin(workdir, now, accept_changes=False)
-    # A manifest of before they were looked at says that none was set.
-    path = workdir / "manifest.json"
-    content = json.loads(path.read_text())
-    del content["identity"]["jax"]
-    path.write_text(json.dumps(content))
-    assert manifest.begin(workdir, first, accept_changes=False) == []
 
 
 @pytest.mark.failure(37)
@@ -273,7 +261,7 @@ def test_checkpoints_of_an_unknown_run_are_not_gone_on_with(workdir, first):
     (workdir / "checkpoints" / "4").mkdir(parents=True)
     path = workdir / "manifest.json"
     path.unlink()
-    with pytest.raises(ValueError, match="nobody knows of which run"):
+    with pytest.raises(ValueError, match="their run is unknown"):
         manifest.begin(workdir, first, accept_changes=False)
     manifest.begin(workdir, first, accept_changes=True)
     path.write_text(path.read_text()[:-20])
