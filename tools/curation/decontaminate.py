@@ -39,12 +39,12 @@ def decontaminate(plan: Plan, rows: Sequence[Row], judge: AnswerJudge) -> None:
             row.against("evaluation_ngram", said, plan.evaluation[names[0]])
     left = [row for row in rows if row.survives]
     asked = [row.problem for row in left]
-    matches = Retrieval(texts, asked).matches(asked)
-    pairs = [(left[m.row], plan.evaluation[m.name]) for m in matches]
+    reworded = Retrieval(texts, asked).matches(asked)
+    pairs = [(left[m.row], plan.evaluation[m.name]) for m in reworded]
     equal = judge.equal_pairs(
         [(_asked_as(row, other), _asked_as(other, row)) for row, other in pairs]
     )
-    for match, (row, other), same in zip(matches, pairs, equal, strict=True):
+    for match, (row, other), same in zip(reworded, pairs, equal, strict=True):
         if same and row.survives:
             score = f"words {match.words:.2f}, numbers {match.numbers:.2f}"
             row.against("evaluation_reworded", f"{match.name} ({score})", other)

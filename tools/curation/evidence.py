@@ -147,7 +147,8 @@ def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int]
             right = answer and any(is_equivalent(answer, gold) for gold in golds)
             return int(bool(right)), 1
         case "grade" if isinstance(value, Mapping):
-            solved, tried = value.get("correct"), value.get("samples")
+            solved: Any = value.get("correct")
+            tried: Any = value.get("samples")
             if is_number(solved) and is_number(tried) and 0 <= solved <= tried:
                 return (int(solved), int(tried)) if tried else None
     return None

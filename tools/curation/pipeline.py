@@ -89,8 +89,8 @@ def _screened(plan: Plan, path: pathlib.Path, count: Watch) -> list[Row]:
     except ValueError:  # a machine that stopped in mid-write; all is screened again
         path.unlink()
         done = []
-    rows = itertools.chain.from_iterable(map(read, plan.sources))
-    rows = itertools.islice(rows, len(done), None)
+    every = itertools.chain.from_iterable(map(read, plan.sources))
+    rows = itertools.islice(every, len(done), None)
     options, function = dataclasses.astuple(plan.screen), "tools.curation.screen:Screen"
     with (
         Workers(plan.workers, _ROW_SECONDS, function, confined=False) as workers,
@@ -141,7 +141,7 @@ def _write(
         for row in rows
         if row.reasons
     ]
-    summary = facts | count(rows, plan.screen.meanings | _LATER_STEPS)
+    summary = facts | count(rows, {**plan.screen.meanings, **_LATER_STEPS})
     evidence = by_source(rows, plan.min_evidence, plan.readings)
     summary["evidence_by_source"] = evidence
     tables = list(sections(summary))
