@@ -1,6 +1,6 @@
-"""Sampling by vLLM servers: processes that are started, fed with weights and mended.
+"""Samples with vLLM servers that the trainer starts, updates and supervises.
 
-Enters: what every sampler takes; a publish becomes files that the servers read.
-Leaves: completions over HTTP, with the version that drew each token.
+Enters: prompts; at a publish, parameters, which become a file that the servers read.
+Leaves: completions over HTTP, with the version that sampled each token.
 Begin at `sampler`; `server` starts a process, and `extension` runs inside vLLM.
 """
