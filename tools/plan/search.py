@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from configs.base import RunConfig
 from rl.progress import watch
-from rl.update.head import BLOCK
+from rl.update.head import BLOCK, GPU_BLOCK
 from rl.update.step import summed_in
 from tools.plan.compiling import compile_programs, use_compiler
 from tools.plan.report import gib, memory
@@ -62,6 +62,7 @@ def estimate(work: Workload) -> Estimate:
     mlp = c.intermediate_size / tensor
     saved = {"full": 0.0, "dots": heads + d + 2 * mlp}
     kept = saved.get(t.remat, 2 * heads + 6 * d + 4 * mlp)
+    block = BLOCK if work.target.chip.platform == "tpu" else GPU_BLOCK
     parts = (
         weights * wide,
         layers * narrow,
@@ -69,7 +70,7 @@ def estimate(work: Workload) -> Estimate:
         layers * fsdp / c.num_layers * narrow,
         tokens * (heads + 2 * d + 3 * mlp) * narrow,
         c.num_layers * tokens * kept * narrow,
-        min(t.head_chunk, tokens) * BLOCK * 4 + (BLOCK + tokens) * d * 8,
+        min(t.head_chunk, tokens) * block * 4 + (block + tokens) * d * 8,
     )
     factors = _FITTED[work.target.chip.platform]
     temporary = sum(a * b for a, b in zip(factors, parts, strict=True))

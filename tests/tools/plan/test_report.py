@@ -3,6 +3,7 @@
 import pytest
 
 from configs import compass_thinker_7b
+from configs.base import from_config
 from tools.plan.compiling import Compiled
 from tools.plan.hlo import Collective
 from tools.plan.programs import Resident
@@ -17,7 +18,7 @@ GIB = 2**30
 def work():
     config = compass_thinker_7b.get_config("h100-8")
     config.model.remat = "full"
-    return make_workload(config.lock(), parse_target("h100:8"))
+    return make_workload(from_config(config), parse_target("h100:8"))
 
 
 def test_what_stays_is_beside_every_program():
