@@ -33,7 +33,7 @@ PARTS = {
     "quickstart": ("runs", 110, ""),
     "update_large": ("speed", 90, ""),
     "decode_large": ("speed", 70, ""),
-    "logits": ("compare", 60, ""),
+    "logits": ("peer", 60, ""),
     "peer": ("peer", 60, ""),
     "graphs": ("speed", 60, "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL"),
     "deterministic": ("compare", 90, "--xla_gpu_deterministic_ops=true"),
@@ -53,7 +53,7 @@ def _run_part(name: str, tiny: bool, seconds: float, results: TextIO, log: TextI
         environment["JAX_PLATFORMS"] = "cpu"
     elif flags := PARTS[name][2]:
         environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {flags}"
-    if PARTS[name][0] in ("compare", "peer"):  # torch needs memory too
+    if PARTS[name][0] == "peer":  # torch needs memory too
         environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     process = subprocess.Popen(
         [sys.executable, "-m", "tools.gpu_check", "--part", name, *["--tiny"] * tiny],

@@ -1,17 +1,14 @@
-"""The same numbers as a CPU, as transformers, and as the same card again."""
+"""The same numbers as a CPU, and as the same card again."""
 
 import os
-import pathlib
 import subprocess
 import sys
 import tempfile
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from models import hf
-from models.qwen2 import head_table, init_params
+from models.qwen2 import init_params
 from sharding.rules import place
 from tools.gpu_check.__main__ import say
 from tools.gpu_check.shapes import (
@@ -64,46 +61,3 @@ def _report(what, ours, exact, again) -> None:
         what=what, worst=worst, worst_error=errors[worst],
         logprobs_error=errors["['logprobs']"], differ_twice=len(differs), names=differs,
     )  # fmt: skip
-
-
-def logits(tiny: bool) -> None:
-    """Logits beside those of transformers on the same device."""
-    import torch
-    import transformers
-
-    size = SIZES["tiny" if tiny else "0.5B"]
-    device = "cuda" if torch.cuda.is_available() and not tiny else "cpu"
-    torch.manual_seed(0)
-    torch.backends.cuda.matmul.allow_tf32 = False
-    config = transformers.Qwen2Config(**size.hf_config())
-    theirs = transformers.Qwen2ForCausalLM(config).to(device)
-    theirs.get_input_embeddings().weight.data.mul_(4)  # as wide as trained logits
-    shape = 2, 65 if tiny else 513
-    ids = np.random.default_rng(0).integers(0, size.vocab, shape, np.int32)
-    tokens = torch.tensor(ids, device=device).long()
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, torch.no_grad():
-        theirs.save_pretrained(folder)
-        exact = theirs(tokens).logits.float().cpu().numpy()
-        rounded = theirs.bfloat16()(tokens).logits.float().cpu().numpy()
-        del theirs
-        say(what="logits_of_torch", dtype="bfloat16", error=error(rounded, exact))
-        cases = ("float32", "highest"), ("float32", "default"), ("bfloat16", "default")
-        for dtype, precision in cases:
-            with jax.default_matmul_precision(precision):
-                found = _logits(folder, make_model(size, dtype), ids)
-            say(
-                what="logits",
-                dtype=dtype,
-                precision=precision,
-                error=error(found, exact),
-            )
-
-
-def _logits(folder: str, model, ids: np.ndarray) -> np.ndarray:
-    @jax.jit
-    def run(params, ids):
-        at = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
-        hidden = model.apply({"params": params}, ids, at, jnp.ones_like(ids))
-        return (hidden @ head_table(params).astype(hidden.dtype).T).astype(jnp.float32)
-
-    return np.asarray(run(hf.load_params(pathlib.Path(folder), model, model.mesh), ids))

@@ -1,16 +1,22 @@
 """torch and transformers on the same card and the same shapes."""
 
+import pathlib
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 import transformers
 from torch.nn.functional import cross_entropy
 
+from models import hf
+from models.qwen2 import head_table
 from tools.gpu_check.__main__ import say
-from tools.gpu_check.shapes import PEAK, SIZES, make_batch
+from tools.gpu_check.shapes import PEAK, SIZES, error, make_batch, make_model
 
 
 def _clock(run: Callable[[], object], repeat: int = 2) -> float:
@@ -68,3 +74,43 @@ def peer(tiny: bool) -> None:
 
     s = _clock(step)
     say(what="torch_update", s=s, tokens_per_s=tokens / s, mfu=flops / s / PEAK)
+
+
+def logits(tiny: bool) -> None:
+    """Logits beside those of transformers on the same device."""
+    size = SIZES["tiny" if tiny else "0.5B"]
+    device = "cuda" if torch.cuda.is_available() and not tiny else "cpu"
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    config = transformers.Qwen2Config(**size.hf_config())
+    theirs = transformers.Qwen2ForCausalLM(config).to(device)
+    theirs.get_input_embeddings().weight.data.mul_(4)  # as wide as trained logits
+    shape = 2, 65 if tiny else 513
+    ids = np.random.default_rng(0).integers(0, size.vocab, shape, np.int32)
+    tokens = torch.tensor(ids, device=device).long()
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, torch.no_grad():
+        theirs.save_pretrained(folder)
+        exact = theirs(tokens).logits.float().cpu().numpy()
+        rounded = theirs.bfloat16()(tokens).logits.float().cpu().numpy()
+        del theirs
+        say(what="logits_of_torch", dtype="bfloat16", error=error(rounded, exact))
+        cases = ("float32", "highest"), ("float32", "default"), ("bfloat16", "default")
+        for dtype, precision in cases:
+            with jax.default_matmul_precision(precision):
+                found = _logits(folder, make_model(size, dtype), ids)
+            say(
+                what="logits",
+                dtype=dtype,
+                precision=precision,
+                error=error(found, exact),
+            )
+
+
+def _logits(folder: str, model, ids: np.ndarray) -> np.ndarray:
+    @jax.jit
+    def run(params, ids):
+        at = jnp.broadcast_to(jnp.arange(ids.shape[1]), ids.shape)
+        hidden = model.apply({"params": params}, ids, at, jnp.ones_like(ids))
+        return (hidden @ head_table(params).astype(hidden.dtype).T).astype(jnp.float32)
+
+    return np.asarray(run(hf.load_params(pathlib.Path(folder), model, model.mesh), ids))
