@@ -86,7 +86,7 @@ class _Group(SingleProcess):
         self._index = jax.process_index()
         self._everyone = list(range(jax.process_count()))
         self._calls = (f"{_CALL}/{number}" for number in itertools.count())
-        self._ended = False
+        self._ended = threading.Event()
         self._watchers: list[threading.Thread] = []
         self._watch(self._watch_end)
         self._barrier("start")
@@ -119,7 +119,7 @@ class _Group(SingleProcess):
     def _watch_processes(self) -> None:
         """Ends all when JAX misses a process, or finds another one in its place."""
         first: dict[int, int] = {}
-        while not self._ended:
+        while not self._ended.wait(_LOOK_SECONDS):
             try:
                 live = self._client.get_live_nodes(self._everyone)
             except jax.errors.JaxRuntimeError:
@@ -127,16 +127,16 @@ class _Group(SingleProcess):
             first = first or live
             for index in self._everyone:
                 if live.get(index) != first.get(index, -1):
-                    time.sleep(_CAUSE_SECONDS)
+                    if self._ended.wait(_CAUSE_SECONDS):
+                        return
                     self._end_all(ERROR, f"process {index} has died or hangs; all end")
-            time.sleep(_LOOK_SECONDS)
 
     def _watch_end(self) -> None:
         """Ends this process as the first `_end_all` of the run says."""
         try:
             end = json.loads(self._wait_for(_END))
         except jax.errors.JaxRuntimeError:
-            if not self._ended:
+            if not self._ended.is_set():
                 end_process(ERROR, "the leader, process 0, has died; all end")
             return
         other = end["process"] not in (None, self._index)
@@ -161,7 +161,7 @@ class _Group(SingleProcess):
           reason: what each prints as its last line; empty prints nothing.
           process: which one failed; the others name it.
         """
-        if self._ended:
+        if self._ended.is_set():
             return
         end = {"status": status, "reason": reason, "process": process}
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # not the first one
@@ -182,7 +182,7 @@ class _Group(SingleProcess):
 
     def _disconnect(self) -> None:
         self._barrier("ended")
-        self._ended = True
+        self._ended.set()
         if self.leads:  # it hosts the service: the others disconnect first
             while len(self._client.get_live_nodes(self._everyone)) > 1:
                 pass

@@ -1,6 +1,7 @@
 """Faults for a real run: a config's `data.train` names one, which plants it."""
 
 import dataclasses
+import errno
 import os
 import pathlib
 import signal
@@ -45,6 +46,21 @@ def a_second_process_that_sees_no_checkpoint(**arguments):
     if jax.process_index() == 1:
         checkpoint.steps_in = lambda folder: set()
     return problems(**arguments)
+
+
+def a_second_process_without_space(**arguments):
+    """The first save of process 1 fails, while process 0 waits for it."""
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if jax.process_index() == 1:
+        checkpoint.Checkpoints.save = full
+    return problems(**arguments)
+
+
+def failing_reward(text, problem):
+    raise KeyError("score")
 
 
 def ended_around_an_evaluation(**arguments):

@@ -101,6 +101,8 @@ def test_the_phase_decides_how_a_signal_ends_it():
         running = {name: start(work) for name, (work, _, _) in CASES.items()}
         for process in running.values():
             process.send_signal(number)
+        # Two seconds on a quiet machine; minutes without the watching thread.
+        assert running["deep in a compilation"].wait(20)
         for name, (_, printed, status) in CASES.items():
             out, error = running[name].communicate(timeout=60)
             assert out.splitlines() == printed, name
@@ -110,16 +112,6 @@ def test_the_phase_decides_how_a_signal_ends_it():
             first = f"{number.name}: stopping; a second one ends at once"
             lines = [line for line in error.splitlines() if line != first]
             assert lines == ["again"] * bool(status), name
-
-
-def test_a_hanging_command_is_abandoned_within_two_seconds():
-    assert stopping.PATIENCE_SECONDS < 2
-    process = start("deep()")
-    began = time.monotonic()
-    process.terminate()
-    assert process.wait(60) == 143
-    # Not two, for a busy machine: without the thread it would be minutes.
-    assert time.monotonic() - began < 20
 
 
 def test_a_second_signal_ends_at_once():
@@ -193,26 +185,3 @@ def test_a_leader_is_not_interrupted_and_a_schedulers_signals_count_as_one(monke
         assert verified
         _eventually(lambda: ("abandon", 143) in leader.reported)
     assert set(ended) == {143}
-
-
-def test_a_line_is_one_write_even_where_python_does_not_buffer():
-    reading, writing = os.pipe2(os.O_DIRECT)  # a read gives what one write wrote
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            textwrap.dedent(SCRIPT).replace("WORK", "time.sleep(60)"),
-        ],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=writing,
-    )
-    os.close(writing)
-    assert process.stdout.readline() == b"begun\n"
-    process.terminate()
-    assert process.wait(60) == 143
-    written = [os.read(reading, 100) for _ in range(2)]
-    os.close(reading)
-    # In two, "again" and its end, another thread's line comes between them.
-    assert b"again\n" in written
