@@ -44,7 +44,7 @@ _QUANTIFYING = (_KIND_WORDS - {"odd", "even"}) | set(
     " parameter variable".split()
 )
 # An answer under one of these is one of several cases.
-_RESTRICTING = frozenset("odd even otherwise else parity if wins".split())
+_RESTRICTING = frozenset("odd even otherwise else parity wins".split())
 _HEDGING = frozenset("answer half twice double".split())
 _KINDS = {
     "integer": "Z", "natural": "N", "rational": "Q", "positive": "R+",
@@ -81,20 +81,13 @@ class Conditions(Quantities):
                     raise Unparsable("has a value behind its condition")
             else:
                 found.append(self._statement())
-        while self._next.kind != "end":
-            # Why, and no part of the answer, where it is nothing but words.
-            if self._next.kind in ("num", "const", "cmd", "fn"):
-                raise Unparsable("has a value behind its reason")
-            words += re.findall(r"[\w-]+", self._next.value.lower())
-            self._at += 1
+        if is_reason:
+            self._skip_reason()
+            return []
         if any(word in _VALUE_WORDS or word[:1].isdigit() for word in words):
             raise Unparsable("has a value behind its condition")
         if not DENYING.isdisjoint(words):
             raise Unparsable("has a condition that is denied")
-        if is_reason:
-            if not _HEDGING.isdisjoint(words):
-                raise Unparsable("has a value behind its reason")
-            return []
         if not _RESTRICTING.isdisjoint(words):
             raise Unparsable("holds under a condition in words alone")
         mentioned = {word for word in words if len(word) == 1 and word != "a"}
@@ -113,6 +106,22 @@ class Conditions(Quantities):
             return [*conditions, *(Rel("in", Sym(n), kind) for n in mentioned or [""])]
         self.parameters |= mentioned
         return conditions
+
+    def _skip_reason(self) -> None:
+        """Skips why, which is no part of the answer, unless it has another value."""
+        said, reason = self._tokens[: self._at], self._tokens[self._at : -1]
+        self._at = len(self._tokens) - 1
+        words = " ".join(t.value for t in reason).lower()
+        found = set(re.findall(r"[\w-]+", words))
+        own, numbers = (
+            {t.value for t in tokens if t.kind == "num"} for tokens in (said, reason)
+        )
+        if (
+            numbers
+            and not numbers & own
+            or found & (_VALUE_WORDS | _HEDGING) - {"zero"}
+        ):
+            raise Unparsable("has a value behind its reason")
 
     def _restricted(
         self, node: Node, conditions: list[Node], subject: str | None = None
