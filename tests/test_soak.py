@@ -1,5 +1,7 @@
 """Kills of a real run at seeded moments, in short; what a soak refuses to overlook."""
 
+import functools
+import importlib
 import json
 import zlib
 
@@ -52,3 +54,9 @@ def test_stopped_where_a_seed_says_it_ends_soon_and_resumes_bit_for_bit(
 ):
     result = _soak("stop", tmp_path, capsys, "--within=10")  # others may be at work
     assert result["struck"] == len(result["longest_seconds"]) == 3
+
+
+def test_every_moment_names_a_function():
+    for where, _, _ in soak._MOMENTS.values():
+        module, _, path = where.partition(":")
+        functools.reduce(getattr, path.split("."), importlib.import_module(module))
