@@ -195,7 +195,7 @@ class Objective:
     eps_low: Share = 0.2
     eps_high: Positive = 0.28
     # std | mean | batch_std | maxrl | leave_one_out, or "module:function"; see
-    # rl.batches.advantages.
+    # rl.groups.advantages.
     advantage: str = "std"
     aggregation: Literal["token", "group", "sequence", "constant"] = "token"
     # Off-policy tokens: truncate weighs them | mask and geometric, or

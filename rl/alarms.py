@@ -67,7 +67,7 @@ RULES = (
         "repeated",
         _of("sampling/repeated"),
         operator.gt,
-        "{:.0%} of the completions go round in circles",
+        "{:.0%} of the completions are repetitive",
     ),
     Rule(
         "duplicated",

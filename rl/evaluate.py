@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from rl.groups.repetition import is_repetitive
 from rl.reward.score import Reward
 from rl.statistics import avg_at_k, mean_interval, pass_at_k
 from rl.types import Problem
@@ -24,11 +25,10 @@ from rl.verifier import Verdict
 from rollout.types import Completion, FinishReason, Sampler, SamplingParams
 
 Decode = Callable[[Sequence[int]], str]
-_WINDOW, _REPEATED = 50, 0.3  # of a loop: characters, and share of such stretches
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class SampledCompletion:
     """One completion as text.
 
     Attributes:
@@ -37,6 +37,8 @@ class Drawn:
       completion: decoded, without special tokens.
       tokens: its length, the stop token included; None where unknown.
       finish_reason: as the sampler gave it; None where unknown.
+      repetitive: whether it repeats itself at its end; None where its tokens are not
+        known.
     """
 
     id: str
@@ -44,6 +46,7 @@ class Drawn:
     completion: str
     tokens: int | None = None
     finish_reason: FinishReason | None = None
+    repetitive: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,7 @@ class Scored:
       verdict, reward, components: see `rl.reward.score.Score`.
     """
 
-    drawn: Drawn
+    drawn: SampledCompletion
     verdict: Verdict
     reward: float = math.nan
     components: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -78,7 +81,7 @@ class Scored:
         return bool(self.components) or self.verdict.rule == "reward"
 
 
-_Completion = TypeVar("_Completion", Drawn, Scored)
+_Completion = TypeVar("_Completion", SampledCompletion, Scored)
 
 
 def evaluate(
@@ -139,20 +142,21 @@ def draw(
     params: SamplingParams,
     seed: int,
     decode: Decode,
-    on_drawn: Callable[[Drawn], None] | None = None,
-) -> list[Drawn]:
+    on_drawn: Callable[[SampledCompletion], None] | None = None,
+) -> list[SampledCompletion]:
     """Draws `params.n` completions per problem, in the order of `problems`.
 
     `on_drawn` is told of each completion as it ends, in any order.
     """
 
-    def as_text(problem: int, sample: int, completion: Completion) -> Drawn:
-        return Drawn(
+    def as_text(problem: int, sample: int, completion: Completion) -> SampledCompletion:
+        return SampledCompletion(
             id=problems[problem].id,
             sample=sample,
             completion=decode(completion.token_ids.tolist()),
             tokens=len(completion.token_ids),
             finish_reason=completion.finish_reason,
+            repetitive=is_repetitive(completion.token_ids),
         )
 
     def report(problem: int, sample: int, completion: Completion) -> None:
@@ -170,7 +174,7 @@ def draw(
 
 
 def score(
-    drawn: Sequence[Drawn], problems: Iterable[Problem], judge: Reward
+    drawn: Sequence[SampledCompletion], problems: Iterable[Problem], judge: Reward
 ) -> list[Scored]:
     """Judges each completion against its own problem, problem by problem; one call."""
     by_id = {problem.id: problem for problem in problems}
@@ -201,8 +205,9 @@ def summarise(
     given for the fewest completions of a problem and the powers of two below it.
     `rules` counts verdicts by what decided; `unjudged` ones count as wrong here.
     `reward` is the mean of those judged, where they say more than right or wrong, and
-    `component/NAME` that of a component. `tokens_*` and `truncated` are absent where
-    lengths and finish reasons were not kept. `clusters` are problems that are not
+    `component/NAME` that of a component. `repeated`, `tokens_*` and `truncated`
+    are absent where tokens, lengths and finish reasons are not known.
+    `clusters` are problems that are not
     independent, by problem id; see `templates_of`.
     """
     groups = by_problem(scored)
@@ -217,7 +222,6 @@ def summarise(
         "no_answer": _rate(s.answer is None for s in scored),
         "unjudged": _rate(s.verdict.correct is None for s in scored),
         "rules": dict(Counter(s.verdict.rule for s in scored).most_common()),
-        "repeated": _rate(repeats_itself(s.drawn.completion) for s in scored),
     }
     for k in sorted({2**i for i in range(fewest.bit_length())} | {fewest}):
         solved = pass_at_k(correct, k)
@@ -225,6 +229,8 @@ def summarise(
         summary[f"pass@{k}_interval"] = mean_interval(solved, keys)
     if any(s.graded for s in scored):
         summary |= _mean_grades(scored)
+    if all(s.drawn.repetitive is not None for s in scored):
+        summary["repeated"] = _rate(bool(s.drawn.repetitive) for s in scored)
     tokens = [s.drawn.tokens for s in scored if s.drawn.tokens is not None]
     if tokens:
         summary["tokens_mean"] = float(np.mean(tokens))
@@ -303,21 +309,6 @@ def by_problem(completions: Iterable[_Completion]) -> dict[str, list[_Completion
     for one in completions:
         groups.setdefault(one.id, []).append(one)
     return groups
-
-
-def repeats_itself(text: str) -> bool:
-    """Whether a completion goes in circles, in any script and with any period.
-
-    True when at least 30% of its stretches of 50 characters stand earlier in the same
-    text. Texts shorter than four of them are never called repetitive. Training has the
-    tokens and asks `rl.batches.repetition.circles`; a text that is judged again has
-    none.
-    """
-    starts = len(text) - _WINDOW + 1
-    if len(text) < 4 * _WINDOW:
-        return False
-    distinct = len({text[i : i + _WINDOW] for i in range(starts)})
-    return starts - distinct >= _REPEATED * starts
 
 
 def _rate(flags: Iterable[bool]) -> float:

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from configs.base import RunConfig
 from configs.schema import config_json
 from rl.alarms import Alarm
-from rl.batches.collect import Shortfall
-from rl.batches.packing import padding_fraction
-from rl.batches.schedule import staleness_metrics
-from rl.batches.tally import Tally
 from rl.evaluate import evaluate, headline
+from rl.groups.collect import Shortfall
+from rl.groups.packing import padding_fraction
+from rl.groups.schedule import staleness_metrics
+from rl.groups.stats import RolloutStats
 from rl.metrics import (
     EVALUATED,
     MetricsWriter,
@@ -100,20 +100,20 @@ def train(
             parts.trace.begin(run.done + 1)
             try:
                 with clock.phase("sample"), watch("sample"):
-                    groups, tally = run.interruptible(
+                    groups, stats = run.interruptible(
                         lambda: parts.rollouts.take(run.done)
                     )
             except Shortfall as shortfall:
                 ended = str(shortfall)
                 break
             with clock.phase("log"):
-                metrics = {**sampling_metrics(tally), **tally.curriculum}
+                metrics = {**sampling_metrics(stats), **stats.curriculum}
             if groups:
-                metrics |= run.update(groups, tally, clock)
+                metrics |= run.update(groups, stats, clock)
             else:
                 print(f"step {run.done + 1}: too few informative groups, no update")
             with clock.phase("sample"):
-                parts.rollouts.settle()
+                parts.rollouts.wait()
             run.done += 1
             with clock.phase("publish"), run.checkpoint_on_error():
                 engine.publish(run.done)
@@ -121,7 +121,7 @@ def train(
             metrics |= verifier_metrics(judged, parts.rewards.counts)
             metrics["timing/compiled_programs"] = compiles.programs - compiled
             metrics["checkpoint/step"] = engine.saved
-            run.log(metrics, tally, seconds=clock.total)
+            run.log(metrics, stats, seconds=clock.total)
             run.check_alarms(metrics)
             if run.evaluation_due():
                 run.evaluate()
@@ -258,14 +258,14 @@ class _Run:
             raise
 
     def update(
-        self, groups: list[Group], tally: Tally, clock: Stopwatch
+        self, groups: list[Group], stats: RolloutStats, clock: Stopwatch
     ) -> dict[str, float]:
         """Pack the groups into mini-batches, run the step's updates, return metrics."""
         engine, writer, step = self.parts.engine, self.writer, self.done
         with clock.phase("pack"):
             mini_batches = self.parts.pack(groups, version=step)
             hypers = self.parts.hypers(
-                tally.stage, updates=engine.updates, mini_batches=len(mini_batches)
+                stats.stage, updates=engine.updates, mini_batches=len(mini_batches)
             )
         # From the first step on, so that its program is compiled with the others.
         shows_tokens, shown = (
@@ -275,12 +275,12 @@ class _Run:
         with clock.phase("log"):
             before = [engine.score(shown, hypers[0])] if shows_tokens else []
         with clock.phase("update"), watch("update"):
-            stats = engine.update(mini_batches, hypers)
+            updates = engine.update(mini_batches, hypers)
         with clock.phase("log"):
-            if any(s["skipped"] for s in stats):
+            if any(s["skipped"] for s in updates):
                 engine.finish_saving()
-                dump_updates(self.workdir, step, groups, mini_batches, hypers, stats)
-            writer.histograms(step + 1, distributions(tally, mini_batches))
+                dump_updates(self.workdir, step, groups, mini_batches, hypers, updates)
+            writer.histograms(step + 1, distributions(stats, mini_batches))
             for scored in before:
                 after = engine.score(shown, hypers[0])
                 decode = self.spec.decode
@@ -289,7 +289,7 @@ class _Run:
         micro = [batch for batches in mini_batches for batch in batches]
         tokens = float(sum((batch.segment_ids != 0).sum() for batch in micro))
         passes = len(hypers) / len(mini_batches)
-        return update_metrics(stats) | {
+        return update_metrics(updates) | {
             **staleness_metrics(groups, step),
             "schedule/learning_rate": float(hypers[-1].learning_rate),
             "schedule/updates": engine.updates,
@@ -299,7 +299,7 @@ class _Run:
         }
 
     def log(
-        self, metrics: Mapping[str, float], tally: Tally, *, seconds: float
+        self, metrics: Mapping[str, float], stats: RolloutStats, *, seconds: float
     ) -> None:
         """Write the metrics of a step and some of its completions."""
         steps = self.config.steps
@@ -307,7 +307,7 @@ class _Run:
         print(console_line(self.done, steps, metrics, left), flush=True)
         self.writer.scalars(self.done, metrics)
         samples = self.config.log.samples
-        examples = example_rows(tally, self.spec.decode, samples=samples)
+        examples = example_rows(stats, self.spec.decode, samples=samples)
         self.writer.samples(self.done, examples)
 
     def check_alarms(self, metrics: Mapping[str, float]) -> None:

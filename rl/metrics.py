@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from rl.batches.tally import Tally
 from rl.files import Rows, markdown_table, read_rows, replace_rows
+from rl.groups.stats import RolloutStats
 from rl.progress import duration
 from rl.types import Batch
 from rl.update.objective import MEASURED
@@ -135,41 +135,41 @@ class Stopwatch:
         return time.perf_counter() - self._began
 
 
-def sampling_metrics(tally: Tally) -> dict[str, float]:
+def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
     """What the rounds of a step say of the policy."""
     metrics: dict[str, float] = {
-        "sampling/seconds": tally.seconds,
-        "sampling/rounds": tally.rounds,
-        "sampling/groups": tally.sampled,
-        "sampling/completions": tally.completions,
-        "sampling/carried": tally.carried,
-        "sampling/aged_out": tally.aged_out,
-        "sampling/begun": tally.begun,
-        "sampling/unfinished": tally.unfinished,
+        "sampling/seconds": stats.seconds,
+        "sampling/rounds": stats.rounds,
+        "sampling/groups": stats.sampled,
+        "sampling/completions": stats.completions,
+        "sampling/carried": stats.carried,
+        "sampling/aged_out": stats.aged_out,
+        "sampling/partial": stats.partial,
+        "sampling/unfinished": stats.unfinished,
     }
-    if tally.completions:
+    if stats.completions:
         # Of this step's own: under other schedules the verifier is ahead of it.
-        metrics["sampling/unjudged"] = tally.unjudged / tally.completions
-    if not tally.correct:
+        metrics["sampling/unjudged"] = stats.unjudged / stats.completions
+    if not stats.correct:
         return metrics
-    correct = np.concatenate(tally.correct)
-    rewards = np.concatenate(tally.rewards)
-    lengths = np.concatenate(tally.lengths)
-    truncated = np.concatenate(tally.truncated)
+    correct = np.concatenate(stats.correct)
+    rewards = np.concatenate(stats.rewards)
+    lengths = np.concatenate(stats.lengths)
+    truncated = np.concatenate(stats.truncated)
     metrics |= {
         "reward/mean": rewards.mean(),
         "reward/accuracy": correct.mean(),
         **{
             f"component/{name}": np.nanmean(np.concatenate(parts))
-            for name, parts in tally.components.items()
+            for name, parts in stats.components.items()
             if not np.isnan(np.concatenate(parts)).all()
         },
-        "sampling/solve_all": tally.solve_all / tally.sampled,
-        "sampling/solve_none": tally.solve_none / tally.sampled,
-        "sampling/informative": tally.informative / tally.sampled,
+        "sampling/solve_all": stats.solve_all / stats.sampled,
+        "sampling/solve_none": stats.solve_none / stats.sampled,
+        "sampling/informative": stats.informative / stats.sampled,
         "sampling/truncated": truncated.mean(),
-        "sampling/repeated": np.concatenate(tally.repeated).mean(),
-        "sampling/duplicated": np.concatenate(tally.duplicated).mean(),
+        "sampling/repeated": np.concatenate(stats.repeated).mean(),
+        "sampling/duplicated": np.concatenate(stats.duplicated).mean(),
         "sampling/tokens": lengths.sum(),
     }
     for name, part in (
@@ -185,13 +185,13 @@ def sampling_metrics(tally: Tally) -> dict[str, float]:
 
 
 def distributions(
-    tally: Tally, mini_batches: Sequence[Sequence[Batch]]
+    stats: RolloutStats, mini_batches: Sequence[Sequence[Batch]]
 ) -> dict[str, np.ndarray]:
     """Lengths of all completions of a step, and advantages of those trained on."""
     batches = [batch for micro in mini_batches for batch in micro]
     advantages = [batch.advantages[_first_tokens(batch)] for batch in batches]
     return {
-        "length/tokens": np.concatenate([*tally.lengths, np.zeros(0)]),
+        "length/tokens": np.concatenate([*stats.lengths, np.zeros(0)]),
         "advantage/completions": np.concatenate([*advantages, np.zeros(0)]),
     }
 

@@ -24,10 +24,10 @@ from models import hf
 from models.qwen2 import Params
 from rl import files
 from rl.base_model import base_folder, model_from_config
-from rl.batches.advantages import load_advantage
-from rl.batches.groups import informative
-from rl.batches.packing import make_segments, pack
-from rl.batches.weights import weigh
+from rl.groups.advantages import load_advantage
+from rl.groups.informative import informative
+from rl.groups.packing import make_segments, pack
+from rl.groups.weights import weigh
 from rl.metrics import update_metrics
 from rl.problems.reading import ProblemStream
 from rl.processes.devices import keep_programs, start_devices
@@ -114,7 +114,9 @@ class Collector:
         c = self.spec.config
         full = c.batch.prompts_per_step
         # What was over in the last step was drawn by the policy before this one.
-        kept = [g for g in self.left if step - g.born <= c.dynamic_sampling.max_age]
+        kept = [
+            g for g in self.left if step - g.created_step <= c.dynamic_sampling.max_age
+        ]
         sampled: list[Group] = []
         for _ in range(c.dynamic_sampling.max_rounds):
             if len(kept) >= full:
@@ -170,7 +172,7 @@ class Collector:
                     correct=correct,
                     raw=rewards,
                     rewards=rewards,
-                    born=step,
+                    created_step=step,
                 )
             )
         return groups

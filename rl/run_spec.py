@@ -16,7 +16,7 @@ from configs.checks import check_config, check_overlong
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, param_shardings
 from rl.base_model import base_folder
-from rl.batches.advantages import load_advantage
+from rl.groups.advantages import load_advantage
 from rl.problems.curriculum import (
     Curriculum,
     NoProblem,

@@ -21,14 +21,14 @@ from rl.base_model import (
     model_from_config,
     parameter_count,
 )
-from rl.batches.collect import Collector
-from rl.batches.draws import Draws
-from rl.batches.judge import Judge
-from rl.batches.packing import pack_groups
-from rl.batches.schedule import Rollouts
-from rl.batches.weights import reject
 from rl.checkpoint import Checkpoints
 from rl.engine import Engine, Reject
+from rl.groups.collect import Collector
+from rl.groups.draws import Draws
+from rl.groups.judge import Judge
+from rl.groups.packing import pack_groups
+from rl.groups.schedule import Rollouts
+from rl.groups.weights import reject
 from rl.problems.curriculum import Curriculum
 from rl.problems.reading import HELD_OUT, write_problems
 from rl.processes import group, joint

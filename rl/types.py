@@ -45,7 +45,7 @@ class Group:
         it is told to filter on rewards, read this and nothing else.
       raw: float32 `[G]`, the rewards as judged.
       rewards: float32 `[G]`, shaped; advantages read this and nothing else.
-      born: the step whose sampling began it (surplus groups age).
+      created_step: the step whose sampling began it (surplus groups age).
       rules: what decided on each, for a reader; empty where nobody kept it.
       components: float32 `[G]` each, of the reward, for a reader; NaN where there is
         none.
@@ -57,7 +57,7 @@ class Group:
     correct: np.ndarray
     raw: np.ndarray
     rewards: np.ndarray
-    born: int
+    created_step: int
     rules: tuple[str, ...] = ()
     components: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
@@ -98,7 +98,7 @@ class Batch(flax.struct.PyTreeNode):
       group_ids: of the completions' tokens, their group's number in the mini-batch.
       loss_mask: the completions' tokens.
       advantages: of their completions.
-      loss_weights: 0 wherever `loss_mask` is false; see `rl.batches.weights`.
+      loss_weights: 0 wherever `loss_mask` is false; see `rl.groups.weights`.
       old_logprobs: the trainer's at the start of the step.
       sampler_logprobs: see `rollout.types.Completion`.
       reference_logprobs: the base model's, where the objective asks for them, else 0.

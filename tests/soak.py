@@ -84,7 +84,7 @@ _MOMENTS = {
     "restore": ("rl.checkpoint:Checkpoints.restore", 1, 0.01),
     "sample": ("rollout.jax_sampler:JaxSampler.sample", 3, 0.3),
     "verify": ("rl.verifier.pool:VerifierPool.judge", 3, 0.01),
-    "refill": ("rl.batches.collect:Collector._round", 3, 0.01),
+    "refill": ("rl.groups.collect:Collector._round", 3, 0.01),
     "update": ("rl.engine:Engine.update", 3, 0.3),
     "save": ("rl.checkpoint:Checkpoints.save", 3, 0.01),
     "commit": ("rl.checkpoint:Checkpoints._commit", 3, 0.05),

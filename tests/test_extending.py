@@ -9,7 +9,7 @@ import pytest
 
 from configs.base import from_config
 from configs.reading import read_config
-from rl.batches.advantages import load_advantage
+from rl.groups.advantages import load_advantage
 from rl.metrics import MetricsWriter
 from rl.run_spec import validate
 from rl.workdir.sinks import load_sinks

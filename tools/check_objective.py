@@ -21,9 +21,9 @@ from jax.sharding import NamedSharding
 
 from configs import base
 from configs.reading import user_path
-from rl.batches.packing import pack
-from rl.batches.weights import weigh
 from rl.files import replace_json
+from rl.groups.packing import pack
+from rl.groups.weights import weigh
 from rl.processes.devices import start_cpu_devices
 from rl.types import Batch, Hyper, Segment
 from rl.update.hyper import make_hyper

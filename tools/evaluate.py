@@ -29,7 +29,7 @@ from typing import Any
 
 from configs.reading import user_path
 from rl import files
-from rl.evaluate import Drawn, score, templates_of
+from rl.evaluate import SampledCompletion, score, templates_of
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
 from rl.processes.stopping import REFUSED, run
 from rl.reward.rewards import VERIFIER, Rewards, try_out
@@ -246,7 +246,7 @@ def _asked(
 def _of_drawn(
     name: str,
     problems: list[Problem],
-    drawn: Sequence[Drawn],
+    drawn: Sequence[SampledCompletion],
     conditions: Mapping[str, Any],
     folder: pathlib.Path,
 ) -> list[Problem]:

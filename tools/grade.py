@@ -34,7 +34,7 @@ from configs.base import from_config
 from configs.reading import UnreadableConfig, read_config, user_path
 from rl import files
 from rl.base_model import base_folder
-from rl.evaluate import Drawn, Scored, by_problem, score
+from rl.evaluate import SampledCompletion, Scored, by_problem, score
 from rl.problems.templates import encode_prompt
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
 from rl.processes.stopping import REFUSED, run
@@ -141,7 +141,9 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
     return make_grades(scored, classes)
 
 
-def _drawn(args: argparse.Namespace, problems: Sequence[Problem]) -> list[Drawn]:
+def _drawn(
+    args: argparse.Namespace, problems: Sequence[Problem]
+) -> list[SampledCompletion]:
     """Returns all completions of the problems: those in `--out`, and new ones."""
     # Here, so that levels from given rates start without JAX.
     from tools.evaluation import pretrained

@@ -4,7 +4,7 @@
 
 The surrogate f is `objective.function` (`rl.update.losses`); the paper's has no entropy
 bonus, no KL term and no reference model. How tokens are averaged is no choice made
-here: each token's weight w comes from the host (`rl.batches.groups.token_weights`), and
+here: each token's weight w comes from the host (`rl.groups.weights`), and
 the loss of a mini-batch is one weighted sum, however it is cut into micro-batches and
 rows. Off-policy tokens (drawn by another version, or by a sampler that is not the
 trainer) have a truncated importance weight c, detached, or are rejected before weights

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rl.batches.weights import number_completions
+from rl.groups.weights import number_completions
 from rl.problems.functions import load_named
 from rl.types import Batch
 from rl.update.losses import MAX_LOG_RATIO

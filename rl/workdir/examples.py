@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from configs.schema import Range
-from rl.batches.tally import Tally
+from rl.groups.stats import RolloutStats
 from rl.types import Group
 from rl.verifier import extract_answer
 
@@ -15,18 +15,18 @@ _END = 100  # characters of a completion, on which the gold may stand
 
 
 def example_rows(
-    tally: Tally,
+    stats: RolloutStats,
     decode: Callable[[Sequence[int]], str],
     *,
     samples: Annotated[int, Range(0, 8)],
 ) -> list[dict[str, Any]]:
     """Completions of a step worth reading, for samples.jsonl.
 
-    The best, the worst, a suspect verdict, one that was cut off, one that goes round in
-    circles, as far as the tally's examples have such; then the first of each group.
+    The best, the worst, a suspect verdict, one that was cut off, one that is
+    repetitive, as far as the stats's examples have such; then the first of each group.
     """
     drawn = []
-    for group, repeated in zip(tally.examples, tally.repeated, strict=False):
+    for group, repeated in zip(stats.examples, stats.repeated, strict=False):
         for index, of in enumerate(repeated):
             drawn.append((group, index, bool(of)))
     if not drawn or not samples:
@@ -88,7 +88,7 @@ def suspicion(row: Mapping[str, Any]) -> str:
     if row["correct"]:
         if row["finish_reason"] == "length":
             return "right, though it was cut off"
-        return "right, though it goes round in circles" if row["repeated"] else ""
+        return "right, though it is repetitive" if row["repeated"] else ""
     if row.get("rule") == "open":
         return "wrong, since nothing was shown within the budget"
     gold = rf"(?<![\w.]){re.escape(row['gold'])}(?!\w)"

@@ -36,7 +36,7 @@ def make_group(correct, *, lengths=None, rewards=None, prompt=3, seed=0, version
         correct=np.array(correct, bool),
         raw=np.array(rewards, np.float32),
         rewards=np.array(rewards, np.float32),
-        born=version,
+        created_step=version,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from models import hf
 from rl import checkpoint, loop
-from rl.batches.schedule import Rollouts
+from rl.groups.schedule import Rollouts
 from rl.problems.arithmetic import problems
 from rollout.jax_sampler import JaxSampler
 from rollout.seeds import Stream, run_seed

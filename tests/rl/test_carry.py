@@ -30,10 +30,10 @@ def finished(tmp_path_factory, cache):
 @pytest.mark.slow
 def test_tokens_of_two_versions_are_told_apart(finished):
     rows = [json.loads(line) for line in (finished[0] / "metrics.jsonl").open()]
-    rows = [row for row in rows if "sampling/begun" in row]
-    assert len(rows) == 6 and rows[0]["sampling/begun"] == 0
+    rows = [row for row in rows if "sampling/partial" in row]
+    assert len(rows) == 6 and rows[0]["sampling/partial"] == 0
     for before, row in zip(rows, rows[1:], strict=False):
-        assert 0 < row["sampling/begun"] <= before["sampling/unfinished"]
+        assert 0 < row["sampling/partial"] <= before["sampling/unfinished"]
         assert 1 <= row["off_policy/staleness_max"] <= 2
         # The sampler is the trainer; what it drew before the last updates is not.
         assert row.get("policy/sampler_gap_max", 0) < 1e-4

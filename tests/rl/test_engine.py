@@ -11,7 +11,7 @@ import pytest
 from configs import quickstart
 from configs.base import from_config
 from rl import setup
-from rl.batches.packing import pack_groups
+from rl.groups.packing import pack_groups
 from rl.metrics import update_metrics
 from rl.run_spec import validate
 from rl.start_page import start_page

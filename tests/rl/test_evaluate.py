@@ -1,21 +1,27 @@
+import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from rl.evaluate import (
-    Drawn,
+    SampledCompletion,
     Scored,
     draw,
     evaluate,
     headline,
-    repeats_itself,
     summarise,
 )
+from rl.groups.draws import Draw, SampledGroup
+from rl.groups.rates import Rate
+from rl.groups.stats import RolloutStats
+from rl.metrics import sampling_metrics
+from rl.problems.curriculum import Stage
 from rl.reward.score import Score
 from rl.types import Problem
 from rl.verifier import Verdict
-from rollout.types import SamplingParams
-from tests.rl.examples import of_each
+from rollout.types import Completion, SamplingParams
+from tests.rl.examples import make_group, make_problem, of_each
 from tests.rl.replay import Replay, decode, encode
 
 PROBLEMS = [
@@ -115,7 +121,7 @@ def test_draw_reports_each_completion_once_as_it_ends():
 
 
 def test_kept_texts_without_lengths_claim_none():
-    drawn = Drawn(id="a", sample=0, completion="x")
+    drawn = SampledCompletion(id="a", sample=0, completion="x")
     summary = summarise(
         [Scored(drawn=drawn, verdict=Verdict(False, None, "no_answer"))]
     )
@@ -125,7 +131,7 @@ def test_kept_texts_without_lengths_claim_none():
 
 
 def test_verdicts_are_counted_by_the_rule_that_decided():
-    drawn = Drawn(id="a", sample=0, completion="x")
+    drawn = SampledCompletion(id="a", sample=0, completion="x")
     verdicts = [
         Verdict(True, "1", "algebra"),
         Verdict(True, "1", "algebra"),
@@ -138,25 +144,31 @@ def test_verdicts_are_counted_by_the_rule_that_decided():
     assert summary["unjudged"] == 0.25 and summary["accuracy"] == 0.5
 
 
-@pytest.mark.parametrize(
-    "text, circles",
-    [
-        ("Wait, let me check this again: 3 + 4 = 7, so it holds. " * 10, True),
-        ("Some thought. " + " ".join(map(str, range(300))) + "00" * 400, True),
-        ("让我们重新考虑这个问题。" * 40, True),
-        (" ".join(f"{i}^2={i * i}," for i in range(200)), False),
-        ("so x = 2. " * 19, False),  # short: 190 characters
-        ("", False),
-    ],
-)
-def test_reasoning_loops(text, circles):
-    assert repeats_itself(text) is circles
+def test_one_definition_of_repetitive_serves_training_and_evaluation():
+    """A long start is no excuse: a loop at the end does not recover."""
+    tokens = np.array([*range(1500), *[7, 8, 9, 10] * 130], np.int32)
+    zeros, versions = np.zeros(len(tokens), np.float32), np.zeros(len(tokens), np.int32)
+    plain = Completion(tokens[:1500], zeros[:1500], "stop", versions[:1500])
+    loop = Completion(tokens, zeros, "length", versions)
 
+    class Sampler:
+        def sample(self, prompts, params, *, seed, on_finished):
+            return [[plain, loop]]
 
-def test_worked_solutions_do_not_count_as_loops(shared_data):
-    rows = (shared_data / "eval" / "math500.jsonl").read_text("utf-8").splitlines()
-    solutions = [json.loads(row)["meta"]["solution"] for row in rows]
-    assert len(solutions) == 500 and not any(map(repeats_itself, solutions))
+    problem = make_problem()
+    scored, summary = evaluate(
+        [problem], [[1]], sampler=Sampler(),
+        params=SamplingParams(n=2, max_tokens=4000, stop_token_ids=(0,)), seed=0,
+        decode=lambda ids: "", judge=of_each(judge),
+    )  # fmt: skip
+    assert [s.drawn.repetitive for s in scored] == [False, True]
+    assert summary["repeated"] == 0.5 and summary["truncated"] == 0.5
+    stats = RolloutStats(Stage(name="all"))
+    group = make_group([False, False])
+    group = dataclasses.replace(group, completions=(plain, loop))
+    draw = Draw(problem=problem, place=0, chance=1.0, rate=Rate(1.0, 1.0))
+    stats.add(SampledGroup(draw=draw, group=group, asked=2))
+    assert sampling_metrics(stats)["sampling/repeated"] == 0.5
 
 
 def test_a_line_tells_the_same_of_what_a_checkpoint_has_kept():

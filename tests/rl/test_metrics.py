@@ -14,10 +14,10 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata as hparams
 from tensorboard.util import tensor_util
 
-from rl.batches.draws import Draw, Drawn
-from rl.batches.packing import pack_groups
-from rl.batches.rates import Rate
-from rl.batches.tally import Tally
+from rl.groups.draws import Draw, SampledGroup
+from rl.groups.packing import pack_groups
+from rl.groups.rates import Rate
+from rl.groups.stats import RolloutStats
 from rl.metrics import (
     HEADLINE,
     MetricsWriter,
@@ -235,13 +235,13 @@ def decode(ids):
     return " ".join(map(str, ids))
 
 
-def tallied(*groups):
-    tally = Tally(Stage(name="all"))
+def stats_of(*groups):
+    stats = RolloutStats(Stage(name="all"))
     for group in groups:
         size = len(group.completions)
         draw = Draw(problem=group.problem, place=0, chance=1.0, rate=Rate(1.0, 1.0))
-        tally.add(Drawn(draw=draw, group=group, asked=size))
-    return tally
+        stats.add(SampledGroup(draw=draw, group=group, asked=size))
+    return stats
 
 
 def test_examples_are_the_best_the_worst_and_what_is_odd():
@@ -249,16 +249,16 @@ def test_examples_are_the_best_the_worst_and_what_is_odd():
     other = make_group([False, False, True], lengths=[2, 6, 2], seed=1)
     cut = other.completions[1]
     object.__setattr__(cut, "finish_reason", "length")
-    rows = example_rows(tallied(plain, other), decode, samples=4)
+    rows = example_rows(stats_of(plain, other), decode, samples=4)
     assert [row["shown_as"] for row in rows] == [
         ["best"], ["worst"], ["truncated"], [],
     ]  # fmt: skip
     assert [row["reward"] for row in rows] == [1.0, -1.0, -1.0, -1.0]
     assert rows[2]["tokens"] == 6 and rows[2]["finish_reason"] == "length"
     assert rows[3]["completion"] == decode(other.completions[0].token_ids)
-    assert len(example_rows(tallied(plain, other), decode, samples=1)) == 1
-    assert example_rows(tallied(plain), decode, samples=0) == []
-    assert example_rows(tallied(), decode, samples=4) == []
+    assert len(example_rows(stats_of(plain, other), decode, samples=1)) == 1
+    assert example_rows(stats_of(plain), decode, samples=0) == []
+    assert example_rows(stats_of(), decode, samples=4) == []
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_examples_are_the_best_the_worst_and_what_is_odd():
         (r"\boxed{7}", {"rule": "open"}, "wrong, since nothing was shown within the"),
         (r"\boxed{42}", {"correct": True}, ""),
         (r"\boxed{42}", {"correct": True, "finish_reason": "length"}, "it was cut off"),
-        (r"\boxed{42}", {"correct": True, "repeated": True}, "goes round in circles"),
+        (r"\boxed{42}", {"correct": True, "repeated": True}, "it is repetitive"),
     ],
 )
 def test_a_verdict_worth_a_second_look(completion, changes, said):
@@ -299,7 +299,7 @@ def test_each_completion_counts_once_in_the_histograms():
         make_group([True, False, False], lengths=[5, 3, 4], seed=seed)
         for seed in range(2)
     ]
-    found = distributions(tallied(*groups), step_of(groups))
+    found = distributions(stats_of(*groups), step_of(groups))
     np.testing.assert_array_equal(found["length/tokens"], [5, 3, 4] * 2)
     advantages = np.sort(found["advantage/completions"])
     third = 2 / 3  # rewards of 1, -1, -1 have the mean -1/3

@@ -52,7 +52,7 @@ def _model(shape: Shape) -> qwen2.Qwen2:
         use_tied_embedding=True,
     )
     model = qwen2.Qwen2(config, rngs=nnx.Rngs(0))
-    # Its MLP kernels are born zero.
+    # Its MLP kernels are created_step zero.
     noise = jax.tree.map(
         lambda x: (
             0.02 * jax.random.normal(jax.random.key(1), x.shape) if x.ndim > 1 else x

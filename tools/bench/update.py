@@ -20,8 +20,8 @@ from models.attention import IMPLEMENTATIONS
 from models.config import Qwen2Config
 from models.qwen2 import REMAT_POLICIES, init_params
 from rl.base_model import model_from_config
-from rl.batches.packing import pack, padding_fraction
-from rl.batches.weights import weigh
+from rl.groups.packing import pack, padding_fraction
+from rl.groups.weights import weigh
 from rl.processes.devices import start_cpu_devices
 from rl.setup import make_update
 from rl.types import Segment

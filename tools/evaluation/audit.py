@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rl.evaluate import Drawn
+from rl.evaluate import SampledCompletion
 from rl.problems.tokenizer import PreTrainedTokenizerBase
 from rl.statistics import wilson_interval
 from rl.types import Problem
@@ -62,7 +62,7 @@ def completes(completion: str, rest: str) -> bool:
 
 
 def memory(
-    problems: Sequence[Problem], drawn: Mapping[int, Sequence[Drawn]]
+    problems: Sequence[Problem], drawn: Mapping[int, Sequence[SampledCompletion]]
 ) -> dict[str, Any]:
     """Share of problems completed word for word, by percent given, with intervals.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from configs.schema import differences, flatten
 from rl import files
-from rl.evaluate import Drawn, Scored, by_problem
+from rl.evaluate import SampledCompletion, Scored, by_problem
 from rl.problems import reading
 from rl.reward.rewards import VERIFIER
 from rl.types import Problem
@@ -69,7 +69,9 @@ def write_problems(
 
 
 @contextlib.contextmanager
-def appended(folder: pathlib.Path) -> Iterator[Callable[[str, Drawn], None]]:
+def appended(
+    folder: pathlib.Path,
+) -> Iterator[Callable[[str, SampledCompletion], None]]:
     """Gives a function that keeps one more completion of a benchmark, at once."""
     with contextlib.closing(files.Rows(folder / "completions.jsonl")) as rows:
         yield lambda benchmark, drawn: rows.write(
@@ -77,22 +79,23 @@ def appended(folder: pathlib.Path) -> Iterator[Callable[[str, Drawn], None]]:
         )
 
 
-def read_completions(folder: pathlib.Path) -> dict[str, list[Drawn]]:
+def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]:
     """Kept completions by benchmark. A last row cut short by a kill does not count.
 
     Raises:
       ValueError: naming the row that is malformed or there twice.
     """
-    kept: dict[str, dict[tuple[str, int], Drawn]] = {}
+    kept: dict[str, dict[tuple[str, int], SampledCompletion]] = {}
     rows = files.read_rows(folder / "completions.jsonl", appended=True)
     for where, row in rows:
         try:
-            drawn = Drawn(
+            drawn = SampledCompletion(
                 id=row["id"],
                 sample=row["sample"],
                 completion=row["completion"],
                 tokens=row.get("tokens"),
                 finish_reason=row.get("finish_reason"),
+                repetitive=row.get("repetitive"),
             )
             benchmark = row["benchmark"]
         except KeyError as error:

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rl.evaluate import Scored, by_problem, repeats_itself
+from rl.evaluate import Scored, by_problem
 from rl.types import Problem
 from tools import page
 from tools.evaluation.benchmarks import title
@@ -101,9 +101,7 @@ def _solved(problem: Problem, group: Sequence[Scored], shown: int) -> tuple[str,
     kinds = "solved" if right == len(group) else "mixed" if right else "unsolved"
     cut = any(s.drawn.finish_reason == "length" for s in group)
     kinds += " truncated" if cut else ""
-    kinds += (
-        " repeats" if any(repeats_itself(s.drawn.completion) for s in group) else ""
-    )
+    kinds += " repeats" if any(bool(s.drawn.repetitive) for s in group) else ""
     samples = [
         page.details(
             f"{'right' if s.correct else 'wrong'}: {s.answer or 'no answer'}"

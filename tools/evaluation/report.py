@@ -235,7 +235,7 @@ _DETAIL: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "of k samples, %": _sampled,
     "no answer, %": lambda r: f"{100 * r['no_answer']:.1f}",
     "truncated, %": lambda r: f"{100 * r['truncated']:.1f}" if "truncated" in r else "",
-    "repeats itself, %": lambda r: f"{100 * r['repeated']:.1f}",
+    "repetitive, %": lambda r: f"{100 * r['repeated']:.1f}" if "repeated" in r else "",
     "completes the problem, % (of it given)": _memory,
     "against its known numbers": _known,
     "tokens, mean / p95": _tokens,

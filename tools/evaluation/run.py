@@ -11,7 +11,7 @@ import pathlib
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 
-from rl.evaluate import Decode, Drawn, draw
+from rl.evaluate import Decode, SampledCompletion, draw
 from rl.files import sha256
 from rl.problems.templates import check_template
 from rl.types import Problem
@@ -106,7 +106,7 @@ def draw_missing(
     stop_token_ids: tuple[int, ...],
     sampler: Sampler,
     decode: Decode,
-    on_drawn: Callable[[Drawn], None],
+    on_drawn: Callable[[SampledCompletion], None],
 ) -> None:
     """Draws the completions that are not there yet, and tells of each as it ends.
 
@@ -125,7 +125,7 @@ def draw_missing(
     """
     there = set(present)
 
-    def keep(drawn: Drawn) -> None:
+    def keep(drawn: SampledCompletion) -> None:
         if (drawn.id, drawn.sample) not in there:
             there.add((drawn.id, drawn.sample))
             on_drawn(drawn)

@@ -5,7 +5,7 @@ import dataclasses
 import pathlib
 from collections.abc import Callable, Sequence
 
-from rl.evaluate import Drawn
+from rl.evaluate import SampledCompletion
 from rl.problems.templates import encode_prompt
 from rl.progress import watch
 from rl.types import Problem
@@ -38,7 +38,7 @@ def asking(
     return Task(folder, name, problems, prompts, conditions)
 
 
-def present(tasks: Sequence[Task]) -> list[list[Drawn]]:
+def present(tasks: Sequence[Task]) -> list[list[SampledCompletion]]:
     """Of each task the completions that lie in its folder, of its problems alone."""
     kept = {folder: read_completions(folder) for folder in {t.folder for t in tasks}}
     wanted = [{problem.id for problem in task.problems} for task in tasks]
@@ -75,7 +75,7 @@ def complete(
 
 def _draw(
     task: Task,
-    begun: Sequence[Drawn],
+    begun: Sequence[SampledCompletion],
     sampler: Sampler,
     tokenizer,
     stop_token_ids: tuple[int, ...],
@@ -83,7 +83,7 @@ def _draw(
 ) -> None:
     with appended(task.folder) as append:
 
-        def keep(drawn: Drawn) -> None:
+        def keep(drawn: SampledCompletion) -> None:
             append(task.name, drawn)
             on_one()
 

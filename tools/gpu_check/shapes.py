@@ -12,8 +12,8 @@ from configs import base
 from models.attention import default_implementation
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2
-from rl.batches.packing import pack
-from rl.batches.weights import weigh
+from rl.groups.packing import pack
+from rl.groups.weights import weigh
 from rl.types import Batch
 from rl.update.hyper import make_hyper
 from rl.update.objective import make_objective

@@ -10,7 +10,7 @@ from configs.base import RunConfig
 from configs.checks import check_config
 from models.config import Qwen2Config
 from models.qwen2 import LAYERS, Qwen2, abstract_params, param_shardings
-from rl.batches.packing import micro_rows
+from rl.groups.packing import micro_rows
 from rl.run_spec import check_positions, check_sizes
 from sharding.mesh import abstract_mesh, resolve_shape
 from sharding.rules import shards

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from configs import base, objectives
-from rl.batches.advantages import load_advantage
+from rl.groups.advantages import load_advantage
 from rl.types import Batch
 from rl.update.hyper import make_hyper
 from rl.update.objective import objective_from_config

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rl.batches.packing import make_segments, pack
-from rl.batches.weights import reject
+from rl.groups.packing import make_segments, pack
+from rl.groups.weights import reject
 from rl.update.rejection import (
     geometric,
     load_rejection,

@@ -12,9 +12,9 @@ import pytest
 from configs import base
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, head_table, init_params
-from rl.batches.advantages import load_advantage
-from rl.batches.packing import make_segments, pack
-from rl.batches.weights import weigh
+from rl.groups.advantages import load_advantage
+from rl.groups.packing import make_segments, pack
+from rl.groups.weights import weigh
 from rl.metrics import update_metrics
 from rl.update.hyper import make_hyper
 from rl.update.objective import objective_from_config, token_logprobs
@@ -445,7 +445,7 @@ def test_no_device_ever_holds_a_whole_table_of_words():
 
 def test_carriers_are_immutable():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        _groups()[0].born = 3
+        _groups()[0].created_step = 3
 
 
 def test_a_trace_tells_the_parts_of_an_update_apart():

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rl.evaluate import Drawn, Scored
+from rl.evaluate import SampledCompletion, Scored
 from rl.verifier import Verdict
 from tools.curation.row import Row
 from tools.grade import Grade, graded_rows, make_grades
@@ -27,7 +27,7 @@ def scored(answers, gold="2", reasons=None):
     """Judged completions of problem `a`, each with its answer or None."""
     return [
         Scored(
-            drawn=Drawn(
+            drawn=SampledCompletion(
                 id="a", sample=i, completion="", tokens=5, finish_reason=reason
             ),
             verdict=Verdict(answer == gold, answer, "text"),

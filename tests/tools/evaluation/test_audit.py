@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from rl.evaluate import Drawn
+from rl.evaluate import SampledCompletion
 from rl.types import Problem
 from tools.evaluation import audit
 from tools.evaluation.benchmarks import benchmark_name, load_benchmark
@@ -34,7 +34,7 @@ def test_the_share_that_is_known_by_heart():
     def drawn(percent, knows):
         rest = audit.given_and_rest(TEXT, percent)[1]
         return [
-            Drawn(id=i, sample=0, completion=rest if i in knows else " so")
+            SampledCompletion(id=i, sample=0, completion=rest if i in knows else " so")
             for i in "abcd"
         ]
 

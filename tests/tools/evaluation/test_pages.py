@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rl.evaluate import Drawn, Scored
+from rl.evaluate import SampledCompletion, Scored
 from rl.types import Problem
 from rl.verifier import Verdict
 from tools.evaluation.compare import compare
@@ -26,7 +26,7 @@ def evaluation():
     ]
     scored = [
         Scored(
-            drawn=Drawn(
+            drawn=SampledCompletion(
                 id=p.id,
                 sample=j,
                 completion=NASTY if (i, j) == (7, 1) else f"needle{i}-{j} " + "so " * i,

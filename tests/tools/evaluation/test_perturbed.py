@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from rl.evaluate import Drawn, Scored
+from rl.evaluate import SampledCompletion, Scored
 from rl.problems.reading import read_problems
 from rl.types import Problem
 from rl.verifier import Verdict
@@ -114,7 +114,7 @@ def test_a_memoriser_falls_and_one_that_calculates_does_not():
     def scored(right):
         return [
             Scored(
-                drawn=Drawn(id=id, sample=0, completion=""),
+                drawn=SampledCompletion(id=id, sample=0, completion=""),
                 verdict=Verdict(i < right, None, "given"),
             )
             for i, id in enumerate(ids)

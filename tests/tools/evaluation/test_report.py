@@ -1,6 +1,6 @@
 import pytest
 
-from rl.evaluate import Drawn, Scored
+from rl.evaluate import SampledCompletion, Scored
 from rl.types import Problem
 from rl.verifier import Verdict
 from tools.evaluation.report import (
@@ -21,7 +21,7 @@ PROBLEMS = [
 def scored(id, *correct):
     return [
         Scored(
-            drawn=Drawn(
+            drawn=SampledCompletion(
                 id=id, sample=i, completion="", tokens=10, finish_reason="stop"
             ),
             verdict=Verdict(

@@ -1,4 +1,4 @@
-from rl.evaluate import Drawn, Scored
+from rl.evaluate import SampledCompletion, Scored
 from rl.verifier import Verdict, VerifierPool
 from tools.evaluation.votes import answer_classes, maj_at_k
 
@@ -21,7 +21,7 @@ def test_answers_fall_into_classes_of_equal_value():
     def scored(id, *answers):
         return [
             Scored(
-                drawn=Drawn(id=id, sample=i, completion=""),
+                drawn=SampledCompletion(id=id, sample=i, completion=""),
                 verdict=Verdict(False, answer, "different"),
             )
             for i, answer in enumerate(answers)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rl.batches.groups import informative
+from rl.groups.informative import informative
 from tests.rl.examples import make_group
 
 

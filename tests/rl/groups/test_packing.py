@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from rl.batches.advantages import load_advantage
-from rl.batches.packing import (
+from rl.groups.advantages import load_advantage
+from rl.groups.packing import (
     best_fit_decreasing,
     make_segments,
     micro_rows,

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from rl.batches.collect import Collector
-from rl.batches.draws import Draws
-from rl.batches.judge import Judge
+from rl.groups.collect import Collector
+from rl.groups.draws import Draws
+from rl.groups.judge import Judge
 from rl.problems.curriculum import Advance, Curriculum, Stage
 from rl.reward.score import Score
 from rl.types import Problem
@@ -69,10 +69,10 @@ class World:
         groups, asked, rows = [], 0, []
         teachable = (self.rates > 0) & (self.rates < 1)
         for step in range(steps):
-            now, tally = self.collector.collect(step)
+            now, stats = self.collector.collect(step)
             groups += now
-            asked += tally.completions
-            rows.append(tally.curriculum)
+            asked += stats.completions
+            rows.append(stats.curriculum)
             self.rates[teachable] = np.minimum(self.rates[teachable] + rise, 1)
         return Told(asked / len(groups), rows)
 
@@ -175,13 +175,13 @@ def test_a_stage_ends_by_the_problems_on_offer_and_not_by_those_drawn():
     world = World(rates, policy="signal", stages=stages)
     seen = []
     for step in range(40):
-        _, tally = world.collector.collect(step)
-        drawn = np.concatenate(tally.correct).mean()
-        seen.append((tally.accuracy, drawn, tally.solve_all_rate))
-        if tally.stage.name == "last":
+        _, stats = world.collector.collect(step)
+        drawn = np.concatenate(stats.correct).mean()
+        seen.append((stats.accuracy, drawn, stats.solve_all_rate))
+        if stats.stage.name == "last":
             break
     told, drawn, solved = np.mean(seen[5:], axis=0)
-    assert tally.stage.name == "last"
+    assert stats.stage.name == "last"
     assert told > 0.9 > 0.8 > drawn
     assert 0.84 < solved < 0.95
 
@@ -226,8 +226,8 @@ def test_a_restored_run_draws_the_very_same():
     for w in (a, b):
         kept = []
         for step in range(8, 14):
-            groups, tally = w.collector.collect(step)
+            groups, stats = w.collector.collect(step)
             kept += [(g.problem.id, g.correct.tolist()) for g in groups]
-            kept.append(tally.curriculum)
+            kept.append(stats.curriculum)
         told.append((kept, w.asked, json.dumps(w.collector.state())))
     assert told[0] == told[1]

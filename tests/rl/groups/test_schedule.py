@@ -5,8 +5,8 @@ import threading
 import numpy as np
 import pytest
 
-from rl.batches.schedule import Rollouts, staleness_metrics
-from rl.batches.tally import Tally
+from rl.groups.schedule import Rollouts, staleness_metrics
+from rl.groups.stats import RolloutStats
 from rl.problems.curriculum import Stage
 from rl.types import Group, Problem
 from rollout.types import Completion
@@ -35,7 +35,7 @@ class Loop:
             self.count += 1
             self.begun.notify_all()
         self.drawn.append((step, began, self.version))
-        return [step], Tally(Stage(name="all"))
+        return [step], RolloutStats(Stage(name="all"))
 
     def update(self, step):
         begun = min(step + self.ahead + 1, self.steps)
@@ -47,7 +47,7 @@ class Loop:
             groups, _ = self.rollouts.take(step)
             assert groups == [step]
             self.update(step)
-            self.rollouts.settle()
+            self.rollouts.wait()
             self.version = step + 1
 
 
@@ -101,7 +101,7 @@ def test_the_state_is_that_before_the_first_batch_not_taken(schedule):
     for step in range(4):
         loop.rollouts.take(step)
         loop.update(step)
-        loop.rollouts.settle()
+        loop.rollouts.wait()
         # Batches beyond are drawn already, and would be lost: they are drawn again.
         assert loop.count > step + 1
         assert loop.rollouts.state() == {"count": step + 1}
@@ -119,12 +119,12 @@ def test_a_failure_in_the_background_ends_the_step_that_needs_the_batch():
         def collect(self, step):
             if step == 2:
                 raise Broken
-            return [step], Tally(Stage(name="all"))
+            return [step], RolloutStats(Stage(name="all"))
 
     rollouts = Rollouts(Collector(), schedule="one_step_off", max_staleness=1, steps=5)
     rollouts.take(0)
     rollouts.take(1)
-    rollouts.settle()
+    rollouts.wait()
     with pytest.raises(Broken):
         rollouts.take(2)
     # Where it stood before that batch can still be saved.
@@ -147,7 +147,7 @@ def test_staleness_is_counted_by_token():
         correct=np.array([True, False]),
         raw=np.array([1.0, -1.0], np.float32),
         rewards=np.array([1.0, -1.0], np.float32),
-        born=4,
+        created_step=4,
     )
     assert staleness_metrics([group], 4) == {
         "off_policy/staleness_mean": 0.5,

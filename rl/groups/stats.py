@@ -5,15 +5,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rl.batches.draws import Drawn
-from rl.batches.groups import FilterOn, informative
-from rl.batches.repetition import circles, duplicated
+from rl.groups.draws import SampledGroup
+from rl.groups.informative import FilterOn, informative
+from rl.groups.repetition import duplicated, is_repetitive
 from rl.problems.curriculum import Stage
 from rl.types import Group
 
 
 @dataclasses.dataclass(slots=True)
-class Tally:
+class RolloutStats:
     """What the rounds of one step saw; every group counts, kept or not.
 
     Attributes:
@@ -38,7 +38,7 @@ class Tally:
     informative: int = 0
     aged_out: int = 0
     carried: int = 0
-    begun: int = 0
+    partial: int = 0
     unfinished: int = 0
     unjudged: int = 0
     of_offered: list[tuple[float, np.ndarray]] = dataclasses.field(default_factory=list)
@@ -51,7 +51,7 @@ class Tally:
     duplicated: list[np.ndarray] = dataclasses.field(default_factory=list)
     examples: list[Group] = dataclasses.field(default_factory=list)
 
-    def add(self, drawn: Drawn) -> None:
+    def add(self, drawn: SampledGroup) -> None:
         group = drawn.group
         self.sampled += 1
         self.completions += drawn.asked
@@ -68,7 +68,7 @@ class Tally:
             self.components.setdefault(name, []).append(part)
         texts = [c.token_ids for c in group.completions]
         self.lengths.append(np.array([len(text) for text in texts]))
-        self.repeated.append(np.array([circles(text) for text in texts]))
+        self.repeated.append(np.array([is_repetitive(text) for text in texts]))
         self.duplicated.append(duplicated(texts))
         self.truncated.append(np.array([c.truncated for c in group.completions]))
         if len(self.examples) < 4:

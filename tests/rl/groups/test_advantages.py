@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from rl.batches.advantages import ADVANTAGES, load_advantage
+from rl.groups.advantages import ADVANTAGES, load_advantage
 from tests.rl.examples import make_group
 
 FIRST = make_group([True, False, False, False])

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from configs.schema import Count, NonEmpty
-from rl.batches.advantages import load_advantage
-from rl.batches.weights import Aggregation, weigh
+from rl.groups.advantages import load_advantage
+from rl.groups.weights import Aggregation, weigh
 from rl.types import Batch, Group, Segment
 
 
@@ -30,7 +30,7 @@ def pack_groups(
 ) -> list[list[Batch]]:
     """A step's groups as mini-batches of `prompts_per_update`, each in micro-batches.
 
-    See `rl.batches.advantages`, `make_segments`, `pack` and `weigh`.
+    See `rl.groups.advantages`, `make_segments`, `pack` and `weigh`.
     """
     advantages = load_advantage(advantage)(groups)
     mini_batches = []

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from rl.batches.arrays import decode_array, encode_array
+from rl.groups.arrays import decode_array, encode_array
 from rl.types import Group, Problem
 from rollout.types import Completion
 
@@ -18,7 +18,7 @@ def group_state(group: Group) -> dict[str, Any]:
         "raw": encode_array(group.raw),
         "rewards": encode_array(group.rewards),
         "components": {k: encode_array(v) for k, v in group.components.items()},
-        "born": group.born,
+        "created_step": group.created_step,
         "rules": list(group.rules),
     }
 
@@ -34,7 +34,7 @@ def restore_group(state: Mapping[str, Any]) -> Group:
         raw=decode_array(state["raw"]),
         rewards=decode_array(state["rewards"]),
         components={k: decode_array(v) for k, v in state["components"].items()},
-        born=state["born"],
+        created_step=state["created_step"],
         rules=tuple(state["rules"]),
     )
 

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from configs.schema import Count
-from rl.batches.collect import Collector
-from rl.batches.tally import Tally
+from rl.groups.collect import Collector
+from rl.groups.stats import RolloutStats
 from rl.types import Group
 
 Schedule = Literal["sync", "one_step_off", "async"]
@@ -55,14 +55,14 @@ class Rollouts:
         self._collector = collector
         ahead = {"sync": 0, "one_step_off": 1, "async": max_staleness}
         self._staleness = ahead[schedule]
-        self._settles = schedule == "one_step_off"
+        self._waits = schedule == "one_step_off"
         self._steps = steps
         self._ahead: collections.deque[_Ahead] = collections.deque()
         # One thread: a batch begins where the one before has left the data.
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "rollouts")
 
-    def take(self, step: int) -> tuple[list[Group], Tally]:
-        """The groups of `step`, which is also the version served now, and their tally.
+    def take(self, step: int) -> tuple[list[Group], RolloutStats]:
+        """The groups of `step`, which is also the version served now, and their stats.
 
         Raises:
           Whatever `Collector.collect` raised, in the background or not.
@@ -76,9 +76,9 @@ class Rollouts:
         self._begin(step + 1, min(step + self._staleness, self._steps - 1))
         return batch
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """Call before a publish: waits where no completion may see two versions."""
-        if self._settles:
+        if self._waits:
             concurrent.futures.wait([ahead.batch for ahead in self._ahead])
 
     def state(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Rollouts:
 
     def _run(
         self, step: int, state: concurrent.futures.Future
-    ) -> tuple[list[Group], Tally]:
+    ) -> tuple[list[Group], RolloutStats]:
         state.set_result(self._collector.state())
         return self._collector.collect(step)
 

@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from rl.batches.begun import Begun
-from rl.batches.collect import Collector, Shortfall, _renumbered
-from rl.batches.draws import Draw, Draws
-from rl.batches.judge import Judge
-from rl.batches.packing import pack_groups
+from rl.groups.collect import Collector, Shortfall, _renumbered
+from rl.groups.draws import Draw, Draws
+from rl.groups.judge import Judge
+from rl.groups.packing import pack_groups
+from rl.groups.partial import PartialGroup
 from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
 from rl.problems.curriculum import Curriculum, Stage
@@ -111,13 +111,13 @@ def test_batches_are_exactly_full_of_whole_informative_groups():
     collector, _ = _collector(lambda p: 0.3)
     seen = []
     for step in range(6):
-        groups, tally = collector.collect(step)
+        groups, stats = collector.collect(step)
         assert len(groups) == 8
         for group in groups:
             assert len(group.completions) == len(group.correct) == 4
             assert group.correct.any() and not group.correct.all()
         seen += groups
-        assert tally.sampled >= 8 - tally.carried
+        assert stats.sampled >= 8 - stats.carried
     assert len(set(map(id, seen))) == len(seen)  # a carried group is used once
 
 
@@ -159,9 +159,9 @@ def test_ids_are_trained_on_as_they_were_drawn():
 
 def test_what_is_not_begun_stays_so_in_the_next_version():
     draw = Draw(make_problem(), 0, 1.0, (1.0, 1.0))
-    begun = Begun(draw, 3, [NOT_BEGUN, make_completion(4, version=2)])
+    begun = PartialGroup(draw, 3, [NOT_BEGUN, make_completion(4, version=2)])
     (later,) = _renumbered([begun])
-    assert later.born == 4 and later.completions[0] is NOT_BEGUN
+    assert later.created_step == 4 and later.completions[0] is NOT_BEGUN
     assert later.completions[1].versions.tolist() == [3] * 4
 
 
@@ -170,9 +170,9 @@ def test_what_is_not_begun_stays_so_in_the_next_version():
 def test_data_without_information_is_bounded_counted_and_ends_as_configured(chance):
     collector, sampler = _collector(lambda p: chance)
     for step in range(2):
-        groups, tally = collector.collect(step)
-        assert groups == [] and tally.rounds == 6
-        assert (tally.solve_all, tally.solve_none)[chance == 0.0] == tally.sampled
+        groups, stats = collector.collect(step)
+        assert groups == [] and stats.rounds == 6
+        assert (stats.solve_all, stats.solve_none)[chance == 0.0] == stats.sampled
     with pytest.raises(Shortfall, match="0 of 8 informative groups after 6 rounds"):
         collector.collect(2)
     assert len(sampler.calls) == 18 and max(sampler.calls) <= 16
@@ -203,12 +203,12 @@ def test_a_skipped_step_makes_nothing_older():
     while not groups:
         sampler.version = step
         before = len(collector.state()["left"])
-        groups, tally = collector.collect(step)
-        assert (tally.carried, tally.aged_out) == (before, 0)
+        groups, stats = collector.collect(step)
+        assert (stats.carried, stats.aged_out) == (before, 0)
         step += 1
     assert step > 3  # by its number the first one would have gone after two
     # Nor is anything another version's: those before this one had the same weights.
-    assert {group.born for group in groups} == {step - 1}
+    assert {group.created_step for group in groups} == {step - 1}
     drawn_by = np.concatenate([c.versions for g in groups for c in g.completions])
     assert set(drawn_by) == {step - 1}
 
@@ -253,8 +253,8 @@ def test_surplus_groups_age_out():
     collector, _ = _collector(lambda p: 0.5, max_age=1, carry=False, prompts_per_step=3)
     collector.collect(0)
     left = len(collector.state()["left"])
-    _, tally = collector.collect(5)
-    assert tally.aged_out == left
+    _, stats = collector.collect(5)
+    assert stats.aged_out == left
 
 
 @pytest.mark.failure(25)
@@ -284,7 +284,7 @@ def test_a_restored_collector_continues_with_the_very_same_groups():
     b.restore(json.loads(json.dumps(a.state())))
     left, right = a.collect(1)[0], b.collect(1)[0]
     for x, y in zip(left, right, strict=True):
-        assert x.problem == y.problem and x.born == y.born
+        assert x.problem == y.problem and x.created_step == y.created_step
         np.testing.assert_array_equal(x.rewards, y.rewards)
         for c, d in zip(x.completions, y.completions, strict=True):
             np.testing.assert_array_equal(c.token_ids, d.token_ids)
@@ -306,9 +306,9 @@ def test_what_could_not_be_judged_trains_nobody_and_is_counted():
         ]
 
     collector, _ = _collector(lambda p: 0.5, reward=reward)
-    groups, tally = collector.collect(0)
-    assert len(groups) == 8 and tally.unjudged == sum(asked) > 0
-    share = sampling_metrics(tally)["sampling/unjudged"]
+    groups, stats = collector.collect(0)
+    assert len(groups) == 8 and stats.unjudged == sum(asked) > 0
+    share = sampling_metrics(stats)["sampling/unjudged"]
     assert share == sum(asked) / len(asked)
     for group in groups:
         texts = ["".join(map(str, c.token_ids)) for c in group.completions]
@@ -324,10 +324,10 @@ def test_a_step_of_which_nothing_could_be_judged_has_no_groups():
         return [Score.of(_verdict(None)) for _ in texts]
 
     collector, _ = _collector(lambda p: 0.5, reward=reward)
-    groups, tally = collector.collect(0)
-    assert groups == [] and tally.unjudged == 4 * tally.sampled > 0
-    assert sampling_metrics(tally)["sampling/unjudged"] == 1.0
-    assert tally.solve_none == tally.solve_all == 0
+    groups, stats = collector.collect(0)
+    assert groups == [] and stats.unjudged == 4 * stats.sampled > 0
+    assert sampling_metrics(stats)["sampling/unjudged"] == 1.0
+    assert stats.solve_none == stats.solve_all == 0
 
 
 @pytest.mark.failure(41)
@@ -341,9 +341,9 @@ def test_a_group_that_nobody_judged_is_no_sign_of_information():
         ]
 
     collector, _ = _collector(lambda p: 0.0, reward=reward)
-    _, tally = collector.collect(0)
-    assert 0 < tally.unjudged < tally.completions
-    assert sampling_metrics(tally)["sampling/informative"] == 0.0
+    _, stats = collector.collect(0)
+    assert 0 < stats.unjudged < stats.completions
+    assert sampling_metrics(stats)["sampling/informative"] == 0.0
 
 
 def _graded(texts, problems):
@@ -362,19 +362,19 @@ def _graded(texts, problems):
 def test_partial_credit_is_not_right_and_the_filter_reads_what_it_is_told():
     """Above 0 is not right: read so, every group with two long ones was dropped."""
     collector, _ = _collector(lambda p: 0.3, reward=_graded)
-    groups, tally = collector.collect(0)
+    groups, stats = collector.collect(0)
     assert len(groups) == 8
     for group in groups:
         assert list(group.correct) == [r == 1 for r in group.raw]
         assert group.correct.any() and not group.correct.all()
     assert any(0.1 in group.raw.round(3) for group in groups)
-    assert set(tally.components) == {"long"}
+    assert set(stats.components) == {"long"}
     # Nothing is ever right: only the graded filter finds something to learn from.
     for on, full in (("correct", 0), ("reward", 8)):
         collector, _ = _collector(lambda p: 0.0, reward=_graded, filter_on=on)
-        groups, tally = collector.collect(0)
-        assert len(groups) == full and tally.accuracy == 0
-        share = sampling_metrics(tally)["sampling/informative"]
+        groups, stats = collector.collect(0)
+        assert len(groups) == full and stats.accuracy == 0
+        share = sampling_metrics(stats)["sampling/informative"]
         assert (share > 0) == (on == "reward")
         assert all(np.ptp(group.raw) > 0 for group in groups)
 

@@ -1,4 +1,4 @@
-"""Completions that say nothing new: in circles, or word for word what another says."""
+"""Completions that repeat themselves, or each other."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,14 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 _WINDOW = 8  # tokens; prose and algebra rarely repeat as many, a loop does nothing else
-_TAIL = 512  # tokens; who goes in circles seldom finds out of them
+_TAIL = 512  # tokens; a looping completion rarely recovers
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
-def circles(token_ids: Int[np.ndarray, " n"]) -> bool:
-    """Whether most runs of 8 of a completion's last tokens have come before there.
+def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
+    """Return whether most runs of 8 of the last 512 tokens came before within them.
 
-    By 64-bit hashes of the runs; 2,048 completions take 0.2 s.
+    Compares 64-bit hashes of the runs; 2,048 completions take 0.2 s.
     """
     token_ids = token_ids[-_TAIL:]
     count = len(token_ids) - _WINDOW + 1
@@ -26,6 +26,6 @@ def circles(token_ids: Int[np.ndarray, " n"]) -> bool:
 
 
 def duplicated(texts: Sequence[Int[np.ndarray, " _"]]) -> Bool[np.ndarray, " G"]:
-    """Which of a group's completions another one of it equals, token for token."""
+    """Return which completions of a group are equal to another one of it."""
     keys = [text.tobytes() for text in texts]
     return np.array([keys.count(key) > 1 for key in keys], bool)

@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from configs.schema import NotNegative, Positive, Range
-from rl.batches.rates import Rate, SolveRates
+from rl.groups.rates import Rate, SolveRates
 from rl.problems.curriculum import Curriculum, Stage
 from rl.types import Group, Problem
 from rollout.seeds import generator
@@ -60,7 +60,7 @@ class Draw:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Drawn:
+class SampledGroup:
     """What came of a draw.
 
     Attributes:
@@ -78,7 +78,7 @@ class Draws:
     """The curriculum as a policy draws from it; `state()` is its whole memory.
 
     For each step, in order: `begin`; any number of `draw`, `observe`; then
-    `settle` and `metrics`.
+    `end_step` and `metrics`.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Draws:
         chances = np.where(learning, (worth / most) ** self._power, 0.0)
         return np.clip(chances, self._explore, 1.0)
 
-    def observe(self, drawn: Sequence[Drawn]) -> None:
+    def observe(self, drawn: Sequence[SampledGroup]) -> None:
         """Takes in the groups of a round."""
         count = self._counts
         for d in drawn:
@@ -165,7 +165,7 @@ class Draws:
                 count["expected"] += float(d.draw.rate.mixed(len(correct)))
                 count["found"] += bool(correct.any() and not correct.all())
 
-    def settle(
+    def end_step(
         self, *, accuracy: float | None, solve_all: float | None, updates: bool
     ) -> None:
         """See `Curriculum.observe`."""

@@ -1,27 +1,27 @@
-"""Groups that a step begins and another may end."""
+"""Groups that one step begins and a later one may complete."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rl.batches.draws import Draw
-from rl.batches.group_state import completion_state, restore_completion
+from rl.groups.draws import Draw
+from rl.groups.group_state import completion_state, restore_completion
 from rollout.types import NOT_BEGUN, Completion, SamplingParams
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Begun:
+class PartialGroup:
     """A draw, and what is there of its group's completions.
 
     Attributes:
       draw: of the problem.
-      born: the step in which its first token was drawn; until there is one, that in
-        which it was last offered to the sampler.
+      created_step: the step in which its first token was sampled; until there is one,
+        that in which it was last offered to the sampler.
       completions: all of the group, in the order of drawing.
     """
 
     draw: Draw
-    born: int
+    created_step: int
     completions: Sequence[Completion]
 
     @property
@@ -44,7 +44,7 @@ class Begun:
         """JSON-able."""
         return {
             "draw": self.draw.state(),
-            "born": self.born,
+            "created_step": self.created_step,
             "completions": [
                 completion_state(c) if len(c.token_ids) else None
                 for c in self.completions
@@ -54,9 +54,9 @@ class Begun:
     @classmethod
     def restored(
         cls, state: Mapping[str, Any], draw: Callable[[Mapping[str, Any]], Draw]
-    ) -> "Begun":
+    ) -> "PartialGroup":
         """Of `state()`; `draw` restores its draw."""
         completions = [
             restore_completion(c) if c else NOT_BEGUN for c in state["completions"]
         ]
-        return cls(draw(state["draw"]), state["born"], completions)
+        return cls(draw(state["draw"]), state["created_step"], completions)

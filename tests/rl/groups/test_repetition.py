@@ -1,8 +1,8 @@
-"""What counts as going in circles, and as saying what another has said."""
+"""Repetitive and duplicated completions."""
 
 import numpy as np
 
-from rl.batches.repetition import circles, duplicated
+from rl.groups.repetition import duplicated, is_repetitive
 
 
 def _ids(*parts):
@@ -12,20 +12,20 @@ def _ids(*parts):
 def test_a_loop_is_found_whatever_its_length_and_a_text_is_none():
     rng = np.random.default_rng(0)
     text = rng.integers(0, 150_000, 1000)
-    assert not circles(_ids(text))
+    assert not is_repetitive(_ids(text))
     for period in (1, 2, 7, 30, 100):
-        assert circles(_ids(text, np.tile(text[:period], 512 // period + 1)))
+        assert is_repetitive(_ids(text, np.tile(text[:period], 512 // period + 1)))
     # Said twice is not said over and over: a check of one's own result.
-    assert not circles(_ids(text[:40], text[40:50], text[:40], text[60:90]))
+    assert not is_repetitive(_ids(text[:40], text[40:50], text[:40], text[60:90]))
     # A few tokens are no circle: a short answer, digits.
-    assert not circles(_ids([5] * 10)) and not circles(_ids([]))
-    assert circles(_ids([5] * 40))
+    assert not is_repetitive(_ids([5] * 10)) and not is_repetitive(_ids([]))
+    assert is_repetitive(_ids([5] * 40))
 
 
 def test_tokens_in_another_order_are_another_run():
     """By their sum, or their set, all runs of a permutation cycle would be alike."""
     rng = np.random.default_rng(1)
-    assert not circles(_ids(*(rng.permutation(20) for _ in range(20))))
+    assert not is_repetitive(_ids(*(rng.permutation(20) for _ in range(20))))
 
 
 def test_duplicates_are_counted_on_both_sides_and_within_their_group():

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from rl.batches.collect import Collector
-from rl.batches.draws import Draws
-from rl.batches.judge import Judge
+from rl.groups.collect import Collector
+from rl.groups.draws import Draws
+from rl.groups.judge import Judge
 from rl.problems.curriculum import Curriculum, Stage
 from rl.reward.score import Score
 from rl.verifier import Verdict
@@ -108,8 +108,8 @@ def _run(collector, sampler, steps):
     seen = []
     for step in range(steps):
         sampler.version = step
-        groups, tally = collector.collect(step)
-        seen.append((groups, tally))
+        groups, stats = collector.collect(step)
+        seen.append((groups, stats))
     return seen
 
 
@@ -127,17 +127,17 @@ def test_no_token_is_older_than_said_and_none_is_lost_or_used_twice(max_age, siz
     used = [group for groups, _ in steps for group in groups]
     assert len(set(map(id, used))) == len(used) == 30 * size
     stale = []
-    for step, (groups, tally) in enumerate(steps):
+    for step, (groups, stats) in enumerate(steps):
         for group in groups:
             assert len(group.completions) == 4
             for c in group.completions:
                 assert not c.unfinished and c.versions.tolist() == sorted(c.versions)
-                assert step - max_age <= group.born <= c.versions[0]
-                assert group.born <= c.versions[-1] <= step
+                assert step - max_age <= group.created_step <= c.versions[0]
+                assert group.created_step <= c.versions[-1] <= step
                 stale += (step - c.versions).tolist()
-        assert tally.aged_out == 0
+        assert stats.aged_out == 0
     assert max(stale) == max_age
-    left = _tokens(collector._left) + _tokens(collector._begun)
+    left = _tokens(collector._left) + _tokens(collector._partial)
     assert _tokens(used) + left == sampler.drawn
 
 
@@ -169,7 +169,7 @@ def test_a_run_goes_on_bit_for_bit_from_what_is_saved_between_steps():
     collector = _collector(sampler)
     _run(collector, sampler, 4)
     state = json.loads(json.dumps(collector.state()))
-    assert any(group["completions"][0] for group in state["begun"])
+    assert any(group["completions"][0] for group in state["partial"])
     resumed = _collector(sampler)
     resumed.restore(state)
     for step in range(4, 8):
@@ -179,7 +179,7 @@ def test_a_run_goes_on_bit_for_bit_from_what_is_saved_between_steps():
 
 def _shown(groups):
     return [
-        (g.problem.id, g.born, [(c.token_ids.tolist(), c.versions.tolist())
+        (g.problem.id, g.created_step, [(c.token_ids.tolist(), c.versions.tolist())
          for c in g.completions], g.correct.tolist()) for g in groups
     ]  # fmt: skip
 
@@ -191,7 +191,7 @@ def test_what_is_begun_ends_with_its_stage_where_the_next_has_other_lengths():
     seen = _run(collector, sampler, 4)
     sizes = [{len(group.completions) for group in groups} for groups, _ in seen]
     assert sizes[0] == sizes[1] == {4} and sizes[3] == {3}
-    assert {len(group.completions) for group in collector._begun} == {3}
+    assert {len(group.completions) for group in collector._partial} == {3}
 
 
 @pytest.mark.parametrize("how", [{}, {"carry": False, "prompts_per_step": 3}])
@@ -207,16 +207,16 @@ def test_nothing_drawn_at_another_temperature_meets_an_update(how):
     sampler = Thermometer()
     collector = _collector(sampler, *stages, **how)
     _run(collector, sampler, 2)
-    waiting = len(collector._left) + sum(g.tokens > 0 for g in collector._begun)
+    waiting = len(collector._left) + sum(g.tokens > 0 for g in collector._partial)
     assert waiting > 0 and set(asked) == {PARAMS.temperature}
     # A restart between the stages knows what its groups were drawn at.
     resumed = _collector(sampler, *stages, **how)
     resumed.restore(collector.state())
     asked.clear()
     for one in (collector, resumed):
-        groups, tally = one.collect(2)
-        assert tally.aged_out == waiting and tally.carried == tally.begun == 0
-        assert {group.born for group in groups} == {2}
+        groups, stats = one.collect(2)
+        assert stats.aged_out == waiting and stats.carried == stats.partial == 0
+        assert {group.created_step for group in groups} == {2}
     assert set(asked) == {1.5}
     # From there on surplus groups go on as within any stage.
     assert collector.collect(3)[1].aged_out == 0
@@ -226,4 +226,4 @@ def test_all_that_is_told_of_a_step():
     sampler = Slots()
     steps = _run(_collector(sampler), sampler, 6)
     for (_, before), (_, after) in zip(steps, steps[1:], strict=False):
-        assert 0 < after.begun <= before.unfinished
+        assert 0 < after.partial <= before.unfinished

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from rl.batches.rates import Rate, SolveRates
+from rl.groups.rates import Rate, SolveRates
 from rl.types import Problem
 
 

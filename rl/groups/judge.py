@@ -38,7 +38,7 @@ class Judge:
         problems: Sequence[Problem],
         prompts: Sequence[Sequence[int]],
         completions: Sequence[Sequence[Completion]],
-        born: Sequence[int],
+        created_step: Sequence[int],
         *,
         max_tokens: int,
         seed: int,
@@ -50,7 +50,7 @@ class Judge:
         Args:
           problems, prompts, completions: of the groups; what was asked, its token ids,
             and what was drawn.
-          born: the step in which each was begun.
+          created_step: the step in which each was begun.
           max_tokens: most that a completion may have.
           seed: of the order in which `shuffle` deals.
         """
@@ -70,7 +70,7 @@ class Judge:
         groups = []
         end = 0
         for problem, prompt, group, began in zip(
-            problems, prompts, completions, born, strict=True
+            problems, prompts, completions, created_step, strict=True
         ):
             own = slice(end, end := end + len(group))
             judged = np.flatnonzero(~np.isnan(rewards[own]))
@@ -86,7 +86,7 @@ class Judge:
                         name: part[own][judged] for name, part in components.items()
                     },
                     rules=tuple(scores[own][j].verdict.rule for j in judged),
-                    born=began,
+                    created_step=began,
                 )
             )
         return groups

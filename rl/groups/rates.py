@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int
 
-from rl.batches.arrays import decode_array, encode_array
+from rl.groups.arrays import decode_array, encode_array
 from rl.types import Problem
 
 _MEMORY = 512  # groups that a level's prior remembers

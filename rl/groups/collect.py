@@ -10,19 +10,19 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 
 from configs.schema import Count, Index, Range
-from rl.batches.begun import Begun
-from rl.batches.draws import Drawn, Draws
-from rl.batches.group_state import group_state, restore_group
-from rl.batches.groups import FilterOn, informative
-from rl.batches.judge import Judge
-from rl.batches.tally import Tally
+from rl.groups.draws import Draws, SampledGroup
+from rl.groups.group_state import group_state, restore_group
+from rl.groups.informative import FilterOn, informative
+from rl.groups.judge import Judge
+from rl.groups.partial import PartialGroup
+from rl.groups.stats import RolloutStats
 from rl.types import Group, Problem
 from rollout.seeds import Stream, run_seed
 from rollout.types import NOT_BEGUN, Completion, SamplingParams
 
 OnShortfall = Literal["skip", "partial", "stop"]
 Sample = Callable[..., list[list[Completion]]]
-_G = TypeVar("_G", Group, Begun)
+_G = TypeVar("_G", Group, PartialGroup)
 
 
 class Shortfall(RuntimeError):
@@ -88,13 +88,13 @@ class Collector:
         self._oversample, self._carry = oversample, carry
         self._on_shortfall, self._max_shortfalls = on_shortfall, max_shortfalls
         self._left: list[Group] = []
-        self._begun: list[Begun] = []
+        self._partial: list[PartialGroup] = []
         self._rounds = 0
         self._shortfalls = 0
         self._acceptance = 1.0
         self._temperature = sampling.temperature
 
-    def collect(self, step: int) -> tuple[list[Group], Tally]:
+    def collect(self, step: int) -> tuple[list[Group], RolloutStats]:
         """Samples until `prompts_per_step` informative groups are there.
 
         Args:
@@ -102,7 +102,7 @@ class Collector:
 
         Returns:
           Exactly `prompts_per_step` groups; or fewer under "partial"; or none, where
-          this step has to be skipped. And the tally of what was sampled.
+          this step has to be skipped. And the stats of what was sampled.
 
         Raises:
           Shortfall: under "stop", or after too many skips in a row.
@@ -114,59 +114,61 @@ class Collector:
             max_tokens=stage.max_response_tokens or self._sampling.max_tokens,
             temperature=stage.temperature or self._sampling.temperature,
         )
-        tally = Tally(stage, self._filter_on)
+        stats = RolloutStats(stage, self._filter_on)
         began = time.perf_counter()
         # An update takes log-probabilities at one temperature, that of its stage.
         alike = params.temperature == self._temperature
         self._temperature = params.temperature
-        young = [g for g in self._left if alike and step - g.born <= self._max_age]
-        tally.aged_out = len(self._left) - len(young)
-        tally.carried = len(young)
+        young = [
+            g for g in self._left if alike and step - g.created_step <= self._max_age
+        ]
+        stats.aged_out = len(self._left) - len(young)
+        stats.carried = len(young)
         may_go_on = alike and self._carry
-        goes_on = [g for g in self._begun if may_go_on and g.fits(params)]
-        tally.begun = sum(group.tokens > 0 for group in goes_on)
-        tally.aged_out += sum(g.tokens > 0 for g in self._begun) - tally.begun
-        self._begun = goes_on
+        goes_on = [g for g in self._partial if may_go_on and g.fits(params)]
+        stats.partial = sum(group.tokens > 0 for group in goes_on)
+        stats.aged_out += sum(g.tokens > 0 for g in self._partial) - stats.partial
+        self._partial = goes_on
         kept = young
-        while tally.rounds < self._max_rounds and (
-            len(kept) < self._groups or any(self._due(g, step) for g in self._begun)
+        while stats.rounds < self._max_rounds and (
+            len(kept) < self._groups or any(self._due(g, step) for g in self._partial)
         ):
             missing = self._groups - len(kept)
             if self._carry:
                 drawn = self._go_on(step, missing, params)
             else:
                 drawn = self._round(step, missing, params)
-            tally.rounds += 1
+            stats.rounds += 1
             accepted = [d.group for d in drawn if self._teaches(d.group)]
             for group in drawn:
-                tally.add(group)
+                stats.add(group)
             if drawn and missing > 0:
                 share = len(accepted) / len(drawn)
                 self._acceptance = 0.5 * self._acceptance + 0.5 * share
             kept += accepted
         if self._carry:
             kept.sort(key=_in_line)
-        tally.unfinished = sum(g.missing for g in self._begun if g.tokens)
-        tally.seconds = time.perf_counter() - began
+        stats.unfinished = sum(g.missing for g in self._partial if g.tokens)
+        stats.seconds = time.perf_counter() - began
         if len(kept) >= self._groups:
             groups, self._left = kept[: self._groups], kept[self._groups :]
             self._shortfalls = 0
         else:
-            groups = self._short(kept, tally)
-        self._draws.settle(
-            accuracy=tally.accuracy,
-            solve_all=tally.solve_all_rate,
+            groups = self._short(kept, stats)
+        self._draws.end_step(
+            accuracy=stats.accuracy,
+            solve_all=stats.solve_all_rate,
             updates=bool(groups),
         )
-        tally.curriculum = self._draws.metrics()
-        return groups, tally
+        stats.curriculum = self._draws.metrics()
+        return groups, stats
 
-    def _short(self, kept: list[Group], tally: Tally) -> list[Group]:
+    def _short(self, kept: list[Group], stats: RolloutStats) -> list[Group]:
         self._shortfalls += 1
-        solved = f"{tally.solve_all} all right, {tally.solve_none} all wrong"
+        solved = f"{stats.solve_all} all right, {stats.solve_none} all wrong"
         message = (
-            f"{len(kept)} of {self._groups} informative groups after {tally.rounds}"
-            f" rounds ({tally.sampled} groups sampled: {solved})"
+            f"{len(kept)} of {self._groups} informative groups after {stats.rounds}"
+            f" rounds ({stats.sampled} groups sampled: {solved})"
         )
         if self._on_shortfall == "stop":
             raise Shortfall(f"{message}; dynamic_sampling.on_shortfall='stop'")
@@ -174,7 +176,7 @@ class Collector:
             self._left, self._shortfalls = [], 0
             return kept
         # No update, so the next version is this one: what waits is as young as before.
-        self._left, self._begun = _renumbered(kept), _renumbered(self._begun)
+        self._left, self._partial = _renumbered(kept), _renumbered(self._partial)
         if self._shortfalls >= self._max_shortfalls:
             raise Shortfall(
                 f"{message}; {self._shortfalls} steps in a row"
@@ -188,11 +190,13 @@ class Collector:
             return False
         return not self._filter or informative(group, on=self._filter_on)
 
-    def _due(self, group: Begun, step: int) -> bool:
+    def _due(self, group: PartialGroup, step: int) -> bool:
         """Whether one that is begun has to end in this step."""
-        return group.tokens > 0 and step - group.born >= self._max_age
+        return group.tokens > 0 and step - group.created_step >= self._max_age
 
-    def _round(self, step: int, missing: int, params: SamplingParams) -> list[Drawn]:
+    def _round(
+        self, step: int, missing: int, params: SamplingParams
+    ) -> list[SampledGroup]:
         """Problems drawn, completed and judged; every one becomes a group."""
         n = math.ceil(missing / max(self._acceptance, 0.1))
         n = min(n, int(self._oversample * self._groups))
@@ -213,29 +217,31 @@ class Collector:
             seed=run_seed(self._seed, Stream.SHUFFLING, number),
         )
         drawn = [
-            Drawn(draw, group, asked=params.n)
+            SampledGroup(draw, group, asked=params.n)
             for draw, group in zip(draws, groups, strict=True)
         ]
         self._draws.observe(drawn)
         return drawn
 
-    def _go_on(self, step: int, missing: int, params: SamplingParams) -> list[Drawn]:
+    def _go_on(
+        self, step: int, missing: int, params: SamplingParams
+    ) -> list[SampledGroup]:
         """The groups that end until enough of them teach; the others stay begun."""
         seed = run_seed(self._seed, Stream.SAMPLING, self._next_number())
         needed = max(0, missing) / max(self._acceptance, 0.1)
-        new = max(0, math.ceil(self._oversample * needed) - len(self._begun))
+        new = max(0, math.ceil(self._oversample * needed) - len(self._partial))
         groups = [
-            group if group.tokens else dataclasses.replace(group, born=step)
-            for group in self._begun
+            group if group.tokens else dataclasses.replace(group, created_step=step)
+            for group in self._partial
         ] + [
-            Begun(draw, step, [NOT_BEGUN] * params.n)
+            PartialGroup(draw, step, [NOT_BEGUN] * params.n)
             for draw in self._draws.draw(new, size=params.n, seed=seed)
         ]
         completions = [list(group.completions) for group in groups]
         left = [group.missing for group in groups]
         due = {i for i, group in enumerate(groups) if self._due(group, step)}
         whole: list[int] = []
-        found: dict[int, Drawn] = {}
+        found: dict[int, SampledGroup] = {}
         teach = 0
         prompts = [self._encode(group.draw.problem).tolist() for group in groups]
 
@@ -252,12 +258,12 @@ class Collector:
                     [groups[i].draw.problem for i in whole],
                     [prompts[i] for i in whole],
                     [completions[i] for i in whole],
-                    [groups[i].born for i in whole],
+                    [groups[i].created_step for i in whole],
                     max_tokens=params.max_tokens,
                     seed=run_seed(self._seed, Stream.SHUFFLING, self._next_number()),
                 )
                 for i, group in zip(whole, judged, strict=True):
-                    found[i] = Drawn(groups[i].draw, group, asked=params.n)
+                    found[i] = SampledGroup(groups[i].draw, group, asked=params.n)
                 self._draws.observe([found[i] for i in whole])
                 teach += sum(self._teaches(group) for group in judged)
                 due.difference_update(whole)
@@ -273,7 +279,7 @@ class Collector:
             on_pause=enough,
         )
         enough()
-        self._begun = [
+        self._partial = [
             dataclasses.replace(group, completions=drawn[i])
             for i, group in enumerate(groups)
             if i not in found
@@ -290,7 +296,7 @@ class Collector:
             "problems": self._draws.state(),
             "rounds": self._rounds,
             "left": [group_state(g) for g in self._left],
-            "begun": [group.state() for group in self._begun],
+            "partial": [group.state() for group in self._partial],
             "shortfalls": self._shortfalls,
             "acceptance": self._acceptance,
             "temperature": self._temperature,
@@ -301,8 +307,9 @@ class Collector:
         self._draws.restore(state["problems"])
         self._rounds = state["rounds"]
         self._left = [restore_group(g) for g in state["left"]]
-        self._begun = [
-            Begun.restored(group, self._draws.restored) for group in state["begun"]
+        self._partial = [
+            PartialGroup.restored(group, self._draws.restored)
+            for group in state["partial"]
         ]
         self._shortfalls = state["shortfalls"]
         self._acceptance = state["acceptance"]
@@ -314,7 +321,7 @@ def _renumbered(groups: Sequence[_G]) -> list[_G]:
     return [
         dataclasses.replace(
             group,
-            born=group.born + 1,
+            created_step=group.created_step + 1,
             completions=type(group.completions)(
                 dataclasses.replace(c, versions=c.versions + 1)
                 if len(c.token_ids)
@@ -331,4 +338,6 @@ def _in_line(group: Group) -> tuple[int, int]:
 
     In the order in which they ended, the longest would be what is left over.
     """
-    return group.born, zlib.crc32(f"{group.born} {group.problem.id}".encode())
+    return group.created_step, zlib.crc32(
+        f"{group.created_step} {group.problem.id}".encode()
+    )
