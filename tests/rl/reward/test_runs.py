@@ -241,11 +241,11 @@ def test_golds_are_read_when_a_run_is_planned(config, tmp_path):
 def test_a_start_says_what_is_left_out(config, tmp_path, monkeypatch, capsys):
     """Without `--dry_run` too: problems would be missing, and nobody be told."""
 
-    class PartialGroup(Exception):
+    class Started(Exception):
         pass
 
     def begin(*_, **__):
-        raise PartialGroup
+        raise Started
 
     monkeypatch.setattr(setup.joint, "lead", begin)
     config.data.train = _file(tmp_path / "t.jsonl", "1", "\\frac{1}{", "3")
@@ -255,7 +255,7 @@ def test_a_start_says_what_is_left_out(config, tmp_path, monkeypatch, capsys):
     plan = validate(from_config(config))
     (workdir := tmp_path / "w").mkdir()
     with (
-        pytest.raises(PartialGroup),
+        pytest.raises(Started),
         setup.open_parts(plan, workdir, None, None, accept_changes=False),
     ):
         pass
