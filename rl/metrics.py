@@ -16,11 +16,11 @@ import numpy as np
 
 from rl.files import Rows, markdown_table, read_rows, replace_rows
 from rl.groups.stats import RolloutStats
+from rl.metric_loggers import Maker, Sinks
 from rl.progress import duration
 from rl.types import Batch
 from rl.update.objective import MEASURED
 from rl.workdir.board import Board
-from rl.workdir.sinks import Maker, Sinks
 
 HEADLINE = {
     "accuracy": ("reward/accuracy", "eval/accuracy", "eval/greedy_accuracy"),
@@ -57,7 +57,7 @@ class MetricsWriter:
             go. -1 begins afresh.
           evaluated: the same of evaluations, for that of a step may be lost alone.
           config: what is worth showing of the run's, by dotted key.
-          sinks: whoever else is told, by name; see `rl.workdir.sinks`.
+          sinks: whoever else is told, by name; see `rl.metric_loggers`.
         """
         self._workdir, self._config = workdir, dict(config or {})
         self._makers = dict(sinks or {})

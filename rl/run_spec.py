@@ -17,6 +17,7 @@ from models.config import Qwen2Config
 from models.qwen2 import Qwen2, param_shardings
 from rl.base_model import base_folder
 from rl.groups.advantages import load_advantage
+from rl.metric_loggers import Maker, load_sinks
 from rl.problems.curriculum import (
     Curriculum,
     NoProblem,
@@ -36,7 +37,6 @@ from rl.reward.rewards import try_out, uses_verifier
 from rl.types import Problem
 from rl.update.objective import Objective, objective_from_config
 from rl.update.rejection import load_rejection
-from rl.workdir.sinks import Maker, load_sinks
 from rollout.types import SamplingParams
 from sharding.mesh import abstract_mesh, resolve_shape
 from sharding.rules import shards

@@ -10,9 +10,9 @@ import pytest
 from configs.base import from_config
 from configs.reading import read_config
 from rl.groups.advantages import load_advantage
+from rl.metric_loggers import load_sinks
 from rl.metrics import MetricsWriter
 from rl.run_spec import validate
-from rl.workdir.sinks import load_sinks
 from tests.rl.examples import make_group
 from tools import check_objective
 

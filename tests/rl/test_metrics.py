@@ -18,6 +18,7 @@ from rl.groups.draws import Draw, SampledGroup
 from rl.groups.packing import pack_groups
 from rl.groups.rates import Rate
 from rl.groups.stats import RolloutStats
+from rl.metric_loggers import load_sinks
 from rl.metrics import (
     HEADLINE,
     MetricsWriter,
@@ -29,7 +30,6 @@ from rl.problems.curriculum import Stage
 from rl.update.hyper import make_hyper
 from rl.update.objective import MEASURED
 from rl.workdir.examples import example_rows, suspicion
-from rl.workdir.sinks import load_sinks
 from rl.workdir.tokens import looked_at, token_rows
 from rl.workdir.trace import Trace
 from tests.rl.examples import make_group
