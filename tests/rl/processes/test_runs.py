@@ -268,7 +268,7 @@ def test_a_signal_interrupts_sampling_between_completions(alone, cache, tmp_path
     [
         ({"mesh.data": 3, "mesh.fsdp": 1}, [], 0,
          "mesh data=3 fsdp=1 tensor=1 needs 3 devices, there are 4"),
-        ({"data.train": "missing.jsonl"}, [], 0, "config.data.train='missing.jsonl'"),
+        ({"data.train": "missing.jsonl"}, [], 0, "missing.jsonl: no such file"),
         ({}, ["--config.rollout.group_size=8"], 1,
          "config.rollout.group_size=8: the leader has 4"),
         ({"reward.function": "tests.rl.faults:failing_reward"}, [], 0,
