@@ -101,7 +101,7 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
     """
     hints = _hints(function)
     for name, value in values.items():
-        key = f"config.{section}.{name}"
+        key = f"config.{section}.{name}" if section else f"config.{name}"
         if name not in hints:
             raise ValueError(f"{key}={value!r}: unknown key")
         if wrong := _wrong(value, hints[name]):
@@ -118,7 +118,8 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
     try:
         inspect.signature(function).bind(**values, **others)
     except TypeError as error:
-        raise ValueError(f"config.{section}: {error}") from None
+        key = f"config.{section}" if section else "config"
+        raise ValueError(f"{key}: {error}") from None
     return function(**values, **others)
 
 

@@ -17,6 +17,7 @@ import contextlib
 import functools
 import json
 import logging as standard_logging
+import os
 import pathlib
 import sys
 import warnings
@@ -147,7 +148,12 @@ def main(argv: Sequence[str]) -> None:
         )
     workdir = user_path(_WORKDIR.value)
     expand_home(_CONFIG.value)
-    sys.exit(run(_RESUMES, functools.partial(_command, workdir)))
+    status = run(_RESUMES, functools.partial(_command, workdir))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Everything is closed. Threads of Orbax and XLA that still run may crash the
+    # interpreter while it shuts down, and their status would be the run's.
+    os._exit(status)
 
 
 def _command(workdir: pathlib.Path, stop: StopSignals) -> int:

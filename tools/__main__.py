@@ -22,6 +22,7 @@ COMMANDS = {
     "ablate": "tools.ablate",
     "convert": "tools.convert",
     "checkpoint": "tools.checkpoint",
+    "gpu_check": "tools.gpu_check",
     "plan": "tools.plan",
     "report": "tools.report",
     "bench": "tools.bench",

@@ -542,7 +542,7 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
     assert "; a stop needs 0 s to save, at 1 GB/s" in done.stdout
     assert "trained on per step  288 completions, at most " in done.stdout
     # 8 rounds, each of twice the problems of a step.
-    assert "drawn per step       at most 4,608 completions" in done.stdout
+    assert "sampled per step     at most 4,608 completions" in done.stdout
     assert "rl.problems.arithmetic:make_base (187,712 parameters)" in done.stdout
     (writes,) = re.findall(r"^writes +w/: (.*), \S+/$", done.stdout, re.M)
     assert {"held_out.jsonl", "assets/", "profile/", "hf/"} < set(writes.split())
@@ -605,7 +605,7 @@ BAD = [
          "max_prompt_tokens=8 + config.rollout.max_response_tokens=200 exceed the"
          " model's max_position_embeddings=128"),
         ({"mesh.data": 3}, "mesh data=3 fsdp=1 tensor=1 needs 3 devices, there are 2"),
-        ({"batch.prompts_per_update": 3}, "prompts_per_step=4 is no multiple"),
+        ({"batch.prompts_per_update": 3}, "prompts_per_step=4: must be a multiple"),
         ({"batch.row_lengths": "(16,)"}, "no row holds"),
         ({"batch.micro_tokens": 64}, "micro_tokens=64: less than one row"),
         ({"objective.aggregation": "mean"}, "objective.aggregation='mean'"),
@@ -628,8 +628,9 @@ def test_a_device_without_memory_left_is_one_line(checkout):
         "import sys, jax.numpy as jnp; from rl import train;"
         " train.flags.FLAGS(['train', '--dry_run']);"
         " train.start_devices = lambda *of: None;"
+        " train.from_config = lambda _: None;"
         " train._lead = lambda *_: jnp.zeros(2**46);"
-        " sys.exit(train._command(None, None, train.StopSignals('')))"
+        " sys.exit(train._command(None, train.StopSignals('')))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

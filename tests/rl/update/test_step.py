@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from configs import base
+from configs.checks import check_config
 from models.config import Qwen2Config
 from models.qwen2 import Qwen2, head_table, init_params
 from rl.groups.advantages import load_advantage
@@ -376,8 +377,11 @@ def test_bfloat16_moments_are_halved_and_refused_where_they_would_stall():
     state = optimizer.init(params)
     moments = [x for x in jax.tree.leaves(state) if x.ndim == 2]
     assert [m.dtype for m in moments] == [jnp.bfloat16] * 2
+    config = base.get_config()
+    config.data.train, config.optimizer.moments_dtype = "any.jsonl", "bfloat16"
+    config.optimizer.b2 = 0.999
     with pytest.raises(ValueError, match="b2=0.999 .* use b2 <= 0.99"):
-        make_optimizer(**{**OPTIMIZER, "moments_dtype": "bfloat16", "b2": 0.999})
+        check_config(base.from_config(config))
 
 
 @pytest.mark.parametrize("masters", ["float32", "bfloat16"])
