@@ -466,7 +466,7 @@ def test_one_pass_draws_what_two_passes_draw(words):
         rows = np.arange(64) != 2
         np.testing.assert_array_equal(one[rows], two[rows])
         np.testing.assert_allclose(one_logprob[rows], two_logprob[rows], atol=1e-6)
-        assert one[2] == words - 1
+        assert 0 <= one[2] < words
         if temperature == 0:
             assert one[0] == 5
     jaxpr = str(jax.make_jaxpr(lambda: draw(1.0, one_pass=True))())
