@@ -448,7 +448,7 @@ def test_one_pass_draws_what_two_passes_draw(words):
     """Greedy rows, ties, an infinite logit and NaN too; and without a branch."""
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(64, words)).astype(np.float32) * 3
-    logits[0, [5, 200]] = 20.0
+    logits[0, [5, 200]] = logits[0].max() + 1
     logits[1, 7] = -np.inf
     logits[2, 3] = np.nan
     uniforms = rng.random((64, 2), np.float32)
@@ -465,7 +465,7 @@ def test_one_pass_draws_what_two_passes_draw(words):
         # The row with a NaN has no distribution; any word will do.
         rows = np.arange(64) != 2
         np.testing.assert_array_equal(one[rows], two[rows])
-        np.testing.assert_allclose(one_logprob[rows], two_logprob[rows], atol=4e-6)
+        np.testing.assert_allclose(one_logprob[rows], two_logprob[rows], atol=1e-6)
         assert 0 <= one[2] < words
         if temperature == 0:
             assert one[0] == 5
