@@ -2,5 +2,5 @@
 
 Enters: token ids and segments, or a folder of safetensors, or a GGUF file.
 Leaves: hidden states (never logits), or such a folder again.
-Begin at `qwen2`; names and shapes of weights are the table of `hf`.
+Begin at `decoder`; names and shapes of weights are the table of `hf`.
 """

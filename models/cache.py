@@ -11,7 +11,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from models.config import Qwen2Config
+from models.config import DecoderConfig
 
 Entries = tuple[jax.Array, ...]
 
@@ -108,7 +108,7 @@ class KVCache:
     @classmethod
     def zeros(
         cls,
-        config: Qwen2Config,
+        config: DecoderConfig,
         batch: int,
         size: int,
         dtype,
@@ -169,7 +169,7 @@ class KVCache:
         """The cache with prompts put into some of its rows.
 
         Args:
-          k, v: arrays `[L, Q, K, H, T]` and `[L, Q, K, T, H]`, as `ServedQwen2`
+          k, v: arrays `[L, Q, K, H, T]` and `[L, Q, K, T, H]`, as `InferenceDecoder`
             returns them for Q rows; the first of these begins with the page.
           places: of the R prompts in them.
           slot: int32 `[R]`, where each goes, all different; a slot that does not

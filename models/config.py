@@ -49,7 +49,7 @@ class RopeScaling:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Qwen2Config:
+class DecoderConfig:
     """Sizes of a Qwen2 decoder, or of a relative's.
 
     Attributes:

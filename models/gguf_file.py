@@ -18,7 +18,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers
 from tokenizers import pre_tokenizers as splits
 from tokenizers.models import BPE
 
-from models.config import FAMILIES, Qwen2Config
+from models.config import FAMILIES, DecoderConfig
 from models.hf import DTYPES, Weight, rows, tensor_specs
 from models.safetensors_io import write_tensors
 
@@ -73,7 +73,7 @@ def convert(file: pathlib.Path, out: pathlib.Path, *, dtype: str = "float32") ->
     partial.mkdir(parents=True)
     try:
         raw = describe(fields, partial, dtype=dtype)
-        config = Qwen2Config.from_hf(raw, where=str(file))
+        config = DecoderConfig.from_hf(raw, where=str(file))
         specs = tensor_specs(config, DTYPES[dtype])
         stream = _tensors(fields, reader, config, DTYPES[dtype])
         write_tensors(
@@ -252,7 +252,7 @@ def _decimal(value: float) -> float:
 
 
 def _tensors(
-    fields: _Fields, reader, config: Qwen2Config, dtype: np.dtype
+    fields: _Fields, reader, config: DecoderConfig, dtype: np.dtype
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Every tensor of the folder, dequantised one at a time."""
     from gguf import dequantize
@@ -278,7 +278,7 @@ def _tensors(
         )
 
 
-def _unpermuted(array: np.ndarray, weight: Weight, config: Qwen2Config) -> np.ndarray:
+def _unpermuted(array: np.ndarray, weight: Weight, config: DecoderConfig) -> np.ndarray:
     """Query and key rows of each head from `[H/2, 2]` to `[2, H/2]`.
 
     llama.cpp rotates neighbours of a head where Hugging Face rotates its halves.

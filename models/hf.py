@@ -23,8 +23,8 @@ import ml_dtypes
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from models.config import FAMILIES, Qwen2Config
-from models.qwen2 import Params, Qwen2, abstract_params, param_shardings
+from models.config import FAMILIES, DecoderConfig
+from models.decoder import Decoder, Params, abstract_params, param_shardings
 from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import laid_out
 
@@ -73,9 +73,9 @@ class Weight:
 
     hf_name: str
     path: tuple[str, ...]
-    hf_shape: Callable[[Qwen2Config], tuple[int, ...]]
+    hf_shape: Callable[[DecoderConfig], tuple[int, ...]]
     linear: bool = False
-    among: Callable[[Qwen2Config], bool] = lambda config: True
+    among: Callable[[DecoderConfig], bool] = lambda config: True
 
     @property
     def layered(self) -> bool:
@@ -85,7 +85,7 @@ class Weight:
         """A view of the file's array in our shape, without the layer axis."""
         return (array.T if self.linear else array).reshape(shape)
 
-    def to_hf(self, array: np.ndarray, config: Qwen2Config) -> np.ndarray:
+    def to_hf(self, array: np.ndarray, config: DecoderConfig) -> np.ndarray:
         """A view of our array, without the layer axis, in the file's shape."""
         shape = self.hf_shape(config)
         return array.reshape(shape[::-1]).T if self.linear else array.reshape(shape)
@@ -96,11 +96,11 @@ def _layer(hf_name, name, hf_shape, linear=False, **options):
     return Weight(name_there, ("layers", name), hf_shape, linear, **options)
 
 
-def _heads(c: Qwen2Config) -> int:
+def _heads(c: DecoderConfig) -> int:
     return c.num_heads * c.head_dim
 
 
-def _kv_heads(c: Qwen2Config) -> int:
+def _kv_heads(c: DecoderConfig) -> int:
     return c.num_kv_heads * c.head_dim
 
 
@@ -139,7 +139,7 @@ TABLE: tuple[Weight, ...] = (
 # fmt: on
 
 
-def rows(config: Qwen2Config) -> Iterator[tuple[str, Weight, int | None]]:
+def rows(config: DecoderConfig) -> Iterator[tuple[str, Weight, int | None]]:
     """Every tensor of a model in file order, as `(HF name, row, layer or None)`."""
     table = [weight for weight in TABLE if weight.among(config)]
     layered = [weight for weight in table if weight.layered]
@@ -153,7 +153,7 @@ def rows(config: Qwen2Config) -> Iterator[tuple[str, Weight, int | None]]:
         yield weight.hf_name, weight, None
 
 
-def tensor_specs(config: Qwen2Config, dtype: np.dtype) -> Specs:
+def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
     """`(shape, dtype)` of every tensor in Hugging Face names."""
     return {
         name: (weight.hf_shape(config), np.dtype(dtype))
@@ -203,7 +203,7 @@ def resolve_folder(
             return fetch(local_dir=described_in)
         described = fetch()
     # What is not built is refused before its weights travel.
-    Qwen2Config.from_folder(described)
+    DecoderConfig.from_folder(described)
     with _asking_the_hub(text):
         return fetch("*.safetensors", _INDEX)
 
@@ -252,7 +252,7 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
 
 def load_params(
     folder: str | os.PathLike,
-    model: Qwen2,
+    model: Decoder,
     mesh: Mesh,
     *,
     on_loaded: Callable[[int], None] = lambda count: None,
@@ -340,7 +340,7 @@ def _insert(stack: jax.Array, one: jax.Array, layer: int) -> jax.Array:
 
 def export_tensors(
     params: Params,
-    config: Qwen2Config,
+    config: DecoderConfig,
     dtype: np.dtype,
     *,
     names: Container[str] | None = None,
@@ -406,7 +406,7 @@ def _to_host(hf_names, arrays) -> Iterator[tuple[str, np.ndarray]]:
 def save_folder(
     folder: str | os.PathLike,
     params: Params,
-    config: Qwen2Config,
+    config: DecoderConfig,
     *,
     assets: str | os.PathLike,
     dtype: str = "bfloat16",

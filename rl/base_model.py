@@ -12,8 +12,8 @@ from configs.base import RunConfig
 from configs.schema import Count, call
 from models import hf
 from models.attention import SHARES_PREFIXES, default_implementation
-from models.config import Qwen2Config
-from models.qwen2 import Qwen2, Remat, abstract_params
+from models.config import DecoderConfig
+from models.decoder import Decoder, Remat, abstract_params
 from rl.problems.functions import load_function
 
 AttentionKey = Literal["auto", "xla", "triton", "splash"]
@@ -43,7 +43,7 @@ def find_model(
 
 
 def make_model(
-    architecture: Qwen2Config,
+    architecture: DecoderConfig,
     mesh: Mesh | None,
     *,
     dtype: hf.DType,
@@ -52,11 +52,11 @@ def make_model(
     unroll: Count,
     attention: AttentionKey,
     deterministic: bool = False,
-) -> Qwen2:
+) -> Decoder:
     """Builds the model in training; see configs/base.py for the keys."""
     if attention == "auto":
         attention = default_implementation(mesh, dtype)
-    return Qwen2(
+    return Decoder(
         architecture,
         mesh=mesh,
         dtype=jnp.dtype(dtype),
@@ -68,7 +68,7 @@ def make_model(
     )
 
 
-def check_shared_prompts(share_prompts: bool, model: Qwen2) -> None:
+def check_shared_prompts(share_prompts: bool, model: Decoder) -> None:
     """Refuses shared prompts where the model's attention does not know them."""
     if share_prompts and model.attention not in SHARES_PREFIXES:
         raise ValueError(
@@ -78,8 +78,8 @@ def check_shared_prompts(share_prompts: bool, model: Qwen2) -> None:
 
 
 def model_from_config(
-    c: RunConfig, architecture: Qwen2Config, mesh: Mesh | None
-) -> Qwen2:
+    c: RunConfig, architecture: DecoderConfig, mesh: Mesh | None
+) -> Decoder:
     """Build the model in training as a config says."""
     return make_model(
         architecture,
@@ -105,6 +105,6 @@ def base_folder(
     )
 
 
-def parameter_count(model: Qwen2Config) -> int:
-    shapes, _ = abstract_params(Qwen2(model))
+def parameter_count(model: DecoderConfig) -> int:
+    shapes, _ = abstract_params(Decoder(model))
     return sum(x.size for x in jax.tree.leaves(shapes))

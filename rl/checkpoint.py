@@ -28,7 +28,7 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from configs.schema import Count
-from models.qwen2 import Params
+from models.decoder import Params
 from rl import checksums
 from rl.checksums import CorruptCheckpointError, Record
 from rl.processes.stopping import one_line

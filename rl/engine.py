@@ -10,8 +10,8 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from models import hf
-from models.config import Qwen2Config
-from models.qwen2 import Params
+from models.config import DecoderConfig
+from models.decoder import Params
 from rl.checkpoint import Checkpoints, abstract_state
 from rl.progress import phase
 from rl.types import Batch, Hyper
@@ -41,7 +41,7 @@ class Engine:
     def __init__(
         self,
         *,
-        config: Qwen2Config,
+        config: DecoderConfig,
         step: Step,
         state: TrainState,
         sampler: PolicySampler,

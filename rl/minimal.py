@@ -21,7 +21,7 @@ from configs import quickstart
 from configs.base import RunConfig, from_config
 from configs.reading import expand_home
 from models import hf
-from models.qwen2 import Params
+from models.decoder import Params
 from rl import files
 from rl.base_model import base_folder, model_from_config
 from rl.groups.advantages import load_advantage

@@ -13,8 +13,8 @@ import numpy as np
 
 from configs.base import RunConfig
 from configs.checks import check_config, check_overlong
-from models.config import Qwen2Config
-from models.qwen2 import Qwen2, param_shardings
+from models.config import DecoderConfig
+from models.decoder import Decoder, param_shardings
 from rl.base_model import base_folder
 from rl.groups.advantages import load_advantage
 from rl.metric_loggers import Maker, load_sinks
@@ -65,7 +65,7 @@ class RunSpec:
     """
 
     config: RunConfig
-    model: Qwen2Config
+    model: DecoderConfig
     tokenizer: PreTrainedTokenizerBase
     sampling: SamplingParams
     train: Sequence[Problem]
@@ -123,11 +123,11 @@ def validate(c: RunConfig) -> RunSpec:
     check_sizes(c, mesh_shape)
     with tempfile.TemporaryDirectory() as scratch:
         folder = base_folder(c, described_in=pathlib.Path(scratch))
-        model = Qwen2Config.from_folder(folder)
+        model = DecoderConfig.from_folder(folder)
         tokenizer = load_tokenizer(folder)
         stop_ids = c.rollout.stop_token_ids or default_stop_ids(folder, tokenizer)
     check_positions(c, model)
-    param_shardings(Qwen2(model), abstract_mesh(mesh_shape))
+    param_shardings(Decoder(model), abstract_mesh(mesh_shape))
     prompts, (train, held_out), left_out = encode_all(
         tokenizer,
         problems=(problems, held_out),
@@ -173,7 +173,7 @@ def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
         )
 
 
-def check_positions(c: RunConfig, model: Qwen2Config) -> None:
+def check_positions(c: RunConfig, model: DecoderConfig) -> None:
     """Reject prompts and completions that are longer than the model's positions.
 
     Raises:

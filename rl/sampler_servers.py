@@ -16,7 +16,7 @@ from jax.experimental import multihost_utils
 
 from configs.schema import Range
 from models import hf
-from models.qwen2 import Params, Qwen2
+from models.decoder import Decoder, Params
 from rl.types import Batch
 from rl.update.objective import token_logprobs
 from rollout.types import Completion, PolicySampler
@@ -31,7 +31,7 @@ _PROBE_LENGTH = 300
 
 def make_vllm_sampler(
     *,
-    model: Qwen2,
+    model: Decoder,
     folder: pathlib.Path,
     workdir: pathlib.Path,
     prompt: Sequence[int],
@@ -140,7 +140,7 @@ def probe_prompt(prompt: Sequence[int], max_model_len: int) -> list[int]:
 
 
 def make_probe(
-    model: Qwen2, *, max_model_len: int, head_chunk: int, servers: int
+    model: Decoder, *, max_model_len: int, head_chunk: int, servers: int
 ) -> Probe:
     """Returns the trainer's own log-probs of sequences, at temperature 1.
 

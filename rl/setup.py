@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from configs.base import RunConfig
 from configs.schema import config_json
 from models import hf
-from models.qwen2 import Params, Qwen2
+from models.decoder import Decoder, Params
 from rl import files
 from rl.alarms import Alarms
 from rl.base_model import (
@@ -261,7 +261,7 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
     )
 
 
-def make_update(c: RunConfig, model: Qwen2, objective: Objective) -> Step:
+def make_update(c: RunConfig, model: Decoder, objective: Objective) -> Step:
     """Make the compiled functions of the run's updates."""
     assert model.mesh is not None
     return make_step(
@@ -292,7 +292,7 @@ def make_rejection(c: RunConfig) -> Reject | None:
 
 
 def make_embedded(
-    spec: RunSpec, model: Qwen2, state: TrainState, reference: Params | None
+    spec: RunSpec, model: Decoder, state: TrainState, reference: Params | None
 ) -> JaxSampler:
     """Make the sampler on the trainer's own devices, and compile its programs."""
     c = spec.config
@@ -317,7 +317,7 @@ def make_embedded(
 
 
 def make_servers(
-    spec: RunSpec, model: Qwen2, folder: pathlib.Path, workdir: pathlib.Path
+    spec: RunSpec, model: Decoder, folder: pathlib.Path, workdir: pathlib.Path
 ) -> PolicySampler:
     """Make the sampler on vLLM servers, started or attached to."""
     c, v = spec.config, spec.config.rollout.vllm

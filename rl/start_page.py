@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from configs.base import RunConfig, get_config
 from configs.schema import changes, config_json
-from models.qwen2 import Qwen2, abstract_params
+from models.decoder import Decoder, abstract_params
 from rl.base_model import parameter_count
 from rl.checkpoint import describe_cost, state_bytes
 from rl.run_spec import RunSpec
@@ -17,7 +17,7 @@ from rl.update.optimizer import optimizer_from_config
 def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     """Return the facts of a run, one a line, then its config."""
     c = spec.config
-    model = Qwen2(spec.model, param_dtype=jnp.dtype(c.model.param_dtype))
+    model = Decoder(spec.model, param_dtype=jnp.dtype(c.model.param_dtype))
     shapes, _ = abstract_params(model)
     group = max(stage.group_size or c.rollout.group_size for stage in spec.stages)
     completions = c.batch.prompts_per_step * group

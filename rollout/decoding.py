@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 
 from models.cache import Entries, KVCache, Places
-from models.qwen2 import head_table
-from models.served import ServedQwen2
+from models.decoder import head_table
+from models.inference import InferenceDecoder
 from rollout.inverse_cdf import Split, draw_tokens
 from rollout.layout import Pace
 from rollout.prompts import Rows
@@ -105,7 +105,7 @@ def _pin(state: Slots, mesh: Mesh) -> Slots:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def empty(
-    model: ServedQwen2, batch: int, size: int, width: int, page: int = 0
+    model: InferenceDecoder, batch: int, size: int, width: int, page: int = 0
 ) -> Slots:
     """B = `batch` slots in which nothing runs; S = `size`, W = `width`.
 
@@ -132,7 +132,7 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
     """Reads prompts.
 
     Args:
-      model, params: a `ServedQwen2` and its parameters.
+      model, params: a `InferenceDecoder` and its parameters.
       rows: arrays `[Q, T]`. Copies beyond the Q-th read nothing.
 
     Returns:
@@ -230,7 +230,7 @@ def decode(
     for: sums of `[B, D]` over the devices of a copy, and the few numbers of a draw.
 
     Args:
-      model, params: a `ServedQwen2` and its parameters.
+      model, params: a `InferenceDecoder` and its parameters.
       pace: tokens drawn for each slot between two looks at what has ended, and in all.
       nucleus: whether `dynamic.top_p` is looked at; a program of its own.
       state: donated.

@@ -21,8 +21,8 @@ import numpy as np
 
 from models.attention import SHARES_PREFIXES
 from models.cache import Entries, Places
-from models.qwen2 import Params
-from models.served import served_params
+from models.decoder import Params
+from models.inference import served_params
 from rollout import decoding
 from rollout.layout import Layout
 from rollout.prompts import Prompts, common_length, pack

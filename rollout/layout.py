@@ -17,8 +17,8 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from configs.schema import Count, Index
-from models.qwen2 import Qwen2
-from models.served import ServedQwen2, abstract_served, served_config
+from models.decoder import Decoder
+from models.inference import InferenceDecoder, abstract_served, served_config
 from sharding.mesh import platform, served_mesh
 from sharding.rules import shards
 
@@ -103,7 +103,7 @@ class Layout:
       pace: of the platform where it is None.
     """
 
-    trained: Qwen2
+    trained: Decoder
     tensor: int
     slots: int
     prompt_length: int = 0
@@ -122,9 +122,9 @@ class Layout:
         return served_mesh(self.trained.mesh, self.tensor)
 
     @functools.cached_property
-    def model(self) -> ServedQwen2:
+    def model(self) -> InferenceDecoder:
         config = served_config(self.trained.config, self.tensor)
-        return ServedQwen2(
+        return InferenceDecoder(
             config,
             self.mesh,
             dtype=self.trained.dtype,
@@ -249,7 +249,7 @@ def device_memory(mesh: Mesh) -> int | None:
 
 
 def make_layout(
-    trained: Qwen2,
+    trained: Decoder,
     *,
     slots: Count,
     tensor: Index = 0,

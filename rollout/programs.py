@@ -8,8 +8,8 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from models.cache import Places
-from models.qwen2 import LAYERS, abstract_params, param_shardings
-from models.served import abstract_served, layers_program, table_program
+from models.decoder import LAYERS, abstract_params, param_shardings
+from models.inference import abstract_served, layers_program, table_program
 from rollout import decoding
 from rollout.layout import Layout, placed
 from rollout.prompts import Rows

@@ -16,7 +16,7 @@ Prompts = Sequence[Sequence[int]]
 
 
 class Rows(NamedTuple):
-    """Q rows of T positions, as `models.qwen2.Qwen2` takes them."""
+    """Q rows of T positions, as `models.decoder.Decoder` takes them."""
 
     ids: Int[np.ndarray, "Q T"]
     positions: Int[np.ndarray, "Q T"]

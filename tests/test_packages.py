@@ -64,7 +64,7 @@ def test_imports_run_one_way():
     ]
     assert wrong == []
     # Imports that are there are seen.
-    assert "models.qwen2" in IMPORTS["rl.setup"]
+    assert "models.decoder" in IMPORTS["rl.setup"]
     assert "rl.evaluate" in IMPORTS["tools.evaluate"]
 
 

@@ -18,8 +18,8 @@ import orbax.checkpoint as ocp
 
 from configs.reading import user_path
 from models import gguf_file, hf
-from models.config import Qwen2Config
-from models.qwen2 import Params, Qwen2, abstract_params, param_shardings
+from models.config import DecoderConfig
+from models.decoder import Decoder, Params, abstract_params, param_shardings
 from rl import checkpoint, checksums
 from rl.files import replace_json
 from rl.update.examine import check_finite
@@ -67,14 +67,14 @@ def _convert(arguments: argparse.Namespace) -> dict:
     mesh = make_mesh()
     if arguments.hf:
         folder = hf.resolve_folder(arguments.hf)
-        model = Qwen2(Qwen2Config.from_folder(folder))
+        model = Decoder(DecoderConfig.from_folder(folder))
         params = hf.load_params(folder, model, mesh)
         _save(out, params, folder)
         step = None
     else:
         root = arguments.checkpoint or arguments.workdir
         assets = root / checkpoint.ASSETS
-        model = Qwen2(Qwen2Config.from_folder(assets))
+        model = Decoder(DecoderConfig.from_folder(assets))
         if arguments.checkpoint:
             params, step = _load(root, _abstract(model, mesh)), None
         else:
@@ -116,7 +116,7 @@ def _card(workdir: pathlib.Path, step: int) -> str:
     )
 
 
-def _abstract(model: Qwen2, mesh):
+def _abstract(model: Decoder, mesh):
     shapes, _ = abstract_params(model)
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, jnp.float32, sharding=s),

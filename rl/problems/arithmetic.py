@@ -20,9 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from models.config import Qwen2Config
+from models.config import DecoderConfig
+from models.decoder import Decoder, head_table, init_params
 from models.hf import save_folder
-from models.qwen2 import Qwen2, head_table, init_params
 from rl.problems.tokenizer import AutoTokenizer, Qwen2Tokenizer
 from rl.progress import watch
 from rl.types import Problem
@@ -152,7 +152,7 @@ def make_base(
     devices = jax.local_devices()
     count = math.gcd(batch, len(devices))
     mesh = make_mesh(data=count, fsdp=1, tensor=1, devices=devices[:count])
-    model = Qwen2(Qwen2Config.from_hf(raw), mesh=mesh, unroll=layers)
+    model = Decoder(DecoderConfig.from_hf(raw), mesh=mesh, unroll=layers)
     params = _pretrain(
         model,
         init_params(model, mesh, seed),

@@ -22,7 +22,7 @@ from jaxtyping import Float
 
 from configs.base import RunConfig
 from configs.schema import NotNegative, Range
-from models.qwen2 import Params, Qwen2, head_table
+from models.decoder import Decoder, Params, head_table
 from rl.types import Batch, Scalar
 from rl.update.head import score_tokens
 from rl.update.losses import MAX_LOG_RATIO, Segments, k1, k3, load_loss
@@ -211,7 +211,7 @@ def _check_result(surrogate, named, key: str) -> None:
 
 
 def token_logprobs(
-    model: Qwen2,
+    model: Decoder,
     params: Params,
     batch: Batch,
     *,

@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Float, Int32
 
 from configs.schema import Count
-from models.qwen2 import Params, Qwen2, abstract_params, param_shardings
+from models.decoder import Decoder, Params, abstract_params, param_shardings
 from rl.types import Batch, Hyper
 from rl.update.examine import digest
 from rl.update.objective import Objective, token_logprobs
@@ -73,7 +73,7 @@ class Step(NamedTuple):
 
 
 def make_step(
-    model: Qwen2,
+    model: Decoder,
     optimizer: optax.GradientTransformation,
     mesh: Mesh,
     objective: Objective,

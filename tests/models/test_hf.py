@@ -9,7 +9,8 @@ import safetensors.numpy
 import torch
 import transformers
 
-from models.config import Qwen2Config
+from models.config import DecoderConfig
+from models.decoder import Decoder, init_params, param_shardings
 from models.hf import (
     file_layout,
     load_params,
@@ -17,7 +18,6 @@ from models.hf import (
     save_folder,
     tensor_specs,
 )
-from models.qwen2 import Qwen2, init_params, param_shardings
 from models.safetensors_io import read_tensors, write_tensors
 from sharding.mesh import make_mesh
 from tests.models import reference
@@ -50,7 +50,7 @@ def test_float32_round_trip_is_bit_identical(
     reference.make(
         source, family, tie_word_embeddings=tied, max_shard_size=max_shard_size
     )
-    model = Qwen2(Qwen2Config.from_folder(source))
+    model = Decoder(DecoderConfig.from_folder(source))
     params = load_params(source, model, _mesh(*shape))
     save_folder(target, params, model.config, assets=source, dtype="float32")
     assert _files(target) == _files(source)
@@ -61,7 +61,7 @@ def test_float32_round_trip_is_bit_identical(
 def test_transformers_loads_a_bfloat16_export(tmp_path):
     source, target = tmp_path / "in", tmp_path / "out"
     theirs = reference.make(source, tie_word_embeddings=False)
-    model = Qwen2(Qwen2Config.from_folder(source))
+    model = Decoder(DecoderConfig.from_folder(source))
     params = load_params(source, model, _mesh(1, 2, 1))
     save_folder(target, params, model.config, assets=source)
     loaded = transformers.AutoModelForCausalLM.from_pretrained(target)
@@ -76,7 +76,7 @@ def test_transformers_loads_a_bfloat16_export(tmp_path):
 def test_parameters_are_sharded_as_the_rules_say(tmp_path):
     reference.make(tmp_path)
     mesh = _mesh(2, 2, 2)
-    model = Qwen2(Qwen2Config.from_folder(tmp_path), mesh=mesh)
+    model = Decoder(DecoderConfig.from_folder(tmp_path), mesh=mesh)
     for params in (load_params(tmp_path, model, mesh), init_params(model, mesh, 0)):
         expected = param_shardings(model, mesh)
         jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s, x.ndim) or 1 / 0,
@@ -107,7 +107,7 @@ def test_an_export_names_its_architecture_where_the_base_does_not(tmp_path):
     said = json.loads((source / "config.json").read_text())
     assert said.pop("architectures") == ["Qwen3ForCausalLM"]
     (source / "config.json").write_text(json.dumps(said))
-    model = Qwen2(Qwen2Config.from_folder(source))
+    model = Decoder(DecoderConfig.from_folder(source))
     params = load_params(source, model, _mesh())
     save_folder(target, params, model.config, assets=source, dtype="float32")
     told = json.loads((target / "config.json").read_text())
@@ -120,8 +120,8 @@ def test_an_export_names_its_architecture_where_the_base_does_not(tmp_path):
 )
 def test_weights_that_are_not_finite_are_not_exported(tmp_path, value, dtype):
     reference.make(tmp_path / "in")
-    config = Qwen2Config.from_folder(tmp_path / "in")
-    params = load_params(tmp_path / "in", Qwen2(config, mesh=_mesh()), _mesh())
+    config = DecoderConfig.from_folder(tmp_path / "in")
+    params = load_params(tmp_path / "in", Decoder(config, mesh=_mesh()), _mesh())
     out = tmp_path / "out"
     save_folder(out, params, config, assets=tmp_path / "in", dtype=dtype)
     before = (out / "model.safetensors").read_bytes()
@@ -150,7 +150,7 @@ def test_an_index_leads_to_no_file_outside_of_its_folder(tmp_path):
 @pytest.mark.failure(33)
 def test_damaged_weights_are_refused_by_name(tmp_path):
     reference.make(tmp_path)
-    model = Qwen2(Qwen2Config.from_folder(tmp_path))
+    model = Decoder(DecoderConfig.from_folder(tmp_path))
     path = tmp_path / "model.safetensors"
     whole = path.read_bytes()
     path.write_bytes(whole[:-100])
@@ -219,11 +219,11 @@ def test_unsupported_configs_are_refused_by_name_and_value(tmp_path, change, mes
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ValueError, match=f"config.json: .*{message}"):
-        Qwen2Config.from_folder(tmp_path)
+        DecoderConfig.from_folder(tmp_path)
 
 
 def test_specs_follow_the_table():
-    config = Qwen2Config.from_hf(
+    config = DecoderConfig.from_hf(
         {"model_type": "qwen2", **reference.SMALL, "tie_word_embeddings": False}
     )
     specs = tensor_specs(config, np.dtype(np.float32))
@@ -297,7 +297,7 @@ def test_a_tied_head_that_is_stored_is_the_embedding(tmp_path, same):
     head = tensors["model.embed_tokens.weight"] + (not same)
     tensors["lm_head.weight"] = head
     safetensors.numpy.save_file(tensors, tmp_path / "model.safetensors")
-    ours = Qwen2(Qwen2Config.from_folder(tmp_path))
+    ours = Decoder(DecoderConfig.from_folder(tmp_path))
     if same:
         load_params(tmp_path, ours, _mesh())
         return

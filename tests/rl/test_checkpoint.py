@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models.config import Qwen2Config
-from models.qwen2 import Qwen2, abstract_params, init_params
+from models.config import DecoderConfig
+from models.decoder import Decoder, abstract_params, init_params
 from rl import checkpoint, checksums
 from rl.checkpoint import Checkpoints, abstract_state, load_run_params
 from rl.checksums import CorruptCheckpointError, verify, write_sums
@@ -24,14 +24,14 @@ from sharding.mesh import make_mesh
 from tests.models.reference import SMALL
 from tests.rl.update.test_step import OBJECTIVE, OPTIMIZER
 
-CONFIG = Qwen2Config.from_hf({"model_type": "qwen2", **SMALL})
+CONFIG = DecoderConfig.from_hf({"model_type": "qwen2", **SMALL})
 LOOP = {"seeds": 12, "left": [{"dtype": "float32", "data": "AACAPwAAgD8="}]}
 
 
 def _make(**shape):
     devices = jax.devices()[: int(np.prod(list(shape.values())))]
     mesh = make_mesh(**shape, devices=devices)
-    model = Qwen2(CONFIG, mesh=mesh)
+    model = Decoder(CONFIG, mesh=mesh)
     step = make_step(
         model,
         make_optimizer(**OPTIMIZER),
@@ -473,7 +473,7 @@ def test_a_score_that_comes_later_makes_it_the_best_one(made, tmp_path, opened):
 
 
 def test_the_cost_of_checkpoints_of_7b_is_stated(pair, tmp_path):
-    qwen = Qwen2Config.from_hf(
+    qwen = DecoderConfig.from_hf(
         dict(
             model_type="qwen2", vocab_size=152_064, hidden_size=3584,
             intermediate_size=18_944, num_hidden_layers=28, num_attention_heads=28,
@@ -481,7 +481,7 @@ def test_the_cost_of_checkpoints_of_7b_is_stated(pair, tmp_path):
             rms_norm_eps=1e-6, tie_word_embeddings=False,
         )
     )  # fmt: skip
-    shapes, _ = abstract_params(Qwen2(qwen))
+    shapes, _ = abstract_params(Decoder(qwen))
     nbytes = checkpoint.state_bytes(shapes, make_optimizer(**OPTIMIZER))
     # 7,615,616,512 parameters, twice as many moments, and Adam's count.
     assert nbytes == 12 * 7_615_616_512 + 4

@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 from models import hf
-from models.config import Qwen2Config
-from models.qwen2 import Qwen2, init_params
+from models.config import DecoderConfig
+from models.decoder import Decoder, init_params
 from rl import files
 from rl.metrics import Board, MetricsWriter
 from sharding.mesh import make_mesh
@@ -93,7 +93,7 @@ def test_points_that_the_disk_does_not_take_name_their_file(tmp_path):
 @pytest.mark.failure(31)
 def test_an_export_that_does_not_fit_names_the_file_and_leaves_the_one_before(tmp_path):
     assets = make_model(tmp_path / "model")
-    model = Qwen2(Qwen2Config.from_folder(assets), mesh=make_mesh())
+    model = Decoder(DecoderConfig.from_folder(assets), mesh=make_mesh())
     params = init_params(model, model.mesh, 0)
     with mounted(tmp_path / "disk", "size=4m") as disk:
         asked = dict(assets=assets, dtype="float32")

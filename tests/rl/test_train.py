@@ -310,7 +310,7 @@ def _kill_in_the_middle(arguments, rng, of):
     """
     process = _begin(arguments)
     _first_step(process)
-    while not any(of.glob("checkpoints/[0-9]*")):
+    while not any(f.name.isdigit() for f in of.glob("checkpoints/*")):
         time.sleep(0.01)
     time.sleep(rng.random() / 2)
     process.kill()

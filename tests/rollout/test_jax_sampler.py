@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from models.config import Qwen2Config
+from models.config import DecoderConfig
+from models.decoder import Decoder, head_table
 from models.hf import load_params
-from models.qwen2 import Qwen2, head_table
-from models.served import served_params
+from models.inference import served_params
 from rl.processes.compiles import Compiles
 from rollout import decoding, jax_sampler
 from rollout.inverse_cdf import draw_tokens
@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
 def _sampler(path, shape=(1, 1, 1), slots=8, tensor=0, **how):
     devices = jax.devices()[: np.prod(shape)]
     mesh = make_mesh(**dict(zip(SIZES, shape, strict=True)), devices=devices)
-    model = Qwen2(Qwen2Config.from_folder(path), mesh=mesh)
+    model = Decoder(DecoderConfig.from_folder(path), mesh=mesh)
     layout = make_layout(model, slots=slots, tensor=tensor or shape[-1], **how)
     return JaxSampler(layout, load_params(path, model, mesh))
 
@@ -549,8 +549,8 @@ def test_no_publish_holds_two_copies(folder):
     path = folder[0]
     mesh = make_mesh(devices=jax.devices()[:1])
     # Of another dtype than the masters, so that the copy shares nothing with them.
-    config = Qwen2Config.from_folder(path)
-    model = Qwen2(config, mesh=mesh, dtype=jnp.bfloat16)
+    config = DecoderConfig.from_folder(path)
+    model = Decoder(config, mesh=mesh, dtype=jnp.bfloat16)
     params = load_params(path, model, mesh)
     layout = make_layout(model, slots=8, tensor=1)
 

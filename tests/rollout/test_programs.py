@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models.config import Qwen2Config
-from models.qwen2 import LAYERS, Qwen2, init_params
-from models.served import abstract_served, served_params
+from models.config import DecoderConfig
+from models.decoder import LAYERS, Decoder, init_params
+from models.inference import abstract_served, served_params
 from rollout import decoding
 from rollout.layout import Pace, device_bytes, layout_bytes, make_layout, placed
 from rollout.programs import programs
 from sharding.mesh import SIZES, make_mesh
 from sharding.rules import laid_out
 
-CONFIG = Qwen2Config(
+CONFIG = DecoderConfig(
     vocab_size=1024,
     hidden_size=64,
     intermediate_size=128,
@@ -37,7 +37,7 @@ PACE = Pace(layers=True, columns=16, tokens=4, call=8, read=128)
 
 def _layout(tensor, config=CONFIG, **how):
     mesh = make_mesh(fsdp=8, devices=jax.devices()[:8])
-    model = Qwen2(config, mesh=mesh, dtype=jnp.float32)
+    model = Decoder(config, mesh=mesh, dtype=jnp.float32)
     how = dict(slots=16, prompt_length=16, response_length=48, pace=PACE) | how
     return make_layout(model, tensor=tensor, **how)
 
@@ -208,7 +208,7 @@ class _Device:
 
 
 def _of_7b(copies, **how):
-    config = Qwen2Config(
+    config = DecoderConfig(
         vocab_size=152064,
         hidden_size=3584,
         intermediate_size=18944,
@@ -222,7 +222,7 @@ def _of_7b(copies, **how):
         max_positions=4096,
     )
     mesh = make_mesh(fsdp=copies, devices=[_Device(n) for n in range(copies)])
-    model = Qwen2(config, mesh=mesh, dtype=jnp.bfloat16)
+    model = Decoder(config, mesh=mesh, dtype=jnp.bfloat16)
     how = dict(prompt_length=1024, response_length=3072) | how
     return make_layout(model, slots=128 * copies, tensor=1, **how)
 
@@ -287,7 +287,7 @@ def test_what_a_publish_takes_does_not_grow_with_the_layers(pace):
 def test_published_weights_stand_where_the_layout_says(shape, tensor):
     """Whatever parts the trainer's mesh has."""
     mesh = make_mesh(**dict(zip(SIZES, shape, strict=True)), devices=jax.devices()[:8])
-    model = Qwen2(CONFIG, mesh=mesh, dtype=jnp.float32)
+    model = Decoder(CONFIG, mesh=mesh, dtype=jnp.float32)
     layout = make_layout(model, slots=16, tensor=tensor, pace=APART)
     params = init_params(model, mesh, 0)
     served = served_params(params, model, layout.model)

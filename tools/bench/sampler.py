@@ -12,8 +12,8 @@ import functools
 import itertools
 from collections.abc import Sequence
 
-from models.config import Qwen2Config
-from models.qwen2 import Qwen2, init_params
+from models.config import DecoderConfig
+from models.decoder import Decoder, init_params
 from rl.processes.devices import start_cpu_devices
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import make_layout
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> dict:
     works = (once, ("sample", "sample_top_p", "greedy")), (shape, ("mixed",))
     start_cpu_devices(arguments.devices, rows=64)
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    model = Qwen2(Qwen2Config.from_hf(shape.hf_config()), mesh=mesh)
+    model = Decoder(DecoderConfig.from_hf(shape.hf_config()), mesh=mesh)
     params = init_params(model, mesh, 0)
     ours: dict[str, dict] = {}
     for of_shape, what in works:

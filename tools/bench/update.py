@@ -17,8 +17,8 @@ import numpy as np
 
 from configs import base
 from models.attention import IMPLEMENTATIONS
-from models.config import Qwen2Config
-from models.qwen2 import REMAT_POLICIES, init_params
+from models.config import DecoderConfig
+from models.decoder import REMAT_POLICIES, init_params
 from rl.base_model import model_from_config
 from rl.groups.packing import pack, padding_fraction
 from rl.groups.weights import weigh
@@ -105,7 +105,7 @@ def _measure_ours(arguments, shape: Shape, tokens) -> dict:
         attention=arguments.attention,
         head_chunk=arguments.head_chunk,
     )
-    architecture = Qwen2Config.from_hf(shape.hf_config())
+    architecture = DecoderConfig.from_hf(shape.hf_config())
     c = base.from_config(config)
     model = model_from_config(c, architecture, mesh)
     step = make_update(c, model, objective_from_config(c))

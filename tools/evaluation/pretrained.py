@@ -9,9 +9,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from models.attention import default_implementation
-from models.config import Qwen2Config
+from models.config import DecoderConfig
+from models.decoder import Decoder
 from models.hf import DTYPES, load_params, resolve_folder
-from models.qwen2 import Qwen2
 from rl.problems.reading import HELD_OUT, read_problems
 from rl.problems.templates import check_template
 from rl.types import Problem
@@ -42,7 +42,7 @@ def find_folder(model: str | os.PathLike) -> pathlib.Path:
 
 def max_positions(folder: pathlib.Path) -> int:
     """Longest prompt and completion together that the model was made for, in tokens."""
-    return Qwen2Config.from_folder(folder).max_positions
+    return DecoderConfig.from_folder(folder).max_positions
 
 
 def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
@@ -60,7 +60,7 @@ def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
     return dtype
 
 
-def split_model(folder: pathlib.Path, *, dtype: str) -> tuple[Qwen2, Mesh]:
+def split_model(folder: pathlib.Path, *, dtype: str) -> tuple[Decoder, Mesh]:
     """The model of a folder, to be split over all devices; its weights are not read.
 
     Args:
@@ -68,8 +68,8 @@ def split_model(folder: pathlib.Path, *, dtype: str) -> tuple[Qwen2, Mesh]:
       dtype: of parameters and activations, a key of `models.hf.DTYPES`.
     """
     mesh = make_mesh()
-    model = Qwen2(
-        Qwen2Config.from_folder(folder),
+    model = Decoder(
+        DecoderConfig.from_folder(folder),
         mesh=mesh,
         dtype=np.dtype(DTYPES[dtype]),
         param_dtype=np.dtype(DTYPES[dtype]),

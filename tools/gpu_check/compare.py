@@ -8,7 +8,7 @@ import tempfile
 import jax
 import numpy as np
 
-from models.qwen2 import init_params
+from models.decoder import init_params
 from sharding.rules import place
 from tools.gpu_check.__main__ import say
 from tools.gpu_check.shapes import (

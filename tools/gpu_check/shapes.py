@@ -10,8 +10,8 @@ import numpy as np
 
 from configs import base
 from models.attention import default_implementation
-from models.config import Qwen2Config
-from models.qwen2 import Qwen2
+from models.config import DecoderConfig
+from models.decoder import Decoder
 from rl.groups.packing import pack
 from rl.groups.weights import weigh
 from rl.types import Batch
@@ -55,14 +55,14 @@ def peak_gib() -> float:
     return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
 
 
-def make_model(size: Shape, dtype: str = "bfloat16", **options: Any) -> Qwen2:
+def make_model(size: Shape, dtype: str = "bfloat16", **options: Any) -> Decoder:
     mesh = make_mesh(devices=jax.devices()[:1])
     attention = default_implementation(mesh, dtype)
-    architecture, compute = Qwen2Config.from_hf(size.hf_config()), np.dtype(dtype)
-    return Qwen2(architecture, mesh, compute, attention=attention, **options)
+    architecture, compute = DecoderConfig.from_hf(size.hf_config()), np.dtype(dtype)
+    return Decoder(architecture, mesh, compute, attention=attention, **options)
 
 
-def make_update(model: Qwen2, head_chunk: int = 1024) -> Step:
+def make_update(model: Decoder, head_chunk: int = 1024) -> Step:
     objective = make_objective(
         function="grpo", function_args={}, correction="truncate", correction_cap=2.0,
         entropy_bonus=0.0, kl_penalty=0.0, kl_estimate="k3",

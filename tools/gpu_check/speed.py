@@ -10,7 +10,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from models.qwen2 import Remat, init_params
+from models.decoder import Remat, init_params
 from rl.base_model import parameter_count
 from rollout import decoding
 from rollout.jax_sampler import JaxSampler

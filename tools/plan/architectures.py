@@ -8,7 +8,7 @@ import tempfile
 from typing import Any
 
 from configs.base import RunConfig
-from models.config import Qwen2Config
+from models.config import DecoderConfig
 from rl.base_model import base_folder
 
 _NAMES = (
@@ -34,7 +34,7 @@ _MODELS = {
 }
 
 
-def architecture(config: RunConfig) -> Qwen2Config:
+def architecture(config: RunConfig) -> DecoderConfig:
     """Returns the base model's architecture, known or from its folder or the hub.
 
     Raises:
@@ -48,7 +48,7 @@ def architecture(config: RunConfig) -> Qwen2Config:
         raw |= {"model_type": "qwen2", "rms_norm_eps": 1e-6, "rope_theta": rope}
         if name.startswith("Qwen3"):
             raw |= {"model_type": "qwen3", "head_dim": 128}
-        return Qwen2Config.from_hf(raw)
+        return DecoderConfig.from_hf(raw)
     with tempfile.TemporaryDirectory() as scratch:
         folder = base_folder(config, described_in=pathlib.Path(scratch))
-        return Qwen2Config.from_folder(folder)
+        return DecoderConfig.from_folder(folder)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import jax
 
-from models.qwen2 import abstract_params
+from models.decoder import abstract_params
 from rl.base_model import model_from_config
 from rl.setup import make_update
 from rl.types import Batch

@@ -8,8 +8,8 @@ import jax
 
 from configs.base import RunConfig
 from configs.checks import check_config
-from models.config import Qwen2Config
-from models.qwen2 import LAYERS, Qwen2, abstract_params, param_shardings
+from models.config import DecoderConfig
+from models.decoder import LAYERS, Decoder, abstract_params, param_shardings
 from rl.groups.packing import micro_rows
 from rl.run_spec import check_positions, check_sizes
 from sharding.mesh import abstract_mesh, resolve_shape
@@ -33,7 +33,7 @@ class Workload:
     """
 
     config: RunConfig
-    model: Qwen2Config
+    model: DecoderConfig
     target: Target
     trainer: Target
     mesh_shape: tuple[int, int, int]
@@ -113,14 +113,14 @@ def make_workload(config: RunConfig, target: Target) -> Workload:
 
 @functools.lru_cache
 def shard_sizes(
-    model: Qwen2Config, mesh_shape: tuple[int, int, int]
+    model: DecoderConfig, mesh_shape: tuple[int, int, int]
 ) -> tuple[int, int]:
     """Returns the number of parameters on each device: all, and those of the layers.
 
     Raises:
       ValueError: the mesh does not divide a dimension.
     """
-    trained = Qwen2(model)
+    trained = Decoder(model)
     local = jax.tree.map(
         lambda x, sharding: math.prod(sharding.shard_shape(x.shape)),
         abstract_params(trained)[0],

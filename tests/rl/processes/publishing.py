@@ -13,14 +13,14 @@ import jax
 import numpy as np
 
 from models import hf
-from models.config import Qwen2Config
-from models.qwen2 import Qwen2, init_params
+from models.config import DecoderConfig
+from models.decoder import Decoder, init_params
 from rl.processes.devices import join_cpu_devices, start_cpu_devices
 from rl.sampler_servers import FollowerSampler, make_probe
 from sharding.mesh import make_mesh
 
 DEVICES = 4
-CONFIG = Qwen2Config(
+CONFIG = DecoderConfig(
     vocab_size=96, hidden_size=64, intermediate_size=64, num_layers=2, num_heads=2,
     num_kv_heads=1, head_dim=32, rope_theta=1e4, rms_norm_eps=1e-6,
     tie_word_embeddings=True, max_positions=64,
@@ -30,7 +30,7 @@ CONFIG = Qwen2Config(
 def publish(index: int = 0) -> str:
     mesh = make_mesh(fsdp=DEVICES, devices=jax.devices()[:DEVICES])
     join_cpu_devices(mesh)
-    model = Qwen2(CONFIG, mesh=mesh)
+    model = Decoder(CONFIG, mesh=mesh)
     params = init_params(model, mesh, seed=0)
 
     def export(params):

@@ -11,8 +11,8 @@ import pytest
 
 from configs import base
 from configs.checks import check_config
-from models.config import Qwen2Config
-from models.qwen2 import Qwen2, head_table, init_params
+from models.config import DecoderConfig
+from models.decoder import Decoder, head_table, init_params
 from rl.groups.advantages import load_advantage
 from rl.groups.packing import make_segments, pack
 from rl.groups.weights import weigh
@@ -26,7 +26,9 @@ from sharding.rules import place
 from tests.models.reference import SMALL
 from tests.rl.examples import make_group
 
-CONFIG = Qwen2Config.from_hf({"model_type": "qwen2", **SMALL, "num_key_value_heads": 4})
+CONFIG = DecoderConfig.from_hf(
+    {"model_type": "qwen2", **SMALL, "num_key_value_heads": 4}
+)
 # Adam turns a gradient that is rounding noise into a full step of random sign; an
 # epsilon above the noise keeps the change a smooth function of the gradient.
 OPTIMIZER = dict(
@@ -75,7 +77,7 @@ def _mesh(data=1, fsdp=1, tensor=1):
 
 
 def _params(mesh):
-    model = Qwen2(CONFIG, mesh=mesh)
+    model = Decoder(CONFIG, mesh=mesh)
     params = init_params(model, mesh, 0)
     # Larger than the initial scale: ratios away from 1, both clips in action.
     return jax.tree.map(lambda x: x * 3 if x.ndim > 2 else x, params)
@@ -100,7 +102,7 @@ def _step(
     objective=OBJECTIVE,
     **model_options,
 ):
-    model = Qwen2(config, mesh=mesh, **model_options)
+    model = Decoder(config, mesh=mesh, **model_options)
     return make_step(
         model, make_optimizer(**{**OPTIMIZER, "eps": eps}), mesh, objective,
         head_chunk=16, offload_optimizer=offload,
@@ -122,7 +124,7 @@ def _gradient(shape, dtype=jnp.float32):
     mesh = _mesh(*shape)
     batches = jax.tree.map(jnp.asarray, _batches(_groups()))
     hyper = jax.tree.map(jnp.asarray, _hyper())
-    model = Qwen2(CONFIG, mesh=mesh, dtype=dtype, param_dtype=dtype)
+    model = Decoder(CONFIG, mesh=mesh, dtype=dtype, param_dtype=dtype)
 
     def loss(params):
         total = 0.0
@@ -144,7 +146,7 @@ def test_one_program_scores_at_any_temperature(temperature):
     batch = place(_batches(_groups())[0], step.rows)
     hyper = _hyper().replace(temperature=np.float32(temperature))
     scored = step.score(params, batch, hyper)
-    hidden = Qwen2(CONFIG, mesh=mesh).apply(
+    hidden = Decoder(CONFIG, mesh=mesh).apply(
         {"params": params}, batch.token_ids, batch.positions, batch.segment_ids,
         prefix_ids=batch.prefix_ids,
     )  # fmt: skip
@@ -187,7 +189,7 @@ def test_every_mesh_gives_the_same_loss_gradient_and_change(shape):
 def test_packing_and_micro_batches_cannot_change_the_gradient():
     with jax.enable_x64(True):
         mesh = _mesh()
-        model = Qwen2(CONFIG, mesh=mesh, dtype=jnp.float64, param_dtype=jnp.float64)
+        model = Decoder(CONFIG, mesh=mesh, dtype=jnp.float64, param_dtype=jnp.float64)
         params = jax.tree.map(lambda x: x.astype(jnp.float64), _params(mesh))
         groups = _groups()
         hyper = jax.tree.map(jnp.asarray, _hyper())
@@ -439,7 +441,7 @@ def test_no_device_ever_holds_a_whole_table_of_words():
     mesh, rows = _mesh(fsdp=8), _batches(_groups())[0]
     config = dataclasses.replace(CONFIG, vocab_size=152064, tie_word_embeddings=False)
     step = _step(mesh, config=config)
-    model = Qwen2(config, mesh=mesh)
+    model = Decoder(config, mesh=mesh)
     params, batch = init_params(model, mesh, 0), place(rows, step.rows)
     carry = step.zeros(params, batch, _hyper())
     compiled = step.accumulate.lower(carry, params, batch, _hyper()).compile()

@@ -12,9 +12,9 @@ import pytest
 import torch
 import transformers
 
-from models.config import Qwen2Config
+from models.config import DecoderConfig
+from models.decoder import Decoder, head_table
 from models.hf import DTYPES, export_tensors, load_params, tensor_specs
-from models.qwen2 import Qwen2, head_table
 from rollout.types import SamplingParams
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.sampler import VllmSampler
@@ -69,7 +69,7 @@ class Policy:
     folder: pathlib.Path
     dtype: str
     params: dict
-    model: Qwen2
+    model: Decoder
 
     @classmethod
     def load(cls, folder, dtype="float32", fsdp=4, tensor=2):
@@ -77,8 +77,8 @@ class Policy:
             fsdp=fsdp, tensor=tensor, devices=jax.devices()[: fsdp * tensor]
         )
         kind = jnp.dtype(DTYPES[dtype])
-        model = Qwen2(
-            Qwen2Config.from_folder(folder), mesh, dtype=kind, param_dtype=kind
+        model = Decoder(
+            DecoderConfig.from_folder(folder), mesh, dtype=kind, param_dtype=kind
         )
         return cls(folder, dtype, load_params(folder, model, mesh), model)
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from models.cache import KVCache, Places
-from models.config import Qwen2Config
-from models.qwen2 import Qwen2, init_params
-from models.served import ServedQwen2, served_config, served_params
+from models.config import DecoderConfig
+from models.decoder import Decoder, init_params
+from models.inference import InferenceDecoder, served_config, served_params
 from sharding.mesh import make_mesh
 
 # Three query heads to a kv head, as 7B has seven: they divide over no two devices. With
 # Qwen2's biases and Qwen3's norms.
-CONFIG = Qwen2Config(
+CONFIG = DecoderConfig(
     vocab_size=96,
     hidden_size=48,
     intermediate_size=64,
@@ -31,7 +31,7 @@ CONFIG = Qwen2Config(
 
 @pytest.fixture(scope="module")
 def trained():
-    model = Qwen2(CONFIG)
+    model = Decoder(CONFIG)
     params = init_params(model, make_mesh(devices=jax.devices()[:1]), 0)
     # Zeros at first: a bias that goes to the wrong head must show.
     return model, jax.tree.map(
@@ -61,7 +61,7 @@ def test_heads_that_divide():
 def test_heads_that_stand_on_several_devices_change_nothing(trained, tensor, how):
     """Nor do a loop over the layers, a cache that is read by blocks, and the kernel."""
     model, params = trained
-    served = ServedQwen2(served_config(CONFIG, tensor), **how)
+    served = InferenceDecoder(served_config(CONFIG, tensor), **how)
     weights = served_params(params, model, served)
     ids = jnp.asarray(np.random.default_rng(0).integers(0, 96, (2, 12)), jnp.int32)
     positions = jnp.broadcast_to(jnp.arange(12), ids.shape)
@@ -90,7 +90,7 @@ def test_heads_that_stand_on_several_devices_change_nothing(trained, tensor, how
 def test_of_a_cache_only_blocks_that_somebody_sees_are_read(trained):
     """A NaN in any other would reach the result, masked or not."""
     model, params = trained
-    served = ServedQwen2(CONFIG, stacked=2, cache_block=4)
+    served = InferenceDecoder(CONFIG, stacked=2, cache_block=4)
     weights = served_params(params, model, served)
     cache = KVCache.zeros(CONFIG, 1, 16, jnp.float32, stacked=2)
     # Five columns are seen, from the newest, 5, back to 1: the first two blocks.

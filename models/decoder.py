@@ -22,7 +22,7 @@ from jaxtyping import Float, Float32, Int
 
 from models import attention
 from models.cache import Cached, Entries
-from models.config import Qwen2Config
+from models.config import DecoderConfig
 from models.embedding import look_up
 from sharding.rules import constrain, named_sharding
 
@@ -60,7 +60,7 @@ def rms_norm(x: jax.Array, weight: jax.Array, epsilon: float) -> jax.Array:
 
 
 def rotary_angles(
-    positions: Int[jax.Array, "B T"], config: Qwen2Config
+    positions: Int[jax.Array, "B T"], config: DecoderConfig
 ) -> Float32[jax.Array, "B T half_H"]:
     """In float32: bfloat16 cannot hold position 4,095."""
     exponent = jnp.arange(0, config.head_dim, 2, dtype=jnp.float32) / config.head_dim
@@ -73,7 +73,7 @@ def rotary_angles(
     return positions[..., None].astype(jnp.float32) / per_radian
 
 
-def rotary(positions: Int[jax.Array, "B T"], config: Qwen2Config) -> Rotation:
+def rotary(positions: Int[jax.Array, "B T"], config: DecoderConfig) -> Rotation:
     """What turns queries and keys of these positions, the same in every layer."""
     angles = rotary_angles(positions, config)
     return jnp.cos(angles), jnp.sin(angles)
@@ -118,7 +118,7 @@ class Block(nn.Module):
     `[B, T, D] @ [D, F]` at half the speed of `[B * T, D] @ [D, F]`.
     """
 
-    config: Qwen2Config
+    config: DecoderConfig
     mesh: Mesh | None
     dtype: Any
     param_dtype: Any
@@ -140,7 +140,7 @@ class Block(nn.Module):
         Args:
           x: the residual stream, B * T tokens.
           rotation: of the positions.
-          segment_ids, prefix_ids: as of `Qwen2`.
+          segment_ids, prefix_ids: as of `Decoder`.
           cached: earlier positions, where T is 1; None: there are no others.
 
         Returns:
@@ -209,7 +209,7 @@ class Block(nn.Module):
         return x, entries if self.serves else None
 
 
-class Qwen2(nn.Module):
+class Decoder(nn.Module):
     """The decoder without its head, as it is trained: layers stacked, and scanned.
 
     Attributes:
@@ -224,7 +224,7 @@ class Qwen2(nn.Module):
       deterministic: sums the embedding's gradient in a fixed order.
     """
 
-    config: Qwen2Config
+    config: DecoderConfig
     mesh: Mesh | None = None
     dtype: Any = jnp.float32
     param_dtype: Any = jnp.float32
@@ -307,7 +307,7 @@ def head_table(params: Params) -> jax.Array:
     return params["head"] if "head" in params else params["embedding"]
 
 
-def abstract_params(model: Qwen2) -> tuple[Params, Params]:
+def abstract_params(model: Decoder) -> tuple[Params, Params]:
     """Shapes and logical axes of the parameters, without making any.
 
     Returns:
@@ -325,7 +325,7 @@ def _is_spec(x) -> bool:
     return isinstance(x, jax.sharding.PartitionSpec)
 
 
-def param_shardings(model: Qwen2, mesh: Mesh | AbstractMesh) -> Params:
+def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
     """Where each parameter lives on `mesh`; strict (see `sharding.rules`)."""
     shapes, axes = abstract_params(model)
     return jax.tree_util.tree_map_with_path(
@@ -337,7 +337,7 @@ def param_shardings(model: Qwen2, mesh: Mesh | AbstractMesh) -> Params:
     )
 
 
-def init_params(model: Qwen2, mesh: Mesh, seed: int) -> Params:
+def init_params(model: Decoder, mesh: Mesh, seed: int) -> Params:
     """Random parameters, born sharded: no device ever holds more than its part."""
     ids = jnp.zeros((1, 1), jnp.int32)
 

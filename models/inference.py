@@ -20,23 +20,23 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from models.cache import Entries, KVCache
-from models.config import Qwen2Config
-from models.embedding import look_up
-from models.qwen2 import (
+from models.config import DecoderConfig
+from models.decoder import (
     LAYERS,
     Block,
+    Decoder,
     Params,
-    Qwen2,
     abstract_params,
     param_shardings,
     rms_norm,
     rotary,
 )
+from models.embedding import look_up
 from sharding.mesh import between_mesh
 from sharding.rules import constrain
 
 
-def served_config(config: Qwen2Config, tensor: int) -> Qwen2Config:
+def served_config(config: DecoderConfig, tensor: int) -> DecoderConfig:
     """The architecture with heads that divide over `tensor` devices."""
     kv_heads = math.lcm(config.num_kv_heads, tensor)
     sharing = config.num_heads // config.num_kv_heads
@@ -48,8 +48,8 @@ def served_config(config: Qwen2Config, tensor: int) -> Qwen2Config:
 
 
 @dataclasses.dataclass(frozen=True)
-class ServedQwen2:
-    """The decoder of `models.qwen2` against a cache, as a function of `served_params`.
+class InferenceDecoder:
+    """The decoder of `models.decoder` against a cache: a function of `served_params`.
 
     Attributes:
       config: as of `served_config`.
@@ -62,7 +62,7 @@ class ServedQwen2:
       cache_block: columns of the cache that are read at a time; 0 reads all at once.
     """
 
-    config: Qwen2Config
+    config: DecoderConfig
     mesh: Mesh | None = None
     dtype: Any = jnp.float32
     attention: str = "xla"
@@ -83,10 +83,10 @@ class ServedQwen2:
 
         Args:
           params: of `served_params`.
-          token_ids, positions, segment_ids: as of `Qwen2`.
+          token_ids, positions, segment_ids: as of `Decoder`.
           cache: what each row's only position (T = 1) sees besides itself.
           longest: int32, at least the length of every row that anybody reads.
-          prefix_ids: as of `Qwen2`; not with a cache.
+          prefix_ids: as of `Decoder`; not with a cache.
 
         Returns:
           Hidden states `[B, T, D]` after the final norm, and arrays of k and v: those
@@ -139,14 +139,14 @@ class ServedQwen2:
         return x.reshape(*token_ids.shape, c.hidden_size), k, v
 
 
-def abstract_served(served: ServedQwen2) -> tuple[Params, Params]:
+def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
     """Shapes and layouts of `served_params`, without making any.
 
     Returns:
       A tree of `jax.ShapeDtypeStruct`, and one of `NamedSharding`; without a mesh the
       second is None.
     """
-    model = Qwen2(served.config, param_dtype=served.dtype)
+    model = Decoder(served.config, param_dtype=served.dtype)
     count = served.config.num_layers // served.stacked
 
     def arrays(tree):
@@ -164,7 +164,7 @@ def abstract_served(served: ServedQwen2) -> tuple[Params, Params]:
     return shapes, shardings | {LAYERS: arrays(shardings[LAYERS])}
 
 
-def served_params(params: Params, trained: Qwen2, served: ServedQwen2) -> Params:
+def served_params(params: Params, trained: Decoder, served: InferenceDecoder) -> Params:
     """Lays parameters out for sampling, in the serving dtype.
 
     What travels has that dtype, and travels a layer at a time: beside the parameters
@@ -191,7 +191,7 @@ def served_params(params: Params, trained: Qwen2, served: ServedQwen2) -> Params
 
 @functools.cache
 def table_program(
-    name: str, trained: Qwen2, served: ServedQwen2
+    name: str, trained: Decoder, served: InferenceDecoder
 ) -> Callable[[jax.Array], jax.Array]:
     """Lays out what is of no layer and has that name; see `served_params`."""
     way = [tree and tree[name] for tree in _way(trained, served)]
@@ -205,7 +205,7 @@ def table_program(
 
 @functools.cache
 def layers_program(
-    trained: Qwen2, served: ServedQwen2
+    trained: Decoder, served: InferenceDecoder
 ) -> Callable[[Params, jax.Array], Params]:
     """Lays out one array of layers; see `served_params`.
 
@@ -229,14 +229,14 @@ def layers_program(
     return served_layers
 
 
-def _way(trained: Qwen2, served: ServedQwen2) -> list[Params | None]:
+def _way(trained: Decoder, served: InferenceDecoder) -> list[Params | None]:
     """Layouts of `served_params`: as trained, on the way, as served.
 
     On the way each device gives what it has of a row to those that share a copy with
     it, and then has its part of what the copies are to gather. In one step the
     partitioner would gather the whole on every device.
     """
-    there = Qwen2(served.config, mesh=served.mesh)
+    there = Decoder(served.config, mesh=served.mesh)
     if served.mesh is None:
         return [None, None]
     way = [param_shardings(trained, trained.mesh), param_shardings(there, there.mesh)]
@@ -263,7 +263,7 @@ def _without_layers(sharding: NamedSharding) -> NamedSharding:
 
 
 def _widened(
-    name: str, x: jax.Array, trained: Qwen2Config, served: Qwen2Config
+    name: str, x: jax.Array, trained: DecoderConfig, served: DecoderConfig
 ) -> jax.Array:
     """A layer's weight with the heads of `served_config`."""
     axis = 1 if name in ("q", "k", "v") else 0

@@ -11,15 +11,15 @@ import transformers
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from models.cache import KVCache, Places
-from models.config import Qwen2Config
-from models.hf import load_params
-from models.qwen2 import (
-    Qwen2,
+from models.config import DecoderConfig
+from models.decoder import (
+    Decoder,
     abstract_params,
     head_table,
     rotary_angles,
 )
-from models.served import ServedQwen2, served_params
+from models.hf import load_params
+from models.inference import InferenceDecoder, served_params
 from sharding.mesh import make_mesh
 from tests.models import reference
 
@@ -30,7 +30,7 @@ def mesh():
 
 
 def _load(folder, mesh, **options):
-    model = Qwen2(Qwen2Config.from_folder(folder), **options)
+    model = Decoder(DecoderConfig.from_folder(folder), **options)
     return model, load_params(folder, model, mesh)
 
 
@@ -80,7 +80,7 @@ def test_decoding_with_the_cache_equals_transformers(tmp_path, mesh, changes):
     theirs = reference.make(tmp_path, **changes)
     model, params = _load(tmp_path, mesh)
     c = model.config
-    served = ServedQwen2(c)
+    served = InferenceDecoder(c)
     params = served_params(params, model.clone(mesh=None), served)
 
     def logits_of(*inputs):
@@ -125,7 +125,7 @@ def test_slower_rotary_frequencies_equal_transformers():
     changes = dict(head_dim=128, max_position_embeddings=131_072, rope_parameters=rope)
     theirs = transformers.LlamaConfig(**{**reference.SMALL, **changes})
     expected, _ = ROPE_INIT_FUNCTIONS["llama3"](theirs, "cpu")
-    config = Qwen2Config.from_hf(theirs.to_dict())
+    config = DecoderConfig.from_hf(theirs.to_dict())
     ours = rotary_angles(jnp.ones((1, 1), jnp.int32), config)[0, 0]
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
     plain = dataclasses.replace(config, rope_scaling=None)
@@ -169,5 +169,5 @@ def test_full_sizes_have_the_published_parameter_counts(name):
     )
     if name.startswith("qwen3"):
         raw["head_dim"] = 128
-    shapes, _ = abstract_params(Qwen2(Qwen2Config.from_hf(raw)))
+    shapes, _ = abstract_params(Decoder(DecoderConfig.from_hf(raw)))
     assert sum(x.size for x in jax.tree.leaves(shapes)) == count
