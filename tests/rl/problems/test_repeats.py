@@ -1,0 +1,28 @@
+"""Duplicates, contradictions, and overlap with held-out problems."""
+
+from rl.problems.repeats import count_repeats
+from rl.types import Problem
+
+
+def _problem(id, text, *answers):
+    return Problem(id=id, problem=text, answers=answers)
+
+
+def test_each_kind_is_counted():
+    train = [
+        _problem("a", "What is 1/2?", "0.5"),
+        _problem("b", "What is\n1/2? ", "1/2"),
+        _problem("c", "What is 1/2?", "2"),
+        _problem("d", "What is 3?", "3"),
+    ]
+    repeats = count_repeats(train, [_problem("x", "What is  3?", "3")])
+    assert repeats.duplicates == ("b", "c")
+    assert repeats.contradictions == ("c",)
+    assert repeats.overlap == ("d",)
+    assert repeats.messages() == [
+        "2 training problems repeat the text of an earlier problem (first 'b')",
+        "1 training problems repeat a text with another answer (first 'c')",
+        "1 training problems are held-out problems too: their scores mean little"
+        " (first 'd')",
+    ]
+    assert count_repeats(train[:1], []).messages() == []
