@@ -67,7 +67,7 @@ _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Say what would be done; write no
 _ACCEPT_CHANGES = flags.DEFINE_bool(
     "accept_changes", False, "Go on with what would be another run; it is recorded."
 )
-# Only where the environment does not say it; see docs/several_hosts.md.
+# Only where the environment does not say it; see docs/launch.md.
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.")
 _NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Processes of the run.")
 _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process.")

@@ -1,10 +1,10 @@
-"""The names that docs/metrics.md gives, as a pattern of what a run may write."""
+"""The names that docs/monitoring.md gives, as a pattern of what a run may write."""
 
 import itertools
 import pathlib
 import re
 
-PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
+PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "monitoring.md"
 
 
 def documented() -> re.Pattern[str]:

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from configs import base
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 CONFIGS = sorted(ROOT.glob("configs/*.py"))
 
 

@@ -1,4 +1,4 @@
-"""docs/failures.md says what is so: each test that it names is there, and is marked."""
+"""Compare docs/results/failures.md with the tests that it names and their marks."""
 
 import ast
 import collections
@@ -22,7 +22,7 @@ def _marked():
 
 def _rows():
     """Number and last cell of each row of the page."""
-    lines = (ROOT / "docs" / "failures.md").read_text().splitlines()
+    lines = (ROOT / "docs" / "results" / "failures.md").read_text().splitlines()
     rows = [re.fullmatch(r"\| (\d+) \| .* \| (.*?) \|", line) for line in lines]
     return [(int(row[1]), row[2]) for row in rows if row]
 

@@ -5,7 +5,7 @@
     completions.jsonl    the completions of the step's groups
     checkpoint/          the newest checkpoint from before the step
 
-docs/alarms.md says how to repeat the step.
+docs/monitoring.md says how to repeat the step.
 """
 
 import dataclasses

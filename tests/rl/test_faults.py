@@ -142,7 +142,7 @@ def test_a_dump_holds_the_step_and_its_checkpoint_which_repeats_it(
     assert len(rows) == 4 * 8
     (row,) = (r for r in rows if np.isnan(r["sampler_logprobs"]).any())
     assert np.flatnonzero(np.isnan(row["sampler_logprobs"])).tolist() == [1]
-    # As docs/alarms.md has it: a copy without newer checkpoints does the step again.
+    # As docs/monitoring.md says: a copy without newer checkpoints repeats the step.
     again = tmp_path / "again"
     shutil.copytree(workdir, again, ignore=shutil.ignore_patterns("dumps", "hf"))
     shutil.rmtree(again / "checkpoints")

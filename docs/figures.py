@@ -1,0 +1,224 @@
+"""Draws the pictures of README and docs into docs/images, as SVG files.
+
+    python docs/figures.py                              # flow, packing, layout
+    python docs/figures.py --run runs/quickstart        # and a learning curve
+    python docs/figures.py --plan plan.json             # and the memory of a plan
+
+`plan.json` is the output of `python -m tools.plan ... --json=plan.json`.
+"""
+
+import argparse
+import html
+import json
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from rl.groups.packing import best_fit_decreasing
+
+IMAGES = pathlib.Path(__file__).parent / "images"
+BLUE, ORANGE, GREEN, GREY, INK = "#3b6fb6", "#e08a3c", "#4d9a6a", "#c9ced6", "#30363d"
+_SHADES = ("#3b6fb6", "#7fa3d1", "#e08a3c", "#f0bf91", "#4d9a6a", "#97c5a8", "#8f6bb1")
+
+
+def save(name: str, width: int, height: int, marks: Sequence[str]) -> None:
+    """Writes `IMAGES/name.svg`; the white background suits dark pages as well."""
+    body = "\n".join(marks)
+    (IMAGES / f"{name}.svg").write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
+        f' width="{width}" height="{height}" font-family="sans-serif" font-size="13"'
+        f' fill="{INK}">\n<rect width="{width}" height="{height}" fill="#fff"/>\n'
+        f"{body}\n</svg>\n",
+        encoding="utf-8",
+    )
+
+
+def box(x: float, y: float, width: float, height: float, fill: str, label="") -> str:
+    """Returns a rectangle with a centred white label."""
+    shown = (
+        f'<text x="{x + width / 2:.1f}" y="{y + height / 2 + 4.5:.1f}" fill="#fff"'
+        f' text-anchor="middle">{html.escape(label)}</text>'
+    )
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        f' rx="3" fill="{fill}"/>{shown if label else ""}'
+    )
+
+
+def words(x: float, y: float, text: str, anchor: str = "start", size: int = 13) -> str:
+    """Returns a line of text."""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}">'
+        f"{html.escape(text)}</text>"
+    )
+
+
+def arrow(points: Sequence[tuple[float, float]]) -> str:
+    """Returns a line through `points` with a head at its end."""
+    (x0, y0), (x, y) = points[-2:]
+    length = float(np.hypot(x - x0, y - y0))
+    u, v = (x - x0) / length, (y - y0) / length
+    head = [(x, y), (x - 8 * u + 4 * v, y - 8 * v - 4 * u)]
+    head.append((x - 8 * u - 4 * v, y - 8 * v + 4 * u))
+    line, tip = (" ".join(f"{a:.1f},{b:.1f}" for a, b in ps) for ps in (points, head))
+    return (
+        f'<polyline points="{line}" fill="none" stroke="{INK}" stroke-width="1.5"/>'
+        f'<polygon points="{tip}" fill="{INK}"/>'
+    )
+
+
+def flow() -> None:
+    """Draws a step: from problems to published weights."""
+    boxes = [
+        ("problems", GREY), ("sampler", BLUE), ("verifier", GREEN), ("filter", GREEN),
+        ("packing", GREY), ("update", ORANGE), ("publish", BLUE),
+    ]  # fmt: skip
+    between = ("prompts", "G completions", "rewards", "groups", "[R, T]", "weights")
+    marks, step, wide = [], 132, 78
+    for i, (label, fill) in enumerate(boxes):
+        x = 12 + i * step
+        marks.append(box(x, 40, wide, 36, INK if fill == GREY else fill, label))
+        if i < len(between):
+            marks.append(arrow([(x + wide + 3, 58), (x + step - 3, 58)]))
+            middle = x + (wide + step) / 2
+            marks.append(words(middle, 30, between[i], "middle", 11))
+    last, sampler = 12 + 6 * step + wide / 2, 12 + step + wide / 2
+    marks.append(arrow([(last, 78), (last, 108), (sampler, 108), (sampler, 79)]))
+    marks.append(words((last + sampler) / 2, 126, "weights, version + 1", "middle", 11))
+    back = 12 + 3 * step + wide / 2
+    marks.append(arrow([(back, 40), (back, 12), (sampler, 12), (sampler, 38)]))
+    refill = "all right or all wrong: dropped, others sampled"
+    marks.append(words(back + 8, 16, refill, size=11))
+    save("flow", 12 + 6 * step + wide + 12, 136, marks)
+
+
+def packing() -> None:
+    """Draws the rows that `best_fit_decreasing` makes of 40 log-normal segments."""
+    rng = np.random.default_rng(0)
+    drawn = 150 + rng.lognormal(np.log(700), 0.84, 40)
+    lengths = np.minimum(drawn, 4096).astype(int)
+    rows = best_fit_decreasing([int(n) for n in lengths], 4096)
+    scale, marks = 700 / 4096, []
+    for r, row in enumerate(rows):
+        x = 60.0
+        marks.append(words(52, 27 + 24 * r, f"row {r}", "end"))
+        marks.append(box(60, 12 + 24 * r, 700, 20, "#eef0f3"))
+        for i in row:
+            wide = lengths[i] * scale
+            marks.append(box(x, 12 + 24 * r, 150 * scale, 20, INK))
+            fill = _SHADES[i % len(_SHADES)]
+            marks.append(
+                box(x + 150 * scale, 12 + 24 * r, wide - 150 * scale, 20, fill)
+            )
+            x += wide
+    bottom = 24 * len(rows) + 30
+    padding = 1 - lengths.sum() / (4096 * len(rows))
+    marks.append(
+        words(
+            60,
+            bottom,
+            f"40 segments (black: prompt of 150 tokens, colour: completion) in rows of"
+            f" 4,096 positions; {padding:.1%} padding",
+        )
+    )
+    save("packing", 780, bottom + 12, marks)
+
+
+def layout() -> None:
+    """Draws where 7B's weights are in the update and in the sampler, on 8 devices."""
+    marks = [words(12, 22, "update: fsdp 8"), words(12, 112, "sampler: 4 copies x 2")]
+    for d in range(8):
+        x = 170 + 76 * d
+        marks.append(box(x, 6, 70, 26, BLUE, "1/8 of W"))
+        marks.append(words(x + 35, 48, f"device {d}", "middle", 11))
+        half = ("left half", "right half")[d % 2]
+        marks.append(box(x, 96, 70, 26, (BLUE, ORANGE)[d % 2], half))
+        if d % 2 == 0:
+            marks.append(words(x + 73, 140, f"copy {d // 2}", "middle", 11))
+    marks.append(arrow([(470, 54), (470, 92)]))
+    publish = "publish: a layer at a time, in bfloat16"
+    marks.append(words(480, 78, publish, size=11))
+    save("layout", 790, 150, marks)
+
+
+def curve(run: pathlib.Path) -> None:
+    """Draws accuracy in training and held-out accuracy of a run over its steps."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").open()]
+    series = [
+        ("training, sampled", BLUE, "reward/accuracy"),
+        ("held out, sampled", ORANGE, "eval/accuracy"),
+        ("held out, greedy", GREEN, "eval/greedy_accuracy"),
+    ]
+    found = {key: [(r["step"], r[key]) for r in rows if key in r] for *_, key in series}
+    last = max(step for points in found.values() for step, _ in points)
+    left, right, top, bottom = 52, 700, 14, 260
+    marks = []
+    for share in (0, 0.2, 0.4, 0.6, 0.8, 1.0):
+        y = bottom - (bottom - top) * share
+        marks.append(
+            f'<line x1="{left}" x2="{right}" y1="{y}" y2="{y}" stroke="#e4e7eb"/>'
+        )
+        marks.append(words(left - 8, y + 4, f"{share:.0%}", "end"))
+    for i in range(5):
+        x = left + (right - left) * i / 4
+        marks.append(words(x, bottom + 20, f"{last * i / 4:.0f}", "middle"))
+    marks.append(words((left + right) / 2, bottom + 40, "step", "middle"))
+    for i, (label, paint, key) in enumerate(series):
+        points = [
+            (left + (right - left) * s / last, bottom - (bottom - top) * value)
+            for s, value in found[key]
+        ]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        marks.append(
+            f'<polyline points="{line}" fill="none" stroke="{paint}" stroke-width="2"/>'
+        )
+        if key.startswith("eval"):
+            marks += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{paint}"/>'
+                      for x, y in points]  # fmt: skip
+        y = bottom - 60 + 20 * i
+        marks += [box(right - 160, y - 9, 14, 8, paint), words(right - 140, y, label)]
+    save("curve", 720, bottom + 52, marks)
+
+
+def memory(plan: pathlib.Path) -> None:
+    """Draws the memory of each program of a plan, by what holds it."""
+    report = json.loads(plan.read_text())
+    usable, programs = report["memory"]["usable_bytes"], report["programs"]
+    names = list(dict.fromkeys(n for p in programs.values() for n in p["parts"]))
+    scale, marks = 560 / max(p["peak_bytes"] for p in programs.values()), []
+    for r, (name, program) in enumerate(programs.items()):
+        x, y = 120.0, 12 + 24 * r
+        marks.append(words(112, y + 14, name, "end"))
+        for part, size in program["parts"].items():
+            marks.append(box(x, y, size * scale, 20, _SHADES[names.index(part)]))
+            x += size * scale
+        peak = f"{program['peak_bytes'] / 2**30:.1f} GiB"
+        marks.append(words(x + 6, y + 14, peak))
+    bottom = 24 * len(programs) + 30
+    for i, name in enumerate(names):
+        marks.append(box(120 + 98 * i, bottom - 10, 12, 12, _SHADES[i]))
+        marks.append(words(136 + 98 * i, bottom + 1, name))
+    title = f"{report['model']} on {report['target']}, {usable / 2**30:.1f} GiB usable"
+    marks.append(words(120, bottom + 24, title))
+    save("memory", 800, bottom + 36, marks)
+
+
+def main() -> None:
+    """Draws the pictures that the flags ask for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", type=pathlib.Path, help="workdir of a run: its curve")
+    parser.add_argument("--plan", type=pathlib.Path, help="JSON of a plan: its memory")
+    args = parser.parse_args()
+    IMAGES.mkdir(exist_ok=True)
+    flow()
+    packing()
+    layout()
+    if args.run:
+        curve(args.run)
+    if args.plan:
+        memory(args.plan)
+
+
+if __name__ == "__main__":
+    main()
