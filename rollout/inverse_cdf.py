@@ -72,7 +72,8 @@ def draw_tokens(
 
     Returns:
       Token ids and their log-probabilities in the distribution that they
-      were drawn from (for greedy: in the softmax of the logits).
+      were drawn from (for greedy: in the softmax of the logits). A row with a NaN has
+      no distribution: the last word, and NaN.
     """
     greedy = temperature == 0
     scaled = logits / jnp.where(greedy, 1.0, temperature)
@@ -91,7 +92,7 @@ def draw_tokens(
         if nucleus:
             filters = ~greedy & (top_p < 1)
             edge = jnp.where(filters, _nucleus_edge(weights, top_p, split), 0)
-            weights = jnp.where(weights >= edge[:, None], weights, 0)
+            weights = jnp.where(weights < edge[:, None], 0, weights)  # NaN stays
         else:
             edge = jnp.zeros_like(top[:, 0])
         sums = tiles.all(jnp.sum(tiles.cut(weights, 0.0), axis=-1))
@@ -113,8 +114,11 @@ def draw_tokens(
     place = jnp.where(best_instead, jnp.minimum(best, _BLOCK - 1), place)
     logit = jnp.where(best_instead, _at(best_entries, place), _at(entries, place))
     token = jnp.where(best_instead, best_block, block) * _BLOCK + place
-    token = jnp.minimum(token, split.vocabulary(logits.shape[-1]) - 1)
-    return token.astype(jnp.int32), logit - top[:, 0] - jnp.log(mass)
+    # Maxima may or may not skip a NaN, depending on the compiler; sums never do.
+    defined, last = mass > 0, split.vocabulary(logits.shape[-1]) - 1
+    token = jnp.where(defined, jnp.minimum(token, last), last)
+    logprob = jnp.where(defined, logit - top[:, 0] - jnp.log(mass), jnp.nan)
+    return token.astype(jnp.int32), logprob
 
 
 class _Tiles:
@@ -158,7 +162,7 @@ class _Tiles:
         return self._split.sum(jnp.where(here, own, 0)), word < self._vocabulary
 
     def first_best(self, tops: jax.Array, top: jax.Array) -> jax.Array:
-        """`[B]`: the first block with the best entry, the last where none compares."""
+        """`[B]`: the first block with the best entry."""
         block = self._first // _BLOCK + jnp.arange(tops.shape[-1])
         found = jnp.min(jnp.where(tops == top, block, self._blocks - 1), axis=-1)
         return self._split.min(found)

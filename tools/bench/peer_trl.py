@@ -37,7 +37,7 @@ def _trainer(shape: Shape) -> trl.GRPOTrainer:
     torch.manual_seed(0)
     hf = {k: v for k, v in shape.hf_config().items() if k != "model_type"}
     model = transformers.Qwen2ForCausalLM(
-        transformers.DecoderConfig(
+        transformers.Qwen2Config(
             **hf, pad_token_id=0, eos_token_id=shape.vocab - 1, bos_token_id=None
         )
     )

@@ -38,7 +38,7 @@ def peer(tiny: bool) -> None:
     square = torch.randn(n, n, dtype=torch.bfloat16)
     tflops = 2e-12 * n**3 / _clock(lambda: square @ square, 10)
     say(what="torch_matmul", version=torch.__version__, tflops=tflops)
-    config = transformers.DecoderConfig(**size.hf_config())
+    config = transformers.Qwen2Config(**size.hf_config())
     model = transformers.Qwen2ForCausalLM(config).bfloat16()
     rows, prompt = (2, 16) if tiny else (256, 512)
     ids = torch.randint(0, size.vocab, (rows, prompt))
@@ -82,7 +82,7 @@ def logits(tiny: bool) -> None:
     device = "cuda" if torch.cuda.is_available() and not tiny else "cpu"
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = False
-    config = transformers.DecoderConfig(**size.hf_config())
+    config = transformers.Qwen2Config(**size.hf_config())
     theirs = transformers.Qwen2ForCausalLM(config).to(device)
     theirs.get_input_embeddings().weight.data.mul_(4)  # as wide as trained logits
     shape = 2, 65 if tiny else 513

@@ -14,7 +14,7 @@ def test_a_copy_is_split_where_its_cache_would_not_fit(
 ):
     """Weights take 17 MB, a slot of 4,096 tokens 4 MB, and of 21 MB 19 may be used."""
     transformers.Qwen2ForCausalLM(
-        transformers.DecoderConfig(
+        transformers.Qwen2Config(
             vocab_size=32768, hidden_size=64, intermediate_size=256,
             num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
             max_position_embeddings=4096,
