@@ -41,6 +41,16 @@ AlarmName = Literal[
 
 
 @section
+class Lora:
+    """Trains low-rank adapters and leaves the base as it is; see docs/lora.md."""
+
+    rank: Index = 0  # 0: trains all parameters
+    alpha: Positive = 32.0  # adapters are scaled by alpha / rank
+    targets: Literal["attention", "mlp", "all"] = "all"  # kernels that have adapters
+    init_seed: Index = 0  # of the adapters' random half
+
+
+@section
 class Model:
     path: str = ""  # Hugging Face folder or hub id of the base model
     maker: str = ""  # or "module:function" that makes one and returns its folder
@@ -56,6 +66,7 @@ class Model:
     # triton runs on GPUs, splash on TPUs; auto chooses by platform and dtype.
     attention: Literal["auto", "xla", "triton", "splash"] = "auto"
     head_chunk: Count = 1024  # tokens per device whose logits exist at a time
+    lora: Lora = field(default_factory=Lora)
 
 
 @section

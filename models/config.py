@@ -10,6 +10,8 @@ import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 
+from models.lora import Lora
+
 # By `model_type`: the class of transformers, and how its decoder differs from Qwen2's.
 FAMILIES: Mapping[str, tuple[str, Mapping[str, bool]]] = {
     "qwen2": ("Qwen2ForCausalLM", {}),
@@ -68,6 +70,7 @@ class DecoderConfig:
       qkv_bias: queries, keys and values have biases.
       qk_norm: queries and keys are normed, a head at a time, before their rotation.
       rope_scaling: None leaves the rotary frequencies as `rope_theta` gives them.
+      lora: sizes of adapters in training; None: there are none.
     """
 
     vocab_size: int
@@ -84,6 +87,7 @@ class DecoderConfig:
     qkv_bias: bool = True
     qk_norm: bool = False
     rope_scaling: RopeScaling | None = None
+    lora: Lora | None = None
 
     @classmethod
     def from_hf(cls, raw: Mapping[str, Any], *, where: str = "config.json"):

@@ -20,17 +20,16 @@ import jax.numpy as jnp
 from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Float, Float32, Int
 
-from models import attention
+from models import attention, lora
 from models.cache import Cached, Entries
 from models.config import DecoderConfig
 from models.embedding import look_up
+from models.lora import LAYERS
 from sharding.rules import constrain, named_sharding
 
 Params = Any
 # Cosines and sines, `[B, T, H / 2]`.
 Rotation = tuple[Float32[jax.Array, "B T half_H"], Float32[jax.Array, "B T half_H"]]
-
-LAYERS = "layers"
 
 Remat = Literal["none", "full", "dots"]
 REMAT_POLICIES = {
@@ -152,14 +151,19 @@ class Block(nn.Module):
         def param(name, init, shape):
             return self.param(name, init, shape, self.param_dtype).astype(self.dtype)
 
+        def kernel(name, axes, shape):
+            weight = self.param(name, _normal(axes), shape, self.param_dtype)
+            pair = lora.adapters(self, c.lora, name, axes, shape, self.param_dtype)
+            return lora.merge(c.lora, weight, *pair).astype(self.dtype)
+
         d, n, k_, h = c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim
         normed = rms_norm(
             x, param("attention_norm", _ones(("norm",)), (d,)), c.rms_norm_eps
         )
 
         def project(name, heads, axis):
-            kernel = param(name, _normal(("embed", axis, "head_dim")), (d, heads, h))
-            flat = normed @ kernel.reshape(d, heads * h)
+            weight = kernel(name, ("embed", axis, "head_dim"), (d, heads, h))
+            flat = normed @ weight.reshape(d, heads * h)
             if c.qkv_bias:
                 bias = param(f"{name}_bias", _zeros((axis, "head_dim")), (heads, h))
                 flat += bias.reshape(heads * h)
@@ -195,15 +199,15 @@ class Block(nn.Module):
                 block=self.cache_block or entries.k.shape[-1],
                 mesh=self.mesh,
             )
-        out = param("o", _normal(("heads", "head_dim", "embed")), (n, h, d))
+        out = kernel("o", ("heads", "head_dim", "embed"), (n, h, d))
         x = x + mixed.reshape(-1, n * h) @ out.reshape(n * h, d)
         x = constrain(x, ("batch", None), self.mesh)
 
         normed = rms_norm(x, param("mlp_norm", _ones(("norm",)), (d,)), c.rms_norm_eps)
         f = c.intermediate_size
-        gate = normed @ param("gate", _normal(("embed", "mlp")), (d, f))
-        up = normed @ param("up", _normal(("embed", "mlp")), (d, f))
-        down = param("down", _normal(("mlp", "embed")), (f, d))
+        gate = normed @ kernel("gate", ("embed", "mlp"), (d, f))
+        up = normed @ kernel("up", ("embed", "mlp"), (d, f))
+        down = kernel("down", ("mlp", "embed"), (f, d))
         x = x + _swiglu(gate, up) @ down
         x = constrain(x, ("batch", None), self.mesh)
         return x, entries if self.serves else None

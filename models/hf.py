@@ -23,6 +23,7 @@ import ml_dtypes
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from models import lora
 from models.config import FAMILIES, DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
 from models.safetensors_io import Specs, read_tensors, write_tensors
@@ -378,19 +379,27 @@ def _layers(params, config, dtype, *, names=None):
     wanted = [row for row in rows(config) if names is None or row[0] in names]
     for layer, group in itertools.groupby(wanted, key=lambda row: row[2]):
         hf_names, weights, _ = zip(*group, strict=True)
-        arrays = tuple(at(params, weight.path) for weight in weights)
+        arrays = tuple(
+            lora.parts(at(params, weight.path[:-1]), weight.path[-1])
+            for weight in weights
+        )
         index = 0 if layer is None else layer
         yield hf_names, lay_out(weights, config, dtype, sharding, arrays, index)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def lay_out(weights, config, dtype, sharding, arrays, layer):
-    """Returns arrays as the file has them; one layer of those that have layers."""
+    """Returns arrays as the file has them; one layer of those that have layers.
+
+    Each is given with its adapters, if it has any, which are merged into it.
+    """
     found = []
-    for weight, array in zip(weights, arrays, strict=True):
+    for weight, parts in zip(weights, arrays, strict=True):
         if weight.layered:
-            array = jax.lax.dynamic_index_in_dim(array, layer, keepdims=False)
-        array = weight.to_hf(array.astype(dtype), config)
+            parts = [
+                jax.lax.dynamic_index_in_dim(x, layer, keepdims=False) for x in parts
+            ]
+        array = weight.to_hf(lora.merge(config.lora, *parts).astype(dtype), config)
         if sharding is not None:
             array = jax.lax.with_sharding_constraint(array, sharding)
         found.append(array)

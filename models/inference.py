@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from models import lora
 from models.cache import Entries, KVCache
 from models.config import DecoderConfig
 from models.decoder import (
@@ -37,13 +38,14 @@ from sharding.rules import constrain
 
 
 def served_config(config: DecoderConfig, tensor: int) -> DecoderConfig:
-    """The architecture with heads that divide over `tensor` devices."""
+    """The architecture with heads that divide over `tensor` devices, no adapters."""
     kv_heads = math.lcm(config.num_kv_heads, tensor)
     sharing = config.num_heads // config.num_kv_heads
     return dataclasses.replace(
         config,
         num_heads=kv_heads * math.ceil(sharing * config.num_kv_heads / kv_heads),
         num_kv_heads=kv_heads,
+        lora=None,
     )
 
 
@@ -219,10 +221,19 @@ def layers_program(
         x = _travel(x.astype(served.dtype), of_layer[:1])
         return _travel(_widened(name, x, trained.config, served.config), of_layer[1:])
 
+    def merged(layer):
+        return {
+            name: weight(
+                name, lora.merge(trained.config.lora, *lora.parts(layer, name))
+            )
+            for name in layer
+            if not lora.is_adapter(name)
+        }
+
     @functools.partial(jax.jit, out_shardings=onward[-1])
     def served_layers(layers, first):
         return jax.lax.map(
-            lambda n: {name: weight(name, x[n]) for name, x in layers.items()},
+            lambda n: merged({name: x[n] for name, x in layers.items()}),
             first + jnp.arange(served.stacked),
         )
 

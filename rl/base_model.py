@@ -1,5 +1,6 @@
 """The model that a run begins from: found or made, built, counted."""
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -10,10 +11,16 @@ from jax.sharding import Mesh
 
 from configs.base import RunConfig
 from configs.schema import Count, call
-from models import hf
+from models import hf, lora
 from models.attention import SHARES_PREFIXES, default_implementation
 from models.config import DecoderConfig
-from models.decoder import Decoder, Remat, abstract_params
+from models.decoder import (
+    Decoder,
+    Params,
+    Remat,
+    abstract_params,
+    param_shardings,
+)
 from rl.problems.functions import load_function
 
 AttentionKey = Literal["auto", "xla", "triton", "splash"]
@@ -80,17 +87,35 @@ def check_shared_prompts(share_prompts: bool, model: Decoder) -> None:
 def model_from_config(
     c: RunConfig, architecture: DecoderConfig, mesh: Mesh | None
 ) -> Decoder:
-    """Build the model in training as a config says."""
+    """Build the model in training as a config says.
+
+    With adapters the base has the dtype of computation; only they are masters.
+    """
+    sizes = lora_from_config(c)
     return make_model(
-        architecture,
+        dataclasses.replace(architecture, lora=sizes),
         mesh,
         dtype=c.model.dtype,
-        param_dtype=c.model.param_dtype,
+        param_dtype=c.model.dtype if sizes else c.model.param_dtype,
         remat=c.model.remat,
         unroll=c.model.unroll,
         attention=c.model.attention,
         deterministic=c.deterministic,
     )
+
+
+def lora_from_config(c: RunConfig) -> lora.Lora | None:
+    """Return the sizes of the adapters that a config trains, if any."""
+    sizes = c.model.lora
+    if not sizes.rank:
+        return None
+    return lora.Lora(rank=sizes.rank, alpha=sizes.alpha, targets=sizes.targets)
+
+
+def new_adapters(model: Decoder, mesh: Mesh, seed: int) -> Params:
+    """Make the adapters that training starts with; `{}` if the model has none."""
+    shapes, _ = abstract_params(model)
+    return lora.init_adapters(shapes, param_shardings(model, mesh), seed)
 
 
 def base_folder(

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from models import hf
+from models import hf, lora
 from models.config import DecoderConfig
 from models.decoder import Params
 from rl.checkpoint import Checkpoints, abstract_state
@@ -47,6 +47,7 @@ class Engine:
         sampler: PolicySampler,
         checkpoints: Checkpoints,
         assets: pathlib.Path,
+        base: Params | None = None,
         reference: Params | None = None,
         old_logprobs: OldLogprobs = "trainer",
         reject: Reject | None = None,
@@ -54,6 +55,7 @@ class Engine:
         """See `rl.setup.make_engine`.
 
         Args:
+          base: frozen parameters; None, or `{}`: all of them are trained.
           old_logprobs: whose they are. "sampler" takes its own for a micro-batch all
             of which the current weights drew in this process, which saves a forward
             pass and differs by rounding (`policy/sampler_gap_max` says how much); any
@@ -64,10 +66,15 @@ class Engine:
         self.step = step
         self.state, self._config = state, config
         self._sampler, self._checkpoints = sampler, checkpoints
-        self._assets, self._reference = assets, reference
+        self._assets, self._base, self._reference = assets, base, reference
         self._old_logprobs, self._reject = old_logprobs, reject
         everywhere = NamedSharding(step.rows.mesh, PartitionSpec())
         self._gather = jax.jit(lambda x: x, out_shardings=everywhere)
+
+    @property
+    def policy(self) -> Params:
+        """Return all parameters, the frozen ones among them."""
+        return lora.join(self.state.params, self._base)
 
     @property
     def updates(self) -> int:
@@ -126,7 +133,9 @@ class Engine:
         every = zip(hypers, itertools.cycle(placed), strict=False)
         stats = []
         for hyper, micro in every:
-            self.state, of_update = self.step.update(self.state, micro, hyper)
+            self.state, of_update = self.step.update(
+                self.state, micro, hyper, self._base
+            )
             stats.append(of_update)
         found: list[dict[str, Any]] = jax.device_get(stats)
         if self._reject is not None:
@@ -146,7 +155,7 @@ class Engine:
         """
         self._sampler.make_room()
         placed = place(batch, self.step.rows)
-        scored = self.step.score(self.state.params, placed, hyper)
+        scored = self.step.score(self.policy, placed, hyper)
         return jax.device_get(self._gather(scored))
 
     def prepare(
@@ -173,7 +182,7 @@ class Engine:
             batch = batch.replace(old_logprobs=batch.sampler_logprobs)
             return self._placed(batch, hyper)
         batch = self._placed(batch, hyper)
-        scored = self.step.score(self.state.params, batch, hyper)
+        scored = self.step.score(self.policy, batch, hyper)
         return batch.replace(old_logprobs=scored)
 
     def _kept(self, micro: Sequence[Batch], hyper: Hyper) -> list[Batch]:
@@ -193,7 +202,7 @@ class Engine:
           NotFinite: they hold a NaN or an infinity; nothing is served.
         """
         check_finite(self.state.params, f"the policy of version {version}")
-        self._sampler.publish(self.state.params, version)
+        self._sampler.publish(self.policy, version)
 
     def sampler_metrics(self) -> dict[str, float]:
         """The sampler's own figures, such as what the last publish cost."""
@@ -257,7 +266,7 @@ class Engine:
         """
         if self.skipped[0] and not unhealthy:
             return False
-        params = self.state.params
+        params = self.policy
         with phase("export", folder):
             hf.save_folder(
                 folder,

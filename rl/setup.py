@@ -5,13 +5,14 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from configs.base import RunConfig
 from configs.schema import config_json
-from models import hf
+from models import hf, lora
 from models.decoder import Decoder, Params
 from rl import files
 from rl.alarms import Alarms
@@ -19,6 +20,7 @@ from rl.base_model import (
     base_folder,
     check_shared_prompts,
     model_from_config,
+    new_adapters,
     parameter_count,
 )
 from rl.checkpoint import Checkpoints
@@ -44,7 +46,7 @@ from rl.update.hyper import make_hypers
 from rl.update.objective import Objective
 from rl.update.optimizer import optimizer_from_config, schedule_from_config
 from rl.update.rejection import load_rejection, rejection_weights
-from rl.update.step import Step, TrainState, make_step
+from rl.update.step import Step, make_step
 from rl.workdir import manifest
 from rl.workdir.export import serve_as_trained
 from rl.workdir.trace import Trace
@@ -241,20 +243,29 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
     with phase("load", str(folder), total=count, unit="parameters") as loaded:
         params = hf.load_params(folder, model, mesh, on_loaded=loaded.update)
         check_finite(params, str(folder))
+        # Of the adapters the frozen base is also the reference.
+        adapters = new_adapters(model, mesh, c.model.lora.init_seed)
+        trained, base = (adapters, params) if adapters else (params, {})
         reference = None
         if spec.objective.needs_reference:
-            reference = jax.tree.map(lambda x: jnp.array(x, c.model.dtype), params)
-        state = step.init(params)
+            reference = base or jax.tree.map(
+                lambda x: jnp.array(x, c.model.dtype), params
+            )
+        state = step.init(trained)
     return Engine(
-        config=spec.model,
+        config=model.config,
         step=step,
         state=state,
-        sampler=servers or make_embedded(spec, model, state, reference),
+        sampler=servers
+        or make_embedded(
+            spec, model, lora.join(state.params, base), (state, base or reference)
+        ),
         checkpoints=Checkpoints(
             workdir / "checkpoints",
             keep=c.checkpoint.keep,
         ),
         assets=workdir / "assets",
+        base=base,
         reference=reference,
         old_logprobs=c.objective.old_logprobs,
         reject=make_rejection(c),
@@ -292,9 +303,16 @@ def make_rejection(c: RunConfig) -> Reject | None:
 
 
 def make_embedded(
-    spec: RunSpec, model: Decoder, state: TrainState, reference: Params | None
+    spec: RunSpec, model: Decoder, params: Params, resident: Any
 ) -> JaxSampler:
-    """Make the sampler on the trainer's own devices, and compile its programs."""
+    """Make the sampler on the trainer's own devices, and compile its programs.
+
+    Args:
+      spec: the run.
+      model: in training.
+      params: of the model.
+      resident: the arrays that stay on the devices while it samples.
+    """
     c = spec.config
     assert model.mesh is not None
     memory = device_memory(model.mesh)
@@ -307,9 +325,9 @@ def make_embedded(
         response_length=c.rollout.max_response_tokens,
         common=common_length([prompt.tolist() for prompt in spec.prompts.values()]),
         begun=carry,
-        room=memory and memory - device_bytes((state, reference)),
+        room=memory and memory - device_bytes(resident),
     )
-    sampler = JaxSampler(layout, state.params)
+    sampler = JaxSampler(layout, params)
     sizes = len(sampler.batches())
     with phase("compile", "the sampler", total=sizes, unit="programs") as compiled:
         sampler.warm_up(begun=carry, on_compiled=compiled.update)

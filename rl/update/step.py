@@ -11,6 +11,7 @@ from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Float, Int32
 
 from configs.schema import Count
+from models import lora
 from models.decoder import Decoder, Params, abstract_params, param_shardings
 from rl.types import Batch, Hyper
 from rl.update.examine import digest
@@ -29,7 +30,7 @@ class TrainState(flax.struct.PyTreeNode):
     """What an update turns into its successor.
 
     Attributes:
-      params: master parameters, float32 by default.
+      params: what is trained, float32 by default: all parameters, or the adapters.
       opt_state: the optimizer's.
       updates: optimizer applications so far; skipped ones do not count.
       skipped: updates skipped in a row because their gradient, or the state that they
@@ -48,11 +49,12 @@ class Step(NamedTuple):
     """The compiled functions of one model, mesh and set of static choices.
 
     Attributes:
-      init: `params -> TrainState`; the parameters are donated.
+      init: `params -> TrainState`, of what is trained; the parameters are donated.
       score: `(params, Batch, Hyper) -> old_logprobs [R, T]`.
-      update: `(TrainState, micro-batches, Hyper) -> (TrainState, Stats)`; the state is
-        donated. Its programs are `zeros`, `accumulate` for each micro-batch, `apply`.
-      zeros: `(params, Batch, Hyper) -> Carry`, of nothing.
+      update: `(TrainState, micro-batches, Hyper, base) -> (TrainState, Stats)`; the
+        state is donated, the base is what is frozen (default: nothing). Its programs
+        are `zeros`, `accumulate` for each micro-batch, `apply`.
+      zeros: `(params, Batch, Hyper) -> Carry`, of nothing; params are the whole tree.
       accumulate: `(Carry, params, Batch, Hyper) -> Carry`; the carry is donated.
       apply: `(TrainState, Carry, Hyper) -> (TrainState, Stats)`; the state is donated.
       propose: `(TrainState, Carry, Hyper) -> (params, opt_state)`, what `apply` takes
@@ -63,7 +65,7 @@ class Step(NamedTuple):
 
     init: Callable[[Params], TrainState]
     score: Callable[[Params, Batch, Hyper], Float[jax.Array, "R T"]]
-    update: Callable[[TrainState, Sequence[Batch], Hyper], tuple[TrainState, Stats]]
+    update: Callable[..., tuple[TrainState, Stats]]
     zeros: Callable[[Params, Batch, Hyper], Carry]
     accumulate: Callable[[Carry, Params, Batch, Hyper], Carry]
     apply: Callable[[TrainState, Carry, Hyper], tuple[TrainState, Stats]]
@@ -110,9 +112,9 @@ def make_step(
         )
 
     def loss(
-        params: Params, batch: Batch, hyper: Hyper
+        trained: Params, base: Params, batch: Batch, hyper: Hyper
     ) -> tuple[Float[jax.Array, ""], Stats]:
-        policy, entropy = logprobs(params, batch, hyper)
+        policy, entropy = logprobs(lora.join(trained, base), batch, hyper)
         with jax.named_scope("loss"):
             return objective.loss(policy, entropy, batch, hyper)
 
@@ -129,7 +131,9 @@ def make_step(
     gradient = jax.value_and_grad(loss, has_aux=True)
 
     def zeros(params: Params, batch: Batch, hyper: Hyper) -> Carry:
-        (value, stats), grads = jax.eval_shape(gradient, params, batch, hyper)
+        (value, stats), grads = jax.eval_shape(
+            gradient, *lora.split(params), batch, hyper
+        )
         sums = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, summed_in(x.dtype)), grads
         )
@@ -139,7 +143,7 @@ def make_step(
 
     def accumulate(carry: Carry, params: Params, batch: Batch, hyper: Hyper) -> Carry:
         grads, value, stats = carry
-        (v, s), g = gradient(params, batch, hyper)
+        (v, s), g = gradient(*lora.split(params), batch, hyper)
         return (
             jax.tree.map(jnp.add, grads, g),
             value + v,
@@ -213,11 +217,15 @@ def make_step(
     apply_jit = jax.jit(apply, out_shardings=(shardings, whole), donate_argnums=0)
 
     def update(
-        state: TrainState, batches: Sequence[Batch], hyper: Hyper
+        state: TrainState,
+        batches: Sequence[Batch],
+        hyper: Hyper,
+        base: Params | None = None,
     ) -> tuple[TrainState, Stats]:
-        carry = zeros_jit(state.params, batches[0], hyper)
+        params = lora.join(state.params, base)
+        carry = zeros_jit(params, batches[0], hyper)
         for batch in batches:
-            carry = accumulate_jit(carry, state.params, batch, hyper)
+            carry = accumulate_jit(carry, params, batch, hyper)
         return apply_jit(state, carry, hyper)
 
     return Step(
@@ -247,8 +255,8 @@ def _at_rest(shardings: TrainState) -> TrainState:
 
 def _state_shardings(model, optimizer, mesh) -> TrainState:
     """Moments live where their parameters live; counters everywhere."""
-    shapes, _ = abstract_params(model)
-    params = param_shardings(model, mesh)
+    shapes, _ = lora.split(abstract_params(model)[0])
+    params, _ = lora.split(param_shardings(model, mesh))
     whole = laid_out(mesh)
     opt_state = optax.tree_utils.tree_map_params(
         optimizer,

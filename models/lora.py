@@ -1,0 +1,186 @@
+"""Low-rank adapters (LoRA, arXiv 2106.09685) of the decoder's kernels.
+
+A kernel `W [in, out]` is used as `W + alpha / rank * A @ B`. The base `W` is frozen;
+only `A [in, rank]` and `B [rank, out]` are trained. B starts at zero, so that training
+starts at the base. In the parameter tree A and B are neighbors of W, stacked over the
+layers like it: `layers/q`, `layers/q_lora_a`, `layers/q_lora_b`.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+Params = Any
+Targets = Literal["attention", "mlp", "all"]
+
+LAYERS = "layers"
+A, B = "_lora_a", "_lora_b"
+# Kernels, with the number of their leading axes that are inputs.
+ATTENTION: Mapping[str, int] = {"q": 1, "k": 1, "v": 1, "o": 2}
+MLP: Mapping[str, int] = {"gate": 1, "up": 1, "down": 1}
+KERNELS: Mapping[Targets, Mapping[str, int]] = {
+    "attention": ATTENTION,
+    "mlp": MLP,
+    "all": {**ATTENTION, **MLP},
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Lora:
+    """Sizes of the adapters.
+
+    Attributes:
+      rank: columns of A, rows of B.
+      alpha: `A @ B` is scaled by alpha / rank.
+      targets: kernels that have adapters, a key of `KERNELS`.
+    """
+
+    rank: int
+    alpha: float
+    targets: Targets
+
+    @property
+    def kernels(self) -> Mapping[str, int]:
+        return KERNELS[self.targets]
+
+
+def adapters(
+    module: nn.Module,
+    lora: Lora | None,
+    name: str,
+    axes: Sequence[str],
+    shape: Sequence[int],
+    dtype: jax.typing.DTypeLike,
+) -> tuple[jax.Array, ...]:
+    """Return a kernel's `(A, B)` in a Flax module, or `()` if it has none.
+
+    A module that is applied to the parameters of the base has none.
+
+    Args:
+      module: the layer that has the kernel.
+      lora: sizes; None: no kernel has adapters.
+      name: of the kernel.
+      axes: its logical axes.
+      shape: its shape.
+      dtype: its dtype; adapters have float32, or a wider one.
+    """
+    if lora is None or name not in lora.kernels:
+        return ()
+    if not (module.is_initializing() or module.has_variable("params", name + A)):
+        return ()
+    inputs = lora.kernels[name]
+    wide = jnp.promote_types(dtype, jnp.float32)
+
+    def param(suffix, init, axes, shape):
+        init = nn.with_logical_partitioning(init, axes)
+        return module.param(name + suffix, init, shape, wide)
+
+    return (
+        param(A, _uniform, (*axes[:inputs], None), (*shape[:inputs], lora.rank)),
+        param(
+            B,
+            nn.initializers.zeros_init(),
+            (None, *axes[inputs:]),
+            (lora.rank, *shape[inputs:]),
+        ),
+    )
+
+
+def merge(
+    lora: Lora | None, weight: Float[jax.Array, "..."], *pair: Float[jax.Array, "..."]
+) -> Float[jax.Array, "..."]:
+    """Return `weight + alpha / rank * A @ B` in the adapters' dtype.
+
+    Args:
+      lora: sizes.
+      weight: a kernel of one layer.
+      *pair: its A and B, or nothing: the weight is then returned as it is.
+    """
+    if not pair:
+        return weight
+    assert lora is not None
+    a, b = pair
+    # The axis of size 1 makes it a batched product: `remat="dots"` saves the others,
+    # and would keep this one, as large as the kernel, for every layer.
+    product = jax.lax.dot_general(
+        a.reshape(1, -1, lora.rank),
+        b.reshape(1, lora.rank, -1),
+        (((2,), (1,)), ((0,), (0,))),
+        precision=jax.lax.Precision.HIGHEST,
+    )
+    scale = lora.alpha / lora.rank
+    return weight.astype(product.dtype) + scale * product.reshape(weight.shape)
+
+
+def parts(layers: Params, name: str) -> tuple[Any, ...]:
+    """Return a kernel's `(weight, A, B)`, or `(weight,)` if it has no adapters."""
+    names = (name, name + A, name + B) if name + A in layers else (name,)
+    return tuple(layers[name] for name in names)
+
+
+def is_adapter(name: str) -> bool:
+    return name.endswith((A, B))
+
+
+def split(params: Params) -> tuple[Params, Params]:
+    """Split a tree into what is trained and the frozen base.
+
+    Returns:
+      The adapters and all others; without adapters, the whole tree and `{}`.
+    """
+    layers = params[LAYERS]
+    trained = {name: x for name, x in layers.items() if is_adapter(name)}
+    if not trained:
+        return params, {}
+    frozen = {name: x for name, x in layers.items() if name not in trained}
+    return {LAYERS: trained}, params | {LAYERS: frozen}
+
+
+def join(trained: Params, frozen: Params | None) -> Params:
+    """Return the tree that `split` has split."""
+    if not frozen:
+        return trained
+    return frozen | {LAYERS: frozen[LAYERS] | trained[LAYERS]}
+
+
+def init_adapters(shapes: Params, shardings: Params, seed: int) -> Params:
+    """Make new adapters: A uniform within 1 / sqrt(inputs) as in PEFT, B zero.
+
+    Args:
+      shapes: of a model's parameters.
+      shardings: likewise.
+      seed: of A.
+
+    Returns:
+      The trained part of the tree, `{}` if the model has no adapters.
+    """
+    trained, frozen = split(shapes)
+    if not frozen:
+        return {}
+
+    def init():
+        found = {}
+        for number, (name, x) in enumerate(sorted(trained[LAYERS].items())):
+            keys = jax.random.split(
+                jax.random.fold_in(jax.random.key(seed), number), x.shape[0]
+            )
+            if name.endswith(A):
+                make = functools.partial(_uniform, shape=x.shape[1:], dtype=x.dtype)
+                found[name] = jax.vmap(make)(keys)
+            else:
+                found[name] = jnp.zeros(x.shape, x.dtype)
+        return {LAYERS: found}
+
+    return jax.jit(init, out_shardings=split(shardings)[0])()
+
+
+def _uniform(key: jax.Array, shape: Sequence[int], dtype) -> jax.Array:
+    bound = 1 / math.sqrt(math.prod(shape[:-1]))
+    return jax.random.uniform(key, shape, dtype, -bound, bound)
