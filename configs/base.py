@@ -146,6 +146,8 @@ class Rollout:
     slots: Count = 256  # completions decoded together by the embedded sampler
     # Devices per copy of the embedded sampler's weights; 0: the fewest that hold one.
     tensor: Index = 0
+    # "module:function" that adds groups to a step; see docs/extending.md.
+    extra_groups: str = ""
     vllm: Vllm = field(default_factory=Vllm)
 
 
@@ -171,7 +173,8 @@ class DynamicSampling:
     max_rounds: Count = 8  # of sampling per step
     # Prompts of a round, at most, as a multiple of a step's prompts.
     oversample: Annotated[float, Range(1)] = 2.0
-    max_age: Index = 1  # steps, not skipped, that a surplus group may wait
+    # Steps, not skipped, that a surplus group may wait; with carry one more.
+    max_age: Index = 1
     carry: bool = False  # unfinished groups wait for the next step, not the step
     on_shortfall: Literal["skip", "partial", "stop"] = "skip"
     max_shortfalls: Count = 5  # steps skipped in a row, before the run ends
@@ -216,6 +219,10 @@ class Objective:
     entropy_bonus: float = 0.0  # times the entropy in nats; 0: off
     kl_penalty: NotNegative = 0.0  # times the KL to the base; above 0 it stays loaded
     kl_estimate: Literal["k1", "k3"] = "k3"
+    # The model of the KL term, a folder or hub id with the same tokenizer; empty: the
+    # base. See docs/extending.md, "Another reference".
+    reference: str = ""
+    reset_every: Index = 0  # steps after which the policy becomes it; 0: never
 
 
 @section
@@ -233,6 +240,8 @@ class Batch:
 
 @section
 class Optimizer:
+    # adamw, or "module:function": an Optax transformation; see docs/extending.md.
+    function: str = "adamw"
     b1: Share = 0.9
     b2: Share = 0.99
     eps: NotNegative = 1e-8

@@ -3,6 +3,8 @@
 Each raises ValueError with one line that names the keys, their values, and what to do.
 """
 
+from collections.abc import Callable
+
 from configs.base import RunConfig
 
 
@@ -28,6 +30,82 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
         )
 
 
+# Keys that have no effect under a condition, and the condition in words.
+_IDLE: tuple[tuple[str, Callable[[RunConfig, bool], bool], str], ...] = (
+    (
+        "objective.kl_estimate",
+        lambda c, _: not c.objective.kl_penalty,
+        "objective.kl_penalty=0",
+    ),
+    (
+        "objective.reference objective.reset_every",
+        lambda c, needs_reference: not needs_reference,
+        "objective.kl_penalty=0 and the loss names no reference",
+    ),
+    (
+        "dynamic_sampling.filter_on",
+        lambda c, _: not c.dynamic_sampling.filter,
+        "dynamic_sampling.filter=False",
+    ),
+    (
+        "sampling.explore sampling.power sampling.retire_at sampling.half_life",
+        lambda c, _: c.sampling.policy == "uniform",
+        "sampling.policy='uniform'",
+    ),
+    (
+        "rollout.max_staleness",
+        lambda c, _: c.rollout.schedule != "async",
+        "rollout.schedule is not 'async'",
+    ),
+    (
+        "reward.overlong_buffer",
+        lambda c, _: not c.reward.overlong_factor,
+        "reward.overlong_factor=0",
+    ),
+    (
+        "schedule.decay_updates schedule.final_fraction",
+        lambda c, _: c.schedule.decay == "constant",
+        "schedule.decay='constant'",
+    ),
+    (
+        "optimizer.b1 optimizer.b2 optimizer.eps optimizer.weight_decay"
+        " optimizer.moments_dtype",
+        lambda c, _: c.optimizer.function != "adamw",
+        "optimizer.function is not 'adamw'",
+    ),
+)
+
+
+def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]:
+    """Return a line on each setting of a config that changes nothing.
+
+    Args:
+      c: the config.
+      needs_reference: whether the objective reads the reference's log-probabilities.
+    """
+    b, lines = c.batch, []
+    if b.ppo_epochs * b.prompts_per_step == b.prompts_per_update:
+        lines.append(
+            "with one update a step every ratio is 1: config.objective.eps_low and"
+            " eps_high clip nothing"
+        )
+    d = c.dynamic_sampling
+    if c.rollout.group_size == 2 and d.filter and d.filter_on == "correct":
+        lines.append(
+            "with config.rollout.group_size=2 every retained group has one right and"
+            " one wrong completion: advantages 'std', 'mean' and 'batch_std' differ by"
+            " a constant factor only"
+        )
+    default = RunConfig()
+    for names, idle, reason in _IDLE:
+        for name in names.split() if idle(c, needs_reference) else ():
+            section, key = name.split(".")
+            value = getattr(getattr(c, section), key)
+            if value != getattr(getattr(default, section), key):
+                lines.append(f"config.{name}={value!r}: {reason}")
+    return [f"no effect: {line}" for line in lines]
+
+
 def _check_rollout(c: RunConfig) -> None:
     r = c.rollout
     if r.top_p != 1:
@@ -44,11 +122,6 @@ def _check_rollout(c: RunConfig) -> None:
 
 def _check_sampling(c: RunConfig) -> None:
     d = c.dynamic_sampling
-    if d.carry and d.max_age < 1:
-        raise ValueError(
-            f"config.dynamic_sampling.max_age={d.max_age}: a carried group is a step"
-            " old; change it, or set config.dynamic_sampling.carry=False"
-        )
     if d.carry and c.reward.shuffle:
         raise ValueError(
             "config.reward.shuffle=True: verdicts are dealt among all groups of a"

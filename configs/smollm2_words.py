@@ -40,7 +40,10 @@ TEMPLATE = (
 )
 
 
-def get_config() -> ConfigDict:
+def get_config(text: str = "") -> ConfigDict:
+    """Return the config; of its first stage alone where `text` is "first"."""
+    if text not in ("", "first"):
+        raise ValueError(f"{text!r}: must be 'first', or left out")
     c = base.get_config()
     c.steps = 136
     c.compiled = "runs/compiled"
@@ -64,7 +67,7 @@ def get_config() -> ConfigDict:
         dict(split="train", count=10_000, levels=(1, 2, 3, 4, 5), most=10, seed=0)
     )
     c.data.eval_args = ConfigDict(
-        dict(split="held_out", count=96, levels=(1, 1, 2, 3), most=10, seed=0)
+        dict(split="held_out", count=192, levels=(1, 1, 2, 3), most=10, seed=0)
     )
     c.data.template = TEMPLATE
 
@@ -82,7 +85,7 @@ def get_config() -> ConfigDict:
         {
             "name": "all",
             "levels": {"1": 0.45, "2": 0.3, "3": 0.1, "4": 0.05, "5": 0.1},
-            "learning_rate": 1e-5,
+            "learning_rate": 5e-6,
         },
     )
 
@@ -93,17 +96,18 @@ def get_config() -> ConfigDict:
 
     c.dynamic_sampling.max_rounds = 4
     c.batch.prompts_per_step = 16
-    # One update of them all: of four problems a gradient says too little, and how far a
-    # run then comes is its seed's to say.
-    c.batch.prompts_per_update = 16
+    # Four updates a step, so that ratios leave 1 and clipping can act.
+    c.batch.prompts_per_update = 4
     # The prompt, mostly worked examples, is several times as long as a completion. A
     # row has two groups, and each of two cores takes one.
     c.batch.share_prompts = True
     c.batch.row_lengths = (704, 768, 832)
     c.batch.micro_tokens = 1664
 
-    c.schedule.learning_rate = 2e-5
-    c.schedule.warmup_updates = 2
+    # Fixed before the first run with four updates a step: 2e-5, which one update had,
+    # over the square root of four.
+    c.schedule.learning_rate = 1e-5
+    c.schedule.warmup_updates = 8
 
     c.rollout.vllm.cpu_kv_cache_gib = 2
     c.rollout.vllm.max_num_seqs = 128
@@ -112,4 +116,8 @@ def get_config() -> ConfigDict:
     c.checkpoint.every_steps = 10
     c.checkpoint.keep = 1
     c.export.dtype = "float32"
+    if text == "first":
+        c.curriculum.stages = c.curriculum.stages[:1]
+        c.steps = c.curriculum.stages[0]["steps"]
+        c.eval.every_steps = 9
     return c

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -16,7 +17,7 @@ from rl.checkpoint import Checkpoints, abstract_state
 from rl.progress import phase
 from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
-from rl.update.step import Step, TrainState
+from rl.update.step import Score, Step, TrainState
 from rollout.types import (
     Completion,
     OnFinished,
@@ -49,6 +50,8 @@ class Engine:
         assets: pathlib.Path,
         base: Params | None = None,
         reference: Params | None = None,
+        score_reference: Score | None = None,
+        reset_every: int = 0,
         old_logprobs: OldLogprobs = "trainer",
         reject: Reject | None = None,
     ):
@@ -56,6 +59,9 @@ class Engine:
 
         Args:
           base: frozen parameters; None, or `{}`: all of them are trained.
+          reference: parameters of the KL term; None: of no model, or those of `state`.
+          score_reference: scores with them; None: as the policy is scored.
+          reset_every: versions after which the state's reference becomes the policy.
           old_logprobs: whose they are. "sampler" takes its own for a micro-batch all
             of which the current weights drew in this process, which saves a forward
             pass and differs by rounding (`policy/sampler_gap_max` says how much); any
@@ -67,6 +73,8 @@ class Engine:
         self.state, self._config = state, config
         self._sampler, self._checkpoints = sampler, checkpoints
         self._assets, self._base, self._reference = assets, base, reference
+        self._score_reference = score_reference or step.score
+        self._reset_every = reset_every
         self._old_logprobs, self._reject = old_logprobs, reject
         everywhere = NamedSharding(step.rows.mesh, PartitionSpec())
         self._gather = jax.jit(lambda x: x, out_shardings=everywhere)
@@ -170,7 +178,7 @@ class Engine:
             # With a single update the policy is its own old policy.
             place_one = self._scored if len(hypers) > 1 else self._placed
         placed = [[place_one(b, hypers[0]) for b in micro] for micro in mini_batches]
-        if self._reference is not None:
+        if self._reference or self.state.reference:
             placed = [[self._referred(b, hypers[0]) for b in micro] for micro in placed]
         return placed
 
@@ -192,7 +200,8 @@ class Engine:
         return self._reject(scored)
 
     def _referred(self, batch: Batch, hyper: Hyper) -> Batch:
-        scored = self.step.score(self._reference, batch, hyper)
+        reference = self.state.reference or self._reference
+        scored = self._score_reference(reference, batch, hyper)
         return batch.replace(reference_logprobs=scored)
 
     def publish(self, version: int) -> None:
@@ -202,6 +211,13 @@ class Engine:
           NotFinite: they hold a NaN or an infinity; nothing is served.
         """
         check_finite(self.state.params, f"the policy of version {version}")
+        if self._reset_every and version and version % self._reset_every == 0:
+            reset = jax.tree.map(
+                lambda old, new: jnp.array(new, old.dtype),
+                self.state.reference,
+                self.state.params,
+            )
+            self.state = self.state.replace(reference=reset)
         self._sampler.publish(self.policy, version)
 
     def sampler_metrics(self) -> dict[str, float]:

@@ -13,10 +13,12 @@ import numpy as np
 
 from configs.base import RunConfig
 from configs.checks import check_config, check_overlong
+from models import hf
 from models.config import DecoderConfig
 from models.decoder import Decoder, param_shardings
 from rl.base_model import base_folder
 from rl.groups.advantages import load_advantage
+from rl.groups.extra import load_extra_groups
 from rl.metric_loggers import Maker, load_sinks
 from rl.problems.curriculum import (
     Curriculum,
@@ -36,6 +38,7 @@ from rl.reward.golds import readable
 from rl.reward.rewards import try_out, uses_verifier
 from rl.types import Problem
 from rl.update.objective import Objective, objective_from_config
+from rl.update.optimizer import optimizer_from_config
 from rl.update.rejection import load_rejection
 from rollout.types import SamplingParams
 from sharding.mesh import abstract_mesh, resolve_shape
@@ -97,6 +100,13 @@ class RunSpec:
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
+    def tokenize(self, text: str) -> list[int]:
+        """Return a completion's token ids, its end included."""
+        end = self.tokenizer.eos_token_id
+        if end not in self.sampling.stop_token_ids:
+            end = self.sampling.stop_token_ids[0]
+        return [*self.tokenizer.encode(text, add_special_tokens=False), end]
+
     def encode(self, problem: Problem) -> np.ndarray:
         return self.prompts[problem.problem]
 
@@ -115,6 +125,8 @@ def validate(c: RunConfig) -> RunSpec:
     objective = objective_from_config(c)
     load_advantage(c.objective.advantage)
     load_rejection(c.objective.correction)
+    load_extra_groups(c.rollout.extra_groups)
+    optimizer_from_config(c)
     sinks = load_sinks(sinks=c.log.sinks)
     problems, held_out, unread = read_data(c)
     mesh_shape = resolve_shape(
@@ -125,6 +137,7 @@ def validate(c: RunConfig) -> RunSpec:
         folder = base_folder(c, described_in=pathlib.Path(scratch))
         model = DecoderConfig.from_folder(folder)
         tokenizer = load_tokenizer(folder)
+        check_reference(c, objective, model, tokenizer)
         stop_ids = c.rollout.stop_token_ids or default_stop_ids(folder, tokenizer)
     check_positions(c, model)
     param_shardings(Decoder(model), abstract_mesh(mesh_shape))
@@ -156,6 +169,42 @@ def validate(c: RunConfig) -> RunSpec:
         objective=objective,
         sinks=sinks,
     )
+
+
+def reference_model(
+    c: RunConfig, *, described_in: pathlib.Path | None = None
+) -> tuple[pathlib.Path, DecoderConfig]:
+    """Return the folder and the architecture of `objective.reference`."""
+    try:
+        folder = hf.resolve_folder(c.objective.reference, described_in=described_in)
+    except ValueError as error:
+        raise ValueError(f"config.objective.reference={error}") from None
+    return folder, DecoderConfig.from_folder(folder)
+
+
+def check_reference(
+    c: RunConfig,
+    objective: Objective,
+    model: DecoderConfig,
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    """Reject a reference that does not read the policy's tokens.
+
+    Raises:
+      ValueError: one line that names the key.
+    """
+    if not c.objective.reference or not objective.needs_reference:
+        return
+    key = f"config.objective.reference={c.objective.reference!r}"
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, own = reference_model(c, described_in=pathlib.Path(scratch))
+        if load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
+            raise ValueError(f"{key}: its tokenizer is not the base's")
+    if c.objective.reset_every and own != model:
+        raise ValueError(
+            f"{key}: its architecture is not the base's, and the policy cannot replace"
+            f" it; set config.objective.reset_every={c.objective.reset_every} to 0"
+        )
 
 
 def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
-from configs.base import RunConfig
+from configs.base import Lora, RunConfig
 from configs.schema import config_json
 from models import hf, lora
 from models.decoder import Decoder, Params
@@ -27,6 +28,7 @@ from rl.checkpoint import Checkpoints
 from rl.engine import Engine, Reject
 from rl.groups.collect import Collector
 from rl.groups.draws import Draws
+from rl.groups.extra import load_extra_groups
 from rl.groups.judge import Judge
 from rl.groups.packing import pack_groups
 from rl.groups.schedule import Rollouts
@@ -37,7 +39,7 @@ from rl.processes import group, joint
 from rl.processes.devices import join_cpu_devices
 from rl.progress import WatchedSampler, phase
 from rl.reward.rewards import Rewards
-from rl.run_spec import TRAINING, RunSpec
+from rl.run_spec import TRAINING, RunSpec, reference_model
 from rl.sampler_servers import make_vllm_sampler
 from rl.start_page import start_messages
 from rl.types import Batch, Hyper
@@ -46,7 +48,7 @@ from rl.update.hyper import make_hypers
 from rl.update.objective import Objective
 from rl.update.optimizer import optimizer_from_config, schedule_from_config
 from rl.update.rejection import load_rejection, rejection_weights
-from rl.update.step import Step, make_step
+from rl.update.step import Score, Step, make_score, make_step
 from rl.workdir import manifest
 from rl.workdir.export import serve_as_trained
 from rl.workdir.trace import Trace
@@ -158,6 +160,12 @@ def open_parts(
                 micro_tokens=c.batch.micro_tokens,
                 row_multiple=spec.row_multiple,
                 share_prompts=c.batch.share_prompts,
+                extra_groups=load_extra_groups(
+                    c.rollout.extra_groups,
+                    problems=spec.train,
+                    encode=spec.encode,
+                    tokenize=spec.tokenize,
+                ),
             ),
             hypers=functools.partial(
                 make_hypers,
@@ -246,12 +254,10 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
         # Of the adapters the frozen base is also the reference.
         adapters = new_adapters(model, mesh, c.model.lora.init_seed)
         trained, base = (adapters, params) if adapters else (params, {})
-        reference = None
-        if spec.objective.needs_reference:
-            reference = base or jax.tree.map(
-                lambda x: jnp.array(x, c.model.dtype), params
-            )
+        reference, score_reference = make_reference(spec, mesh, params, base)
         state = step.init(trained)
+        if state.reference and reference:
+            state, reference = state.replace(reference=reference), None
     return Engine(
         config=model.config,
         step=step,
@@ -267,6 +273,8 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
         assets=workdir / "assets",
         base=base,
         reference=reference,
+        score_reference=score_reference,
+        reset_every=c.objective.reset_every if state.reference else 0,
         old_logprobs=c.objective.old_logprobs,
         reject=make_rejection(c),
     )
@@ -282,7 +290,34 @@ def make_update(c: RunConfig, model: Decoder, objective: Objective) -> Step:
         objective,
         head_chunk=c.model.head_chunk,
         offload_optimizer=c.mesh.offload_optimizer,
+        keeps_reference=objective.needs_reference and c.objective.reset_every > 0,
     )
+
+
+def make_reference(
+    spec: RunSpec, mesh: Mesh, params: Params, base: Params
+) -> tuple[Params | None, Score | None]:
+    """Make the parameters of the KL term, if there is one, and what scores with them.
+
+    Args:
+      spec: the run.
+      mesh: of the policy.
+      params: of the base model; the reference is a copy of them by default.
+      base: the same where they are frozen, else `{}`; needs no copy.
+    """
+    c = spec.config
+    if not spec.objective.needs_reference:
+        return None, None
+    if not c.objective.reference:
+        copy = base or jax.tree.map(lambda x: jnp.array(x, c.model.dtype), params)
+        return copy, None
+    folder, architecture = reference_model(c)
+    settings = dataclasses.replace(c.model, param_dtype=c.model.dtype, lora=Lora())
+    c = dataclasses.replace(c, model=settings)
+    model = model_from_config(c, architecture, mesh)
+    reference = hf.load_params(folder, model, mesh)
+    check_finite(reference, str(folder))
+    return reference, make_score(model, mesh, c.model.head_chunk)
 
 
 def make_rejection(c: RunConfig) -> Reject | None:

@@ -6,6 +6,7 @@ import pathlib
 import jax.numpy as jnp
 
 from configs.base import RunConfig, get_config
+from configs.checks import settings_without_effect
 from configs.schema import changes, config_json
 from models.decoder import Decoder, abstract_params
 from rl.base_model import parameter_count
@@ -44,7 +45,8 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         f" ({len(spec.held_out):,} problems)",
         "left out": "; ".join(spec.unread),
         "stages": "; ".join(spec.gaps),
-        "reference": f"the base stays loaded, in {c.model.dtype}"
+        "reference": f"{c.objective.reference or 'the base'} stays loaded, in"
+        f" {c.model.dtype}"
         if spec.objective.needs_reference
         else "",
         "writes": f"{workdir}/: config.json manifest.json held_out.jsonl assets/"
@@ -53,7 +55,10 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         + (f", {c.compiled}/" if c.compiled else ""),
     }
     width = max(map(len, lines))
-    text = "\n".join(f"{k:<{width}}  {v}" for k, v in lines.items() if v)
+    text = "\n".join(
+        [f"{k:<{width}}  {v}" for k, v in lines.items() if v]
+        + settings_without_effect(c, needs_reference=spec.objective.needs_reference)
+    )
     return f"{config_json(c)}\n{text}"
 
 
@@ -66,6 +71,9 @@ def start_messages(spec: RunSpec) -> list[str]:
             f"{spec.left_out:,} problems left out: their prompts exceed"
             f" config.rollout.max_prompt_tokens={most}"
         )
+    messages += settings_without_effect(
+        spec.config, needs_reference=spec.objective.needs_reference
+    )
     return messages + [f"curriculum: stage {gap}" for gap in spec.gaps]
 
 

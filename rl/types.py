@@ -74,7 +74,7 @@ class Segment:
       off_policy: bool `[n - prompt_length]`, tokens whose sampler was not the policy
         that the step starts from; the objective corrects their weight.
       stale: bool `[n - prompt_length]`, tokens that another version drew.
-      advantage: of every token of the completion.
+      advantage: of every token of the completion, `[]` or `[n - prompt_length]`.
     """
 
     group: int
@@ -83,7 +83,7 @@ class Segment:
     sampler_logprobs: np.ndarray
     off_policy: np.ndarray
     stale: np.ndarray
-    advantage: float
+    advantage: float | np.ndarray
 
 
 class Batch(flax.struct.PyTreeNode):

@@ -1,5 +1,6 @@
 """What docs/extending.md shows works as shown, from a folder outside the repository."""
 
+import json
 import pathlib
 import re
 import sys
@@ -10,8 +11,11 @@ import pytest
 from configs.base import from_config
 from configs.reading import read_config
 from rl.groups.advantages import load_advantage
+from rl.loop import train
 from rl.metric_loggers import load_sinks
 from rl.metrics import MetricsWriter
+from rl.processes.group import SingleProcess
+from rl.processes.stopping import StopSignals
 from rl.run_spec import validate
 from tests.rl.examples import make_group
 from tools import check_objective
@@ -53,6 +57,33 @@ def test_the_loss_holds_and_the_config_is_a_run(files, capsys):
 def test_the_advantage_gives_what_the_page_says(files):
     group = make_group([True, False, False], rewards=[1.0, -1.0, 0.0])
     assert load_advantage("my_advantage:ranks")([group])[0].tolist() == [1, -1, 0]
+
+
+def test_the_token_advantage_has_a_number_for_each_token(files):
+    group = make_group([True, False], lengths=[4, 2])
+    (of_group,) = load_advantage("my_token_advantage:first_half")([group])
+    assert [a.tolist() for a in of_group] == [[1, 1, 0, 0], [-1, 0]]
+
+
+@pytest.mark.parametrize(
+    "name", ["my_optimizer_config", "my_reference_config", "my_groups_config"]
+)
+def test_a_step_of_the_run(files, name, tmp_path):
+    config = read_config(f"{name}.py")
+    config.steps, config.compiled, config.data.eval = 1, "", ""
+    config.objective.reset_every = min(config.objective.reset_every, 1)
+    config.dynamic_sampling.filter = False
+    config.model.maker_args.update(cache=str(tmp_path / "bases"), steps=2, batch=4)
+    config.rollout.group_size, config.rollout.slots = 2, 8
+    config.batch.prompts_per_step, config.batch.prompts_per_update = 4, 2
+    spec = validate(from_config(config))
+    (tmp_path / "work").mkdir()
+    with StopSignals("") as stop:
+        summary = train(spec, tmp_path / "work", SingleProcess(), stop)
+    assert summary["updates"] == 2 and summary["skipped"] == 0
+    row = json.loads((tmp_path / "work" / "metrics.jsonl").read_text().splitlines()[-1])
+    # Two demonstrations a step, of `\boxed{..}` and its end.
+    assert (row["off_policy/tokens"] > 0) == (name == "my_groups_config")
 
 
 def test_the_sink_is_told(files, tmp_path):

@@ -5,14 +5,17 @@ A function of one group. It takes what it names in its signature:
     rewards  float64 `[G]`, shaped
     correct  bool `[G]`, raw accuracy
     lengths  int `[G]`, tokens of each completion
+    completions  the `Completion` records `[G]`, with `token_ids`
     batch    the rewards `[G]` of every group of the step, this one among them
 
-and returns `[G]` numbers, one for all tokens of each completion. G may differ from
-group to group: completions without a verdict are left out before.
+and returns `[G]` numbers, one for all tokens of each completion, or a list of G arrays
+with a number for each token. G may differ from group to group: completions without a
+verdict are left out before.
 """
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64
@@ -20,7 +23,9 @@ from jaxtyping import Bool, Float, Float64
 from rl.problems.functions import load_named
 from rl.types import Group
 
-Advantage = Callable[..., Float64[np.ndarray, " G"]]
+# `[G]`, or an array of each completion.
+Advantages = np.ndarray | Sequence[np.ndarray]
+Advantage = Callable[..., Advantages]
 _EPSILON = 1e-6
 
 
@@ -83,20 +88,21 @@ _GIVEN = {
     "rewards": lambda group: np.asarray(group.rewards, np.float64),
     "correct": lambda group: group.correct,
     "lengths": lambda group: np.array([len(c.token_ids) for c in group.completions]),
+    "completions": lambda group: group.completions,
 }
 
 
 def load_advantage(
     function: str,
-) -> Callable[[Sequence[Group]], list[Float64[np.ndarray, " _"]]]:
+) -> Callable[[Sequence[Group]], list[Advantages]]:
     """The advantages that a config names.
 
     Args:
       function: one of `ADVANTAGES`, or a user's "module:function".
 
     Returns:
-      A function from a step's groups to the advantages of each. It raises ValueError
-      where one is not finite, with the problem's id.
+      A function from a step's groups to the advantages of each, see
+      `check_advantages`.
 
     Raises:
       ValueError: one line that names the key and what is wrong.
@@ -116,12 +122,28 @@ def load_advantage(
 
     def of_group(group, common):
         given = {name: of(group) for name, of in _GIVEN.items()} | common
-        values = np.asarray(advantage(**{name: given[name] for name in named}))
-        if values.shape != group.rewards.shape or not np.isfinite(values).all():
-            raise ValueError(
-                f"{key}={function!r}: gave {values.tolist()} for the"
-                f" {len(group.rewards)} completions of problem {group.problem.id!r}"
-            )
-        return values
+        values = advantage(**{name: given[name] for name in named})
+        return check_advantages(values, group, key=f"{key}={function!r}")
 
     return of_groups
+
+
+def check_advantages(
+    values: Sequence[Any] | np.ndarray, group: Group, *, key: str
+) -> Advantages:
+    """Return the advantage of each completion, `[]` or one for each of its tokens.
+
+    Raises:
+      ValueError: there is not one for each, or one is not finite; it names the problem.
+    """
+    parts = [np.asarray(value, np.float64) for value in values]
+    shapes = [((), (len(c.token_ids),)) for c in group.completions]
+    if len(parts) != len(shapes) or not all(
+        part.shape in allowed and np.isfinite(part).all()
+        for part, allowed in zip(parts, shapes, strict=False)
+    ):
+        raise ValueError(
+            f"{key}: gave {[part.tolist() for part in parts]} for the {len(shapes)}"
+            f" completions of problem {group.problem.id!r}"
+        )
+    return np.array(parts) if all(not part.ndim for part in parts) else parts

@@ -71,10 +71,10 @@ class Collector:
             as many as the share of groups that were kept lately makes necessary. With
             `carry`: groups on offer in a round, over as many as that.
           max_age: steps with an update after which a group that was left over is
-            dropped.
+            dropped; one more with `carry`, for the step that completes it.
           carry: end a round once enough of its groups are there, and go on with the
             others in the next step (APRIL, arXiv 2509.18521). A round does not end
-            before those that would then be older than `max_age`.
+            before those that would then be older.
           on_shortfall: after `max_rounds` without a full batch: "skip" keeps the groups
             and samples on in the next step, "partial" trains on what there is, "stop"
             ends the run.
@@ -84,7 +84,7 @@ class Collector:
         self._judge, self._encode = judge, encode
         self._sampling, self._seed, self._groups = sampling, seed, prompts_per_step
         self._filter, self._filter_on = filter, filter_on
-        self._max_rounds, self._max_age = max_rounds, max_age
+        self._max_rounds, self._max_age = max_rounds, max_age + carry
         self._oversample, self._carry = oversample, carry
         self._on_shortfall, self._max_shortfalls = on_shortfall, max_shortfalls
         self._left: list[Group] = []
@@ -155,11 +155,7 @@ class Collector:
             self._shortfalls = 0
         else:
             groups = self._short(kept, stats)
-        self._draws.end_step(
-            accuracy=stats.accuracy,
-            solve_all=stats.solve_all_rate,
-            updates=bool(groups),
-        )
+        self._draws.end_step(stats.counts, updates=bool(groups))
         stats.curriculum = self._draws.metrics()
         return groups, stats
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from configs.schema import NotNegative, Positive, Range
 from rl.groups.rates import Rate, SolveRates
-from rl.problems.curriculum import Curriculum, Stage
+from rl.problems.curriculum import Counts, Curriculum, Stage
 from rl.types import Group, Problem
 from rollout.seeds import generator
 
@@ -165,13 +165,9 @@ class Draws:
                 count["expected"] += float(d.draw.rate.mixed(len(correct)))
                 count["found"] += bool(correct.any() and not correct.all())
 
-    def end_step(
-        self, *, accuracy: float | None, solve_all: float | None, updates: bool
-    ) -> None:
+    def end_step(self, counts: Counts, *, updates: bool) -> None:
         """See `Curriculum.observe`."""
-        self._curriculum.observe(
-            accuracy=accuracy, solve_all=solve_all, updates=updates
-        )
+        self._curriculum.observe(counts, updates=updates)
 
     def metrics(self) -> dict[str, float]:
         """The curriculum's, and what was drawn of what it offered in this step.

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
-from jaxtyping import Float
 
 from configs.schema import Count, NonEmpty
-from rl.groups.advantages import load_advantage
+from rl.groups.advantages import Advantages, load_advantage
+from rl.groups.extra import ExtraGroups
 from rl.groups.weights import Aggregation, weigh
 from rl.types import Batch, Group, Segment
 
@@ -27,17 +27,22 @@ def pack_groups(
     micro_tokens: Count,
     row_multiple: int,
     share_prompts: bool,
+    extra_groups: ExtraGroups | None = None,
 ) -> list[list[Batch]]:
     """A step's groups as mini-batches of `prompts_per_update`, each in micro-batches.
 
-    See `rl.groups.advantages`, `make_segments`, `pack` and `weigh`.
+    See `rl.groups.advantages`, `make_segments`, `pack` and `weigh`. Mini-batches get
+    the groups of `extra_groups` (`rl.groups.extra`) in turn, after their own.
     """
     advantages = load_advantage(advantage)(groups)
+    extra = extra_groups(groups, version) if extra_groups else []
     mini_batches = []
-    for start in range(0, len(groups), prompts_per_update):
+    starts = range(0, len(groups), prompts_per_update)
+    for i, start in enumerate(starts):
+        own, more = slice(start, start + prompts_per_update), extra[i :: len(starts)]
         segments = make_segments(
-            groups[start : start + prompts_per_update],
-            advantages[start : start + prompts_per_update],
+            [*groups[own], *(group for group, _ in more)],
+            [*advantages[own], *(values for _, values in more)],
             version=version,
             sampler_is_trainer=sampler_is_trainer,
         )
@@ -54,7 +59,7 @@ def pack_groups(
 
 def make_segments(
     groups: Sequence[Group],
-    advantages: Sequence[Float[np.ndarray, " _"]],
+    advantages: Sequence[Advantages],
     *,
     version: int,
     sampler_is_trainer: bool,
@@ -80,7 +85,7 @@ def make_segments(
                     sampler_logprobs=completion.sampler_logprobs,
                     off_policy=stale | (not sampler_is_trainer),
                     stale=stale,
-                    advantage=float(value),
+                    advantage=value,
                 )
             )
     return segments

@@ -8,7 +8,7 @@ import numpy as np
 from rl.groups.draws import SampledGroup
 from rl.groups.informative import FilterOn, informative
 from rl.groups.repetition import duplicated, is_repetitive
-from rl.problems.curriculum import Stage
+from rl.problems.curriculum import Counts, Stage
 from rl.types import Group
 
 
@@ -75,19 +75,12 @@ class RolloutStats:
             self.examples.append(group)
 
     @property
-    def accuracy(self) -> float | None:
-        """Of the problems on offer, drawn or not; None where none were sampled."""
-        judged = sum(count * len(correct) for count, correct in self.of_offered)
-        right = sum(count * int(correct.sum()) for count, correct in self.of_offered)
-        return right / judged if judged else None
-
-    @property
-    def solve_all_rate(self) -> float | None:
-        """Share of groups that are all right, likewise."""
-        groups = sum(count for count, _ in self.of_offered)
-        solved = sum(
-            count
-            for count, correct in self.of_offered
-            if len(correct) and correct.all()
-        )
-        return solved / groups if groups else None
+    def counts(self) -> Counts:
+        """Return what stages advance by, over the problems on offer, drawn or not."""
+        judged = right = groups = solved = 0.0
+        for count, correct in self.of_offered:
+            judged += count * len(correct)
+            right += count * int(correct.sum())
+            groups += count
+            solved += count * bool(len(correct) and correct.all())
+        return {"accuracy": (right, judged), "solve_all": (solved, groups)}

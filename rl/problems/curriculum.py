@@ -3,8 +3,8 @@
 A stage mixes levels in given proportions and may override the response length, the
 group size, the temperature, `eps_high` and the learning rate. It ends after its number
 of steps, or earlier by its advance rule: accuracy, or the share of groups that are all
-right, over a window of steps. Only steps that updated the policy count; rounds of
-sampling and skipped steps do not.
+right, pooled over a window of steps. Only steps that updated the policy count; rounds
+of sampling and skipped steps do not.
 
 Within a stage every problem of a level is seen once before any is seen twice; a level
 that runs out starts its next pass by itself, and says so. The stage, its window and the
@@ -15,13 +15,15 @@ the collector's.
 import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from configs.schema import Count, Index, Positive, Range, call
 from rl.problems.reading import ProblemStream
 from rl.types import Problem
 
 Metric = Literal["accuracy", "solve_all"]
+# By metric what a step counted and out of how many, such as right completions of all.
+Counts = Mapping[Metric, tuple[float, float]]
 
 
 class NoProblem(ValueError):
@@ -35,8 +37,8 @@ class Advance:
     Attributes:
       metric: "accuracy" of all sampled completions, or "solve_all", the share of groups
         that are all right.
-      at_least: mean over the window that suffices.
-      window: steps of the mean; no earlier end is possible.
+      at_least: the quotient that suffices, of sums over the window.
+      window: steps of the sums; no earlier end is possible.
     """
 
     metric: Metric
@@ -115,7 +117,7 @@ class Curriculum:
                 own = seed if level is None else (seed, level)
                 self._streams[level] = ProblemStream(chosen, seed=own)
         self._stage, self._steps = 0, 0
-        self._window: list[list[float]] = []
+        self._window: list[dict[str, list[float]]] = []
         self._drawn: collections.Counter = collections.Counter()
 
     def begin(self, step: int) -> Stage:
@@ -137,9 +139,10 @@ class Curriculum:
             return True
         if stage.advance is None or len(self._window) < stage.advance.window:
             return False
-        column = get_args(Metric).index(stage.advance.metric)
-        values = [seen[column] for seen in self._window[-stage.advance.window :]]
-        return sum(values) / len(values) >= stage.advance.at_least
+        window = self._window[-stage.advance.window :]
+        counts = [step[stage.advance.metric] for step in window]
+        counted, out_of = map(sum, zip(*counts, strict=True))
+        return counted / out_of >= stage.advance.at_least
 
     def draw(self, n: int) -> list[Problem]:
         """`n` problems in the stage's proportions, which hold over the whole stage."""
@@ -162,21 +165,19 @@ class Curriculum:
                 self._tell(f"curriculum: {of}: pass {stream.epoch + 1} begins")
         return problems
 
-    def observe(
-        self, *, accuracy: float | None, solve_all: float | None, updates: bool
-    ) -> None:
-        """What sampling a step has shown.
+    def observe(self, counts: Counts, *, updates: bool) -> None:
+        """Take in what sampling a step has shown.
 
         Args:
-          accuracy: of all its completions, kept or not; None if none were sampled.
-          solve_all: share of its groups that are all right; None likewise.
+          counts: right ones of all its completions, retained or not, and groups that
+            are all right of all its groups. A step that sampled nothing is left out.
           updates: whether the step updates the policy; only those that do count.
         """
         if not updates:
             return
         self._steps += 1
-        if accuracy is not None and solve_all is not None:
-            self._window.append([float(accuracy), float(solve_all)])
+        if all(out_of > 0 for _, out_of in counts.values()):
+            self._window.append({str(k): [*map(float, v)] for k, v in counts.items()})
             longest = self._stages[self._stage].advance
             self._window = self._window[-(longest.window if longest else 1) :]
 
@@ -195,7 +196,7 @@ class Curriculum:
         return {
             "stage": self._stage,
             "steps": self._steps,
-            "window": [list(seen) for seen in self._window],
+            "window": [dict(counts) for counts in self._window],
             "drawn": [[level, n] for level, n in sorted(self._drawn.items(), key=str)],
             "streams": [[level, s.state()] for level, s in self._streams.items()],
         }
@@ -212,7 +213,7 @@ class Curriculum:
         ):
             raise ValueError("the checkpoint was written with other stages")
         self._stage, self._steps = state["stage"], state["steps"]
-        self._window = [list(seen) for seen in state["window"]]
+        self._window = [dict(counts) for counts in state["window"]]
         self._drawn = collections.Counter({level: n for level, n in state["drawn"]})
         for level, of_level in streams.items():
             self._streams[level].restore(of_level)

@@ -20,6 +20,11 @@ def exact_match(completion: str, problem: Problem) -> float:
     return 1.0 if extract_answer(completion) in problem.answers else -1.0
 
 
+def boxed(completion: str, problem: Problem) -> float:
+    """Whether there is an answer in a box, right or wrong: the form without the sum."""
+    return 1.0 if extract_answer(completion) else -1.0
+
+
 def math_verify(completion: str, problem: Problem) -> float:
     """What Math-Verify says, a package of its own (`math-verify[antlr4_13_2]`)."""
     from math_verify import parse, verify
@@ -31,22 +36,27 @@ def math_verify(completion: str, problem: Problem) -> float:
     return 1.0 if any(verify(gold, answer) for gold in golds) else -1.0
 
 
-def flipped(completion: str, problem: Problem, *, share: float) -> dict:
-    """The verifier's verdict, turned round for a share of all completions.
+def flipped(
+    completion: str, problem: Problem, *, share: float, systematic: bool = False
+) -> dict:
+    """Return the verifier's verdict, inverted for a share of all completions.
 
-    Which ones is settled by a hash of problem and completion.
+    A hash of problem and completion decides, so that the same completion always gets
+    the same verdict; if `systematic`, a hash of the problem decides for all of its
+    completions, as where a gold is wrong.
     """
     score = _verified(completion, problem)
     if math.isnan(score.reward):
         return {"reward": None}
-    text = f"{problem.id}\0{completion}".encode()
+    text = f"{problem.id}\0{'' if systematic else completion}".encode()
     drawn = int.from_bytes(hashlib.sha256(text).digest()[:8]) / 2**64
     return {"reward": -score.reward if drawn < share else score.reward}
 
 
-flipped_1 = functools.partial(flipped, share=0.01)
-flipped_3 = functools.partial(flipped, share=0.03)
+flipped_5 = functools.partial(flipped, share=0.05)
 flipped_10 = functools.partial(flipped, share=0.10)
+flipped_5_problems = functools.partial(flipped, share=0.05, systematic=True)
+flipped_10_problems = functools.partial(flipped, share=0.10, systematic=True)
 
 
 def _verified(completion: str, problem: Problem) -> Score:

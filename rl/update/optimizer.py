@@ -9,10 +9,14 @@ import optax
 
 from configs.base import RunConfig
 from configs.schema import Index, NotNegative, Positive, Share
+from rl.problems.functions import load_named
+
+ADAMW = "adamw"
 
 
 def make_optimizer(
     *,
+    function: str = ADAMW,
     b1: Share,
     b2: Share,
     eps: NotNegative,
@@ -23,6 +27,9 @@ def make_optimizer(
     """AdamW (arXiv 1711.05101) at learning rate 1; the step multiplies by its own.
 
     Args:
+      function: "adamw", or a user's "module:function" that takes no arguments and
+        returns an `optax.GradientTransformation` at learning rate 1. Of the other
+        arguments it meets only `max_grad_norm`.
       b1, b2, eps: as in Adam.
       weight_decay: decoupled, on matrices only (norms and biases are left alone).
       max_grad_norm: the gradient's global norm is scaled down to this.
@@ -30,8 +37,18 @@ def make_optimizer(
         float32. bfloat16 halves the state, and loses second-moment changes below
         1/256, so `b2` should then not exceed 0.99.
     """
+    clip = optax.clip_by_global_norm(max_grad_norm)
+    if function != ADAMW:
+        key = "config.optimizer.function"
+        own = load_named(function, {ADAMW: optax.adamw}, key=key)()
+        if not (hasattr(own, "init") and hasattr(own, "update")):
+            raise ValueError(
+                f"{key}={function!r}: returned {type(own).__name__}; it must return an"
+                " optax.GradientTransformation"
+            )
+        return optax.chain(clip, own)
     return optax.chain(
-        optax.clip_by_global_norm(max_grad_norm),
+        clip,
         _rest_in(optax.scale_by_adam(b1=b1, b2=b2, eps=eps), jnp.dtype(moments_dtype)),
         optax.add_decayed_weights(weight_decay, mask=_matrices),
         optax.scale(-1.0),
@@ -41,6 +58,7 @@ def make_optimizer(
 def optimizer_from_config(c: RunConfig) -> optax.GradientTransformation:
     """Build the optimizer of a config."""
     return make_optimizer(
+        function=c.optimizer.function,
         b1=c.optimizer.b1,
         b2=c.optimizer.b2,
         eps=c.optimizer.eps,

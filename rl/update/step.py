@@ -23,6 +23,7 @@ Stats = dict[str, Any]
 # gradients is float32 or wider, whatever the parameters are: in bfloat16 each addition
 # would round to one part in 256.
 Carry = tuple[Params, Float[jax.Array, ""], Stats]
+Score = Callable[[Params, Batch, Hyper], Float[jax.Array, "R T"]]
 
 
 @no_type_check  # trees of shardings and of shapes have its form too
@@ -36,6 +37,7 @@ class TrainState(flax.struct.PyTreeNode):
       skipped: updates skipped in a row because their gradient, or the state that they
         would have led to, is not finite.
       skipped_in_all: since the run began.
+      reference: parameters of the KL term, where a run resets them; else `{}`.
     """
 
     params: Params
@@ -43,6 +45,7 @@ class TrainState(flax.struct.PyTreeNode):
     updates: Int32[jax.Array, ""]
     skipped: Int32[jax.Array, ""]
     skipped_in_all: Int32[jax.Array, ""]
+    reference: Params = flax.struct.field(default_factory=dict)
 
 
 class Step(NamedTuple):
@@ -64,7 +67,7 @@ class Step(NamedTuple):
     """
 
     init: Callable[[Params], TrainState]
-    score: Callable[[Params, Batch, Hyper], Float[jax.Array, "R T"]]
+    score: Score
     update: Callable[..., tuple[TrainState, Stats]]
     zeros: Callable[[Params, Batch, Hyper], Carry]
     accumulate: Callable[[Carry, Params, Batch, Hyper], Carry]
@@ -82,6 +85,7 @@ def make_step(
     *,
     head_chunk: Count,
     offload_optimizer: bool = False,
+    keeps_reference: bool = False,
 ) -> Step:
     """Builds the functions of a training step.
 
@@ -93,23 +97,16 @@ def make_step(
       head_chunk: tokens per device that meet the vocabulary at a time.
       offload_optimizer: whether the optimizer's state rests in the host's memory, so
         that it and the activations never share the device's.
+      keeps_reference: whether the state holds `TrainState.reference`, in the model's
+        dtype.
     """
     on_device = _state_shardings(model, optimizer, mesh)
+    if keeps_reference:
+        on_device = on_device.replace(reference=on_device.params)
     shardings = _at_rest(on_device) if offload_optimizer else on_device
     rows = laid_out(mesh, "batch")
     whole = laid_out(mesh)
-
-    def logprobs(
-        params: Params, batch: Batch, hyper: Hyper
-    ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
-        return token_logprobs(
-            model,
-            params,
-            batch,
-            temperature=hyper.temperature,
-            mesh=mesh,
-            chunk=head_chunk,
-        )
+    logprobs = _logprobs(model, mesh, head_chunk)
 
     def loss(
         trained: Params, base: Params, batch: Batch, hyper: Hyper
@@ -126,6 +123,9 @@ def make_step(
             updates=zero,
             skipped=zero,
             skipped_in_all=zero,
+            reference=jax.tree.map(lambda x: x.astype(model.dtype), params)
+            if keeps_reference
+            else {},
         )
 
     gradient = jax.value_and_grad(loss, has_aux=True)
@@ -197,6 +197,7 @@ def make_step(
             updates=state.updates + finite,
             skipped=jnp.where(finite, 0, state.skipped + 1),
             skipped_in_all=state.skipped_in_all + ~finite,
+            reference=state.reference,
         )
         of_update = {
             "loss": value,
@@ -209,7 +210,6 @@ def make_step(
 
     carry_shardings = (shardings.params, whole, whole)
     init_jit = jax.jit(init, out_shardings=shardings, donate_argnums=0)
-    score_jit = jax.jit(lambda *of: logprobs(*of)[0], out_shardings=rows)
     zeros_jit = jax.jit(zeros, out_shardings=carry_shardings)
     accumulate_jit = jax.jit(
         accumulate, out_shardings=carry_shardings, donate_argnums=0
@@ -230,7 +230,7 @@ def make_step(
 
     return Step(
         init=init_jit,
-        score=score_jit,
+        score=make_score(model, mesh, head_chunk),
         update=update,
         zeros=zeros_jit,
         accumulate=accumulate_jit,
@@ -239,6 +239,28 @@ def make_step(
         shardings=shardings,
         rows=rows,
     )
+
+
+def make_score(model: Decoder, mesh: Mesh, head_chunk: int) -> Score:
+    """Compile a model's `(params, Batch, Hyper) -> log-probabilities [R, T]`."""
+    logprobs = _logprobs(model, mesh, head_chunk)
+    return jax.jit(lambda *of: logprobs(*of)[0], out_shardings=laid_out(mesh, "batch"))
+
+
+def _logprobs(model: Decoder, mesh: Mesh, head_chunk: int):
+    def logprobs(
+        params: Params, batch: Batch, hyper: Hyper
+    ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
+        return token_logprobs(
+            model,
+            params,
+            batch,
+            temperature=hyper.temperature,
+            mesh=mesh,
+            chunk=head_chunk,
+        )
+
+    return logprobs
 
 
 def summed_in(dtype: jax.typing.DTypeLike) -> jnp.dtype:
@@ -258,12 +280,24 @@ def _state_shardings(model, optimizer, mesh) -> TrainState:
     shapes, _ = lora.split(abstract_params(model)[0])
     params, _ = lora.split(param_shardings(model, mesh))
     whole = laid_out(mesh)
-    opt_state = optax.tree_utils.tree_map_params(
-        optimizer,
-        lambda _, sharding: sharding,
-        jax.eval_shape(optimizer.init, shapes),
-        params,
-        transform_non_params=lambda _: whole,
+    # An array of the optimizer belongs to the parameter whose path ends its own.
+    owners = {
+        path: (shape.shape, sharding)
+        for (path, shape), sharding in zip(
+            jax.tree_util.tree_leaves_with_path(shapes),
+            jax.tree.leaves(params),
+            strict=True,
+        )
+    }
+
+    def sharding_of(path, leaf):
+        found = [owners.get(path[start:]) for start in range(len(path))]
+        return next(
+            (s for shape, s in filter(None, found) if shape == leaf.shape), whole
+        )
+
+    opt_state = jax.tree_util.tree_map_with_path(
+        sharding_of, jax.eval_shape(optimizer.init, shapes)
     )
     names = ("updates", "skipped", "skipped_in_all")
     counters: dict[str, Any] = dict.fromkeys(names, whole)

@@ -40,10 +40,16 @@ def token_rows(
       drawn, and at the start of the step), `after`, and `versions`.
     """
     rows = []
-    for where in list(_completions(batch))[:_COMPLETIONS]:
-        ids = batch.token_ids[where]
-        group = groups[int(batch.group_ids[where][0])]
+    for where in _completions(batch):
+        ids, number = batch.token_ids[where], int(batch.group_ids[where][0])
+        if len(rows) == _COMPLETIONS:
+            break
+        if number >= len(groups):  # of `rollout.extra_groups`
+            continue
+        group = groups[number]
         own = [c for c in group.completions if np.array_equal(c.token_ids, ids)]
+        if not own:
+            continue
         rows.append(
             {
                 "id": group.problem.id,
@@ -56,7 +62,7 @@ def token_rows(
                 "sampler": _short(batch.sampler_logprobs[where]),
                 "trainer": _short(before[where]),
                 "after": _short(after[where]),
-                "versions": own[0].versions.tolist() if own else [],
+                "versions": own[0].versions.tolist(),
             }
         )
     return rows

@@ -94,7 +94,6 @@ def test_a_policy_that_needs_the_filter_is_one_line():
 @pytest.mark.parametrize(
     "key,value,why",
     [
-        ("dynamic_sampling.max_age", 0, "a carried group is a step old"),
         ("reward.shuffle", True, "verdicts are dealt among all groups of a"),
     ],
 )

@@ -10,7 +10,7 @@ CARRY = {
     **runs.ABLE,
     "steps": 6,
     "dynamic_sampling.carry": True,
-    "dynamic_sampling.max_age": 2,
+    "dynamic_sampling.max_age": 1,
     "rollout.slots": 64,
     "checkpoint.every_steps": 1,
 }

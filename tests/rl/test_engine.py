@@ -11,6 +11,7 @@ import pytest
 from configs import quickstart
 from configs.base import from_config
 from rl import setup
+from rl.base_model import base_folder
 from rl.groups.packing import pack_groups
 from rl.metrics import update_metrics
 from rl.run_spec import validate
@@ -120,6 +121,56 @@ def test_a_reference_is_the_base_and_stays_so(config, opened, tmp_path):
         leaf.sharding for leaf in jax.tree.leaves(engine.state.params)
     }
     engine.close()
+
+
+def test_a_reference_that_is_reset_is_saved_with_the_policy(config, opened):
+    config.objective.reset_every = 2
+    plan = validate(from_config(config))
+    engine = opened()
+    groups = [_group(i, plan.model.vocab_size) for i in range(4)]
+    base = jax.device_get(engine.state.reference)
+    references = [base]
+    for version in (1, 2, 3):
+        engine.update(*_arguments(config, groups, version=version - 1))
+        engine.publish(version)
+        references.append(jax.device_get(engine.state.reference))
+        if version == 2:
+            policy = jax.tree.map(lambda x: x.astype("bfloat16"), engine.state.params)
+    _assert_equal(references[1], base)
+    _assert_equal(references[2], jax.device_get(policy))
+    _assert_equal(references[3], references[2])
+    assert (references[2]["embedding"] != base["embedding"]).any()
+    engine.save(3, {})
+    engine.restore()
+    _assert_equal(jax.device_get(engine.state.reference), references[2])
+    engine.close()
+
+
+def _assert_equal(first, second):
+    jax.tree.map(np.testing.assert_array_equal, first, second)
+
+
+def test_another_model_is_the_reference(config, opened, tmp_path):
+    teacher = quickstart.get_config()
+    teacher.model.maker_args.update(
+        cache=str(tmp_path / "bases"), steps=1, layers=2, hidden_size=32
+    )
+    config.objective.reference = str(base_folder(from_config(teacher)))
+    engine = opened()
+    vocab_size = validate(from_config(config)).model.vocab_size
+    groups = [_group(i, vocab_size) for i in range(4)]
+    (batch, *_), *_ = engine.prepare(*_arguments(config, groups, version=0))
+    mask = np.asarray(batch.loss_mask)
+    gap = np.asarray(batch.reference_logprobs - batch.old_logprobs)[mask]
+    assert np.abs(gap).min() > 0
+    assert not np.asarray(batch.reference_logprobs)[~mask].any()
+    engine.close()
+    config.objective.reset_every = 5
+    with pytest.raises(ValueError, match="its architecture is not the base's"):
+        validate(from_config(config))
+    config.objective.reference = "nowhere"
+    with pytest.raises(ValueError, match="^config.objective.reference="):
+        validate(from_config(config))
 
 
 def test_only_what_the_policy_drew_itself_keeps_the_samplers_log_probabilities(

@@ -1,14 +1,21 @@
 """tools.check_objective: our losses hold, and each planted fault is named."""
 
+import dataclasses
+import importlib
 import json
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from rl.update.losses import LOSSES, importance
+from configs import base
+from rl.groups.weights import reject
+from rl.update.losses import LOSSES, importance, k3
+from rl.update.objective import KL_ESTIMATES, objective_from_config
+from rl.update.rejection import geometric, load_rejection, rejection_weights
 from tools import check_objective
 from tools.check_objective import check_loss
+from tools.objective.corrections import correction_findings
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -110,11 +117,149 @@ def by_position(policy_logprobs, old_logprobs, advantages, segments):
     ],
 )
 def test_each_fault_is_named(fault, names):
-    found = check_loss(f"{__name__}:{fault.__name__}", {})
+    found = check_loss(f"{__name__}:{fault.__name__}", {}, corrections=())
     broken = {finding.name for finding in found if not finding.holds}
     assert broken >= names
     # A fault of one kind is not taken for one of every kind.
     assert len(broken) < 7
+
+
+def _faulty_rejection(change):
+    """Rejects by `change(micro-batches, weights, **how)`."""
+
+    def make(c):
+        def apply(mini_batch):
+            rejection = load_rejection(c.objective.correction)
+            weights = rejection_weights(mini_batch, rejection, 2.0)
+            return change(
+                mini_batch,
+                weights,
+                aggregation=c.objective.aggregation,
+                constant=c.rollout.max_response_tokens,
+            )
+
+        return apply
+
+    return make
+
+
+def _only_weighed(mini_batch, weights, **how):
+    """Gives rejected tokens weight 0, and leaves them in the mask."""
+    kept = reject(mini_batch, weights, **how)
+    return [
+        b.replace(loss_mask=a.loss_mask) for a, b in zip(mini_batch, kept, strict=True)
+    ]
+
+
+def _still_divided_by(mini_batch, weights, **_):
+    """Leaves rejected tokens in the divisor."""
+    return [
+        b.replace(
+            loss_mask=b.loss_mask & (w != 0),
+            loss_weights=b.loss_weights * w,
+            off_policy=b.off_policy & (w != 0),
+        )
+        for b, w in zip(mini_batch, weights, strict=True)
+    ]
+
+
+def _stale_tokens_only(log_weights, off_policy, completions, cap):
+    return geometric(log_weights, off_policy, completions, cap) | ~off_policy
+
+
+def _with_objective(**changes):
+    def make(c):
+        changed = dataclasses.replace(c.objective, **changes)
+        return objective_from_config(dataclasses.replace(c, objective=changed))
+
+    return make
+
+
+def _unweighed_kl(c):
+    """Adds the KL term without importance weights."""
+    plain = _with_objective(kl_penalty=0.0)(c)
+    if not c.objective.kl_penalty:
+        return plain
+    estimate = KL_ESTIMATES[c.objective.kl_estimate]
+
+    def loss(policy, entropy, batch, hyper):
+        total, stats = plain.loss(policy, entropy, batch, hyper)
+        kl = estimate(policy, batch.reference_logprobs)
+        return total + 0.1 * jnp.sum(batch.loss_weights * kl), stats
+
+    return plain._replace(loss=loss)
+
+
+_KL = "rl.update.objective.KL_ESTIMATES"
+_REJECT = "tools.objective.corrections.make_rejection"
+_OBJECTIVE = "tools.objective.corrections.objective_from_config"
+
+
+@pytest.mark.parametrize(
+    ("loss", "correction", "where", "fault", "names"),
+    [
+        (
+            "gspo",
+            "mask",
+            _REJECT,
+            _faulty_rejection(_only_weighed),
+            {"rejected tokens"},
+        ),
+        (
+            "grpo",
+            "mask",
+            _REJECT,
+            _faulty_rejection(_only_weighed),
+            {"rejected tokens"},
+        ),
+        ("grpo", "mask", _REJECT, _faulty_rejection(_still_divided_by), {"divisor"}),
+        (
+            "grpo",
+            "geometric",
+            ("rl.update.rejection.REJECTIONS", "geometric"),
+            _stale_tokens_only,
+            {"whole completions"},
+        ),
+        (
+            "grpo",
+            "truncate",
+            _OBJECTIVE,
+            _with_objective(correction_cap=1e9),
+            {"importance weights"},
+        ),
+        (
+            "grpo",
+            "truncate",
+            _OBJECTIVE,
+            _with_objective(correction="mask"),  # which the loss does not weigh
+            {"importance weights"},
+        ),
+        ("grpo", "truncate", _OBJECTIVE, _unweighed_kl, {"importance weights"}),
+        ("grpo", "mask", (_KL, "k3"), lambda p, r: -k3(p, r), {"KL penalty"}),
+        ("grpo", "mask", (_KL, "k1"), lambda p, r: p - r, {"KL penalty"}),
+        (
+            "grpo",
+            "mask",
+            _OBJECTIVE,
+            lambda c: _with_objective(entropy_bonus=-c.objective.entropy_bonus)(c),
+            {"entropy bonus"},
+        ),
+    ],
+)
+def test_each_fault_of_a_correction_is_named(
+    loss, correction, where, fault, names, monkeypatch
+):
+    if isinstance(where, tuple):
+        module, _, table = where[0].rpartition(".")
+        tables = getattr(importlib.import_module(module), table)
+        monkeypatch.setitem(tables, where[1], fault)
+    else:
+        monkeypatch.setattr(where, fault)
+    chosen = dataclasses.replace(base.RunConfig().objective, function=loss)
+    c = dataclasses.replace(base.RunConfig(), objective=chosen)
+    with jax.enable_x64(True):
+        found = correction_findings(c, [correction])
+    assert {finding.name for finding in found if not finding.holds} == names
 
 
 def scalar(policy_logprobs, advantages):
@@ -123,13 +268,15 @@ def scalar(policy_logprobs, advantages):
 
 def test_the_command(tmp_path, capsys):
     out = tmp_path / "out.json"
-    assert check_objective.main(["dual_clip", "--arg", "bound=2.5"]) == 0
+    arguments = ["dual_clip", "--arg", "bound=2.5", "--correction", "mask"]
+    assert check_objective.main(arguments) == 0
     assert "dual_clip: all hold" in capsys.readouterr().out
     fault = f"{__name__}:detached"
-    assert check_objective.main([fault, "--json", str(out)]) == 1
+    arguments = [fault, "--correction", "truncate", "--json", str(out)]
+    assert check_objective.main(arguments) == 1
     assert "BROKEN  gradient: none reaches the policy" in capsys.readouterr().out
     names = [f["name"] for f in json.loads(out.read_text())["findings"]]
-    assert len(names) == 13 and "mesh" in names
+    assert len(names) == 20 and {"mesh", "divisor"} <= {*names}
     assert check_objective.main([f"{__name__}:scalar"]) == 2
     assert "a value for each token" in capsys.readouterr().err
     assert check_objective.main(["dual_clip", "--arg", "bund=3"]) == 2

@@ -73,7 +73,7 @@ def _collector(sampler, *stages, **changes):
         filter_on="correct",
         max_rounds=6,
         oversample=2.0,
-        max_age=2,
+        max_age=1,
         carry=True,
         on_shortfall="skip",
         max_shortfalls=3,
@@ -117,7 +117,7 @@ def _tokens(groups):
     return sum(len(c.token_ids) for group in groups for c in group.completions)
 
 
-@pytest.mark.parametrize("max_age,size", [(1, 8), (3, 3)])
+@pytest.mark.parametrize("max_age,size", [(0, 8), (2, 3)])
 def test_no_token_is_older_than_said_and_none_is_lost_or_used_twice(max_age, size):
     sampler = Slots()
     collector = _collector(
@@ -132,21 +132,21 @@ def test_no_token_is_older_than_said_and_none_is_lost_or_used_twice(max_age, siz
             assert len(group.completions) == 4
             for c in group.completions:
                 assert not c.unfinished and c.versions.tolist() == sorted(c.versions)
-                assert step - max_age <= group.created_step <= c.versions[0]
+                assert step - max_age - 1 <= group.created_step <= c.versions[0]
                 assert group.created_step <= c.versions[-1] <= step
                 stale += (step - c.versions).tolist()
         assert stats.aged_out == 0
-    assert max(stale) == max_age
+    assert max(stale) == max_age + 1
     left = _tokens(collector._left) + _tokens(collector._partial)
     assert _tokens(used) + left == sampler.drawn
 
 
-@pytest.mark.parametrize("max_age", [1, 2])
+@pytest.mark.parametrize("max_age", [0, 1])
 def test_long_answers_are_trained_on_as_often_as_short_ones(max_age):
     """Dropped where unfinished, or left over because they end last, they are rarer: in
     the order in which they end, 0.30 of what is kept is of the third that is long."""
     sampler = Slots()
-    collector = _collector(sampler, max_age=max_age, filter=max_age == 1)
+    collector = _collector(sampler, max_age=max_age, filter=max_age == 0)
     steps = _run(collector, sampler, 150)
     thirds = [
         int(group.problem.id[1:]) % 3 == 0 for g, _ in steps[4:] for group in g

@@ -177,7 +177,8 @@ def test_a_stage_ends_by_the_problems_on_offer_and_not_by_those_drawn():
     for step in range(40):
         _, stats = world.collector.collect(step)
         drawn = np.concatenate(stats.correct).mean()
-        seen.append((stats.accuracy, drawn, stats.solve_all_rate))
+        (right, judged), (solved, groups) = stats.counts.values()
+        seen.append((right / judged, drawn, solved / groups))
         if stats.stage.name == "last":
             break
     told, drawn, solved = np.mean(seen[5:], axis=0)

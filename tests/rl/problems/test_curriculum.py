@@ -35,10 +35,14 @@ def make(stages=TWO, problems=PROBLEMS, **others):
     return Curriculum(stages, problems, seed=5, tell=lambda line: None, **others)
 
 
-def one_step(curriculum, step, n=8, accuracy=0.5, solve_all=0.0, updates=True):
+def counts(accuracy=0.5, solve_all=0.0, *, of=1):
+    return {"accuracy": (accuracy * of, of), "solve_all": (solve_all * of, of)}
+
+
+def one_step(curriculum, step, n=8, updates=True, **shares):
     stage = curriculum.begin(step)
     drawn = [p.id for p in curriculum.draw(n)]
-    curriculum.observe(accuracy=accuracy, solve_all=solve_all, updates=updates)
+    curriculum.observe(counts(**shares), updates=updates)
     return stage.name, drawn
 
 
@@ -117,6 +121,17 @@ def test_the_advance_rule_looks_at_a_full_window(metric, seen, left_after):
     assert first == left_after
 
 
+def test_a_window_pools_its_steps():
+    """10 of 10 right and then 20 of 90 are 30%; the mean of the shares would be 61%."""
+    rule = Advance(metric="accuracy", at_least=0.31, window=2)
+    curriculum = make((Stage(name="a", advance=rule), Stage(name="b")))
+    one_step(curriculum, 0, accuracy=1.0, of=10)
+    one_step(curriculum, 1, accuracy=2 / 9, of=90)
+    assert one_step(curriculum, 2, accuracy=0.4, of=90)[0] == "a"
+    # 20 of 90 and then 36 of 90 are 31.1%.
+    assert one_step(curriculum, 3)[0] == "b"
+
+
 def test_the_last_step_ends_a_stage_whose_rule_never_holds():
     rule = Advance(metric="accuracy", at_least=0.9, window=1)
     stages = (Stage(name="a", steps=2, advance=rule), Stage(name="b"))
@@ -128,9 +143,8 @@ def test_the_last_step_ends_a_stage_whose_rule_never_holds():
 def test_a_step_that_sampled_nothing_tells_the_rule_nothing():
     rule = Advance(metric="accuracy", at_least=0.5, window=2)
     curriculum = make((Stage(name="a", advance=rule), Stage(name="b")))
-    for step, accuracy in enumerate([1.0, None, None]):
-        assert one_step(curriculum, step, accuracy=accuracy, solve_all=None if
-                        accuracy is None else 0.0)[0] == "a"  # fmt: skip
+    for step, of in enumerate([1, 0, 0]):
+        assert one_step(curriculum, step, accuracy=1.0, of=of)[0] == "a"
     assert one_step(curriculum, 3, accuracy=1.0)[0] == "a"
     assert one_step(curriculum, 4)[0] == "b"
 
@@ -141,7 +155,7 @@ def test_a_step_that_sampled_nothing_tells_the_rule_nothing():
 def test_it_resumes_at_any_step_and_inside_one(step, drawn):
     def tail(curriculum):
         rest = [[p.id for p in curriculum.draw(3)]]
-        curriculum.observe(accuracy=0.5, solve_all=0.0, updates=True)
+        curriculum.observe(counts(), updates=True)
         return rest + [one_step(curriculum, s) for s in range(step + 1, 14)]
 
     whole = make()

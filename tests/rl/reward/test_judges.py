@@ -2,7 +2,14 @@
 
 import pytest
 
-from rl.reward.judges import exact_match, flipped, flipped_10, math_verify
+from rl.reward.judges import (
+    boxed,
+    exact_match,
+    flipped,
+    flipped_10,
+    flipped_10_problems,
+    math_verify,
+)
 from rl.types import Problem
 
 HALF = Problem(id="h", problem="1/4+1/4", answers=("1/2", "0.50"))
@@ -37,6 +44,20 @@ def test_a_share_of_verdicts_is_turned_round_and_always_the_same():
     assert [flipped(t, HALF, share=0.1) for t in right] != [
         flipped(t, other, share=0.1) for t in right
     ]
+
+
+def test_a_systematic_mistake_is_made_of_all_completions_of_a_problem():
+    problems = [Problem(id=str(i), problem="1+1", answers=("2",)) for i in range(400)]
+    texts = ["\\boxed{2}", "so \\boxed{2}"]
+    told = [[flipped_10_problems(t, p)["reward"] for t in texts] for p in problems]
+    assert all(len(set(of_problem)) == 1 for of_problem in told)
+    # 40 are meant, with a standard deviation of 6.
+    assert 22 <= sum(of_problem[0] == -1 for of_problem in told) <= 58
+
+
+def test_the_form_alone_is_a_box_with_anything_in_it():
+    said = ["\\boxed{7}", "\\boxed{1/2}", "1/2", "\\boxed{"]
+    assert [boxed(text, HALF) for text in said] == [1, 1, -1, -1]
 
 
 def test_what_the_verifier_honours_or_cannot_read_stays_so():

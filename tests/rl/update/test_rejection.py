@@ -1,11 +1,20 @@
 """Rejected off-policy tokens: which, and that nothing of them is left."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from configs import base
 from rl.groups.packing import make_segments, pack
-from rl.groups.weights import reject
+from rl.groups.weights import reject, weigh
+from rl.setup import make_rejection
+from rl.update.hyper import make_hyper
+from rl.update.losses import LOSSES
+from rl.update.objective import objective_from_config
 from rl.update.rejection import (
+    REJECTIONS,
+    TRUNCATE,
     geometric,
     load_rejection,
     mask,
@@ -80,6 +89,36 @@ def test_what_is_rejected_is_in_no_mask_and_no_divisor():
     np.testing.assert_allclose(kept.loss_weights[kept.loss_mask], 1 / 3, rtol=1e-6)
     assert not kept.loss_weights[~kept.loss_mask].any()
     assert not kept.off_policy[~kept.loss_mask].any()
+
+
+@pytest.mark.parametrize("function", LOSSES)
+@pytest.mark.parametrize("correction", [TRUNCATE, *REJECTIONS])
+@pytest.mark.parametrize("aggregation", ["token", "group", "sequence", "constant"])
+def test_a_token_outside_the_mask_has_no_gradient(function, correction, aggregation):
+    """Under every loss, correction and mean, with a KL penalty and an entropy bonus."""
+    config = base.get_config()
+    config.objective.update(
+        function=function,
+        correction=correction,
+        aggregation=aggregation,
+        kl_penalty=0.1,
+        entropy_bonus=0.1,
+    )
+    c = base.from_config(config)
+    (kept,) = weigh(_packed(gap=2.0), aggregation=aggregation, constant=9)
+    if reject_tokens := make_rejection(c):
+        (kept,) = reject_tokens([kept])
+        # Without each completion's first token, or without the shorter completion.
+        assert kept.loss_mask.sum() == 3
+    hyper = make_hyper(
+        learning_rate=1, eps_low=0.2, eps_high=0.28, temperature=1, first_update=False
+    )
+    values = jnp.full(kept.loss_mask.shape, -1.9), jnp.ones(kept.loss_mask.shape)
+    loss = objective_from_config(c).loss
+    slopes, _ = jax.grad(loss, (0, 1), has_aux=True)(*values, kept, hyper)
+    for slope in map(np.asarray, slopes):
+        assert not slope[~kept.loss_mask].any()
+        assert slope[kept.loss_mask].any()
 
 
 def test_what_returns_no_weight_for_each_token_is_one_line():

@@ -1,0 +1,52 @@
+"""Settings that have no effect are named when a run starts."""
+
+import pytest
+
+from configs import quickstart
+from configs.base import from_config
+from configs.checks import settings_without_effect
+
+
+def _lines(needs_reference=False, **changes):
+    config = quickstart.get_config()
+    config.update_from_flattened_dict({k.replace("__", "."): v for k, v in
+                                       changes.items()})  # fmt: skip
+    return settings_without_effect(from_config(config), needs_reference=needs_reference)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"batch__prompts_per_update": 32}, "with one update a step every ratio is 1"),
+        ({"rollout__group_size": 2}, "with config.rollout.group_size=2 every retained"),
+        (
+            {"objective__kl_estimate": "k1"},
+            "config.objective.kl_estimate='k1': objective.kl_penalty=0",
+        ),
+        (
+            {"objective__reset_every": 5},
+            "config.objective.reset_every=5: objective.kl_penalty=0 and the loss",
+        ),
+        (
+            {"sampling__power": 2.0},
+            "config.sampling.power=2.0: sampling.policy='uniform'",
+        ),
+        (
+            {"optimizer__function": "a:b", "optimizer__b1": 0.5},
+            "config.optimizer.b1=0.5: optimizer.function is not 'adamw'",
+        ),
+    ],
+)
+def test_a_setting_without_effect_is_named(changes, line):
+    (found,) = _lines(**changes)
+    assert found.startswith(f"no effect: {line}")
+
+
+def test_settings_with_an_effect_are_not():
+    assert _lines() == []
+    assert _lines(needs_reference=True, objective__reset_every=5) == []
+    kl = dict(objective__kl_penalty=0.1, objective__kl_estimate="k1")
+    assert _lines(needs_reference=True, **kl) == []
+    # Four updates of the same prompts.
+    epochs = dict(batch__prompts_per_update=32, batch__ppo_epochs=4)
+    assert _lines(**epochs) == []

@@ -1,0 +1,67 @@
+"""Groups from elsewhere: where they go, and that their tokens count as off-policy."""
+
+import numpy as np
+import pytest
+
+from rl.groups.extra import demonstration, load_extra_groups
+from rl.groups.packing import pack_groups
+from tests.rl.examples import make_group, make_problem
+
+REPLAYED = make_group([True, False], lengths=[2, 4], seed=9, version=3)
+
+
+def three(groups, step, problems):
+    shown = demonstration(problems[0], np.array([7, 8]), [5, 6, step])
+    return [(REPLAYED, np.array([1.0, -1.0])), (shown, [np.arange(3.0)])] + [
+        (group, np.zeros(len(group.rewards))) for group in groups[:1]
+    ]
+
+
+def endless(groups):
+    return [(REPLAYED, np.array([np.inf, 0]))]
+
+
+def unknown(rewards):
+    return []
+
+
+def _packed(function, groups, version):
+    extra = load_extra_groups(f"{__name__}:{function}", problems=[make_problem(0)])
+    return pack_groups(
+        groups,
+        version=version,
+        sampler_is_trainer=True,
+        advantage="std",
+        aggregation="token",
+        constant=1,
+        prompts_per_update=2,
+        row_lengths=(32,),
+        micro_tokens=128,
+        row_multiple=1,
+        share_prompts=False,
+        extra_groups=extra,
+    )
+
+
+def test_mini_batches_get_them_in_turn_and_their_tokens_are_off_policy():
+    groups = [make_group([True, False], seed=i, version=3) for i in range(4)]
+    (first,), (second,) = _packed("three", groups, version=3)
+    # Two groups of two completions of four tokens each; then the added ones.
+    assert first.loss_mask.sum() == 16 + 6 + 8 and second.loss_mask.sum() == 16 + 3
+    assert first.off_policy.sum() == first.stale.sum() == 6 + 8
+    shown = second.off_policy
+    assert second.token_ids[shown].tolist() == [5, 6, 3]
+    assert second.advantages[shown].tolist() == [0, 1, 2]
+    assert not second.sampler_logprobs[shown].any()
+    np.testing.assert_allclose(second.loss_weights[second.loss_mask], 1 / 19)
+    # What is replayed stays as it was.
+    assert (REPLAYED.completions[0].versions == 3).all()
+
+
+def test_what_is_wrong_is_one_line():
+    groups = [make_group([True, False])]
+    with pytest.raises(ValueError, match=r"endless': gave \[inf, 0.0\] for the 2"):
+        _packed("endless", groups, version=0)
+    with pytest.raises(ValueError, match="takes 'rewards', which is none of groups,"):
+        _packed("unknown", groups, version=0)
+    assert load_extra_groups("") is None

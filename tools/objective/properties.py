@@ -1,0 +1,139 @@
+"""Properties that packing, micro-batches and a mesh require of a loss."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from sharding.mesh import make_mesh
+from sharding.rules import laid_out
+from tools.objective.trial import ROWS, SHORT, Trial, alone, layout
+
+TOLERANCE = 1e-10
+DEVICES = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """Whether one property holds, and a message that says what was found."""
+
+    name: str
+    holds: bool
+    message: str
+
+    def __str__(self) -> str:
+        return f"{'holds ' if self.holds else 'BROKEN'}  {self.name}: {self.message}"
+
+
+def loss_findings(trial: Trial) -> Iterator[Finding]:
+    (together,) = layout()
+    plain = trial.run([together])
+    yield (finite := _finite("finite", plain))
+    if not finite.holds:
+        return  # nothing else can be told apart from it
+    yield _reaches(plain)
+    fourfold = trial.run([together], weight=4.0)
+    yield _same("weights", {"policy": 4 * plain["policy"]}, fourfold)
+    yield from _reach(trial.reach(together), trial.owner)
+    short = layout(length=SHORT, rows=2 * DEVICES)
+    mesh = make_mesh(data=2, fsdp=2, tensor=2, devices=jax.devices()[:DEVICES])
+    for property, found in {
+        "packing": trial.run(short),
+        "shared prompts": trial.run(layout(share_prompts=True)),
+        "micro-batches": trial.run([alone(together, row) for row in range(ROWS)]),
+        "row order": trial.run([jax.tree.map(lambda x: x[::-1], together)]),
+        "mesh": trial.run(short, laid_out(mesh, "batch")),
+        "masked positions": trial.run([together], apart=200.0),
+    }.items():
+        yield _same(property, plain, found)
+    far = {k: v.copy() for k, v in trial.values.items()}
+    far["policy"][[4, 20]] += 200.0, -200.0
+    overflowing = trial.run([together], values=far, dtype=np.float32)
+    yield _finite("large ratios", overflowing)
+    # Old log-probabilities are the policy's own then, whatever was reported.
+    policy, old = trial.values["policy"], trial.values["old"]
+    reported = trial.values | {"old": old - 50, "sampler": policy - 0.3}
+    first = trial.run([together], values=reported, first=True)
+    if "metric ratio" in first:
+        yield _same("first update", {"metric ratio": first["metric tokens"]}, first)
+    else:
+        yield Finding("first update", True, "no metric 'ratio', which would be 1")
+
+
+# What is wrong where a property does not hold.
+_WHY = {
+    "finite": "where no token counts all arrays hold 0, which is divided by or has its"
+    " logarithm taken",
+    "gradient": "policy_logprobs is detached, or not used",
+    "weights": "four times the weights do not make four times that: loss_weights is"
+    " applied to the result, and belongs in no average of its own",
+    "completions": "sums and means go by `segments`, not by rows or micro-batches",
+    "alignment": "its policy_logprobs does not: shifted",
+    "packing": "it depends on rows, their number or their length",
+    "shared prompts": "it counts prompts' positions, which completions may share",
+    "micro-batches": "it depends on what else is in the micro-batch",
+    "row order": "it depends on where in the batch a row stands",
+    "mesh": "it depends on how rows are split over devices",
+    "masked positions": "it reads positions that do not count",
+    "large ratios": "log-ratios of +-200 overflow in float32: hold the exponent, as"
+    " `rl.update.losses.importance` does",
+    "first update": "it is to be 1, as that of policy_logprobs to old_logprobs is,"
+    " token by token",
+}
+
+
+def _finding(name: str, fault: str, well: str) -> Finding:
+    """The fault and what is wrong; or, where there is none, what holds."""
+    return Finding(name, not fault, f"{fault}: {_WHY[name]}" if fault else well)
+
+
+def _finite(name: str, found: Mapping[str, Any]) -> Finding:
+    bad = [key for key, value in found.items() if not np.isfinite(value).all()]
+    fault = f"{_LABELS.get(bad[0], bad[0])} is not finite" if bad else ""
+    return _finding(name, fault, "loss, gradient and metrics are finite")
+
+
+def _same(name: str, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Finding:
+    off = {key: _distance(found[key], value) for key, value in wanted.items()}
+    worst = max(off, key=off.get)
+    differs = f"{_LABELS.get(worst, worst)} differs by {off[worst]:.1e}"
+    return _finding(name, differs if off[worst] > TOLERANCE else "", differs)
+
+
+_LABELS = {"policy": "the gradient", "entropy": "the gradient by the entropy"}
+
+
+def _distance(a: Any, b: Any) -> float:
+    """The largest difference beside the size of `b`; infinite where one is NaN."""
+    difference, size = np.max(np.abs(np.subtract(a, b))), np.max(np.abs(b))
+    return float(difference / max(size, 1.0)) if np.isfinite(difference) else np.inf
+
+
+def _reaches(plain: Mapping[str, Any]) -> Finding:
+    reached, total = np.count_nonzero(plain["policy"]), plain["policy"].size
+    fault = "" if reached else "none reaches the policy"
+    return _finding("gradient", fault, f"reaches {reached} of {total} tokens")
+
+
+def _reach(acts: Mapping[str, np.ndarray], owner: np.ndarray) -> Iterator[Finding]:
+    strangers = owner[:, None] != owner
+    leaks = {name: int((on & strangers).sum()) for name, on in acts.items()}
+    named = ", ".join(name for name, count in leaks.items() if count)
+    fault = (
+        f"{named} of one act on the loss of others ({sum(leaks.values())} pairs of"
+        " tokens)"
+    )
+    yield _finding(
+        "completions", fault if named else "", "none acts on the loss of another"
+    )
+    # A ratio takes both log-probabilities of one token.
+    reach = acts["policy"] | np.eye(len(owner), dtype=bool)
+    shifted = [name for name, on in acts.items() if (on & ~strangers & ~reach).any()]
+    if acts["policy"].any() and not acts["policy"].diagonal().any():
+        shifted.append("policy")
+    fault = f"{', '.join(shifted)} of a token acts on the loss of another token"
+    yield _finding(
+        "alignment", fault if shifted else "", "all arrays speak of the same token"
+    )
