@@ -1,4 +1,4 @@
-"""Advantages: what each completion of a group is worth beside the others.
+"""Advantages: what each completion of a group is worth relative to the others.
 
 A function of one group. It takes what it names in its signature:
 

@@ -30,10 +30,9 @@ class Shortfall(RuntimeError):
 
 
 class Collector:
-    """Fills batches with informative groups; what is over waits for the next step.
+    """Fills batches with informative groups; surplus groups wait for the next step.
 
-    Its whole memory is `state()`: with the same state and weights the next `collect`
-    gives the same groups.
+    With the same `state()` and weights, the next `collect` returns the same groups.
     """
 
     def __init__(
@@ -57,28 +56,18 @@ class Collector:
     ):
         """
         Args:
-          draws: where prompts come from, and the settings of the curriculum's stages.
+          draws: gives problems, and the settings of the curriculum's stages.
           sample: as `Sampler.sample`.
           judge: makes groups of completions.
           encode: a problem to its prompt's token ids, int32 `[P]`.
-          sampling: as the run draws; `n` is G, the group size.
-          seed: of the run; each round draws with a seed of its own.
+          sampling: the run's settings; `n` is G, the group size.
+          seed: of the run; each round derives its own.
           prompts_per_step: groups of a full batch.
-          filter: drop groups that teach nothing.
-          filter_on: what has to differ within a group, see `informative`.
-          max_rounds: of sampling, within one step.
-          oversample: prompts of a round at most, over `prompts_per_step`. It asks for
-            as many as the share of groups that were kept lately makes necessary. With
-            `carry`: groups on offer in a round, over as many as that.
-          max_age: steps with an update after which a group that was left over is
-            dropped; one more with `carry`, for the step that completes it.
-          carry: end a round once enough of its groups are there, and go on with the
-            others in the next step (APRIL, arXiv 2509.18521). A round does not end
-            before those that would then be older.
-          on_shortfall: after `max_rounds` without a full batch: "skip" keeps the groups
-            and samples on in the next step, "partial" trains on what there is, "stop"
-            ends the run.
-          max_shortfalls: steps without an update in a row, before the run is ended.
+          filter, ..., max_shortfalls: see `DynamicSampling` in configs/base.py. A round
+            requests as many prompts as the recent share of informative groups requires,
+            at most `oversample * prompts_per_step`. With `carry` a round ends once it
+            has enough groups (APRIL, arXiv 2509.18521), but not before those that would
+            then be older than `max_age` steps and one.
         """
         self._draws, self._sample = draws, sample
         self._judge, self._encode = judge, encode
@@ -95,14 +84,14 @@ class Collector:
         self._temperature = sampling.temperature
 
     def collect(self, step: int) -> tuple[list[Group], RolloutStats]:
-        """Samples until `prompts_per_step` informative groups are there.
+        """Sample until there are `prompts_per_step` informative groups.
 
         Args:
           step: the policy version, which is the number of steps done.
 
         Returns:
-          Exactly `prompts_per_step` groups; or fewer under "partial"; or none, where
-          this step has to be skipped. And the stats of what was sampled.
+          Exactly `prompts_per_step` groups, fewer under "partial", or none if the step
+          is skipped; and the stats of what was sampled.
 
         Raises:
           Shortfall: under "stop", or after too many skips in a row.
@@ -116,7 +105,7 @@ class Collector:
         )
         stats = RolloutStats(stage, self._filter_on)
         began = time.perf_counter()
-        # An update takes log-probabilities at one temperature, that of its stage.
+        # An update uses one temperature, that of its stage.
         alike = params.temperature == self._temperature
         self._temperature = params.temperature
         young = [
@@ -124,18 +113,18 @@ class Collector:
         ]
         stats.aged_out = len(self._left) - len(young)
         stats.carried = len(young)
-        may_go_on = alike and self._carry
-        goes_on = [g for g in self._partial if may_go_on and g.fits(params)]
-        stats.partial = sum(group.tokens > 0 for group in goes_on)
+        continues = alike and self._carry
+        partial = [g for g in self._partial if continues and g.fits(params)]
+        stats.partial = sum(group.tokens > 0 for group in partial)
         stats.aged_out += sum(g.tokens > 0 for g in self._partial) - stats.partial
-        self._partial = goes_on
+        self._partial = partial
         kept = young
         while stats.rounds < self._max_rounds and (
             len(kept) < self._groups or any(self._due(g, step) for g in self._partial)
         ):
             missing = self._groups - len(kept)
             if self._carry:
-                drawn = self._go_on(step, missing, params)
+                drawn = self._continue(step, missing, params)
             else:
                 drawn = self._round(step, missing, params)
             stats.rounds += 1
@@ -147,7 +136,7 @@ class Collector:
                 self._acceptance = 0.5 * self._acceptance + 0.5 * share
             kept += accepted
         if self._carry:
-            kept.sort(key=_in_line)
+            kept.sort(key=_age_order)
         stats.unfinished = sum(g.missing for g in self._partial if g.tokens)
         stats.seconds = time.perf_counter() - began
         if len(kept) >= self._groups:
@@ -171,7 +160,7 @@ class Collector:
         if self._on_shortfall == "partial" and kept:
             self._left, self._shortfalls = [], 0
             return kept
-        # No update, so the next version is this one: what waits is as young as before.
+        # No update, so the next version is this one: nothing ages.
         self._left, self._partial = _renumbered(kept), _renumbered(self._partial)
         if self._shortfalls >= self._max_shortfalls:
             raise Shortfall(
@@ -181,19 +170,19 @@ class Collector:
         return []
 
     def _teaches(self, group: Group) -> bool:
-        # A lone one, its fellows unjudged, has nothing to be compared to.
+        # A single judged completion has nothing to be compared with.
         if len(group.completions) < min(2, self._sampling.n):
             return False
         return not self._filter or informative(group, on=self._filter_on)
 
     def _due(self, group: PartialGroup, step: int) -> bool:
-        """Whether one that is begun has to end in this step."""
+        """Return whether a partial group has to end in this step."""
         return group.tokens > 0 and step - group.created_step >= self._max_age
 
     def _round(
         self, step: int, missing: int, params: SamplingParams
     ) -> list[SampledGroup]:
-        """Problems drawn, completed and judged; every one becomes a group."""
+        """Sample problems and judge their completions; each becomes a group."""
         n = math.ceil(missing / max(self._acceptance, 0.1))
         n = min(n, int(self._oversample * self._groups))
         number = self._next_number()
@@ -219,10 +208,10 @@ class Collector:
         self._draws.observe(drawn)
         return drawn
 
-    def _go_on(
+    def _continue(
         self, step: int, missing: int, params: SamplingParams
     ) -> list[SampledGroup]:
-        """The groups that end until enough of them teach; the others stay begun."""
+        """Return the groups that end until enough are informative; keep the others."""
         seed = run_seed(self._seed, Stream.SAMPLING, self._next_number())
         needed = max(0, missing) / max(self._acceptance, 0.1)
         new = max(0, math.ceil(self._oversample * needed) - len(self._partial))
@@ -287,7 +276,7 @@ class Collector:
         return number
 
     def state(self) -> dict[str, Any]:
-        """JSON-able; `restore` of it continues with the very next group."""
+        """Return what `restore` continues from, as JSON."""
         return {
             "problems": self._draws.state(),
             "rounds": self._rounds,
@@ -299,7 +288,7 @@ class Collector:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continues from `state`."""
+        """Continue from `state`."""
         self._draws.restore(state["problems"])
         self._rounds = state["rounds"]
         self._left = [restore_group(g) for g in state["left"]]
@@ -313,7 +302,7 @@ class Collector:
 
 
 def _renumbered(groups: Sequence[_G]) -> list[_G]:
-    """Groups by the next version's number, which a step without an update gives."""
+    """Return the groups with versions of the next step; this one has no update."""
     return [
         dataclasses.replace(
             group,
@@ -329,10 +318,10 @@ def _renumbered(groups: Sequence[_G]) -> list[_G]:
     ]
 
 
-def _in_line(group: Group) -> tuple[int, int]:
-    """Oldest first, or they would grow too old; by chance among those of one age.
+def _age_order(group: Group) -> tuple[int, int]:
+    """Sort key: oldest first, then by a hash.
 
-    In the order in which they ended, the longest would be what is left over.
+    In the order in which they ended, the longest would always be left over.
     """
     return group.created_step, zlib.crc32(
         f"{group.created_step} {group.problem.id}".encode()

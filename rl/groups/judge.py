@@ -1,4 +1,4 @@
-"""Completions and what they are worth: texts, scores, shaped rewards, groups."""
+"""Makes groups of completions: texts, scores, shaped rewards."""
 
 from collections.abc import Callable, Sequence
 
@@ -27,8 +27,7 @@ class Judge:
         Args:
           reward: groups of texts and their problems to scores.
           decode: token ids to text.
-          shuffle: deal verdicts out at random, see `rl.reward.shaping`.
-          overlong_buffer, overlong_factor: see `rl.reward.shaping`.
+          shuffle, overlong_buffer, overlong_factor: see `rl.reward.shaping`.
         """
         self._reward, self._decode, self._shuffle = reward, decode, shuffle
         self._overlong = dict(buffer=overlong_buffer, factor=overlong_factor)
@@ -43,14 +42,11 @@ class Judge:
         max_tokens: int,
         seed: int,
     ) -> list[Group]:
-        """A group of each problem, in order.
-
-        A completion without a verdict trains nobody: its group goes on without it.
+        """Return a group of each problem, without completions that have no verdict.
 
         Args:
-          problems, prompts, completions: of the groups; what was asked, its token ids,
-            and what was drawn.
-          created_step: the step in which each was begun.
+          problems, prompts, completions: of the groups; prompts are token ids.
+          created_step: the step in which each was started.
           max_tokens: most that a completion may have.
           seed: of the order in which `shuffle` deals.
         """

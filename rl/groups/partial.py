@@ -1,4 +1,4 @@
-"""Groups that one step begins and a later one may complete."""
+"""Groups that one step starts and a later one may complete."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +11,13 @@ from rollout.types import NOT_BEGUN, Completion, SamplingParams
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class PartialGroup:
-    """A draw, and what is there of its group's completions.
+    """A group some of whose completions are unfinished.
 
     Attributes:
-      draw: of the problem.
-      created_step: the step in which its first token was sampled; until there is one,
-        that in which it was last offered to the sampler.
-      completions: all of the group, in the order of drawing.
+      draw: its problem.
+      created_step: the step in which its first token was sampled; before that, the one
+        in which it was last given to the sampler.
+      completions: G of them, finished or not.
     """
 
     draw: Draw
@@ -30,18 +30,18 @@ class PartialGroup:
 
     @property
     def missing(self) -> int:
-        """Completions that have not ended."""
+        """Return the number of unfinished completions."""
         return sum(c.unfinished for c in self.completions)
 
     def fits(self, params: SamplingParams) -> bool:
-        """Whether it can go on under `params`, which a stage may have changed."""
+        """Return whether `params`, which a stage may have changed, can complete it."""
         return len(self.completions) == params.n and all(
             len(c.token_ids) < params.max_tokens or not c.unfinished
             for c in self.completions
         )
 
     def state(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return what `restored` reads, as JSON."""
         return {
             "draw": self.draw.state(),
             "created_step": self.created_step,
@@ -55,7 +55,7 @@ class PartialGroup:
     def restored(
         cls, state: Mapping[str, Any], draw: Callable[[Mapping[str, Any]], Draw]
     ) -> "PartialGroup":
-        """Of `state()`; `draw` restores its draw."""
+        """Return the group of a `state()`; `draw` restores its draw."""
         completions = [
             restore_completion(c) if c else NOT_BEGUN for c in state["completions"]
         ]

@@ -1,10 +1,8 @@
-"""How often each problem is solved now, as far as its past groups tell.
+"""Estimates how often each problem is solved now.
 
-A problem's rate has a Beta distribution. Its prior is that of the problems of its
-level, fitted by moments to what was drawn of them lately, and each level's own prior is
-that of all levels together; right and wrong completions of the problem itself add to
-it, and count half as much after every `half_life` steps. All of it is sums and
-quotients, so that thousands of problems cost nothing.
+A problem's rate has a Beta distribution. Its prior is fitted by moments to the recent
+groups of its level, whose own prior is fitted to all levels. Right and wrong
+completions of the problem add to it, and count half after every `half_life` steps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +16,7 @@ from rl.types import Problem
 
 _MEMORY = 512  # groups that a level's prior remembers
 _WEIGHT = 4.0  # groups that the prior of a level's prior is worth
-_UNIFORM = np.array([1 / 2, 1 / 3])  # of all rates alike: means of p and of p squared
+_UNIFORM = np.array([1 / 2, 1 / 3])  # means of p and p squared of a uniform p
 _STRENGTH = 0.2, 32.0  # completions that a prior may be worth
 
 
@@ -26,7 +24,7 @@ class Rate(NamedTuple):
     """A Beta distribution of a problem's rate, or arrays of them.
 
     Attributes:
-      right, wrong: its two parameters, as if so many had been seen; above 0.
+      right, wrong: its two parameters, above 0.
     """
 
     right: Float64[np.ndarray, " *P"]
@@ -37,15 +35,12 @@ class Rate(NamedTuple):
         return self.right / (self.right + self.wrong)
 
     def mixed(self, n: int) -> Float64[np.ndarray, " *P"]:
-        """The chance that the next `n` completions are neither all right nor all wrong.
-
-        The beta-binomial's middle.
-        """
+        """Return the chance that `n` completions have both outcomes."""
         return 1 - _row(self.right, self.wrong, n) - _row(self.wrong, self.right, n)
 
 
 def _row(this, other, n: int):
-    """B(this + n, other) / B(this, other), as the product that it is."""
+    """Return B(this + n, other) / B(this, other)."""
     chance = 1.0
     for i in range(n):
         chance = chance * (this + i) / (this + other + i)
@@ -53,32 +48,32 @@ def _row(this, other, n: int):
 
 
 class SolveRates:
-    """An estimate for each of a run's problems; `state()` is its whole memory."""
+    """An estimate for each of a run's problems."""
 
     def __init__(self, problems: Sequence[Problem], *, half_life: float):
         """
         Args:
-          problems: of the run; they are called by their place.
-          half_life: steps after which what was seen of a problem counts half.
+          problems: of the run; they are named by their place.
+          half_life: steps after which a problem's completions count half.
         """
         levels = sorted({p.level for p in problems}, key=str)
         self._level = np.array([levels.index(p.level) for p in problems])
         self._half_life = half_life
-        # Of each problem, as of the step at which it was last seen; -1 is never.
+        # By problem, as of the step at which it was last seen; -1 is never.
         self._right = np.zeros(len(problems), np.float32)
         self._wrong = np.zeros(len(problems), np.float32)
         self._last = np.full(len(problems), -1, np.int32)
-        # Of each level: groups, and sums over them of p and p squared.
+        # By level: groups, and sums over them of p and p squared.
         self._groups = np.zeros(len(levels))
         self._moments = np.zeros((len(levels), 2))
 
     @property
     def seen(self) -> np.ndarray:
-        """bool `[P]`, problems of which there was a completion with a verdict."""
+        """Return bool `[P]`: problems that have had a completion with a verdict."""
         return self._last >= 0
 
     def at(self, step: int) -> Rate:
-        """The rates `[P]` of all problems at a step."""
+        """Return the rates `[P]` of all problems at a step."""
         prior = self._priors()
         kept = self._kept(step, slice(None))
         return Rate(
@@ -91,7 +86,7 @@ class SolveRates:
         return np.exp2(-age / self._half_life)
 
     def _priors(self) -> Rate:
-        """Of each level, `[levels]`, by the method of moments."""
+        """Return the prior of each level, `[levels]`, by the method of moments."""
         total = self._groups.sum()
         of_all = (self._moments.sum(0) + _WEIGHT * _UNIFORM) / (total + _WEIGHT)
         moments = self._moments + _WEIGHT * of_all
@@ -108,13 +103,12 @@ class SolveRates:
         chance: float,
         step: int,
     ) -> None:
-        """Takes in a group.
+        """Take in a group.
 
         Args:
           problem: its place.
-          correct: of its completions that have a verdict.
-          chance: with which the problem was drawn: one that stands for many counts so
-            in its level.
+          correct: verdicts of its completions that have one.
+          chance: with which the problem was drawn; it counts 1 / chance in its level.
           step: of the group.
         """
         n, right = len(correct), int(np.sum(correct))
@@ -134,7 +128,7 @@ class SolveRates:
         self._moments[level] = fade * self._moments[level] + seen / chance
 
     def state(self) -> dict[str, Any]:
-        """JSON-able; 16 bytes a problem."""
+        """Return what `restore` continues from, as JSON: 16 bytes a problem."""
         return {
             "right": encode_array(self._right),
             "wrong": encode_array(self._wrong),
@@ -144,7 +138,7 @@ class SolveRates:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continues from `state`.
+        """Continue from `state`.
 
         Raises:
           ValueError: the state is of other problems.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Int
 
-_WINDOW = 8  # tokens; prose and algebra rarely repeat as many, a loop does nothing else
+_WINDOW = 8  # tokens; prose and algebra rarely repeat runs of this length
 _TAIL = 512  # tokens; a looping completion rarely recovers
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 

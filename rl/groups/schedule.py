@@ -1,10 +1,9 @@
-"""When a step's completions are drawn: before its update, or during earlier ones.
+"""Decides when a step's completions are sampled: before its update, or earlier.
 
-`sync` samples and updates in turn. `one_step_off` samples the next step's batch while
-this step's update runs, and publishes between the two, so that a batch is drawn by one
-version, at most one behind. `async` samples on through updates and publishes, several
-batches ahead; a completion that an update overtakes goes on under the new weights.
-Whatever the schedule, every token knows the version that drew it.
+`sync` samples and updates in turn. `one_step_off` samples the next batch during this
+step's update, by one version that is at most one behind. `async` samples several
+batches ahead, through updates and publishes; a completion continues under new weights.
+Every token records the version that sampled it.
 """
 
 import collections
@@ -25,16 +24,16 @@ Schedule = Literal["sync", "one_step_off", "async"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Ahead:
-    """A batch that is collected in the background, and the state before it was."""
+    """A batch that is collected in the background, and the state before it."""
 
     state: concurrent.futures.Future
     batch: concurrent.futures.Future
 
 
 class Rollouts:
-    """Hands out the batch of each step, and works ahead as far as it may.
+    """Returns the batch of each step, and works ahead as far as the schedule allows.
 
-    With a staleness of L the batch of step s is begun once version s - L is served.
+    With a staleness of L the batch of step s starts once version s - L is served.
     """
 
     def __init__(
@@ -47,9 +46,9 @@ class Rollouts:
     ):
         """
         Args:
-          collector: collects the batches, one step's after the other.
+          collector: collects the batches, in the order of steps.
           schedule: see the module's docstring.
-          max_staleness: under "async", versions that a batch may be begun ahead.
+          max_staleness: under "async", versions that a batch may start ahead.
           steps: of the run; nothing is collected beyond.
         """
         self._collector = collector
@@ -58,40 +57,39 @@ class Rollouts:
         self._waits = schedule == "one_step_off"
         self._steps = steps
         self._ahead: collections.deque[_Ahead] = collections.deque()
-        # One thread: a batch begins where the one before has left the data.
+        # One thread: a batch continues where the previous one left the data.
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "rollouts")
 
     def take(self, step: int) -> tuple[list[Group], RolloutStats]:
-        """The groups of `step`, which is also the version served now, and their stats.
+        """Return the groups of `step`, the version served now, and their stats.
 
-        Raises:
-          Whatever `Collector.collect` raised, in the background or not.
+        It raises whatever `Collector.collect` raised.
         """
         if not self._staleness:
             return self._collector.collect(step)
         self._begin(step, step)
-        # It stays in line until it is there: a stop meanwhile resumes before it.
+        # Keep it queued until ready, so an interrupted run resumes before this batch.
         batch = self._ahead[0].batch.result()
         self._ahead.popleft()
         self._begin(step + 1, min(step + self._staleness, self._steps - 1))
         return batch
 
     def wait(self) -> None:
-        """Call before a publish: waits where no completion may see two versions."""
+        """Wait, before a publish, if no completion may see two versions."""
         if self._waits:
             concurrent.futures.wait([ahead.batch for ahead in self._ahead])
 
     def state(self) -> dict[str, Any]:
-        """What resuming needs to collect again all that was not yet taken."""
+        """Return the state before the first batch that was not taken."""
         ahead = self._ahead
         return ahead[0].state.result() if ahead else self._collector.state()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continues from `state`; call it before the first `take`."""
+        """Continue from `state`; call it before the first `take`."""
         self._collector.restore(state)
 
     def close(self) -> None:
-        """Drops what has not begun. What has ends with the sampler."""
+        """Drop batches that have not started; others end with the sampler."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, first: int, last: int) -> None:
@@ -108,7 +106,7 @@ class Rollouts:
 
 
 def staleness_metrics(groups: Sequence[Group], step: int) -> dict[str, float]:
-    """How many versions behind `step` the tokens of a batch were drawn."""
+    """Return how many versions behind `step` a batch's tokens were sampled."""
     versions = [c.versions for group in groups for c in group.completions]
     staleness = step - np.concatenate(versions)
     metrics = {

@@ -1,4 +1,4 @@
-"""What the rounds of one step saw, whatever of it is trained on."""
+"""Counts over the rounds of one step, whether or not a group is trained on."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,16 +14,15 @@ from rl.types import Group
 
 @dataclasses.dataclass(slots=True)
 class RolloutStats:
-    """What the rounds of one step saw; every group counts, kept or not.
+    """Counts over the rounds of one step; every group counts, retained or not.
 
     Attributes:
-      stage: that the step was sampled in.
+      stage: the stage of the step.
       filter_on: what has to differ in an informative group.
-      curriculum: the metrics of curriculum and draws once it was.
-      completions: drawn, judged or not.
-      of_offered: of each group, how many problems on offer it stands for, and which
-        of its completions are correct.
-      Others: of the rounds.
+      curriculum: metrics of curriculum and draws, once the step was sampled.
+      completions: sampled, judged or not.
+      of_offered: for each group, how many offered problems it represents, and which of
+        its completions are correct.
     """
 
     stage: Stage
