@@ -219,7 +219,7 @@ class Collector:
             group if group.tokens else dataclasses.replace(group, created_step=step)
             for group in self._partial
         ] + [
-            PartialGroup(draw, step, [NOT_BEGUN] * params.n)
+            PartialGroup(draw, step, (NOT_BEGUN,) * params.n)
             for draw in self._draws.draw(new, size=params.n, seed=seed)
         ]
         completions = [list(group.completions) for group in groups]
@@ -265,7 +265,7 @@ class Collector:
         )
         enough()
         self._partial = [
-            dataclasses.replace(group, completions=drawn[i])
+            dataclasses.replace(group, completions=tuple(drawn[i]))
             for i, group in enumerate(groups)
             if i not in found
         ]
@@ -307,7 +307,7 @@ def _renumbered(groups: Sequence[_G]) -> list[_G]:
         dataclasses.replace(
             group,
             created_step=group.created_step + 1,
-            completions=type(group.completions)(
+            completions=tuple(
                 dataclasses.replace(c, versions=c.versions + 1)
                 if len(c.token_ids)
                 else c

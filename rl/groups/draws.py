@@ -1,19 +1,13 @@
-"""Draws that teach: which of the problems on offer are drawn, and how much of each.
+"""Signal sampling: which of the problems that the curriculum offers are sampled.
 
-The curriculum offers problems in its own order and proportions. Under "signal" each is
-drawn with the chance
+Under "signal" a problem is drawn with the chance
 
     max(explore, (teaches / most) ** power)
 
-and passed over otherwise: `teaches` is the probability that its group comes out neither
-all right nor all wrong, under the Beta distribution of its solve rate (`SolveRates`),
-and `most` the largest one of the stage. A problem whose rate is `retire_at` or more is
-retired: it has the chance `explore`. Where all problems teach alike, and before
-anything is known, every problem is drawn, in the curriculum's order; under "uniform"
-always.
-
-A policy changes the mixture of problems, as a curriculum does. The groups themselves
-are sampled as without it.
+and skipped otherwise. `teaches` is the probability that its group has right and wrong
+completions, under the Beta distribution of its solve rate (`SolveRates`), and `most`
+the largest one of the stage. A problem whose rate is `retire_at` or more has the chance
+`explore`. Before anything is known, and under "uniform", every problem is drawn.
 
 Sources: GRESO (arXiv 2506.02177) passes over prompts whose groups taught nothing;
 ScaleRL (arXiv 2510.13786) retires those that are solved nine times in ten.
@@ -40,13 +34,13 @@ _OFFERS = 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Draw:
-    """A problem that is to be completed.
+    """A problem to sample completions of.
 
     Attributes:
-      problem: what is asked.
-      place: among the run's problems.
-      chance: with which it was drawn, once on offer.
-      rate: of its being solved, as estimated before.
+      problem: the problem.
+      place: its index among the run's problems.
+      chance: with which it was drawn once offered.
+      rate: its solve rate as estimated before.
     """
 
     problem: Problem
@@ -55,18 +49,18 @@ class Draw:
     rate: Rate
 
     def state(self) -> dict[str, Any]:
-        """JSON-able; for `Draws.restored`."""
+        """Return what `Draws.restored` reads, as JSON."""
         return {"place": self.place, "chance": self.chance, "rate": list(self.rate)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SampledGroup:
-    """What came of a draw.
+    """The group of a draw.
 
     Attributes:
-      draw: of which it came.
-      group: of the completions that have a verdict, in the order of drawing.
-      asked: completions drawn.
+      draw: the draw.
+      group: the completions that have a verdict.
+      asked: completions sampled.
     """
 
     draw: Draw
@@ -74,10 +68,14 @@ class SampledGroup:
     asked: int
 
 
-class Draws:
-    """The curriculum as a policy draws from it; `state()` is its whole memory.
+def _no_counts() -> collections.defaultdict[str, float]:
+    return collections.defaultdict(float)
 
-    For each step, in order: `begin`; any number of `draw`, `observe`; then
+
+class Draws:
+    """Draws problems from the curriculum.
+
+    Call for each step, in order: `begin`; any number of `draw` and `observe`; then
     `end_step` and `metrics`.
     """
 
@@ -106,25 +104,25 @@ class Draws:
         self._levels = np.array([-1 if p.level is None else p.level for p in problems])
         self._rates = SolveRates(problems, half_life=half_life)
         self._step, self._pool = 0, np.ones(len(problems), bool)
-        self._counts: collections.Counter = collections.Counter()
+        self._counts = _no_counts()
 
     def begin(self, step: int) -> Stage:
-        """The stage of `step`, which is the next to be sampled."""
+        """Return the stage of `step`, the next to be sampled."""
         stage = self._curriculum.begin(step)
         self._step = step
         self._pool = np.ones(len(self._levels), bool)
         if stage.levels is not None:
             self._pool = np.isin(self._levels, list(stage.levels))
-        self._counts = collections.Counter()
+        self._counts = _no_counts()
         return stage
 
     def draw(self, n: int, *, size: int, seed: int) -> list[Draw]:
-        """`n` problems, whose groups are to be of `size` completions."""
+        """Return `n` problems, whose groups will have `size` completions."""
         rates = self._rates.at(self._step)
         teaches = rates.mixed(size)
         chances = self._chances(rates, teaches)
         coins = generator(seed, _OFFERS)
-        draws = []
+        draws: list[Draw] = []
         while len(draws) < n:
             (problem,) = self._curriculum.draw(1)
             place = self._places[problem.id]
@@ -138,7 +136,7 @@ class Draws:
         return draws
 
     def restored(self, state: Mapping[str, Any]) -> Draw:
-        """The draw of a `Draw.state()`, of the same problems."""
+        """Return the draw of a `Draw.state()`, of the same problems."""
         place = state["place"]
         rate = Rate(*state["rate"])
         return Draw(self._problems[place], place, state["chance"], rate)
@@ -153,7 +151,7 @@ class Draws:
         return np.clip(chances, self._explore, 1.0)
 
     def observe(self, drawn: Sequence[SampledGroup]) -> None:
-        """Takes in the groups of a round."""
+        """Take in the groups of a round."""
         count = self._counts
         for d in drawn:
             correct = d.group.correct
@@ -170,12 +168,12 @@ class Draws:
         self._curriculum.observe(counts, updates=updates)
 
     def metrics(self) -> dict[str, float]:
-        """The curriculum's, and what was drawn of what it offered in this step.
+        """Return the curriculum's metrics and those of this step's draws.
 
-        `draws/` offered, refused (passed over); refused_in_vain, groups of these that
-        are expected to have taught; retired and coverage, shares of the stage's
-        problems that are retired, and that were ever drawn; expected and found, the
-        share of groups that hold right and wrong completions.
+        `draws/` offered, refused (skipped); refused_in_vain, skipped groups expected to
+        be informative; retired and coverage, shares of the stage's problems that are
+        retired, and that were ever drawn; expected and found, shares of informative
+        groups.
         """
         count, rates = self._counts, self._rates.at(self._step)
         pool = self._pool
@@ -193,11 +191,11 @@ class Draws:
         return self._curriculum.metrics() | named
 
     def state(self) -> dict[str, Any]:
-        """JSON-able; `restore` of it continues with the very next problem."""
+        """Return what `restore` continues from, as JSON."""
         return self._curriculum.state() | {"rates": self._rates.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continues from `state`.
+        """Continue from `state`.
 
         Raises:
           ValueError: the state is of other stages, levels or problems.

@@ -1,5 +1,6 @@
 """Makes groups of completions: texts, scores, shaped rewards."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -30,7 +31,9 @@ class Judge:
           shuffle, overlong_buffer, overlong_factor: see `rl.reward.shaping`.
         """
         self._reward, self._decode, self._shuffle = reward, decode, shuffle
-        self._overlong = dict(buffer=overlong_buffer, factor=overlong_factor)
+        self._penalty = functools.partial(
+            overlong_penalty, buffer=overlong_buffer, factor=overlong_factor
+        )
 
     def __call__(
         self,
@@ -61,15 +64,14 @@ class Judge:
         if self._shuffle:
             correct, raw = shuffled(correct, raw, seed=seed)
         lengths = np.array([len(c.token_ids) for c in flat])
-        penalty = overlong_penalty(lengths, max_tokens=max_tokens, **self._overlong)
-        rewards = raw + penalty
+        rewards = raw + self._penalty(lengths, max_tokens=max_tokens)
         groups = []
         end = 0
         for problem, prompt, group, began in zip(
             problems, prompts, completions, created_step, strict=True
         ):
             own = slice(end, end := end + len(group))
-            judged = np.flatnonzero(~np.isnan(rewards[own]))
+            judged = np.flatnonzero(~np.isnan(rewards[own])).tolist()
             groups.append(
                 Group(
                     problem=problem,

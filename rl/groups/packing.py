@@ -1,4 +1,4 @@
-"""Segments of unequal length into rows of equal length, rows into micro-batches."""
+"""Packs segments of unequal length into rows, and rows into micro-batches."""
 
 import bisect
 import collections
@@ -29,10 +29,12 @@ def pack_groups(
     share_prompts: bool,
     extra_groups: ExtraGroups | None = None,
 ) -> list[list[Batch]]:
-    """A step's groups as mini-batches of `prompts_per_update`, each in micro-batches.
+    """Pack a step's groups into mini-batches of `prompts_per_update`.
 
-    See `rl.groups.advantages`, `make_segments`, `pack` and `weigh`. Mini-batches get
-    the groups of `extra_groups` (`rl.groups.extra`) in turn, after their own.
+    Returns:
+      The micro-batches of each mini-batch, weighted (see `make_segments`, `pack` and
+      `weigh`). Mini-batches get the groups of `extra_groups` (`rl.groups.extra`) in
+      turn, after their own.
     """
     advantages = load_advantage(advantage)(groups)
     extra = extra_groups(groups, version) if extra_groups else []
@@ -92,7 +94,7 @@ def make_segments(
 
 
 def best_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Indices of `lengths` by row, no row longer than `capacity`.
+    """Return the indices of `lengths` in each row, no row longer than `capacity`.
 
     Raises:
       ValueError: one length alone exceeds the capacity.
@@ -101,8 +103,7 @@ def best_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int]
     if order:
         _check_fits(lengths[order[0]], capacity)
     rows: list[list[int]] = []
-    # Rows by free space, so that the fullest row with room is found by bisection; among
-    # rows that fit any choice is as good for the bound of 11/9.
+    # Rows by free space, so that the fullest row with room is found by bisection.
     free: list[tuple[int, int]] = []
     for index in order:
         at = bisect.bisect_left(free, (lengths[index], -1))
@@ -119,16 +120,16 @@ def best_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int]
 def best_fit_sharing(
     segments: Sequence[Segment], capacity: int
 ) -> list[list[list[int]]]:
-    """Indices by row and, within a row, by the prompt that they share.
+    """Return the indices in each row, grouped by the prompt that they share.
 
-    Groups one after another, the largest first, and in each the longest first: into a
-    row that has the prompt already, where only the completion and one token more need
-    room, else into the fullest row with room for both.
+    Places the largest groups first and their longest completions first: into a row that
+    has the prompt, where a completion needs one token more than its own, else into the
+    fullest row with room for both.
 
     Raises:
       ValueError: one segment alone exceeds the capacity.
     """
-    total = collections.Counter()
+    total: collections.Counter[int] = collections.Counter()
     for segment in segments:
         total[segment.group] += len(segment.token_ids)
 
@@ -172,20 +173,19 @@ def pack(
     row_multiple: int,
     share_prompts: bool,
 ) -> list[Batch]:
-    """Packs a mini-batch into micro-batches of one shape.
+    """Pack a mini-batch into micro-batches of one shape.
 
     Args:
       segments: the mini-batch.
-      row_lengths: T; of those that hold the longest segment the one is taken that
-        leaves the fewest positions empty, of such the shortest.
+      row_lengths: T; the one with the fewest empty positions is used, among those that
+        hold the longest segment.
       micro_tokens: most tokens of one micro-batch, padding included.
       row_multiple: devices that share the rows.
       share_prompts: whether completions in one row share their prompt's positions.
 
     Returns:
-      Micro-batches of NumPy arrays, each `[R, T]` with the same R, a multiple of
-      `row_multiple`; the last one's missing rows are padding. `loss_weights` are 0
-      until `weigh`.
+      Micro-batches of NumPy arrays `[R, T]`, R a multiple of `row_multiple`; missing
+      rows are padding. `loss_weights` are 0 until `weigh`.
     """
     lengths = [len(s.token_ids) for s in segments]
     fitting = [t for t in row_lengths if t >= max(lengths)] or [max(row_lengths)]
@@ -208,12 +208,12 @@ def pack(
 
 
 def micro_rows(length: int, micro_tokens: int, row_multiple: int) -> int:
-    """R: as many rows as the token budget holds, at least one per device."""
+    """Return R: the rows that the token budget holds, at least one per device."""
     return max(1, micro_tokens // (length * row_multiple)) * row_multiple
 
 
 def padding_fraction(batches: Sequence[Batch]) -> float:
-    """Share of positions that no segment fills."""
+    """Return the share of positions that no segment fills."""
     filled = sum(int((b.segment_ids != 0).sum()) for b in batches)
     return 1 - filled / sum(b.segment_ids.size for b in batches)
 

@@ -1,7 +1,7 @@
 """Groups that one step starts and a later one may complete."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rl.groups.draws import Draw
@@ -22,7 +22,7 @@ class PartialGroup:
 
     draw: Draw
     created_step: int
-    completions: Sequence[Completion]
+    completions: tuple[Completion, ...]
 
     @property
     def tokens(self) -> int:
@@ -56,7 +56,7 @@ class PartialGroup:
         cls, state: Mapping[str, Any], draw: Callable[[Mapping[str, Any]], Draw]
     ) -> "PartialGroup":
         """Return the group of a `state()`; `draw` restores its draw."""
-        completions = [
+        completions = tuple(
             restore_completion(c) if c else NOT_BEGUN for c in state["completions"]
-        ]
+        )
         return cls(draw(state["draw"]), state["created_step"], completions)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int
+from jaxtyping import Int
 
 from rl.groups.arrays import decode_array, encode_array
 from rl.types import Problem
@@ -21,20 +21,20 @@ _STRENGTH = 0.2, 32.0  # completions that a prior may be worth
 
 
 class Rate(NamedTuple):
-    """A Beta distribution of a problem's rate, or arrays of them.
+    """A Beta distribution of a problem's rate, or of each problem's.
 
     Attributes:
-      right, wrong: its two parameters, above 0.
+      right, wrong: its two parameters, above 0; numbers, or arrays `[P]`.
     """
 
-    right: Float64[np.ndarray, " *P"]
-    wrong: Float64[np.ndarray, " *P"]
+    right: Any
+    wrong: Any
 
     @property
-    def mean(self) -> Float64[np.ndarray, " *P"]:
+    def mean(self) -> Any:
         return self.right / (self.right + self.wrong)
 
-    def mixed(self, n: int) -> Float64[np.ndarray, " *P"]:
+    def mixed(self, n: int) -> Any:
         """Return the chance that `n` completions have both outcomes."""
         return 1 - _row(self.right, self.wrong, n) - _row(self.wrong, self.right, n)
 

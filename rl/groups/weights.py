@@ -44,7 +44,7 @@ def weigh(
             return np.full(len(group), 1 / max(in_group.sum(), 1))
         if aggregation == "group":
             return 1 / (np.count_nonzero(in_group) * in_group[group])
-        sequences = max(np.count_nonzero(in_completion), 1)
+        sequences = max(int(np.count_nonzero(in_completion)), 1)
         if aggregation == "sequence":
             return 1 / (sequences * in_completion[completion])
         if aggregation == "constant":

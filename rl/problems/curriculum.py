@@ -228,8 +228,8 @@ def fill_gaps(
 ) -> tuple[tuple[Stage, ...], list[str]]:
     """Gives a level's share to the nearest one where no problem has the level itself.
 
-    A weak grader solves so little that its scale has an end and no middle. Of two
-    levels as near, the easier takes it. A level beyond the scale's ends is no gap.
+    Of two levels as near, the easier takes it. A level beyond the scale's ends is not a
+    gap.
 
     Returns:
       The stages, and a line on each share that went elsewhere.

@@ -1,7 +1,7 @@
-"""What arrays hold, told where they lie: a digest and a count of what is not finite.
+"""Computes digests of arrays, and counts what is not finite, on the device.
 
-One pass over the device's memory and two integers per array back: at 7B parameters with
-their moments that is 91 GB read in place, where a copy to the host would take a minute.
+One pass over the device's memory returns two integers per array. A copy of a 7B state
+to the host would take a minute.
 """
 
 import functools
@@ -16,15 +16,14 @@ from sharding.rules import laid_out
 
 
 class NotFinite(ValueError):
-    """A NaN or an infinity where a run cannot go on with one."""
+    """A NaN or an infinity where a run cannot continue with one."""
 
 
 class Finding(NamedTuple):
-    """Of one array.
+    """The digest of one array.
 
     Attributes:
-      digest: of its bits in their order, 32 bits, the same however it is sharded. A
-        single flipped bit always changes it.
+      digest: 32 bits, the same for any sharding. A flipped bit always changes it.
       nonfinite: entries that are NaN or infinite.
     """
 
@@ -33,15 +32,9 @@ class Finding(NamedTuple):
 
 
 def examine(tree: Any) -> dict[str, Finding]:
-    """Looks at every array of a tree.
+    """Return the `Finding` of every array of a tree, by path: `params/layers/q`.
 
-    With several processes all of them call it, and all learn the same.
-
-    Args:
-      tree: of jax arrays, sharded or not.
-
-    Returns:
-      Findings by path, such as `params/layers/q`.
+    With several processes all of them call it.
     """
     named = by_path(tree)
     found = {name: _program(_mesh(x))(_on_device(x)) for name, x in named.items()}
@@ -52,7 +45,7 @@ def examine(tree: Any) -> dict[str, Finding]:
 
 
 def check_finite(tree: Any, where: str) -> dict[str, Finding]:
-    """Raises NotFinite, naming the first array that holds what is not finite."""
+    """Raise NotFinite if an array is not finite; the message names the first."""
     found = examine(tree)
     bad = [(name, f.nonfinite) for name, f in found.items() if f.nonfinite]
     if bad:
@@ -66,7 +59,7 @@ def check_finite(tree: Any, where: str) -> dict[str, Finding]:
 
 
 def digest(tree: Any) -> jax.Array:
-    """One number for a whole tree, within a program; see `Finding`."""
+    """Return one number for a whole tree, within a program; see `Finding`."""
     total = jnp.uint32(0)
     for i, leaf in enumerate(jax.tree.leaves(tree)):
         total += np.uint32(2 * i + 1) * _digest(leaf)
@@ -74,7 +67,7 @@ def digest(tree: Any) -> jax.Array:
 
 
 def by_path(tree: Any) -> dict[str, Any]:
-    """A tree's leaves by their paths, `/` between the parts."""
+    """Return a tree's leaves by their paths, `/` between the parts."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
@@ -89,7 +82,7 @@ def _mesh(array: jax.Array) -> Mesh | None:
 
 
 def _on_device(array: jax.Array) -> jax.Array:
-    """An array that rests in the host's memory comes alone, and goes again."""
+    """Copy an array from the host's memory to the device, for as long as needed."""
     if array.sharding.memory_kind != "pinned_host":
         return array
     return jax.device_put(array, array.sharding.with_memory_kind("device"))
@@ -109,10 +102,10 @@ def _nonfinite(array: jax.Array) -> jax.Array:
 
 
 def _digest(array: jax.Array) -> jax.Array:
-    """The sum of `weight(index) * bits` modulo 2**32, every weight odd.
+    """Return the sum of `weight(index) * bits` modulo 2**32, every weight odd.
 
-    Sums of integers do not depend on their order, so that shards may be summed apart;
-    an odd weight times a power of two below 2**32 is never 0 there.
+    Integer sums do not depend on their order or sharding; an odd weight times a power
+    of two below 2**32 is never 0.
     """
     width = 8 * array.dtype.itemsize
     if array.dtype == jnp.bool_:
@@ -131,7 +124,7 @@ def _digest(array: jax.Array) -> jax.Array:
 
 
 def _mixed(x: jax.Array) -> jax.Array:
-    """The finalizer of MurmurHash3: neighbours get weights that look unrelated."""
+    """Return MurmurHash3's finalizer: neighbours get unrelated weights."""
     x = (x ^ (x >> 16)) * np.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * np.uint32(0xC2B2AE35)
     return x ^ (x >> 16)

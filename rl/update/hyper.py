@@ -1,4 +1,4 @@
-"""The scalars of each update: the schedule's, and a stage's own before the run's."""
+"""Makes the scalars of each update; a stage's own replace the run's."""
 
 from collections.abc import Callable
 
@@ -21,12 +21,12 @@ def make_hypers(
     eps_high: Positive,
     temperature: Positive,
 ) -> list[Hyper]:
-    """The scalars of each update of a step, the stage's own before the run's.
+    """Return the scalars of each update of a step.
 
     Args:
-      stage: that the step was sampled in.
+      stage: the stage of the step.
       updates: done before this step.
-      mini_batches: of the step, each gone through `ppo_epochs` times.
+      mini_batches: of the step, each used `ppo_epochs` times.
       schedule: learning rate by the number of updates done.
       learning_rate: the schedule's peak, which a stage's own rate scales.
       eps_low, eps_high, temperature: see `Hyper`.
@@ -52,7 +52,7 @@ def make_hyper(
     temperature: float,
     first_update: bool,
 ) -> Hyper:
-    """Host scalars of fixed dtypes, so that no value makes a new program."""
+    """Return host scalars of fixed dtypes, so that no value compiles a new program."""
     return Hyper(
         learning_rate=np.float32(learning_rate),
         eps_low=np.float32(eps_low),

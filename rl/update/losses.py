@@ -1,12 +1,12 @@
 """Surrogate losses: what each token adds to the objective, before weights.
 
-A loss is a pure function. It takes what it names in its signature, and a run pays for
-nothing else:
+A loss is a pure function of the arguments that its signature names; others are not
+computed:
 
     policy_logprobs     by the current parameters; has a gradient
     old_logprobs        by the parameters at the start of the step
     sampler_logprobs    as the sampler reported them
-    reference_logprobs  by the base model, which is loaded only where this is named
+    reference_logprobs  by the reference, which is loaded only if this is named
     entropy             of the policy in nats; has a gradient, computed only where used
     advantages          of the tokens' completions
     loss_weights        by `objective.aggregation`; applied to the result, not here
@@ -14,15 +14,15 @@ nothing else:
     segments            a `Segments`: sums, means and lengths of whole completions
     eps_low, eps_high   scalars, which a stage may change
 
-Each array is `[R, T]`, rows by positions, and 0 wherever `loss_mask` is false. Whatever
-else a function takes by keyword stands in `objective.function_args`. It returns
+Each array is `[R, T]`, rows by positions, and 0 wherever `loss_mask` is false. Other
+keyword arguments come from `objective.function_args`. It returns
 
     loss     `[R, T]`: a surrogate of each token, or of each token's whole completion
     metrics  `{name: [R, T]}`: booleans are logged as a share of the tokens, numbers as
              their mean and maximum
 
-Averaging is `objective.aggregation`'s to choose, so a loss takes no mean over tokens.
-`python -m tools.check_objective NAME` holds one to all that packing asks of it.
+`objective.aggregation` averages over tokens. `python -m tools.check_objective NAME`
+checks a loss.
 """
 
 import functools
@@ -45,13 +45,13 @@ Loss = Callable[..., tuple[Tokens, dict[str, jax.Array]]]
 
 
 class Segments(flax.struct.PyTreeNode):
-    """Which completion each token belongs to; a row holds several.
+    """The completions that tokens belong to; a row holds several.
 
     Attributes:
       ids: number of the token's segment in its row; 0 is padding.
-      mask: the completions' tokens; nothing else counts below.
-      groups: number of the completion's group in the mini-batch. A group's completions
-        may lie in several micro-batches.
+      mask: the completions' tokens; nothing else counts.
+      groups: number of the completion's group in the mini-batch, whose completions may
+        be in several micro-batches.
     """
 
     ids: Int[jax.Array, "R T"]
@@ -59,7 +59,7 @@ class Segments(flax.struct.PyTreeNode):
     groups: Int[jax.Array, "R T"]
 
     def sum(self, values: Tokens) -> Tokens:
-        """For each token the sum of `values` over its completion; 0 elsewhere."""
+        """Return for each token the sum over its completion; 0 elsewhere."""
 
         def of_row(values, ids):
             return jax.ops.segment_sum(values, ids, len(ids) + 1)[ids]
@@ -68,12 +68,12 @@ class Segments(flax.struct.PyTreeNode):
         return jnp.where(self.mask, sums, 0)
 
     def mean(self, values: Tokens) -> Tokens:
-        """For each token the mean of `values` over its completion; 0 elsewhere."""
+        """Return for each token the mean over its completion; 0 elsewhere."""
         return self.sum(values) / jnp.maximum(self.lengths, 1)
 
     @property
     def lengths(self) -> Tokens:
-        """For each token the number of tokens of its completion; 0 elsewhere."""
+        """Return for each token the length of its completion; 0 elsewhere."""
         return self.sum(self.mask.astype(jnp.float32))
 
 
@@ -198,7 +198,7 @@ LOSSES: Mapping[str, Loss] = {
 
 
 def importance(log_ratio: Tokens) -> Tokens:
-    """`exp(log_ratio)`, the exponent held within +-20."""
+    """Return `exp(log_ratio)`, the exponent clamped to +-20."""
     return jnp.exp(jnp.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
 
 
@@ -209,10 +209,10 @@ def clipped(
     eps_low: jax.Array | float,
     eps_high: jax.Array | float,
 ) -> tuple[Tokens, dict[str, jax.Array]]:
-    """PPO's surrogate of any ratio (arXiv 1707.06347, eq. 7), with its metrics.
+    """Return PPO's surrogate of any ratio (arXiv 1707.06347, eq. 7), and its metrics.
 
-    A ratio on a bound is not clipped. `jnp.minimum` and `jnp.clip` would each halve the
-    gradient there, and with a bound of 0 the first update has all its ratios there.
+    A ratio on a bound is not clipped; `jnp.minimum` and `jnp.clip` would each halve its
+    gradient.
     """
     low = (advantages < 0) & (ratio < 1 - eps_low)
     high = (advantages > 0) & (ratio > 1 + eps_high)
@@ -225,7 +225,7 @@ def clipped(
 
 
 def k1(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
-    """An estimate of KL(policy || reference) whose gradient is unbiased too.
+    """Return an estimate of KL(policy || reference) with an unbiased gradient.
 
     The value is `x = policy - reference`, the gradient that of `x^2 / 2`: what a
     penalty of x in the reward would give. Plain x has a gradient of mean zero.
@@ -238,7 +238,7 @@ def k1(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
 
 
 def k3(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
-    """GRPO's estimate of KL(policy || reference), `exp(-x) - 1 + x`, never below 0.
+    """Return GRPO's estimate of KL(policy || reference), `exp(-x) - 1 + x`, never < 0.
 
     With `x = policy - reference`. Its gradient is a first-order approximation.
 
@@ -270,11 +270,11 @@ SCALARS = ("eps_low", "eps_high")
 def load_loss(
     function: str, arguments: Mapping[str, Any]
 ) -> tuple[Loss, frozenset[str]]:
-    """The loss that a config names, its arguments filled in.
+    """Return the loss that a config names, its arguments filled in.
 
     Args:
       function: one of `LOSSES`, or a user's "module:function".
-      arguments: what it takes beside `ARRAYS` and `SCALARS`.
+      arguments: what it takes in addition to `ARRAYS` and `SCALARS`.
 
     Returns:
       A function of the arrays and scalars that it names, by keyword, and these names.
@@ -288,7 +288,9 @@ def load_loss(
     given = frozenset(parameters) & {*ARRAYS, *SCALARS}
     if taken := given & {*arguments}:
         name = min(taken)
-        raise ValueError(f"{key}_args.{name}: is given to every loss, and is no choice")
+        raise ValueError(
+            f"{key}_args.{name}: is passed to every loss and cannot be set"
+        )
     check("objective.function_args", arguments, loss)
     for name, parameter in parameters.items():
         if name not in given and name not in arguments and not _optional(parameter):

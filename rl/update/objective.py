@@ -2,13 +2,12 @@
 
     sum over tokens of  w c (f - entropy_bonus H + kl_penalty KL)
 
-The surrogate f is `objective.function` (`rl.update.losses`); the paper's has no entropy
-bonus, no KL term and no reference model. How tokens are averaged is no choice made
-here: each token's weight w comes from the host (`rl.groups.weights`), and
-the loss of a mini-batch is one weighted sum, however it is cut into micro-batches and
-rows. Off-policy tokens (drawn by another version, or by a sampler that is not the
-trainer) have a truncated importance weight c, detached, or are rejected before weights
-are counted (`rl.update.rejection`), by `objective.correction`.
+The surrogate f is `objective.function` (`rl.update.losses`); the paper has no entropy
+bonus, KL term or reference model. Each token's weight w comes from the host
+(`rl.groups.weights`), so that the loss of a mini-batch is one weighted sum, however it
+is split into micro-batches and rows. Off-policy tokens (sampled by another version, or
+by a sampler that is not the trainer) have a truncated, detached importance weight c, or
+are rejected before weights are counted (`rl.update.rejection`).
 """
 
 from collections.abc import Callable, Mapping
@@ -39,9 +38,8 @@ class Objective(NamedTuple):
 
     Attributes:
       loss: `(policy_logprobs [R, T], entropy [R, T], Batch, Hyper) -> (loss, Stats)`.
-        The loss is a sum: weights carry the normaliser. The statistics of tokens,
-        `{"sum": {...}, "max": {...}}`, add up, or take the maximum, over
-        micro-batches.
+        The loss is a weighted sum; statistics `{"sum": {...}, "max": {...}}` add up, or
+        take the maximum, over micro-batches.
       needs_reference: whether it reads `Batch.reference_logprobs`.
     """
 
@@ -66,17 +64,16 @@ def make_objective(
     kl_penalty: NotNegative,
     kl_estimate: Literal["k1", "k3"],
 ) -> Objective:
-    """Builds the objective of a run.
+    """Build the objective of a run.
 
     Args:
       function, function_args: the surrogate, see `rl.update.losses`.
-      correction: of off-policy tokens: "truncate" weighs them by
+      correction: "truncate" weighs off-policy tokens by
         `min(exp(old - sampler), correction_cap)`; any other removes tokens before, see
         `rl.update.rejection`.
       correction_cap: at least 1.
-      entropy_bonus: by which the entropy is subtracted; 0 costs nothing.
-      kl_penalty: by which the divergence from the base model is added; above 0 the
-        base model stays loaded.
+      entropy_bonus: factor of the entropy; 0 costs nothing.
+      kl_penalty: factor of the divergence from the reference, loaded if it is above 0.
       kl_estimate: of that divergence.
 
     Raises:
@@ -184,7 +181,7 @@ def objective_from_config(c: RunConfig) -> Objective:
 
 
 def _check_result(surrogate, named, key: str) -> None:
-    """Holds a loss to the shapes that it is to return, before any expensive work."""
+    """Check the shapes that a loss returns, before any expensive work."""
     tokens = {d: jax.ShapeDtypeStruct((2, 8), d) for d in (np.float32, np.int32, bool)}
     of_segments: Any = (tokens[np.int32], tokens[bool], tokens[np.int32])
     arrays: dict[str, Any] = dict.fromkeys(named, tokens[np.float32]) | {
@@ -219,10 +216,9 @@ def token_logprobs(
     mesh: Mesh,
     chunk: int,
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
-    """Log-probability and entropy of producing each token that the loss counts.
+    """Return log-probability and entropy of producing each token of the loss mask.
 
-    The single place where hidden states and the tokens that they produce are shifted
-    against each other.
+    Only here are hidden states and the tokens that they produce shifted.
     """
     hidden: Any = model.apply(
         {"params": params},

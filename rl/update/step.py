@@ -19,9 +19,8 @@ from rl.update.objective import Objective, token_logprobs
 from sharding.rules import laid_out
 
 Stats = dict[str, Any]
-# Gradients, the loss, and statistics, summed over the micro-batches so far. The sum of
-# gradients is float32 or wider, whatever the parameters are: in bfloat16 each addition
-# would round to one part in 256.
+# Gradients, the loss, and statistics, summed over the micro-batches so far. Gradients
+# are summed in float32 or wider: bfloat16 additions round to one part in 256.
 Carry = tuple[Params, Float[jax.Array, ""], Stats]
 Score = Callable[[Params, Batch, Hyper], Float[jax.Array, "R T"]]
 
@@ -87,7 +86,7 @@ def make_step(
     offload_optimizer: bool = False,
     keeps_reference: bool = False,
 ) -> Step:
-    """Builds the functions of a training step.
+    """Build the functions of a training step.
 
     Args:
       model: knows its mesh, dtypes and remat policy.
@@ -95,8 +94,8 @@ def make_step(
       mesh: rows are split over it.
       objective: what is minimised.
       head_chunk: tokens per device that meet the vocabulary at a time.
-      offload_optimizer: whether the optimizer's state rests in the host's memory, so
-        that it and the activations never share the device's.
+      offload_optimizer: whether the optimizer's state is in host memory between
+        updates, so that it and the activations are never on the device together.
       keeps_reference: whether the state holds `TrainState.reference`, in the model's
         dtype.
     """
@@ -181,8 +180,8 @@ def make_step(
         finite = jnp.isfinite(norm) & jnp.isfinite(value)
         for leaf in jax.tree.leaves(propose(state, carry, hyper)):
             finite &= jnp.all(jnp.isfinite(leaf))
-        # Worked out anew once all of it is known to be finite: kept until then, the
-        # successor would stand beside the state, which it can otherwise overwrite.
+        # Computed again once it is known to be finite: kept until then, the successor
+        # could not overwrite the state, and both would be in memory.
         state, carry, finite = jax.lax.optimization_barrier((state, carry, finite))
         params, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old),
@@ -264,7 +263,7 @@ def _logprobs(model: Decoder, mesh: Mesh, head_chunk: int):
 
 
 def summed_in(dtype: jax.typing.DTypeLike) -> jnp.dtype:
-    """In which gradients of parameters of a dtype add up."""
+    """Return the dtype in which gradients of parameters are summed."""
     return jnp.promote_types(dtype, jnp.float32)
 
 
@@ -276,7 +275,7 @@ def _at_rest(shardings: TrainState) -> TrainState:
 
 
 def _state_shardings(model, optimizer, mesh) -> TrainState:
-    """Moments live where their parameters live; counters everywhere."""
+    """Shard moments like their parameters, and replicate counters."""
     shapes, _ = lora.split(abstract_params(model)[0])
     params, _ = lora.split(param_shardings(model, mesh))
     whole = laid_out(mesh)

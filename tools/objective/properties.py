@@ -32,7 +32,7 @@ def loss_findings(trial: Trial) -> Iterator[Finding]:
     plain = trial.run([together])
     yield (finite := _finite("finite", plain))
     if not finite.holds:
-        return  # nothing else can be told apart from it
+        return  # other properties would fail for the same reason
     yield _reaches(plain)
     fourfold = trial.run([together], weight=4.0)
     yield _same("weights", {"policy": 4 * plain["policy"]}, fourfold)
@@ -106,7 +106,7 @@ _LABELS = {"policy": "the gradient", "entropy": "the gradient by the entropy"}
 
 
 def _distance(a: Any, b: Any) -> float:
-    """The largest difference beside the size of `b`; infinite where one is NaN."""
+    """Return the largest difference relative to `b`; infinite where one is NaN."""
     difference, size = np.max(np.abs(np.subtract(a, b))), np.max(np.abs(b))
     return float(difference / max(size, 1.0)) if np.isfinite(difference) else np.inf
 
