@@ -22,6 +22,7 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
     check_overlong(c, c.rollout.max_response_tokens)
     _check_batch(c)
     _check_optimizer(c)
+    _check_objective(c)
     _check_profile(c)
     if bool(c.model.path) == bool(c.model.maker):
         raise ValueError(
@@ -133,6 +134,15 @@ def _check_sampling(c: RunConfig) -> None:
             f"config.sampling.policy={c.sampling.policy!r}: needs"
             " config.dynamic_sampling.filter=True and filter_on='correct', not"
             f" {d.filter} and {d.filter_on!r}"
+        )
+
+
+def _check_objective(c: RunConfig) -> None:
+    if c.objective.reset_every and c.model.lora.rank:
+        raise ValueError(
+            f"config.objective.reset_every={c.objective.reset_every}: adapters cannot"
+            " replace the reference, which is their base; set it to 0, or"
+            " config.model.lora.rank=0"
         )
 
 

@@ -92,14 +92,20 @@ def test_a_policy_that_needs_the_filter_is_one_line():
 
 
 @pytest.mark.parametrize(
-    "key,value,why",
+    "key,value,other,why",
     [
-        ("reward.shuffle", True, "verdicts are dealt among all groups of a"),
+        (
+            "reward.shuffle",
+            True,
+            {"dynamic_sampling.carry": True},
+            "verdicts are dealt",
+        ),
+        ("objective.reset_every", 5, {"model.lora.rank": 4}, "adapters cannot replace"),
     ],
 )
-def test_what_cannot_be_carried_is_one_line(key, value, why):
+def test_two_settings_that_exclude_each_other_are_one_line(key, value, other, why):
     config = quickstart.get_config()
-    config.update_from_flattened_dict({key: value, "dynamic_sampling.carry": True})
+    config.update_from_flattened_dict({key: value, **other})
     with pytest.raises(ValueError, match=f"config.{key}={value}: {why}"):
         validate(from_config(config))
 
