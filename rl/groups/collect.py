@@ -11,10 +11,10 @@ import numpy as np
 
 from configs.schema import Count, Index, Range
 from rl.groups.draws import Draws, SampledGroup
-from rl.groups.group_state import group_state, restore_group
 from rl.groups.informative import FilterOn, informative
 from rl.groups.judge import Judge
 from rl.groups.partial import PartialGroup
+from rl.groups.state import restore_group, to_json
 from rl.groups.stats import RolloutStats
 from rl.types import Group, Problem
 from rollout.seeds import Stream, run_seed
@@ -280,7 +280,7 @@ class Collector:
         return {
             "problems": self._draws.state(),
             "rounds": self._rounds,
-            "left": [group_state(g) for g in self._left],
+            "left": to_json(self._left),
             "partial": [group.state() for group in self._partial],
             "shortfalls": self._shortfalls,
             "acceptance": self._acceptance,

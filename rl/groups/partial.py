@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rl.groups.draws import Draw
-from rl.groups.group_state import completion_state, restore_completion
+from rl.groups.state import restore_completion, to_json
 from rollout.types import NOT_BEGUN, Completion, SamplingParams
 
 
@@ -46,8 +46,7 @@ class PartialGroup:
             "draw": self.draw.state(),
             "created_step": self.created_step,
             "completions": [
-                completion_state(c) if len(c.token_ids) else None
-                for c in self.completions
+                to_json(c) if len(c.token_ids) else None for c in self.completions
             ],
         }
 

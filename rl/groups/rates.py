@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from rl.groups.arrays import decode_array, encode_array
+from rl.groups.state import restore_array, to_json
 from rl.types import Problem
 
 _MEMORY = 512  # groups that a level's prior remembers
@@ -130,9 +130,9 @@ class SolveRates:
     def state(self) -> dict[str, Any]:
         """Return what `restore` continues from, as JSON: 16 bytes a problem."""
         return {
-            "right": encode_array(self._right),
-            "wrong": encode_array(self._wrong),
-            "last": encode_array(self._last),
+            "right": to_json(self._right),
+            "wrong": to_json(self._wrong),
+            "last": to_json(self._last),
             "groups": self._groups.tolist(),
             "moments": self._moments.tolist(),
         }
@@ -144,7 +144,7 @@ class SolveRates:
           ValueError: the state is of other problems.
         """
         right, wrong, last = (
-            decode_array(state[name]) for name in ("right", "wrong", "last")
+            restore_array(state[name]) for name in ("right", "wrong", "last")
         )
         if len(last) != len(self._last) or len(state["groups"]) != len(self._groups):
             raise ValueError("the checkpoint was written with other problems")
