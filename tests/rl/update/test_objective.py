@@ -106,7 +106,10 @@ def test_off_policy_tokens_are_weighed_in_every_term(batch, extra):
         sampler_logprobs=batch.old_logprobs - gaps, off_policy=batch.loss_mask.copy()
     )
     weighed = _loss_and_slopes(_objective(**extra), odd, policy, entropy)
+    sums, tokens = weighed[3]["sum"], int(batch.loss_mask.sum())
     weights = np.where(gaps > 0, 2.0, 0.25)
+    assert sums["off_policy"] == sums["tokens"] == tokens
+    assert sums["correction"] == pytest.approx(weights[batch.loss_mask].sum())
     for i in (1, 2):
         expected = np.where(batch.loss_mask, weights * plain[i], 0)
         np.testing.assert_allclose(weighed[i], expected, atol=1e-10)
