@@ -10,15 +10,17 @@ there are none. Contenders run one after the other; medians count.
 import argparse
 import dataclasses
 import statistics
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from configs import base
 from models.attention import IMPLEMENTATIONS
 from models.config import DecoderConfig
-from models.decoder import REMAT_POLICIES, init_params
+from models.decoder import REMAT_POLICIES, Decoder, init_params
 from rl.base_model import model_from_config
 from rl.groups.packing import pack, padding_fraction
 from rl.groups.weights import weigh
@@ -27,10 +29,15 @@ from rl.setup import make_update
 from rl.types import Segment
 from rl.update.hyper import make_hyper
 from rl.update.objective import objective_from_config
+from rl.update.step import Step
 from sharding.mesh import make_mesh
 from sharding.rules import laid_out, place, shards
 from tools.bench import peers
 from tools.bench.work import Shape, make_tokens, measure, report
+
+SCALARS = make_hyper(
+    learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first_update=False
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,20 +102,23 @@ def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
     ]
 
 
+def make_trainer(
+    shape: Shape, mesh: Mesh, *, deterministic: bool = False, **options: Any
+) -> tuple[Decoder, Step]:
+    """Make the model and the update of a run; `options` are of `config.model`."""
+    config = base.get_config()
+    config.deterministic = deterministic
+    config.model.update(options)
+    c = base.from_config(config)
+    model = model_from_config(c, DecoderConfig.from_hf(shape.hf_config()), mesh)
+    return model, make_update(c, model, objective_from_config(c))
+
+
 def _measure_ours(arguments, shape: Shape, tokens) -> dict:
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    config = base.get_config()
-    config.model.update(
-        dtype="float32",
-        remat=arguments.remat,
-        unroll=arguments.unroll,
-        attention=arguments.attention,
-        head_chunk=arguments.head_chunk,
-    )
-    architecture = DecoderConfig.from_hf(shape.hf_config())
-    c = base.from_config(config)
-    model = model_from_config(c, architecture, mesh)
-    step = make_update(c, model, objective_from_config(c))
+    names = ("remat", "unroll", "attention", "head_chunk")
+    options = {name: getattr(arguments, name) for name in names}
+    model, step = make_trainer(shape, mesh, dtype="float32", **options)
     packed = pack(
         make_segments(shape, tokens),
         row_lengths=(arguments.row_length or shape.prompt + shape.completion,),
@@ -118,22 +128,15 @@ def _measure_ours(arguments, shape: Shape, tokens) -> dict:
     )
     batches = weigh(packed, aggregation="token", constant=shape.completion)
     placed = [place(batch, step.rows) for batch in batches]
-    hyper = make_hyper(
-        learning_rate=1e-6,
-        eps_low=0.2,
-        eps_high=0.28,
-        temperature=1.0,
-        first_update=False,
-    )
     state = step.init(init_params(model, mesh, 0))
 
     def update():
         nonlocal state
-        state, stats = step.update(state, placed, hyper)
+        state, stats = step.update(state, placed, SCALARS)
         jax.block_until_ready(stats)
 
     def logprobs():
-        scored = [step.score(state.params, batch, hyper) for batch in placed]
+        scored = [step.score(state.params, batch, SCALARS) for batch in placed]
         jax.block_until_ready(scored)
 
     runs = {"logprobs": logprobs, "update": update}

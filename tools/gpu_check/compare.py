@@ -10,21 +10,16 @@ import numpy as np
 
 from models.decoder import init_params
 from sharding.rules import place
+from tools.bench.update import SCALARS
 from tools.gpu_check.__main__ import say
-from tools.gpu_check.shapes import (
-    SCALARS,
-    SIZES,
-    error,
-    make_batch,
-    make_model,
-    make_update,
-)
+from tools.gpu_check.shapes import SIZES, error, make_batch, trainer
 
 
 def gradient(deterministic: bool = False) -> dict[str, np.ndarray]:
     """One micro-batch's gradient in float32, with its log-probabilities."""
-    options = {"remat": "none", "deterministic": deterministic}
-    step = make_update(model := make_model(SIZES["equal"], "float32", **options))
+    model, step = trainer(
+        SIZES["equal"], "float32", remat="none", deterministic=deterministic
+    )
     with jax.default_matmul_precision("highest"):
         params = init_params(model, model.mesh, 0)
     batch = place(make_batch(SIZES["equal"], 2, 512)[0], step.rows)

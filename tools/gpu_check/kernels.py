@@ -14,13 +14,14 @@ from rollout.inverse_cdf import draw_tokens
 from tools.gpu_check.__main__ import say
 from tools.gpu_check.shapes import SIZES, clock, error, make_batch
 
+_PACKAGES = "jax jaxlib flax optax orbax-checkpoint numpy transformers".split()
+
 
 def machine(tiny: bool) -> None:
-    packages = "jax jaxlib flax optax orbax-checkpoint numpy transformers".split()
-    versions = {name: importlib.metadata.version(name) for name in packages}
     stats = jax.devices()[0].memory_stats() or {}
     say(
-        what="versions", device=jax.devices()[0].device_kind, **versions,
+        what="versions", device=jax.devices()[0].device_kind,
+        **{name: importlib.metadata.version(name) for name in _PACKAGES},
         python=sys.version.split()[0], limit_gib=stats.get("bytes_limit", 0) / 2**30,
     )  # fmt: skip
     n = 512 if tiny else 8192
@@ -50,16 +51,22 @@ def kernels(tiny: bool) -> None:
     _draws(*((2048, 1024) if tiny else (8192, 151936)))
 
 
+def _normal(dtype: str, *shapes: tuple[int, ...]) -> list[jax.Array]:
+    return [
+        jax.random.normal(jax.random.key(i), s, dtype) for i, s in enumerate(shapes)
+    ]
+
+
 def _attention(name: str, dtype: str, rows: int, length: int) -> None:
     """Output and gradients of one row against dense float32; time of all rows."""
     size, (batch, lengths, _) = SIZES[name], make_batch(SIZES[name], rows, length)
-    width = size.hidden // size.heads
-    ids, heads = jnp.asarray(batch.segment_ids), (size.heads, *[size.kv_heads] * 2)
-    how = attention.default_implementation(None, dtype)
-    q, k, v, d = (
-        jax.random.normal(jax.random.key(i), (rows, length, n, width), dtype)
-        for i, n in enumerate((*heads, size.heads))
+    heads, kv_heads = (
+        (rows, length, n, size.hidden // size.heads)
+        for n in (size.heads, size.kv_heads)
     )
+    q, k, v, d = _normal(dtype, heads, kv_heads, kv_heads, heads)
+    ids = jnp.asarray(batch.segment_ids)
+    how = attention.default_implementation(None, dtype)
 
     def both(attend):
         def run(q, k, v, ids, d):
@@ -74,12 +81,11 @@ def _attention(name: str, dtype: str, rows: int, length: int) -> None:
     )
     ours, exact = both(attend), both(attention.dense_attention)
     row = [x[:1] for x in (q, k, v, ids, d)]
-    wide = [x.astype(jnp.float32) for x in row[:3]]
     with jax.default_matmul_precision("highest"):
-        (_, out2), grads2 = exact(*wide, *row[3:])
+        (_, out2), grads2 = exact(*(x.astype(jnp.float32) for x in row[:3]), *row[3:])
     ((_, out), grads), (_, again) = ours(*row), ours(*row)
     names = "error_out error_dq error_dk error_dv".split()
-    errors = [error(out, out2), *map(error, grads, grads2)]
+    errors = map(error, (out, *grads), (out2, *grads2))
     same = all(bool(jnp.array_equal(a, b)) for a, b in zip(grads, again, strict=True))
     forward = jax.jit(lambda *x: attend(*x, jnp.zeros_like(ids)))
     tflop = 2e-12 * size.hidden * float((lengths.astype(float) ** 2).sum())
@@ -93,44 +99,41 @@ def _attention(name: str, dtype: str, rows: int, length: int) -> None:
 
 def _decode_attention(name: str, dtype: str, rows: int, columns: int) -> None:
     n, kv, h = (size := SIZES[name]).heads, size.kv_heads, size.hidden // size.heads
-    q, k, v = (
-        jax.random.normal(jax.random.key(i), (rows, *shape), dtype)
-        for i, shape in enumerate([(n, h), (kv, h, columns), (kv, columns, h)])
-    )
+    shapes = (rows, n, h), (rows, kv, h, columns), (rows, kv, columns, h)
+    q, k, v = _normal(dtype, *shapes)
     length = jax.random.randint(jax.random.key(3), (rows,), 1, columns - 1)
     newest = jnp.int32(columns // 3)
     visible = (newest - jnp.arange(columns)) % columns <= length[:, None]
     seen = Seen(visible, length, newest, jnp.max(length) + 1)
     how = attention.default_implementation(None, dtype)
-
-    def attend(q, k, v, how, block):
-        cached = Cached(k, v, (), jnp.int32(0), seen)
-        options = {"implementation": how, "block": block, "mesh": None}
-        return attention.decode_attention(q, cached, **options)
-
-    run = jax.jit(attend, static_argnums=(3, 4))
     block = 64 if how == "triton" else columns
+
+    @functools.partial(jax.jit, static_argnums=(3, 4))
+    def run(q, k, v, how, block):
+        cached = Cached(k, v, (), jnp.int32(0), seen)
+        return attention.decode_attention(
+            q, cached, implementation=how, block=block, mesh=None
+        )
+
     wide = [x.astype(jnp.float32) for x in (q, k, v)]
     with jax.default_matmul_precision("highest"):
         exact = run(*wide, "xla", columns)
-    far, t = (
-        error(run(q, k, v, how, block), exact),
-        clock(lambda: run(q, k, v, how, block)),
-    )
+    far = error(run(q, k, v, how, block), exact)
+    t = clock(lambda: run(q, k, v, how, block))
     rate = 2e-12 * kv * h * int(length.sum()) * q.dtype.itemsize / t["s"]
     say(what="decode_attention", case=name, dtype=dtype, error=far, **t, tb_per_s=rate)
 
 
 def _draws(rows: int, words: int) -> None:
     """Chi square of tokens against their softmax, in bins of equal mass."""
-    logits = 3 * jax.random.normal(jax.random.key(3), (words,))
+    (logits,) = _normal("float32", (words,))
     draw = jax.jit(lambda *x: draw_tokens(*x, nucleus=False, one_pass=True)[0])
     counts = np.zeros(words)
     for i in range(8):
         uniforms = jax.random.uniform(jax.random.key(i), (rows // 8, 2))
-        tokens = draw(jnp.tile(logits, (rows // 8, 1)), uniforms, 1.0, 1.0)
+        tokens = draw(jnp.tile(3 * logits, (rows // 8, 1)), uniforms, 1.0, 1.0)
         np.add.at(counts, np.asarray(tokens), 1)
-    p = np.asarray(jax.nn.softmax(logits), np.float64)
+    p = np.asarray(jax.nn.softmax(3 * logits), np.float64)
     order = np.argsort(-p)
     part = np.empty(words, int)
     part[order] = np.minimum(32 * (np.cumsum(p[order]) - p[order]), 31)

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from models import hf
 from models.decoder import head_table
 from tools.gpu_check.__main__ import say
-from tools.gpu_check.shapes import PEAK, SIZES, error, make_batch, make_model
+from tools.gpu_check.shapes import PEAK, SIZES, error, make_batch, trainer
 
 
 def _clock(run: Callable[[], object], repeat: int = 2) -> float:
@@ -97,13 +97,9 @@ def logits(tiny: bool) -> None:
         cases = ("float32", "highest"), ("float32", "default"), ("bfloat16", "default")
         for dtype, precision in cases:
             with jax.default_matmul_precision(precision):
-                found = _logits(folder, make_model(size, dtype), ids)
-            say(
-                what="logits",
-                dtype=dtype,
-                precision=precision,
-                error=error(found, exact),
-            )
+                found = _logits(folder, trainer(size, dtype)[0], ids)
+            far = error(found, exact)
+            say(what="logits", dtype=dtype, precision=precision, error=far)
 
 
 def _logits(folder: str, model, ids: np.ndarray) -> np.ndarray:

@@ -6,17 +6,23 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
 from tools.gpu_check.__main__ import say
 
 
-def _train(workdir: pathlib.Path, *flags: str, kill_after: int = 0) -> list[dict]:
+def _train(
+    workdir: pathlib.Path, *settings: str, kill_after: int = 0
+) -> list[dict[str, Any]]:
     """Run the quickstart, killed after some rows of metrics.jsonl; returns the rows."""
+    cache = workdir.parent / "bases"
+    settings += (f"model.maker_args.cache={cache}",)
     command = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
-    process = subprocess.Popen([*command, f"--workdir={workdir}", *flags])
+    command += [f"--workdir={workdir}", *(f"--config.{one}" for one in settings)]
+    process = subprocess.Popen(command)
     metrics = workdir / "metrics.jsonl"
 
-    def rows() -> list[dict]:
+    def rows() -> list[dict[str, Any]]:
         lines = metrics.read_text().splitlines() if metrics.exists() else []
         return [json.loads(line) for line in lines]
 
@@ -28,17 +34,13 @@ def _train(workdir: pathlib.Path, *flags: str, kill_after: int = 0) -> list[dict
 
 
 def quickstart(tiny: bool) -> None:
-    flags = ["--config.model.maker_args.steps=30", "--config.steps=2"] if tiny else []
+    settings = ("model.maker_args.steps=30", "steps=2") if tiny else ()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        flags.append(f"--config.model.maker_args.cache={folder}/bases")
-        rows = _train(pathlib.Path(folder, "run"), *flags)
+        rows = _train(pathlib.Path(folder, "run"), *settings)
+    shown = ("accuracy", "gap", "seconds/")
     curve = [
-        {
-            k: x
-            for k, x in row.items()
-            if "accuracy" in k or "gap" in k or "seconds/" in k
-        }
+        {k: x for k, x in row.items() if any(part in k for part in shown)}
         for row in rows[:: max(1, len(rows) // 12)]
     ]
     wall_s = time.monotonic() - began
@@ -48,14 +50,12 @@ def quickstart(tiny: bool) -> None:
 def resume(tiny: bool) -> None:
     """Three deterministic runs, one of them killed: do their updates agree?"""
     steps = 4 if tiny else 10
+    settings = (
+        f"deterministic=True steps={steps} checkpoint.every_steps=2 eval.samples=1"
+        f" dynamic_sampling.filter=False model.maker_args.steps={30 if tiny else 600}"
+    ).split()
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        flags = (
-            f"deterministic=True steps={steps} checkpoint.every_steps=2 eval.samples=1"
-            f" model.maker_args.cache={folder}/bases dynamic_sampling.filter=False"
-            f" model.maker_args.steps={30 if tiny else 600}"
-        )
-        settings = [f"--config.{flag}" for flag in flags.split()]
         for name, kill in (("a", 0), ("b", 0), ("c", steps // 2), ("c", 0)):
             rows = _train(pathlib.Path(folder, name), *settings, kill_after=kill)
             policy = [{k: x for k, x in r.items() if k[:7] == "policy/"} for r in rows]

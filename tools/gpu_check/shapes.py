@@ -8,25 +8,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from configs import base
-from models.attention import default_implementation
-from models.config import DecoderConfig
 from models.decoder import Decoder
 from rl.groups.packing import pack
 from rl.groups.weights import weigh
 from rl.types import Batch
-from rl.update.hyper import make_hyper
-from rl.update.objective import make_objective
-from rl.update.optimizer import make_optimizer
-from rl.update.step import Step, make_step
+from rl.update.step import Step
 from sharding.mesh import make_mesh
-from tools.bench.update import make_segments
+from tools.bench.update import make_segments, make_trainer
 from tools.bench.work import Shape, make_tokens
 
 PEAK, BANDWIDTH = 989e12, 3.35e12  # of an H100 SXM: bfloat16 FLOP/s, bytes/s
-SCALARS = make_hyper(
-    learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first_update=False
-)
 _NAMES = "layers hidden heads kv_heads mlp vocab".split()
 SIZES = {
     name: Shape(**dict(zip(_NAMES, sizes, strict=True)), lengths="lognormal")
@@ -55,27 +46,19 @@ def peak_gib() -> float:
     return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
 
 
-def make_model(size: Shape, dtype: str = "bfloat16", **options: Any) -> Decoder:
+def trainer(
+    size: Shape, dtype: str = "bfloat16", **options: Any
+) -> tuple[Decoder, Step]:
+    """A model and its update on one device; see `tools.bench.update.make_trainer`."""
     mesh = make_mesh(devices=jax.devices()[:1])
-    attention = default_implementation(mesh, dtype)
-    architecture, compute = DecoderConfig.from_hf(size.hf_config()), np.dtype(dtype)
-    return Decoder(architecture, mesh, compute, attention=attention, **options)
-
-
-def make_update(model: Decoder, head_chunk: int = 1024) -> Step:
-    objective = make_objective(
-        function="grpo", function_args={}, correction="truncate", correction_cap=2.0,
-        entropy_bonus=0.0, kl_penalty=0.0, kl_estimate="k3",
-    )  # fmt: skip
-    optimizer = make_optimizer(**base.get_config().optimizer)
-    return make_step(model, optimizer, model.mesh, objective, head_chunk=head_chunk)
+    return make_trainer(size, mesh, dtype=dtype, **options)
 
 
 def make_batch(size: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, float]:
     """A micro-batch that is packed full.
 
     Returns:
-      The batch; the lengths of its segments, log-normal; and the FLOPs of its gradient,
+      The batch; the log-normal lengths of its segments; and the FLOPs of its gradient,
       without what is computed again.
     """
     prompt = 150 if length >= 1024 else 8
@@ -89,9 +72,10 @@ def make_batch(size: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, 
     )  # fmt: skip
     batch, *_ = weigh(packed, aggregation="token", constant=length)
     ids = np.asarray(batch.segment_ids)
-    lengths = [np.unique(row[row > 0], return_counts=True)[1] for row in ids]
-    flops = 3 * work.forward_flops(np.concatenate(lengths) - prompt)
-    return batch, np.concatenate(lengths), flops
+    lengths = np.concatenate(
+        [np.unique(row[row > 0], return_counts=True)[1] for row in ids]
+    )
+    return batch, lengths, 3 * work.forward_flops(lengths - prompt)
 
 
 def error(found: Any, exact: Any) -> float:

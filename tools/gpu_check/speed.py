@@ -17,14 +17,15 @@ from rollout.jax_sampler import JaxSampler
 from rollout.layout import make_layout
 from rollout.types import SamplingParams
 from sharding.rules import place
+from tools.bench.update import SCALARS
 from tools.gpu_check import shapes
 from tools.gpu_check.__main__ import say
-from tools.gpu_check.shapes import BANDWIDTH, PEAK, SCALARS, SIZES, clock, make_batch
+from tools.gpu_check.shapes import SIZES, clock
 
 Variant = tuple[int, int, Remat, int]  # rows, their length, remat, head_chunk
 UPDATES: dict[str, list[Variant]] = {
     "tiny": [(2, 128, "full", 64), (2, 128, "none", 64)],
-    "0.5B": [(8, 4096, "full", 1024), (8, 4096, "dots", 4096), (4, 4096, "none", 1024)],
+    "0.5B": [(8, 4096, "none", 1024), (8, 4096, "dots", 4096), (8, 4096, "full", 1024)],
     "1.5B": [(4, 4096, "dots", 1024), (8, 4096, "full", 1024)],
 }
 # Slots, and the positions that are cached for each when decoding begins.
@@ -33,11 +34,13 @@ DECODES = {
     "0.5B": [(256, [512, 2048]), (1024, [512])],
     "1.5B": [(256, [512, 2048])],
 }
+ENDLESS = SamplingParams(n=4, max_tokens=1, stop_token_ids=(), ignore_stop=True)
 
 
 def update_small(tiny: bool, name: str = "0.5B") -> None:
     name = "tiny" if tiny else name
-    params = init_params(model := shapes.make_model(SIZES[name]), model.mesh, 0)
+    model, _ = shapes.trainer(SIZES[name])
+    params = init_params(model, model.mesh, 0)
     for number, variant in enumerate(UPDATES[name]):
         step, batch = _accumulate(name, params, variant, trace=number == 0)
     state = step.init(params)
@@ -51,15 +54,13 @@ def update_small(tiny: bool, name: str = "0.5B") -> None:
     say(what="apply", size=name, **clock(apply), peak_gib=shapes.peak_gib())
 
 
-def update_large(tiny: bool) -> None:
-    update_small(tiny, "1.5B")
+update_large = functools.partial(update_small, name="1.5B")
 
 
 def _accumulate(name: str, params, variant: Variant, *, trace: bool):
     rows, length, remat, chunk = variant
-    size = SIZES[name]
-    step = shapes.make_update(shapes.make_model(size, remat=remat), chunk)
-    host, lengths, flops = make_batch(size, rows, length)
+    _, step = shapes.trainer(SIZES[name], remat=remat, head_chunk=chunk)
+    host, lengths, flops = shapes.make_batch(SIZES[name], rows, length)
     batch = place(host, step.rows)
     carry = step.zeros(params, batch, SCALARS)
     began = time.perf_counter()
@@ -75,8 +76,8 @@ def _accumulate(name: str, params, variant: Variant, *, trace: bool):
     t, tokens = clock(run, most=6), int(lengths.sum())
     say(
         what="accumulate", size=name, rows=rows, remat=remat, head_chunk=chunk, **t,
-        tokens_per_s=tokens / t["s"], compile_s=compile_s, peak_gib=shapes.peak_gib(),
-        mfu=flops / t["s"] / PEAK,
+        tokens_per_s=tokens / t["s"], mfu=flops / t["s"] / shapes.PEAK,
+        compile_s=compile_s, peak_gib=shapes.peak_gib(),
         temporary_gib=program.memory_analysis().temp_size_in_bytes / 2**30,
     )  # fmt: skip
     if trace:
@@ -86,27 +87,22 @@ def _accumulate(name: str, params, variant: Variant, *, trace: bool):
 
 def decode_small(tiny: bool, name: str = "0.5B") -> None:
     name = "tiny" if tiny else name
-    params = init_params(model := shapes.make_model(SIZES[name]), model.mesh, 0)
+    model, _ = shapes.trainer(SIZES[name])
+    params = init_params(model, model.mesh, 0)
     for slots, contexts in DECODES[name]:
         new = contexts[-1] + 512 - contexts[-1] % 64
         layout = make_layout(model, slots=slots, prompt_length=64, response_length=new)
         sampler = JaxSampler(layout, params)
         for context, top_p in [(c, 1.0) for c in contexts] + [(contexts[0], 0.95)]:
             _decode_at(name, sampler, slots, context, top_p)
-        one = SamplingParams(n=4, max_tokens=1, stop_token_ids=(), ignore_stop=True)
         prompts = [[(7 * i + j) % 1000 for j in range(60)] for i in range(slots // 4)]
-        sample = functools.partial(sampler.sample, prompts, one, seed=0)
+        sample = functools.partial(sampler.sample, prompts, ENDLESS, seed=0)
         t = clock(lambda sample=sample: sample() and None, least=2, most=2)
         say(what="prefill_and_insert", size=name, slots=slots, **t)
 
 
-def decode_large(tiny: bool) -> None:
-    decode_small(tiny, "1.5B")
-
-
-def graphs(tiny: bool) -> None:
-    """Decode with CUDA graphs over loops and branches too; flags are set outside."""
-    decode_small(tiny)
+decode_large = functools.partial(decode_small, name="1.5B")
+graphs = decode_small  # with CUDA graphs over loops and branches, by XLA's flags
 
 
 def _decode_at(
@@ -114,9 +110,6 @@ def _decode_at(
 ) -> None:
     layout, size = sampler._layout, SIZES[name]
     columns, width = layout.lengths(1, 1, 0)
-    sampling = SamplingParams(
-        max_tokens=1, stop_token_ids=(), ignore_stop=True, top_p=top_p
-    )
     state = decoding.empty(layout.model, slots, columns, width, 0)
     state = state.replace(
         cache=state.cache.replace(length=jnp.full_like(state.cache.length, context)),
@@ -124,20 +117,19 @@ def _decode_at(
         limit=jnp.full_like(state.limit, width),
         uniforms=jax.random.uniform(jax.random.key(7), state.uniforms.shape),
     )
-    decode = functools.partial(
-        decoding.decode, layout.model, layout.pace, top_p < 1, sampler._params
-    )
+    dynamic = decoding.dynamic_params(ENDLESS).replace(top_p=jnp.float32(top_p))
+    how = layout.model, layout.pace, top_p < 1, sampler._params
 
     def run():
         nonlocal state
-        state, drawn = decode(state, decoding.dynamic_params(sampling), slots)
+        state, drawn = decoding.decode(*how, state, dynamic, slots)
         return drawn[0]
 
     t = clock(run, least=2, most=3)
     each, middle = t["s"] / layout.pace.call, context + 2.5 * layout.pace.call
     position = 4 * size.layers * size.kv_heads * size.hidden // size.heads
     weights = 2 * parameter_count(layout.trained.config)
-    bound = (weights + position * slots * middle) / BANDWIDTH
+    bound = (weights + position * slots * middle) / shapes.BANDWIDTH
     say(
         what="decode", size=name, slots=slots, context=middle, top_p=top_p,
         ms_per_token=1e3 * each, tokens_per_s=slots / each, bound_ms=1e3 * bound,
@@ -152,7 +144,7 @@ def _trace(run: Callable[[], object], where: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
             jax.block_until_ready(run())
-        file = next(pathlib.Path(folder).rglob("*.xplane.pb"))
+        (file,) = pathlib.Path(folder).rglob("*.xplane.pb")
         milliseconds: collections.Counter[str] = collections.Counter()
         for plane in jax.profiler.ProfileData.from_file(str(file)).planes:
             for line in plane.lines if "GPU" in plane.name else ():
