@@ -10,10 +10,15 @@ Score:     none yet; this configuration has not been run to its end.
 from ml_collections import ConfigDict
 
 from configs import compass_thinker_7b
-from configs.hardware import on_hardware
+from configs.hardware import Choices, on_hardware
 
-HARDWARE = {
-    "h100-1": {"mesh.fsdp": 1, "batch.micro_tokens": 32768, "rollout.slots": 256},
+HARDWARE: Choices = {
+    "h100-1": {
+        "mesh.fsdp": 1,
+        "model.remat": "dots",
+        "batch.micro_tokens": 32768,
+        "rollout.slots": 256,
+    },
     "v5e-8": {"mesh.fsdp": 8, "batch.micro_tokens": 65536},
 }
 

@@ -34,8 +34,8 @@ def block_attention(
       k: `[B, T, K, H]`, rotated.
       v: `[B, T, K, H]`.
       segment_ids: int32 `[B, T]`, ascending along a row, 0 for padding at its end.
-      prefix_ids: int32 `[B, T]`, an earlier segment of the row that the position sees
-        besides its own; 0 for none.
+      prefix_ids: int32 `[B, T]`, an earlier segment of the row that the position also
+        sees; 0 for none.
       block: C.
 
     Returns:
@@ -230,7 +230,7 @@ def visits(
     q_start = jnp.arange(low.shape[1])[:, None] * q_block
     k_start = jnp.arange(low_key.shape[1]) * k_block
     before = k_start < q_start + q_block
-    # A block of padding alone visits itself: something finite, which nobody reads.
+    # A block of padding visits itself, so that its result is finite; nothing reads it.
     own = before & (q_start < k_start + k_block)
     visible = meets(low, high) | meets(low_prefix, high_prefix)
     visible = (visible & before) | own

@@ -17,10 +17,10 @@ Entries = tuple[jax.Array, ...]
 
 
 class Places(NamedTuple):
-    """Where prompts stand in rows that were read together.
+    """The places of prompts in rows that were read together.
 
-    A prompt's first `shared` positions are those of its row, which prompts have in
-    common; the rest begins at `start`.
+    A prompt's first `shared` positions are the first of its row; the rest begins at
+    `start`.
 
     Attributes:
       row, start: int32 `[R]`.
@@ -35,13 +35,13 @@ class Places(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the next position of each row sees of a cache that holds it.
+    """The part of a cache that the newest position of each row sees.
 
     Attributes:
       visible: bool `[B, S]`.
-      length: int32 `[B]`, of how many positions besides that one.
-      newest: int32, the column of that position.
-      count: int32, how many columns back from there (with it) any row sees.
+      length: int32 `[B]`, visible positions before the newest.
+      newest: int32, the column of the newest position.
+      count: int32, columns from there back that any row sees.
     """
 
     visible: jax.Array
@@ -51,11 +51,11 @@ class Seen(NamedTuple):
 
 
 class Cached(NamedTuple):
-    """What one layer keeps of earlier positions.
+    """The cache of one layer.
 
     Attributes:
-      k, v: the arrays of a `KVCache` that the layer's entries lie in.
-      page: likewise those of the page; empty where there is none.
+      k, v: the arrays of a `KVCache` with the layer's entries.
+      page: the arrays with those of the page, if any.
       layer: int32, which of the L.
       seen: by the newest position of each row.
     """
@@ -91,7 +91,7 @@ class KVCache:
       k: of the layers, in order, arrays `[L, B, K, H, S]` for some layers each, or
         `[B, K, H, S]` for one: with an axis of 1 XLA on a CPU copies all of it at every
         step. Rotated; with S last, a CPU takes half the time for the scores.
-      v: likewise `[L, B, K, S, H]`.
+      v: `[L, B, K, S, H]` in the same way.
       length: int32 `[B]`.
       clock: int32, the column to be written next.
       page: keys and values of what all rows begin with, of each array of layers

@@ -35,7 +35,7 @@ def decode_kernel(
       q: `[B, K, G, H]`, rotated.
       k: `[B, K, H, S]`, rotated.
       v: `[B, K, S, H]`.
-      length: int32 `[B]`, positions that a row sees besides the newest.
+      length: int32 `[B]`, positions that a row sees before the newest.
       newest: int32, the column of the newest; the ring goes back from there.
       block: C, a power of two that divides S.
       interpret: on no GPU.
@@ -70,7 +70,7 @@ def decode_kernel(
 def _kernel(q_ref, k_ref, v_ref, length_ref, newest_ref, out_ref, *, block):
     sharing, width = q_ref.shape
     size = v_ref.shape[0]
-    # As many query heads as a matrix product has rows at least; the others are zeros.
+    # Padded with zeros to the least rows of a matrix product.
     padded = -(-sharing // _LEAST_ROWS) * _LEAST_ROWS
     head = jax.lax.broadcasted_iota(jnp.int32, (padded, width), 0)
     heads = pl.ds(0, padded), slice(None)

@@ -253,7 +253,7 @@ class Decoder(nn.Module):
           positions: counted from 0 within each segment.
           segment_ids: positions see only their own segment.
           prefix_ids: an earlier segment of the row that a position
-            sees whole besides its own, 0 for none; left out where no row shares any.
+            also sees whole; 0 for none. None: no row shares any.
 
         Returns:
           Hidden states after the final norm.

@@ -1,8 +1,5 @@
 """The sampler's programs: prefill, insert into slots, decode, narrow.
 
-What a slot needs is in `Slots`; what may change from call to call without a compile is
-in `Dynamic`.
-
 Axes: B slots, Q rows of T positions in which prompts are read, R completions of one
 insertion, S cached positions, W new tokens at most, K kv heads, H head width.
 """
@@ -64,7 +61,7 @@ class Dynamic:
 
 
 def dynamic_params(params: SamplingParams) -> Dynamic:
-    """What is the same for all completions of a call."""
+    """Returns the parameters that all completions of a call share."""
     return Dynamic(
         temperature=jnp.float32(params.temperature),
         top_p=jnp.float32(params.top_p),
@@ -73,14 +70,14 @@ def dynamic_params(params: SamplingParams) -> Dynamic:
 
 
 def _stop_ids(params: SamplingParams) -> jax.Array:
-    """Padded with an id that no token has, so that their number is no shape."""
+    """Pads to a fixed shape with an id that no token has."""
     ids = () if params.ignore_stop else params.stop_token_ids
     size = max(8, len(ids))
     return jnp.asarray([*ids, *[-1] * (size - len(ids))], jnp.int32)
 
 
 def _specs(state: Slots) -> Slots:
-    """Slots are split like rows, the cache by kv heads besides."""
+    """Slots are split like rows, the cache also by kv heads."""
     lead = [None] * (state.cache.k[0].ndim - 4)
     cache, page = spec(*lead, "batch", "kv_heads"), spec(*lead, "kv_heads")
     specs = jax.tree.map(lambda _: spec("batch"), state)
@@ -95,7 +92,7 @@ def _specs(state: Slots) -> Slots:
 
 
 def shardings(state: Slots, mesh: Mesh) -> Slots:
-    """Where each array of it lives."""
+    """Returns the layout of each array."""
     return jax.tree.map(lambda part: NamedSharding(mesh, part), _specs(state))
 
 
@@ -107,10 +104,7 @@ def _pin(state: Slots, mesh: Mesh) -> Slots:
 def empty(
     model: InferenceDecoder, batch: int, size: int, width: int, page: int = 0
 ) -> Slots:
-    """B = `batch` slots in which nothing runs; S = `size`, W = `width`.
-
-    All completions will begin with the same `page` tokens.
-    """
+    """Makes `batch` idle slots; S = `size`, W = `width`, `page` tokens in common."""
     cache = KVCache.zeros(
         model.config, batch, size, model.dtype, stacked=model.stacked, page=page
     )
@@ -136,7 +130,7 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
       rows: arrays `[Q, T]`. Copies beyond the Q-th read nothing.
 
     Returns:
-      Of the layers k `[L, Q, K, H, T]` and v `[L, Q, K, T, H]`, as of `KVCache`.
+      k `[L, Q, K, H, T]` and v `[L, Q, K, T, H]` of the layers, as in `KVCache`.
     """
     mesh, count = model.mesh, len(rows.ids)
     idle = -count % shards("batch", mesh)
@@ -154,10 +148,9 @@ def prefill(model, params, rows: Rows) -> tuple[Entries, Entries]:
 
 
 def _first_rows(mesh, lead, count: int, entries):
-    """The first of rows that copies have, on each copy; no copy has all of them.
+    """Puts the first `count` of rows that are split over the copies on each copy.
 
-    Left to the partitioner, every copy would get all rows and drop some. All copies add
-    up what they have, where one has a row and the others zeros.
+    The partitioner would give every copy all rows. Here each copy adds its own.
     """
     axes = mesh_axes("batch")
 
@@ -197,7 +190,7 @@ def insert(
       path: uint32 `[R, 2]`, numbers of the prompt and of the completion in the call.
     """
 
-    # Here and not token by token: a hash costs as much for one token as for hundreds.
+    # All tokens at once: one hash costs the same as hundreds.
     def uniforms(pair):
         base = jax.random.wrap_key_data(root)
         own = jax.random.fold_in(jax.random.fold_in(base, pair[0]), pair[1])
@@ -226,20 +219,20 @@ def decode(
 ):
     """Decodes until at least `wake` slots are done, or for `pace.call` tokens.
 
-    Between two looks nothing is exchanged but what heads, MLP and vocabulary are split
-    for: sums of `[B, D]` over the devices of a copy, and the few numbers of a draw.
+    Between two checks only sums of `[B, D]` over the devices of a copy are exchanged,
+    and the few numbers of a draw.
 
     Args:
-      model, params: a `InferenceDecoder` and its parameters.
-      pace: tokens drawn for each slot between two looks at what has ended, and in all.
-      nucleus: whether `dynamic.top_p` is looked at; a program of its own.
+      model, params: an `InferenceDecoder` and its parameters.
+      pace: tokens between two checks of what has ended, and in all.
+      nucleus: whether `dynamic.top_p` is used; each case is a program.
       state: donated.
       dynamic: how tokens are drawn and when a completion ends.
       wake: int32.
 
     Returns:
-      The state; and its done, count, token_ids and logprobs, whole on every device, so
-      that each of several processes sees all and decides alike.
+      The state; and done, count, token_ids and logprobs, replicated, so that all
+      processes decide alike.
     """
     mesh = model.mesh
     table = head_table(params)
@@ -289,7 +282,7 @@ def decode(
         ended = jnp.any(token[:, None] == dynamic.stop_ids, axis=-1)
         ended |= count >= state.limit
         return Slots(
-            # A row that is done is written as well, and read by nobody.
+            # Finished rows are still written; nothing reads them.
             cache=cache.replace(
                 k=k,
                 v=v,
@@ -305,7 +298,7 @@ def decode(
             logprobs=jnp.where(here, logprob[:, None], state.logprobs),
         )
 
-    # Between two looks the longest row is known from the first of them.
+    # Between two checks the longest row follows from the first of them.
     def longest(state: Slots) -> jax.Array:
         return jnp.max(jnp.where(state.done, 0, state.cache.length))
 
@@ -332,15 +325,13 @@ def decode(
 
 
 def narrow(mesh, state: Slots, keep) -> Slots:
-    """The same completions in fewer slots.
-
-    Array by array, so that not all of the old cache and the new exist at one time.
+    """Moves completions into fewer slots, array by array to save memory.
 
     Args:
       mesh: of the state.
       state: not to be used again.
-      keep: int32 `[fewer]`, the slots to keep, equally many for each group of
-        devices that has rows of its own, group after group; numbered within it.
+      keep: int32 `[fewer]`, the slots to keep, numbered within each group of devices
+        that share rows; the same number for each group, group after group.
     """
 
     def part(array, layout):

@@ -1,8 +1,7 @@
-"""Drawing tokens from logits: exact at top_p = 1, and without sorting at any.
+"""Draws tokens from logits: exactly at top_p = 1, and without sorting at any.
 
-The vocabulary may be split over devices. Each then holds its words' logits, and the
-devices exchange a few numbers per row, and one per block of 128 words; the same word is
-drawn as by one device that holds them all.
+The vocabulary may be split over devices, which then exchange a few numbers per row and
+one per block of 128 words. The drawn words do not depend on the split.
 
 Axes: B rows, V vocabulary, W words of this device (all, where it is not split), N
 blocks of 128 words that they lie in.
@@ -21,7 +20,7 @@ _BLOCK = 128
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Over which axes of the mesh the vocabulary is split; none: not at all."""
+    """The axes of the mesh over which the vocabulary is split."""
 
     axes: tuple[str, ...] = ()
 
@@ -54,19 +53,19 @@ def draw_tokens(
 ) -> tuple[Int32[jax.Array, " B"], Float32[jax.Array, " B"]]:
     """Draws one token per row by inverse CDF.
 
-    One Gumbel per vocabulary entry costs more than a decode step's matrix products; an
-    inverse CDF needs two uniforms per row: one picks a block of 128 entries, the other
-    an entry inside it, so that tails keep float32's relative precision. There is no
-    branch: a GPU would have to ask the host which way to go.
+    One uniform per row picks a block of 128 entries, another an entry inside it, so
+    that tails keep float32's relative precision. (One Gumbel per entry costs more than
+    a decode step's matrix products.) It does not branch, since a GPU would
+    wait for the host.
 
     Args:
       logits: of the next token.
       uniforms: in [0, 1).
       temperature: 0 takes the largest logit.
-      top_p: in (0, 1]; the smallest set of most likely tokens whose mass
-        reaches it is kept, ties at its edge with it.
+      top_p: in (0, 1]; the smallest set of most likely tokens whose mass reaches it is
+        kept, with ties at its edge.
       split: of the vocabulary; all devices that share it call this together.
-      nucleus: False where top_p is 1, and is then not looked at.
+      nucleus: False ignores top_p.
       one_pass: without a nucleus, reads the logits once (see `models.online_softmax`)
         and then the drawn block alone.
 
@@ -122,10 +121,7 @@ def draw_tokens(
 
 
 class _Tiles:
-    """The blocks of the whole vocabulary, so that no split changes what is drawn.
-
-    A block that two devices share is put together from its parts.
-    """
+    """Blocks of the whole vocabulary; one that two devices share is summed."""
 
     def __init__(self, rows: int, words: int, split: Split):
         self._rows, self._words, self._split = rows, words, split
@@ -145,7 +141,7 @@ class _Tiles:
         return x.reshape(self._rows, -1, _BLOCK)
 
     def all(self, sums: jax.Array) -> jax.Array:
-        """Sums of this device's blocks to those of all blocks."""
+        """Gathers the sums of all devices' blocks."""
         if not self._split.axes:
             return sums
         whole = jnp.zeros((self._rows, self._vocabulary // _BLOCK + 2), sums.dtype)
@@ -154,7 +150,7 @@ class _Tiles:
         return self._split.sum(whole)[:, : self._blocks]
 
     def entries(self, cut: jax.Array, block: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """`[B, 128]`: each row's block, and which of its entries are words."""
+        """Returns each row's block `[B, 128]`, and which of its entries are words."""
         mine = block - self._first // _BLOCK
         own = jnp.take_along_axis(cut, mine[:, None, None], axis=1, mode="clip")[:, 0]
         word = block[:, None] * _BLOCK + jnp.arange(_BLOCK)
@@ -173,7 +169,7 @@ def _at(entries: jax.Array, place: jax.Array) -> jax.Array:
 
 
 def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
-    """The entry in which `uniform` of the total weight falls."""
+    """Returns the entry in which `uniform` of the total weight falls."""
     cumulative = jnp.cumsum(weights, axis=-1)
     goal = uniform * cumulative[:, -1]
     index = jnp.sum(cumulative <= goal[:, None], axis=-1)
@@ -181,12 +177,11 @@ def _pick(weights: jax.Array, uniform: jax.Array) -> jax.Array:
 
 
 def _nucleus_edge(weights: jax.Array, top_p: jax.Array, split: Split) -> jax.Array:
-    """`[B]`, a threshold that exactly the nucleus reaches.
+    """Returns `[B]` thresholds that exactly the nucleus reaches.
 
-    Bisects the bit patterns of float32, which are ordered as the positive values are,
-    for the largest weight at and above which the mass still reaches `top_p`, until that
-    weight is alone between the bounds: two would weigh twice the lower bound. Half of
-    one is left to rounding; weights below some 1e-7 of the whole are lost in it.
+    Bisects the bit patterns of float32, ordered like the positive values, for the
+    largest weight at and above which the mass reaches `top_p`, until one weight is left
+    between the bounds. Weights below about 1e-7 of the whole are lost to rounding.
     """
     total = split.sum(jnp.sum(weights, axis=-1))
     goal = top_p * total
@@ -209,7 +204,7 @@ def _nucleus_edge(weights: jax.Array, top_p: jax.Array, split: Split) -> jax.Arr
             jnp.where(up, short, mass),
         )
 
-    # Whatever is smaller adds up to less than half of what may be left out.
+    # Smaller weights add up to less than half of what may be left out.
     floor = (1 - top_p) * total / (2 * split.vocabulary(weights.shape[-1]))
     low = jax.lax.bitcast_convert_type(floor, jnp.int32)
     high = jax.lax.bitcast_convert_type(jnp.ones_like(floor), jnp.int32)

@@ -1,14 +1,12 @@
 """The embedded sampler: jitted prefill and decode on the trainer's own mesh.
 
-A number of slots decodes together. Each prompt is read once, packed with others, and
-its keys and values are copied to the slot of each of its completions; a slot whose
-completion has ended takes the next one, so that a long answer holds back nobody, and
-when there is no next one the slots grow fewer. Shapes come from a few buckets, so that
-compiles are few.
+Slots decode together. Each prompt is read once, packed with others, and its keys and
+values are copied to the slot of each of its completions. A slot whose completion has
+ended takes the next one; when none is left, the number of slots shrinks. Shapes come
+from a few buckets to limit compiles.
 
-A completion's randomness depends on the call's seed, its prompt's index, its own index
-and the token's, never on its slot: the same seed gives the same completions on any
-mesh and in any company, but for rounding.
+Randomness depends on the call's seed and the indices of prompt, completion and token,
+never on the slot: completions are the same on any mesh, except for rounding.
 """
 
 import collections
@@ -47,7 +45,7 @@ class JaxSampler:
         self.publish(params, version)
 
     def publish(self, params: Params, version: int) -> None:
-        self.make_room()  # at a start, or after a skipped step, nobody has
+        self.make_room()  # at a start, and after a skipped step
         served = served_params(params, self._layout.trained, self._model)
         self._params = share_replicas(served)
         self._version = version
@@ -73,11 +71,11 @@ class JaxSampler:
     def warm_up(
         self, *, begun: bool = False, on_compiled: Callable[[], None] = lambda: None
     ) -> None:
-        """Compiles what calls up to the layout's lengths run, however many completions.
+        """Compiles the programs of calls up to the layout's lengths.
 
         Args:
-          begun: those that go on with what earlier calls began, too.
-          on_compiled: is told of each of `batches`.
+          begun: also for completions that an earlier call began.
+          on_compiled: called after each of `batches`.
         """
         params = SamplingParams(max_tokens=1, stop_token_ids=(), ignore_stop=True)
         page = self._layout.page
@@ -175,10 +173,9 @@ class JaxSampler:
     def _decode(
         self, state, dynamic, nucleus: bool, wake: int, on_pause: OnPause | None = None
     ):
-        """Decodes until `wake` slots are done, or `on_pause` says that it is enough.
+        """Decodes until `wake` slots are done, or `on_pause` returns True.
 
-        Between two calls of the program this thread is Python's again, and a signal may
-        end it.
+        Signals are handled between two calls of the program.
         """
         while True:
             state, drawn = decoding.decode(
@@ -196,17 +193,16 @@ class JaxSampler:
                 return state, _Drawn(*jax.device_get(drawn)), True
 
     def _ends_to_narrow(self, running, batch: int) -> int:
-        """How many completions must end at least before the rest fits that size."""
+        """How many completions must end before the rest fits the next smaller size."""
         copies, narrower = self._layout.copies, self._layout.narrower(batch)
         slots, fewer = batch // copies, narrower // copies
         groups = collections.Counter(slot // slots for slot in running)
         return sum(max(0, live - fewer) for live in groups.values())
 
     def _narrow(self, state, running, batch: int):
-        """Moves what runs into fewer slots while it fits there.
+        """Moves running completions into fewer slots while they fit.
 
-        A step costs by the slot, whether a completion runs in it or not, and the
-        longest completions of a call run for long after most have ended.
+        Idle slots cost as much as running ones, and a few completions are long.
         """
         copies = self._layout.copies
         while (size := self._layout.narrower(batch)) and not self._ends_to_narrow(
@@ -228,7 +224,7 @@ class JaxSampler:
         return state, running, batch
 
     def read(self, first: int, prompts: Prompts, shared: int, shape) -> "_Block":
-        """Reads as many prompts as rows of that shape hold, from the first of these."""
+        """Reads the first prompts that fit into rows of that shape."""
         rows, length = shape
         packed, places = pack(prompts, shared=shared, rows=rows, length=length)
         k, v = decoding.prefill(self._model, self._params, packed)
@@ -238,13 +234,13 @@ class JaxSampler:
 
 
 class _Task(NamedTuple):
-    """A completion that is to be drawn.
+    """A completion to draw.
 
     Attributes:
-      prompt, sample: its numbers in the call.
-      text: number of the text that is read for it.
-      begun: what is there of it.
-      limit: tokens that it may have besides.
+      prompt, sample: its indices in the call.
+      text: index of the text that is read for it.
+      begun: what an earlier call drew of it.
+      limit: most tokens to add.
     """
 
     prompt: int
@@ -255,7 +251,7 @@ class _Task(NamedTuple):
 
 
 class _Drawn(NamedTuple):
-    """What the slots hold, on the host; see `decoding.Slots`."""
+    """The slots' results on the host; see `decoding.Slots`."""
 
     done: np.ndarray
     count: np.ndarray
@@ -265,7 +261,7 @@ class _Drawn(NamedTuple):
     def completion(
         self, slot: int, task: _Task, params: SamplingParams, version: int
     ) -> Completion:
-        """What is in a slot, behind what had been begun."""
+        """Returns a slot's completion, appended to what an earlier call drew."""
         here = slot, slice(self.count[slot])
         ids = self.token_ids[here].copy()
         reason = "unfinished"
@@ -278,7 +274,7 @@ class _Drawn(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Texts that were read together: from the first on, as many as have places."""
+    """Texts that were read together: the first one's index, and their places."""
 
     first: int
     last_tokens: np.ndarray
@@ -292,10 +288,10 @@ class _Block(NamedTuple):
 
 
 class _Waiting:
-    """Completions that have no slot yet, prompt by prompt, and what was read for them.
+    """Completions without a slot, in the prompts' order, and the block read for them.
 
-    A prompt is read once for all that are not begun. With what is there of one it is a
-    text of its own; such texts are longer, and read in rows of a shape of their own.
+    A prompt is read once for all completions that start from it. A partial completion
+    is a text of its own with its prompt, in longer rows.
     """
 
     def __init__(
@@ -326,7 +322,7 @@ class _Waiting:
         return bool(self._tasks)
 
     def take(self, most: int):
-        """Up to `most` tasks whose texts share one prefilled block."""
+        """Returns up to `most` tasks whose texts are in one block, and the block."""
         first = self._tasks[0].text
         if self._block is None or first >= self._block.end:
             is_begun, *others = self._is_begun[first:]
@@ -344,7 +340,7 @@ class _Waiting:
 
 
 def _padded(slots, tasks, block: _Block, batch: int, refill: int):
-    """Arrays of one insertion; each unused entry names a missing slot of its own."""
+    """Returns an insertion's arrays; unused entries name distinct missing slots."""
     slot = np.arange(batch, batch + refill, dtype=np.int32)
     of_block, limit = np.zeros((2, refill), np.int32)
     path = np.zeros((refill, 2), np.uint32)

@@ -1,8 +1,7 @@
-"""Where the sampler's weights, cache and slots stand, and in which shapes.
+"""Chooses the shapes and the layout of the sampler's weights, cache and slots.
 
-A copy of the weights is split over as few devices as hold it together with its part of
-the cache; copies stand beside each other, and each has slots of its own. Weights move
-when they are published and at no other time.
+A copy of the weights is split over the fewest devices that hold it with its part of the
+cache. Each copy has its own slots. Weights move only when they are published.
 """
 
 import dataclasses
@@ -22,35 +21,30 @@ from models.inference import InferenceDecoder, abstract_served, served_config
 from sharding.mesh import platform, served_mesh
 from sharding.rules import shards
 
-# Slots are refilled when this part of them is free, not one by one: each refill is a
-# round trip to the host.
+# Slots are refilled when this part of them is free: each refill is a round trip.
 _REFILL_PART = 8
-# Of a device's memory, left to programs and to the runtime.
+# Share of a device's memory that is left to programs and the runtime.
 _SPARE = 0.1
-# What is read together lies whole on every copy, so that more copies must not read more
-# and more: as many tokens as so many copies read, or this part of what a copy's cache
-# holds, where that is more.
+# Prompts that are read together are replicated on every copy. Their limit, for any
+# number of copies: the tokens that 8 copies read, or an eighth of a copy's cache.
 _READERS = 8
 _READ_PART = 8
 
 
 class Pace(NamedTuple):
-    """What a platform's decode loop does in one go.
+    """A platform's settings of the decode loop.
 
     Attributes:
-      layers: in one array, and in one loop: all of them, or each alone.
-      columns: of the cache, read at a time; 0: all that there are.
-      tokens: drawn between two looks at what has ended.
-      call: tokens of one call at most: the host sees a signal after it.
-      read: tokens of prompts that each copy reads at a time, unless one prompt has
-        more: enough for its matrix products. What they leave in memory is every
-        copy's until it is in the slots; where copies are many, each reads fewer, and
-        then not all of them read.
-      page: the fewest tokens that prompts must all begin with to be held once for all
-        slots; 0: never, where a kernel reads the cache.
-      parts: decode batches are all slots, or these parts of them where fewer
-        completions are left to draw. Each is a compile before the first token, and
-        small ones from each size to the next.
+      layers: whether all layers are in one array and one loop.
+      columns: of the cache, read at a time; 0: all.
+      tokens: drawn between two checks of what has ended.
+      call: most tokens of one call; signals are handled after it.
+      read: tokens of prompts that each copy reads at a time, enough for its matrix
+        products. One longer prompt, or many copies, change it.
+      page: the least common prefix of all prompts that is cached once for all slots;
+        0: never, where a kernel reads the cache.
+      parts: decode batches are the slots divided by these. Each is a compile before
+        the first token.
       one_pass: see `rollout.inverse_cdf.draw_tokens`.
     """
 
@@ -64,10 +58,8 @@ class Pace(NamedTuple):
     one_pass: bool = False
 
 
-# What a loop takes out of an array is read in place on a TPU. On GPUs and CPUs it is
-# copied first, at three times the traffic; a GPU reads the cache by a kernel. A CPU has
-# nobody to wait for between two tokens. A token of a large model takes some ten
-# milliseconds on an accelerator and some hundred on a CPU: a call, about a second.
+# A TPU reads slices of a stacked array in place; GPUs and CPUs copy them first. A call
+# takes about a second.
 _PACES = {
     "cpu": Pace(layers=False, columns=0, tokens=1, call=4, read=1024, page=64),
     "gpu": Pace(
@@ -95,12 +87,11 @@ class Layout:
       slots: most completions decoded together.
       prompt_length, response_length: one set of programs serves all calls up to these;
         longer ones have shapes of their own.
-      page: tokens that all prompts begin with, held once for all slots. A call of
-        other prompts has shapes of its own.
-      begun: whether calls go on with what earlier ones began, and read that too.
-      bucket: to which lengths are rounded up; beyond those above to this times a power
-        of two.
-      pace: of the platform where it is None.
+      page: length of the prefix of all prompts, cached once for all slots. Calls with
+        other prompts compile other shapes.
+      begun: whether calls continue partial completions.
+      bucket: lengths are rounded up to it; longer ones to it times a power of two.
+      pace: None: the platform's.
     """
 
     trained: Decoder
@@ -130,8 +121,8 @@ class Layout:
             dtype=self.trained.dtype,
             attention=self.trained.attention,
             stacked=config.num_layers if self.pace.layers else 1,
-            # On a GPU only the kernel reads blocks; in XLA's loop the host would decide
-            # after each of them whether to go on.
+            # On a GPU only the kernel reads blocks: a loop of XLA's with an unknown
+            # length waits for the host after each block.
             cache_block=self.pace.columns if self._by_blocks else 0,
         )
 
@@ -144,7 +135,7 @@ class Layout:
         return shards("batch", self.mesh)
 
     def lengths(self, prompt: int, response: int, page: int) -> tuple[int, int]:
-        """Columns of the cache, and tokens of a slot.
+        """Returns the columns of the cache, and the tokens of a slot.
 
         Args:
           prompt: tokens of the longest prompt.
@@ -170,7 +161,7 @@ class Layout:
         return sorted({self.rows(max(1, self.slots // n)) for n in self.pace.parts})
 
     def batch(self, completions: int) -> int:
-        """The smallest that takes them all, or all slots."""
+        """Returns the smallest batch that takes all completions, or all slots."""
         sizes = self.batches()
         return next((size for size in sizes if size >= completions), sizes[-1])
 
@@ -183,10 +174,10 @@ class Layout:
         return max(1, batch // _REFILL_PART)
 
     def prefill(self, batch: int, prompt: int) -> tuple[int, int]:
-        """Rows in which prompts are read together, and positions of each.
+        """Returns the rows in which prompts are read together, and their positions.
 
-        One row for each copy, as long as the prompts that one insertion may need; where
-        copies are many, shorter rows, and then fewer than copies.
+        One row for each copy, as long as the prompts of one insertion. With many copies
+        rows are shorter, and then fewer.
 
         Args:
           batch: completions decoded together.
@@ -195,7 +186,7 @@ class Layout:
         return self._reading(batch, self._known(prompt, self.prompt_length))
 
     def prefill_begun(self, batch: int, columns: int, page: int) -> tuple[int, int]:
-        """Likewise, for prompts with what is there of their completions.
+        """Returns the same for prompts with partial completions.
 
         Args:
           batch: completions decoded together.
@@ -218,7 +209,7 @@ class Layout:
         return self.rows(self.slots) // self.copies * columns
 
     def rows(self, count: int) -> int:
-        """So many rows or a few more, as many for each copy."""
+        """Rounds up to a multiple of the copies."""
         return _round_up(count, self.copies)
 
 
@@ -227,7 +218,7 @@ def _round_up(number: int, step: int) -> int:
 
 
 def device_bytes(tree) -> int:
-    """What the shards of these arrays, or of their shapes, take on a device."""
+    """Returns the bytes of these arrays' shards, or of their shapes', on a device."""
     return sum(
         math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
         for x in jax.tree.leaves(tree)
@@ -236,10 +227,9 @@ def device_bytes(tree) -> int:
 
 
 def device_memory(mesh: Mesh) -> int | None:
-    """Bytes that programs may use on a device; None where nothing says so.
+    """Returns the bytes that programs may use on a device; None if unknown.
 
-    The least that any process has, since all must come to the same layout; every
-    process of the mesh calls it.
+    It is the least of all processes, which must choose the same layout: all call this.
     """
     stats = mesh.local_devices[0].memory_stats() or {}
     # In MiB: JAX's integers have 32 bits.
@@ -259,18 +249,17 @@ def make_layout(
     room: int | None = None,
     **how,
 ) -> Layout:
-    """The layout with the fewest devices to a copy, or with `tensor` of them.
+    """Makes the layout with the fewest devices to a copy, or with `tensor` of them.
 
     Args:
       trained: on its mesh.
-      slots, prompt_length, response_length: as of `Layout`, like `how`.
-      common: tokens that all prompts begin with; a page, if they are enough.
+      slots, prompt_length, response_length: of `Layout`, like `how`.
+      common: tokens that all prompts begin with; a page if there are enough.
       tensor: 0: the fewest that hold weights and cache.
-      room: bytes of a device that the sampler may take; None: enough.
+      room: bytes of a device that the sampler may take; None: unlimited.
 
     Raises:
-      ValueError: however many share a copy, it does not fit, or `tensor` devices
-        cannot; the message has the sizes.
+      ValueError: no number of devices holds a copy, or `tensor` devices cannot.
     """
     c, devices = trained.config, trained.mesh.size
     least = (how.get("pace") or _PACES[platform(trained.mesh)]).page
@@ -306,10 +295,9 @@ def make_layout(
 
 
 def layout_bytes(layout: Layout) -> int:
-    """Bytes on each device of weights, cache, and what every copy has whole.
+    """Returns the bytes on each device of weights, cache, and what is replicated.
 
-    The latter are keys and values of the prompts that are read together, and what is
-    drawn in all slots.
+    Replicated are the keys and values of one prefill, and the results of all slots.
     """
     config = layout.model.config
     columns, width = layout.lengths(0, 0, layout.page)
@@ -321,7 +309,7 @@ def layout_bytes(layout: Layout) -> int:
     positions += max(math.prod(shape) for shape in read)
     heads = config.num_kv_heads // layout.tensor
     entries = 2 * config.num_layers * heads * config.head_dim * positions
-    # Of each slot whether it is done, a count, and a token and its log-probability.
+    # Of each slot: done, count, tokens and their log-probabilities.
     drawn = batch * (1 + 4 + (4 + 4) * width)
     shapes, shardings = abstract_served(layout.model)
     weights = device_bytes(placed(shapes, shardings))
@@ -329,7 +317,7 @@ def layout_bytes(layout: Layout) -> int:
 
 
 def placed(shapes, shardings):
-    """Shapes with their layouts."""
+    """Returns shapes with their layouts."""
     return jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
         shapes,

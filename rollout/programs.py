@@ -30,17 +30,12 @@ class Program(NamedTuple):
 def programs(
     layout: Layout, *, batch: int = 0, begun: bool = False
 ) -> dict[str, Program]:
-    """What `JaxSampler` runs: publish of a table and of an array of layers, and so on.
+    """Returns the programs of `JaxSampler` by name.
 
     Args:
-      layout: on a mesh whose devices need not be there.
+      layout: on a mesh whose devices need not exist.
       batch: completions decoded together, one of `layout.batches()`; 0: the most.
-      begun: with what reads prompts whose completions are begun, "prefill_begun", of
-        which "insert" then takes its arguments.
-
-    Returns:
-      By name. The arguments of `decode` are all that is resident while it runs: weights
-      `[3]` and the state `[4]`.
+      begun: adds "prefill_begun", whose results "insert" then takes.
     """
     model, mesh = layout.model, layout.mesh
     batch = batch or layout.batches()[-1]

@@ -1,7 +1,7 @@
-"""Prompts in rows to be read together: one after the other, what is common only once.
+"""Packs prompts into rows that are read together.
 
-A page of worked examples, or a system's message, that all prompts of a call begin with
-stands at a row's start as a segment of its own, and every prompt of the row sees it.
+A common prefix of all prompts, such as worked examples, is a segment at a row's start
+that every prompt of the row sees.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Rows(NamedTuple):
 
 
 def common_length(prompts: Prompts) -> int:
-    """Tokens that all begin with, and that leave each at least its last one."""
+    """Returns the length of the common prefix, without any prompt's last token."""
     shortest = min(len(prompt) for prompt in prompts)
     first, last = (list(f(map(tuple, prompts))) for f in (min, max))
     differ = (i for i in range(shortest - 1) if first[i] != last[i])
@@ -35,7 +35,7 @@ def common_length(prompts: Prompts) -> int:
 def pack(
     prompts: Prompts, *, shared: int, rows: int, length: int
 ) -> tuple[Rows, Places]:
-    """As many prompts as have room, in their order, without their last tokens.
+    """Packs the first prompts that fit, without their last tokens.
 
     Args:
       prompts: none longer than `length` + 1.

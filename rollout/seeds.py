@@ -1,8 +1,7 @@
-"""All chance on the host: numbers on a path, hashed. Imports nothing of ours.
+"""Derives all randomness on the host from paths of integers.
 
-Equal paths give equal draws on any machine, and two of one length give unrelated ones.
-To NumPy a short path is the same with zeros behind it: paths of several lengths must
-not draw the same kind of thing.
+Equal paths give equal draws on any machine. NumPy takes a path and the same path with
+zeros appended for equal, so one purpose needs paths of one length.
 """
 
 import enum
@@ -11,7 +10,7 @@ import numpy as np
 
 
 class Stream(enum.IntEnum):
-    """What a run draws seeds for; no two share a path."""
+    """The purposes for which a run draws seeds."""
 
     SAMPLING = 0
     SHUFFLING = 1
@@ -19,12 +18,12 @@ class Stream(enum.IntEnum):
 
 
 def derive(*path: int) -> int:
-    """A seed for others' generators: non-negative, 31 bits."""
+    """Returns a seed for other generators: non-negative, 31 bits."""
     return int(np.random.SeedSequence(path).generate_state(1)[0] >> 1)
 
 
 def generator(*path: int) -> np.random.Generator:
-    """A generator of its own for a path."""
+    """Returns the generator of a path."""
     return np.random.default_rng(path)
 
 

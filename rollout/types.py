@@ -1,4 +1,4 @@
-"""What every sampler takes and gives. Imports nothing of ours."""
+"""The interface of samplers."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -52,8 +52,7 @@ class Completion:
       token_ids: int32 `[n]`, the stop token included where one was drawn.
       sampler_logprobs: float32 `[n]`, natural log, at the sampling distribution.
       finish_reason: "stop" when a stop token was drawn, "length" when the budget ran
-        out first. Truncated means "length" and nothing else. "unfinished" where the
-        call was over before; such a one is no answer yet.
+        out first, which is what truncated means. "unfinished": the call ended before.
       versions: int32 `[n]`, the policy version (steps done) that drew each token.
     """
 
@@ -71,7 +70,7 @@ class Completion:
         return self.finish_reason == "unfinished"
 
     def followed_by(self, rest: "Completion") -> "Completion":
-        """This one, unfinished, with what was drawn after it."""
+        """Returns this unfinished completion with the tokens drawn after it."""
         if not len(self.token_ids):
             return rest
         return Completion(
@@ -82,7 +81,6 @@ class Completion:
         )
 
 
-# Of which no token is drawn.
 NOT_BEGUN = Completion(
     np.zeros(0, np.int32), np.zeros(0, np.float32), "unfinished", np.zeros(0, np.int32)
 )
@@ -92,7 +90,7 @@ SoFar = Sequence[Sequence[Completion]]
 
 
 class SamplerError(RuntimeError):
-    """Sampling cannot go on; the message says why in a line that a user can act on."""
+    """Sampling cannot continue; one line that says why and what to do."""
 
 
 class Sampler(Protocol):
@@ -110,23 +108,19 @@ class Sampler(Protocol):
     ) -> list[list[Completion]]:
         """Draws `params.n` completions for each prompt of token ids.
 
-        The same prompts, params, seed, weights and what is begun give the same
-        completions, whatever the order in which they finish; as long as the call is
-        not ended early.
+        Equal arguments and weights give equal completions, unless the call is ended
+        early.
 
         Args:
           prompts: token ids per prompt, none empty.
           params: how tokens are drawn.
           seed: non-negative; callers take a fresh one per call (see `rollout.seeds`).
-          begun: for each prompt its completions so far, as an earlier call returned
-            them, of whatever versions: the unfinished ones are gone on with, under the
-            weights that are served now, and prompts are begun in their order. Without,
-            none is begun.
+          begun: each prompt's completions as an earlier call returned them; unfinished
+            ones are continued with the current weights.
           on_finished: called as `(prompt index, sample index, completion)` when a
             completion ends, in any order, on the calling thread.
-          on_pause: called now and then, whether or not one has ended, on that thread;
-            what it raises ends the call. Where it returns True, the call returns soon,
-            what has not ended unfinished.
+          on_pause: called regularly on that thread. An exception from it ends the
+            call; True returns what there is, with the rest unfinished.
 
         Returns:
           For each prompt, its `params.n` completions.
@@ -139,28 +133,28 @@ class Sampler(Protocol):
 
 
 class PolicySampler(Sampler, Protocol):
-    """A sampler that is held in step with a policy in training."""
+    """A sampler of a policy in training."""
 
     def publish(self, params, version: int) -> None:
         """Serves `params` (the model's parameter tree) as `version` from here on."""
         ...
 
     def make_room(self) -> None:
-        """Frees what it holds of the trainer's devices, until the next publish."""
+        """Frees memory of the trainer's devices until the next publish."""
         ...
 
     def metrics(self) -> dict[str, float]:
-        """Figures of the last publish and of faults, by metric name."""
+        """Returns metrics of the last publish and of failures."""
         ...
 
 
 def so_far(
     prompts: Sequence[Sequence[int]], params: SamplingParams, begun: SoFar | None
 ) -> list[list[Completion]]:
-    """`begun` as lists of a call's own, `params.n` for each prompt.
+    """Returns a copy of `begun`, or `params.n` empty completions for each prompt.
 
     Raises:
-      ValueError: they are not as many, or an unfinished one has no room left.
+      ValueError: another number of them, or an unfinished one is full.
     """
     if begun is None:
         return [[NOT_BEGUN] * params.n for _ in prompts]

@@ -4,9 +4,8 @@ Neither direction ever holds a `[tokens, vocabulary]` array, nor any device the 
 a table that the mesh splits. Scored positions are brought together first, so that
 prompts and padding never meet the vocabulary. The vocabulary is then taken a block at a
 time, gathered by columns while the block before it is at work, and against each block
-the scored tokens `chunk` at a time. The loop over these is as long as there are scored
-tokens, and on a GPU as there are tokens: there the host would look after each iteration
-whether to go on, and blocks are larger, since each iteration has a fixed cost.
+the scored tokens `chunk` at a time. On a GPU the loop covers all tokens, since the host
+would wait for each iteration of a loop of unknown length, and blocks are larger.
 
 Axes: R rows, T positions, D model width, V vocabulary, C tokens of a chunk, W words of
 a block, N scored tokens, padded to whole chunks. How the mesh
@@ -85,7 +84,7 @@ def _backward(mesh, chunk, saved, gradients):
     of_logprobs, of_entropy = gradients
     if isinstance(of_logprobs, SymbolicZero):
         of_logprobs = jnp.zeros(of_logprobs.shape, of_logprobs.dtype)
-    # By the entropy there mostly is no gradient, which is known when this is traced.
+    # Most losses have no gradient by the entropy, which is known when this is traced.
     with_entropy = not isinstance(of_entropy, SymbolicZero)
     by_entropy = (entropy, of_entropy) if with_entropy else ()
     rows, of_table = spec("batch"), spec("vocab", "embed")

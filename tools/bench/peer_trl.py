@@ -2,7 +2,7 @@
 
 The update is `GRPOTrainer.compute_loss` (DAPO loss, eps 0.2/0.28, no KL) on a ready
 batch, backward, clipping and AdamW; sampling is `transformers.generate`, TRL's engine
-where there is no vLLM.
+without vLLM.
 """
 
 import tempfile

@@ -58,8 +58,7 @@ def compare(
     """Adds the peers that have an environment, and our figures over theirs.
 
     Args:
-      result: has `ours` by measurement; and `peak_gflop_per_s` where operations are
-        counted, of which shares are added.
+      result: our figures by measurement; shares of `peak_gflop_per_s` are added.
       arguments: of the command.
       works: each a shape, and what is measured of it.
     """

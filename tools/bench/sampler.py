@@ -1,9 +1,9 @@
-"""The embedded sampler beside those of Tunix and transformers (TRL).
+"""Measures the embedded sampler, and those of Tunix and transformers (TRL).
 
-`sample`: one completion of full length for each of the rows, T = 1; `sample_top_p`
-likewise at 0.95 and `greedy`; `mixed`: every prompt `group_size` times, ending when the
-model draws one of its stop tokens, useful tokens counted. fp32, random weights. Peers
-run in environments of their own and are left out where there are none.
+`sample` draws one completion of full length per row at T = 1, `sample_top_p` with top-p
+0.95, `greedy` at T = 0. `mixed` draws every prompt `group_size` times and stops at stop
+tokens; useful tokens count. fp32, random weights. Peers that are not installed are left
+out.
 """
 
 import argparse

@@ -1,10 +1,9 @@
-"""The update beside Tunix's and TRL's: the same tokens, model shape and machine.
+"""Measures the update, and those of Tunix and TRL on the same work.
 
 An update is loss, gradient, clipping by norm and AdamW, in fp32, with old
-log-probabilities given; log-probabilities alone are measured besides. Tokens are useful
-ones: padding counts for nobody. Peers run in environments of their own
-(`pip install google-tunix==0.1.7`, `pip install trl==1.16.0`) and are left out where
-there are none. Contenders run one after the other; medians count.
+log-probabilities given; log-probabilities are also measured alone. Padding does not
+count as tokens. Peers (`pip install google-tunix==0.1.7`, `pip install trl==1.16.0`)
+that are not installed are left out. Medians count.
 """
 
 import argparse

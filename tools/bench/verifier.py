@@ -1,8 +1,8 @@
-"""Accuracy and speed of the verifier beside Math-Verify, and of the pool.
+"""Measures accuracy and speed of the verifier and of Math-Verify, and the pool.
 
 Pairs are rows {gold, pred, label, mode, kind, source}; only rows that compare two
 answers exactly are measured. Both sides run in one process on the same pairs, one after
-the other, and nothing is kept between pairs. Starting a process is no pair's time.
+the other, and nothing is kept between pairs. Starting a process does not count.
 """
 
 import argparse

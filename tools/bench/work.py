@@ -1,6 +1,6 @@
-"""One piece of work for every contender: shape, token ids, advantages, a clock.
+"""Makes the work of all contenders: shape, token ids, advantages, a clock.
 
-Runs in the peers' environments too: needs NumPy and nothing of ours.
+Runs in the peers' environments: imports only NumPy.
 """
 
 import dataclasses
@@ -126,7 +126,7 @@ def contend(version: str, prepare: Callable[..., Mapping[str, Callable]]) -> Non
 
 
 def measure(run: Callable[[], int | None], *, repeat: int) -> Timing:
-    """Times as many calls, once two have made it warm."""
+    """Times `repeat` calls after two others."""
     for _ in range(2):
         run()
     seconds, tokens = [], []

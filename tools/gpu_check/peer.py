@@ -77,7 +77,7 @@ def peer(tiny: bool) -> None:
 
 
 def logits(tiny: bool) -> None:
-    """Logits beside those of transformers on the same device."""
+    """Compares logits with those of transformers on the same device."""
     size = SIZES["tiny" if tiny else "0.5B"]
     device = "cuda" if torch.cuda.is_available() and not tiny else "cpu"
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Tokens per second of updates and of decoding, beside what the card could do."""
+"""Tokens per second of updates and of decoding, as shares of the card's limits."""
 
 import collections
 import functools

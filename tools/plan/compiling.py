@@ -45,7 +45,7 @@ class Compiled:
       arguments, outputs, aliased, temporary: bytes; aliased ones are both argument and
         output.
       exceeds: bytes that it needs, if the compiler refused it for that; the others are
-        then 0, and there is no text.
+        then 0, and the text is empty.
       seconds: compile time.
       text: the compiled program.
     """

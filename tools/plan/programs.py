@@ -68,7 +68,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     """Returns what stays on the devices, and the run's programs in the order of NAMES.
 
     Raises:
-      ValueError: the config's sampler does not fit beside the trainer.
+      ValueError: the trainer leaves too little room for the config's sampler.
     """
     c = work.config
     sizes = dict(zip(SIZES, work.mesh_shape, strict=True))

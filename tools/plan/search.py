@@ -23,7 +23,7 @@ _REMATS = ("full", "dots", "none")
 _TRIED = 6
 _UPDATE = ("score", "accumulate", "apply")
 _SLACK = 1.1  # an estimate's error; nothing beyond it is compiled
-# Factors of what a micro-batch's program holds besides its arguments, fitted to
+# Factors of what a micro-batch's program adds to its arguments, fitted to
 # compiled programs: its gradient, before it is added to the others; shards of all
 # layers in the compute dtype; each layer's input; one layer's weights, gathered;
 # activations between a layer's products; what remat keeps; a chunk of the head.

@@ -158,7 +158,7 @@ class Target:
         return min(within, self.chip.network)
 
     def first(self, count: int) -> "Target":
-        """Returns the first `count` GPUs: a trainer's part beside servers.
+        """Returns the first `count` GPUs, for a trainer; servers take the others.
 
         Raises:
           ValueError: the target is a TPU slice, or `count` is not whole nodes.
