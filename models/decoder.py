@@ -1,7 +1,7 @@
 """Qwen2.5 and its relatives in Flax Linen: token ids to hidden states.
 
 The head is applied by the objective and by the sampler (`head_table`), never here, so
-that no `[tokens, vocabulary]` array exists unless somebody asks for it.
+that no `[tokens, vocabulary]` array exists unless it is requested.
 
 Axes: B rows, T positions, S cached positions, D model width, F MLP width, N query
 heads, K kv heads, H head width, V vocabulary, L layers.

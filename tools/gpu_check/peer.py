@@ -1,9 +1,7 @@
 """torch and transformers on the same card and the same shapes."""
 
 import pathlib
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 
 import jax
@@ -16,18 +14,16 @@ from torch.nn.functional import cross_entropy
 from models import hf
 from models.decoder import head_table
 from tools.gpu_check.__main__ import say
-from tools.gpu_check.shapes import PEAK, SIZES, error, make_batch, trainer
+from tools.gpu_check.shapes import PEAK, SIZES, clock, error, make_batch, trainer
 
 
-def _clock(run: Callable[[], object], repeat: int = 2) -> float:
-    taken = []
-    for _ in range(repeat + 1):
-        began = time.perf_counter()
+def _seconds(run: Callable[[], object], repeat: int = 2) -> float:
+    def finished() -> None:
         run()
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken[1:])
+
+    return clock(finished, least=repeat, most=repeat)["s"]
 
 
 def peer(tiny: bool) -> None:
@@ -36,7 +32,7 @@ def peer(tiny: bool) -> None:
         torch.set_default_device("cuda")
     n = 256 if tiny else 8192
     square = torch.randn(n, n, dtype=torch.bfloat16)
-    tflops = 2e-12 * n**3 / _clock(lambda: square @ square, 10)
+    tflops = 2e-12 * n**3 / _seconds(lambda: square @ square, 10)
     say(what="torch_matmul", version=torch.__version__, tflops=tflops)
     config = transformers.Qwen2Config(**size.hf_config())
     model = transformers.Qwen2ForCausalLM(config).bfloat16()
@@ -49,7 +45,7 @@ def peer(tiny: bool) -> None:
             min_new_tokens=new, do_sample=True, top_k=0, pad_token_id=0,
         )  # fmt: skip
 
-    each = (_clock(lambda: draw(40), 1) - _clock(lambda: draw(8), 1)) / 32
+    each = (_seconds(lambda: draw(40), 1) - _seconds(lambda: draw(8), 1)) / 32
     say(what="torch_decode", slots=rows, context=prompt + 24, tokens_per_s=rows / each)
     _, lengths, flops = make_batch(size, *((2, 128) if tiny else (8, 4096)))
     tokens, lengths = int(lengths.sum()), np.sort(lengths)[::-1].copy()
@@ -72,7 +68,7 @@ def peer(tiny: bool) -> None:
                 loss.backward(retain_graph=row + 1 < len(some))
         model.zero_grad()
 
-    s = _clock(step)
+    s = _seconds(step)
     say(what="torch_update", s=s, tokens_per_s=tokens / s, mfu=flops / s / PEAK)
 
 
