@@ -93,8 +93,9 @@ class _Layout:
         self._sharing = q.shape[2] // self._kv_heads
         self._accumulate = jnp.promote_types(q.dtype, jnp.float32)
         ids, prefixes = self._split(segment_ids), self._split(prefix_ids)
-        flat = (x.reshape(len(x), -1) for x in (ids, prefixes))
-        self.rows = ids, prefixes, *visits(*flat, block, block)[0]
+        flat_ids, flat_prefixes = (x.reshape(len(x), -1) for x in (ids, prefixes))
+        of_queries, _ = visits(flat_ids, flat_prefixes, block, block)
+        self.rows = ids, prefixes, *of_queries
 
     def _split(self, x):
         """`[B, T, ...] -> [B, J, C, ...]`."""

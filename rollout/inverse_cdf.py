@@ -76,7 +76,8 @@ def draw_tokens(
     """
     greedy = temperature == 0
     scaled = logits / jnp.where(greedy, 1.0, temperature)
-    tiles = _Tiles(*logits.shape, split)
+    rows, words = logits.shape
+    tiles = _Tiles(rows, words, split)
     cut = tiles.cut(scaled, LEAST)
     if one_pass and not nucleus:
         tops, sums = online_softmax(cut)
@@ -114,7 +115,7 @@ def draw_tokens(
     logit = jnp.where(best_instead, _at(best_entries, place), _at(entries, place))
     token = jnp.where(best_instead, best_block, block) * _BLOCK + place
     # Maxima may or may not skip a NaN, depending on the compiler; sums never do.
-    defined, last = mass > 0, split.vocabulary(logits.shape[-1]) - 1
+    defined, last = mass > 0, split.vocabulary(words) - 1
     token = jnp.where(defined, jnp.minimum(token, last), last)
     logprob = jnp.where(defined, logit - top[:, 0] - jnp.log(mass), jnp.nan)
     return token.astype(jnp.int32), logprob

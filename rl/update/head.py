@@ -13,6 +13,8 @@ splits rows, words and columns is the table's to say (`sharding.rules`).
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -88,8 +90,11 @@ def _backward(mesh, chunk, saved, gradients):
     with_entropy = not isinstance(of_entropy, SymbolicZero)
     by_entropy = (entropy, of_entropy) if with_entropy else ()
     rows, of_table = spec("batch"), spec("vocab", "embed")
+    shard: Callable[..., Any] = functools.partial(
+        _backward_shard, chunk=chunk, gpu=platform(mesh) == "gpu"
+    )
     d_hidden, d_table = jax.shard_map(
-        functools.partial(_backward_shard, chunk=chunk, gpu=platform(mesh) == "gpu"),
+        shard,
         mesh=mesh,
         in_specs=(
             *(rows, of_table, rows, rows, spec(), rows, rows),

@@ -17,9 +17,9 @@ def main(argv: list[str] | None = None) -> int:
     modules = {}
     for name in BENCHES:
         modules[name] = importlib.import_module(f"tools.bench.{name}")
-        said = modules[name].__doc__
+        text = modules[name].__doc__ or ""
         command = commands.add_parser(
-            name, help=said.partition("\n")[0], description=said
+            name, help=text.partition("\n")[0], description=text
         )
         command.add_argument("--json", type=user_path, metavar="OUT")
         modules[name].add_arguments(command)

@@ -91,12 +91,13 @@ def _measure(
       Its version and a report by measurement; or `failed`, the end of what it printed:
       one peer's failure costs no other figure.
     """
-    tokens = make_tokens(shape)
+    tokens: dict[str, Any] = make_tokens(shape)
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder) / "work.npz"
         out = pathlib.Path(folder) / "out.json"
         np.savez(work, shape=json.dumps(dataclasses.asdict(shape)), **tokens)
-        command = [python, _SCRIPTS / f"peer_{name}.py", work, out, str(repeat), *what]
+        script = _SCRIPTS / f"peer_{name}.py"
+        command = [*map(str, (python, script, work, out, repeat)), *what]
         environment = {k: v for k, v in os.environ.items() if k != "NPROC"}
         print(f"bench: {name} ...", file=sys.stderr, flush=True)
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
