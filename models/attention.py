@@ -6,7 +6,8 @@ Scores and softmax are in float32 (float64 where the inputs are).
 """
 
 import functools
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -99,7 +100,8 @@ def default_implementation(mesh: Mesh | None, dtype: DTypeLike) -> Implementatio
     name = platform(mesh)
     if name == "gpu" and jnp.dtype(dtype).itemsize > 2:
         return "xla"
-    return {"gpu": "triton", "tpu": "splash"}.get(name, "xla")
+    by_platform: dict[str, Implementation] = {"gpu": "triton", "tpu": "splash"}
+    return by_platform.get(name, "xla")
 
 
 @jax.named_scope("attention")
@@ -181,14 +183,15 @@ def decode_attention(
     if mesh is None:
         return attend(q, cached)
     lead = [None] * (cached.k.ndim - 4)
-    heads, entries = spec("batch", "heads"), spec(*lead, "batch", "kv_heads")
-    rows, whole, of_page = spec("batch"), spec(), spec(*lead, "kv_heads")
+    of: Callable[..., Any] = spec  # a tree of specs has the arrays' form
+    heads, entries = of("batch", "heads"), of(*lead, "batch", "kv_heads")
+    rows, whole, of_page = of("batch"), of(), of(*lead, "kv_heads")
     split = Cached(
         k=entries,
         v=entries,
         page=(of_page,) * len(cached.page),
         layer=whole,
-        seen=Seen(visible=rows, length=rows, newest=whole, count=whole),
+        seen=Seen(visible=rows, length=rows, newest=whole, reach=whole),
     )
     return jax.shard_map(
         attend,
@@ -276,7 +279,7 @@ def _decode_attention(q, cached, *, block):
         found = part(0)
     else:
         # The newest column may be the first of its block, the oldest anywhere in its.
-        behind = seen.count - 1 - seen.newest % block
+        behind = seen.reach - 1 - seen.newest % block
         blocks = jnp.minimum(1 + -(-behind // block), size // block)
         newest = part(seen.newest // block * block)
         found = jax.lax.fori_loop(1, blocks, visit, newest)

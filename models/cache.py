@@ -5,6 +5,7 @@ go into it, Q rows of T positions in which prompts were read, L layers that lie 
 array, K kv heads, H head width.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import flax.struct
@@ -41,13 +42,13 @@ class Seen(NamedTuple):
       visible: bool `[B, S]`.
       length: int32 `[B]`, visible positions before the newest.
       newest: int32, the column of the newest position.
-      count: int32, columns from there back that any row sees.
+      reach: int32, columns from there back that any row sees.
     """
 
     visible: jax.Array
     length: jax.Array
     newest: jax.Array
-    count: jax.Array
+    reach: jax.Array
 
 
 class Cached(NamedTuple):
@@ -157,8 +158,8 @@ class KVCache:
           longest: int32, no row that anybody reads is longer.
         """
         visible = (self.age() + 1) % self.size <= self.length[:, None]
-        count = jnp.minimum(longest + 1, self.size)
-        return Seen(visible, self.length, self.clock, count)
+        reach = jnp.minimum(longest + 1, self.size)
+        return Seen(visible, self.length, self.clock, reach)
 
     def of_array(self, i: int, seen: Seen) -> Cached:
         """What the first layer in the i-th array of layers keeps."""
@@ -208,7 +209,8 @@ class KVCache:
             kept = jax.lax.slice_in_dim(entries, 0, self.page_length, axis=axis)
             return kept[..., 0, :, :, :]
 
-        return self.replace(
+        return dataclasses.replace(
+            self,
             k=jax.tree.map(lambda c, e: put(c, e, turned_k), self.k, k),
             v=jax.tree.map(lambda c, e: put(c, e, turned_v), self.v, v),
             length=self.length.at[slot].set(

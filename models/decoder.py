@@ -21,6 +21,7 @@ from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Float, Float32, Int
 
 from models import attention, lora
+from models.attention import Implementation
 from models.cache import Cached, Entries
 from models.config import DecoderConfig
 from models.embedding import look_up
@@ -121,7 +122,7 @@ class Block(nn.Module):
     mesh: Mesh | None
     dtype: Any
     param_dtype: Any
-    attention: str
+    attention: Implementation
     serves: bool = False
     cache_block: int = 0
 
@@ -179,6 +180,7 @@ class Block(nn.Module):
         q = turned("q", n, "heads")
         k = turned("k", k_, "kv_heads")
         v = project("v", k_, "kv_heads")
+        entries: Entries | Cached
         if cached is None:
             mixed = attention.segment_attention(
                 q,
@@ -191,12 +193,12 @@ class Block(nn.Module):
             )
             entries = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
         else:
-            entries = cached.written(k, v)
+            entries = cached = cached.written(k, v)
             mixed = attention.decode_attention(
                 q[:, 0],
-                entries,
+                cached,
                 implementation=self.attention,
-                block=self.cache_block or entries.k.shape[-1],
+                block=self.cache_block or cached.k.shape[-1],
                 mesh=self.mesh,
             )
         out = kernel("o", ("heads", "head_dim", "embed"), (n, h, d))
@@ -234,7 +236,7 @@ class Decoder(nn.Module):
     param_dtype: Any = jnp.float32
     remat: Remat = "none"
     unroll: int = 1
-    attention: str = "xla"
+    attention: Implementation = "xla"
     deterministic: bool = False
 
     @nn.compact

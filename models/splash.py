@@ -48,13 +48,16 @@ def splash_attention(
 def _kernel(heads: int, length: int, interpret: bool):
     block = next(block for block in _BLOCKS if length % block == 0)
     causal = splash.CausalMask((length, length))
-    sizes = dict.fromkeys(
-        "block_q block_kv block_q_dkv block_kv_dkv block_q_dq block_kv_dq".split(),
-        block,
-    )
     return splash.make_splash_mha(
         splash.MultiHeadMask([causal] * heads),
-        block_sizes=splash.BlockSizes(**sizes),
+        block_sizes=splash.BlockSizes(
+            block_q=block,
+            block_kv=block,
+            block_q_dkv=block,
+            block_kv_dkv=block,
+            block_q_dq=block,
+            block_kv_dq=block,
+        ),
         head_shards=1,
         q_seq_shards=1,
         interpret=interpret,

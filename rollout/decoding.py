@@ -4,6 +4,7 @@ Axes: B slots, Q rows of T positions in which prompts are read, R completions of
 insertion, S cached positions, W new tokens at most, K kv heads, H head width.
 """
 
+import dataclasses
 import functools
 
 import flax.struct
@@ -108,6 +109,7 @@ def empty(
     cache = KVCache.zeros(
         model.config, batch, size, model.dtype, stacked=model.stacked, page=page
     )
+    assert model.mesh is not None
     state = Slots(
         cache=cache,
         token=jnp.zeros(batch, jnp.int32),
@@ -202,7 +204,8 @@ def insert(
     def put(array, value):
         return array.at[slot].set(value, mode="drop", unique_indices=True)
 
-    state = state.replace(
+    state = dataclasses.replace(
+        state,
         cache=state.cache.filled(k, v, places, slot),
         token=put(state.token, last),
         uniforms=put(state.uniforms, jax.vmap(uniforms)(path)),
@@ -243,10 +246,11 @@ def decode(
     rows, words = spec("batch"), spec("batch", "vocab")
     split = Split(mesh_axes("vocab") if shards("vocab", mesh) > 1 else ())
     draw_rows = jax.shard_map(
-        lambda logits, uniforms, count, *how: draw_tokens(
+        lambda logits, uniforms, count, temperature, top_p: draw_tokens(
             logits,
             uniforms.at[jnp.arange(count.size), count].get(mode="clip"),
-            *how,
+            temperature,
+            top_p,
             split,
             nucleus=nucleus,
             one_pass=pace.one_pass,
@@ -283,7 +287,8 @@ def decode(
         ended |= count >= state.limit
         return Slots(
             # Finished rows are still written; nothing reads them.
-            cache=cache.replace(
+            cache=dataclasses.replace(
+                cache,
                 k=k,
                 v=v,
                 length=cache.length + live,

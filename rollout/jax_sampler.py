@@ -27,6 +27,7 @@ from rollout.prompts import Prompts, common_length, pack
 from rollout.types import (
     NOT_BEGUN,
     Completion,
+    FinishReason,
     OnFinished,
     OnPause,
     SamplingParams,
@@ -254,7 +255,7 @@ class _Drawn(NamedTuple):
     """The slots' results on the host; see `decoding.Slots`."""
 
     done: np.ndarray
-    count: np.ndarray
+    counts: np.ndarray
     token_ids: np.ndarray
     logprobs: np.ndarray
 
@@ -262,9 +263,9 @@ class _Drawn(NamedTuple):
         self, slot: int, task: _Task, params: SamplingParams, version: int
     ) -> Completion:
         """Returns a slot's completion, appended to what an earlier call drew."""
-        here = slot, slice(self.count[slot])
+        here = slot, slice(self.counts[slot])
         ids = self.token_ids[here].copy()
-        reason = "unfinished"
+        reason: FinishReason = "unfinished"
         if self.done[slot]:
             stopped = not params.ignore_stop and ids[-1] in params.stop_token_ids
             reason = "stop" if stopped else "length"
@@ -314,7 +315,7 @@ class _Waiting:
 
     def _add(self, prompt, numbers, begun: Completion, limit: int) -> None:
         left = limit - len(begun.token_ids)
-        self._tasks += [_Task(*n, len(self._texts), begun, left) for n in numbers]
+        self._tasks += [_Task(p, s, len(self._texts), begun, left) for p, s in numbers]
         self._texts.append([*prompt, *begun.token_ids.tolist()])
         self._is_begun.append(len(begun.token_ids) > 0)
 
@@ -331,7 +332,7 @@ class _Waiting:
             shape = self._shapes[is_begun]
             self._block = None  # or both would be in memory
             self._block = self._sampler.read(first, texts, self._shared, shape)
-        tasks = []
+        tasks: list[_Task] = []
         while self._tasks and self._tasks[0].text < self._block.end:
             if len(tasks) == most:
                 break

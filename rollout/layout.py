@@ -91,25 +91,22 @@ class Layout:
         other prompts compile other shapes.
       begun: whether calls continue partial completions.
       bucket: lengths are rounded up to it; longer ones to it times a power of two.
-      pace: None: the platform's.
+      pace: of the decode loop.
     """
 
     trained: Decoder
     tensor: int
     slots: int
-    prompt_length: int = 0
-    response_length: int = 0
-    page: int = 0
-    begun: bool = False
+    prompt_length: int
+    response_length: int
+    page: int
+    begun: bool
+    pace: Pace
     bucket: int = 64
-    pace: Pace | None = None
-
-    def __post_init__(self):
-        if self.pace is None:
-            object.__setattr__(self, "pace", _PACES[platform(self.trained.mesh)])
 
     @functools.cached_property
     def mesh(self) -> Mesh:
+        assert self.trained.mesh is not None
         return served_mesh(self.trained.mesh, self.tensor)
 
     @functools.cached_property
@@ -246,24 +243,28 @@ def make_layout(
     prompt_length: int = 0,
     response_length: int = 0,
     common: int = 0,
+    begun: bool = False,
     room: int | None = None,
-    **how,
+    pace: Pace | None = None,
 ) -> Layout:
     """Makes the layout with the fewest devices to a copy, or with `tensor` of them.
 
     Args:
       trained: on its mesh.
-      slots, prompt_length, response_length: of `Layout`, like `how`.
+      slots, prompt_length, response_length, begun: of `Layout`.
       common: tokens that all prompts begin with; a page if there are enough.
       tensor: 0: the fewest that hold weights and cache.
       room: bytes of a device that the sampler may take; None: unlimited.
+      pace: None: the platform's.
 
     Raises:
       ValueError: no number of devices holds a copy, or `tensor` devices cannot.
     """
+    assert trained.mesh is not None
     c, devices = trained.config, trained.mesh.size
-    least = (how.get("pace") or _PACES[platform(trained.mesh)]).page
-    page = common if 0 < least <= common else 0
+    pace = pace or _PACES[platform(trained.mesh)]
+    page = common if 0 < pace.page <= common else 0
+    usable = math.inf if room is None else (1 - _SPARE) * room
     sizes = {
         "devices": devices,
         "intermediate_size": c.intermediate_size,
@@ -280,17 +281,24 @@ def make_layout(
         if odd:
             continue
         layout = Layout(
-            trained, count, slots, prompt_length, response_length, page, **how
+            trained,
+            count,
+            slots,
+            prompt_length=prompt_length,
+            response_length=response_length,
+            page=page,
+            begun=begun,
+            pace=pace,
         )
-        if tensor or room is None:
+        if tensor:
             return layout
         needs[count] = layout_bytes(layout)
-        if needs[count] <= (1 - _SPARE) * room:
+        if needs[count] <= usable:
             return layout
     raise ValueError(
         f"config.rollout.slots={slots}: weights and cache of the sampler take"
         f" {min(needs.values()) / 2**30:.1f} GiB of each device, and"
-        f" {(1 - _SPARE) * room / 2**30:.1f} are left"
+        f" {usable / 2**30:.1f} are left"
     )
 
 

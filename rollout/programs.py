@@ -1,5 +1,6 @@
 """The sampler's programs in the shapes of a layout, to compile for any devices."""
 
+import inspect
 from typing import Any, NamedTuple
 
 import jax
@@ -47,11 +48,12 @@ def programs(
     def array(shape, dtype, sharding: NamedSharding = whole):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
+    assert layout.trained.mesh is not None
     trained, _ = abstract_params(layout.trained)
     trained = placed(trained, param_shardings(layout.trained, layout.trained.mesh))
     weights = placed(*abstract_served(model))
     state = jax.eval_shape(
-        lambda: decoding.empty.__wrapped__(model, batch, columns, width, page)
+        lambda: inspect.unwrap(decoding.empty)(model, batch, columns, width, page)
     )
     state = placed(state, decoding.shardings(state, mesh))
     dynamic = jax.tree.map(
@@ -75,7 +77,7 @@ def programs(
             x.shape, x.dtype, laid_out(mesh, *[None] * (x.ndim - 3), "kv_heads")
         ),
         jax.eval_shape(
-            lambda *a: decoding.prefill.__wrapped__(model, *a),
+            lambda *a: inspect.unwrap(decoding.prefill)(model, *a),
             *read["prefill_begun" if begun else "prefill"][1:],
         ),
     )

@@ -5,7 +5,7 @@ that every prompt of the row sees.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -65,8 +65,9 @@ def pack(
         prefixes[row, here] = 1 if shared else 0
         places.append((row, end, shared + rest))
         end += rest
-    of_rows, starts, lengths = np.array(places, np.int32).reshape(-1, 3).T
+    numbers: Any = np.array(places, np.int32).reshape(-1, 3).T
+    shared_positions: Any = np.int32(shared)
     return (
         Rows(ids, positions, segments, prefixes),
-        Places(of_rows, starts, lengths, np.int32(shared)),
+        Places(*numbers, shared=shared_positions),
     )
