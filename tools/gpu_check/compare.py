@@ -12,7 +12,7 @@ from models.decoder import init_params
 from sharding.rules import place
 from tools.bench.update import SCALARS
 from tools.gpu_check.__main__ import say
-from tools.gpu_check.shapes import SIZES, error, make_batch, trainer
+from tools.gpu_check.shapes import SIZES, error, make_batch, one_device, trainer
 
 
 def gradient(deterministic: bool = False) -> dict[str, np.ndarray]:
@@ -21,7 +21,7 @@ def gradient(deterministic: bool = False) -> dict[str, np.ndarray]:
         SIZES["equal"], "float32", remat="none", deterministic=deterministic
     )
     with jax.default_matmul_precision("highest"):
-        params = init_params(model, model.mesh, 0)
+        params = init_params(model, one_device(), 0)
     batch = place(make_batch(SIZES["equal"], 2, 512)[0], step.rows)
     scored = step.score(params, batch, SCALARS)
     carry = step.zeros(params, batch, SCALARS)

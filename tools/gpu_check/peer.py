@@ -3,6 +3,7 @@
 import pathlib
 import tempfile
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +36,7 @@ def peer(tiny: bool) -> None:
     tflops = 2e-12 * n**3 / _seconds(lambda: square @ square, 10)
     say(what="torch_matmul", version=torch.__version__, tflops=tflops)
     config = transformers.Qwen2Config(**size.hf_config())
-    model = transformers.Qwen2ForCausalLM(config).bfloat16()
+    model: Any = transformers.Qwen2ForCausalLM(config).bfloat16()
     rows, prompt = (2, 16) if tiny else (256, 512)
     ids = torch.randint(0, size.vocab, (rows, prompt))
 
@@ -79,7 +80,8 @@ def logits(tiny: bool) -> None:
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = False
     config = transformers.Qwen2Config(**size.hf_config())
-    theirs = transformers.Qwen2ForCausalLM(config).to(device)
+    theirs: Any = transformers.Qwen2ForCausalLM(config)
+    theirs.to(device)
     theirs.get_input_embeddings().weight.data.mul_(4)  # as wide as trained logits
     shape = 2, 65 if tiny else 513
     ids = np.random.default_rng(0).integers(0, size.vocab, shape, np.int32)

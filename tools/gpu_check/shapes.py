@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from models.decoder import Decoder
 from rl.groups.packing import pack
@@ -46,12 +47,15 @@ def peak_gib() -> float:
     return (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
 
 
+def one_device() -> Mesh:
+    return make_mesh(devices=jax.devices()[:1])
+
+
 def trainer(
     size: Shape, dtype: str = "bfloat16", **options: Any
 ) -> tuple[Decoder, Step]:
     """A model and its update on one device; see `tools.bench.update.make_trainer`."""
-    mesh = make_mesh(devices=jax.devices()[:1])
-    return make_trainer(size, mesh, dtype=dtype, **options)
+    return make_trainer(size, one_device(), dtype=dtype, **options)
 
 
 def make_batch(size: Shape, rows: int, length: int) -> tuple[Batch, np.ndarray, float]:

@@ -1,11 +1,13 @@
 """Tokens per second of updates and of decoding, as shares of the card's limits."""
 
 import collections
+import dataclasses
 import functools
 import pathlib
 import tempfile
 import time
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +42,7 @@ ENDLESS = SamplingParams(n=4, max_tokens=1, stop_token_ids=(), ignore_stop=True)
 def update_small(tiny: bool, name: str = "0.5B") -> None:
     name = "tiny" if tiny else name
     model, _ = shapes.trainer(SIZES[name])
-    params = init_params(model, model.mesh, 0)
+    params = init_params(model, shapes.one_device(), 0)
     for number, variant in enumerate(UPDATES[name]):
         step, batch = _accumulate(name, params, variant, trace=number == 0)
     state = step.init(params)
@@ -67,6 +69,7 @@ def _accumulate(name: str, params, variant: Variant, *, trace: bool):
     accumulate = jax.jit(step.accumulate, donate_argnums=0)
     program = accumulate.lower(carry, params, batch, SCALARS).compile()
     compile_s = time.perf_counter() - began
+    memory: Any = program.memory_analysis()
 
     def run():
         nonlocal carry
@@ -78,7 +81,7 @@ def _accumulate(name: str, params, variant: Variant, *, trace: bool):
         what="accumulate", size=name, rows=rows, remat=remat, head_chunk=chunk, **t,
         tokens_per_s=tokens / t["s"], mfu=flops / t["s"] / shapes.PEAK,
         compile_s=compile_s, peak_gib=shapes.peak_gib(),
-        temporary_gib=program.memory_analysis().temp_size_in_bytes / 2**30,
+        temporary_gib=memory.temp_size_in_bytes / 2**30,
     )  # fmt: skip
     if trace:
         _trace(run, "accumulate")
@@ -88,7 +91,7 @@ def _accumulate(name: str, params, variant: Variant, *, trace: bool):
 def decode_small(tiny: bool, name: str = "0.5B") -> None:
     name = "tiny" if tiny else name
     model, _ = shapes.trainer(SIZES[name])
-    params = init_params(model, model.mesh, 0)
+    params = init_params(model, shapes.one_device(), 0)
     for slots, contexts in DECODES[name]:
         new = contexts[-1] + 512 - contexts[-1] % 64
         layout = make_layout(model, slots=slots, prompt_length=64, response_length=new)
@@ -96,8 +99,8 @@ def decode_small(tiny: bool, name: str = "0.5B") -> None:
         for context, top_p in [(c, 1.0) for c in contexts] + [(contexts[0], 0.95)]:
             _decode_at(name, sampler, slots, context, top_p)
         prompts = [[(7 * i + j) % 1000 for j in range(60)] for i in range(slots // 4)]
-        sample = functools.partial(sampler.sample, prompts, ENDLESS, seed=0)
-        t = clock(lambda sample=sample: sample() and None, least=2, most=2)
+        fill = functools.partial(sampler.sample, prompts, ENDLESS, seed=0)
+        t = clock(fill, least=2, most=2)
         say(what="prefill_and_insert", size=name, slots=slots, **t)
 
 
@@ -117,7 +120,9 @@ def _decode_at(
         limit=jnp.full_like(state.limit, width),
         uniforms=jax.random.uniform(jax.random.key(7), state.uniforms.shape),
     )
-    dynamic = decoding.dynamic_params(ENDLESS).replace(top_p=jnp.float32(top_p))
+    state = jax.device_put(state, decoding.shardings(state, layout.mesh))
+    sampling = dataclasses.replace(ENDLESS, top_p=top_p)
+    dynamic = decoding.dynamic_params(sampling)
     how = layout.model, layout.pace, top_p < 1, sampler._params
 
     def run():

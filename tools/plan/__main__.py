@@ -93,5 +93,9 @@ def main(argv: list[str]) -> None:
     print(describe(plan))
 
 
+def _parse(argv: list[str]) -> list[str]:
+    return parse_flags(argv, keys=describe_keys)
+
+
 if __name__ == "__main__":
-    app.run(main, flags_parser=lambda argv: parse_flags(argv, keys=describe_keys))
+    app.run(main, flags_parser=_parse)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from configs.base import RunConfig
+from models.decoder import Remat
 from rl.progress import watch
 from rl.update.head import BLOCK, GPU_BLOCK
 from rl.update.step import summed_in
@@ -19,7 +20,7 @@ from tools.plan.targets import Target
 from tools.plan.workload import Workload, make_workload, shard_sizes
 
 _ROWS = (1, 2, 4, 8, 16)  # of each device
-_REMATS = ("full", "dots", "none")
+_REMATS: tuple[Remat, ...] = ("full", "dots", "none")
 _TRIED = 6
 _UPDATE = ("score", "accumulate", "apply")
 _SLACK = 1.1  # an estimate's error; nothing beyond it is compiled
