@@ -94,7 +94,7 @@ def main(argv: list[str]) -> None:
 
 
 def _parse(argv: list[str]) -> list[str]:
-    return parse_flags(argv, keys=describe_keys)
+    return list(parse_flags(argv, keys=describe_keys))
 
 
 if __name__ == "__main__":
