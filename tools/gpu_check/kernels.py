@@ -1,8 +1,8 @@
 """The machine's ceilings, and the kernels against dense float32 references."""
 
 import functools
-import importlib.metadata
 import sys
+from importlib.metadata import distributions
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ def machine(tiny: bool) -> None:
     stats = jax.devices()[0].memory_stats() or {}
     say(
         what="versions", device=jax.devices()[0].device_kind,
-        **{name: importlib.metadata.version(name) for name in _PACKAGES},
+        **{name: d.version for name in _PACKAGES for d in distributions(name=name)},
         python=sys.version.split()[0], limit_gib=stats.get("bytes_limit", 0) / 2**30,
     )  # fmt: skip
     n = 512 if tiny else 8192
