@@ -10,6 +10,14 @@ from typing import Any
 
 from tools.gpu_check.__main__ import say
 
+# A short evaluation.
+_SMALL = (
+    "eval.samples=1",
+    "data.eval_args.held_out=32",
+    "data.train_args.held_out=32",
+    "model.maker_args.held_out=32",
+)
+
 
 def _train(
     workdir: pathlib.Path, *settings: str, kill_after: int = 0
@@ -34,7 +42,7 @@ def _train(
 
 
 def quickstart(tiny: bool) -> None:
-    settings = ("model.maker_args.steps=30", "steps=2") if tiny else ()
+    settings = (*_SMALL, "model.maker_args.steps=30", "steps=2") if tiny else ()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         rows = _train(pathlib.Path(folder, "run"), *settings)
@@ -51,9 +59,13 @@ def resume(tiny: bool) -> None:
     """Three deterministic runs, one of them killed: do their updates agree?"""
     steps = 4 if tiny else 10
     settings = (
-        f"deterministic=True steps={steps} checkpoint.every_steps=2 eval.samples=1"
-        f" dynamic_sampling.filter=False model.maker_args.steps={30 if tiny else 600}"
-    ).split()
+        *_SMALL,
+        "deterministic=True",
+        f"steps={steps}",
+        "checkpoint.every_steps=2",
+        "dynamic_sampling.filter=False",
+        f"model.maker_args.steps={30 if tiny else 600}",
+    )
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for name, kill in (("a", 0), ("b", 0), ("c", steps // 2), ("c", 0)):
