@@ -118,6 +118,12 @@ def new_adapters(model: Decoder, mesh: Mesh, seed: int) -> Params:
     return lora.init_adapters(shapes, param_shardings(model, mesh), seed)
 
 
+def base_name(c: RunConfig, folder: pathlib.Path) -> str:
+    """Return what checkpoints and exports of adapters call their base."""
+    local = c.model.maker or pathlib.Path(c.model.path).expanduser().is_dir()
+    return str(folder.absolute()) if local else c.model.path
+
+
 def base_folder(
     c: RunConfig, *, described_in: pathlib.Path | None = None
 ) -> pathlib.Path:

@@ -49,13 +49,21 @@ class Checkpoints:
     checks, renames and removes.
     """
 
-    def __init__(self, folder: pathlib.Path, *, keep: Count):
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        *,
+        keep: Count,
+        base: Mapping[str, str] | None = None,
+    ):
         """
         Args:
           folder: made by the first save.
           keep: newest checkpoints that are retained; the newest healthy one and the one
             with the best score are as well.
+          base: of adapters, see `checksums.describe_base`; None: all is trained.
         """
+        self._base = base or {}
         self._folder, self._keep = folder.absolute(), keep
         self._records: dict[int, Record] = {}
         self._manager: ocp.CheckpointManager | None = None
@@ -108,6 +116,7 @@ class Checkpoints:
             loop=checksums.hash_json(loop),
             tensors=checksums.tensors_of(state),
             versions=checksums.library_versions(),
+            base=self._base,
         )
         items = ocp.args.Composite(
             state=ocp.args.StandardSave(state),
@@ -214,7 +223,7 @@ class Checkpoints:
 
         Raises:
           CorruptCheckpointError: none of the checkpoints is intact.
-          ValueError: a checkpoint is of another model or optimizer.
+          ValueError: a checkpoint is of another model, base or optimizer.
         """
         self.wait()
         corrupt: dict[int, str] = {}
@@ -223,6 +232,7 @@ class Checkpoints:
             folder = self._folder / str(step)
             try:
                 record = checksums.read_record(folder)
+                checksums.check_base(folder, record, self._base)
                 state = _read_state(folder, record, abstract)
                 loop = checksums.read_loop(folder, record)
             except CorruptCheckpointError as error:

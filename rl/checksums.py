@@ -44,6 +44,7 @@ class Record:
       loop: SHA-256 of the loop's state.
       tensors: see `Tensors`.
       versions: of the libraries that wrote it.
+      base: path and digest of the frozen base of its adapters; empty without.
     """
 
     step: int
@@ -54,6 +55,7 @@ class Record:
     loop: str
     tensors: Tensors
     versions: Mapping[str, str]
+    base: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def library_versions() -> dict[str, str]:
@@ -74,6 +76,28 @@ def tensors_of(tree: Any) -> Tensors:
         name: (list(x.shape), str(x.dtype), found[name].digest)
         for name, x in by_path(tree).items()
     }
+
+
+def describe_base(params: Any, path: str) -> dict[str, str]:
+    """Return a base as a record names it: its path, and a digest of its tensors."""
+    return {"path": path, "digest": hash_json(tensors_of(params))}
+
+
+def check_base(folder: pathlib.Path, record: Record, base: Mapping[str, str]) -> None:
+    """Refuse a checkpoint of adapters over another base.
+
+    Raises:
+      ValueError: names both bases.
+    """
+    if record.base.get("digest") != base.get("digest"):
+        saved, own = (
+            f"{b['path']} ({b['digest'][:12]})" if b else "none"
+            for b in (record.base, base)
+        )
+        raise ValueError(
+            f"{folder}: the frozen base of its adapters is {saved}, this run's is"
+            f" {own}; use the same config.model.path, dtype and lora"
+        )
 
 
 def read_record(folder: pathlib.Path) -> Record:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from models import hf, lora
+from models import hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Params
 from rl.checkpoint import Checkpoints, abstract_state
@@ -49,6 +49,7 @@ class Engine:
         checkpoints: Checkpoints,
         assets: pathlib.Path,
         base: Params | None = None,
+        base_name: str = "",
         reference: Params | None = None,
         score_reference: Score | None = None,
         reset_every: int = 0,
@@ -59,6 +60,7 @@ class Engine:
 
         Args:
           base: frozen parameters; None, or `{}`: all of them are trained.
+          base_name: its path, or hub id, for those who load exported adapters.
           reference: parameters of the KL term; None: of no model, or those of `state`.
           score_reference: scores with them; None: as the policy is scored.
           reset_every: versions after which the state's reference becomes the policy.
@@ -72,9 +74,10 @@ class Engine:
         self.step = step
         self.state, self._config = state, config
         self._sampler, self._checkpoints = sampler, checkpoints
-        self._assets, self._base, self._reference = assets, base, reference
         self._score_reference = score_reference or step.score
         self._reset_every = reset_every
+        self._assets, self._reference = assets, reference
+        self._base, self._base_name = base, base_name
         self._old_logprobs, self._reject = old_logprobs, reject
         everywhere = NamedSharding(step.rows.mesh, PartitionSpec())
         self._gather = jax.jit(lambda x: x, out_shardings=everywhere)
@@ -266,7 +269,9 @@ class Engine:
     def export(
         self, folder: str, *, card: str, dtype: hf.DType, unhealthy: bool
     ) -> bool:
-        """Writes the policy as a Hugging Face folder.
+        """Writes the policy as a Hugging Face folder, adapters merged.
+
+        Adapters are also written alone: the PEFT folder `adapter` beside it.
 
         Args:
           folder: made here.
@@ -292,6 +297,13 @@ class Engine:
                 dtype=dtype,
                 card=card,
             )
+            if self._base:
+                peft_folder.save_folder(
+                    pathlib.Path(folder).with_name("adapter"),
+                    params,
+                    self._config,
+                    base=self._base_name,
+                )
         return True
 
     def close(self) -> None:

@@ -15,10 +15,11 @@ from configs.base import Lora, RunConfig
 from configs.schema import config_json
 from models import hf, lora
 from models.decoder import Decoder, Params
-from rl import files
+from rl import checksums, files
 from rl.alarms import Alarms
 from rl.base_model import (
     base_folder,
+    base_name,
     check_shared_prompts,
     model_from_config,
     new_adapters,
@@ -258,20 +259,26 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
         state = step.init(trained)
         if state.reference and reference:
             state, reference = state.replace(reference=reference), None
+    name = base_name(c, folder)
     return Engine(
         config=model.config,
         step=step,
         state=state,
         sampler=servers
         or make_embedded(
-            spec, model, lora.join(state.params, base), (state, base or reference)
+            spec,
+            model,
+            lora.join(state.params, base),
+            (state, base, None if reference is base else reference),
         ),
         checkpoints=Checkpoints(
             workdir / "checkpoints",
             keep=c.checkpoint.keep,
+            base=checksums.describe_base(base, name) if base else None,
         ),
         assets=workdir / "assets",
         base=base,
+        base_name=name,
         reference=reference,
         score_reference=score_reference,
         reset_every=c.objective.reset_every if state.reference else 0,

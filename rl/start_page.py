@@ -3,13 +3,14 @@
 import json
 import pathlib
 
-import jax.numpy as jnp
+import jax
 
 from configs.base import RunConfig, get_config
 from configs.checks import settings_without_effect
 from configs.schema import changes, config_json
-from models.decoder import Decoder, abstract_params
-from rl.base_model import parameter_count
+from models import lora
+from models.decoder import abstract_params
+from rl.base_model import lora_from_config, model_from_config, parameter_count
 from rl.checkpoint import describe_cost, state_bytes
 from rl.run_spec import RunSpec
 from rl.update.optimizer import optimizer_from_config
@@ -18,8 +19,8 @@ from rl.update.optimizer import optimizer_from_config
 def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     """Return the facts of a run, one a line, then its config."""
     c = spec.config
-    model = Decoder(spec.model, param_dtype=jnp.dtype(c.model.param_dtype))
-    shapes, _ = abstract_params(model)
+    shapes, _ = lora.split(abstract_params(model_from_config(c, spec.model, None))[0])
+    count = sum(x.size for x in jax.tree.leaves(shapes))
     group = max(stage.group_size or c.rollout.group_size for stage in spec.stages)
     completions = c.batch.prompts_per_step * group
     tokens = completions * (c.rollout.max_prompt_tokens + c.rollout.max_response_tokens)
@@ -28,6 +29,10 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     lines = {
         "model": f"{c.model.path or c.model.maker}"
         f" ({parameter_count(spec.model):,} parameters)",
+        "adapters": f"{count:,} parameters of rank {c.model.lora.rank}; the base is"
+        f" frozen, in {c.model.dtype}"
+        if lora_from_config(c)
+        else "",
         "numbers": describe_numbers(c),
         "mesh": "data {} x fsdp {} x tensor {}".format(*spec.mesh_shape),
         "trained on per step": f"{completions:,} completions, at most {tokens:,}"
@@ -48,10 +53,12 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         "reference": f"{c.objective.reference or 'the base'} stays loaded, in"
         f" {c.model.dtype}"
         if spec.objective.needs_reference
+        and (c.objective.reference or not lora_from_config(c))
         else "",
         "writes": f"{workdir}/: config.json manifest.json held_out.jsonl assets/"
         " metrics.jsonl samples.jsonl tokens.jsonl tensorboard/ profile/"
         " checkpoints/ dumps/ summary.json hf/"
+        + (" adapter/" if lora_from_config(c) else "")
         + (f", {c.compiled}/" if c.compiled else ""),
     }
     width = max(map(len, lines))

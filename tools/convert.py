@@ -4,9 +4,11 @@ python -m tools.convert --hf HFDIR --out CKPT               to an Orbax checkpoi
 python -m tools.convert --checkpoint CKPT --out HFDIR       and back
 python -m tools.convert --workdir DIR [--step N] --out HFDIR    from a training run
 python -m tools.convert --gguf FILE --out HFDIR             of a GGUF file
+python -m tools.convert --peft DIR --out HFDIR              adapters with their base
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import sys
@@ -15,12 +17,14 @@ from typing import get_args
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
+from jax.sharding import Mesh
 
 from configs.reading import user_path
-from models import gguf_file, hf
+from models import gguf_file, hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
 from rl import checkpoint, checksums
+from rl.base_model import parameter_count
 from rl.files import replace_json
 from rl.update.examine import check_finite
 from rl.workdir.export import model_card
@@ -36,6 +40,12 @@ def main(argv: list[str] | None = None) -> None:
     source.add_argument("--checkpoint", type=user_path, help="checkpoint folder")
     source.add_argument("--workdir", type=user_path, help="folder of a run")
     source.add_argument("--gguf", type=user_path, help="GGUF file")
+    source.add_argument("--peft", type=user_path, help="PEFT folder; merged")
+    parser.add_argument(
+        "--base",
+        help="Hugging Face folder or hub id of the base of adapters; default: the one"
+        " that they name",
+    )
     parser.add_argument("--step", type=int, help="of the run; default: the newest")
     parser.add_argument("--out", type=user_path, required=True)
     parser.add_argument(
@@ -64,28 +74,64 @@ def _convert(arguments: argparse.Namespace) -> dict:
         dtype = arguments.dtype or "float32"
         count = gguf_file.convert(arguments.gguf, out, dtype=dtype)
         return {"out": str(out), "parameters": count, "step": None}
+    if arguments.base and not (arguments.peft or arguments.workdir):
+        raise ValueError(f"--base {arguments.base}: goes with --peft or --workdir")
     mesh = make_mesh()
+    step = None
     if arguments.hf:
         folder = hf.resolve_folder(arguments.hf)
         model = Decoder(DecoderConfig.from_folder(folder))
         params = hf.load_params(folder, model, mesh)
         _save(out, params, folder)
-        step = None
+    elif arguments.peft:
+        named = peft_folder.read_config(arguments.peft)["base_model_name_or_path"]
+        folder = hf.resolve_folder(arguments.base or named)
+        model = Decoder(DecoderConfig.from_folder(folder), mesh)
+        config, adapters = peft_folder.load_adapters(arguments.peft, model)
+        params = lora.join(adapters, hf.load_params(folder, model, mesh))
+        dtype = arguments.dtype or "bfloat16"
+        hf.save_folder(out, params, config, assets=folder, dtype=dtype)
     else:
         root = arguments.checkpoint or arguments.workdir
         assets = root / checkpoint.ASSETS
         model = Decoder(DecoderConfig.from_folder(assets))
         if arguments.checkpoint:
-            params, step = _load(root, _abstract(model, mesh)), None
+            params = _load(root, _abstract(model, mesh))
         else:
-            step, params = checkpoint.load_run_params(
-                root / "checkpoints", arguments.step, _abstract(model, mesh)
-            )
+            step, model, params = _load_run(root, model, arguments, mesh)
         dtype = arguments.dtype or "bfloat16"
         card = "" if step is None else _card(arguments.workdir, step)
         hf.save_folder(out, params, model.config, assets=assets, dtype=dtype, card=card)
-    count = sum(x.size for x in jax.tree.leaves(params))
+    count = parameter_count(dataclasses.replace(model.config, lora=None))
     return {"out": str(out), "parameters": count, "step": step}
+
+
+def _load_run(
+    workdir: pathlib.Path, model: Decoder, arguments: argparse.Namespace, mesh: Mesh
+) -> tuple[int, Decoder, Params]:
+    """Read the policy of a run's checkpoint, and the base below its adapters.
+
+    Raises:
+      ValueError: there is no such checkpoint, or the base is not the run's.
+    """
+    m = json.loads((workdir / "config.json").read_text("utf-8"))["model"]
+    sizes = m.get("lora") or {"rank": 0}
+    if sizes["rank"]:
+        kept = {key: sizes[key] for key in ("rank", "alpha", "targets")}
+        model = model.clone(
+            config=dataclasses.replace(model.config, lora=lora.Lora(**kept))
+        )
+    checkpoints = workdir / "checkpoints"
+    trained, _ = lora.split(_abstract(model, mesh))
+    step, params = checkpoint.load_run_params(checkpoints, arguments.step, trained)
+    if not sizes["rank"]:
+        return step, model, params
+    record = checksums.read_record(checkpoints / str(step))
+    folder = hf.resolve_folder(arguments.base or record.base["path"])
+    frozen = hf.load_params(folder, model.clone(param_dtype=m["dtype"]), mesh)
+    base = checksums.describe_base(frozen, str(folder))
+    checksums.check_base(checkpoints / str(step), record, base)
+    return step, model, lora.join(params, frozen)
 
 
 def _save(out: pathlib.Path, params: Params, assets: str | pathlib.Path) -> None:

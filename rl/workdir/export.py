@@ -116,6 +116,7 @@ def model_card(
         "objective": config["objective"]["function"],
         "aggregation": config["objective"]["aggregation"],
         "dynamic sampling": config["dynamic_sampling"]["filter"],
+        "low-rank adapters": _adapters(model.get("lora") or {}),
         "learning rate": config["schedule"]["learning_rate"],
         "stages": ", ".join(map(_stage, config["curriculum"]["stages"])) or "one",
         "reward": config["reward"]["function"] or "the rule-based verifier, +1 or -1",
@@ -179,6 +180,12 @@ def commit() -> str:
 
 def _said(arguments: Mapping[str, Any] | None) -> str:
     return f"with `{json.dumps(arguments)}`" if arguments else ""
+
+
+def _adapters(sizes: Mapping[str, Any]) -> str:
+    if not sizes.get("rank"):
+        return "none"
+    return f"rank {sizes['rank']}, alpha {sizes['alpha']:g}, on {sizes['targets']}"
 
 
 def _stage(stage: Mapping[str, Any]) -> str:

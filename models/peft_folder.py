@@ -1,0 +1,226 @@
+"""PEFT folders: adapters alone, as `peft` and vLLM load them.
+
+adapter_config.json          sizes, and the name of the base
+adapter_model.safetensors    lora_A [rank, in] and lora_B [out, rank] of each kernel
+"""
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from models import lora
+from models.config import DecoderConfig
+from models.decoder import Decoder, Params, abstract_params, param_shardings
+from models.hf import DTYPES, TABLE
+from models.safetensors_io import Specs, read_tensors, write_tensors
+from sharding.rules import laid_out, place
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+# Hugging Face's module of each kernel, `{}` standing for the layer.
+_MODULES = {
+    weight.path[-1]: weight.hf_name.removesuffix(".weight")
+    for weight in TABLE
+    if weight.path[-1] in lora.KERNELS["all"]
+}
+# Settings that change what an adapter computes, with the only values that are read.
+_SUPPORTED: Mapping[str, Any] = {
+    "peft_type": "LORA",
+    "bias": "none",
+    "fan_in_fan_out": False,
+    "use_dora": False,
+    "use_rslora": False,
+    "rank_pattern": {},
+    "alpha_pattern": {},
+    "modules_to_save": None,
+    "layers_to_transform": None,
+    "layer_replication": None,
+}
+
+
+def describe(config: DecoderConfig, *, base: str) -> str:
+    """Return the text of adapter_config.json.
+
+    Args:
+      config: the architecture, with its adapters' sizes.
+      base: name or path of the base model.
+    """
+    assert config.lora is not None
+    alpha = config.lora.alpha
+    modules = [_MODULES[name].rpartition(".")[2] for name in config.lora.kernels]
+    content = {
+        **_SUPPORTED,
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base,
+        "r": config.lora.rank,
+        "lora_alpha": int(alpha) if alpha == int(alpha) else alpha,
+        "lora_dropout": 0.0,
+        "target_modules": sorted(modules),
+        "inference_mode": True,
+    }
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"
+
+
+def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
+    """Return `(shape, dtype)` of every tensor by its name in the file."""
+    assert config.lora is not None
+    rank, specs = config.lora.rank, {}
+    for weight in TABLE:
+        if weight.path[-1] in config.lora.kernels:
+            out, into = weight.hf_shape(config)
+            for layer in range(config.num_layers):
+                a, b = _names(weight.path[-1], layer)
+                specs |= {a: ((rank, into), dtype), b: ((out, rank), dtype)}
+    return specs
+
+
+def _names(kernel: str, layer: int) -> tuple[str, str]:
+    module = f"base_model.model.{_MODULES[kernel].format(layer)}"
+    return f"{module}.lora_A.weight", f"{module}.lora_B.weight"
+
+
+def export_tensors(
+    params: Params, config: DecoderConfig, dtype: np.dtype
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the adapters in a tree of parameters as `(name, array)`.
+
+    With several processes all of them must run the iterator to its end.
+    """
+    assert config.lora is not None
+    rank, layers = config.lora.rank, params[lora.LAYERS]
+    for kernel in config.lora.kernels:
+        a, b = (_to_host(layers[kernel + end]) for end in (lora.A, lora.B))
+        for layer in range(config.num_layers):
+            name_a, name_b = _names(kernel, layer)
+            yield name_a, a[layer].reshape(-1, rank).T.astype(dtype)
+            yield name_b, b[layer].reshape(rank, -1).T.astype(dtype)
+
+
+def _to_host(x: jax.Array) -> np.ndarray:
+    if not x.is_fully_addressable:
+        x = jax.jit(lambda x: x, out_shardings=laid_out(x.sharding.mesh))(x)
+        x = x.addressable_data(0)
+    return np.asarray(x)
+
+
+def save_folder(
+    folder: str | os.PathLike,
+    params: Params,
+    config: DecoderConfig,
+    *,
+    base: str,
+    dtype: str = "float32",
+) -> None:
+    """Write a PEFT folder; it appears under its name only when complete.
+
+    With several processes all of them call it, and the first one writes.
+
+    Args:
+      folder: replaced if it exists.
+      params: a tree with the adapters.
+      config: the architecture, with the adapters' sizes.
+      base: name or path of the base model.
+      dtype: of the adapters, a key of `models.hf.DTYPES`.
+    """
+    folder = pathlib.Path(folder)
+    stream = export_tensors(params, config, DTYPES[dtype])
+    if jax.process_index():
+        for _ in stream:
+            pass
+        return
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        (partial / CONFIG).write_text(describe(config, base=base), encoding="utf-8")
+        specs = tensor_specs(config, DTYPES[dtype])
+        write_tensors(partial / WEIGHTS, specs, stream, metadata={"format": "pt"})
+    except BaseException:
+        shutil.rmtree(partial)
+        raise
+    if folder.exists():
+        shutil.rmtree(folder)
+    partial.rename(folder)
+
+
+def read_config(folder: str | os.PathLike) -> dict[str, Any]:
+    """Read adapter_config.json.
+
+    Raises:
+      ValueError: it is missing or damaged, or has a setting that is not supported.
+    """
+    path = pathlib.Path(folder) / CONFIG
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file; not a PEFT folder") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid JSON: {error}") from None
+    for key, value in _SUPPORTED.items():
+        # Both mean that the setting is not used.
+        if (content.get(key) or None) != (value or None):
+            raise ValueError(
+                f"{path}: {key}={content.get(key)!r} is not supported, only {value!r}"
+            )
+    rank, alpha = content.get("r"), content.get("lora_alpha")
+    if type(rank) is not int or rank < 1:
+        raise ValueError(f"{path}: r={rank!r} must be a positive integer")
+    if type(alpha) not in (int, float) or alpha <= 0:
+        raise ValueError(f"{path}: lora_alpha={alpha!r} must be positive")
+    return content
+
+
+def load_adapters(
+    folder: str | os.PathLike, model: Decoder
+) -> tuple[DecoderConfig, Params]:
+    """Read a PEFT folder onto a model's mesh.
+
+    Args:
+      folder: its kernels need not have adapters in every layer.
+      model: with its mesh.
+
+    Returns:
+      The model's architecture with adapters of all kernels, and the adapters; those
+      that the folder lacks are zero.
+
+    Raises:
+      ValueError: a setting that is not supported, a tensor that the model does not
+        have, or one of another shape.
+    """
+    folder, content = pathlib.Path(folder), read_config(folder)
+    sizes = lora.Lora(rank=content["r"], alpha=content["lora_alpha"], targets="all")
+    config = dataclasses.replace(model.config, lora=sizes)
+    model = model.clone(config=config)
+    tensors = read_tensors(folder / WEIGHTS)
+    specs = tensor_specs(config, np.dtype(np.float32))
+    for name, array in tensors.items():
+        if name not in specs:
+            raise ValueError(f"{folder / WEIGHTS}: the model has no {name}")
+        if array.shape != specs[name][0]:
+            raise ValueError(
+                f"{folder / WEIGHTS}: {name} has shape {array.shape},"
+                f" not {specs[name][0]}"
+            )
+    assert model.mesh is not None
+    shapes, _ = lora.split(abstract_params(model)[0])
+    shardings, _ = lora.split(param_shardings(model, model.mesh))
+    adapters = {}
+    for kernel in sizes.kernels:
+        for end, number in ((lora.A, 0), (lora.B, 1)):
+            name = kernel + end
+            shape = shapes[lora.LAYERS][name].shape
+            stack = np.zeros((shape[0], math.prod(shape[1:])), np.float32)
+            for layer, row in enumerate(stack):
+                found = tensors.get(_names(kernel, layer)[number])
+                if found is not None:
+                    row[:] = found.astype(np.float32).T.reshape(-1)
+            sharding = shardings[lora.LAYERS][name]
+            adapters[name] = place(stack.reshape(shape), sharding)
+    return config, {lora.LAYERS: adapters}

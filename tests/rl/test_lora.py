@@ -1,0 +1,118 @@
+"""A run of adapters by the command: it resumes bit for bit, and its exports agree."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+import transformers
+
+from tests.rl.test_train import ROOT, _metrics, command, environment, run
+from tools import convert
+
+LORA = {
+    "steps": 4,
+    "model.lora.rank": 8,
+    "objective.kl_penalty": 0.01,
+    "schedule.learning_rate": 1e-2,
+}
+
+
+def _weights(folder, name="model"):
+    return safetensors.numpy.load_file(folder / f"{name}.safetensors")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("bases")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, cache):
+    workdir = tmp_path_factory.mktemp("run") / "work"
+    run(command(workdir, cache, **LORA))
+    return workdir
+
+
+def test_killed_and_resumed_it_ends_bit_for_bit_the_same(finished, cache, tmp_path):
+    workdir = tmp_path / "work"
+    arguments = command(workdir, cache, **LORA)
+    with subprocess.Popen(
+        arguments, cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL
+    ) as process:
+        deadline = time.monotonic() + 300
+        while not (workdir / "checkpoints/2/SHA256SUMS").exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+    assert "resuming after step 2" in run(arguments).stdout
+    assert _metrics(workdir) == _metrics(finished)
+    for name in ("hf/model.safetensors", "adapter/adapter_model.safetensors"):
+        assert (workdir / name).read_bytes() == (finished / name).read_bytes()
+
+
+def test_the_divergence_is_from_the_base_without_its_adapters(finished):
+    kl = [row["policy/kl_reference"] for row in _metrics(finished)]
+    # The first step has two updates, of which the second has moved.
+    assert 0 < kl[0] < kl[-1]
+
+
+def test_a_checkpoint_holds_the_adapters_and_names_their_base(finished, cache):
+    folder = finished / "checkpoints/4"
+    record = json.loads((folder / "checksums/metadata").read_text())
+    assert record["base"]["path"].startswith(str(cache))
+    names = {name for name in record["tensors"] if name.startswith("params/")}
+    assert len(names) == 14 and all("_lora_" in name for name in names)
+
+
+def test_it_is_refused_over_another_base(finished, cache, tmp_path):
+    workdir = tmp_path / "work"
+    shutil.copytree(finished, workdir)
+    other = command(workdir, cache, **LORA, **{"model.maker_args.seed": 1, "steps": 5})
+    done = run([*other, "--accept_changes"], check=False)
+    assert done.returncode == 1
+    assert "checkpoints/4: the frozen base of its adapters is" in done.stderr
+    assert done.stderr.strip().count("\n") == 0
+
+
+def test_exports_are_the_policy_merged_and_apart(finished, tmp_path):
+    merged = _weights(finished / "hf")
+    for name, arguments in {
+        "run": ["--workdir", finished],
+        "peft": ["--peft", finished / "adapter"],
+    }.items():
+        out = tmp_path / name
+        command = [*arguments, "--out", out, "--dtype", "float32"]
+        convert.main([str(word) for word in command])
+        found = _weights(out)
+        assert found.keys() == merged.keys()
+        for tensor, array in merged.items():
+            np.testing.assert_array_equal(found[tensor], array)
+    with pytest.raises(SystemExit, match="the frozen base of its adapters is"):
+        convert.main(
+            ["--workdir", str(finished), "--base", str(finished / "hf")]
+            + ["--out", str(tmp_path / "other")]
+        )
+
+
+def test_peft_computes_the_same_logits(finished):
+    peft = pytest.importorskip("peft")
+    content = json.loads((finished / "adapter/adapter_config.json").read_text())
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    base = load(content["base_model_name_or_path"], dtype=torch.float32)
+    ids = torch.arange(3, 13)[None]
+    with torch.no_grad():
+        before = base(ids).logits
+        expected = load(finished / "hf", dtype=torch.float32)(ids).logits
+        adapted = peft.PeftModel.from_pretrained(base, str(finished / "adapter"))
+        unmerged = adapted(ids).logits
+        merged = adapted.merge_and_unload()(ids).logits
+    assert (before - expected).abs().max() > 1e-2
+    assert (unmerged - expected).abs().max() < 1e-4
+    assert (merged - expected).abs().max() < 1e-4
