@@ -121,6 +121,8 @@ class Vllm:
     cpu_kv_cache_gib: int = 1
     enforce_eager: bool = False  # True starts sooner and decodes slower
     weight_dir: str = ""  # directory shared with the servers; empty: /dev/shm
+    # merged: all weights | adapter: those of model.lora, applied by the servers.
+    publish: Literal["merged", "adapter"] = "merged"
     # Mean gap of the probe after a publish, in nats per token; 0: by dtype.
     probe_tolerance: float = 0.0
     start_seconds: float = 900.0

@@ -119,6 +119,11 @@ def _check_rollout(c: RunConfig) -> None:
             f"config.rollout.schedule={r.schedule!r}: the embedded sampler"
             " shares its devices with the update; set rollout.backend='vllm'"
         )
+    if r.vllm.publish == "adapter" and not 0 < c.model.lora.rank <= 512:
+        raise ValueError(
+            f"config.rollout.vllm.publish='adapter': needs config.model.lora.rank from"
+            f" 1 to 512, not {c.model.lora.rank}"
+        )
 
 
 def _check_sampling(c: RunConfig) -> None:

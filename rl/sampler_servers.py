@@ -8,21 +8,27 @@ import collections
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
 from configs.schema import Range
-from models import hf
+from models import hf, peft_folder
 from models.decoder import Decoder, Params
 from rl.types import Batch
 from rl.update.objective import token_logprobs
 from rollout.types import Completion, PolicySampler
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.placement import device_sets, make_servers
-from rollout.vllm.sampler import PROBE_DRAW, PROBE_TOLERANCE, Probe, VllmSampler
+from rollout.vllm.sampler import (
+    ADAPTER_PROBE_TOLERANCE,
+    PROBE_DRAW,
+    PROBE_TOLERANCE,
+    Probe,
+    VllmSampler,
+)
 from rollout.vllm.weight_folder import WeightFolder
 from sharding.rules import laid_out, place, shards
 
@@ -47,6 +53,8 @@ def make_vllm_sampler(
     max_num_seqs: Annotated[int, Range(2)],
     enforce_eager: bool,
     weight_dir: str,
+    publish: Literal["merged", "adapter"],
+    base_name: str,
     probe_tolerance: float,
     start_seconds: float,
     sync_seconds: float,
@@ -63,6 +71,7 @@ def make_vllm_sampler(
       max_model_len: longest prompt and completion together.
       head_chunk: see `rl.update.step.make_step`.
       in_flight: see `VllmSampler`.
+      base_name: what published adapters call their base.
       Others: the section `rollout.vllm` of the config, explained in configs/base.py.
 
     Raises:
@@ -76,8 +85,12 @@ def make_vllm_sampler(
             f" {sorted(PROBE_TOLERANCE)}"
         )
 
+    # Either all weights, merged, or the adapters of a model that the servers have read.
+    adapter, written = publish == "adapter", hf.DTYPES[dtype]
+    tensors: Any = peft_folder if adapter else hf
+
     def export(params: Params) -> Iterable[tuple[str, np.ndarray]]:
-        return hf.export_tensors(params, model.config, hf.DTYPES[dtype])
+        return tensors.export_tensors(params, model.config, written)
 
     urls = [part.strip() for part in url.split(",") if part.strip()]
     # The first process starts the servers, on its own machine's GPUs.
@@ -92,7 +105,12 @@ def make_vllm_sampler(
     if jax.process_index():
         return FollowerSampler(export, probe)
     api_key = os.environ.get("VLLM_API_KEY", "")
-    specs = hf.tensor_specs(model.config, hf.DTYPES[dtype])
+    tolerances, rank = PROBE_TOLERANCE, 0
+    file, described = "model.safetensors", {}
+    if adapter and model.config.lora is not None:
+        tolerances, rank = ADAPTER_PROBE_TOLERANCE, model.config.lora.rank
+        text = peft_folder.describe(model.config, base=base_name)
+        file, described = peft_folder.WEIGHTS, {peft_folder.CONFIG: text}
     servers = make_servers(
         sets,
         python=python,
@@ -106,6 +124,7 @@ def make_vllm_sampler(
         cpu_kv_cache_gib=cpu_kv_cache_gib,
         api_key=api_key,
         enforce_eager=enforce_eager,
+        lora_rank=rank,
     )
     return VllmSampler(
         fleet=ServerFleet(
@@ -121,15 +140,18 @@ def make_vllm_sampler(
             weight_dir,
             fallback=workdir / "weights",
             export=export,
-            specs=specs,
+            specs=tensors.tensor_specs(model.config, written),
             dtype=dtype,
+            file=file,
+            described=described,
         ),
         probe=probe,
         probe_prompt=probe_prompt(prompt, max_model_len),
-        probe_tolerance=probe_tolerance or PROBE_TOLERANCE[dtype],
+        probe_tolerance=probe_tolerance or tolerances[dtype],
         max_model_len=max_model_len,
         in_flight=in_flight,
         sync_seconds=sync_seconds,
+        model_specs=hf.tensor_specs(model.config, written) if adapter else None,
     )
 
 

@@ -398,6 +398,8 @@ def make_servers(
         max_num_seqs=v.max_num_seqs,
         enforce_eager=v.enforce_eager,
         weight_dir=v.weight_dir,
+        publish=v.publish,
+        base_name=base_name(c, folder),
         probe_tolerance=v.probe_tolerance,
         start_seconds=v.start_seconds,
         sync_seconds=v.sync_seconds,

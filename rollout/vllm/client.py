@@ -7,6 +7,7 @@ names the server and quotes its answer.
 import contextlib
 import http.client
 import json
+import pathlib
 import socket
 import threading
 import time
@@ -21,6 +22,8 @@ from rollout.types import Completion, SamplerError, SamplingParams
 GENERATE = "/inference/v1/generate"
 ABORT = "/inference/v1/abort_requests"
 COMPLETIONS = "/v1/completions"
+LOAD_ADAPTER = "/v1/load_lora_adapter"
+ADAPTER = "policy-adapter"  # the name of served adapters, also in `extension`
 _REQUEST = "generate-tokens-"  # vLLM's prefix of request names
 _TRAINING = (  # routes that training needs
     *("/collective_rpc", "/pause", "/resume", "/update_weight_version"),
@@ -188,12 +191,18 @@ class VllmClient:
         return drawn[0][1]
 
     def attach_to_train(
-        self, *, max_model_len: int, policy: dict[str, Any], timeout: float
+        self,
+        *,
+        max_model_len: int,
+        policy: dict[str, Any],
+        timeout: float,
+        adapter: bool = False,
     ) -> None:
         """Attaches to a server that will serve a policy in training.
 
         Args:
           max_model_len: longest prompt and completion that will be requested.
+          adapter: whether only adapters will be published to it.
           policy: arguments of `extension.PolicyWorker.check_policy`.
           timeout: seconds for that check.
 
@@ -201,10 +210,12 @@ class VllmClient:
           ServerRefused: what is missing, and how the server should be started.
         """
         routes = self.call("GET", "/openapi.json", timeout=30)["paths"]
-        if missing := [route for route in _TRAINING if route not in routes]:
+        needed = (*_TRAINING, LOAD_ADAPTER) if adapter else _TRAINING
+        if missing := [route for route in needed if route not in routes]:
+            how = " --lora_rank RANK" if adapter else ""
             raise ServerRefused(
                 f"{self.url} lacks {' '.join(missing)}: start it by"
-                " `python -m rollout.vllm.server`, with vLLM 0.32 or newer"
+                f" `python -m rollout.vllm.server{how}`, with vLLM 0.32 or newer"
             )
         # A trainer that was killed may have left it paused.
         self.call("POST", "/resume", timeout=30)
@@ -338,6 +349,7 @@ class VllmClient:
         checksums: dict[str, int],
         mode: str,
         timeout: float,
+        adapter: bool = False,
     ) -> float:
         """Loads a version under a pause; the server serves it afterwards.
 
@@ -347,6 +359,7 @@ class VllmClient:
           mode: "abort" drops what is in flight, "keep" continues it under the new
             weights.
           timeout: seconds for each phase.
+          adapter: whether they are adapters of the model that the server has read.
 
         Returns:
           Seconds for which the server was paused.
@@ -364,8 +377,13 @@ class VllmClient:
         post(f"/pause?mode={mode}&clear_cache=true")
         try:
             self._call_workers(
-                "load_policy", timeout=timeout, path=path, checksums=checksums
+                "load_adapter" if adapter else "load_policy",
+                timeout=timeout,
+                path=path,
+                checksums=checksums,
             )
+            if adapter:
+                self._name_adapter(path, timeout=timeout)
         except ServerRefused as error:
             if error.internal:
                 raise
@@ -373,6 +391,15 @@ class VllmClient:
         post("/update_weight_version", {"new_version": label})
         post("/resume")
         return time.monotonic() - begin
+
+    def _name_adapter(self, path: str, *, timeout: float) -> None:
+        """Makes requests use the adapters that the workers have loaded."""
+        models = self.call("GET", "/v1/models", timeout=timeout)["data"]
+        if ADAPTER not in [model["id"] for model in models]:
+            folder = str(pathlib.Path(path).parent)
+            body = {"lora_name": ADAPTER, "lora_path": folder}
+            self._exchange("POST", LOAD_ADAPTER, body, timeout)
+        self._model = ADAPTER
 
     def _call_workers(self, method: str, *, timeout: float, **arguments: Any) -> None:
         """Calls a method of `extension.PolicyWorker` on all workers of the server."""

@@ -14,9 +14,13 @@ from typing import Any
 import torch
 import transformers
 from safetensors import safe_open
+from vllm.lora.request import LoRARequest
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
 
 from rollout.vllm.checksum import checksum
+
+# The adapters in training; the name is also `client.ADAPTER`.
+ADAPTER, _ADAPTER_ID = "policy-adapter", 1
 
 
 def served_shapes(config: transformers.PretrainedConfig) -> dict[str, list[int]]:
@@ -37,6 +41,8 @@ class PolicyWorker:
     model_config: Any
     model_runner: Any
     reload_weights: Callable[..., None]
+    add_lora: Callable[[LoRARequest], bool]
+    remove_lora: Callable[[int], bool]
 
     def check_policy(
         self, shapes: dict[str, list[int]], dtype: str, owner: str, token: str
@@ -83,6 +89,26 @@ class PolicyWorker:
             # Layers that are half loaded must not mix with the next version's.
             model = self.model_runner.get_model()
             finalize_layerwise_reload(model, self.model_config)
+            return str(error) or repr(error)
+        return ""
+
+    def load_adapter(self, path: str, checksums: dict[str, int]) -> str:
+        """Replaces the served adapters; requests that name them use the new ones.
+
+        vLLM's own route replaces adapters too (`load_inplace`), but then reads the
+        file again for each token.
+
+        Args:
+          path: of the weights in a PEFT folder.
+          checksums: of all its tensors.
+        """
+        try:
+            for _ in _checked_tensors(path, checksums):
+                pass
+            self.remove_lora(_ADAPTER_ID)
+            folder = str(pathlib.Path(path).parent)
+            self.add_lora(LoRARequest(ADAPTER, _ADAPTER_ID, folder))
+        except Exception as error:
             return str(error) or repr(error)
         return ""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from models.safetensors_io import Specs
 from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar
 from rollout.vllm.client import LoadFailed, OutOfStep, VllmClient
 from rollout.vllm.fan_out import sample_all
@@ -18,6 +19,8 @@ Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 # Mean absolute difference of log-probs that rounding explains. Measured between vLLM
 # and a float32 forward: 2e-6 and 0.013.
 PROBE_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
+# Of adapters alone: the server computes `(x A) B`, the trainer `x (A B)`.
+ADAPTER_PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.04}
 PROBE_DRAW = SamplingParams(max_tokens=16, stop_token_ids=(), ignore_stop=True)
 
 
@@ -35,6 +38,7 @@ class VllmSampler:
         max_model_len: int,
         in_flight: str = "abort",
         sync_seconds: float = 300.0,
+        model_specs: Specs | None = None,
     ):
         """Starts the servers; the first `publish` waits for them.
 
@@ -50,6 +54,8 @@ class VllmSampler:
           in_flight: what a publish does to requests in flight: "abort" drops and
             repeats them, "keep" continues them under the new weights.
           sync_seconds: for each phase of a weight update.
+          model_specs: where only adapters are written, those of the servers' model;
+            None: all weights are written.
         """
         self._fleet = fleet
         self._weights = weights
@@ -59,6 +65,8 @@ class VllmSampler:
         self._max_model_len = max_model_len
         self._in_flight = in_flight
         self._sync_seconds = sync_seconds
+        self._adapter = model_specs is not None
+        self._model_specs = weights.specs if model_specs is None else model_specs
         # Labels name the run too, so that two trainers of one server are noticed.
         self._run = secrets.token_hex(4)
         self._current: PublishedWeights | None = None
@@ -166,13 +174,16 @@ class VllmSampler:
         """Checks a server that has just come up."""
         weights = self._weights
         policy = {
-            "shapes": {name: list(shape) for name, (shape, _) in weights.specs.items()},
+            "shapes": {n: list(shape) for n, (shape, _) in self._model_specs.items()},
             "dtype": weights.dtype,
             "owner": str(weights.owner),
             "token": weights.token,
         }
         client.attach_to_train(
-            max_model_len=self._max_model_len, policy=policy, timeout=self._sync_seconds
+            max_model_len=self._max_model_len,
+            policy=policy,
+            timeout=self._sync_seconds,
+            adapter=self._adapter,
         )
 
     def _update(self, client: VllmClient) -> tuple[float, Completion]:
@@ -184,6 +195,7 @@ class VllmSampler:
             checksums=current.checksums,
             mode=self._in_flight,
             timeout=self._sync_seconds,
+            adapter=self._adapter,
         )
         # The probe is an ordinary request, so that it uses the prefix cache.
         answer = client.generate(

@@ -29,6 +29,7 @@ _INHERITED = (
     *("VLLM_", "TORCH", "PYTORCH_", "TRITON_", "FLASHINFER_", "HF_", "RAY_"),
 )
 _SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, those that vLLM has
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class ServerSpec:
     api_key: str = ""  # required of every request, unless empty
     enforce_eager: bool = False  # no compilation: starts sooner, decodes slower
     load_format: str = "dummy"  # the weights will be published; "auto": read them
+    lora_rank: int = 0  # above 0, only adapters will be published: "auto" too
     extra_args: tuple[str, ...] = ()  # appended to the command
 
     def __post_init__(self):
@@ -69,6 +71,7 @@ def command(spec: ServerSpec, *, port: int) -> list[str]:
     `vllm serve` is the same program, but its entry point requires a distribution named
     `vllm`, and the CPU build has another name.
     """
+    load_format = "auto" if spec.lora_rank else spec.load_format
     arguments = {
         "--model": spec.model,
         "--served-model-name": "policy",
@@ -77,7 +80,7 @@ def command(spec: ServerSpec, *, port: int) -> list[str]:
         "--dtype": spec.dtype,
         "--max-model-len": spec.max_model_len,
         "--max-num-seqs": spec.max_num_seqs,
-        "--load-format": spec.load_format,
+        "--load-format": load_format,
         # Ignore the checkpoint's own sampling defaults.
         "--generation-config": "vllm",
         # Log-probs at the sampling temperature, not of the raw logits.
@@ -86,9 +89,13 @@ def command(spec: ServerSpec, *, port: int) -> list[str]:
     }
     switches = ["--enable-scale-out", "--skip-tokenizer-init"]
     switches += ["--disable-uvicorn-access-log"]
-    if spec.load_format == "dummy":
+    if load_format == "dummy":
         # vLLM's reload leaves a tied head on the old weights; the trainer sends one.
         arguments["--hf-overrides"] = '{"tie_word_embeddings": false}'
+    if spec.lora_rank:
+        arguments["--max-lora-rank"] = next(r for r in _RANKS if r >= spec.lora_rank)
+        arguments["--max-loras"] = 1
+        switches.append("--enable-lora")
     if spec.enforce_eager:
         switches.append("--enforce-eager")
     if spec.api_key:
@@ -120,6 +127,8 @@ def environment(spec: ServerSpec) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
     }
+    if spec.lora_rank:
+        added["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     if spec.api_key:
         # Not an argument: those are readable by every user of the machine.
         added["VLLM_API_KEY"] = spec.api_key
@@ -261,6 +270,7 @@ def main() -> None:
     parser.add_argument("--gpu_memory_utilization", type=float, default=0.9)
     parser.add_argument("--cpu_kv_cache_gib", type=int, default=1)
     parser.add_argument("--enforce_eager", action="store_true")
+    parser.add_argument("--lora_rank", type=int, default=0, help="of adapters alone")
     options, extra = parser.parse_known_args()
     if any(word.startswith(("--api-key", "--api_key")) for word in extra):
         # Arguments are readable by every user of the machine.

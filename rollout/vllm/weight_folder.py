@@ -5,6 +5,8 @@
         0/model.safetensors            two versions: the one that is served, and
         1/model.safetensors            the one that is being published
 
+Of adapters alone it is 0/adapter_model.safetensors and 0/adapter_config.json.
+
 ROOT is shared memory, or a directory that the servers share with the trainer.
 """
 
@@ -17,7 +19,7 @@ import pathlib
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,8 @@ class WeightFolder:
         export: Export,
         specs: Specs,
         dtype: str,
+        file: str = "model.safetensors",
+        described: Mapping[str, str] | None = None,
     ):
         """Creates the folder, after removing those of trainers that were killed.
 
@@ -62,15 +66,18 @@ class WeightFolder:
           export: yields `(Hugging Face name, host array)` of a parameter tree.
           specs: `(shape, dtype)` of what `export` yields.
           dtype: the serving dtype, which all of `specs` have.
+          file: name of a version's file.
+          described: texts of the files beside it, by name.
 
         Raises:
           OSError: there is no room for two versions, or the parent is not writable.
         """
         # vLLM does not tie the head: its reload leaves a tied one on the old weights.
-        self._tied = _HEAD not in specs
+        self._tied = _EMBEDDING in specs and _HEAD not in specs
         self.specs = dict(specs) | ({_HEAD: specs[_EMBEDDING]} if self._tied else {})
         self.dtype = dtype
         self._export = export
+        self._file, self._described = file, described or {}
         self._bytes = sum(
             math.prod(s) * kind.itemsize for s, kind in self.specs.values()
         )
@@ -105,9 +112,11 @@ class WeightFolder:
         Raises:
           OSError: the folder is full. `keep` is intact.
         """
-        slots = [self.path / str(i) / "model.safetensors" for i in range(VERSIONS)]
+        slots = [self.path / str(i) / self._file for i in range(VERSIONS)]
         path = next(slot for slot in slots if keep is None or str(slot) != keep.path)
         path.parent.mkdir(exist_ok=True)
+        for name, text in self._described.items():
+            (path.parent / name).write_text(text, encoding="utf-8")
         held = path.stat().st_size if path.exists() else 0
         _check_space(self.path, self._bytes - held)
         checksums: dict[str, int] = {}

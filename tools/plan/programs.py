@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import jax
 
-from models.decoder import abstract_params
+from models import lora
+from models.decoder import Params, abstract_params, param_shardings
 from rl.base_model import model_from_config
 from rl.setup import make_update
 from rl.types import Batch
@@ -37,6 +38,7 @@ class Resident:
 
     Attributes:
       masters: the trained parameters.
+      base: the frozen ones, with adapters.
       moments: the optimizer's state, 0 if it is on the host between updates.
       gradients: the sum over an update's micro-batches.
       reference: the base model's parameters, if the objective needs them.
@@ -53,6 +55,7 @@ class Resident:
     masters: int
     moments: int
     gradients: int
+    base: int = 0
     reference: int = 0
     served: int = 0
     cache: int = 0
@@ -76,20 +79,22 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
     model = model_from_config(c, work.model, mesh)
     objective = objective_from_config(c)
     step = make_update(c, model, objective)
-    shapes = jax.eval_shape(step.init, abstract_params(model)[0])
-    state = placed(shapes, step.shardings)
-    reference = None
-    if objective.needs_reference:
+    trained, frozen = lora.split(abstract_params(model)[0])
+    _, shardings = lora.split(param_shardings(model, mesh))
+    state = placed(jax.eval_shape(step.init, trained), step.shardings)
+    base, reference = placed(frozen, shardings), None
+    if objective.needs_reference and not base:
         reference = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, model.dtype, sharding=x.sharding),
             state.params,
         )
-    found = _update_programs(work, step, state)
+    found = _update_programs(work, step, state, lora.join(state.params, base))
     gradients, *_ = found["accumulate"].arguments[0]
     resident = Resident(
         masters=device_bytes(state.params),
         moments=device_bytes(state.opt_state),
         gradients=device_bytes(gradients),
+        base=device_bytes(base),
         reference=device_bytes(reference),
         tokens=dict.fromkeys(
             ("score", "accumulate"), work.rows * work.row_length / work.trainer.count
@@ -104,7 +109,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
             prompt_length=r.max_prompt_tokens,
             response_length=r.max_response_tokens,
             begun=carry,
-            room=work.target.usable - device_bytes((state, reference)),
+            room=work.target.usable - device_bytes((state, base, reference)),
         )
         found |= sampler_programs(layout, begun=carry)
         _, _, _, served, slots, *_ = found["decode"].arguments
@@ -132,7 +137,7 @@ def programs(work: Workload) -> tuple[Resident, dict[str, Program]]:
 
 
 def _update_programs(
-    work: Workload, step: Step, state: TrainState
+    work: Workload, step: Step, state: TrainState, params: Params
 ) -> dict[str, Program]:
     rows = Batch.padding(work.rows, work.row_length)
     batch = placed(rows, jax.tree.map(lambda _: step.rows, rows))
@@ -144,13 +149,13 @@ def _update_programs(
         first_update=False,
     )
     whole = laid_out(step.rows.mesh)
-    gradients, *statistics = jax.eval_shape(step.zeros, state.params, batch, hyper)
+    gradients, *statistics = jax.eval_shape(step.zeros, params, batch, hyper)
     carry = (
         placed(gradients, step.shardings.params),
         *placed(statistics, jax.tree.map(lambda _: whole, statistics)),
     )
     return {
-        "score": Program(step.score, (state.params, batch, hyper)),
-        "accumulate": Program(step.accumulate, (carry, state.params, batch, hyper)),
+        "score": Program(step.score, (params, batch, hyper)),
+        "accumulate": Program(step.accumulate, (carry, params, batch, hyper)),
         "apply": Program(step.apply, (state, carry, hyper)),
     }

@@ -21,14 +21,15 @@ _PHASES = {
     "insert": (("cache", "prompts"), (*_SAMPLER, "prompts")),
     "decode": (("served", "cache"), (*_SAMPLER, "prompts")),
     # The sampler frees its memory before the step is scored.
-    "score": (("masters",), _STATE),
-    "accumulate": (("masters", "gradients"), (*_STATE, "gradients")),
+    "score": (("masters", "base"), _STATE),
+    "accumulate": (("masters", "base", "gradients"), (*_STATE, "gradients")),
     "apply": (("masters", "moments", "gradients"), (*_STATE, "gradients")),
-    "publish_table": (("masters", "served"), (*_STATE, "served")),
-    "publish_layers": (("masters", "served"), (*_STATE, "served")),
+    "publish_table": (("masters", "base", "served"), (*_STATE, "served")),
+    "publish_layers": (("masters", "base", "served"), (*_STATE, "served")),
 }
 _LETTERS = {
     "masters": "W",
+    "base": "B",
     "moments": "O",
     "gradients": "G",
     "reference": "R",
@@ -85,7 +86,7 @@ def make_report(
 def memory(resident: Resident, program: Compiled) -> dict[str, int]:
     """Returns what one device holds while a program runs, in bytes."""
     own, beside = _PHASES[program.name]
-    parts = {name: getattr(resident, name) for name in (*beside, "reference")}
+    parts = {name: getattr(resident, name) for name in (*beside, "base", "reference")}
     # A program that takes one array of many leaves the others where they are.
     whole = sum(parts[name] for name in own) + program.temporary
     others = sum(size for name, size in parts.items() if name not in own)

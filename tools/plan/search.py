@@ -95,8 +95,14 @@ def best(config: RunConfig, target: Target, *, cache: pathlib.Path) -> Workload:
     """Returns the run with the mesh and micro-batch of the highest throughput.
 
     Raises:
-      ValueError: nothing fits; names the smallest layout.
+      ValueError: nothing fits, and the message names the smallest layout; or the run
+        trains adapters.
     """
+    if rank := config.model.lora.rank:
+        raise ValueError(
+            f"config.model.lora.rank={rank}: --search estimates full training alone;"
+            " give the layout"
+        )
     found = sorted(
         ((estimate(work), work) for work in _candidates(config, target)),
         key=lambda pair: pair[0].seconds,
