@@ -60,7 +60,7 @@ STAGES = (
 
 # Ours: adapters of rank 32 on all kernels, trained at ten times the rate of full
 # training. "LoRA Without Regret" (Schulman et al., Thinking Machines, 2025) found that
-# ratio best over many models, and ranks below this one enough in reinforcement learning.
+# ratio best over many models, and lower ranks enough in reinforcement learning.
 LORA = {
     "model.lora.rank": 32,
     "schedule.learning_rate": 1e-5,

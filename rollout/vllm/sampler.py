@@ -20,7 +20,7 @@ Probe = Callable[[Any, Sequence[Sequence[int]]], Sequence[np.ndarray]]
 # and a float32 forward: 2e-6 and 0.013.
 PROBE_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.02}
 # Of adapters alone: the server computes `(x A) B`, the trainer `x (A B)`.
-ADAPTER_PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.04}
+ADAPTER_PROBE_TOLERANCE = {"float32": 3e-4, "bfloat16": 0.1, "float16": 0.04}
 PROBE_DRAW = SamplingParams(max_tokens=16, stop_token_ids=(), ignore_stop=True)
 
 

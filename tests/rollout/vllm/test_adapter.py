@@ -72,11 +72,10 @@ def test_ten_publishes_are_served_exactly(served):
         policy = _adapted(policy, version)
         sampler.publish(policy.params, version)
         groups = sampler.sample(long, policies.draw(16, n=2), seed=7)
-        assert policies.gaps(policy, long, groups).max() < 1e-3
+        assert policies.gaps(policy, long, groups).max() < 1e-4
         for completion in groups[0]:
             assert (completion.versions == version).all()
             seen.add(tuple(completion.token_ids.tolist()))
-        print(sampler.metrics())
     assert len(seen) == 20
 
 
@@ -105,4 +104,4 @@ def test_wrong_adapters_stop_the_run_and_a_corrupt_file_keeps_the_last(
             sampler.publish(other.params, 22)
     long = policies.prompts(1, low=300, high=301, seed=5)
     groups = sampler.sample(long, policies.draw(16), seed=7)
-    assert policies.gaps(good, long, groups).max() < 1e-3
+    assert policies.gaps(good, long, groups).max() < 1e-4

@@ -1,0 +1,127 @@
+"""Adapters as they leave the trainer: merged on the way out, or alone in PEFT's form."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from models import hf, lora, peft_folder
+from models.decoder import Decoder, abstract_params, init_params, param_shardings
+from models.inference import InferenceDecoder, served_config, served_params
+from sharding.mesh import make_mesh, served_mesh
+from tests.models.test_inference import CONFIG
+
+SIZES = lora.Lora(rank=4, alpha=8.0, targets="all")
+ADAPTED = dataclasses.replace(CONFIG, lora=SIZES)
+
+
+@pytest.fixture(scope="module")
+def adapted():
+    """A model on a mesh with its parameters, and the same parameters merged by NumPy."""
+    mesh = make_mesh(fsdp=2, tensor=2, devices=jax.devices()[:4])
+    model = Decoder(ADAPTED, mesh)
+    base = init_params(Decoder(CONFIG, mesh), mesh, 0)
+    trained = lora.init_adapters(
+        abstract_params(model)[0], param_shardings(model, mesh), 0
+    )
+    trained = jax.tree.map(
+        lambda x: x + np.random.default_rng(x.size).normal(size=x.shape), trained
+    )
+    params = lora.join(trained, base)
+    assert lora.split(params)[0].keys() == trained.keys()
+    merged = dict(base[lora.LAYERS])
+    for name in SIZES.kernels:
+        a, b = (np.asarray(params[lora.LAYERS][name + end]) for end in (lora.A, lora.B))
+        product = a.reshape(len(a), -1, 4) @ b.reshape(len(b), 4, -1)
+        merged[name] = jnp.asarray(
+            merged[name] + 2 * product.reshape(merged[name].shape)
+        )
+    shardings = param_shardings(Decoder(CONFIG), mesh)
+    return model, params, jax.device_put(base | {lora.LAYERS: merged}, shardings)
+
+
+def _close(tree, other):
+    assert jax.tree.structure(tree) == jax.tree.structure(other)
+    for x, y in zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("stacked", [1, 2])
+def test_the_sampler_and_exports_get_merged_weights(adapted, stacked):
+    model, params, merged = adapted
+    served = InferenceDecoder(
+        served_config(ADAPTED, 4), served_mesh(model.mesh, 4), stacked=stacked
+    )
+    whole = model.clone(config=CONFIG)
+    _close(served_params(params, model, served), served_params(merged, whole, served))
+    exports = (
+        dict(hf.export_tensors(*of, np.dtype("float32")))
+        for of in ((params, ADAPTED), (merged, CONFIG))
+    )
+    _close(*exports)
+
+
+def test_a_peft_folder_has_its_names_and_shapes_and_is_read_again(adapted, tmp_path):
+    model, params, _ = adapted
+    peft_folder.save_folder(tmp_path / "a", params, ADAPTED, base="the/base")
+    tensors = safetensors.numpy.load_file(tmp_path / "a/adapter_model.safetensors")
+    assert len(tensors) == 2 * 7 * CONFIG.num_layers
+    of_layer = "base_model.model.model.layers.1"
+    assert {
+        name.removeprefix(of_layer): array.shape
+        for name, array in tensors.items()
+        if name.startswith((f"{of_layer}.self_attn.o", f"{of_layer}.mlp.up"))
+    } == {
+        ".self_attn.o_proj.lora_A.weight": (4, 48),
+        ".self_attn.o_proj.lora_B.weight": (48, 4),
+        ".mlp.up_proj.lora_A.weight": (4, 48),
+        ".mlp.up_proj.lora_B.weight": (64, 4),
+    }
+    content = json.loads((tmp_path / "a/adapter_config.json").read_text())
+    assert (content["r"], content["lora_alpha"], content["peft_type"]) == (4, 8, "LORA")
+    assert content["base_model_name_or_path"] == "the/base"
+    assert content["target_modules"] == sorted(
+        f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")
+    )
+    config, found = peft_folder.load_adapters(
+        tmp_path / "a", model.clone(config=CONFIG)
+    )
+    assert config == ADAPTED
+    trained, _ = lora.split(params)
+    jax.tree.map(np.testing.assert_array_equal, found, trained)
+    assert (
+        found["layers"]["q_lora_b"].sharding == trained["layers"]["q_lora_b"].sharding
+    )
+
+
+def test_kernels_that_a_peft_folder_lacks_stay_as_they_are(adapted, tmp_path):
+    model, params, _ = adapted
+    part = dataclasses.replace(
+        ADAPTED, lora=dataclasses.replace(SIZES, targets="attention")
+    )
+    peft_folder.save_folder(tmp_path / "a", params, part, base="")
+    _, found = peft_folder.load_adapters(tmp_path / "a", model.clone(config=CONFIG))
+    for name in SIZES.kernels:
+        assert np.any(found["layers"][f"{name}_lora_b"]) == (name in lora.ATTENTION)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"use_dora": True}, "use_dora=True is not supported, only False"),
+        ({"rank_pattern": {"q_proj": 8}}, "rank_pattern={'q_proj': 8} is not"),
+        ({"r": 0}, "r=0 must be a positive integer"),
+        ({"r": 8}, r"lora_A.weight has shape \(4, 48\), not \(8, 48\)"),
+    ],
+)
+def test_what_a_peft_folder_may_not_say(adapted, tmp_path, changes, message):
+    model, params, _ = adapted
+    peft_folder.save_folder(tmp_path / "a", params, ADAPTED, base="")
+    path = tmp_path / "a/adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(ValueError, match=message):
+        peft_folder.load_adapters(tmp_path / "a", model.clone(config=CONFIG))
