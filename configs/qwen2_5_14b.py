@@ -11,9 +11,9 @@ Score:     none yet; this configuration has not been run to its end.
 from ml_collections import ConfigDict
 
 from configs import compass_thinker_7b
-from configs.hardware import on_hardware
+from configs.hardware import Choices, on_hardware
 
-HARDWARE = {
+HARDWARE: Choices = {
     "h100-16": {"mesh.fsdp": 16, "batch.micro_tokens": 131072},
     "v5p-32": {"mesh.fsdp": 16, "batch.micro_tokens": 131072},
     "h100-1-lora": {
