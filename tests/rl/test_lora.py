@@ -75,7 +75,8 @@ def test_a_checkpoint_holds_the_adapters_and_names_their_base(finished, cache):
 def test_it_is_refused_over_another_base(finished, cache, tmp_path):
     workdir = tmp_path / "work"
     shutil.copytree(finished, workdir)
-    other = command(workdir, cache, **LORA, **{"model.maker_args.seed": 1, "steps": 5})
+    changes = {**LORA, "model.maker_args.seed": 1, "steps": 5}
+    other = command(workdir, cache, **changes)
     done = run([*other, "--accept_changes"], check=False)
     assert done.returncode == 1
     assert "checkpoints/4: the frozen base of its adapters is" in done.stderr
