@@ -1,13 +1,13 @@
-"""What a run is doing now: how far it is, how fast, and how long still.
+"""Show the progress of long work: what runs, how far it is, how fast, time left.
 
-A phase is told in a line when it begins and in one when it is done. What takes longer
-than a moment shows how far it is meanwhile: as a bar on a terminal, and where stderr is
-none (a log, a pipe) in a plain line every ten seconds. With several processes the
-leader's alone: the others `hush`. All of it goes to stderr; results go to stdout.
+A phase prints a line when it begins and one when it is done. In between stderr shows
+the progress: a bar on a terminal, elsewhere (a log, a pipe) a line every ten seconds.
+With several processes only the leader prints. Results go to stdout.
 """
 
 import contextlib
 import contextvars
+import os
 import sys
 import threading
 import time
@@ -29,66 +29,80 @@ from rollout.types import (
 Thing = TypeVar("Thing")
 
 BAR_SECONDS, LINE_SECONDS = 1.0, 10.0
+_CLEAR = "\x1b[K"  # from the cursor to the end of the line
 
 
 class Watch:
-    """Counts what is done of something; see `watch`."""
+    """Counts finished work; see `watch`."""
 
     def __init__(self, name: str, total: int | None, unit: str):
         self._name, self._total, self._unit = name, total, unit
         self._began = time.time()
         self._done = 0
-        # Rates are counted from here on: what is first may have to be compiled.
+        # Rates are counted from here: the first one may have waited for a compiler.
         self._first: tuple[float, int] | None = None
         self.covered = False  # by another one, within it
 
     def update(self, done: int = 1) -> None:
-        """So many more of them are done."""
+        """Count `done` more as finished."""
         self._done += done
         self._first = self._first or (time.time(), self._done)
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Return the seconds since it began."""
         return time.time() - self._began
 
+    @property
+    def _rate(self) -> float:
+        since, first = self._first or (self._began, 0)
+        return (self._done - first) / max(time.time() - since, 1e-9)
+
     def line(self) -> str:
-        """How far it is, in words."""
+        """Return the progress as text."""
         if not self._total:
             return f"{self._name}: {duration(self.seconds)} so far"
-        told = f"{self._name}: {self._done:,} of {self._total:,} {self._unit}"
-        since, first = self._first or (self._began, 0)
-        if self._done == first:
-            return f"{told}, {duration(self.seconds)} so far"
-        rate = (self._done - first) / (time.time() - since)
+        text = f"{self._name}: {self._done:,} of {self._total:,} {self._unit}"
+        if not (rate := self._rate):
+            return f"{text}, {duration(self.seconds)} so far"
         left = (self._total - self._done) / rate
-        return f"{told}, {rate:,.{0 if rate >= 10 else 2}f}/s, {duration(left)} left"
+        return f"{text}, {rate:,.{0 if rate >= 10 else 2}f}/s, {duration(left)} left"
+
+    def bar(self, width: int) -> str:
+        """Return the progress as a bar of at most `width` characters."""
+        if not self._total:
+            return self.line()[:width]
+        return tqdm.tqdm.format_meter(
+            self._done,
+            self._total,
+            self.seconds,
+            ncols=width,
+            prefix=self._name,
+            unit=f" {self._unit}",
+            rate=self._rate,
+        )
 
     def show(self, ended: threading.Event, stream: TextIO) -> None:
-        """Shows it now and then, until it has ended."""
-        if not stream.isatty():
-            while not ended.wait(LINE_SECONDS):
-                if not self.covered:
-                    print(self.line(), file=stream, flush=True)
-            return
-        bar = None
-        while not ended.wait(BAR_SECONDS):
+        """Show the progress at intervals until `ended` is set."""
+        terminal, shown = stream.isatty(), False
+        while not ended.wait(BAR_SECONDS if terminal else LINE_SECONDS):
             if self.covered:
                 continue
-            if bar is None:
-                bar = tqdm.tqdm(
-                    desc=self._name,
-                    total=self._total,
-                    unit=f" {self._unit}",
-                    leave=False,
-                    file=stream,
-                    dynamic_ncols=True,
-                )
-            bar.start_t, bar.initial = self._first or (self._began, 0)
-            bar.n = self._done
-            bar.refresh()
-        if bar is not None:
-            bar.close()
+            shown = terminal
+            if terminal:
+                print(end=f"\r{self.bar(_columns(stream) - 1)}{_CLEAR}", file=stream)
+                stream.flush()
+            else:
+                print(self.line(), file=stream, flush=True)
+        if shown:
+            print(end=f"\r{_CLEAR}", file=stream, flush=True)
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except OSError:
+        return 80
 
 
 _hushed = threading.Event()
@@ -98,23 +112,23 @@ _within: contextvars.ContextVar[Watch | None] = contextvars.ContextVar(
 
 
 def hush() -> None:
-    """From here on this process tells nothing: another of its run does."""
+    """Print no progress from this process: another one of its run does."""
     _hushed.set()
 
 
 @contextlib.contextmanager
 def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Watch]:
-    """Shows how far something is that may take long.
+    """Show the progress of work that may take long.
 
-    One within another covers it, until it has ended.
+    A watch within another one is shown in its place until it ends.
 
     Args:
       name: of the phase.
-      total: how many there are to do; without, only the time is shown.
+      total: how many there are; without it only the time is shown.
       unit: what is counted, in the plural.
 
     Yields:
-      What counts them.
+      The counter.
     """
     count, outer = Watch(name, total, unit), _within.get()
     ended = threading.Event()
@@ -139,18 +153,18 @@ def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Wa
 def phase(
     name: str, what: str, *, total: int | None = None, unit: str = ""
 ) -> Iterator[Watch]:
-    """A `watch` that is told in a line when it begins, and in one when it is done."""
+    """Print a line before and after a `watch`."""
     if not _hushed.is_set():
         print(f"{name}: {what}", file=sys.stderr, flush=True)
     with watch(name, total=total, unit=unit) as count:
         yield count
     if not _hushed.is_set():
-        told = f"{name}: done in {duration(count.seconds)}"
-        print(told, file=sys.stderr, flush=True)
+        text = f"{name}: done in {duration(count.seconds)}"
+        print(text, file=sys.stderr, flush=True)
 
 
 def each(things: Collection[Thing], name: str, unit: str) -> Iterator[Thing]:
-    """The things one by one, in a `watch` that counts them."""
+    """Yield the things one by one and show how many are done."""
     with watch(name, total=len(things), unit=unit) as count:
         for thing in things:
             yield thing
@@ -158,9 +172,9 @@ def each(things: Collection[Thing], name: str, unit: str) -> Iterator[Thing]:
 
 
 class WatchedSampler:
-    """A sampler whose calls show how many of their completions have ended.
+    """Wraps a sampler: its calls show how many of their completions have ended.
 
-    `check_stop` is called now and then and may raise, which ends the call.
+    `check_stop` is called at intervals and may raise, which ends the call.
     """
 
     def __init__(
@@ -182,8 +196,8 @@ class WatchedSampler:
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
         """See `rollout.types.Sampler.sample`."""
-        so_many = so_far(prompts, params, begun)
-        total = sum(c.unfinished for completions in so_many for c in completions)
+        started = so_far(prompts, params, begun)
+        total = sum(c.unfinished for completions in started for c in completions)
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
             count.update()
@@ -205,11 +219,11 @@ class WatchedSampler:
             )
 
     def close(self) -> None:
-        """Close nothing: the sampler stays its owner's."""
+        """Does nothing: the owner of the sampler closes it."""
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
+    """Format seconds for a reader."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,8 +1,12 @@
-"""What is shown of long work, on a terminal and in a log."""
+"""Progress of long work, on a terminal and in a log."""
 
 import dataclasses
 import io
+import os
+import pty
 import re
+import subprocess
+import sys
 import threading
 import time
 import types
@@ -12,11 +16,6 @@ import pytest
 from rl import progress
 from rl.progress import WatchedSampler, duration, each, phase, watch
 from rollout.types import NOT_BEGUN, SamplingParams
-
-
-class _Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def _as_stderr(monkeypatch, stream):
@@ -38,7 +37,7 @@ def _until(condition):
         time.sleep(0.01)
 
 
-def test_a_phase_is_told_when_it_begins_and_when_it_is_done(log):
+def test_a_phase_prints_a_line_when_it_begins_and_when_it_is_done(log):
     with phase("load", "some/folder"):
         assert log.getvalue() == "load: some/folder\n"
     assert re.fullmatch(r"load: some/folder\nload: done in \d+\.\d s\n", log.getvalue())
@@ -64,31 +63,31 @@ def test_a_log_gets_lines_with_count_rate_and_time_left(log):
     assert 999 / took <= rate <= 999 / 0.05
 
 
-def test_without_a_total_the_time_is_told(log):
+def test_without_a_total_the_time_is_shown(log):
     with watch("update"):
         _until(lambda: re.search(r"^update: \d+\.\d s so far$", log.getvalue(), re.M))
 
 
-def test_nothing_is_told_of_what_takes_a_moment(log):
+def test_work_of_a_moment_prints_nothing(log):
     with watch("sample", total=2, unit="completions") as count:
         count.update(2)
     assert log.getvalue() == ""
 
 
-def test_each_counts_what_has_been_dealt_with(log):
+def test_each_counts_finished_things(log):
     for letter in each("abc", "read", "letters"):
         if letter == "c":
             _until(lambda: "read: 2 of 3 letters, " in log.getvalue())
 
 
-def test_what_was_there_when_it_began_counts_for_no_rate(log):
+def test_the_first_update_is_not_part_of_the_rate(log):
     with watch("sample", total=1_000, unit="completions") as count:
         count.update(900)
         _until(lambda: "sample: 900 of 1,000 completions, " in log.getvalue())
         assert "/s" not in log.getvalue()
 
 
-def test_a_process_that_hushes_tells_nothing(log, monkeypatch):
+def test_a_hushed_process_prints_nothing(log, monkeypatch):
     monkeypatch.setattr(progress, "_hushed", threading.Event())
     progress.hush()
     with phase("load", "some/folder"):
@@ -127,15 +126,51 @@ def test_an_error_goes_through_and_ends_the_lines(log):
     assert log.getvalue() == said == "load: it\n"
 
 
-def test_a_terminal_gets_a_bar_that_goes_when_it_is_done(monkeypatch):
-    monkeypatch.setattr(progress, "BAR_SECONDS", 0.05)
-    stream = _as_stderr(monkeypatch, _Terminal())
-    with watch("load", total=10, unit="parameters") as count:
-        count.update(5)
-        _until(lambda: "5/10" in stream.getvalue())
-    assert "load:  50%" in stream.getvalue()
-    assert stream.getvalue().endswith("\r")
-    assert "\n" not in stream.getvalue()
+def _screens(program):
+    """Run a program on a terminal of 80 columns; what is on it after each write."""
+    leader, follower = pty.openpty()
+    env = os.environ | {"COLUMNS": "80", "PYTHONPATH": os.getcwd()}
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=follower, stderr=follower, env=env
+    )
+    os.close(follower)
+    lines, at, screens = [""], 0, []
+    while True:
+        try:
+            text = os.read(leader, 65536).decode()
+        except OSError:  # the program has ended
+            break
+        for piece in re.findall(r"\x1b\[K|\r|\n|[^\x1b\r\n]+", text):
+            if piece == "\n":
+                lines.append("")
+            elif piece == "\x1b[K":
+                lines[-1] = lines[-1][:at]
+            elif piece != "\r":
+                lines[-1] = lines[-1][:at] + piece + lines[-1][at + len(piece) :]
+            at = at + len(piece) if len(piece) > 1 and piece[0] != "\x1b" else at
+            at = 0 if piece in "\r\n" else at
+        screens.append(list(lines))
+    os.close(leader)
+    assert process.wait() == 0
+    return screens
+
+
+def test_a_terminal_shows_a_bar_and_clears_it_when_it_is_done():
+    screens = _screens(
+        "import time; from rl import progress; progress.BAR_SECONDS = 0.05\n"
+        "with progress.phase('load', 'a folder', total=10, unit='parameters') as count:"
+        "\n    count.update(3); time.sleep(0.3); count.update(2); time.sleep(0.3)\n"
+        "with progress.watch('sample', total=4, unit='completions'): time.sleep(0.3)\n"
+        "print('step 1/20')"
+    )
+    shown = {line for screen in screens for line in screen}
+    assert any(
+        re.match(r"load:  50%\|.* 5/10 \[00:00<00:00, .*/s\]$", s) for s in shown
+    )
+    assert any(s.startswith("sample:   0%|") for s in shown)
+    assert max(len(s) for s in shown if "%|" in s) < 80
+    text = "\n".join(screens[-1])
+    assert re.search(r"^load: a folder\nload: done in \S+ s\nstep 1/20\n\Z", text, re.M)
 
 
 ENDED = dataclasses.replace(NOT_BEGUN, finish_reason="stop")
