@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict, FieldReference
 
 from configs.schema import (
     Count,
@@ -86,8 +86,11 @@ class Data:
     # "module:function".
     train: str = ""
     train_args: Mapping[str, Any] = field(default_factory=dict)  # of that function
-    eval: str = ""  # the held-out problems, in the same forms; empty: no evaluation
-    eval_args: Mapping[str, Any] = field(default_factory=dict)
+    # Held-out problems in the same forms, or several sets by name, such as
+    # {"math500": "a.jsonl", "aime2024": "b.jsonl"}; the first decides which checkpoint
+    # is the best. Empty: no evaluation.
+    eval: str | Mapping[str, str] = ""
+    eval_args: Mapping[str, Any] = field(default_factory=dict)  # several sets: by name
     # Our field name -> the file's column, where they differ.
     fields: Mapping[str, str] = field(default_factory=dict)
     # Share of problems that may be left out because the verifier cannot read the gold.
@@ -266,9 +269,11 @@ class Schedule:
 @section
 class Eval:
     every_steps: Index = 0  # 0: only before and after
+    # Problems of each set that the curve of every_steps is over, always the same; 0:
+    # all. Before and after, all problems are evaluated.
+    problems: Index = 0
     samples: Count = 8  # per problem, at eval.temperature
     temperature: NotNegative = 1.0
-    top_p: Annotated[float, Range(0, 1, open=True)] = 1.0
     reward: str = ""  # as reward.function; empty: the same
     greedy: bool = True  # also a greedy pass
 
@@ -351,7 +356,10 @@ class RunConfig:
 
 def get_config() -> ConfigDict:
     """Return the defaults; a key that does not exist cannot be set."""
-    return ConfigDict(dataclasses.asdict(RunConfig())).lock()
+    tree = dataclasses.asdict(RunConfig())
+    # A text by default, which a config may replace by a mapping.
+    tree["data"]["eval"] = FieldReference(tree["data"]["eval"], field_type=object)
+    return ConfigDict(tree).lock()
 
 
 def from_config(config: ConfigDict) -> RunConfig:

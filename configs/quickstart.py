@@ -56,5 +56,6 @@ def get_config() -> ConfigDict:
     c.schedule.warmup_updates = 5
 
     c.eval.samples = 16
+    c.eval.every_steps, c.eval.problems = 20, 64  # a second each time
     c.export.dtype = "float32"
     return c

@@ -11,18 +11,18 @@ Metrics = Mapping[str, float]
 
 
 class Alarm(RuntimeError):
-    """A run that is no longer worth its time is ended."""
+    """Ends a run."""
 
 
 class Rule(NamedTuple):
-    """One alarm.
+    """Describes one alarm.
 
     Attributes:
       name: of its limit.
-      value: of a step's metrics; NaN where they do not tell, which is no alarm.
-      beyond: of the value and the limit, whether it holds.
-      says: with the value, and with the names of what is not finite.
-      counts: whether the value is itself a number in a row, due when it is the limit.
+      value: computes it from a step's metrics; NaN, if they lack it, never alarms.
+      beyond: compares the value with the limit.
+      says: the message, formatted with the value and the names that are not finite.
+      counts: whether the value counts steps in a row, and stops a run at its limit.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Rule(NamedTuple):
 
 
 def _of(*names: str) -> Callable[[Metrics], float]:
-    """The first of these metrics that there is."""
+    """Return a function that returns the first of these metrics that exists."""
     return lambda metrics: next((metrics[n] for n in names if n in metrics), math.nan)
 
 
@@ -85,7 +85,7 @@ RULES = (
         "entropy_high",
         _of("policy/entropy"),
         operator.gt,
-        "entropy {:.2f} nats: the policy dissolves",
+        "entropy {:.2f} nats exceeds the limit: the policy is close to random",
     ),
     Rule(
         "sampler_gap",
@@ -118,10 +118,10 @@ RULES = (
 
 
 class Alarms:
-    """Watches each step's metrics.
+    """Compares each step's metrics with the limits.
 
     Every alarm warns at each step at which it holds. Those of `stop_on` end the run
-    after `patience` such steps in a row; one whose limit counts steps in a row does so
+    after `patience` such steps in a row. One whose value counts steps in a row ends it
     at its limit.
     """
 
@@ -132,10 +132,10 @@ class Alarms:
         self._unmoved = 0
 
     def check(self, metrics: Metrics) -> tuple[list[str], str | None]:
-        """Checks the metrics of a step.
+        """Check the metrics of a step.
 
         Returns:
-          Warnings, none for a healthy step; and why the run has to stop, if it has to.
+          The warnings, none for a healthy step, and the reason to stop the run, if any.
         """
         warnings: list[str] = []
         due: list[str] = []
@@ -150,11 +150,11 @@ class Alarms:
         return warnings, next(iter(due), None)
 
     def warnings(self, metrics: Metrics) -> dict[str, str]:
-        """What `check` warns of, by the alarm's name."""
+        """Return the warnings of `check` by the alarm's name."""
         return {rule.name: text for rule, _, text in self._holding(metrics)}
 
     def _holding(self, metrics: Metrics) -> list[tuple[Rule, float, str]]:
-        """Rules that hold at a step, each with its value and what it says."""
+        """Return the rules that hold at a step, each with its value and message."""
         metrics = {**metrics, "reward/unmoved": self._count_unmoved(metrics)}
         names = ", ".join(_not_finite(metrics)[:3])
         holding = []
@@ -168,7 +168,7 @@ class Alarms:
         return holding
 
     def _count_unmoved(self, metrics: Metrics) -> int:
-        """Steps in a row with the very same mean reward; those without one pass."""
+        """Count steps in a row with the same mean reward; steps without one pass."""
         reward = metrics.get("reward/mean")
         if reward is not None:
             same = self._reward is not None and math.isclose(reward, self._reward)

@@ -1,11 +1,11 @@
-"""Sample, judge, summarise: the one evaluation, in training and in the tool.
+"""Sample, judge and summarise: the evaluation of training and of tools.evaluate.
 
     drawn = draw(problems, prompts, sampler=..., params=..., seed=..., decode=...)
     scored = score(drawn, problems, judge)
     summary = summarise(scored)
 
-`evaluate` is these three in a row. The tool keeps what was drawn on disk and comes back
-to the second line whenever the verifier has changed.
+`evaluate` calls these three. The tool stores the completions on disk, and repeats the
+second line when the verifier has changed.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ Decode = Callable[[Sequence[int]], str]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SampledCompletion:
-    """One completion as text.
+    """Holds a completion as text.
 
     Attributes:
       id: of its problem.
@@ -51,7 +51,7 @@ class SampledCompletion:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """A completion with what the judge says of it.
+    """Holds a completion with its verdict and reward.
 
     Attributes:
       drawn: the completion.
@@ -77,7 +77,7 @@ class Scored:
 
     @property
     def graded(self) -> bool:
-        """Whether a function of the user's said more of it than right or wrong."""
+        """Return whether a reward gave more than right or wrong."""
         return bool(self.components) or self.verdict.rule == "reward"
 
 
@@ -93,21 +93,23 @@ def evaluate(
     seed: int,
     decode: Decode,
     judge: Reward,
+    curve: Sequence[Problem] = (),
 ) -> tuple[list[Scored], dict[str, Any]]:
-    """Draws `params.n` completions per problem, judges and summarises them.
+    """Sample `params.n` completions per problem, judge and summarise them.
 
     Args:
-      problems: what is asked; their ids are unique.
+      problems: with unique ids.
       prompts: token ids for each problem, template applied.
-      sampler: where completions come from.
+      sampler: draws the completions.
       params: temperature 0 and n=1 is greedy pass@1.
       seed: of the sampler's call.
       decode: token ids to text, special tokens left out.
       judge: groups of texts and their problems to scores.
+      curve: a part of the problems, which is also summarised alone, under "curve".
 
     Returns:
-      The scored completions, problem by problem, and `summarise` of them, with the
-      accuracy of each source and each level of problems besides.
+      The scored completions, problem by problem, and `summarise` of them with the
+      accuracy of each source and each level.
     """
     drawn = draw(
         problems, prompts, sampler=sampler, params=params, seed=seed, decode=decode
@@ -120,7 +122,11 @@ def evaluate(
         "by_source": breakdown(scored, sources, clusters),
         "by_level": breakdown(scored, levels, clusters),
     }
-    return scored, summarise(scored, clusters) | parts
+    summary = summarise(scored, clusters) | parts
+    if 0 < len(curve) < len(problems):
+        ids = {problem.id for problem in curve}
+        summary["curve"] = summarise([s for s in scored if s.id in ids], clusters)
+    return scored, summary
 
 
 def templates_of(problems: Iterable[Problem]) -> dict[str, str] | None:
@@ -144,9 +150,9 @@ def draw(
     decode: Decode,
     on_drawn: Callable[[SampledCompletion], None] | None = None,
 ) -> list[SampledCompletion]:
-    """Draws `params.n` completions per problem, in the order of `problems`.
+    """Sample `params.n` completions per problem, in the order of `problems`.
 
-    `on_drawn` is told of each completion as it ends, in any order.
+    `on_drawn` is called with each completion as it ends, in any order.
     """
 
     def as_text(problem: int, sample: int, completion: Completion) -> SampledCompletion:
@@ -176,7 +182,7 @@ def draw(
 def score(
     drawn: Sequence[SampledCompletion], problems: Iterable[Problem], judge: Reward
 ) -> list[Scored]:
-    """Judges each completion against its own problem, problem by problem; one call."""
+    """Judge each completion against its problem, in one call; problem by problem."""
     by_id = {problem.id: problem for problem in problems}
     groups = by_problem(drawn)
     scores = judge(
@@ -198,7 +204,7 @@ def score(
 def summarise(
     scored: Sequence[Scored], clusters: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The figures of one benchmark, rates and scores in [0, 1].
+    """Compute the metrics of one benchmark; rates and scores lie in [0, 1].
 
     `accuracy` is avg@k: the mean over problems of the share of right completions; it
     and `pass@k` come with a 95% interval over problems (`mean_interval`). `pass@k` is
@@ -256,14 +262,18 @@ def _mean_grades(scored: Sequence[Scored]) -> dict[str, float]:
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """What a line says of a `summarise`d evaluation, greedy accuracy besides if any."""
+    """Return a summary as one line, with greedy accuracy and other sets if any."""
     parts = [f"avg@{summary['samples']} {summary['accuracy']:.1%}"]
     # By number: what comes out of a checkpoint is sorted as text.
     most = max(int(key[5:]) for key in summary if re.fullmatch(r"pass@\d+", key))
     parts.append(f"pass@{most} {summary[f'pass@{most}']:.1%}")
     if "greedy_accuracy" in summary:
         parts.append(f"greedy {summary['greedy_accuracy']:.1%}")
-    return ", ".join(parts) + f" on {summary['problems']} problems"
+    line = ", ".join(parts) + f" on {summary['problems']} problems"
+    if left_out := summary.get("left_out"):
+        line += f" (incomplete: {left_out} others left out)"
+    others = summary.get("sets", {}).items()
+    return "; ".join([line, *(f"{name} {headline(of_set)}" for name, of_set in others)])
 
 
 def accuracy_of(
@@ -283,7 +293,7 @@ def breakdown(
     labels: Mapping[str, Any],
     clusters: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """`accuracy_of` the problems of each label.
+    """Compute `accuracy_of` the problems of each label.
 
     Args:
       scored: completions.
@@ -304,7 +314,7 @@ def breakdown(
 
 
 def by_problem(completions: Iterable[_Completion]) -> dict[str, list[_Completion]]:
-    """Completions of each problem id, in the order in which ids first appear."""
+    """Group completions by problem id, in the order in which ids first appear."""
     groups: dict[str, list[_Completion]] = {}
     for one in completions:
         groups.setdefault(one.id, []).append(one)

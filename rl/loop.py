@@ -19,6 +19,7 @@ from rl.groups.schedule import staleness_metrics
 from rl.groups.stats import RolloutStats
 from rl.metrics import (
     EVALUATED,
+    LEGEND,
     MetricsWriter,
     Stopwatch,
     console_line,
@@ -33,7 +34,7 @@ from rl.processes.compiles import Compiles
 from rl.processes.stopping import Stopped, StopSignals
 from rl.progress import WatchedSampler, duration, phase, watch
 from rl.reward.rewards import RewardError
-from rl.run_spec import EVALUATION, RunSpec
+from rl.run_spec import EVALUATION, ProblemSet, RunSpec
 from rl.setup import Parts, open_parts
 from rl.start_page import config_changes
 from rl.types import Group
@@ -90,9 +91,10 @@ def train(
         elif run.evaluation_due() and run.evaluated < run.done:
             # A signal interrupted the evaluation after this step.
             run.evaluate()
-            if run.latest and "accuracy" in run.latest:
-                engine.record_score(run.done, run.latest["accuracy"])
+            if (score := run.score) is not None:
+                engine.record_score(run.done, score)
 
+        print(LEGEND, flush=True)
         ended = ""
         while run.done < c.steps:
             judged, compiled = parts.rewards.counts, compiles.programs
@@ -132,8 +134,8 @@ def train(
         if ended:
             print(f"ending after step {run.done}: {ended}", flush=True)
         # Also where the run has done more steps than it is now asked for.
-        if run.evaluated < run.done:
-            run.evaluate()
+        if run.evaluated < run.done or (run.latest or {}).get("part"):
+            run.evaluate(whole=True)
         return run.finish(ended)
 
 
@@ -220,8 +222,7 @@ class _Run:
 
     def save(self, state: Mapping[str, Any], *, healthy: bool) -> None:
         """Start to write a checkpoint of the policy and of `state`."""
-        known = self.latest if state["evaluated"] == self.done else None
-        score = known.get("accuracy") if known else None
+        score = self.score if state["evaluated"] == self.done else None
         self.parts.engine.save(self.done, state, healthy=healthy, score=score)
 
     def save_completely(self, state: Mapping[str, Any], *, healthy: bool) -> None:
@@ -307,7 +308,8 @@ class _Run:
         print(console_line(self.done, steps, metrics, left), flush=True)
         self.writer.scalars(self.done, metrics)
         samples = self.config.log.samples
-        examples = example_rows(stats, self.spec.decode, samples=samples)
+        decode, decode_prompt = self.spec.decode, self.spec.decode_prompt
+        examples = example_rows(stats, decode, decode_prompt, samples=samples)
         self.writer.samples(self.done, examples)
 
     def check_alarms(self, metrics: Mapping[str, float]) -> None:
@@ -328,47 +330,84 @@ class _Run:
         last = self.done == self.config.steps
         return last or due(self.done, self.config.eval.every_steps)
 
-    def evaluate(self) -> None:
-        """Measure held-out accuracy after this step, and record it."""
-        summary = self.interruptible(self._evaluate)
+    def evaluate(self, *, whole: bool = False) -> None:
+        """Measure held-out accuracy after this step, and record it.
+
+        Args:
+          whole: evaluate all problems, as before the first and after the last step.
+        """
+        whole = whole or self.base is None or self.done == self.config.steps
+        summary = self.interruptible(lambda: self._evaluate(whole))
         self.latest, self.evaluated = summary, self.done
         if self.base is None:
             self.base = summary
-        scalars = {k: v for k, v in summary.items() if isinstance(v, int | float)}
+        curves = {EVALUATED: summary.get("curve", summary)}
+        for name, of_set in summary.get("sets", {}).items():
+            curves[f"{EVALUATED}{name}/"] = of_set.get("curve", of_set)
+        scalars = {
+            prefix + key: value
+            for prefix, curve in curves.items()
+            for key, value in curve.items()
+            if isinstance(value, int | float) and key != "part"
+        }
         if scalars:
-            named = {EVALUATED + k: v for k, v in scalars.items()}
-            self.writer.scalars(self.done, named)
+            self.writer.scalars(self.done, scalars)
 
-    def _evaluate(self) -> dict[str, Any]:
-        """Sample held-out completions, and greedy ones; the same seed every time."""
-        spec, e = self.spec, self.config.eval
-        if not spec.held_out:
+    @property
+    def score(self) -> float | None:
+        """Return the newest held-out accuracy, over the problems of the curve."""
+        latest = self.latest or {}
+        return latest.get("curve", latest).get("accuracy")
+
+    def _evaluate(self, whole: bool) -> dict[str, Any]:
+        """Evaluate all held-out sets: the first, with the others under "sets"."""
+        if not self.spec.held_out:
             return {}
         started = time.perf_counter()
-        sampled = dataclasses.replace(
-            spec.sampling, n=e.samples, temperature=e.temperature, top_p=e.top_p
-        )
-        greedy = dataclasses.replace(spec.sampling, n=1, temperature=0.0)
-        measure = functools.partial(
-            evaluate,
-            problems=spec.held_out,
-            prompts=[spec.encode(p).tolist() for p in spec.held_out],
-            sampler=WatchedSampler(self.parts.engine, "evaluate", self.stop.check),
-            seed=run_seed(self.config.seed, Stream.EVALUATING, 0),
-            decode=spec.decode,
-            judge=self.parts.rewards.reward(EVALUATION),
-        )
-        text = f"{len(spec.held_out)} problems, {sampled.n} completions of each"
-        with phase("evaluate", text + (", and a greedy one" if e.greedy else "")):
-            _, summary = measure(params=sampled)
-            if e.greedy:
-                _, of_greedy = measure(params=greedy)
-                summary["greedy_accuracy"] = of_greedy["accuracy"]
+        first, *others = self.spec.held_out
+        summary = self._evaluate_set(first, whole)
+        if others:
+            sets = {of_set.name: self._evaluate_set(of_set, whole) for of_set in others}
+            summary["sets"] = sets
         print(
             f"evaluation after step {self.done}: {headline(summary)}"
             f" ({duration(time.perf_counter() - started)})",
             flush=True,
         )
+        return summary
+
+    def _evaluate_set(self, held_out: ProblemSet, whole: bool) -> dict[str, Any]:
+        """Sample held-out completions, and greedy ones; the same seed every time."""
+        spec, e = self.spec, self.config.eval
+        every = held_out.problems
+        of_curve = every[: e.problems] if e.problems else every
+        problems = every if whole else of_curve
+        sampled = dataclasses.replace(
+            spec.sampling, n=e.samples, temperature=e.temperature
+        )
+        greedy = dataclasses.replace(spec.sampling, n=1, temperature=0.0)
+        measure = functools.partial(
+            evaluate,
+            problems=problems,
+            curve=of_curve,
+            prompts=[spec.encode(p).tolist() for p in problems],
+            sampler=WatchedSampler(self.parts.engine, "evaluate", self.stop.check),
+            seed=run_seed(self.config.seed, Stream.EVALUATING, 0),
+            decode=spec.decode,
+            judge=self.parts.rewards.reward(EVALUATION),
+        )
+        text = f"{held_out.name}: {len(problems)} problems, {sampled.n} completions"
+        with phase("evaluate", text + (", and a greedy one" if e.greedy else "")):
+            _, summary = measure(params=sampled)
+            if e.greedy:
+                _, of_greedy = measure(params=greedy)
+                for part in {"curve"} & summary.keys():
+                    summary[part]["greedy_accuracy"] = of_greedy[part]["accuracy"]
+                summary["greedy_accuracy"] = of_greedy["accuracy"]
+        if held_out.left_out:
+            summary["left_out"] = held_out.left_out
+        if len(problems) < len(every):
+            summary["part"] = True
         return summary
 
     def finish(self, ended: str) -> dict[str, Any]:

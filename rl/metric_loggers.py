@@ -1,8 +1,8 @@
-"""Whoever else is told a run's figures: services and functions of the user's.
+"""Additional metric loggers: services, and functions of the user.
 
-`log.sinks` names them: "wandb", or "module:function" of a `Maker`. Figures are safe in
-the workdir before; a sink that fails is told in a line and left out, for the run is
-worth more than its picture.
+`log.sinks` names them: "wandb", or "module:function" of a `Maker`. Metrics are written
+to the workdir first. A logger that raises prints a warning and is closed: it never ends
+a run.
 """
 
 import contextlib
@@ -17,34 +17,34 @@ from rl.processes.stopping import one_line
 
 
 class Sink(Protocol):
-    """What is told of each step, in ascending order."""
+    """Receives the metrics of each step, in ascending order."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """The figures of a step, finite ones."""
+        """Log the finite metrics of a step."""
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """All values of something in a step, at least one."""
+        """Log distributions of a step, each with at least one value."""
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Completions of a step, as in samples.jsonl."""
+        """Log completions of a step, as in samples.jsonl."""
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """End: nothing follows."""
 
 
 Maker = Callable[..., Sink]
-"""`maker(workdir, *, config, keep)`: opens a sink for a run.
+"""`maker(workdir, *, config, keep)`: opens a metric logger for a run.
 
-`config` holds the hyperparameters by dotted key; `keep` is the last step whose figures
+`config` holds the hyperparameters by dotted key; `keep` is the last step whose metrics
 stay, -1 for a new run.
 """
 
 
 def load_sinks(*, sinks: Sequence[str]) -> dict[str, Maker]:
-    """The makers of `log.sinks`, by name.
+    """Return the makers of `log.sinks`, by name.
 
     Raises:
-      ValueError: one line: a name is none, or its library is not installed.
+      ValueError: an unknown name, or its library is not installed; one line.
     """
     key, makers = "config.log.sinks", {}
     for name in sinks:
@@ -58,7 +58,7 @@ def load_sinks(*, sinks: Sequence[str]) -> dict[str, Maker]:
 
 
 class Sinks:
-    """All sinks of a run; none of them can end it."""
+    """Holds all metric loggers of a run; none of them can end it."""
 
     def __init__(
         self,
@@ -74,19 +74,19 @@ class Sinks:
                 self._open[name] = maker(workdir, config=dict(config), keep=keep)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        self._tell("scalars", step, values)
+        self._call("scalars", step, values)
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        self._tell("histograms", step, values)
+        self._call("histograms", step, values)
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._tell("samples", step, rows)
+        self._call("samples", step, rows)
 
     def close(self) -> None:
-        self._tell("close")
+        self._call("close")
         self._open.clear()
 
-    def _tell(self, what: str, *arguments: Any) -> None:
+    def _call(self, what: str, *arguments: Any) -> None:
         for name, sink in list(self._open.items()):
             with _guarded(self._open, name):
                 getattr(sink, what)(*arguments)
@@ -94,7 +94,7 @@ class Sinks:
 
 @contextlib.contextmanager
 def _guarded(opened: dict[str, Sink], name: str) -> Iterator[None]:
-    """Drops a sink that raises within, and says so."""
+    """Drop a logger that raises within, with a warning."""
     try:
         yield
     except Exception as error:
@@ -118,7 +118,7 @@ def _wandb() -> Maker:
 
 
 class _WandbRun:
-    """A run on Weights & Biases, with the steps of ours as its own axis."""
+    """Logs to Weights & Biases, with the training step as the axis."""
 
     def __init__(self, wandb: Any, workdir: pathlib.Path, *, config, keep: int):
         self._wandb = wandb

@@ -1,7 +1,7 @@
-"""What a run says of itself: figures of each step, examples, one line, and their way.
+"""Compute the metrics of a step and write them, with examples of completions.
 
-They go to metrics.jsonl, samples.jsonl, tokens.jsonl and TensorBoard, which fail with
-the run, and to sinks that the config names, which do not.
+They go to metrics.jsonl, samples.jsonl, tokens.jsonl and TensorBoard, whose errors end
+the run, and to the metric loggers of the config, whose errors do not.
 """
 
 import contextlib
@@ -22,23 +22,24 @@ from rl.types import Batch
 from rl.update.objective import MEASURED
 from rl.workdir.board import Board
 
+CLIPPED = ("policy/clipped_high", "policy/clipped_low")
 HEADLINE = {
     "accuracy": ("reward/accuracy", "eval/accuracy", "eval/greedy_accuracy"),
     "reward": ("reward/mean",),
     "length, tokens": ("length/all_mean", "length/all_p95"),
     "entropy, nats": ("policy/entropy",),
-    "clip fractions": ("policy/clipped_high", "policy/clipped_low"),
+    "clip fractions": CLIPPED,
     "speed, tokens per second": ("speed/sampling_tokens", "speed/update_tokens"),
 }
-"""What matters most, by chart: TensorBoard and the report open on it."""
+"""Charts on which TensorBoard and the report open."""
 
 _FILES = ("metrics.jsonl", "samples.jsonl", "tokens.jsonl")
 
-EVALUATED = "eval/"  # begins the names of an evaluation's figures
+EVALUATED = "eval/"  # prefix of the metrics of an evaluation
 
 
 class MetricsWriter:
-    """Writes each step's figures; a resumed run continues as if never interrupted."""
+    """Writes the metrics of each step; a resumed run continues without a gap."""
 
     def __init__(
         self,
@@ -53,11 +54,11 @@ class MetricsWriter:
         Args:
           workdir: `metrics.jsonl`, `samples.jsonl`, `tokens.jsonl` and `tensorboard/`
             live there.
-          keep: the last step whose figures stay; later ones, of work that was lost,
-            go. -1 begins afresh.
-          evaluated: the same of evaluations, for that of a step may be lost alone.
-          config: what is worth showing of the run's, by dotted key.
-          sinks: whoever else is told, by name; see `rl.metric_loggers`.
+          keep: the last step whose rows stay; later ones belong to lost work and are
+            removed. -1 starts from nothing.
+          evaluated: the same for evaluations: that of a step may be lost alone.
+          config: hyperparameters by dotted key.
+          sinks: more metric loggers by name; see `rl.metric_loggers`.
         """
         self._workdir, self._config = workdir, dict(config or {})
         self._makers = dict(sinks or {})
@@ -84,7 +85,7 @@ class MetricsWriter:
             self._opened.callback(part.close)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """One row of metrics.jsonl and one point per name on TensorBoard."""
+        """Write a row of metrics.jsonl and a point per name on TensorBoard."""
         plain = {name: _plain(value) for name, value in values.items()}
         self._metrics.write({"step": step, **plain})
         finite = {k: v for k, v in plain.items() if math.isfinite(v)}
@@ -93,20 +94,20 @@ class MetricsWriter:
         self._sinks.scalars(step, finite)
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """How something is distributed in a step, on TensorBoard."""
+        """Write distributions of a step to TensorBoard."""
         some = {name: array for name, array in values.items() if len(array)}
         for name, array in some.items():
             self._board.histogram(name, array, step)
         self._sinks.histograms(step, some)
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Completions as text: a line each, and a table on TensorBoard."""
+        """Write completions as text: a line each, and a table on TensorBoard."""
         self._samples.write(*({"step": step, **row} for row in rows))
         self._board.text("samples", _table(rows), step)
         self._sinks.samples(step, rows)
 
     def tokens(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Completions token by token, a line each; see `rl.workdir.tokens`."""
+        """Write completions token by token, a line each; see `rl.workdir.tokens`."""
         self._tokens.write(*({"step": step, **row} for row in rows))
 
     def close(self) -> None:
@@ -115,7 +116,7 @@ class MetricsWriter:
 
 
 class Stopwatch:
-    """Seconds by phase of one step; a trace shows the phases by their names."""
+    """Measures seconds by phase of one step; a trace shows the phases by name."""
 
     def __init__(self):
         self._began = time.perf_counter()
@@ -123,7 +124,7 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Books what is done within on a phase, which may come more than once."""
+        """Add the time spent within to a phase, which may occur more than once."""
         began = time.perf_counter()
         with jax.profiler.TraceAnnotation(name):
             yield
@@ -136,7 +137,7 @@ class Stopwatch:
 
 
 def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
-    """What the rounds of a step say of the policy."""
+    """Return metrics of the completions sampled for a step."""
     metrics: dict[str, float] = {
         "sampling/seconds": stats.seconds,
         "sampling/rounds": stats.rounds,
@@ -148,7 +149,7 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
         "sampling/unfinished": stats.unfinished,
     }
     if stats.completions:
-        # Of this step's own: under other schedules the verifier is ahead of it.
+        # Of this step: under other schedules the verifier works on later ones too.
         metrics["sampling/unjudged"] = stats.unjudged / stats.completions
     if not stats.correct:
         return metrics
@@ -187,7 +188,7 @@ def sampling_metrics(stats: RolloutStats) -> dict[str, float]:
 def distributions(
     stats: RolloutStats, mini_batches: Sequence[Sequence[Batch]]
 ) -> dict[str, np.ndarray]:
-    """Lengths of all completions of a step, and advantages of those trained on."""
+    """Return lengths of all completions of a step, advantages of the trained ones."""
     batches = [batch for micro in mini_batches for batch in micro]
     advantages = [batch.advantages[_first_tokens(batch)] for batch in batches]
     return {
@@ -197,15 +198,15 @@ def distributions(
 
 
 def _first_tokens(batch: Batch) -> np.ndarray:
-    """bool `[R, T]`, where a completion begins."""
+    """Return bool `[R, T]`, the first token of each completion."""
     same = batch.segment_ids[:, 1:] == batch.segment_ids[:, :-1]
-    goes_on = np.zeros_like(batch.loss_mask)
-    goes_on[:, 1:] = same & batch.loss_mask[:, :-1]
-    return np.asarray(batch.loss_mask & ~goes_on)
+    continues = np.zeros_like(batch.loss_mask)
+    continues[:, 1:] = same & batch.loss_mask[:, :-1]
+    return np.asarray(batch.loss_mask & ~continues)
 
 
 def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """One step's updates: token means, maxima, and the first update by itself."""
+    """Return token means and maxima of a step's updates, and of its first update."""
 
     def total(key, some=stats):
         return float(sum(s["sum"][key] for s in some))
@@ -215,7 +216,7 @@ def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         return total(key, some) / count if count else 0.0
 
     first = stats[:1]
-    # Before any update of the step the policy is the one that was sampled.
+    # Before the first update the policy is the one that was sampled.
     fresh, drawn = total("fresh", first), total("tokens", first)
     gaps = {}
     if fresh:
@@ -257,7 +258,7 @@ def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, float]:
-    """Seconds of each phase of a step, and tokens drawn per second."""
+    """Return seconds of each phase of a step, and sampled tokens per second."""
     speeds = {f"seconds/{phase}": s for phase, s in clock.seconds.items()}
     speeds["seconds/step"] = clock.total
     if metrics.get("sampling/seconds"):
@@ -269,29 +270,34 @@ def speed_metrics(metrics: Mapping[str, float], clock: Stopwatch) -> dict[str, f
 def verifier_metrics(
     before: Mapping[str, int], after: Mapping[str, int]
 ) -> dict[str, float]:
-    """What the verifier counted in between: judged, and by the rule that decided."""
+    """Return how many verdicts were given in between, in all and by rule."""
     return {f"verifier/{k}": float(n - before.get(k, 0)) for k, n in after.items()}
 
 
+LEGEND = (
+    "each step: mean reward; acc, right completions; clip, tokens without a gradient;"
+    " KL to the step's first policy, nats; len, mean tokens of a completion"
+)
+
+
 def console_line(step: int, steps: int, m: Mapping[str, float], left: float) -> str:
-    """What a person watching wants: where we are, how it goes, how long still."""
+    """Return the progress of a run in at most 100 characters; see `LEGEND`."""
+    clipped = [m[key] for key in CLIPPED if key in m]
+    values = {
+        "reward": m.get("reward/mean"),
+        "acc": m.get("reward/accuracy"),
+        "clip": sum(clipped) if clipped else None,
+        "KL": m.get("policy/kl_old_policy"),
+        "len": m.get("length/all_mean"),
+    }
+    forms = {"reward": "+.2f", "acc": ".1%", "clip": ".1%", "KL": ".4f", "len": ".0f"}
     parts = [f"step {step}/{steps}"]
-    for label, key, form in (
-        ("accuracy", "reward/accuracy", ".3f"),
-        ("all/none", "sampling/solve_all", ""),
-        ("entropy", "policy/entropy", ".3f"),
-        ("length", "length/all_mean", ".0f"),
-        ("grad", "policy/grad_norm", ".2f"),
-        ("lr", "schedule/learning_rate", ".1e"),
-        ("sample tok/s", "speed/sampling_tokens", ",.0f"),
-        ("update tok/s", "speed/update_tokens", ",.0f"),
-    ):
-        if label == "all/none" and key in m:
-            parts.append(f"{label} {m[key]:.2f}/{m['sampling/solve_none']:.2f}")
-        elif key in m:
-            parts.append(f"{label} {m[key]:{form}}")
-    parts.append(f"{m['seconds/step']:.1f} s/step, {duration(left)} left")
-    return " | ".join(parts)
+    parts += [f"{k} {v:{forms[k]}}" for k, v in values.items() if v is not None]
+    seconds = m["seconds/step"]
+    parts.append(f"{seconds:.{1 if seconds < 99.95 else 0}f} s/step")
+    parts.append(f"{duration(left)} left")
+    line = "  ".join(parts)
+    return line if len(line) <= 100 else " ".join(parts)
 
 
 def _plain(value: float) -> float | int:
@@ -300,13 +306,13 @@ def _plain(value: float) -> float | int:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    columns = ("problem", "completion", "gold", "reward")
+    columns = ("prompt", "completion", "gold", "reward")
     cells = [[str(row[column]) for column in columns] for row in rows]
     return "\n".join(markdown_table(columns, cells))
 
 
 def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> list[dict[str, Any]]:
-    """Drops the rows of later steps, and gives what is left."""
+    """Remove the rows of later steps and return the others."""
 
     def last(row: Mapping[str, Any]) -> int:
         return evaluated if any(name.startswith(EVALUATED) for name in row) else keep
@@ -314,7 +320,7 @@ def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> list[dict[str,
     rows = []
     for where, row in read_rows(path, appended=True):
         if not isinstance(row.get("step"), int):
-            raise ValueError(f"{where}: step={row.get('step')!r} is no step")
+            raise ValueError(f"{where}: step={row.get('step')!r} is not a step")
         if row["step"] <= last(row):
             rows.append(row)
     if path.exists():

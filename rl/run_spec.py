@@ -5,13 +5,15 @@
 
 import dataclasses
 import pathlib
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
-from configs.base import RunConfig
+from configs.base import Data, RunConfig
 from configs.checks import check_config, check_overlong
 from models import hf
 from models.config import DecoderConfig
@@ -35,7 +37,7 @@ from rl.problems.tokenizer import (
     load_tokenizer,
 )
 from rl.reward.golds import readable
-from rl.reward.rewards import try_out, uses_verifier
+from rl.reward.rewards import Rewards, try_out, uses_verifier
 from rl.types import Problem
 from rl.update.objective import Objective, objective_from_config
 from rl.update.optimizer import optimizer_from_config
@@ -47,6 +49,29 @@ from sharding.rules import shards
 TRAINING, EVALUATION = "config.reward.function", "config.eval.reward"
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemSet:
+    """Holds the usable problems of a data set, and counts the others.
+
+    Attributes:
+      name: "train", "held-out", or the key of a mapping `data.eval`.
+      source: files or function, as the config names them.
+      problems: whose gold can be read and whose prompt fits.
+      unreadable: number of problems left out because of their golds.
+      too_long: number of problems left out because of their prompts.
+    """
+
+    name: str
+    source: str
+    problems: Sequence[Problem]
+    unreadable: int = 0
+    too_long: int = 0
+
+    @property
+    def left_out(self) -> int:
+        return self.unreadable + self.too_long
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """A run, checked but not started.
@@ -56,9 +81,9 @@ class RunSpec:
       model: the architecture.
       tokenizer: the model's own.
       sampling: how completions for training are sampled.
-      train, held_out: problems whose prompts fit.
+      train_set: the problems to train on.
+      held_out: the held-out sets; the first decides which checkpoint is the best.
       prompts: token ids by problem text, template applied.
-      left_out: number of problems whose prompts are too long.
       unread: messages about problems left out because of unreadable golds.
       mesh_shape: sizes of data, fsdp and tensor.
       stages: of the curriculum; a single one where the config gives none.
@@ -71,16 +96,19 @@ class RunSpec:
     model: DecoderConfig
     tokenizer: PreTrainedTokenizerBase
     sampling: SamplingParams
-    train: Sequence[Problem]
-    held_out: Sequence[Problem]
+    train_set: ProblemSet
+    held_out: Sequence[ProblemSet]
     prompts: Mapping[str, np.ndarray]
-    left_out: int
     unread: Sequence[str]
     mesh_shape: tuple[int, int, int]
     stages: tuple[Stage, ...]
     gaps: Sequence[str]
     objective: Objective
     sinks: Mapping[str, Maker]
+
+    @property
+    def train(self) -> Sequence[Problem]:
+        return self.train_set.problems
 
     @property
     def updates_per_step(self) -> int:
@@ -107,6 +135,21 @@ class RunSpec:
             end = self.sampling.stop_token_ids[0]
         return [*self.tokenizer.encode(text, add_special_tokens=False), end]
 
+    def decode_prompt(self, token_ids: Sequence[int]) -> str:
+        """Return a prompt as the model sees it, special tokens included."""
+        return str(self.tokenizer.decode(list(token_ids)))
+
+    def open_rewards(self, workers: int = 0) -> Rewards:
+        """Start the workers that judge, 0: as configured; the caller closes them."""
+        r = self.config.reward
+        return Rewards(
+            self.rewards,
+            workers=workers or r.workers,
+            timeout=r.timeout,
+            right_from=r.right_from,
+            literal=r.literal,
+        )
+
     def encode(self, problem: Problem) -> np.ndarray:
         return self.prompts[problem.problem]
 
@@ -128,7 +171,7 @@ def validate(c: RunConfig) -> RunSpec:
     load_extra_groups(c.rollout.extra_groups)
     optimizer_from_config(c)
     sinks = load_sinks(sinks=c.log.sinks)
-    problems, held_out, unread = read_data(c)
+    sets, unread = read_data(c)
     mesh_shape = resolve_shape(
         jax.device_count(), data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor
     )
@@ -141,13 +184,23 @@ def validate(c: RunConfig) -> RunSpec:
         stop_ids = c.rollout.stop_token_ids or default_stop_ids(folder, tokenizer)
     check_positions(c, model)
     param_shardings(Decoder(model), abstract_mesh(mesh_shape))
-    prompts, (train, held_out), left_out = encode_all(
+    prompts, fit, _ = encode_all(
         tokenizer,
-        problems=(problems, held_out),
+        problems=[of_set.problems for of_set in sets],
         template=c.data.template,
         max_prompt_tokens=c.rollout.max_prompt_tokens,
     )
-    stages, gaps = _stages(c, problems, train)
+    train_set, *held_out = [
+        dataclasses.replace(s, problems=p, too_long=len(s.problems) - len(p))
+        for s, p in zip(sets, fit, strict=True)
+    ]
+    for of_set in held_out:
+        if not of_set.problems:
+            raise ValueError(
+                f"config.rollout.max_prompt_tokens={c.rollout.max_prompt_tokens}: no"
+                f" prompt of config.data.eval={of_set.source!r} fits"
+            )
+    stages, gaps = _stages(c, sets[0].problems, train_set.problems)
     return RunSpec(
         config=c,
         model=model,
@@ -158,10 +211,9 @@ def validate(c: RunConfig) -> RunSpec:
             temperature=c.rollout.temperature,
             stop_token_ids=tuple(stop_ids),
         ),
-        train=train,
+        train_set=train_set,
         held_out=held_out,
         prompts=prompts,
-        left_out=left_out,
         unread=unread,
         mesh_shape=mesh_shape,
         stages=stages,
@@ -237,48 +289,78 @@ def check_positions(c: RunConfig, model: DecoderConfig) -> None:
         )
 
 
-def read_data(
-    c: RunConfig,
-) -> tuple[list[Problem], list[Problem], tuple[str, ...]]:
+def read_data(c: RunConfig) -> tuple[list[ProblemSet], tuple[str, ...]]:
     """Read the problems to train on and those held out, and try the rewards out.
 
     The leader alone calls the user's rewards on the first problem: a reward may ask a
     service, and hundreds of processes need not.
 
     Returns:
-      Both sets without the problems whose gold cannot be read, and a message for each
-      set that lost some.
+      The training set and the held-out sets, without the problems whose gold cannot be
+      read, and a message for each set that lost some.
 
     Raises:
       ValueError: a problem, a gold or a reward that is wrong; one line that names it.
     """
     d, formulas = c.data, _reward_formulas(c)
-    sets = [
-        load_problems(where, key=key, fields=d.fields, **arguments) if where else []
-        for where, key, arguments in (
-            (d.train, "config.data.train", d.train_args),
-            (d.eval, "config.data.eval", d.eval_args),
-        )
-    ]
+    sets, messages = [], []
+    sources = {"train": (d.train, "config.data.train", d.train_args)}
+    for name, (source, key, arguments) in {**sources, **_held_out(d)}.items():
+        problems = load_problems(source, key=key, fields=d.fields, **arguments)
+        sets.append(ProblemSet(name=name, source=source, problems=problems))
     if jax.process_index() == 0:
         try_out(
             formulas,
-            sets[0][0],
+            sets[0].problems[0],
             timeout=c.reward.timeout,
             right_from=c.reward.right_from,
         )
-    messages = []
-    for i, (key, where) in enumerate(((TRAINING, d.train), (EVALUATION, d.eval))):
-        if sets[i] and uses_verifier(formulas[key], key=key):
-            sets[i], message = readable(
-                sets[i],
-                where=where,
+    for i, of_set in enumerate(sets):
+        key = EVALUATION if i else TRAINING
+        if uses_verifier(formulas[key], key=key):
+            problems, message = readable(
+                of_set.problems,
+                where=of_set.source,
                 workers=c.reward.workers,
                 timeout=c.reward.timeout,
                 unreadable_golds=d.unreadable_golds,
             )
+            lost = len(of_set.problems) - len(problems)
+            sets[i] = dataclasses.replace(of_set, problems=problems, unreadable=lost)
             messages.append(message)
-    return sets[0], sets[1], tuple(filter(None, messages))
+    return sets, tuple(filter(None, messages))
+
+
+def _held_out(d: Data) -> dict[str, tuple[str, str, Mapping[str, Any]]]:
+    """Return source, config key and arguments of each held-out set, by name.
+
+    Raises:
+      ValueError: a name or source that does not fit; one line that names it.
+    """
+    if isinstance(d.eval, str):
+        whole = (d.eval, "config.data.eval", d.eval_args)
+        return {"held-out": whole} if d.eval else {}
+    if not isinstance(d.eval, Mapping):
+        raise ValueError(f"config.data.eval={d.eval!r}: must be text, or text by name")
+    for name, source in d.eval.items():
+        if not (isinstance(source, str) and source):
+            raise ValueError(
+                f"config.data.eval.{name}={source!r}: give files or a function"
+            )
+        if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name) or name == "train":
+            raise ValueError(
+                f"config.data.eval: {name!r} cannot name a set; use letters and digits"
+            )
+    for name, arguments in d.eval_args.items():
+        if name not in d.eval or not isinstance(arguments, Mapping):
+            raise ValueError(
+                f"config.data.eval_args.{name}={arguments!r}: with several sets, give"
+                f" arguments by set: {', '.join(d.eval)}"
+            )
+    return {
+        name: (source, f"config.data.eval.{name}", d.eval_args.get(name, {}))
+        for name, source in d.eval.items()
+    }
 
 
 def _reward_formulas(c: RunConfig) -> Mapping[str, str]:

@@ -42,7 +42,7 @@ from rl.progress import WatchedSampler, phase
 from rl.reward.rewards import Rewards
 from rl.run_spec import TRAINING, RunSpec, reference_model
 from rl.sampler_servers import make_vllm_sampler
-from rl.start_page import start_messages
+from rl.start_page import start_page
 from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
 from rl.update.hyper import make_hypers
@@ -112,24 +112,19 @@ def open_parts(
         identity = manifest.identify(spec, base)
     for line in manifest.begin(workdir, identity, accept_changes=accept_changes):
         print(line)
-    for line in start_messages(spec):
-        print(line)
     files.replace(workdir / "config.json", config_json(c) + "\n")
-    if spec.held_out:  # as data, so that readers need not call what the config names
-        write_problems(workdir / HELD_OUT, spec.held_out)
+    for i, held_out in enumerate(spec.held_out):
+        # As data, so that readers need not call what the config names.
+        name = f"held_out_{held_out.name}.jsonl" if i else HELD_OUT
+        write_problems(workdir / name, held_out.problems)
+    print(start_page(spec, workdir), flush=True)
     engine = joint.lead(
         processes,
         functools.partial(make_engine, spec, workdir),
         config=config_json(c),
         embedded=c.rollout.backend == "jax",
     )
-    rewards = Rewards(
-        spec.rewards,
-        workers=c.reward.workers,
-        timeout=c.reward.timeout,
-        right_from=c.reward.right_from,
-        literal=c.reward.literal,
-    )
+    rewards = spec.open_rewards()
     sample = WatchedSampler(engine, "sample", check_stop).sample
     rollouts = Rollouts(
         make_collector(spec, sample, rewards),

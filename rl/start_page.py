@@ -1,7 +1,14 @@
-"""What `--dry_run` prints: what the run reads, computes and writes."""
+"""The page that a start prints: what the run reads, computes and writes."""
 
+import contextlib
 import json
+import math
+import os
 import pathlib
+import re
+import subprocess
+import urllib.error
+import urllib.request
 
 import jax
 
@@ -12,12 +19,28 @@ from models import lora
 from models.decoder import abstract_params
 from rl.base_model import lora_from_config, model_from_config, parameter_count
 from rl.checkpoint import describe_cost, state_bytes
-from rl.run_spec import RunSpec
+from rl.problems.repeats import count_repeats
+from rl.run_spec import TRAINING, ProblemSet, RunSpec
 from rl.update.optimizer import optimizer_from_config
+
+_MOST_CHARACTERS, _MOST_TOKENS = 1000, 32  # of the prompt that is shown
+_VLLM = "from importlib.metadata import version; print(version('vllm'))"
+
+
+def dry_run(spec: RunSpec, workdir: pathlib.Path) -> str:
+    """Return the start page, then the config keys that differ from configs/base.py.
+
+    Raises:
+      ValueError: vLLM's environment or servers cannot be used.
+    """
+    sampler = _find_vllm(spec.config) if spec.config.rollout.backend == "vllm" else ""
+    keys = [f"  {k} = {json.dumps(v)}" for k, v in config_changes(spec.config).items()]
+    lines = [start_page(spec, workdir), *filter(None, [sampler])]
+    return "\n".join([*lines, "config, where it differs from configs/base.py:", *keys])
 
 
 def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
-    """Return the facts of a run, one a line, then its config."""
+    """Return the facts of a run, one per line."""
     c = spec.config
     shapes, _ = lora.split(abstract_params(model_from_config(c, spec.model, None))[0])
     count = sum(x.size for x in jax.tree.leaves(shapes))
@@ -27,6 +50,7 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     dynamic = c.dynamic_sampling
     rounds = dynamic.max_rounds * dynamic.oversample if dynamic.filter else 1
     lines = {
+        "devices": describe_devices(),
         "model": f"{c.model.path or c.model.maker}"
         f" ({parameter_count(spec.model):,} parameters)",
         "adapters": f"{count:,} parameters of rank {c.model.lora.rank}; the base is"
@@ -45,16 +69,15 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
             keep=c.checkpoint.keep,
             folder=workdir / "checkpoints",
         ),
-        "reads": f"{c.data.train} ({len(spec.train):,} problems,"
-        f" {spec.left_out:,} too long), {c.data.eval or 'no evaluation'}"
-        f" ({len(spec.held_out):,} problems)",
-        "left out": "; ".join(spec.unread),
-        "stages": "; ".join(spec.gaps),
         "reference": f"{c.objective.reference or 'the base'} stays loaded, in"
         f" {c.model.dtype}"
         if spec.objective.needs_reference
         and (c.objective.reference or not lora_from_config(c))
         else "",
+        **{s.name: _describe_set(s) for s in (spec.train_set, *spec.held_out)},
+        "evaluation": "" if spec.held_out else "none: config.data.eval is empty",
+        "stages": "; ".join(spec.gaps),
+        **_example(spec),
         "writes": f"{workdir}/: config.json manifest.json held_out.jsonl assets/"
         " metrics.jsonl samples.jsonl tokens.jsonl tensorboard/ profile/"
         " checkpoints/ dumps/ summary.json hf/"
@@ -62,26 +85,27 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         + (f", {c.compiled}/" if c.compiled else ""),
     }
     width = max(map(len, lines))
-    text = "\n".join(
-        [f"{k:<{width}}  {v}" for k, v in lines.items() if v]
+    text = [f"{key:<{width}}  {value}" for key, value in lines.items() if value]
+    held_out = [p for of_set in spec.held_out for p in of_set.problems]
+    notes = [*spec.unread, *count_repeats(spec.train, held_out).messages()]
+    text += [f"WARNING: {note}" for note in notes]
+    return "\n".join(
+        text
         + settings_without_effect(c, needs_reference=spec.objective.needs_reference)
     )
-    return f"{config_json(c)}\n{text}"
 
 
-def start_messages(spec: RunSpec) -> list[str]:
-    """Return what the user should know when the run starts."""
-    messages = [f"numbers: {describe_numbers(spec.config)}", *spec.unread]
-    if spec.left_out:
-        most = spec.config.rollout.max_prompt_tokens
-        messages.append(
-            f"{spec.left_out:,} problems left out: their prompts exceed"
-            f" config.rollout.max_prompt_tokens={most}"
-        )
-    messages += settings_without_effect(
-        spec.config, needs_reference=spec.objective.needs_reference
+def next_commands(workdir: pathlib.Path) -> str:
+    """Return what to type after the end of a run."""
+    return "\n".join(
+        [
+            "next:",
+            f"  python -m tools.report {workdir}",
+            f"  tensorboard --logdir {workdir}/tensorboard",
+            f"  python -m tools.evaluate --model {workdir} --benchmarks held_out"
+            f" --template run --out {workdir}/evaluation",
+        ]
     )
-    return messages + [f"curriculum: stage {gap}" for gap in spec.gaps]
 
 
 def config_changes(c: RunConfig) -> dict[str, object]:
@@ -89,8 +113,95 @@ def config_changes(c: RunConfig) -> dict[str, object]:
     return changes(json.loads(config_json(c)), get_config())
 
 
+def describe_devices() -> str:
+    """Return platform, number, kind and memory of the devices."""
+    device = jax.devices()[0]
+    limit = (device.memory_stats() or {}).get("bytes_limit", 0)
+    memory = f"{limit / 1e9:.0f} GB each"
+    if device.platform == "cpu":
+        host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = f"{host / 1e9:.0f} GB of host memory on {os.cpu_count()} cores"
+    hosts = f", {jax.process_count()} processes" if jax.process_count() > 1 else ""
+    return (
+        f"{device.platform}: {jax.device_count()} x {device.device_kind}, {memory}"
+        f"{hosts}; jax {jax.__version__}"
+    )
+
+
 def describe_numbers(c: RunConfig) -> str:
-    """Say how exactly, and whether repeatably, accelerators compute."""
+    """Return how exactly, and whether repeatably, accelerators compute."""
     repeat = "deterministic" if c.deterministic else "not deterministic on a GPU"
     how = f" at matmul_precision={c.model.matmul_precision}"
     return f"{c.model.dtype}{how if c.model.dtype == 'float32' else ''}; {repeat}"
+
+
+def _describe_set(of_set: ProblemSet) -> str:
+    used = len(of_set.problems)
+    text = f"{of_set.source}: {used + of_set.left_out:,} rows, {used:,} used"
+    if not of_set.left_out:
+        return text
+    return (
+        f"{text}; left out: {of_set.too_long:,} longer than"
+        f" config.rollout.max_prompt_tokens, {of_set.unreadable:,} with an unreadable"
+        " gold"
+    )
+
+
+def _example(spec: RunSpec) -> dict[str, str]:
+    """Describe the first prompt, and the rewards of its gold and of a wrong answer."""
+    problem = spec.train[0]
+    ids = spec.encode(problem).tolist()
+    prompt, gold = spec.decode_prompt(ids), problem.answers[0]
+    if len(prompt) > _MOST_CHARACTERS:
+        half = _MOST_CHARACTERS // 2
+        prompt = f"{prompt[:half]} [...] {prompt[-half:]}"
+    tokens = [json.dumps(spec.decode_prompt([i]), ensure_ascii=False) for i in ids]
+    if len(tokens) > _MOST_TOKENS:
+        tokens[_MOST_TOKENS - 8 : -8] = ["..."]
+    wrong = str(int(gold) + 1) if re.fullmatch(r"-?\d{1,18}", gold) else "0"
+    answers = [rf"\boxed{{{gold}}}", rf"\boxed{{{wrong}}}"]
+    with contextlib.closing(spec.open_rewards(workers=1)) as judges:
+        ((right, other),) = judges.reward(TRAINING)([answers], [problem])
+    rewards = [
+        f"{answer} {'not judged' if math.isnan(r) else f'{r:g}'}"
+        for answer, r in zip(answers, (right.reward, other.reward), strict=True)
+    ]
+    if right.reward == other.reward:
+        rewards[-1] += " (the same: does the reward read \\boxed{}?)"
+    return {
+        "first prompt": json.dumps(prompt, ensure_ascii=False),
+        "as tokens": f"{len(ids):,}: {' '.join(tokens)}",
+        "its gold": json.dumps(gold, ensure_ascii=False),
+        "rewards": "; ".join(rewards),
+    }
+
+
+def _find_vllm(c: RunConfig) -> str:
+    """Look for the servers, or for the environment that starts them.
+
+    Raises:
+      ValueError: a server does not answer, or the environment has no vLLM.
+    """
+    v = c.rollout.vllm
+    urls = [url.strip() for url in v.url.split(",") if url.strip()]
+    for url in urls:
+        try:
+            urllib.request.urlopen(f"{url.rstrip('/')}/version", timeout=10).close()
+        except urllib.error.HTTPError:
+            pass  # it answers
+        except (OSError, ValueError) as error:
+            raise ValueError(f"config.rollout.vllm.url={url!r}: {error}") from None
+    if urls:
+        return f"vLLM: {', '.join(urls)} answers"
+    command = [v.python, "-c", _VLLM]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        reason = (done.stderr.strip().splitlines() or [""])[-1]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        done, reason = None, str(error)
+    if done is None or done.returncode:
+        raise ValueError(
+            f"config.rollout.vllm.python={v.python!r}: cannot import vLLM ({reason});"
+            " `make vllm` builds the environment, or give the url of running servers"
+        )
+    return f"vLLM: {done.stdout.strip()} in {v.python}"

@@ -57,7 +57,7 @@ from rl.processes.stopping import (
 from rl.progress import duration, phase
 from rl.run_spec import validate
 from rl.setup import make_engine
-from rl.start_page import start_page
+from rl.start_page import dry_run, next_commands
 from rl.workdir import manifest
 from rollout.types import SamplerError
 
@@ -120,6 +120,7 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
         f"{summary['steps']} steps, {summary['updates']} updates,"
         f" {duration(summary['wall_seconds'])}; {model}"
     )
+    print(next_commands(workdir))
     if not summary["unhealthy"]:
         return DONE
     print(f"error: the run ended unhealthy: {summary['unhealthy']}", file=sys.stderr)
@@ -208,7 +209,7 @@ def _lead(
     with phase("plan", "checks the config, the model's description and the data"):
         spec = validate(config)
     if _DRY_RUN.value:
-        print(start_page(spec, workdir))
+        print(dry_run(spec, workdir))
         return DONE
     with files.locked(workdir):
         if not _ACCEPT_CHANGES.value:

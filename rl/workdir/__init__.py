@@ -1,6 +1,4 @@
-"""What a run's folder says of the run.
+"""Files of a workdir: manifest, event files, examples, traces, dumps, exports.
 
-Enters: a plan, what earlier starts left in the workdir, a step's figures and tokens.
-Leaves: manifest.json, or a refusal; records, event files, traces; what an export says.
-Begin at `manifest`; `export` is the other end of a run.
+Begin at `manifest`, which decides whether a start continues the run of a workdir.
 """

@@ -1,4 +1,4 @@
-"""TensorBoard's event files, record by record: no TensorFlow, no torch, no thread."""
+"""Write TensorBoard event files without TensorFlow, torch or threads."""
 
 import dataclasses
 import pathlib
@@ -23,14 +23,14 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from rl.files import named
 
 FRONT = "Front"
-"""The group of what matters most: a capital comes before the other groups' letters."""
+"""Group of the main charts; TensorBoard sorts a capital before other groups."""
 
 _BINS = 30
 
 
 @dataclasses.dataclass(slots=True)
 class _Flat:
-    """A series that has not moved yet: its value, its first and its last point."""
+    """Holds a series that is constant so far, with its first and last point."""
 
     value: float
     first: tuple[int, float]
@@ -38,12 +38,12 @@ class _Flat:
 
 
 class Board:
-    """One start's event file.
+    """Writes the event file of one start.
 
-    A series that has never changed is no curve: it is held back until it moves, and
-    then comes with the points at which it began and ended to stand still.
+    A series that has never changed gets no chart: it is held back until it changes, and
+    is then written with the first and last point of its constant part.
 
-    TensorBoard's own writer is not used: it tells of a full disk by the traceback of a
+    TensorBoard's own writer is not used: on a full disk it prints the traceback of a
     thread.
     """
 
@@ -59,10 +59,10 @@ class Board:
         """
         Args:
           folder: of the event files.
-          keep: the last step whose points stay; TensorBoard drops later ones that an
-            earlier start of the run left behind.
-          before: rows of earlier starts, each with its `step`, that stay.
-          front: tags by the title of the chart that shows them first.
+          keep: the last step whose points stay; TensorBoard drops later points of
+            earlier starts.
+          before: rows of earlier starts that stay, each with its `step`.
+          front: tags by the title of the chart in the front group.
           config: hyperparameters.
         """
         folder.mkdir(exist_ok=True)
@@ -87,7 +87,7 @@ class Board:
             self._event(0, summary=hparams.hparams_pb(plain, start_time_secs=now))
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """A point per tag; finite values."""
+        """Write a point per tag; values are finite."""
         now = time.time()
         points: dict[tuple[int, float], list[Summary.Value]] = {}
         for tag, value in values.items():
@@ -104,7 +104,7 @@ class Board:
     def _points(
         self, tag: str, value: float, step: int, now: float
     ) -> list[tuple[int, float, float]]:
-        """Points (step, time, value) that are to be written once this one is there."""
+        """Return points (step, time, value) to write now that this one is known."""
         if tag not in self._flat:
             self._flat[tag] = _Flat(value, (step, now), (step, now))
             return []
@@ -115,11 +115,11 @@ class Board:
             flat.last = step, now
             return []
         self._flat[tag] = None
-        still = dict.fromkeys((flat.first, flat.last))
-        return [*((*point, flat.value) for point in still), (step, now, value)]
+        constant = dict.fromkeys((flat.first, flat.last))
+        return [*((*point, flat.value) for point in constant), (step, now, value)]
 
     def histogram(self, tag: str, values: np.ndarray, step: int) -> None:
-        """How values are distributed; at least one."""
+        """Write the distribution of at least one value."""
         counts, edges = np.histogram(np.asarray(values, np.float64), _BINS)
         buckets = np.stack([edges[:-1], edges[1:], counts], axis=1)
         shape = TensorShapeProto(
@@ -158,7 +158,7 @@ class Board:
 
 
 def _layout(front: Mapping[str, Sequence[str]]) -> Summary.Value:
-    """The layout of the dashboard Custom Scalars: these charts, in one category."""
+    """Return the layout of Custom Scalars: these charts in one category."""
     charts = [
         layout_pb2.Chart(
             title=title,
@@ -179,7 +179,7 @@ def _layout(front: Mapping[str, Sequence[str]]) -> Summary.Value:
 
 
 def _string(data: bytes, *, size: int | None = None) -> TensorProto:
-    """A scalar of bytes, or a vector of `size` times one."""
+    """Return bytes as a scalar, or as a vector of one entry."""
     dims = [] if size is None else [TensorShapeProto.Dim(size=size)]
     shape = TensorShapeProto(dim=dims)
     return TensorProto(dtype=DT_STRING, string_val=[data], tensor_shape=shape)

@@ -1,4 +1,4 @@
-"""Completions of a step that are worth reading, and why."""
+"""Select completions of a step that are worth reading."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,19 +11,21 @@ from rl.groups.stats import RolloutStats
 from rl.types import Group
 from rl.verifier import extract_answer
 
-_END = 100  # characters of a completion, on which the gold may stand
+_END = 100  # characters at the end of a completion that may be the gold
 
 
 def example_rows(
     stats: RolloutStats,
     decode: Callable[[Sequence[int]], str],
+    decode_prompt: Callable[[Sequence[int]], str],
     *,
     samples: Annotated[int, Range(0, 8)],
 ) -> list[dict[str, Any]]:
-    """Completions of a step worth reading, for samples.jsonl.
+    """Return completions of a step worth reading, for samples.jsonl.
 
-    The best, the worst, a suspect verdict, one that was cut off, one that is
-    repetitive, as far as the stats's examples have such; then the first of each group.
+    They are the best, the worst, a suspect verdict, a truncated one and a repetitive
+    one, as far as there are such; then the first of each group. Each comes with its
+    prompt as the model saw it.
     """
     drawn = []
     for group, repeated in zip(stats.examples, stats.repeated, strict=False):
@@ -36,7 +38,7 @@ def example_rows(
 
     def row(at: int) -> dict[str, Any]:
         if at not in rows:
-            rows[at] = _example(*drawn[at], decode)
+            rows[at] = _example(*drawn[at], decode, decode_prompt)
         return rows[at]
 
     def first(holds: Callable[[int], bool]) -> list[int]:
@@ -59,12 +61,17 @@ def example_rows(
 
 
 def _example(
-    group: Group, index: int, repeated: bool, decode: Callable[[Sequence[int]], str]
+    group: Group,
+    index: int,
+    repeated: bool,
+    decode: Callable[[Sequence[int]], str],
+    decode_prompt: Callable[[Sequence[int]], str],
 ) -> dict[str, Any]:
     completion = group.completions[index]
     row = {
         "id": group.problem.id,
         "problem": group.problem.problem,
+        "prompt": decode_prompt(group.prompt_ids.tolist()),
         "completion": decode(completion.token_ids.tolist()),
         "gold": group.problem.answers[0],
         "correct": bool(group.correct[index]),
@@ -80,7 +87,7 @@ def _example(
 
 
 def suspicion(row: Mapping[str, Any]) -> str:
-    """Why a verdict is worth a second look; empty where nothing speaks against it.
+    """Return why a verdict is worth a second look; empty if it is not.
 
     Args:
       row: of samples.jsonl.

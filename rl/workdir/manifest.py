@@ -75,13 +75,14 @@ def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
     paths = [p for p in sorted(base.iterdir()) if p.suffix in _MODEL_FILES]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         hashes = list(pool.map(files.sha256, paths))
+    held_out = [p for of_set in spec.held_out for p in of_set.problems]
     settings = {name: getattr(jax.config, name) for name in _JAX_DEFAULTS}
     return {
         "config": _flat(spec),
         "base": {p.name: sha for p, sha in zip(paths, hashes, strict=True)},
         "data": {
             "train": _hash_problems(spec, spec.train),
-            "held_out": _hash_problems(spec, spec.held_out),
+            "held_out": _hash_problems(spec, held_out),
             "stop": _hash([repr(tuple(spec.sampling.stop_token_ids))]),
         },
         "versions": library_versions(),

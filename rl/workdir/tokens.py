@@ -1,19 +1,13 @@
-"""A few completions token by token: what sampler and trainer thought of each."""
+"""Select completions token by token, with log-probabilities of each token."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from configs.schema import Index
 from rl.types import Batch, Group, Hyper
 
-_COMPLETIONS = 2  # of a step that are kept
-
-
-def looked_at(step: int, *, tokens_every: Index) -> bool:
-    """Whether completions of a step are kept so; the first step's are."""
-    return tokens_every > 0 and step % tokens_every == 0
+_COMPLETIONS = 2  # of a step
 
 
 def token_rows(
@@ -24,7 +18,7 @@ def token_rows(
     hyper: Hyper,
     decode: Callable[[Sequence[int]], str],
 ) -> list[dict[str, Any]]:
-    """The first completions of a step's first micro-batch, for tokens.jsonl.
+    """Return the first completions of a step's first micro-batch, for tokens.jsonl.
 
     Args:
       groups: of the step, in the order in which they were packed.
@@ -69,7 +63,7 @@ def token_rows(
 
 
 def _completions(batch: Batch) -> Iterator[tuple[int, np.ndarray]]:
-    """Row and columns of each completion, in order."""
+    """Yield row and columns of each completion, in order."""
     for row, (segments, mask) in enumerate(
         zip(batch.segment_ids, batch.loss_mask, strict=True)
     ):
@@ -78,5 +72,5 @@ def _completions(batch: Batch) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _short(values: np.ndarray) -> list[float]:
-    """Five digits, which a reader of a page does not exceed."""
+    """Round to five digits."""
     return [float(f"{value:.5g}") for value in values]

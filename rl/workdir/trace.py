@@ -1,4 +1,4 @@
-"""A trace of some steps: what the devices did, and the phases of the loop by name."""
+"""Profile some steps: device programs, and the phases of the loop by name."""
 
 import pathlib
 from collections.abc import Sequence
@@ -8,30 +8,25 @@ import jax
 
 
 class Trace:
-    """Writes `WORKDIR/profile`, of this process, for TensorBoard, XProf or Perfetto.
+    """Writes `WORKDIR/profile` of this process, for TensorBoard, XProf or Perfetto.
 
-    A step lasts until the next one begins: what comes after it, such as an evaluation,
-    is in its trace as well.
+    A step lasts until the next one begins, so its trace includes an evaluation after
+    it.
     """
 
     def __init__(self, workdir: pathlib.Path, *, steps: Sequence[int]):
         """
         Args:
           workdir: of the run.
-          steps: the first and the last that are traced, as the console counts them;
-            empty for none.
-
-        Raises:
-          ValueError: they are no such pair.
+          steps: the first and the last traced step, counted from 1; empty for none.
         """
-        check_steps(steps=steps)
         self._first, self._last = steps or (0, 0)
         self._folder = workdir / "profile"
         self._running = False
         self._step: jax.profiler.StepTraceAnnotation | None = None
 
     def begin(self, step: int) -> None:
-        """A step begins, and with it ends the one before."""
+        """Begin a step and end the one before."""
         self._end_step()
         if self._running and not self._first <= step <= self._last:
             self._running = False
@@ -56,18 +51,3 @@ class Trace:
         if self._running:
             self._running = False
             jax.profiler.stop_trace()
-
-
-def check_steps(*, steps: Sequence[int]) -> None:
-    """Refuses what is no first and last step.
-
-    Raises:
-      ValueError: names the key and the value.
-    """
-    pair = tuple(steps)
-    whole = all(isinstance(step, int) for step in pair)
-    if pair and not (whole and len(pair) == 2 and 1 <= pair[0] <= pair[1]):
-        raise ValueError(
-            f"config.profile.steps={pair}: must be the first and the last step, from 1,"
-            " or empty"
-        )

@@ -36,7 +36,7 @@ def test_every_config_of_ours_fits(name):
         ("rollout.group_size", 1, "be at least 2"),
         ("rollout.temperature", 0.0, "be above 0"),
         ("rollout.max_staleness", 0, "be at least 1"),
-        ("eval.top_p", 1.5, "lie in (0, 1]"),
+        ("eval.problems", -1, "be at least 0"),
         ("model.dtype", "int8", "be one of bfloat16, float16, float32"),
         ("model.remat", "some", "be one of none, dots, full"),
         ("model.attention", "flash", "be one of auto, xla, triton, splash"),

@@ -165,6 +165,8 @@ def test_a_run_leaves_what_it_promises(finished, cache):
         assert 0 <= summary[part]["greedy_accuracy"] <= 1
         assert summary[part]["problems"] == 40
     assert f"step {STEPS}/{STEPS}" in done.stdout and "left" in done.stdout
+    assert done.stdout.count("each step: mean reward; acc, ") == 1
+    assert f"\nnext:\n  python -m tools.report {workdir}\n" in done.stdout
     model = transformers.AutoModelForCausalLM.from_pretrained(workdir / "hf")
     assert model.config.model_type == "qwen2"
     tokenizer = transformers.AutoTokenizer.from_pretrained(workdir / "hf")
@@ -251,7 +253,7 @@ def test_tensorboard_opens_the_run(finished):
     table = board.Tensors("samples/text_summary" if "samples/text_summary" in
                           board.Tags()["tensors"] else "samples")  # fmt: skip
     text = table[-1].tensor_proto.string_val[0].decode()
-    assert text.startswith("| problem | completion |") and "boxed" in text
+    assert text.startswith("| prompt | completion |") and "boxed" in text
 
 
 def test_its_report_finds_nothing_wrong(finished):
@@ -536,7 +538,13 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
         text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert '"group_size": 9' in done.stdout
+    assert "\n  rollout.group_size = 9\n" in done.stdout
+    assert "\ndevices              cpu: " in done.stdout
+    assert "512 rows, 512 used\n" in done.stdout
+    assert 'first prompt         "0+0?\\n"\n' in done.stdout
+    assert 'as tokens            5: "0" "+" "0" "?" "\\n"\n' in done.stdout
+    assert r"rewards              \boxed{0} 1; \boxed{1} -1" in done.stdout
+    assert done.stdout.count("\n") < 80
     assert "updates per step     2" in done.stdout
     assert "checkpoints          0.00 GB each, " in done.stdout
     assert "; a stop needs 0 s to save, at 1 GB/s" in done.stdout
@@ -588,8 +596,9 @@ def test_a_config_with_its_reward_and_data_beside_it(tmp_path):
         text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "my_data:problems (20 problems" in done.stdout
-    assert f'"compiled": "{tmp_path}/home/compiled"' in done.stdout
+    assert "my_data:problems: 20 rows, 20 used" in done.stdout
+    assert "\\boxed{1} 1; \\boxed{2} 0" in done.stdout
+    assert f'  compiled = "{tmp_path}/home/compiled"' in done.stdout
     assert f"{tmp_path}/home/w/: config.json" in done.stdout
     assert {path.name for path in mine.iterdir()} == {
         "my_config.py",

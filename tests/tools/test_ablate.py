@@ -197,7 +197,7 @@ def test_a_run_of_another_config_is_not_taken_for_this_one(place):
 
 def test_every_arm_is_checked_before_anything_runs(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
-        MINE.replace('"log.samples"] = 3', '"eval.top_p"] = 2.0')
+        MINE.replace('"log.samples"] = 3', '"sampling.explore"] = 2.0')
     )
     settings = {
         "data.train_args.held_out": 4000,
@@ -210,7 +210,7 @@ def test_every_arm_is_checked_before_anything_runs(tmp_path, monkeypatch):
     )
     with pytest.raises(ValueError) as caught:
         execute.check(study.pending)
-    said = "arm 'broken': config.eval.top_p=2.0: must lie in (0, 1]"
+    said = "arm 'broken': config.sampling.explore=2.0: must lie in (0, 1]"
     assert str(caught.value) == said
     assert not (tmp_path / "out").exists() and not (tmp_path / "bases").exists()
 

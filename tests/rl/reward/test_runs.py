@@ -194,8 +194,8 @@ def test_only_the_leader_tries_a_reward_out(config, monkeypatch):
     """Behind the leader hundreds of processes may stand, and a service behind it."""
     config.reward.function = f"verifier + 0.5*{HERE}:fails_on_empty"
     monkeypatch.setattr("rl.run_spec.jax.process_index", lambda: 1)
-    train_set, _, _ = read_data(from_config(config))
-    assert train_set
+    (train_set, _), _ = read_data(from_config(config))
+    assert train_set.problems
     monkeypatch.setattr("rl.run_spec.jax.process_index", lambda: 0)
     with pytest.raises(ValueError, match="IndexError"):
         read_data(from_config(config))
@@ -228,7 +228,7 @@ def test_golds_are_read_when_a_run_is_planned(config, tmp_path):
     config.data.unreadable_golds = 0.5
     plan = validate(from_config(config))
     assert [p.answers for p in plan.train] == [("1",), ("3",)]
-    assert [p.answers for p in plan.held_out] == [("7",)]
+    assert [p.answers for p in plan.held_out[0].problems] == [("7",)]
     assert "of 1 of 3 problems" in plan.unread[0] and "of 1 of 2" in plan.unread[1]
     assert "left out" in start_page(plan, tmp_path)
     # A reward of the user's may read what the verifier cannot.
@@ -239,7 +239,7 @@ def test_golds_are_read_when_a_run_is_planned(config, tmp_path):
 
 @pytest.mark.failure(51)
 def test_a_start_says_what_is_left_out(config, tmp_path, monkeypatch, capsys):
-    """Without `--dry_run` too: problems would be missing, and nobody be told."""
+    """Without `--dry_run` too: the user must see that problems are missing."""
 
     class Started(Exception):
         pass
@@ -259,9 +259,8 @@ def test_a_start_says_what_is_left_out(config, tmp_path, monkeypatch, capsys):
         setup.open_parts(plan, workdir, None, None, accept_changes=False),
     ):
         pass
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("numbers: ")
-    assert "t.jsonl: the verifier cannot read the golds of 1 of 4 problems" in said[1]
-    assert said[2:] == [
-        "1 problems left out: their prompts exceed config.rollout.max_prompt_tokens=8"
-    ]
+    said = capsys.readouterr().out
+    assert "4 rows, 2 used; left out: 1 longer than config.rollout.max_pro" in said
+    assert "max_prompt_tokens, 1 with an unreadable gold\n" in said
+    assert "\nWARNING: " in said
+    assert "t.jsonl: the verifier cannot read the golds of 1 of 4 problems" in said
