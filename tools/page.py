@@ -9,43 +9,44 @@ import dataclasses
 import html
 import math
 import pathlib
-from collections.abc import Sequence
+import string
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-_STYLE = pathlib.Path(__file__).with_suffix(".css")
-_POLICY = (
-    "default-src 'none'; script-src 'none'; style-src 'unsafe-inline'; img-src data:;"
-    " base-uri 'none'; form-action 'none'"
-)
-COLOURS = 6
-"""Number of series colours, `var(--c0)` and so on."""
+_TEMPLATE = pathlib.Path(__file__).with_suffix(".html")
+COLOURS = 6  # of series, `var(--c0)` and so on
+_FEW = 30  # points of a line that are marked
 
 
 def document(title: str, body: str) -> str:
     """Returns a whole page; `title` is plain text, `body` is HTML."""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>{html.escape(title)}</title>\n"
-        f"<style>\n{_STYLE.read_text(encoding='utf-8')}</style>\n</head>\n"
-        f"<body>\n<main>\n<h1>{html.escape(title)}</h1>\n{body}\n</main>\n</body>\n"
-        "</html>\n"
-    )
+    template = string.Template(_TEMPLATE.read_text(encoding="utf-8"))
+    return template.substitute(title=html.escape(title), body=body)
+
+
+def tag(element: str, body: str = "", /, **attributes: Any) -> str:
+    """Returns an element; `body` is HTML, attributes are plain and `class_` is class.
+
+    Floats are rounded to a tenth, as positions in a drawing.
+    """
+    words = []
+    for key, value in attributes.items():
+        text = f"{value:.1f}" if isinstance(value, float) else str(value)
+        words.append(f' {key.rstrip("_").replace("_", "-")}="{html.escape(text)}"')
+    return f"<{element}{''.join(words)}>{body}</{element}>"
 
 
 def section(title: str, *bodies: str) -> str:
-    """Returns a heading and what stands under it; nothing for an empty section."""
+    """Returns a heading and its content; nothing for an empty section."""
     body = "".join(bodies)
-    return f"<section><h2>{html.escape(title)}</h2>{body}</section>\n" if body else ""
+    return tag("section", tag("h2", html.escape(title)) + body) + "\n" if body else ""
 
 
 def note(text: str, kind: str = "soft") -> str:
     """Returns a paragraph; `kind` is soft, bad or warning. Backticks mark code."""
     pieces = html.escape(text).split("`")
-    marked = [f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(pieces)]
-    return f'<p class="{kind}">{"".join(marked)}</p>'
+    marked = [tag("code", p) if i % 2 else p for i, p in enumerate(pieces)]
+    return tag("p", "".join(marked), class_=kind)
 
 
 def text(content: str, most: int) -> str:
@@ -54,23 +55,22 @@ def text(content: str, most: int) -> str:
         half = most // 2
         gap = f"\n[... {len(content):,} characters in all ...]\n"
         content = f"{content[:half]}{gap}{content[-half:]}"
-    return f"<pre>{html.escape(content)}</pre>"
+    return tag("pre", html.escape(content))
 
 
 def details(summary: str, body: str, kind: str = "") -> str:
     """Returns a body that opens on a click; `summary` and `kind` are plain text."""
-    named = f' class="{html.escape(kind)}"' if kind else ""
-    return f"<details{named}><summary>{html.escape(summary)}</summary>{body}</details>"
+    return tag("details", tag("summary", html.escape(summary)) + body, class_=kind)
 
 
 def columns(bodies: Sequence[str]) -> str:
     """Returns pieces of HTML side by side, stacked where there is no room."""
-    return f'<div class="beside">{"".join(f"<div>{b}</div>" for b in bodies)}</div>'
+    return tag("div", "".join(tag("div", body) for body in bodies), class_="beside")
 
 
 def plots(charts: Sequence[str]) -> str:
     """Returns a grid of charts."""
-    return f'<div class="plots">{"".join(charts)}</div>' if charts else ""
+    return tag("div", "".join(charts), class_="plots") if charts else ""
 
 
 def filtered(
@@ -83,72 +83,59 @@ def filtered(
       rows: `(kinds separated by spaces, HTML)`.
       name: of the buttons, unique in the page.
     """
-    named = html.escape(name)
-    found = {kind for of_row, _ in rows for kind in of_row.split()}
-    shown_kinds = [kind for kind in kinds if kind in found]
-    rules = ""
-    buttons = f'<label><input type="radio" name="{named}" checked>all</label>'
-    for kind in shown_kinds:
-        rules += (
-            f'.filtered:has(input[value="{kind}"]:checked) .row:not(.k-{kind})'
-            "{display:none}"
-        )
-        buttons += (
-            f'<label><input type="radio" name="{named}" value="{kind}">{kind}</label>'
-        )
-    body = "".join(
-        f'<div class="row {" ".join(f"k-{html.escape(k)}" for k in of_row.split())}">'
-        f"{row}</div>"
+    present = {kind for of_row, _ in rows for kind in of_row.split()}
+    radio = {"type": "radio", "name": name}
+    rules, buttons = "", tag("label", tag("input", checked="", **radio) + "all")
+    for kind in (kind for kind in kinds if kind in present):
+        checked = f'.filtered:has(input[value="{kind}"]:checked)'
+        rules += f"{checked} .row:not(.k-{kind}){{display:none}}"
+        buttons += tag("label", tag("input", value=kind, **radio) + kind)
+    shown_rows = (
+        tag("div", row, class_=" ".join(["row", *(f"k-{k}" for k in of_row.split())]))
         for of_row, row in rows
     )
-    return (
-        f'<div class="filtered"><style>{rules}</style>'
-        f'<div class="filters">{buttons}</div><div class="list">{body}</div></div>'
-    )
+    body = tag("style", rules) + tag("div", buttons, class_="filters")
+    body += tag("div", "".join(shown_rows), class_="list")
+    return tag("div", body, class_="filtered")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Returns a table of plain texts and numbers; number columns are right-aligned."""
     if not rows:
         return ""
-    kinds = [' class="number"' if is_number(value) else "" for value in rows[0]]
+    kinds = [{"class_": "number"} if is_number(value) else {} for value in rows[0]]
 
-    def line(tag: str, cells: Sequence[Any]) -> str:
-        return "".join(
-            f"<{tag}{kind}>{html.escape(shown(cell))}</{tag}>"
-            for cell, kind in zip(cells, kinds, strict=True)
-        )
+    def line(name: str, cells: Sequence[Any]) -> str:
+        texts = map(html.escape, map(shown, cells))
+        pairs = zip(texts, kinds, strict=True)
+        return tag("tr", "".join(tag(name, cell, **kind) for cell, kind in pairs))
 
-    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
-    top = f"<tr>{line('th', head)}</tr>"
-    return f'<div class="wide"><table>{top}{body}</table></div>'
+    body = line("th", head) + "".join(line("td", row) for row in rows)
+    return tag("div", tag("table", body), class_="wide")
 
 
 def cards(figures: Sequence[tuple[str, str]]) -> str:
     """Returns figures with their labels, side by side."""
-    inside = "".join(
-        f'<div class="card"><b>{html.escape(figure)}</b>'
-        f"<span>{html.escape(label)}</span></div>"
+    inside = (
+        tag("b", html.escape(figure)) + tag("span", html.escape(label))
         for figure, label in figures
     )
-    return f'<div class="cards">{inside}</div>'
+    return tag(
+        "div", "".join(tag("div", c, class_="card") for c in inside), class_="cards"
+    )
+
+
+# -- charts --------------------------------------------------------------------------
 
 
 def bars(title: str, values: Sequence[tuple[str, float]], *, unit: str = "") -> str:
     """Returns a chart with one horizontal bar for each label."""
-    step, left, right, width = 22, 150, 70, 520
     top = max((value for _, value in values), default=1) or 1
-    marks = []
-    for i, (label, value) in enumerate(values):
-        y, bar = i * step, max(1.0, (width - left - right) * value / top)
-        marks.append(
-            f'<text x="{left - 8}" y="{y + 15}" text-anchor="end">'
-            f"{html.escape(_cut(label, 22))}</text>"
-            f'<rect class="bar" x="{left}" y="{y + 4}" width="{bar:.1f}" height="15"'
-            f' rx="2"/><text class="soft" x="{left + bar + 6:.1f}" y="{y + 15}">'
-            f"{html.escape(shown(value) + unit)}</text>"
-        )
-    return _figure(title, width, step * len(values) + 4, marks)
+    rows = [
+        (label, _mark("bar", 0, value / top, 0), shown(value) + unit)
+        for label, value in values
+    ]
+    return _rows(title, rows)
 
 
 def dots(
@@ -160,36 +147,28 @@ def dots(
       title: of the chart.
       rows: label, share, interval if any, and the number of its colour.
     """
-    width, left, right, step = 520, 190, 48, 22
-    bottom = step * len(rows) + 4
+    drawn = []
+    for label, value, interval, colour in rows:
+        marks = _mark("interval", *interval, colour) if interval else ""
+        marks += _mark("dot", value, value, colour)
+        drawn.append((label, marks, f"{100 * value:.1f}"))
+    return _rows(title, drawn)
 
-    def x(share: float) -> float:
-        return left + min(max(share, 0.0), 1.0) * (width - left - right)
 
-    marks = []
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        marks.append(
-            f'<line x1="{x(share):.1f}" x2="{x(share):.1f}" y1="2" y2="{bottom}"'
-            f' stroke="var(--line)"/><text class="soft" x="{x(share):.1f}"'
-            f' y="{bottom + 14}" text-anchor="middle">{100 * share:g}</text>'
-        )
-    for i, (label, value, interval, colour) in enumerate(rows):
-        y, paint = 4 + step * (i + 0.5), f"var(--c{colour % COLOURS})"
-        marks.append(
-            f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">'
-            f"{html.escape(_cut(label, 26))}</text>"
-        )
-        if interval:
-            low, high = map(x, interval)
-            marks.append(
-                f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}"'
-                f' stroke="{paint}" stroke-width="2"/>'
-            )
-        marks.append(
-            f'<circle cx="{x(value):.1f}" cy="{y}" r="4.5" fill="{paint}"/>'
-            f'<text x="{width - right + 8}" y="{y + 4}">{100 * value:.1f}</text>'
-        )
-    return _figure(title, width, bottom + 20, marks)
+def _mark(kind: str, low: float, high: float, colour: int) -> str:
+    low, high = (100 * min(max(share, 0.0), 1.0) for share in (low, high))
+    where = f"left:{low:.1f}%;width:{high - low:.1f}%"
+    return tag("i", class_=kind, style=f"{where};{_paint(colour)}")
+
+
+def _rows(title: str, rows: Sequence[tuple[str, str, str]]) -> str:
+    cells = (
+        tag("span", html.escape(label))
+        + tag("div", marks, class_="track")
+        + tag("span", html.escape(value), class_="soft")
+        for label, marks, value in rows
+    )
+    return _figure(title, tag("div", "".join(cells), class_="rows"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,63 +199,54 @@ def lines(title: str, series: Sequence[Series], *, most: int = 200) -> str:
       most: points of a line that are drawn; of more, every n-th and the last.
     """
     width, height, left, right, top, bottom = 520, 220, 54, 10, 8, 196
-    every = [p for s in series for p in (*s.points, *s.raw)]
-    every += [(x, y) for s in series for x, *ys in s.band for y in ys]
-    x_ticks = ticks([x for x, _ in every], whole=True)
-    y_ticks = ticks([y for _, y in every])
-    x_low, x_high = min(x for x, _ in every), max(x for x, _ in every)
+    xs, ys = [], []
+    for s in series:
+        for x, *values in (*s.points, *s.raw, *s.band):
+            xs.append(x)
+            ys += values
+    x_low, x_high, y_ticks = min(xs), max(xs), ticks(ys)
     x_high += x_high == x_low
-    y_low, y_high = y_ticks[0], y_ticks[-1]
 
-    def place(x: float, y: float) -> tuple[float, float]:
+    def at(x: float, y: float) -> tuple[float, float]:
         return (
             left + (width - left - right) * (x - x_low) / (x_high - x_low),
-            bottom - (bottom - top) * (y - y_low) / (y_high - y_low),
+            bottom - (bottom - top) * (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0]),
         )
 
-    def path(points: Sequence[tuple[float, float]]) -> str:
-        return " ".join("{:.1f},{:.1f}".format(*place(*point)) for point in points)
+    def path(points: Iterable[tuple[float, float]]) -> str:
+        return " ".join("{:.1f},{:.1f}".format(*at(*point)) for point in points)
 
-    marks = []
-    for y in y_ticks:
-        at = place(x_low, y)[1]
-        marks.append(
-            f'<line x1="{left}" x2="{width - right}" y1="{at:.1f}" y2="{at:.1f}"'
-            f' stroke="var(--line)"/><text class="soft" x="{left - 6}" y="{at + 4:.1f}"'
-            f' text-anchor="end">{_tick(y)}</text>'
-        )
-    for x in (x for x in x_ticks if x_low <= x <= x_high):
-        at = place(x, y_low)[0]
-        marks.append(
-            f'<text class="soft" x="{at:.1f}" y="{height - 8}"'
-            f' text-anchor="middle">{_tick(x)}</text>'
-        )
-    legend = ""
+    def label(x: float, y: float, value: float, kind: str) -> str:
+        return tag("text", _tick(value), x=x, y=y, class_=kind)
+
+    marks, legend = [], ""
+    for value in y_ticks:
+        _, y = at(x_low, value)
+        rule = {"x1": left, "x2": width - right, "y1": y, "y2": y}
+        marks += [tag("line", **rule), label(left - 6, y + 4, value, "y")]
+    for value in ticks(xs, whole=True):
+        if x_low <= value <= x_high:
+            marks.append(label(at(value, 0)[0], height - 8, value, "x"))
     for s in series:
-        paint = f"var(--c{s.colour % COLOURS})"
-        points = _thinned(s.points, most)
-        if s.band:
-            around = [(x, low) for x, low, _ in s.band]
-            around += [(x, high) for x, _, high in reversed(s.band)]
-            marks.append(
-                f'<polygon points="{path(around)}" fill="{paint}" opacity="0.16"/>'
-            )
-        if s.raw:
-            raw = path(_thinned(s.raw, most))
-            marks.append(_polyline(raw, paint, ' opacity="0.3"'))
-        marks.append(_polyline(path(points), paint, ' stroke-width="2"'))
-        small = "1" if len(points) > 1 else "3"
-        marks += [
-            f'<circle class="point" cx="{px:.1f}" cy="{py:.1f}" r="{small}"'
-            f' fill="{paint}"><title>{html.escape(s.label)}, step {shown(x)}:'
-            f" {shown(y)}</title></circle>"
-            for x, y in points
-            for px, py in (place(x, y),)
+        paint, points = _paint(s.colour), _thinned(s.points, most)
+        around = [(x, low) for x, low, _ in s.band]
+        around += [(x, high) for x, _, high in reversed(s.band)]
+        shapes = [
+            ("polygon", "band", around),
+            ("polyline", "raw", _thinned(s.raw, most)),
         ]
-        named = html.escape(s.label)
-        legend += f'<span><i style="background:{paint}"></i>{named}</span>'
-    legend = f'<div class="legend">{legend}</div>'
-    return _figure(title, width, height, marks, below=legend)
+        for name, kind, some in [*shapes, ("polyline", "curve", points)]:
+            if some:
+                marks.append(tag(name, points=path(some), style=paint, class_=kind))
+        kind = "seen point" if len(points) <= _FEW else "point"
+        for point in points:
+            step, y = map(shown, point)
+            hover = tag("title", html.escape(f"{s.label}, step {step}: {y}"))
+            x, y = at(*point)
+            marks.append(tag("circle", hover, class_=kind, cx=x, cy=y, style=paint))
+        legend += tag("span", tag("i", style=paint) + html.escape(s.label))
+    drawing = tag("svg", "".join(marks), viewBox=f"0 0 {width} {height}", role="img")
+    return _figure(title, drawing + tag("div", legend, class_="legend"))
 
 
 def ticks(
@@ -314,22 +284,17 @@ def shown(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def _figure(
-    title: str, width: int, height: float, marks: Sequence[str], below: str = ""
-) -> str:
-    named = html.escape(title)
-    return (
-        f"<figure><figcaption>{named}</figcaption>"
-        f'<svg viewBox="0 0 {width} {height:g}" role="img" aria-label="{named}">'
-        f"{''.join(marks)}</svg>{below}</figure>"
-    )
+def _figure(title: str, body: str) -> str:
+    return tag("figure", tag("figcaption", html.escape(title)) + body)
 
 
-def _polyline(points: str, paint: str, more: str) -> str:
-    return f'<polyline points="{points}" fill="none" stroke="{paint}"{more}/>'
+def _paint(colour: int) -> str:
+    return f"--paint:var(--c{colour % COLOURS})"
 
 
 def _tick(value: float) -> str:
+    if 0 < abs(value) < 1e-3:
+        return f"{value:.3g}" if abs(value) < 1e-4 else f"{1e4 * value:.3g}e-4"
     return f"{value / 1000:,g}k" if abs(value) >= 10_000 else f"{value:g}"
 
 
@@ -337,7 +302,3 @@ def _thinned(points: Sequence[Any], most: int) -> list[Any]:
     apart = math.ceil(len(points) / most) or 1
     some = list(points[::apart])
     return some if not points or some[-1] == points[-1] else [*some, points[-1]]
-
-
-def _cut(label: str, most: int) -> str:
-    return label if len(label) <= most else label[: most - 1] + "…"

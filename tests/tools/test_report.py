@@ -346,7 +346,7 @@ def test_what_is_shown_of_a_run(tmp_path):
     ]  # fmt: skip
     assert "accuracy, step 20: 0.5" in text  # on hover
     assert "<td>gsm8k</td><td>before</td>" in text
-    assert ">update, 75.0%</text>" in text and ">sample, 25.0%</text>" in text
+    assert ">update, 75.0%</span>" in text and ">sample, 25.0%</span>" in text
     assert len(text.encode()) < 5e6 and "://" not in text
 
 

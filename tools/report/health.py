@@ -9,8 +9,7 @@ from scipy import stats
 
 from configs.schema import parse
 from rl.alarms import Alarms, Limits
-from tools.page import is_number
-from tools.report.reading import Run, part
+from tools.report.reading import Run, interval_of, part
 
 _WINDOW = 10  # a window is this part of a run's steps
 _LEAST_DROP = 0.01  # of accuracy; a smaller decline is not reported
@@ -77,19 +76,17 @@ def _declines(run: Run) -> list[Finding]:
     between windows of a tenth of the last stage's steps.
     """
     found = []
-    scores = run.series("eval/accuracy")
-    interval = next(
-        (
-            pair
-            for key in ("final", "base")
-            for pair in [part(run.summary, key).get("accuracy_interval")]
-            if isinstance(pair, list) and len(pair) == 2 and all(map(is_number, pair))
-        ),
-        None,
-    )
-    if interval and len(scores) > 1:
-        error = math.sqrt(2) * (interval[1] - interval[0]) / (2 * 1.96)
-        found += _decline("held-out accuracy", scores, error, len(scores))
+    ends = [part(run.summary, key) for key in ("final", "base")]
+    for name in ("", *part(ends[0], "sets")):
+        scores = run.series(f"eval/{name}/accuracy" if name else "eval/accuracy")
+        sets = [part(end, "sets", name) if name else end for end in ends]
+        # The curve is over some of the problems where the config says so.
+        figures = [part(of_set, "curve") or of_set for of_set in sets]
+        interval = next(filter(None, map(interval_of, figures)), None)
+        if interval and len(scores) > 1:
+            error = math.sqrt(2) * (interval[1] - interval[0]) / (2 * 1.96)
+            what = f"held-out accuracy{' on ' if name else ''}{name}"
+            found += _decline(what, scores, error, len(scores))
     stage = run.steps[-1].get("curriculum/stage") if run.steps else None
     rows = [row for row in run.steps if row.get("curriculum/stage") == stage]
     training = [

@@ -17,6 +17,9 @@ from rl.files import MAX_LINE_BYTES
 from tools.page import is_number
 
 _MOST_BYTES = 64 * 2**20  # of a file that is read at once
+_WRONG = (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError)
+
+Row = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +28,8 @@ class Run:
 
     Attributes:
       name: of its folder.
-      config: config.json, in sections.
-      changes: its differences from configs/base.py, by dotted key.
-      manifest: manifest.json.
+      config, manifest: config.json and manifest.json.
+      changes: the config's differences from configs/base.py, by dotted key.
       steps: numbers of each step's row of metrics.jsonl, by ascending step.
       evaluations: numbers of each evaluation's row.
       samples, tokens: rows of samples.jsonl and tokens.jsonl.
@@ -38,15 +40,15 @@ class Run:
     """
 
     name: str
-    config: Mapping[str, Any]
-    changes: Mapping[str, Any]
-    manifest: Mapping[str, Any]
+    config: Row
+    changes: Row
+    manifest: Row
     steps: Sequence[Mapping[str, float]]
     evaluations: Sequence[Mapping[str, float]]
-    samples: Sequence[Mapping[str, Any]]
-    tokens: Sequence[Mapping[str, Any]]
-    summary: Mapping[str, Any]
-    dumps: Mapping[str, Mapping[str, Any]]
+    samples: Sequence[Row]
+    tokens: Sequence[Row]
+    summary: Row
+    dumps: Mapping[str, Row]
     running: bool
     unreadable: Sequence[str]
 
@@ -87,12 +89,10 @@ def read_run(workdir: pathlib.Path) -> Run:
     if not (workdir / "config.json").is_file():
         raise ValueError(f"{workdir}: no config.json; give the --workdir of a run")
     wrong: list[str] = []
-    config, manifest, summary = (
-        _object(workdir / f"{name}.json", wrong)
-        for name in ("config", "manifest", "summary")
-    )
-    metrics = _rows(workdir / "metrics.jsonl", wrong, lambda row: True)
-    metrics = [{k: float(v) for k, v in row.items() if is_number(v)} for row in metrics]
+    names = ("config", "manifest", "summary")
+    config, manifest, summary = (_object(workdir / f"{n}.json", wrong) for n in names)
+    rows = _rows(workdir / "metrics.jsonl", wrong, lambda row: True)
+    metrics = [{k: float(v) for k, v in row.items() if is_number(v)} for row in rows]
     metrics.sort(key=lambda row: row["step"])
     return Run(
         name=workdir.name or str(workdir),
@@ -113,11 +113,19 @@ def read_run(workdir: pathlib.Path) -> Run:
     )
 
 
-def part(tree: Any, *names: str) -> Mapping[str, Any]:
+def part(tree: Any, *names: str) -> Row:
     """Returns a part of nested objects; empty where there is no object."""
     for name in names:
         tree = tree.get(name) if isinstance(tree, Mapping) else None
     return tree if isinstance(tree, Mapping) else {}
+
+
+def interval_of(figures: Row) -> tuple[float, float] | None:
+    """Returns the 95% interval of an accuracy, None where there is none."""
+    pair = figures.get("accuracy_interval")
+    if isinstance(pair, list) and len(pair) == 2 and all(map(is_number, pair)):
+        return float(pair[0]), float(pair[1])
+    return None
 
 
 def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
@@ -130,13 +138,13 @@ def _object(path: pathlib.Path, wrong: list[str]) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise ValueError("not an object")
         return value
-    except (OSError, ValueError, RecursionError) as error:
+    except _WRONG as error:
         wrong.append(f"{path.name}: {' '.join(str(error).split())[:120]}")
         return {}
 
 
 def _rows(
-    path: pathlib.Path, wrong: list[str], fits: Callable[[dict[str, Any]], bool]
+    path: pathlib.Path, wrong: list[str], fits: Callable[[Row], bool]
 ) -> list[dict[str, Any]]:
     """Reads rows that have a step and fit; a last line without its end is ignored."""
     if not path.is_file():
@@ -147,10 +155,11 @@ def _rows(
             number += 1
             try:
                 row = json.loads(line)
-                if not (isinstance(row, dict) and _is_step(row["step"]) and fits(row)):
+                step = row["step"]
+                if not (isinstance(step, int) and 0 <= step < 10**9 and fits(row)):
                     raise ValueError("another form")
                 rows.append(row)
-            except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+            except _WRONG:
                 bad.append(number)
     if bad:
         named = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
@@ -158,25 +167,21 @@ def _rows(
     return rows
 
 
-def _is_step(value: Any) -> bool:
-    return isinstance(value, int) and 0 <= value < 10**9
-
-
-def _is_sample(row: dict[str, Any]) -> bool:
-    texts = all(isinstance(row[k], str) for k in ("problem", "completion", "gold"))
+def _is_sample(row: Row) -> bool:
     why = row.get("shown_as") or []
-    listed = isinstance(why, list) and all(isinstance(word, str) for word in why)
-    return texts and listed and is_number(row["reward"])
+    texts = [row["problem"], row["completion"], row["gold"], *why]
+    is_list = isinstance(why, list) and is_number(row["reward"])
+    return is_list and all(isinstance(text, str) for text in texts)
 
 
-def _is_token_row(row: dict[str, Any]) -> bool:
-    numbers = [row[key] for key in ("ids", "sampler", "trainer", "after")]
-    lists = [*numbers, row["texts"]]
+def _is_token_row(row: Row) -> bool:
+    columns = [row[key] for key in ("ids", "sampler", "trainer", "after", "texts")]
+    numbers = [row[key] for key in ("advantage", "eps_low", "eps_high")]
     return (
-        all(isinstance(value, list) and len(value) == len(lists[0]) for value in lists)
-        and all(is_number(x) for value in numbers for x in value)
-        and all(isinstance(x, str) for x in row["texts"])
-        and all(is_number(row[key]) for key in ("advantage", "eps_low", "eps_high"))
+        len({len(column) for column in columns if isinstance(column, list)}) == 1
+        and all(isinstance(column, list) for column in columns)
+        and all(is_number(x) for column in (*columns[:4], numbers) for x in column)
+        and all(isinstance(text, str) for text in row["texts"])
     )
 
 

@@ -3,7 +3,7 @@
 import html
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,15 @@ from rl.metrics import HEADLINE
 from rl.progress import duration
 from rl.statistics import t_interval
 from tools import page as html_page
-from tools.page import Series, is_number, note, section, shown, table
+from tools.page import Series, is_number, note, section, shown, table, tag
 from tools.report.health import findings
-from tools.report.reading import Run, part
+from tools.report.reading import Run, interval_of, part
 
 CURVES = HEADLINE | {
     "pass@k": tuple(f"eval/pass@{2**i}" for i in range(1, 7)),
     "groups all right, all wrong": ("sampling/solve_all", "sampling/solve_none"),
     "gradient norm": ("policy/grad_norm",),
-    "KL to the base, nats": ("policy/kl_reference", "policy/kl_base", "policy/kl"),
+    "KL, nats": ("policy/kl_old_policy", "policy/kl_reference"),
     "sampler gap, nats": ("policy/sampler_gap_mean",),
     "learning rate": ("schedule/learning_rate",),
 }
@@ -36,26 +36,24 @@ _KINDS = ("best", "worst", "suspect", "truncated", "repeated", "right", "wrong")
 
 def page(runs: Sequence[Run]) -> str:
     """Returns the page; several runs are compared."""
-    several = len(runs) > 1
 
-    def each(bodies: Sequence[str]) -> str:
-        if not several:
-            return bodies[0]
-        named = zip(runs, bodies, strict=True)
-        return "".join(f"<h3>{html.escape(run.name)}</h3>{body}" for run, body in named)
+    def each(render: Callable[[Run], str]) -> str:
+        if len(runs) == 1:
+            return render(runs[0])
+        return "".join(tag("h3", html.escape(r.name)) + render(r) for r in runs)
 
-    return html_page.document(
-        ", ".join(run.name for run in runs),
-        _outcome(runs)
-        + section("Comparison", _comparison(runs) if several else "")
-        + section("Health", _health(runs))
-        + section("Curves", _curves(runs))
-        + section("Before and after", _before_and_after(runs))
-        + section("Settings", each([_settings(run) for run in runs]))
-        + section("Time and tokens", each([_spent(run) for run in runs]))
-        + section("Completions", _samples(runs))
-        + section("Tokens", _tokens(runs)),
-    )
+    parts = {
+        "Comparison": _comparison(runs) if len(runs) > 1 else "",
+        "Health": _health(runs),
+        "Curves": _curves(runs),
+        "Before and after": _before_and_after(runs),
+        "Settings": each(_settings),
+        "Time": each(_spent),
+        "Completions": _samples(runs),
+        "Tokens": _tokens(runs),
+    }
+    body = "".join(section(title, content) for title, content in parts.items())
+    return html_page.document(", ".join(r.name for r in runs), _outcome(runs) + body)
 
 
 def _outcome(runs: Sequence[Run]) -> str:
@@ -65,8 +63,7 @@ def _outcome(runs: Sequence[Run]) -> str:
         state = "running" if run.running else state
         state = "ended early" if run.summary.get("ended") else state
         spent = run.summary.get("wall_seconds")
-        total = _total(run, "seconds/step")
-        seconds = float(spent) if isinstance(spent, int | float) else total
+        seconds = float(spent) if is_number(spent) else _total(run, "seconds/step")
         rows.append(
             {
                 f"steps, {state}": f"{run.done} of {run.config.get('steps')}",
@@ -89,8 +86,7 @@ def _health(runs: Sequence[Run]) -> str:
     rows = [(name, *f) for name, of_run in found.items() for f in of_run]
     which = f" in {', '.join(fine)}" if len(runs) > 1 else ""
     body = note(f"Nothing was found{which}.") if fine else ""
-    if rows:
-        body += note(f"Findings: {len(rows)}", "bad")
+    body += note(f"Findings: {len(rows)}", "bad") if rows else ""
     return body + table(("run", "steps", "kind", "finding"), rows)
 
 
@@ -108,41 +104,45 @@ def smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 
 
 def _curves(runs: Sequence[Run]) -> str:
-    charts = []
-    if len(runs) == 1:
-        for title, tags in CURVES.items():
-            series = [
-                s for i, tag in enumerate(tags) for s in _lines(runs, tag, tag, i)
-            ]
-            charts += [html_page.lines(title, series)] if series else []
-    else:
-        groups = arms(runs)
-        for tag in dict.fromkeys(tag for tags in CURVES.values() for tag in tags):
-            series = [
-                s
-                for i, (name, members) in enumerate(groups.items())
-                for s in _lines(members, tag, name, i)
-            ]
-            charts += [html_page.lines(tag, series)] if series else []
-    if not charts:
-        return note("No step is done yet.")
+    """Returns a chart per group of metrics; of several runs, one per metric."""
     words = (
         f"Lines are averages over 1/{_SMOOTHED} of the steps; faint lines, each step."
     )
-    if len(runs) > 1:
+    charts: dict[str, list[Series]] = {}
+    if len(runs) == 1:
+        sets = list(part(runs[0].config, "data", "eval"))[1:]
+        for title, tags in CURVES.items():
+            tags += tuple(t.replace("/", f"/{name}/") for t in tags for name in sets
+                          if t.startswith("eval/"))  # fmt: skip
+            lines = [_lines(runs, metric, metric, i) for i, metric in enumerate(tags)]
+            charts[title] = sum(lines, [])
+    else:
         words += (
             " Runs that differ only in their seed are one line, their mean, in its 95%"
             " interval (Student's t over the runs)."
         )
-    return note(words) + html_page.plots(charts)
+        groups = arms(runs)
+        for metric in dict.fromkeys(
+            metric for tags in CURVES.values() for metric in tags
+        ):
+            lines = [_lines(groups[g], metric, g, i) for i, g in enumerate(groups)]
+            charts[metric] = sum(lines, [])
+    drawn = [
+        html_page.lines(title, series) for title, series in charts.items() if series
+    ]
+    return (
+        note(words) + html_page.plots(drawn) if drawn else note("No step is done yet.")
+    )
 
 
-def _lines(members: Sequence[Run], tag: str, label: str, colour: int) -> list[Series]:
+def _lines(
+    members: Sequence[Run], metric: str, label: str, colour: int
+) -> list[Series]:
     """Returns the line of one run, or of the mean of several with its interval."""
-    raw = [points for run in members if (points := run.series(tag))]
+    raw = [points for run in members if (points := run.series(metric))]
     if not raw:
         return []
-    is_score = tag.startswith("eval/")
+    is_score = metric.startswith("eval/")
     curves = [dict(points if is_score else smoothed(points)) for points in raw]
     if len(curves) == 1:
         faint = () if is_score else raw[0]
@@ -166,10 +166,8 @@ def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
         words = [f"{k.rpartition('.')[2]}={config.get(k)}" for k in differ]
         named.setdefault(", ".join(words)[:80] or "all", []).append(run)
     return {
-        members[0].name if len(members) == 1 else f"{name} ({len(members)} seeds)": (
-            members
-        )
-        for name, members in named.items()
+        of_arm[0].name if len(of_arm) == 1 else f"{name} ({len(of_arm)} seeds)": of_arm
+        for name, of_arm in named.items()
     }
 
 
@@ -187,12 +185,6 @@ def _differing(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
 # -- accuracy ------------------------------------------------------------------------
 
 
-def _interval(figures: Mapping[str, Any]) -> tuple[float, float] | None:
-    pair = figures.get("accuracy_interval")
-    fits = isinstance(pair, list) and len(pair) == 2 and all(map(is_number, pair))
-    return (float(pair[0]), float(pair[1])) if pair and fits else None
-
-
 def _percent(figures: Mapping[str, Any], key: str = "accuracy") -> str:
     value = figures.get(key)
     return f"{100 * value:.1f}" if value is not None and is_number(value) else ""
@@ -203,36 +195,37 @@ def _range(interval: tuple[float, float] | None) -> str:
 
 
 def _before_and_after(runs: Sequence[Run]) -> str:
-    rows, cells = [], []
+    """Returns accuracies of each set, source and level, before and after."""
+    found: dict[tuple[str, str], Mapping[str, Any]] = {}
     for run in runs:
-        found: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+        first = next(iter(part(run.config, "data", "eval")), "all problems")
+        prefix = f"{run.name}: " if len(runs) > 1 else ""
         for key, word in (("base", "before"), ("final", "after")):
             whole = part(run.summary, key)
-            found.setdefault("all problems", []).append((word, whole))
-            for by, prefix in (("by_source", ""), ("by_level", "level "), ("sets", "")):
+            found[prefix + first, word] = whole
+            for by, kind in (("sets", ""), ("by_source", ""), ("by_level", "level ")):
                 parts = part(whole, by)
                 for label in parts if len(parts) > 1 or by == "sets" else ():
-                    pair = word, part(parts, label)
-                    found.setdefault(f"{prefix}{label}", []).append(pair)
-        for label, pairs in found.items():
-            whose = f"{run.name}: {label}" if len(runs) > 1 else label
-            for word, figures in pairs:
-                if not is_number(figures.get("accuracy")):
-                    continue
-                interval, colour = _interval(figures), int(word == "before")
-                accuracy = float(figures["accuracy"])
-                rows.append((f"{whose}, {word}", accuracy, interval, colour))
-                cells.append(
-                    (
-                        whose,
-                        word,
-                        figures.get("problems", ""),
-                        _percent(figures),
-                        _range(interval),
-                        _percent(figures, "greedy_accuracy"),
-                        _percent(figures, "truncated"),
-                    )
-                )
+                    found[f"{prefix}{kind}{label}", word] = part(parts, label)
+    rows, cells = [], []
+    names = dict.fromkeys(name for name, _ in found)
+    for name, word in ((name, word) for name in names for word in ("before", "after")):
+        figures = found.get((name, word), {})
+        if not is_number(figures.get("accuracy")):
+            continue
+        interval, colour = interval_of(figures), int(word == "before")
+        rows.append((f"{name}, {word}", float(figures["accuracy"]), interval, colour))
+        left_out = figures.get("left_out")
+        count = f"{figures.get('problems', '')}" + (
+            f" (incomplete: {left_out} left out)" if left_out else ""
+        )
+        greedy, cut = (
+            _percent(figures, "greedy_accuracy"),
+            _percent(figures, "truncated"),
+        )
+        cells.append(
+            (name, word, count, _percent(figures), _range(interval), greedy, cut)
+        )
     if not rows:
         return note("Nothing was evaluated, or the run has not ended.")
     head = ("problems", "when", "count", "accuracy, %", "95% interval", "greedy, %")
@@ -251,7 +244,10 @@ def _comparison(runs: Sequence[Run]) -> str:
         mean, interval = float(np.mean(values)), t_interval(values)
         over = f"Student's t over {len(values)} runs: the method"
         if not interval:
-            interval, over = _interval(finals[0]), "over problems: this checkpoint only"
+            interval, over = (
+                interval_of(finals[0]),
+                "over problems: this checkpoint only",
+            )
         rows.append((name, mean, interval, i))
         cells.append((name, len(members), f"{100 * mean:.1f}", _range(interval), over))
     charts = [html_page.dots("Accuracy at the end, %", rows)] if rows else []
@@ -271,10 +267,10 @@ def _settings(run: Run) -> str:
         if not key.startswith(("identity.config.", "config.", "history"))
     ]
     changed = [(k, json.dumps(v)[:400]) for k, v in sorted(run.changes.items())]
-    changes = run.manifest.get("history")
+    history = run.manifest.get("history")
     accepted = [
-        (row.get("after", row.get("step", "")), json.dumps(row["changes"])[:400])
-        for row in (changes if isinstance(changes, list) else [])
+        (row.get("after", ""), json.dumps(row["changes"])[:400])
+        for row in (history if isinstance(history, list) else [])
         if isinstance(row, Mapping) and row.get("changes")
     ]
     return (
@@ -284,39 +280,22 @@ def _settings(run: Run) -> str:
     )
 
 
-def _total(run: Run, tag: str) -> float:
-    values = (row.get(tag, 0.0) for row in run.steps)
+def _total(run: Run, metric: str) -> float:
+    values = (row.get(metric, 0.0) for row in run.steps)
     return float(sum(value for value in values if math.isfinite(value)))
 
 
 def _spent(run: Run) -> str:
-    if not run.steps:
-        return ""
+    """Returns the seconds of each phase of the steps."""
     phases = {key for row in run.steps for key in row if key.startswith("seconds/")}
     seconds = {key[8:]: _total(run, key) for key in phases - {"seconds/step"}}
     rest = _total(run, "seconds/step") - sum(seconds.values())
     seconds["other"] = max(rest, 0.0)
     whole = sum(seconds.values()) or 1.0
-    time = [
-        (f"{name}, {100 * spent / whole:.1f}%", spent)
-        for name, spent in sorted(seconds.items(), key=lambda item: -item[1])
-    ]
-    tokens = [("sampled", "sampling/tokens"), ("trained on", "packing/tokens")]
-    flow = [(word, _total(run, tag)) for word, tag in tokens]
-    facts = []
-    for what, tag in (
-        ("share of groups all right", "sampling/solve_all"),
-        ("share of groups all wrong", "sampling/solve_none"),
-        ("padding of packed rows", "packing/padding"),
-        ("rounds of sampling a step", "sampling/rounds"),
-        ("tokens sampled a second", "speed/sampling_tokens"),
-        ("tokens updated a second", "speed/update_tokens"),
-    ):
-        if points := run.series(tag):
-            facts.append((what, float(np.mean([value for _, value in points]))))
-    charts = [html_page.bars("Seconds of the steps, by phase", time, unit=" s")]
-    charts.append(html_page.bars("Tokens", flow))
-    return html_page.plots(charts) + table(("what", "mean"), facts)
+    longest_first = sorted(seconds.items(), key=lambda item: -item[1])
+    rows = [(f"{name}, {100 * s / whole:.1f}%", s) for name, s in longest_first]
+    bars = html_page.bars("Seconds of the steps, by phase", rows, unit=" s")
+    return html_page.plots([bars] if run.steps else [])
 
 
 # -- completions ---------------------------------------------------------------------
@@ -324,20 +303,17 @@ def _spent(run: Run) -> str:
 
 def _samples(runs: Sequence[Run]) -> str:
     """Returns completions by step; of too many, every n-th."""
-    rows = [
-        (_kinds(row), _sample(run, row, len(runs) > 1))
-        for run in runs
-        for row in run.samples
-    ]
+    several = len(runs) > 1
+    rows = [(_kinds(row), _sample(r, row, several)) for r in runs for row in r.samples]
     if not rows:
         return note("No completions were recorded.")
-    kept, apart = rows, 1
-    while sum(len(body) for _, body in kept) > _MOST_TEXT and len(kept) > 1:
+    shown_rows, apart = rows, 1
+    while sum(len(body) for _, body in shown_rows) > _MOST_TEXT and len(shown_rows) > 1:
         apart *= 2
-        kept = rows[::apart]
-    left = len(rows) - len(kept)
+        shown_rows = rows[::apart]
+    left = len(rows) - len(shown_rows)
     more = note(f"{left} others are in samples.jsonl.") if left else ""
-    return more + html_page.filtered(_KINDS, kept)
+    return more + html_page.filtered(_KINDS, shown_rows)
 
 
 def _kinds(row: Mapping[str, Any]) -> str:
@@ -354,7 +330,8 @@ def _sample(run: Run, row: Mapping[str, Any], several: bool) -> str:
     facts += [f"{key} {row[key]}" for key in ("rule", "tokens") if key in row]
     facts += [f"{name} {value}" for name, value in part(row, "components").items()]
     why = note(f"Suspect: {row['suspect']}.", "bad") if row.get("suspect") else ""
-    body = why + html_page.text(row["problem"], _MOST_OF_A_TEXT)
+    # The prompt as the model saw it; runs of earlier versions have the problem alone.
+    body = why + html_page.text(str(row.get("prompt", row["problem"])), _MOST_OF_A_TEXT)
     body += note(f"Gold: {row['gold'][:_MOST_OF_A_TEXT]}")
     body += html_page.text(row["completion"], _MOST_OF_A_TEXT)
     kind = "right" if row.get("correct") is True else "wrong"
@@ -364,34 +341,27 @@ def _sample(run: Run, row: Mapping[str, Any], several: bool) -> str:
 def _tokens(runs: Sequence[Run]) -> str:
     """Returns completions of tokens.jsonl; each token has its figures on hover."""
     rows = [(run, row) for run in runs for row in run.tokens]
-    apart = max(1, math.ceil(len(rows) / _MOST_TOKEN_ROWS))
     blocks = []
-    for run, row in rows[::apart]:
+    for run, row in rows[:: max(1, math.ceil(len(rows) / _MOST_TOKEN_ROWS))]:
         spans = []
-        low, high = 1 - row["eps_low"], 1 + row["eps_high"]
         for i, word in enumerate(row["texts"][:_MOST_TOKENS]):
             sampler, trainer = row["sampler"][i], row["trainer"][i]
             ratio = math.exp(min(20.0, max(-20.0, row["after"][i] - trainer)))
-            clipped = ratio > high if row["advantage"] > 0 else ratio < low
+            high, low = ratio > 1 + row["eps_high"], ratio < 1 - row["eps_low"]
             gap = 60 * min(1.0, abs(sampler - trainer) / 0.1)
-            figures = (
-                f"id {row['ids'][i]}: sampler {sampler:.4f}, trainer {trainer:.4f},"
-                f" ratio after the step {ratio:.4f}"
-            )
-            spans.append(
-                f'<span{" class=clipped" if clipped else ""} title="{figures}"'
-                f' style="background:color-mix(in srgb,var(--bad) {gap:.0f}%,'
-                f'transparent)">{html.escape(word) or "∅"}</span>'
-            )
+            shown_as = {
+                "class": "clipped" if (high if row["advantage"] > 0 else low) else "",
+                "title": f"id {row['ids'][i]}: sampler {sampler:.4f}, trainer"
+                f" {trainer:.4f}, ratio after the step {ratio:.4f}",
+                "style": f"--gap:{gap:.0f}%",
+            }
+            spans.append(tag("span", html.escape(word) or "∅", **shown_as))
         name = f"{run.name}, step {row['step']}: {str(row.get('problem', ''))[:60]}"
         name += f" (advantage {row['advantage']:.3f})"
-        blocks.append(
-            html_page.details(name, f'<div class="tokens">{"".join(spans)}</div>')
-        )
-    if not blocks:
-        return ""
+        tokens = tag("div", "".join(spans), class_="tokens")
+        blocks.append(html_page.details(name, tokens))
     words = (
         "Darker: sampler and trainer differ more, up to 0.1 nats. Underlined: clipped"
         " after the step's updates. Hover over a token for its figures."
     )
-    return note(words) + "".join(blocks)
+    return note(words) + "".join(blocks) if blocks else ""
