@@ -1,0 +1,108 @@
+"""Scores texts under a model: the log-probability of each token.
+
+from tools.logprobs import logprobs
+
+for text in logprobs("runs/quickstart", ["12+34?\\n2+4=6, so 36"]):
+    print(text.tokens, text.logprobs)
+"""
+
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+
+from models.hf import load_params
+from rl.problems.templates import begin_of_text
+from rl.problems.tokenizer import load_tokenizer
+from rl.types import Batch
+from rl.update.objective import token_logprobs
+from sharding.rules import laid_out, place
+from tools.evaluation import pretrained
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredText:
+    """Holds a text's tokens and the log-probability of each, given those before it.
+
+    Attributes:
+      token_ids: int32 `[n]`, with the begin of text that some tokenizers put first.
+      tokens: the same as texts.
+      logprobs: float32 `[n]`, in nats; NaN for the first, which nothing predicts.
+    """
+
+    token_ids: np.ndarray
+    tokens: Sequence[str]
+    logprobs: np.ndarray
+
+
+def logprobs(
+    model: str | os.PathLike, texts: Sequence[str], *, dtype: str = "auto"
+) -> list[ScoredText]:
+    """Return the log-probabilities of texts, as they are, without a template.
+
+    Args:
+      model: a Hugging Face folder, a run's workdir with an exported model, or a hub id.
+      texts: each of at least two tokens.
+      dtype: "float32", "bfloat16", "float16", or "auto": what config.json records.
+
+    Raises:
+      ValueError: no such model, or a text that is longer than the model's positions.
+    """
+    folder = pretrained.find_folder(model)
+    tokenizer = load_tokenizer(folder)
+    begin = tokenizer.encode(begin_of_text(tokenizer), add_special_tokens=False)
+    ids = [begin + tokenizer.encode(t, add_special_tokens=False) for t in texts]
+    longest, positions = max(map(len, ids)), pretrained.max_positions(folder)
+    if longest > positions:
+        raise ValueError(
+            f"{longest} tokens exceed the {positions} positions of {folder}"
+        )
+    score = open_scorer(folder, dtype=dtype, context=longest)
+    return [
+        ScoredText(
+            token_ids=np.array(of_text, np.int32),
+            tokens=[str(tokenizer.decode([i])) for i in of_text],
+            logprobs=scored,
+        )
+        for of_text, scored in zip(ids, score(ids), strict=True)
+    ]
+
+
+def open_scorer(
+    folder: pathlib.Path, *, dtype: str, context: int
+) -> Callable[[Sequence[Sequence[int]]], list[np.ndarray]]:
+    """Load a model; return a function from token ids to their log-probabilities.
+
+    Args:
+      folder: with config.json and safetensors.
+      dtype: a key of `models.hf.DTYPES`, or "auto".
+      context: most tokens of a sequence.
+    """
+    dtype = pretrained.resolve_dtype(folder, dtype)
+    model, mesh = pretrained.split_model(folder, dtype=dtype)
+    params = load_params(folder, model, mesh)
+    run = jax.jit(
+        functools.partial(token_logprobs, model, temperature=1.0, mesh=mesh, chunk=1024)
+    )
+
+    def score(sequences: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        scored = []
+        for start in range(0, len(sequences), mesh.size):
+            some = sequences[start : start + mesh.size]
+            batch = Batch.padding(mesh.size, context)
+            for row, ids in enumerate(some):
+                batch.token_ids[row, : len(ids)] = ids
+                batch.positions[row, : len(ids)] = np.arange(len(ids))
+                batch.segment_ids[row, : len(ids)] = 1
+                batch.loss_mask[row, 1 : len(ids)] = True
+            found, _ = run(params, place(batch, laid_out(mesh, "batch")))
+            rows = np.array(found, np.float32)
+            rows[:, 0] = np.nan
+            scored += [rows[row, : len(ids)] for row, ids in enumerate(some)]
+        return scored
+
+    return score
