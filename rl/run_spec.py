@@ -303,7 +303,8 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], tuple[str, ...]]:
       ValueError: a problem, a gold or a reward that is wrong; one line that names it.
     """
     d, formulas = c.data, _reward_formulas(c)
-    sets, messages = [], []
+    sets: list[ProblemSet] = []
+    messages: list[str] = []
     sources = {"train": (d.train, "config.data.train", d.train_args)}
     for name, (source, key, arguments) in {**sources, **_held_out(d)}.items():
         problems = load_problems(source, key=key, fields=d.fields, **arguments)

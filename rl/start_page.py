@@ -194,11 +194,12 @@ def _find_vllm(c: RunConfig) -> str:
     if urls:
         return f"vLLM: {', '.join(urls)} answers"
     command = [v.python, "-c", _VLLM]
+    done: subprocess.CompletedProcess[str] | None = None
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         reason = (done.stderr.strip().splitlines() or [""])[-1]
     except (OSError, subprocess.TimeoutExpired) as error:
-        done, reason = None, str(error)
+        reason = str(error)
     if done is None or done.returncode:
         raise ValueError(
             f"config.rollout.vllm.python={v.python!r}: cannot import vLLM ({reason});"
