@@ -64,7 +64,7 @@ def details(summary: str, body: str, kind: str = "") -> str:
 
 
 def columns(bodies: Sequence[str]) -> str:
-    """Returns pieces of HTML side by side, stacked where there is no room."""
+    """Returns pieces of HTML side by side, stacked on narrow screens."""
     return tag("div", "".join(tag("div", body) for body in bodies), class_="beside")
 
 

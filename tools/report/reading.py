@@ -114,7 +114,7 @@ def read_run(workdir: pathlib.Path) -> Run:
 
 
 def part(tree: Any, *names: str) -> Row:
-    """Returns a part of nested objects; empty where there is no object."""
+    """Returns a part of nested objects; empty if it is missing."""
     for name in names:
         tree = tree.get(name) if isinstance(tree, Mapping) else None
     return tree if isinstance(tree, Mapping) else {}

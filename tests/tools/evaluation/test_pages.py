@@ -63,7 +63,7 @@ def test_the_page_of_an_evaluation():
     assert "&lt;script&gt;document.title=&#x27;owned&#x27;" in text and "你好" in text
     # Ours and all eight published ones; then levels and k samples.
     first = text[text.index("<figure") :].partition("</figure>")[0]
-    assert first.count("<circle") == 9
+    assert first.count('class="dot"') == 9
     assert text.count("<summary>p") == 14  # twelve problems, and two of them again
     assert "p3: 3 of 3 right, level 1" in text and "Gold: <math" in text
     assert text.count("needle3-") == 3
