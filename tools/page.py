@@ -199,7 +199,8 @@ def lines(title: str, series: Sequence[Series], *, most: int = 200) -> str:
       most: points of a line that are drawn; of more, every n-th and the last.
     """
     width, height, left, right, top, bottom = 520, 220, 54, 10, 8, 196
-    xs, ys = [], []
+    xs: list[float] = []
+    ys: list[float] = []
     for s in series:
         for x, *values in (*s.points, *s.raw, *s.band):
             xs.append(x)
@@ -219,7 +220,8 @@ def lines(title: str, series: Sequence[Series], *, most: int = 200) -> str:
     def label(x: float, y: float, value: float, kind: str) -> str:
         return tag("text", _tick(value), x=x, y=y, class_=kind)
 
-    marks, legend = [], ""
+    marks: list[str] = []
+    legend = ""
     for value in y_ticks:
         _, y = at(x_low, value)
         rule = {"x1": left, "x2": width - right, "y1": y, "y2": y}
@@ -240,8 +242,8 @@ def lines(title: str, series: Sequence[Series], *, most: int = 200) -> str:
                 marks.append(tag(name, points=path(some), style=paint, class_=kind))
         kind = "seen point" if len(points) <= _FEW else "point"
         for point in points:
-            step, y = map(shown, point)
-            hover = tag("title", html.escape(f"{s.label}, step {step}: {y}"))
+            step, shown_value = map(shown, point)
+            hover = tag("title", html.escape(f"{s.label}, step {step}: {shown_value}"))
             x, y = at(*point)
             marks.append(tag("circle", hover, class_=kind, cx=x, cy=y, style=paint))
         legend += tag("span", tag("i", style=paint) + html.escape(s.label))

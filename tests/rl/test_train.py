@@ -539,7 +539,7 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "\n  rollout.group_size = 9\n" in done.stdout
-    assert "\ndevices              cpu: " in done.stdout
+    assert done.stdout.startswith("devices              cpu: ")
     assert "512 rows, 512 used\n" in done.stdout
     assert 'first prompt         "0+0?\\n"\n' in done.stdout
     assert 'as tokens            5: "0" "+" "0" "?" "\\n"\n' in done.stdout

@@ -1,0 +1,82 @@
+"""The page of a start: repeats, the example, and the look for vLLM."""
+
+import json
+import socket
+import sys
+
+import pytest
+
+from configs import quickstart
+from configs.base import from_config
+from rl.run_spec import validate
+from rl.start_page import _find_vllm, dry_run, next_commands, start_page
+
+
+@pytest.fixture
+def config(tmp_path):
+    c = quickstart.get_config()
+    c.model.maker_args.cache = str(tmp_path / "bases")
+    c.data.train_args = c.data.eval_args = {}
+    c.data.train = _file(tmp_path / "t.jsonl", "1+1 2", "1+1 3", "2+2 4", "1+1+1+1+1 5")
+    c.data.eval = {"sums": _file(tmp_path / "e.jsonl", "2+2 4", "3+3 6")}
+    return c
+
+
+def _file(path, *pairs):
+    rows = [dict(zip(("problem", "answer"), p.split(), strict=True)) for p in pairs]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return str(path)
+
+
+def test_what_is_left_out_or_occurs_twice_is_shown(config, tmp_path):
+    page = dry_run(validate(from_config(config)), tmp_path / "work")
+    lines = page.splitlines()
+    assert lines[0].startswith("devices              cpu: ")
+    assert "t.jsonl: 4 rows, 3 used; left out: 1 longer than config.rollout" in page
+    assert f"\nsums                 {tmp_path}/e.jsonl: 2 rows, 2 used\n" in page
+    warnings = [
+        line for line in lines if line.startswith("WARNING: 1 training problem")
+    ]
+    assert len(warnings) == 3, page  # a duplicate, which contradicts; one held out too
+    assert f'\n  data.eval.sums = "{tmp_path}/e.jsonl"\n' in page
+    assert "\n  eval.every_steps = 20\n" in page and "batch.ppo_epochs" not in page
+    assert not (tmp_path / "work").exists()
+
+
+def constant(completion, problem):
+    return 0.5
+
+
+def test_a_reward_that_does_not_see_the_answer_is_named(config, tmp_path):
+    config.reward.function = f"{__name__}:constant"
+    page = start_page(validate(from_config(config)), tmp_path)
+    assert r"\boxed{2} 0.5; \boxed{3} 0.5 (the same: does the reward read" in page
+
+
+def test_a_dry_run_looks_for_vllm(config, tmp_path):
+    config.rollout.backend = "vllm"
+    vllm = config.rollout.vllm
+    for python, message in (
+        ("no/python", "config.rollout.vllm.python='no/python': cannot import vLLM"),
+        (sys.executable, "No package metadata was found for vllm); `make vllm` builds"),
+    ):
+        vllm.python = python
+        with pytest.raises(ValueError) as error:
+            dry_run(validate(from_config(config)), tmp_path)
+        assert message in str(error.value) and "\n" not in str(error.value)
+    stub = tmp_path / "python"
+    stub.write_text("#!/bin/sh\necho 0.19.0\n")
+    stub.chmod(0o755)
+    vllm.python = str(stub)
+    assert _find_vllm(from_config(config)) == f"vLLM: 0.19.0 in {stub}"
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        vllm.url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(ValueError, match="config.rollout.vllm.url=.*refused"):
+            _find_vllm(from_config(config))
+
+
+def test_what_to_type_next(tmp_path):
+    first, *commands = next_commands(tmp_path).splitlines()
+    assert first == "next:" and len(commands) == 3
+    assert all(str(tmp_path) in command for command in commands)
