@@ -86,9 +86,6 @@ def get_config(sets: str = "shared") -> ConfigDict:
                 # against evaluation problems
                 "contamination_threshold": 0.8,
             },
-            # "drop" all copies of a problem whose answers disagree, or let the
-            # "majority" decide: of 23 that it decided, 7 were read and found wrong.
-            "conflicts": "drop",
             # What becomes of rows that no independent solver is known to have solved.
             # "required": they go. "preferred": they stay, those that were tried in
             # vain as the hardest level, and of copies that contradict each other
@@ -103,8 +100,8 @@ def get_config(sets: str = "shared") -> ConfigDict:
             "readings": "",
             # The scale that levels are kept on; "auto": the one most rows have.
             "levels": "auto",
-            # Rows of another scale get a level on it by way of the rows that both have
-            # graded, where there are so many of these; 0: they get none.
+            # Rows of another grader get levels if at least this many rows have both
+            # grades; 0: they get none.
             "common_rows": 100,
             # Seconds that two answers may take to compare, and processes.
             "answer_timeout": 10.0,

@@ -1,14 +1,16 @@
 """The project's commands by one name, from any folder.
 
-compass NAME ...    is `python -m` with the module of that name, and
-compass NAME --help  says what it takes
+compass NAME ...     runs `python -m` with the module of that name
+compass NAME --help  lists its flags
 """
 
 import ast
-import importlib.util
 import os
+import pathlib
 import runpy
 import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 COMMANDS = {
     "train": "rl.train",
@@ -30,14 +32,15 @@ COMMANDS = {
 
 
 def summary(module: str) -> str:
-    """The first line of a module's docstring; the module is not imported."""
-    loader = importlib.util.find_spec(module).loader
-    docstring = ast.get_docstring(ast.parse(loader.get_source(module)))
-    return docstring.splitlines()[0]
+    """Returns the first line of a module's docstring without importing the module."""
+    path = ROOT.joinpath(*module.split("."))
+    path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    return (docstring or "").partition("\n")[0]
 
 
 def usage() -> str:
-    """What `compass --help` prints."""
+    """Returns what `compass --help` prints."""
     names = "\n".join(
         f"  {name:<17}{summary(module)}" for name, module in COMMANDS.items()
     )
@@ -45,7 +48,7 @@ def usage() -> str:
 
 
 def main() -> None:
-    """Runs a command as `python -m` would, so that all of them have one entry."""
+    """Runs a command as `python -m` would."""
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(usage())
         return

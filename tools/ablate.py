@@ -11,7 +11,7 @@ takes another base than the file's own, and --config.KEY=VALUE counts for every 
 import functools
 import pathlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from absl import app, flags, logging
 from ml_collections import config_flags
@@ -20,7 +20,6 @@ from configs.reading import define_config, describe_keys, parse_flags, user_path
 from rl import files
 from rl.processes.stopping import DONE, ERROR, StopSignals, run
 from tools.ablation import execute
-from tools.ablation.curves import SPENT
 from tools.ablation.report import markdown, read_result
 from tools.ablation.study import Study, make_study
 
@@ -36,20 +35,16 @@ _DEVICES = flags.DEFINE_string(
 _JOBS = flags.DEFINE_string(
     "jobs", None, "Write the commands of runs that have not ended to this file instead."
 )
-_CURVE = flags.DEFINE_string(
-    "curve", "reward/accuracy", "Metric to which the sigmoid is fitted."
-)
-_AGAINST = flags.DEFINE_enum("against", "tokens", list(SPENT), "What it is drawn over.")
 _JSON = flags.DEFINE_string("json", None, "Write the result to this file as well.")
 
 
-def main(argv: list[str]) -> None:
+def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
         sys.exit(f"error: unexpected argument {argv[1]!r}")
     if _CONFIG.value is None:
         sys.exit("error: give --config=configs/ablations/NAME.py")
     logging.set_verbosity(logging.WARNING)
-    sys.exit(run("ablate: stopped; the same command goes on from here", _command))
+    sys.exit(run("ablate: stopped; the same command resumes", _command))
 
 
 def _command(stop: StopSignals) -> int:
@@ -78,7 +73,7 @@ def _command(stop: StopSignals) -> int:
 
 
 def _report(study: Study, workdir: pathlib.Path) -> None:
-    result = read_result(study, curve=_CURVE.value, against=_AGAINST.value)
+    result = read_result(study)
     text = markdown(result)
     workdir.mkdir(parents=True, exist_ok=True)
     files.replace(workdir / f"{study.name}.md", text)
@@ -104,7 +99,7 @@ def _seeds() -> list[int]:
 
 
 def _slots() -> list[Mapping[str, str]]:
-    """What runs that go on at the same time find in their environment besides."""
+    """Returns additional environment variables, for each run at the same time."""
     if not _DEVICES.value:
         return [{}] * _PROCESSES.value
     return [{"CUDA_VISIBLE_DEVICES": gpus} for gpus in _DEVICES.value.split(";")]
@@ -115,4 +110,4 @@ def _tell(name: str, line: str) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=lambda argv: parse_flags(argv, keys=describe_keys))
+    app.run(main, flags_parser=functools.partial(parse_flags, keys=describe_keys))

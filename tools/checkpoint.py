@@ -1,4 +1,4 @@
-"""The checkpoints of a run: what is there, whether it is intact, and what may go.
+"""Lists, verifies and prunes the checkpoints of a run.
 
 python -m tools.checkpoint list WORKDIR              steps, sizes, why each is kept
 python -m tools.checkpoint verify WORKDIR            reads every byte; exit 1 on damage
@@ -58,17 +58,17 @@ def _act(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str, Any]]:
-    """Describe each checkpoint; damage of all files only if `every_byte`."""
+    """Describes each checkpoint; checks all files for damage only if `every_byte`."""
     records = checkpoint.records_in(folder)
     kept = checkpoint.retained_steps(records, keep)
     rows = []
     for step in sorted(checkpoint.steps_in(folder)):
         damage = None
         try:
-            record = read_record(folder / str(step))
+            stored = read_record(folder / str(step))
             if every_byte:
                 verify(folder / str(step))
-                read_loop(folder / str(step), record)
+                read_loop(folder / str(step), stored)
         except CorruptCheckpointError as error:
             damage = str(error)
         record = records.get(step)
@@ -90,7 +90,7 @@ def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str
 
 
 def _prune(workdir: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
-    """Remove what no rotation retains, and what saves and damage left behind.
+    """Removes steps that rotation does not retain, and leftovers of saves and damage.
 
     A checkpoint whose record cannot be read stays.
     """

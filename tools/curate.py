@@ -5,8 +5,7 @@
     python -m tools.curate ... --input A.jsonl --fields problem=ask,answer=gold.text[0]
 
 Writes problems.jsonl, dropped.jsonl, report.md, report.html and summary.json into DIR.
-Interrupted, the same command goes on where it stopped; the same command over the same
-files writes the same bytes.
+The same command over the same files writes the same bytes.
 """
 
 # ruff: noqa: E402
@@ -14,13 +13,13 @@ files writes the same bytes.
 import signal
 
 if __name__ == "__main__":
-    # See rl.train: no traceback while the imports below go on.
+    # See rl.train: no traceback during the imports below.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import os
 import pathlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import app, flags
@@ -36,36 +35,31 @@ from tools.curation.sets import most
 _CONFIG = define_config("what is curated, and how", default="configs/curate.py")
 _OUT = flags.DEFINE_string("out", None, "folder to write to", required=True)
 _INPUT = flags.DEFINE_list(
-    "input",
-    None,
-    "JSONL, JSON or Parquet files that replace the configuration's sources, in any of"
-    " the formats that tools/curation/formats.py lists",
+    "input", None, "JSONL, JSON or Parquet files in place of the config's sources"
 )
 _FIELDS = flags.DEFINE_string(
-    "fields", "", "of --input in another format: problem=COLUMN,answer=COLUMN.key[0]"
+    "fields", "", "of --input in an unknown format: problem=COLUMN,answer=COLUMN.key[0]"
 )
 _JSON = flags.DEFINE_string("json", None, "also write the summary to this file")
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
-def main(argv: list[str]) -> None:
+def main(argv: Sequence[str]) -> None:
     if len(argv) > 1:
         sys.exit(f"curate: unexpected argument {argv[1]!r}")
     os.environ.setdefault("SHARED_DATA", str(_ROOT.parent / "shared" / "data"))
-    out = user_path(_OUT.value)
     expand_home(_CONFIG.value)
+    sys.exit(run("curate: stopped; nothing was written", lambda _: _curate()))
+
+
+def _curate() -> int:
+    out = user_path(_OUT.value)
     inputs = _INPUT.value and [os.path.expanduser(name) for name in _INPUT.value]
-    again = "curate: stopped; the same command goes on from here"
-    sys.exit(run(again, lambda _: _curate(out, inputs)))
-
-
-def _curate(out: pathlib.Path, inputs: list[str] | None) -> int:
     try:
         fields = parse_fields(_FIELDS.value)
         if fields and not inputs:
-            raise ValueError("--fields: says how --input is read, which is not given")
-        plan = make_plan(_CONFIG.value, inputs=inputs, fields=fields)
-        summary = curate(plan, out)
+            raise ValueError("--fields: needs --input")
+        summary = curate(make_plan(_CONFIG.value, inputs=inputs, fields=fields), out)
     except (ValueError, OSError) as error:
         print(f"curate: {error}", file=sys.stderr)
         return ERROR
@@ -81,15 +75,15 @@ def _curate(out: pathlib.Path, inputs: list[str] | None) -> int:
 
 
 def lost(summary: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each source of which most rows go for one reason: is it read rightly?
+    """Yields a warning for each source that loses most rows for one reason.
 
-    That they are copies of other rows says nothing against it.
+    Such a source may be read wrongly. Copies and missing evidence are expected.
     """
     for source, counts in summary["by_source"].items():
         rows = sum(counts.values())
-        for reason, told in summary["reasons"].items():
+        for reason, entry in summary["reasons"].items():
             n = counts.get(reason, 0)
-            if told["step"] != "duplicates" and most(n, rows):
+            if entry["step"] not in ("duplicates", "evidence") and most(n, rows):
                 yield f"{source}: {n:,} of {rows:,} rows go as {reason}"
 
 

@@ -1,4 +1,4 @@
-"""Scores a checkpoint on mathematical benchmarks, beside the paper's table.
+"""Scores a checkpoint on mathematical benchmarks and compares with published rows.
 
     python -m tools.evaluate --model HFDIR_OR_WORKDIR --preset paper \\
         --benchmarks aime2024,amc83,math500,minerva272,olympiadbench675 \\
@@ -6,8 +6,8 @@
     python -m tools.evaluate --rescore DIR --data_dir DATA --json OUT
     python -m tools.evaluate --compare DIR_A DIR_B ... [--out DIR --data_dir DATA]
 
-DIR keeps every completion; the same command goes on where it was stopped. It ends with
-results.json, table.md and report.html.
+DIR keeps every completion; the same command resumes an interrupted evaluation. The
+results are results.json, table.md and report.html.
 """
 
 # ruff: noqa: E402
@@ -15,7 +15,7 @@ results.json, table.md and report.html.
 import signal
 
 if __name__ == "__main__":
-    # See rl.train: no traceback while the imports below go on.
+    # See rl.train: no traceback during the imports below.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import argparse
@@ -30,6 +30,7 @@ from typing import Any
 from configs.reading import user_path
 from rl import files
 from rl.evaluate import SampledCompletion, score, templates_of
+from rl.problems.reading import write_problems
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
 from rl.processes.stopping import REFUSED, run
 from rl.reward.rewards import VERIFIER, Rewards, try_out
@@ -47,26 +48,26 @@ from tools.evaluation.benchmarks import (
     load_benchmark,
     made_from,
 )
-from tools.evaluation.compare import beside, compare, compare_markdown
+from tools.evaluation.compare import against_original, compare, compare_markdown
 from tools.evaluation.files import (
     judging_reward,
     problems_file,
     read_completions,
     read_conditions,
     record_conditions,
-    write_problems,
     write_verdicts,
 )
 from tools.evaluation.pages import compare_page, results_page
-from tools.evaluation.report import FIVE, average_of_five, benchmark_result, markdown
+from tools.evaluation.report import FIVE, average_of_five, benchmark_result, table
 from tools.evaluation.run import (
     PRESETS,
     Conditions,
     check_prompts,
     checkpoint_hash,
+    complete,
+    make_task,
 )
 from tools.evaluation.sampler import add_flags, comma_separated, open_sampler, prepare
-from tools.evaluation.tasks import Task, asking, complete
 from tools.evaluation.votes import answer_classes
 
 _REWARD = "--reward"
@@ -77,16 +78,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parse(argv)
     try:
         if args.compare:
-            return _compare(args)
-        if args.rescore:
-            return _rescore(args)
-        return _evaluate(args)
+            _compare(args)
+        elif args.rescore:
+            if not args.rescore.is_dir():
+                raise FileNotFoundError(f"{args.rescore}: no such folder")
+            with files.locked(args.rescore):
+                _judge(args.rescore, args)
+        else:
+            _evaluate(args)
     except (ValueError, OSError, SamplerError) as error:
         print(f"evaluate: {error}", file=sys.stderr)
         return REFUSED
+    return 0
 
 
-def _evaluate(args: argparse.Namespace) -> int:
+def _evaluate(args: argparse.Namespace) -> None:
     # Here, so that judging and comparing start without JAX.
     from tools.evaluation import pretrained
 
@@ -116,7 +122,7 @@ def _evaluate(args: argparse.Namespace) -> int:
             right_from=args.right_from,
         )
     tasks = [
-        asking(args.out, name, of_name, tokenizer, conditions)
+        make_task(args.out, name, of_name, tokenizer, conditions)
         for name, of_name in problems.items()
     ]
     facts = {
@@ -135,60 +141,41 @@ def _evaluate(args: argparse.Namespace) -> int:
         "checkpoint": checkpoint_hash(folder),
     }
     if args.audit:
-        tasks += _audits(args.out / AUDIT, problems, tokenizer, conditions.context)
+        (args.out / AUDIT).mkdir(parents=True, exist_ok=True)
+        for name, of_name in problems.items():
+            for part, asked, how in audit.parts(
+                name, of_name, tokenizer, conditions.context
+            ):
+                tasks.append(make_task(args.out / AUDIT, part, asked, tokenizer, how))
     with files.locked(args.out):
         record_conditions(
             args.out, {"model": args.model, "drawing": drawing, "benchmarks": facts}
         )
         for name in problems.keys() - BENCHMARKS.keys():
-            write_problems(args.out, name, problems[name])
+            path = problems_file(args.out, name)
+            path.parent.mkdir(exist_ok=True)
+            write_problems(path, problems[name])
 
         def sampler() -> Sampler:
             return open_sampler(args, folder, dtype=dtype, context=conditions.context)
 
         complete(tasks, sampler, tokenizer, stop_ids)
-        return _judge(args.out, args)
+        _judge(args.out, args)
 
 
-def _audits(
-    folder: pathlib.Path,
-    problems: Mapping[str, Sequence[Problem]],
-    tokenizer,
-    context: int,
-) -> list[Task]:
-    """What is asked to see whether the model knows the benchmarks by heart."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tasks = []
-    for name, of_name in problems.items():
-        for percent in audit.SHARES:
-            if cut := audit.partial_problems(of_name, percent):
-                asked, rests = zip(*cut, strict=True)
-                drawing = audit.conditions(rests, tokenizer, context)
-                part = f"{name}@{percent}"
-                tasks.append(asking(folder, part, asked, tokenizer, drawing))
-    return tasks
-
-
-def _rescore(args: argparse.Namespace) -> int:
-    if not args.rescore.is_dir():
-        raise FileNotFoundError(f"{args.rescore}: no such folder")
-    with files.locked(args.rescore):
-        return _judge(args.rescore, args)
-
-
-def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
-    """Judges what completions.jsonl holds and writes everything that follows."""
+def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
+    """Judges completions.jsonl and writes everything that follows from it."""
     completions = read_completions(folder)
     if not completions:
         raise FileNotFoundError(f"{folder}: no completions.jsonl, nothing to judge")
     conditions = read_conditions(folder)
     specs = {benchmark_name(spec): spec for spec in args.benchmarks}
     whole = {
-        name: _asked(folder, name, args.data_dir, specs.get(name, name))
+        name: _stored(folder, name, args.data_dir, specs.get(name, name))
         for name in completions
     }
     problems = {
-        name: _of_drawn(name, of_name, completions[name], conditions, folder)
+        name: _asked(name, of_name, completions[name], conditions, folder)
         for name, of_name in whole.items()
     }
     reward = judging_reward(args.reward, folder / "results.json", "reward")
@@ -198,23 +185,22 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
         _opened(reward, args, pool) as judge,
     ):
         for name, drawn in completions.items():
-            place = {problem.id: i for i, problem in enumerate(problems[name])}
-            drawn = sorted(drawn, key=lambda d: (place[d.id], d.sample))
+            drawn = _in_order(drawn, problems[name])
             scored[name] = score(drawn, problems[name], judge)
             classes[name] = answer_classes(scored[name], pool)
             results[name] = benchmark_result(
                 name, problems[name], scored[name], classes[name]
             )
-    heard = read_completions(folder / AUDIT)
+    audited = read_completions(folder / AUDIT)
     for name, result in results.items():
         if is_another_copy(name, whole[name]):
             result["title"] += ", another copy"
             result["another_copy"] = True
         if original := made_from(name, problems):
-            result["original"] = beside(scored[original], scored[name])
-        asked = {p: heard.get(f"{name}@{p}", []) for p in audit.SHARES}
-        if any(asked.values()):
-            result["memory"] = audit.memory(problems[name], asked)
+            result["original"] = against_original(scored[original], scored[name])
+        parts = {p: audited.get(f"{name}@{p}", []) for p in audit.SHARES}
+        if any(parts.values()):
+            result["memory"] = audit.memory(problems[name], parts)
     written = {
         "model": conditions.get("model", str(folder)),
         "benchmarks": results,
@@ -223,54 +209,58 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> int:
         "reward": reward,
         "conditions": conditions,
     }
-    table = markdown(written)
+    text = table(written)
     clusters = {name: templates_of(of_name) for name, of_name in problems.items()}
     write_verdicts(folder, scored, classes, clusters)
-    files.replace(folder / "table.md", table)
+    files.replace(folder / "table.md", text)
     files.replace(folder / "report.html", results_page(written, problems, scored))
     for path in filter(None, (folder / "results.json", args.json)):
         files.replace_json(path, written)
-    print(table)
-    print(f"browse {folder / 'report.html'}")
-    return 0
+    print(f"{text}\nbrowse {folder / 'report.html'}")
 
 
-def _asked(
+def _stored(
     folder: pathlib.Path, name: str, data_dir: pathlib.Path | None, spec: str
 ) -> list[Problem]:
-    """A benchmark's problems, from the evaluation's own folder if they are there."""
+    """Returns a benchmark's problems, from the evaluation's own folder if possible."""
     own = problems_file(folder, name)
     return load_benchmark(str(own) if own.is_file() else spec, data_dir)
 
 
-def _of_drawn(
+def _asked(
     name: str,
     problems: list[Problem],
     drawn: Sequence[SampledCompletion],
     conditions: Mapping[str, Any],
     folder: pathlib.Path,
 ) -> list[Problem]:
-    """Of a benchmark's problems those that were asked, which must be the same."""
+    """Returns the problems of a benchmark that were asked, checked to be the same."""
     recorded = conditions.get("benchmarks", {}).get(name, {})
     problems = problems[: recorded.get("problems")]
+    where = folder / "completions.jsonl"
     if recorded.get("sha256") not in (None, content_hash(problems)):
         raise ValueError(
-            f"{folder / 'completions.jsonl'}: {name} was drawn from another copy, with"
-            " other problems or answers; give that one by --data_dir"
+            f"{where}: {name} was drawn from another copy, with other problems or"
+            " answers; give that one by --data_dir"
         )
     ids = {problem.id for problem in problems}
     if unknown := [d.id for d in drawn if d.id not in ids]:
-        raise ValueError(
-            f"{folder / 'completions.jsonl'}: {name} has no problem {unknown[0]!r}"
-        )
+        raise ValueError(f"{where}: {name} has no problem {unknown[0]!r}")
     return problems
+
+
+def _in_order(
+    drawn: Sequence[SampledCompletion], problems: Sequence[Problem]
+) -> list[SampledCompletion]:
+    place = {problem.id: i for i, problem in enumerate(problems)}
+    return sorted(drawn, key=lambda d: (place[d.id], d.sample))
 
 
 @contextlib.contextmanager
 def _opened(
     formula: str, args: argparse.Namespace, pool: VerifierPool
 ) -> Iterator[Reward]:
-    """The reward by a formula; the verifier's own workers are there already."""
+    """Yields the reward by a formula; the verifier's workers are there already."""
     if formula == VERIFIER:
         yield verifier_reward(pool.judge)
         return
@@ -284,41 +274,40 @@ def _opened(
         yield rewards.reward(_REWARD)
 
 
-def _compare(args: argparse.Namespace) -> int:
+def _compare(args: argparse.Namespace) -> None:
     arms = args.compare
     result = compare(arms)
-    said = compare_markdown(result)
+    text = compare_markdown(result)
     if args.out:
         problems = {
-            name: _asked(arms[0][0], name, args.data_dir, name)
+            name: _stored(arms[0][0], name, args.data_dir, name)
             for name in result["benchmarks"]
         }
         args.out.mkdir(parents=True, exist_ok=True)
-        files.replace(args.out / "compare.md", said)
+        files.replace(args.out / "compare.md", text)
         files.replace(args.out / "compare.html", compare_page(result, arms, problems))
-        said += f"\nbrowse {args.out / 'compare.html'}"
+        text += f"\nbrowse {args.out / 'compare.html'}"
     if args.json:
         files.replace_json(args.json, result)
-    print(said)
-    return 0
+    print(text)
 
 
 def _conditions(args: argparse.Namespace, positions: int) -> Conditions:
-    """The preset, with what the command line says otherwise."""
+    """Returns the preset with the overrides of the command line."""
     from tools.evaluation import pretrained
 
     preset = PRESETS[args.preset]
-    said = {f.name: getattr(args, f.name) for f in dataclasses.fields(Conditions)}
+    values = {f.name: getattr(args, f.name) for f in dataclasses.fields(Conditions)}
     if args.template == "run":
-        said["template"] = pretrained.held_out(pathlib.Path(args.model))[1]
+        values["template"] = pretrained.held_out(pathlib.Path(args.model))[1]
     if args.context is None:
-        said["context"] = min(preset.context, positions)
-    given = {name: value for name, value in said.items() if value is not None}
+        values["context"] = min(preset.context, positions)
+    given = {name: value for name, value in values.items() if value is not None}
     return dataclasses.replace(preset, **given)
 
 
 def _arm(text: str) -> list[pathlib.Path]:
-    """What is compared: a folder, or folders that differ in their training's seed."""
+    """Parses a folder, or folders that differ in their training seed."""
     return [user_path(folder) for folder in comma_separated(text)]
 
 
@@ -334,9 +323,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         type=comma_separated,
         default=[],
         help="comma-separated names, .jsonl files, hf://OWNER/DATASET/FILE.jsonl, "
-        "held_out (of a workdir's run), clean:DATE (made on the spot), or "
-        "perturbed:NAME:DATE (with other numbers, where its solutions are GSM8K's); "
-        "default: the paper's five",
+        "held_out (of a workdir's run), or perturbed:NAME:DATE (with other numbers, "
+        "if its solutions are GSM8K's); default: the paper's five",
     )
     parser.add_argument(
         "--data_dir", type=user_path, help="holds NAME.jsonl of the names"
@@ -356,12 +344,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     asked.add_argument("--max_tokens", type=int, help="of a completion")
     asked.add_argument("--context", type=int, help="prompt and completion together")
     asked.add_argument("--seed", type=int)
+    asked.add_argument("--chunk", type=int, help="completions in one call")
     asked.add_argument(
         "--audit",
         action="store_true",
         help="also ask for the rest of each problem from part of it: known by heart?",
     )
-    asked.add_argument("--chunk", type=int, help="completions in one call")
     judged = parser.add_argument_group("judging")
     judged.add_argument(
         "--reward",
@@ -405,5 +393,5 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    again = "evaluate: stopped; the same command goes on from here"
+    again = "evaluate: stopped; the same command resumes"
     sys.exit(run(again, lambda _: main()))

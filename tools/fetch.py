@@ -1,12 +1,12 @@
-"""Evaluation sets and training sources, from pinned public revisions.
+"""Downloads evaluation sets and training sources from pinned public revisions.
 
 python -m tools.fetch --list                    names, where from, licence
 python -m tools.fetch NAME ... --out DATA       or `eval`, `train`, `all`
 python -m tools.fetch all --mirror http://HOST  the same paths from a mirror
 
-DATA/eval/NAME.jsonl is what `tools.evaluate --data_dir DATA` reads, what configs and
-`tools.curate` take is DATA/train/NAME.jsonl, and DATA/sources.json says where each is
-from. What does not have the pinned hash is refused, and nothing of it is written.
+`tools.evaluate --data_dir DATA` reads DATA/eval/NAME.jsonl; configs and `tools.curate`
+read DATA/train/NAME.jsonl. DATA/sources.json records the origins. A file that does not
+have the pinned hash is refused, and nothing is written.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import pathlib
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from configs.reading import user_path
@@ -32,33 +32,27 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a set comes from, and how its file is read.
+    """Describes where a set comes from, and how its file is read."""
 
-    Attributes:
-      kind: "eval" or "train".
-      repo: OWNER/NAME on GitHub.
-      commit: that is fetched, whatever came after it.
-      path: in the repository.
-      sha256: of the file there.
-      licence: of the repository, and what is known of the problems.
-      rows: how many problems.
-      read: the file's bytes to rows with `problem` and `answer` or `answers`.
-    """
-
-    kind: str
-    repo: str
+    kind: str  # "eval" or "train"
+    repo: str  # OWNER/NAME on GitHub
     commit: str
-    path: str
-    sha256: str
-    licence: str
-    rows: int
-    read: Callable[[bytes], Iterator[Row]]
+    path: str  # in the repository
+    sha256: str  # of the file there
+    licence: str  # of the repository, and of the problems if known
+    rows: int  # how many problems
+    read: Callable[[Row], Row | None]  # to `problem` and `answer` or `answers`
 
     def url(self, mirror: str) -> str:
         return f"{mirror.rstrip('/')}/{self.repo}/{self.commit}/{self.path}"
 
 
-def _arrow(data: bytes) -> list[Row]:
+def _rows(data: bytes) -> list[Row]:
+    """Parses JSON, JSON lines, Parquet or an Arrow stream."""
+    if data[:1] == b"[":
+        return json.loads(data)
+    if data[:1] == b"{":
+        return [json.loads(line) for line in data.decode().splitlines() if line]
     try:
         import pyarrow
         import pyarrow.parquet
@@ -71,120 +65,94 @@ def _arrow(data: bytes) -> list[Row]:
     return pyarrow.ipc.open_stream(data).read_all().to_pylist()
 
 
-def _json_lines(data: bytes) -> list[Row]:
-    return [json.loads(line) for line in data.decode().splitlines() if line.strip()]
-
-
 def _whole(number: Any) -> str:
-    """A number of a file as people write it: 142.0 is 142, 025 is 25."""
+    """Formats a number as people write it: 142.0 is 142, 025 is 25."""
     value = float(number)
     return str(int(value)) if value == int(value) else str(number)
 
 
-def _numbers(data: bytes) -> Iterator[Row]:
-    for row in _arrow(data):
-        yield {"problem": row["problem"], "answer": _whole(row["answer"])}
+def _numbers(row: Row) -> Row:
+    return {"problem": row["problem"], "answer": _whole(row["answer"])}
 
 
-def _minerva(data: bytes) -> Iterator[Row]:
-    for row in _arrow(data):
-        yield {
-            "problem": row["problem"],
-            "answers": list(dict.fromkeys(map(str.strip, row["answer"]))),
-        }
+def _minerva(row: Row) -> Row:
+    answers = dict.fromkeys(map(str.strip, row["answer"]))
+    return {"problem": row["problem"], "answers": list(answers)}
 
 
-def _math500(data: bytes) -> Iterator[Row]:
-    for row in _json_lines(data):
-        kept = {key: row[key] for key in ("problem", "answer", "level", "solution")}
-        yield kept | {"meta": {"subject": row["subject"]}}
+def _math500(row: Row) -> Row:
+    kept = {key: row[key] for key in ("problem", "answer", "level", "solution")}
+    return kept | {"meta": {"subject": row["subject"]}}
 
 
-def _olympiad(data: bytes) -> Iterator[Row]:
-    for row in _json_lines(data):
-        meta = {key: row[key] for key in ("subfield", "unit", "error") if row[key]}
-        yield {
-            "problem": row["question"],
-            "answers": row["final_answer"],
-            "meta": meta,
-        }
+def _olympiad(row: Row) -> Row:
+    meta = {key: row[key] for key in ("subfield", "unit", "error") if row[key]}
+    return {"problem": row["question"], "answers": row["final_answer"], "meta": meta}
 
 
-def _gsm8k(data: bytes) -> Iterator[Row]:
-    for row in _json_lines(data):
-        solution, _, answer = row["answer"].rpartition("####")
-        yield {
-            "problem": row["question"],
-            "answer": answer.strip().replace(",", ""),
-            "solution": solution.strip(),
-        }
+def _gsm8k(row: Row) -> Row:
+    solution, _, answer = row["answer"].rpartition("####")
+    answer = answer.strip().replace(",", "")
+    return {
+        "problem": row["question"],
+        "answer": answer,
+        "solution": solution.strip(),
+    }
 
 
-def _svamp(data: bytes) -> Iterator[Row]:
-    for row in json.loads(data):
-        body = row["Body"].strip()
-        body += "" if body.endswith((".", "?", "!", ",")) else "."
-        yield {
-            "problem": f"{body} {row['Question'].strip()}",
-            "answer": _whole(row["Answer"]),
-        }
+def _svamp(row: Row) -> Row:
+    body = row["Body"].strip()
+    body += "" if body.endswith((".", "?", "!", ",")) else "."
+    problem = f"{body} {row['Question'].strip()}"
+    return {"problem": problem, "answer": _whole(row["Answer"])}
 
 
-def _math_train(data: bytes) -> Iterator[Row]:
-    # 4 rows have no answer.
-    for row in json.loads(data):
-        if row["answer"]:
-            kept = {"problem": row["problem"], "answer": row["answer"]}
-            yield kept | {"meta": {"subject": row["type"]}}
+def _math_train(row: Row) -> Row | None:
+    if not row["answer"]:  # of 4 rows
+        return None
+    meta = {"subject": row["type"]}
+    return {"problem": row["problem"], "answer": row["answer"], "meta": meta}
 
 
-def _aime_train(data: bytes) -> Iterator[Row]:
-    for row in json.loads(data):
-        yield {
-            "problem": row["problem"],
-            "answer": str(row["answer"]),
-            "solution": row["solution"],
-        }
+def _aime_train(row: Row) -> Row:
+    kept = {key: row[key] for key in ("problem", "solution")}
+    return kept | {"answer": str(row["answer"])}
 
 
-def _limr(data: bytes) -> Iterator[Row]:
-    for row in _arrow(data):
-        yield {"problem": row["context"], "answer": row["answer"]}
+def _limr(row: Row) -> Row:
+    return {"problem": row["context"], "answer": row["answer"]}
 
 
-def _big_math(data: bytes) -> Iterator[Row]:
-    for row in _arrow(data):
-        yield {
-            # In what asks a model for a box; `tools.curate` takes it off.
-            "problem": row["extra_info"]["question"],
-            "answer": row["reward_model"]["ground_truth"],
-            "solve_rate": row["llama8b_solve_rate"],
-            "meta": {"of": row["source"], "domain": row["domain"]},
-        }
+def _big_math(row: Row) -> Row:
+    return {
+        # It ends with an order to use a box, which `tools.curate` removes.
+        "problem": row["extra_info"]["question"],
+        "answer": row["reward_model"]["ground_truth"],
+        "solve_rate": row["llama8b_solve_rate"],
+        "meta": {"of": row["source"], "domain": row["domain"]},
+    }
 
 
-def _of_level(data: bytes, level: int) -> Iterator[Row]:
-    for row in json.loads(data):
-        yield {
-            "problem": row["prompt"],
-            "answer": row["answer"],
-            "level": level,
-            "level_source": "deepscaler",
-        }
+def _of_level(row: Row, level: int) -> Row:
+    problem = {"problem": row["prompt"], "answer": row["answer"]}
+    return problem | {"level": level, "level_source": "deepscaler"}
 
 
-_HARNESS = dict(
+_harness = functools.partial(
+    Source,
     kind="eval",
     repo="sail-sg/understand-r1-zero",
     commit="dfca49dd460ee7cc8e4a5a162c876a7fd6993b87",
 )
-_GSM8K = dict(
+_gsm8k_set = functools.partial(
+    Source,
     repo="openai/grade-school-math",
     commit="3101c7d5072418e28b9008a6636bde82a006892c",
     licence="MIT",
     read=_gsm8k,
 )
-_RLLM = dict(
+_rllm = functools.partial(
+    Source,
     kind="train",
     repo="agentica-project/rllm",
     commit="874daa4acb7f451dc2a4b2b6e8ce28f5aa88d1f5",
@@ -198,16 +166,14 @@ _DEEPSCALER = (
     (7962, "ede17ca19c41c296294a0e2ec9bca827469766613ac97616c6bc05c7363779f4"),
 )
 SOURCES = {
-    "aime2024": Source(
-        **_HARNESS,
+    "aime2024": _harness(
         path="datasets/evaluation_suite/aime/data-00000-of-00001.arrow",
         sha256="861514ca0262d6c03d36d463ee33fe4465b0b85c0593f5df67bc75a717f50e5a",
         licence="MIT; problems (c) MAA",
         rows=30,
         read=_numbers,
     ),
-    "amc83": Source(
-        **_HARNESS,
+    "amc83": _harness(
         path="datasets/evaluation_suite/amc/data-00000-of-00001.arrow",
         sha256="5e16d28683b95782686413eadd12560d051b2d4ac8aef456b500891ccabd5233",
         licence="MIT; problems (c) MAA",
@@ -224,8 +190,7 @@ SOURCES = {
         rows=500,
         read=_math500,
     ),
-    "minerva272": Source(
-        **_HARNESS,
+    "minerva272": _harness(
         path="datasets/evaluation_suite/minerva/data-00000-of-00001.arrow",
         sha256="23d05849fd365b9dae2ce5f6c4b6af3baecbbd0a88623abec3f0692d346bae2a",
         licence="MIT; problems of OpenCourseWare CC BY-NC-SA",
@@ -242,8 +207,7 @@ SOURCES = {
         rows=675,
         read=_olympiad,
     ),
-    "gsm8k_test": Source(
-        **_GSM8K,
+    "gsm8k_test": _gsm8k_set(
         kind="eval",
         path="grade_school_math/data/test.jsonl",
         sha256="3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
@@ -259,23 +223,20 @@ SOURCES = {
         rows=1000,
         read=_svamp,
     ),
-    "gsm8k_train": Source(
-        **_GSM8K,
+    "gsm8k_train": _gsm8k_set(
         kind="train",
         path="grade_school_math/data/train.jsonl",
         sha256="17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
         rows=7473,
     ),
-    "math_train": Source(
-        **_RLLM,
+    "math_train": _rllm(
         path="rllm/data/train/math/math.json",
         sha256="569230b362fd501e1a33d8f29aae3b4b989d32e2b91b07c3f48493528c3bf6d2",
         licence="MIT, as MATH",
         rows=7470,
         read=_math_train,
     ),
-    "aime_train": Source(
-        **_RLLM,
+    "aime_train": _rllm(
         path="rllm/data/train/math/aime.json",
         sha256="78f1b9bae6d00794b43e79a5842917f7ef4e355d9b705743c61f255f3c7c5d49",
         licence="MIT; problems (c) MAA",
@@ -318,31 +279,27 @@ SOURCES = {
 
 
 def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
-    """Downloads a set and writes it as JSONL.
+    """Downloads a set of `SOURCES` as OUT/eval/NAME.jsonl or OUT/train/NAME.jsonl.
 
-    Args:
-      name: a key of `SOURCES`.
-      out: gets eval/NAME.jsonl or train/NAME.jsonl, and a line in sources.json.
-      mirror: serves /OWNER/NAME/COMMIT/PATH as raw.githubusercontent.com does.
-
-    Returns:
-      What sources.json says of it.
+    The mirror serves /OWNER/NAME/COMMIT/PATH as raw.githubusercontent.com does.
+    Returns the set's entry in OUT/sources.json, and the file.
 
     Raises:
-      ValueError: it cannot be had, or is not the pinned file; nothing is written.
+      ValueError: the download fails, or is not the pinned file; nothing is written.
     """
     source = SOURCES[name]
     url = source.url(mirror)
     data = _download(url)
-    found = hashlib.sha256(data).hexdigest()
-    if found != source.sha256:
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != source.sha256:
         raise ValueError(
-            f"{name}: {url} has SHA-256 {found[:12]} instead of {source.sha256[:12]}:"
+            f"{name}: {url} has SHA-256 {digest[:12]} instead of {source.sha256[:12]}:"
             " not the pinned file"
         )
+    found = filter(None, map(source.read, _rows(data)))
     rows = [
         {"id": f"{name}-{i:05d}"} | row | {"source": name}
-        for i, row in enumerate(source.read(data))
+        for i, row in enumerate(found)
     ]
     path = out / source.kind / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,10 +2,9 @@
 
     python -m tools.grade --model HFDIR --input problems.jsonl --out DIR \\
         --samples 16 --levels percentile
-    python -m tools.grade --config configs/quickstart.py --out DIR --samples 16
     python -m tools.grade --input problems.jsonl --levels percentile --out DIR
 
-The third form needs no model: it turns the rates that the rows have into levels. DIR
+The second form needs no model: it turns the rates that the rows have into levels. DIR
 gets graded.jsonl (the rows with `solve_rate`, `solve_interval`, `graded`, `level`),
 summary.json, and completions.jsonl and verdicts.jsonl as tools.evaluate writes them.
 The same command resumes an interrupted run, and judges again what it has sampled.
@@ -17,7 +16,7 @@ tools.curate reads `graded` as evidence for the golds.
 import signal
 
 if __name__ == "__main__":
-    # See rl.train: no traceback while the imports below go on.
+    # See rl.train: no traceback during the imports below.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import argparse
@@ -30,12 +29,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.base import from_config
-from configs.reading import UnreadableConfig, read_config, user_path
+from configs.reading import user_path
 from rl import files
-from rl.base_model import base_folder
 from rl.evaluate import SampledCompletion, Scored, by_problem, score
-from rl.problems.templates import encode_prompt
 from rl.problems.tokenizer import default_stop_ids, load_tokenizer
 from rl.processes.stopping import REFUSED, run
 from rl.reward.verifier import verifier_reward
@@ -47,17 +43,16 @@ from tools.curation.formats import parse_fields
 from tools.curation.levels import percentile_levels
 from tools.curation.repair import with_answer
 from tools.curation.sources import Source, read
-from tools.evaluation.files import (
-    record_conditions,
-    write_verdicts,
-)
+from tools.evaluation.files import record_conditions, write_verdicts
 from tools.evaluation.run import (
     Conditions,
     check_prompts,
     checkpoint_hash,
+    complete,
+    make_task,
+    present,
 )
 from tools.evaluation.sampler import add_flags, comma_separated, open_sampler, prepare
-from tools.evaluation.tasks import Task, complete, present
 from tools.evaluation.votes import answer_classes
 
 _NAME = "graded"  # under which completions are stored, as those of a benchmark
@@ -65,7 +60,7 @@ _NAME = "graded"  # under which completions are stored, as those of a benchmark
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """What the completions of a problem say of it."""
+    """Summarizes the completions of a problem."""
 
     samples: int  # completions
     correct: int
@@ -81,39 +76,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         rows = _rows(args)
         grades = {}
-        if args.model or args.config:
+        if args.model:
             grades = _grade(args, rows)
         _write(args, rows, grades)
-    except (UnreadableConfig, ValueError, OSError, SamplerError) as error:
+    except (ValueError, OSError, SamplerError) as error:
         print(f"grade: {error}", file=sys.stderr)
         return REFUSED
     return 0
 
 
 def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """What is graded, in our own schema."""
-    if args.input:
-        fields = parse_fields(args.fields)
-        rows = [
-            row.record()
-            for path in args.input
-            for row in map(with_answer, read(Source(path=path, fields=fields)))
-            if row.answers
-        ]
-    else:
-        from rl.problems.reading import load_problems
-
-        data = read_config(args.config).data
-        problems = load_problems(
-            data.train, key="config.data.train", fields=data.fields, **data.train_args
-        )
-        rows = [
-            dataclasses.asdict(p) | {"answer": p.answers[0], "solve_rate": None}
-            for p in problems
-        ]
+    """Returns the rows to grade, in the schema of `Row.record`."""
+    fields = parse_fields(args.fields)
+    rows = [
+        row.record()
+        for path in args.input
+        for row in map(with_answer, read(Source(path=path, fields=fields)))
+        if row.answers
+    ]
     rows = rows[: args.limit]
     if not rows:
-        raise ValueError(f"{args.input or args.config}: no problem with an answer")
+        raise ValueError(f"{args.input}: no problem with an answer")
     for row_id, count in collections.Counter(row["id"] for row in rows).items():
         if count > 1:
             raise ValueError(f"id {row_id!r} occurs {count} times")
@@ -121,7 +104,7 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Grade]:
-    """Grades by row id: each problem is tried `--samples` times."""
+    """Returns grades by row id."""
     problems = [
         Problem(
             id=row["id"],
@@ -149,32 +132,23 @@ def _drawn(
     from tools.evaluation import pretrained
 
     prepare(args)
-    if args.config:
-        config = from_config(read_config(args.config))
-        folder = base_folder(config)
-        args.template = args.template or config.data.template
-        args.max_tokens = args.max_tokens or config.rollout.max_response_tokens
-    else:
-        folder = pretrained.find_folder(args.model)
+    folder = pretrained.find_folder(args.model)
     positions = pretrained.max_positions(folder)
     conditions = Conditions(
-        template=args.template or "qwen_math",
+        template=args.template,
         samples=args.samples,
         temperature=args.temperature,
         top_p=args.top_p,
-        max_tokens=args.max_tokens or 3072,
+        max_tokens=args.max_tokens,
         context=min(args.context, positions),
         seed=args.seed,
         chunk=args.chunk,
     )
     dtype = pretrained.resolve_dtype(folder, args.dtype)
     tokenizer = load_tokenizer(folder)
-    prompts = [
-        encode_prompt(tokenizer, conditions.template, p.problem) for p in problems
-    ]
-    shortened = check_prompts(problems, prompts, conditions, positions)
-    if shortened:
-        longest = max(map(len, prompts))
+    task = make_task(args.out, _NAME, problems, tokenizer, conditions)
+    if check_prompts(problems, task.prompts, conditions, positions):
+        longest = max(map(len, task.prompts))
         raise ValueError(
             f"max_tokens={conditions.max_tokens} and a prompt of {longest} tokens"
             f" exceed the context of {conditions.context}"
@@ -187,13 +161,12 @@ def _drawn(
     }
     drawing["problems"] = len(problems)  # seeds depend on them
     record_conditions(args.out, {"drawing": drawing, "benchmarks": {}})
-    task = Task(args.out, _NAME, problems, prompts, conditions)
 
     def sampler() -> Sampler:
         return open_sampler(args, folder, dtype=dtype, context=conditions.context)
 
     complete([task], sampler, tokenizer, default_stop_ids(folder, tokenizer))
-    return present([task])[0]
+    return present(task)
 
 
 def make_grades(
@@ -251,30 +224,33 @@ def _write(
 ) -> None:
     rows = graded_rows(rows, grades, args.level_source)
     rates = [row["solve_rate"] for row in rows if row["solve_rate"] is not None]
-    if args.levels == "percentile" and not rates:
-        raise ValueError(
-            f"{args.input}: no row has a solve_rate, and no model is given"
-        )
-    if args.levels == "percentile" and not any(row["level"] == 5 for row in rows):
-        print(
-            f"grade: level 5 is empty: all {len(rates)} solve rates are {rates[0]:g};"
-            " only more --samples or another model can tell what is hard",
-            file=sys.stderr,
-        )
+    if args.levels == "percentile":
+        if not rates:
+            raise ValueError(
+                f"{args.input}: no row has a solve_rate, and no model is given"
+            )
+        if not any(row["level"] == 5 for row in rows):
+            print(
+                f"grade: level 5 is empty: all {len(rates)} solve rates are"
+                f" {rates[0]:g}; only more --samples or another model can tell what is"
+                " hard",
+                file=sys.stderr,
+            )
     args.out.mkdir(parents=True, exist_ok=True)
     files.replace_rows(args.out / "graded.jsonl", rows)
     levels = collections.Counter(str(row["level"]) for row in rows)
+    every = grades.values()
     summary = {
         "problems": len(rows),
         "graded": len(grades),
         "mean_solve_rate": sum(rates) / len(rates) if rates else None,
         "never_solved": sum(rate == 0 for rate in rates),
         "always_solved": sum(rate == 1 for rate in rates),
-        "never_answered": sum(g.unparsable == g.samples for g in grades.values()),
-        "majority_against_gold": sum(g.against_gold for g in grades.values()),
-        "unparsable": sum(g.unparsable for g in grades.values()),
-        "truncated": sum(g.truncated for g in grades.values()),
-        "completions": sum(g.samples for g in grades.values()),
+        "never_answered": sum(g.unparsable == g.samples for g in every),
+        "majority_against_gold": sum(g.against_gold for g in every),
+        "unparsable": sum(g.unparsable for g in every),
+        "truncated": sum(g.truncated for g in every),
+        "completions": sum(g.samples for g in every),
         "verifier": VERSION,
         "levels": dict(sorted(levels.items())),
         "level_source": args.level_source,
@@ -292,12 +268,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--model", help="HF folder, workdir of a run, or hub id")
     parser.add_argument(
-        "--config", help="a training config: its base model, problems and template"
-    )
-    parser.add_argument(
         "--input",
         type=comma_separated,
-        default=[],
+        required=True,
         help="comma-separated JSONL, JSON or Parquet files, in any of the formats that "
         "tools/curation/formats.py lists",
     )
@@ -321,28 +294,25 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--level_source", help="name of the new levels' scale")
     asked = parser.add_argument_group("conditions")
     asked.add_argument("--samples", type=int, default=16, help="per problem")
-    asked.add_argument("--template", help="none, qwen_math, r1, model, or a text")
+    asked.add_argument(
+        "--template", default="qwen_math", help="none, qwen_math, r1, model, or a text"
+    )
     asked.add_argument("--temperature", type=float, default=1.0)
     asked.add_argument("--top_p", type=float, default=1.0)
-    asked.add_argument("--max_tokens", type=int, help="of a completion")
+    asked.add_argument("--max_tokens", type=int, default=3072, help="of a completion")
     asked.add_argument("--context", type=int, default=4096, help="with its prompt")
     asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--chunk", type=int, default=2048, help="completions in a call")
     add_flags(parser, slots=256)
     args = parser.parse_args(argv)
-    if args.model and args.config:
-        parser.error("--model and --config: give one of the two")
-    if not (args.input or args.config):
-        parser.error("--input or --config is required")
-    if not (args.model or args.config) and args.levels == "keep":
+    if not args.model and args.levels == "keep":
         parser.error("nothing to do: give --model, or --levels percentile")
-    of = args.model or args.config or args.input[0]
-    of = pathlib.Path(of).stem
+    of = pathlib.Path(args.model or args.input[0]).stem
     new = args.level_source or f"grade:{of}"
     args.level_source = new if args.levels == "percentile" else None
     return args
 
 
 if __name__ == "__main__":
-    again = "grade: stopped; the same command goes on from here"
+    again = "grade: stopped; the same command resumes"
     sys.exit(run(again, lambda _: main()))

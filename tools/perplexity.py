@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 
 from configs.reading import user_path
-from rl.files import markdown_table, replace_json
+from rl.files import replace_json
 from rl.problems.templates import begin_of_text
 from rl.problems.tokenizer import load_tokenizer
 from rl.processes.stopping import REFUSED, run
 from rl.progress import phase
 from rl.statistics import t_interval
+from tools import tables
 
 TEXTS, WINDOWS = 3, 40
 """The least numbers from which a difference gets an interval."""
@@ -51,13 +52,7 @@ def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
 def score(
     folder: pathlib.Path, texts: Sequence[str], *, dtype: str, context: int
 ) -> dict[str, Any]:
-    """Scores texts under the model of a Hugging Face folder.
-
-    Args:
-      folder: with config.json, safetensors and a tokenizer.
-      texts: what is scored.
-      dtype: a key of `models.hf.DTYPES`, or "auto".
-      context: most tokens of a window.
+    """Scores texts under the model of a Hugging Face folder, in windows of `context`.
 
     Returns:
       `tokens` scored; `nats`, the mean of -log p over them; `bits_per_byte` of the
@@ -146,27 +141,23 @@ def compared(
 
 def markdown(result: Mapping[str, Any]) -> str:
     """Returns the result as a table; the last column compares with the first row."""
-    rows: list[list[str]] = []
+    rows: list[dict[str, str]] = []
     for name, part in result["models"].items():
-        said = ""
+        difference = "other tokens" if rows else ""
         if against := part.get("against_first"):
-            said = f"{against['difference']:+.4f}"
+            difference = f"{against['difference']:+.4f}"
             if against["interval"]:
-                said += " [{:+.4f}, {:+.4f}]".format(*against["interval"])
-        elif rows:
-            said = "other tokens"
+                difference += " [{:+.4f}, {:+.4f}]".format(*against["interval"])
         rows.append(
-            [
-                name,
-                f"{part['tokens']:,}",
-                f"{part['nats']:.4f}",
-                f"{math.exp(part['nats']):.3f}",
-                f"{part['bits_per_byte']:.4f}",
-                said,
-            ]
+            {
+                "model": name,
+                "tokens": f"{part['tokens']:,}",
+                "nats per token": f"{part['nats']:.4f}",
+                "perplexity": f"{math.exp(part['nats']):.3f}",
+                "bits per byte": f"{part['bits_per_byte']:.4f}",
+                "nats more than the first": difference,
+            }
         )
-    columns = ["model", "tokens", "nats per token", "perplexity", "bits per byte"]
-    table = markdown_table([*columns, "nats more than the first"], rows)
     note = "Brackets are 95% intervals over paired windows (Student's t)."
     first = next(iter(result["models"].values()))
     if first["texts"] < TEXTS or len(first["of_windows"]) < WINDOWS:
@@ -174,7 +165,7 @@ def markdown(result: Mapping[str, Any]) -> str:
             f"No interval: it needs {TEXTS} texts and {WINDOWS} windows, not"
             f" {first['texts']} and {len(first['of_windows'])}."
         )
-    return "\n".join([*table, note, ""])
+    return tables.markdown("Perplexity", [tables.Table("", rows, note)])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -220,11 +211,8 @@ def _scored(args: argparse.Namespace) -> dict[str, Any]:
     first, *others = models.values()
     for other in others:
         other["against_first"] = compared(first, other)
-    return {
-        "text": ",".join(map(str, args.text)),
-        "context": args.context,
-        "models": models,
-    }
+    text = ",".join(map(str, args.text))
+    return {"text": text, "context": args.context, "models": models}
 
 
 def _paths(text: str) -> list[pathlib.Path]:

@@ -141,7 +141,7 @@ def test_runs_that_have_ended_are_not_run_again_and_failures_are_told(place):
     _train(_study(place).pending, [{}])
     assert len(_began(place)) == 8
 
-    result = read_result(study, curve="reward/accuracy", against="tokens")
+    result = read_result(study)
     cells = result["cells"]
     plain, low = (cells[arm]["accuracy"] for arm in ("plain", "low"))
     assert plain["mean"] == pytest.approx(0.55)

@@ -12,7 +12,6 @@ from configs import compass_thinker_7b
 from rl.problems.curriculum import Curriculum, fill_gaps, make_stages
 from rl.problems.reading import load_problems
 from tests import forked
-from tests.tools.curation.test_formats import FORMATS, ten_rows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENVIRONMENT = {"SHARED_DATA": "/nowhere"} | os.environ
@@ -54,25 +53,6 @@ def test_a_set_that_is_lost_for_one_reason_is_told(tmp_path, config):
     assert result.returncode == 0, result.stderr
     told = [line for line in result.stdout.splitlines() if "WARNING" in line]
     assert told == ["WARNING: lost: 12 of 12 rows go as not_text"]
-
-
-def test_input_replaces_the_sources(tmp_path, config):
-    rows = [
-        {"id": "a", "problem": "What is the sum of two and five?", "answer": "7"},
-        {"id": "b", "problem": "Prove that two and five make seven.", "answer": "7"},
-    ]
-    for name, r in zip("ab", rows, strict=True):
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps(r) + "\n")
-    inputs = f"{tmp_path / 'a.jsonl'},{tmp_path / 'b.jsonl'}"
-    result = curate(
-        f"--config={config}", "--input", inputs, "--out", tmp_path / "out",
-        "--json", tmp_path / "summary.json",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    assert "kept 1 of 2 rows" in result.stdout
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["by_source"]["a"] == {"kept": 1}
-    assert [s["file"] for s in summary["sources"]] == ["a.jsonl", "b.jsonl"]
 
 
 def test_the_stages_of_the_7b_recipe_start_on_the_output(tmp_path, config):
@@ -117,7 +97,6 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
     bad = {
         # The real problems would stay in the training set.
         "--config.evaluation=('aime2024',)": f"aime2024 of {tmp_path} is another copy",
-        "--config.conflicts=maybe": "conflicts='maybe': must be one of majority, drop",
         "--config.common_rows=-1": "config.common_rows=-1: must be at least 0",
         "--config.near.threshold=0.5": "same_answer_threshold: exceeds",
         "--config.near.threshold=1.5": "config.near.threshold=1.5: must lie in",
@@ -143,24 +122,3 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
         assert message in said
         assert "Traceback" not in result.stderr
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_nine_public_formats_one_command_each(tmp_path, config):
-    pytest.importorskip("pyarrow")
-    files = [ten_rows(tmp_path, made) for made in FORMATS]
-    ends = forked.starts(
-        tmp_path,
-        "tools.curate",
-        [
-            [f"--config={config}", f"--input={file}", f"--out={tmp_path / file.stem}"]
-            for file in files
-        ],
-        needs=("tools.curation.plan", "tools.curation.pipeline", "rl.files"),
-        cwd=ROOT,
-        env=ENVIRONMENT,
-    )
-    for file, result in zip(files, ends, strict=True):
-        assert result.returncode == 0, result.stderr
-        summary = json.loads((tmp_path / file.stem / "summary.json").read_text())
-        assert summary["rows"] == 10

@@ -400,7 +400,7 @@ def test_a_name_in_a_folder_leads_nowhere_else(tmp_path, capsys):
         (tmp_path / "secret.jsonl").write_text('{"problem": "1+1", "answer": "2"}\n')
         folder = write(tmp_path / f"out{len(name)}", [(name, "secret-1", 0, "2")])
         assert main(["--rescore", str(folder)]) == 2
-        assert f"{name!r} is no name of a benchmark" in capsys.readouterr().err
+        assert f"{name!r} is not the name of a benchmark" in capsys.readouterr().err
 
 
 @pytest.mark.failure(33)

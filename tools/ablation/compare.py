@@ -16,11 +16,7 @@ Figures = Mapping[str, float]
 def compare(
     runs: Mapping[str, Mapping[int, Figures]], *, reference: str
 ) -> dict[str, Any]:
-    """Compares runs that differ in their arm and their seed.
-
-    Args:
-      runs: figures by arm and seed; a run that has not ended is absent.
-      reference: one of the arms.
+    """Compares runs, by arm and seed, with the reference arm.
 
     Returns:
       As JSON has it: `reference`; `cells` by arm and figure, absent where no run of an
@@ -35,44 +31,34 @@ def compare(
       `degrees` of freedom, and what it `shows`: the least difference of two arms with
       `seeds` seeds each that would be significant at 5%.
     """
-    names = dict.fromkeys(
-        n for arm in runs.values() for run in arm.values() for n in run
-    )
-    values = {
-        name: {
+    names = dict.fromkeys(n for arm in runs.values() for r in arm.values() for n in r)
+    cells: dict[str, dict[str, Any]] = {arm: {} for arm in runs}
+    noise = {}
+    for name in names:
+        by_arm = {
             arm: [run[name] for run in of_arm.values() if name in run]
             for arm, of_arm in runs.items()
         }
-        for name in names
-    }
-    cells: dict[str, dict[str, Any]] = {arm: {} for arm in runs}
-    for name, by_arm in values.items():
-        for arm, of_arm in by_arm.items():
-            if of_arm:
-                same = arm == reference or not by_arm[reference]
-                cells[arm][name] = {
-                    "mean": float(np.mean(of_arm)),
-                    "interval": t_interval(of_arm),
-                    "seeds": len(of_arm),
-                    "difference": None
-                    if same
-                    else _difference(by_arm[reference], of_arm),
-                }
-        tested = [
-            found
-            for of_arm in cells.values()
-            if (found := of_arm.get(name, {}).get("difference"))
-            and found["p_value"] is not None
-        ]
+        tested = []
+        for arm, values in by_arm.items():
+            if not values:
+                continue
+            difference = None
+            if arm != reference and by_arm[reference]:
+                difference = _difference(by_arm[reference], values)
+                tested += [difference] if difference["p_value"] is not None else []
+            cells[arm][name] = {
+                "mean": float(np.mean(values)),
+                "interval": t_interval(values),
+                "seeds": len(values),
+                "difference": difference,
+            }
         adjusted = holm([found["p_value"] for found in tested])
         for found, p_value in zip(tested, adjusted, strict=True):
             found["p_adjusted"] = p_value
-    noise = {name: _noise(by_arm.values()) for name, by_arm in values.items()}
-    return {
-        "reference": reference,
-        "cells": cells,
-        "noise": {name: found for name, found in noise.items() if found},
-    }
+        if entry := _noise(by_arm.values()):
+            noise[name] = entry
+    return {"reference": reference, "cells": cells, "noise": noise}
 
 
 def _difference(reference: Sequence[float], arm: Sequence[float]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Makes runs: all are checked, their bases made, then so many at a time are trained.
+"""Executes runs: checks all, makes their bases, then trains several at a time.
 
 A run is a process of `rl.train`, which resumes by itself. It ends with this process,
-however that ends.
+even if this one is killed.
 """
 
 import collections
@@ -27,13 +27,10 @@ from tools.ablation.study import Run
 
 
 def check(runs: Sequence[Run]) -> None:
-    """Holds the config of every arm to all that `rl.train --dry_run` checks.
-
-    Args:
-      runs: of which one for each arm is looked at: seeds change nothing.
+    """Checks the config of one run of each arm as `rl.train --dry_run` does.
 
     Raises:
-      ValueError: names the arm, and what is wrong with it in a line.
+      ValueError: names the arm, and what is wrong with it in one line.
     """
     for arm, config in {run.arm: run.config for run in reversed(runs)}.items():
         if wrong := _outcome(validate, config):
@@ -44,7 +41,7 @@ def make_bases(runs: Sequence[Run]) -> None:
     """Makes or downloads each base once, before several runs do so side by side.
 
     Raises:
-      ValueError: a base cannot be had.
+      ValueError: a base is not available.
     """
     for config in {config_json(r.config.model): r.config for r in runs}.values():
         if wrong := _outcome(_base, config):
@@ -58,16 +55,10 @@ def train(
     stop: StopSignals,
     tell: Callable[[str], None],
 ) -> list[Run]:
-    """Begins runs, or resumes them, until all have ended.
+    """Starts or resumes runs until all have ended, and returns those that failed.
 
-    Args:
-      runs: in order.
-      slots: what each that goes on at the same time finds in its environment besides.
-      stop: by a signal; the runs then end as under one, and may be resumed.
-      tell: is told of each begin and end.
-
-    Returns:
-      Those that failed.
+    Each of `slots` has additional environment variables for one run at a time. After a
+    stop signal the runs stop as well. `tell` gets a line at each start and end.
     """
     waiting, free = collections.deque(runs), collections.deque(slots)
     going: dict[int, tuple[Run, Mapping[str, str], subprocess.Popen, int]] = {}
@@ -86,9 +77,9 @@ def train(
                 os.close(lifeline)
                 free.append(slot)
                 failed += [run] if status else []
-                tell(f"{run}: {f'failed: {run.said}' if status else 'done'}")
+                tell(f"{run}: {f'failed: {run.last_line}' if status else 'done'}")
     finally:
-        with stop.saving():  # a lock that is still held would refuse to go on at once
+        with stop.saving():  # a lock that is still held would refuse a resumption
             for *_, lifeline in going.values():
                 os.close(lifeline)
             for _, _, process, _ in going.values():
@@ -104,13 +95,12 @@ def _start(run: Run, slot: Mapping[str, str]) -> tuple[subprocess.Popen, int]:
             [*command, f"--workdir={run.workdir}"],
             stdout=log,
             stderr=log,
-            # What it says last is what it ended with.
             env={**os.environ, **slot, "PYTHONUNBUFFERED": "1"},
         )
 
 
 def _outcome(work: Callable[[RunConfig], object], config: ConfigDict) -> str:
-    """What is wrong with a config, by `work`, in a process of its own.
+    """Returns the error of `work` on a config, run in a process of its own.
 
     JAX starts its devices once in a process, and keeps an accelerator until that ends.
     """

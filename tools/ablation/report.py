@@ -1,44 +1,91 @@
-"""An ablation's result: a dict for other programs, and a page of Markdown."""
+"""Reads and reports an ablation's result: figures of runs, and tables in Markdown."""
 
 import collections
 import json
+import pathlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from rl.files import markdown_table
+import numpy as np
+
+from rl import files
 from tools.ablation.compare import compare
-from tools.ablation.figures import FIGURES, Figure, read_figures
 from tools.ablation.study import Run, Study
+from tools.tables import Table
+from tools.tables import markdown as render
 
+END = 0.1  # share of the steps that count as the end of a run
 # Parts of a run's identity that all runs should share; see `rl.workdir.manifest`.
 _SHARED = ("base", "versions", "hosts")
 _COST = ("tokens", "minutes")
 
 
-def read_result(study: Study, *, curve: str, against: str) -> dict[str, Any]:
-    """Reads what there is of a study's runs.
+class Figure(NamedTuple):
+    """Describes how a figure is printed: its column, scale and format."""
 
-    Args:
-      study: the ablation; any number of its runs may have ended.
-      curve, against: see `read_figures`.
+    title: str
+    scale: float = 1.0
+    form: str = ".3f"
 
-    Returns:
-      What NAME.json holds: the study, its runs, and what `compare` says of them.
+    def text(self, value: float, sign: str = "") -> str:
+        return f"{value * self.scale:{sign}{self.form}}"
+
+
+FIGURES: Mapping[str, Figure] = {
+    "accuracy": Figure("accuracy, %", 100, ".1f"),
+    "greedy_accuracy": Figure("greedy, %", 100, ".1f"),
+    "entropy": Figure("entropy at the end, nats", 1, ".3f"),
+    "length": Figure("length at the end, tokens", 1, ".1f"),
+    "tokens": Figure("tokens drawn, millions", 1e-6, ".2f"),
+    "minutes": Figure("minutes", 1 / 60, ".1f"),
+}
+
+
+def read_figures(workdir: pathlib.Path) -> dict[str, float]:
+    """Returns the figures of a run that has ended; missing ones are absent.
+
+    Raises:
+      ValueError: a file of the workdir is damaged.
+    """
+    summary = json.loads((workdir / "summary.json").read_text(encoding="utf-8"))
+    rows = [r for _, r in files.read_rows(workdir / "metrics.jsonl", appended=True)]
+    steps = [row for row in rows if "seconds/step" in row]
+    last = steps[-max(1, round(END * len(steps))) :]
+
+    def mean(name: str) -> float | None:
+        values = [row[name] for row in last if name in row]
+        return float(np.mean(values)) if values else None
+
+    final: Mapping[str, Any] = summary["final"] or {}
+    found = {
+        "accuracy": final.get("accuracy"),
+        "greedy_accuracy": final.get("greedy_accuracy"),
+        "entropy": mean("policy/entropy"),
+        "length": mean("length/all_mean"),
+        "tokens": sum(row.get("sampling/tokens", 0) for row in steps),
+        "minutes": summary["wall_seconds"],
+    }
+    return {name: float(x) for name, x in found.items() if x is not None}
+
+
+def read_result(study: Study) -> dict[str, Any]:
+    """Returns what NAME.json holds: the study, its runs, and `compare` of them.
+
+    Any number of the runs may have ended.
 
     Raises:
       ValueError: a workdir holds another run, or a damaged file.
     """
-    runs, by_arm = [], {arm: {} for arm in study.ablation.arms}
+    runs = []
+    by_arm: dict[str, dict[int, Any]] = {arm: {} for arm in study.ablation.arms}
     for run in study.runs:
         row: dict[str, Any] = {"arm": run.arm, "seed": run.seed}
         row["workdir"] = str(run.workdir)
         if summary := run.summary:
-            figures = read_figures(run.workdir, curve=curve, against=against)
-            by_arm[run.arm][run.seed] = figures
+            row["figures"] = by_arm[run.arm][run.seed] = read_figures(run.workdir)
             row |= {key: summary[key] for key in ("steps", "ended", "unhealthy")}
-            row["figures"] = figures
         else:
-            row["missing"] = run.said
+            row["missing"] = run.last_line
         runs.append(row)
     return {
         "name": study.name,
@@ -47,8 +94,6 @@ def read_result(study: Study, *, curve: str, against: str) -> dict[str, Any]:
         "overrides": study.overrides,
         "arms": study.ablation.arms,
         "seeds": study.seeds,
-        "curve": curve,
-        "against": against,
         "runs": runs,
         "differ": _differing(run for run in study.distinct if run.summary),
         **compare(by_arm, reference=study.ablation.reference),
@@ -56,150 +101,109 @@ def read_result(study: Study, *, curve: str, against: str) -> dict[str, Any]:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """The page of a result."""
-    reference, runs, by_arm = result["reference"], result["runs"], result["cells"]
-    ended = [run for run in runs if "figures" in run]
-    settings = ", ".join(f"{k}={v}" for k, v in result["overrides"].items())
-    lines = [
-        f"# {result['name']}",
-        "",
-        result["question"],
-        "",
-        f"Base `{result['base']}`{f' with `{settings}`' if settings else ''};"
-        f" seeds {', '.join(map(str, result['seeds']))};"
-        f" {len(ended)} of {len(runs)} runs have ended.",
-        "",
-    ]
-    figures = {n: f for n, f in FIGURES.items() if any(n in c for c in by_arm.values())}
-    if not figures:
-        return "\n".join([*lines, *_remarks(result)])
-    counts = collections.Counter(run["arm"] for run in ended)
-    lines += markdown_table(
-        ["arm", "seeds", *(figure.title for figure in figures.values())],
-        [
-            [
-                f"{arm} (reference)" if arm == reference else arm,
-                str(counts[arm]),
-                *(_mean(f, cells.get(n), counts[arm]) for n, f in figures.items()),
-            ]
-            for arm, cells in by_arm.items()
-        ],
-        "<" + ">" * (1 + len(figures)),
-    )
-    lines += [
-        "Means over seeds, and half of a 95% interval (Student's t).",
-        f"A, B and C_mid are of ScaleRL's sigmoid through `{result['curve']}` over"
-        f" {result['against']}, run by run, with the 95% interval of A; absent where a"
-        " curve does not determine A, with the number of seeds where some do.",
-        "",
-    ]
-    compared = {n: f for n, f in figures.items() if n not in _COST}
-    lines += _differences(result, compared)
-    lines += _noise(result["noise"], compared)
-    return "\n".join([*lines, *_remarks(result)])
-
-
-def _differences(
-    result: Mapping[str, Any], figures: Mapping[str, Figure]
-) -> Iterable[str]:
+    """Returns a result as tables in Markdown."""
     reference, by_arm = result["reference"], result["cells"]
-    differences = {
-        arm: {n: cell["difference"] for n, cell in cells.items() if cell["difference"]}
+    ended = [run for run in result["runs"] if "figures" in run]
+    settings = ", ".join(f"{k}={v}" for k, v in result["overrides"].items())
+    seeds = ", ".join(map(str, result["seeds"]))
+    about = (
+        f"{result['question']}\n\nBase `{result['base']}`"
+        f"{f' with `{settings}`' if settings else ''}; seeds {seeds};"
+        f" {len(ended)} of {len(result['runs'])} runs have ended."
+    )
+    figures = {n: f for n, f in FIGURES.items() if any(n in c for c in by_arm.values())}
+    compared = {n: f for n, f in figures.items() if n not in _COST}
+    counts = collections.Counter(run["arm"] for run in ended)
+    means = [
+        {
+            "arm": f"{arm} (reference)" if arm == reference else arm,
+            "seeds": str(counts[arm]),
+        }
+        | {f.title: _mean(f, cells.get(n), counts[arm]) for n, f in figures.items()}
         for arm, cells in by_arm.items()
-        if arm != reference
-    }
-    seeds = [d["seeds"] for of_arm in differences.values() for d in of_arm.values()]
-    if not seeds:
-        return []
-    most = max(seeds)
-    test = "One seed an arm: differences of two runs, not of two methods."
-    if most > 1:
-        test = (
-            "Brackets are 95% intervals, by Student's t over both arms' runs. p is"
-            f" adjusted for {len(differences)} arms against one by Holm's method;"
-            " intervals are not."
+    ]
+    about += " Means over seeds, and half of a 95% interval (Student's t)."
+    noise = [
+        {
+            "": figure.title,
+            "between seeds, sd": figure.text(entry["sd"]),
+            "degrees of freedom": str(entry["degrees"]),
+            "shows": figure.text(entry["shows"]),
+        }
+        for name, figure in compared.items()
+        for entry in [result["noise"].get(name)]
+        if entry
+    ]
+    report = [
+        Table("", means if figures else [], about),
+        _differences(result, compared),
+    ]
+    if noise:
+        report.append(
+            Table(
+                "Noise of the seed",
+                noise,
+                "The sd is pooled over arms. `shows` is the least difference between"
+                " two arms that would be significant at 5%. All runs share one base,"
+                " so this is the noise of training alone.",
+            )
         )
-    return [
-        f"## Against {reference}",
-        "",
-        *markdown_table(
-            ["arm", *(figure.title for figure in figures.values())],
-            [
-                [arm, *(_difference(f, of_arm.get(n)) for n, f in figures.items())]
-                for arm, of_arm in differences.items()
-            ],
-            "<" + ">" * len(figures),
-        ),
-        test,
-        "",
-    ]
+    return render(result["name"], report, *_remarks(result))
 
 
-def _noise(
-    noise: Mapping[str, Mapping[str, Any]], figures: Mapping[str, Figure]
-) -> Iterable[str]:
-    told = {figure: noise[name] for name, figure in figures.items() if name in noise}
-    if not told:
-        return []
-    return [
-        "## Noise of the seed",
-        "",
-        *markdown_table(
-            ["", "between seeds, sd", "degrees of freedom", "shows"],
-            [
-                [
-                    figure.title,
-                    figure.tell(found["sd"]),
-                    str(found["degrees"]),
-                    figure.tell(found["shows"]),
-                ]
-                for figure, found in told.items()
-            ],
-            "<>>>",
-        ),
-        "The sd is pooled over arms. `shows` is the least difference between two arms"
-        " that would be significant at 5% with that noise, were they not paired. It is"
-        " that of training alone: all runs share one base.",
-        "",
-    ]
+def _differences(result: Mapping[str, Any], figures: Mapping[str, Figure]) -> Table:
+    reference = result["reference"]
+    rows, seeds = [], [0]
+    for arm, cells in result["cells"].items():
+        found = {n: c["difference"] for n, c in cells.items() if c["difference"]}
+        seeds += [entry["seeds"] for entry in found.values()]
+        if arm != reference:
+            texts = {f.title: _difference(f, found.get(n)) for n, f in figures.items()}
+            rows.append({"arm": arm} | texts)
+    note = "One seed an arm: differences of two runs, not of two methods."
+    if max(seeds) > 1:
+        note = (
+            "Brackets are 95% intervals, by Student's t over both arms' runs. p is"
+            f" adjusted for {len(rows)} arms against one by Holm's method; intervals"
+            " are not."
+        )
+    return Table(f"Against {reference}", *((rows, note) if max(seeds) else ([], "")))
 
 
 def _mean(figure: Figure, cell: Mapping[str, Any] | None, runs: int) -> str:
     if cell is None:
         return "-"
-    text = figure.tell(cell["mean"])
+    text = figure.text(cell["mean"])
     if cell["interval"]:
         low, high = cell["interval"]
-        text += f" ± {figure.tell((high - low) / 2)}"
+        text += f" ± {figure.text((high - low) / 2)}"
     return text if cell["seeds"] == runs else f"{text} ({cell['seeds']})"
 
 
 def _difference(figure: Figure, found: Mapping[str, Any] | None) -> str:
     if found is None:
         return "-"
-    text = figure.tell(found["mean"], "+")
+    text = figure.text(found["mean"], "+")
     if found["interval"]:
-        low, high = (figure.tell(x, "+") for x in found["interval"])
+        low, high = (figure.text(x, "+") for x in found["interval"])
         text += f" [{low}, {high}], p {found['p_adjusted']:.2g}"
     return text
 
 
 def _remarks(result: Mapping[str, Any]) -> Iterable[str]:
-    """What a reader has to know of single runs."""
-    remarks = []
+    """Yields what a reader has to know of single runs."""
     for run in result["runs"]:
         which = f"{run['arm']}, seed {run['seed']}"
-        if said := run.get("missing"):
-            remarks.append(f"{which} has not ended: {said}")
+        if "missing" in run and run["missing"]:
+            yield f"{which} has not ended: {run['missing']}."
         for why in filter(None, (run.get("ended"), run.get("unhealthy"))):
-            remarks.append(f"{which} ended after step {run['steps']}: {why}")
+            yield f"{which} ended after step {run['steps']}: {why}."
     for key, count in result["differ"].items():
-        remarks.append(f"the runs differ in {key}: {count} of them are among the runs")
-    return [f"- {remark}." for remark in remarks] + [""] * bool(remarks)
+        yield f"the runs differ in {key}: {count} of them are among the runs."
 
 
 def _differing(runs: Iterable[Run]) -> dict[str, int]:
-    """Parts of the runs' identities of which there are several, and how many."""
+    """Counts the values of each part of the runs' identities, where several."""
     seen = collections.defaultdict(set)
     for run in runs:
         path = run.workdir / "manifest.json"

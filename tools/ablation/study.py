@@ -1,4 +1,4 @@
-"""The runs of an ablation: which they are, where each lies, whether it has ended."""
+"""Lists the runs of an ablation: their configs, folders and summaries."""
 
 import dataclasses
 import hashlib
@@ -17,20 +17,16 @@ from configs.schema import config_json, differences
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
-    """One arm with one seed.
+    """Describes one arm with one seed.
 
-    Attributes:
-      arm, seed: which.
-      config: of the run.
-      arguments: of `rl.train`, that give this config.
-      workdir: named by a hash of the config, so that arms which are the same run, of
-        one ablation or of several, share it.
+    The workdir is named by a hash of the config, so that arms which are the same run,
+    of one ablation or of several, share it.
     """
 
     arm: str
     seed: int
     config: ConfigDict
-    arguments: tuple[str, ...]
+    arguments: tuple[str, ...]  # of `rl.train`, that give this config
     workdir: pathlib.Path
 
     def __str__(self) -> str:
@@ -38,12 +34,12 @@ class Run:
 
     @property
     def log(self) -> pathlib.Path:
-        """What the run prints."""
+        """Returns the file of what the run prints."""
         return self.workdir.with_name(f"{self.workdir.name}.log")
 
     @property
     def summary(self) -> Mapping[str, Any] | None:
-        """The run's summary.json; None until it has ended.
+        """Returns the run's summary.json; None until it has ended.
 
         Raises:
           ValueError: the workdir holds a run of another config.
@@ -62,49 +58,39 @@ class Run:
         return json.loads(path.read_text(encoding="utf-8"))
 
     @property
-    def said(self) -> str:
-        """Its last line; empty before it has begun."""
+    def last_line(self) -> str:
+        """Returns the last line of its output; empty before it has begun."""
         if not self.log.is_file():
             return ""
         text = self.log.read_text(encoding="utf-8", errors="replace").rstrip()
         return text.rpartition("\n")[2]
 
     def command(self) -> str:
-        """The run as a line of shell."""
+        """Returns the run as a shell command."""
         words = ["python", "-m", "rl.train", *self.arguments]
         return shlex.join([*words, f"--workdir={self.workdir}"])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study:
-    """An ablation on a base, with its runs.
+    """Describes an ablation on a base, with its runs."""
 
-    Attributes:
-      name: of its file.
-      question: the file's docstring.
-      base: the config that the arms change.
-      overrides: of every run, by dotted keys.
-      ablation: the arms and the reference.
-      seeds: of each arm.
-      runs: seed by seed, so that all arms have one before any has two.
-    """
-
-    name: str
-    question: str
-    base: str
-    overrides: Mapping[str, Any]
-    ablation: Ablation
-    seeds: tuple[int, ...]
-    runs: tuple[Run, ...]
+    name: str  # of its file
+    question: str  # the file's docstring
+    base: str  # the config that the arms change
+    overrides: Mapping[str, Any]  # of every run, by dotted keys
+    ablation: Ablation  # the arms and the reference
+    seeds: tuple[int, ...]  # of each arm
+    runs: tuple[Run, ...]  # seed by seed, so that all arms have one before any has two
 
     @property
     def distinct(self) -> tuple[Run, ...]:
-        """The runs, those of one config once."""
+        """Returns the runs, those of one config once."""
         return tuple({run.workdir: run for run in reversed(self.runs)}.values())[::-1]
 
     @property
     def pending(self) -> tuple[Run, ...]:
-        """Distinct runs that have not ended."""
+        """Returns distinct runs that have not ended."""
         return tuple(run for run in self.distinct if run.summary is None)
 
 
@@ -115,13 +101,10 @@ def make_study(
     overrides: Mapping[str, Any] | None = None,
     seeds: Sequence[int] = (),
 ) -> Study:
-    """Puts together the runs of an ablation.
+    """Collects the runs of an ablation, which are in WORKDIR/runs.
 
-    Args:
-      name: its file; `FILE.py:@BASE` takes another base than the file's own.
-      workdir: the runs lie in its folder `runs`.
-      overrides: set in every run, after the arm's own.
-      seeds: in place of the ablation's.
+    `name` is its file; `FILE.py:@BASE` takes another base than the file's own. The
+    overrides are set in every run, after the arm's own; `seeds` replace the ablation's.
 
     Raises:
       ValueError, UnreadableConfig: one line that names the file or arm.

@@ -68,7 +68,8 @@ class EvaluationIndex:
         self._met: dict[str | int, list[str]] = collections.defaultdict(list)
         self._runs: dict[str, list[str]] = collections.defaultdict(list)
         for name, text in problems.items():
-            for key in (exact_key(text), *band_hashes(text)):
+            keys: list[str | int] = [exact_key(text), *band_hashes(text)]
+            for key in keys:
                 self._met[key].append(name)
             for run in dict.fromkeys(word_ngrams(text)):
                 self._runs[run].append(name)

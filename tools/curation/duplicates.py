@@ -55,19 +55,22 @@ def drop_duplicates(
 def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
     """Drops all but one row of a group, or all of them where their answers disagree.
 
-    Unless evidence is off, answers without any give way to the only one that has some.
+    Unless evidence is off, the only answer with evidence prevails.
     """
-    told = [row for row, kind, _ in group if kind != "variant"]
-    classes = agreeing(told, judge.equal)
-    needed = len(told) / 2 if plan.conflicts == "majority" else len(told) - 1
-    stay = next((some for some in classes if len(some) > needed), [])
-    solved = [some for some in classes if any(_solved(row, plan) for row in some)]
+    copies = [row for row, kind, _ in group if kind != "variant"]
+    classes = agreeing(copies, judge.equal)
+    solved = [
+        some
+        for some in classes
+        if any(row.strength >= plan.min_evidence for row in some)
+    ]
+    stay = classes[0] if len(classes) == 1 else []
     if plan.evidence != "off" and len(solved) == 1:
         stay = solved[0]
-    original = stay[0] if stay else told[0]
+    original = stay[0] if stay else copies[0]
     original.evidence = _shared_evidence(original, stay)
     given = " / ".join(some[0].answers[0][:40] for some in classes)
-    for row in told:
+    for row in copies:
         if row not in stay:
             other = next(some[0] for some in classes if row not in some)
             row.against("conflicting_answers", given, other)
@@ -75,12 +78,8 @@ def _drop_copies(group: Sequence[Copy], judge: AnswerJudge, plan: Plan) -> None:
         if row is not original and kind == "exact":
             row.against("exact_duplicate", f"of {original.id}", original)
         elif row is not original:
-            said = f"of {original.id}: {kind}, similarity {score:.2f}"
-            row.against("near_duplicate", said, original)
-
-
-def _solved(row: Row, plan: Plan) -> bool:
-    return row.strength >= plan.min_evidence
+            how = f"of {original.id}: {kind}, similarity {score:.2f}"
+            row.against("near_duplicate", how, original)
 
 
 def _shared_evidence(row: Row, copies: Sequence[Row]) -> tuple[Evidence, ...]:
@@ -127,8 +126,7 @@ def agreeing(rows: Sequence[Row], equal: Equal) -> list[list[Row]]:
     classes: list[list[Row]] = []
     for row in rows:
         same = (some for some in classes if equal(some[0].answers, row.answers))
-        if found := next(same, None):
-            found.append(row)
-        else:
-            classes.append([row])
+        if (found := next(same, None)) is None:
+            classes.append(found := [])
+        found.append(row)
     return classes

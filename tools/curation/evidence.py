@@ -1,19 +1,26 @@
 """Reads evidence that a gold is right: independent solvers arrived at it.
 
 A wrong gold is rarely matched by a solver that had no part in making it. Public sets
-publish such results in their columns; `COLUMNS` maps them to one record. What counts is
-the lower end of the interval of the solve rate, so counts of any size compare.
+publish such results in their columns; `COLUMNS` maps them to one record. The strength
+of evidence is the lower end of the interval of the solve rate, so that counts of any
+size compare.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from rl.files import read_rows
 from rl.statistics import wilson_interval
 from rl.verifier import extract_answer, is_equivalent
 from tools.page import is_number
+
+Readings = Mapping[str, tuple[int, int]]
+"""Source -> golds that somebody checked by hand, and how many of them were wrong."""
 
 Kind = Literal["solve_rate", "verified_solutions", "agreement", "graded"]
 SOLVED = 0.5
@@ -48,50 +55,49 @@ def _lower_end(correct: int, samples: int) -> float:
     return wilson_interval(correct, samples)[0] if correct else 0.0
 
 
+def strength(evidence: Iterable[Evidence]) -> float:
+    """Returns the strength of the strongest entry, 0 without any."""
+    return max((one.strength for one in evidence), default=0.0)
+
+
 class Column(NamedTuple):
     """Says where a set publishes results and how to read them."""
 
-    path: tuple[str, ...]
+    path: str
     kind: Kind
     by: str
     samples: int  # attempts that a rate or a count refers to, where the row gives none
-    says: Literal["rate", "failures", "fraction", "flags", "solution", "grade"]
+    form: Literal["rate", "failures", "fraction", "flags", "solution", "grade"]
 
 
-_R1, _INFO = "DeepSeek-R1", ("extra_info",)
+_R1 = "DeepSeek-R1"
 _DISTILLED = [f"DeepSeek-R1-Distill-Qwen-{size}" for size in ("1.5B", "7B", "32B")]
+_GURU, _SKYWORK = "extra_info.{}_pass_rate", "extra_info.model_difficulty.{}"
+_SOLUTIONS = [f"r1_solution_{n}" for n in (1, 2, 3)]
 
 COLUMNS = (
     # Big-Math: 64 attempts (arXiv 2502.17387).
-    Column(("llama8b_solve_rate",), "solve_rate", "Llama-3.1-8B", 64, "rate"),
+    Column("llama8b_solve_rate", "solve_rate", "Llama-3.1-8B", 64, "rate"),
     # GURU: 16 attempts of two models (arXiv 2506.14965).
-    Column((*_INFO, "qwen2.5_7b_pass_rate"), "solve_rate", "Qwen2.5-7B", 16, "rate"),
-    Column((*_INFO, "qwen3_30b_pass_rate"), "solve_rate", "Qwen3-30B-A3B", 16, "rate"),
+    Column(_GURU.format("qwen2.5_7b"), "solve_rate", "Qwen2.5-7B", 16, "rate"),
+    Column(_GURU.format("qwen3_30b"), "solve_rate", "Qwen3-30B-A3B", 16, "rate"),
     # Skywork-OR1: failures in 16 attempts of three models.
     *(
-        Column((*_INFO, "model_difficulty", name), "solve_rate", name, 16, "failures")
+        Column(_SKYWORK.format(name), "solve_rate", name, 16, "failures")
         for name in _DISTILLED
     ),
     # POLARIS: "3/8".
-    Column(("difficulty",), "solve_rate", _DISTILLED[1], 8, "fraction"),
+    Column("difficulty", "solve_rate", _DISTILLED[1], 8, "fraction"),
     # OpenR1-Math: one flag for each generation.
-    Column(("correctness_math_verify",), "verified_solutions", _R1, 1, "flags"),
+    Column("correctness_math_verify", "verified_solutions", _R1, 1, "flags"),
     # DeepMath: three solutions, whose answers are compared with the gold here.
-    *(
-        Column((f"r1_solution_{n}",), "verified_solutions", _R1, 1, "solution")
-        for n in (1, 2, 3)
-    ),
+    *(Column(name, "verified_solutions", _R1, 1, "solution") for name in _SOLUTIONS),
     # tools.grade, and files with a rate whose sample size they do not give.
-    Column(("graded",), "graded", "tools.grade", 16, "grade"),
-    Column(("solve_rate",), "solve_rate", "", 16, "rate"),
+    Column("graded", "graded", "tools.grade", 16, "grade"),
+    Column("solve_rate", "solve_rate", "", 16, "rate"),
 )
 
-BULKY = (
-    "generations",
-    "messages",
-    "evidence",
-    *(f"r1_solution_{n}" for n in (1, 2, 3)),
-)
+BULKY = ("generations", "messages", "evidence", *_SOLUTIONS)
 """Columns that are not kept in `meta`: whole solutions, and what is read here."""
 
 
@@ -104,41 +110,49 @@ def read_evidence(
         with contextlib.suppress(TypeError):
             one = Evidence(**given)
             found[one.kind, one.by] = one
-    for column in COLUMNS if not found else ():
-        value: Any = record
-        for key in column.path:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        if (counts := _counts(value, column, golds)) is None:
+    curated = bool(found)
+    for column in COLUMNS:
+        if curated and column.form != "grade":
             continue
-        one = Evidence(
+        counts = _counts(_at(record, column.path), column, golds)
+        if counts is None:
+            continue
+        key = column.kind, column.by or source
+        correct, samples = counts
+        if column.form == "solution" and (before := found.get(key)):
+            correct, samples = before.correct + correct, before.samples + samples
+        found[key] = Evidence(
             kind=column.kind,
-            by=column.by or source,
-            correct=counts[0],
-            samples=counts[1],
-            source=".".join(column.path),
+            by=key[1],
+            correct=correct,
+            samples=samples,
+            source=column.path,
         )
-        before = found.get((one.kind, one.by))
-        if before and column.says == "solution":
-            correct, samples = before.correct + one.correct, before.samples + 1
-            one = dataclasses.replace(before, correct=correct, samples=samples)
-        found[one.kind, one.by] = one
     if any(one.kind == "graded" for one in found.values()):
         found.pop(("solve_rate", source), None)  # the same completions
     return list(found.values())
 
 
+def _at(record: Any, path: str) -> Any:
+    """Returns the value at a path; the last keys may have full stops themselves."""
+    while isinstance(record, Mapping) and path not in record:
+        key, _, path = path.partition(".")
+        record = record.get(key)
+    return record[path] if isinstance(record, Mapping) else None
+
+
 def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int] | None:
     """Returns (correct, attempts), or None if the column says nothing."""
     n = column.samples
-    match column.says:
+    match column.form:
         case "rate" if is_number(value) and 0 <= value <= 1:
             return round(value * n), n
         case "failures" if is_number(value) and 0 <= value <= n:
             return n - round(value), n
         case "fraction" if isinstance(value, str):
             correct, slash, samples = value.partition("/")
-            if slash and correct.isdigit() and samples.isdigit():
-                return (int(correct), int(samples)) if int(samples) else None
+            if slash and correct.isdigit() and samples.isdigit() and int(samples):
+                return int(correct), int(samples)
         case "flags" if isinstance(value, Sequence) and value:
             if all(isinstance(flag, bool) for flag in value):
                 return sum(value), len(value)
@@ -149,11 +163,22 @@ def _counts(value: Any, column: Column, golds: Sequence[str]) -> tuple[int, int]
         case "grade" if isinstance(value, Mapping):
             solved: Any = value.get("correct")
             tried: Any = value.get("samples")
-            if is_number(solved) and is_number(tried) and 0 <= solved <= tried:
-                return (int(solved), int(tried)) if tried else None
+            if is_number(solved) and is_number(tried) and 0 <= solved <= tried > 0:
+                return int(solved), int(tried)
     return None
 
 
-def strength(evidence: Iterable[Evidence]) -> float:
-    """Returns the strength of the strongest entry, 0 without any."""
-    return max((one.strength for one in evidence), default=0.0)
+def load_readings(path: str) -> Readings:
+    """Counts a JSONL file of checked golds, `{"source": ..., "wrong": true}` each.
+
+    Raises:
+      ValueError: a row lacks one of the two; the message names file and line.
+    """
+    counts: dict[str, tuple[int, int]] = collections.defaultdict(lambda: (0, 0))
+    for where, row in read_rows(pathlib.Path(path)) if path else ():
+        source, wrong = row.get("source"), row.get("wrong")
+        if not isinstance(source, str) or not isinstance(wrong, bool):
+            raise ValueError(f'{where}: needs "source": text and "wrong": true/false')
+        read, bad = counts[source]
+        counts[source] = read + 1, bad + wrong
+    return dict(counts)

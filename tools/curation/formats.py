@@ -1,10 +1,9 @@
-"""Lists the formats of public sets: where their rows have our fields.
+"""Lists the formats of public sets: where their rows have the fields of `Row`.
 
-A format is data: our field -> the path of the source's, as `prompt.user.content`, of
-turns the first by that role. The first row's columns tell it. The rest is in `meta`.
+A format maps a field to a path such as `prompt.user.content` (of chat turns, the first
+by that role) or `gold[0]`. The columns of the first row identify it.
 """
 
-import copy
 import json
 import re
 from collections.abc import Mapping
@@ -12,11 +11,11 @@ from typing import Any
 
 from tools.curation.row import FIELDS
 
-TURNS = "messages"  # the column of a row that is no object but a list of turns
+TURNS = "messages"  # the column of a row that is a list of turns
 
-# name -> (a column that tells it from the others, our field -> path where they differ).
-# The first is meant whose paths and column are all there. DeepScaleR, NuminaMath-1.5,
-# MATH and our own files name their columns as we do.
+# name -> (a column that only this format has, field -> path where they differ). The
+# first that fits is taken. DeepScaleR, NuminaMath-1.5, MATH and our own files name
+# their columns as we do.
 _CHAT = {"problem": "prompt.user.content", "source": "data_source"}
 _REWARD = "reward_model.ground_truth"
 FORMATS: dict[str, tuple[str | None, dict[str, str]]] = {
@@ -31,7 +30,6 @@ FORMATS: dict[str, tuple[str | None, dict[str, str]]] = {
     "gsm8k": (None, {"problem": "question", "answer": "answer"}),
     "problems": (None, {"problem": "problem"}),
 }
-
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _PATH = re.compile(rf"(?:{_STEP.pattern})+")
 
@@ -40,15 +38,15 @@ def find_format(where: str, record: Mapping[str, Any]) -> tuple[str, dict[str, s
     """Returns the name of a first row's format, and its paths.
 
     Raises:
-      ValueError: it is none of them; the message names the columns.
+      ValueError: it is in no known format; the message names the columns.
     """
-    held = copy.deepcopy(record)
     for name, (column, fields) in FORMATS.items():
         paths = all_fields(fields)
-        known = all(_place(held, path) for path in (column, *fields.values()) if path)
-        told = ("answer", "answers", "solution")
-        if known and any(_place(held, paths[name]) for name in told):
-            return name, paths
+        needed = (path for path in (column, *fields.values()) if path)
+        answers = (paths[field] for field in ("answer", "answers", "solution"))
+        if all(has(record, path) for path in needed):
+            if any(has(record, path) for path in answers):
+                return name, paths
     raise ValueError(
         f"{where}: no known format (columns: {columns(record)}); say which is which,"
         " as in --fields problem=COLUMN,answer=COLUMN.key[0]"
@@ -61,10 +59,10 @@ def columns(record: Mapping[str, Any]) -> str:
 
 
 def all_fields(fields: Mapping[str, str]) -> dict[str, str]:
-    """Returns the paths of all our fields; by default the column of that name.
+    """Returns the paths of all fields; by default the column of that name.
 
     Raises:
-      ValueError: a field is none of ours, or a path is not written as in `a.b[0]`.
+      ValueError: an unknown field, or a path that is not written as in `a.b[0]`.
     """
     for name, path in fields.items():
         if name not in FIELDS:
@@ -83,43 +81,30 @@ def parse_fields(text: str) -> dict[str, str]:
     pairs = [entry.partition("=") for entry in text.split(",") if entry.strip()]
     for name, equals, _ in pairs:
         if not equals:
-            raise ValueError(f"fields: {name!r}: must be written as ours=theirs")
+            raise ValueError(f"fields: {name!r}: must be written as FIELD=PATH")
     return {name.strip(): path.strip() for name, _, path in pairs}
 
 
-def split(
-    record: Mapping[str, Any], fields: Mapping[str, str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Splits a record into our fields that it has, null included, and the rest.
-
-    What the record has under `meta` is spread among the rest, which goes before it.
-    """
-    rest = copy.deepcopy(dict(record))
-    values = {}
-    for name, path in fields.items():
-        if place := _place(rest, path):
-            holder, key = place
-            values[name] = holder[key]
-            if isinstance(holder, dict):
-                del holder[key]
-            else:  # the others keep their places
-                holder[key] = None
-    inner = rest.pop("meta", None) or {}
-    inner = dict(inner) if isinstance(inner, Mapping) else {"meta": inner}
-    return values, inner | rest
+def has(record: Mapping[str, Any], path: str) -> bool:
+    """Returns whether a row has a value, perhaps null, at a path."""
+    return at(record, path, absent := object()) is not absent
 
 
-def _place(record: Any, path: str) -> tuple[Any, str | int] | None:
-    """Returns the container at the path and the last key; parses JSON in text."""
-    *parents, last = (int(i) if i else key for key, i in _STEP.findall(path))
-    try:
-        for step in parents:
-            if isinstance(record, list) and isinstance(step, str):
+def at(record: Any, path: str, default: Any = None) -> Any:
+    """Returns the value at a path; an object may be text in JSON."""
+    for key, index in _STEP.findall(path):
+        step: Any = int(index) if index else key
+        try:
+            if isinstance(record, str):
+                record = json.loads(record)
+            if isinstance(record, list) and key:
                 step = [turn["role"] for turn in record].index(step)
-            if isinstance(record[step], str):
-                record[step] = json.loads(record[step])
             record = record[step]
-        record[last]
-    except (LookupError, TypeError, ValueError):
-        return None
-    return None if isinstance(record, str) else (record, last)
+        except (LookupError, TypeError, ValueError):
+            return default
+    return record
+
+
+def root(path: str) -> str:
+    """Returns the column that a path begins in."""
+    return _STEP.findall(path)[0][0]

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from fractions import Fraction
 
 from rl.verifier.parse import tree
 from rl.verifier.parse.answers import parse_answer
@@ -40,10 +39,6 @@ _PROSE = re.compile(_WORDS.pattern + r"\s+[a-z]{2,}")
 _STYLING = re.compile(rf"{STYLE}(?![a-z])|\\(?=\W)|[{{}}\s$.]")
 _NAMES_OPTIONS = re.compile(
     r"\([A-Za-j]\)|(?:\(?[①-⑩]\)?|\((?:\d|i{1,3}|iv|v)\)|[,，、;]|and)+"
-)
-_DECIMAL = re.compile(r"(?:.*=)?\s*(-?\d*\.\d{2,12})(?:[\s\\]*(?:text|mathrm).*)?")
-_ALLOWS_DECIMALS = any_of(
-    r"\d\.\d|%|\bround|nearest|decimal|signific|places?\b|correct to|accura|precis"
 )
 
 
@@ -108,8 +103,8 @@ def letter_as_gold(row: Row) -> str | None:
 
 def prose_as_gold(row: Row) -> str | None:
     """Finds prose that no rule can compare: proofs, words that the problem lacks."""
-    found = [word.lower() for word in _WORDS.findall(row.problem) if len(word) > 2]
-    named = ("any", "all", *found)
+    known = [word.lower() for word in _WORDS.findall(row.problem) if len(word) > 2]
+    known += ["any", "all"]
     for answer in row.answers:
         node = parse_answer(answer).node
         written = {word.lower() for word in _WORDS.findall(answer)}
@@ -120,19 +115,11 @@ def prose_as_gold(row: Row) -> str | None:
             elif isinstance(part, Sym) and part.name in written:
                 words.append(part.name)
         prose = node is None and _PROSE.search(answer)
-        unknown = [word for word in words if not word.endswith(named)]
+        unknown = [word for word in words if not word.endswith(tuple(known))]
         if prose or unknown or _PROOF.match(answer):
             return answer[:60]
     return None
 
 
-def rounded_answer(row: Row) -> str | None:
-    """Finds decimals that were rounded unasked: 0.08333 for a twelfth."""
-    match = _DECIMAL.fullmatch(row.answer)
-    if not match or len(row.answers) > 1 or _ALLOWS_DECIMALS.search(row.problem):
-        return None
-    return row.answer if abs(Fraction(match[1]).numerator) >= 1000 else None
-
-
 CHECKS = (no_answer, either_or, repeated_value, alternative_golds, condition_as_gold,
-          letter_as_gold, prose_as_gold, rounded_answer)  # fmt: skip
+          letter_as_gold, prose_as_gold)  # fmt: skip

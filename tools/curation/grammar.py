@@ -6,7 +6,7 @@ STYLE = r"\\(?:text|textbf|mathrm|mathbf|textrm|bf|rm|mbox)"
 """TeX that only sets letters in a style."""
 
 AUXILIARY = "(?:is|are|was|were|do|does|did|can|could|will|would|should|has|have)"
-"""What makes a sentence of words: it states, or asks when it stands first."""
+"""What makes a sentence of words: it states, or asks if it comes first."""
 
 FIND = "(?:find|determine|compute|calculate|estimate|evaluate|solve)"
 
@@ -16,7 +16,7 @@ BLANK = (
 
 
 def any_of(*alternatives: str) -> re.Pattern:
-    """Compiles one pattern for all; a space stands for any white space."""
+    """Compiles one pattern for all; a space matches any white space."""
     return re.compile(
         "|".join(
             re.sub(r"(?<![\[\\]) (?![?*+\]])", r"\\s+", f"(?:{alternative})")
@@ -27,7 +27,7 @@ def any_of(*alternatives: str) -> re.Pattern:
 
 
 ORDER = r"(?:(?:^|[.!?;:,)\]$\n’\"])\s*|\b(?:and|then|also|or|please|hence|thus) )"
-"""What stands before an order, not before a noun: the start of a clause."""
+"""Matches before an order but not before a noun: the start of a clause."""
 
 QUESTION = any_of(rf"\?|(?<![a-z\\])(?:{FIND}|what|how)\b")  # for a value
 

@@ -22,7 +22,7 @@ class Link(NamedTuple):
     positions: np.ndarray
 
     def position(self, difficulty: float) -> float:
-        """Returns the position that as large a share of the rows lies below.
+        """Returns the position below which the same share of the rows lies.
 
         Equipercentile linking: Kolen and Brennan, Test Equating, chapter 2.
         """
@@ -69,8 +69,10 @@ def assign_levels(
         levels = percentile_levels([None if p is None else 1 - p for p in positions])
     for row, level in zip(left, levels, strict=True):
         rates = [one.rate for one in row.evidence if one.kind in RATES]
-        hardest = level is not None and rates and not any(rates)
-        _set_level(row, named, LEVELS if hardest else level)
+        if level is not None and rates and not any(rates):
+            level = LEVELS
+        if row.level is None or row.level_source != scale:
+            row.level, row.level_source = level, named if level is not None else None
     return {name: len(x.theirs) for name, x in links.items() if name != scale}
 
 
@@ -90,31 +92,20 @@ def _links(
         if name == scale or not common_rows or len(common) < max(2, common_rows):
             continue
         values = np.array([[theirs[key], own[key]] for key in common]).T
-        if any(len({*side}) < 2 for side in values):
-            continue
-        if spearmanr(*values).statistic >= _MIN_CORRELATION:
-            positions = np.sort([places[key] for key in common])
-            links[name] = Link(np.sort(values[0]), positions)
+        if all(len({*side}) > 1 for side in values):
+            if spearmanr(*values).statistic >= _MIN_CORRELATION:
+                positions = np.sort([places[key] for key in common])
+                links[name] = Link(np.sort(values[0]), positions)
     return links
 
 
 def gradings(row: Row) -> Iterator[tuple[str, float]]:
-    """(scale, difficulty) for each grading of the row."""
+    """Yields (scale, difficulty) for each grading of the row."""
     if row.level is not None and row.level_source:
         yield row.level_source, float(row.level)
     for one in row.evidence:
         if one.kind in RATES:
             yield one.by, -one.rate
-
-
-def _set_level(row: Row, scale: str | None, level: int | None) -> None:
-    """Gives a row its level; one of another scale is noted in `meta.other_level`."""
-    if row.level is not None and row.level_source == scale:
-        return
-    if row.level is not None:
-        other = {"level": row.level, "scale": row.level_source}
-        row.meta = {**row.meta, "other_level": other}
-    row.level, row.level_source = level, scale if level is not None else None
 
 
 def percentile_levels(rates: Sequence[float | None]) -> list[int | None]:

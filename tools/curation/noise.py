@@ -1,7 +1,6 @@
 """Finds what was lost or added between the page and the row."""
 
 import re
-import unicodedata
 
 from tools.curation.evidence import SOLVED
 from tools.curation.grammar import FORMULA, any_of, found
@@ -26,10 +25,8 @@ _FIGURE_ABSENT = any_of(
 _TABLE = any_of(
     r"\\begin\{(?:array|tabular)|```|\|[^|\n]*\|[^|\n]*\||(?:[^|\n]+\|[^|\n]+\n){2}"
 )
-_MATHEMATICAL = (
-    "GREEK LATIN MATHEMATICAL DOUBLE-STRUCK SCRIPT BLACK-LETTER MODIFIER ROMAN ANGSTROM"
-    " KELVIN OHM PLANCK ALEF"
-)
+# Scripts that mathematics does not use: Cyrillic to Georgian, East Asian.
+_OTHER_SCRIPT = re.compile(r"[\u0400-\u1cff\u2e80-\ud7ff\uf900-\uffdc]")
 _STATED = re.compile(r"\bA(?i:nswer)(?::[\s$\\(){}*~]*(?!boxed|Answer|_)\w|\. ?\$?\d)")
 # "Hint: the answer is 2744", "(Answer 2744)", "[Ans. 2744]".
 _SAYS = (
@@ -56,10 +53,9 @@ def other_language(row: Row) -> str | None:
     """Finds other scripts: in the gold, or in a tenth of the prose."""
     prose = re.sub(r"\\[A-Za-z]+", "", FORMULA.sub("", row.problem))
     for text, share in ((row.answer, 0), (prose, 0.1)):
-        names = [unicodedata.name(c, "?") for c in text if c > "\u02ff" and c.isalpha()]
-        other = [name.lower() for name in names if name.split()[0] not in _MATHEMATICAL]
+        other = _OTHER_SCRIPT.findall(text)
         if len(other) > share * sum(map(str.isalpha, text)):
-            return other[0]
+            return "".join(other[:20])
     return None
 
 

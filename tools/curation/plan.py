@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from configs.schema import Count, Index, Positive, Range, Share, call, parse
 from rl.problems.types import Problem
-from tools.curation.readings import Readings, load_readings
+from tools.curation.evidence import Readings, load_readings
 from tools.curation.screen import Screen
 from tools.curation.sources import Source
 from tools.evaluation.benchmarks import is_another_copy, load_benchmark
@@ -25,7 +25,7 @@ class Near:
     conflict_threshold: _Similarity
     contamination_threshold: _Similarity
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.same_answer_threshold > self.threshold:
             raise ValueError("config.near.same_answer_threshold: exceeds threshold")
 
@@ -34,7 +34,6 @@ class Near:
 class Options:
     """Holds the plain keys of configs/curate.py, which explains them."""
 
-    conflicts: Literal["majority", "drop"]
     evidence: Literal["required", "preferred", "off"]
     min_evidence: Share
     levels: str
@@ -45,13 +44,10 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan(Options):
-    """Says what a run does; equal plans over equal files give equal bytes.
-
-    `evaluation` maps ids to problems.
-    """
+    """Configures a run; equal plans over equal files give equal bytes."""
 
     sources: Sequence[Source]
-    evaluation: Mapping[str, Problem]
+    evaluation: Mapping[str, Problem]  # by id
     screen: Screen
     near: Near
     readings: Readings
@@ -65,7 +61,7 @@ def make_plan(
 ) -> Plan:
     """Checks a configuration and reads the evaluation problems.
 
-    `inputs` are files that replace its sources, whose `fields` are as those of these.
+    `inputs` are files that replace its sources, read by `fields`.
 
     Raises:
       ValueError: a source is missing or of an unknown kind, a key is unknown or
@@ -75,29 +71,34 @@ def make_plan(
     given = options.pop("sources", ())
     if inputs:
         given = [{"path": path, "fields": fields or {}} for path in inputs]
-    data_dir = pathlib.Path(os.path.expandvars(options.pop("data_dir", "")))
-    evaluation: dict[str, Problem] = {}
-    for spec in map(os.path.expandvars, options.pop("evaluation", ())):
-        problems = load_benchmark(spec, data_dir)
-        if is_another_copy(spec, problems):
-            raise ValueError(
-                f"config.evaluation: {spec} of {data_dir} is another copy of that set;"
-                " to screen against it even so, give its path"
-            )
-        for problem in problems:
-            id = f"{pathlib.PurePath(spec).stem}/{problem.id}"
-            evaluation[id] = dataclasses.replace(problem, id=id)
+    evaluation = _evaluation(options.pop("evaluation", ()), options.pop("data_dir", ""))
     readings = options.pop("readings", "")
     if not isinstance(readings, str):
         raise ValueError(f"config.readings={readings!r}: must be of type str")
     screen = parse(Screen, options.pop("screen", {}), "config.screen")
     near = parse(Near, options.pop("near", {}), "config.near")
-    sources = [call(Source, f"sources[{i}]", one) for i, one in enumerate(given)]
     return Plan(
         **vars(parse(Options, options)),
         screen=screen,
         near=near,
-        sources=sources,
+        sources=[call(Source, f"sources[{i}]", one) for i, one in enumerate(given)],
         evaluation=evaluation,
         readings=load_readings(os.path.expandvars(readings)),
     )
+
+
+def _evaluation(names: Sequence[str], data_dir: str) -> dict[str, Problem]:
+    """Returns the problems of evaluation sets by id."""
+    folder = pathlib.Path(os.path.expandvars(data_dir))
+    found: dict[str, Problem] = {}
+    for name in map(os.path.expandvars, names):
+        problems = load_benchmark(name, folder)
+        if is_another_copy(name, problems):
+            raise ValueError(
+                f"config.evaluation: {name} of {folder} is another copy of that set;"
+                " to screen against it nevertheless, give its path"
+            )
+        for problem in problems:
+            id = f"{pathlib.PurePath(name).stem}/{problem.id}"
+            found[id] = dataclasses.replace(problem, id=id)
+    return found

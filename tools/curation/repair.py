@@ -42,19 +42,19 @@ _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
 def repair(row: Row) -> tuple[Row, tuple[str, ...]]:
     """Returns the row without faults of transit, and the names of the repairs.
 
-    Where only the solution has an answer, that is the row's.
+    If only the solution has an answer, it becomes the row's.
     """
     done: list[str] = []
-    problem, answers = row.problem, row.answers
+    problem, answers = row.problem, tuple(row.answers)
     for name, fix in TEXT_REPAIRS.items():
-        before = problem, tuple(answers)
-        problem, answers = fix(problem), tuple(map(fix, answers))
-        done += [name] if before != (problem, answers) else []
+        fixed = fix(problem), tuple(map(fix, answers))
+        done += [name] if fixed != (problem, answers) else []
+        problem, answers = fixed
     if not answers:
-        answers = with_answer(row).answers
+        answers = tuple(with_answer(row).answers)
         done += ["answer_from_solution"] if answers else []
     bare = tuple(dict.fromkeys(filter(None, map(bare_answer, answers))))
-    done += ["answer_markup"] if bare != answers and answers else []
+    done += ["answer_markup"] if bare != answers else []
     return dataclasses.replace(row, problem=problem.strip(), answers=bare), tuple(done)
 
 
@@ -75,9 +75,7 @@ def restore_escapes(text: str) -> str:
 def plain_markup(text: str) -> str:
     """Turns layout tags, entities and links into text; removes translation orders."""
     text = _LINK.sub(r"\1", _BREAK.sub("\n", text))
-    text = _SUBSCRIPT.sub(
-        lambda m: ("_" if m[1] in "bB" else "^") + "{" + m[2] + "}", text
-    )
+    text = _SUBSCRIPT.sub(lambda m: f"{'_' if m[1] in 'bB' else '^'}{{{m[2]}}}", text)
     text = _STYLE.sub("", text)
     return _ENTITY.sub(lambda m: html.unescape(m[0]).replace("\xa0", " "), text)
 
@@ -99,8 +97,8 @@ def bare_answer(answer: str) -> str:
     answer = _END.sub("", answer)
     dressed = ""
     while answer != dressed:
-        dressed, displayed = answer, FORMULA.fullmatch(answer)
-        if displayed and len(inside := formulas(answer)) == 1:
+        dressed = answer
+        if FORMULA.fullmatch(answer) and len(inside := formulas(answer)) == 1:
             answer = inside[0]
         boxed = extract_answer(answer)
         if boxed and len(re.findall(r"\\f?box(?:ed)?\s*\{", answer)) == 1:

@@ -32,12 +32,11 @@ class Row:
     bands: Sequence[int] = ()  # hashes by which near duplicates meet
     # reason -> evidence, the first the one that the row counts under
     reasons: dict[str, str] = dataclasses.field(default_factory=dict)
-    # reason -> the problem it was found beside; "repaired" -> the row as it came
+    # reason -> the other problem, of a copy or of an evaluation set
     beside: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
-        read = (Evidence(**e) if isinstance(e, dict) else e for e in self.evidence)
-        self.evidence = tuple(read)
+        self.evidence = tuple(self.evidence)
 
     @property
     def strength(self) -> float:

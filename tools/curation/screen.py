@@ -9,9 +9,11 @@ from configs.schema import Count, Index, Share
 from tools.curation import golds, noise, verifiable
 from tools.curation.answers import unverifiable_answer
 from tools.curation.repair import repair
-from tools.curation.row import Row, seen
+from tools.curation.row import Row
 from tools.curation.text import band_hashes, exact_key
 from tools.page import is_number
+
+Check = Callable[[Row], str | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,18 +29,13 @@ class Screen:
     max_answer_chars: Count
 
     @property
-    def checks(self) -> Mapping[str, Sequence[Callable[[Row], str | None]]]:
+    def checks(self) -> Mapping[str, Sequence[Check]]:
         """Maps steps to checks; a row counts under the first check that finds it."""
         return {
             "verifiable": (*verifiable.CHECKS, *golds.CHECKS),
             "noise": noise.CHECKS,
             "quality": (self.size, *noise.QUALITY_CHECKS),
-            "graded": (
-                self.solve_rate,
-                self.never_answered,
-                self.majority_against_gold,
-                self.marked_invalid,
-            ),
+            "graded": (self.solve_rate, self.majority_against_gold),
             "verifier": (unverifiable_answer,),
         }
 
@@ -46,15 +43,12 @@ class Screen:
     def meanings(self) -> dict[str, dict[str, str]]:
         """Maps steps to names of checks to what they find."""
         return {
-            step: {
-                check.__name__: (check.__doc__ or "").partition("\n")[0]
-                for check in checks
-            }
+            step: {c.__name__: (c.__doc__ or "").partition("\n")[0] for c in checks}
             for step, checks in self.checks.items()
         }
 
     def __call__(self, came: Row) -> Row:
-        """Returns the repaired row with what every check says of it."""
+        """Returns the repaired row with the reasons to drop it, if any."""
         row, repairs = repair(came)
         row = dataclasses.replace(
             row,
@@ -62,11 +56,10 @@ class Screen:
             key=exact_key(row.problem),
             bands=band_hashes(row.problem),
             reasons={},
-            beside={"repaired": seen(came)} if repairs else {},
         )
         for check in itertools.chain(*self.checks.values()):
-            if (said := check(row)) is not None:
-                row.reasons[check.__name__] = said
+            if (detail := check(row)) is not None:
+                row.reasons[check.__name__] = detail
         row.solution = ""
         return row
 
@@ -85,30 +78,17 @@ class Screen:
             return None
         return f"solve rate {rate:g}"
 
-    def never_answered(self, row: Row) -> str | None:
-        """Finds graded rows for which no completion gave an answer."""
-        grade = self._grade(row)
-        silent = grade and grade.get("unparsable") == grade["samples"]
-        return f"none of {grade['samples']} completions" if silent else None
-
     def majority_against_gold(self, row: Row) -> str | None:
-        """Finds graded rows whose completions agree on another answer than the gold."""
-        grade = self._grade(row)
-        if not grade.get("against_gold") or grade["agreement"] < self.max_disagreement:
+        """Finds rows to which completions give another answer than the gold, or none.
+
+        A grading of fewer than `min_grading` completions says nothing.
+        """
+        grade: Any = row.meta.get("graded")
+        samples: Any = grade.get("samples") if isinstance(grade, Mapping) else None
+        if not is_number(samples) or samples < self.min_grading:
             return None
-        return f"{grade['agreement']:.0%} say {grade['majority'][:60]}"
-
-    def marked_invalid(self, row: Row) -> str | None:
-        """Finds rows that their makers mark as invalid."""
-        for column in ("problem_is_valid", "solution_is_valid"):  # NuminaMath-1.5
-            if row.meta.get(column) not in (None, "Yes", True):
-                return f"{column}: {row.meta[column]}"
+        if grade.get("unparsable") == samples:
+            return f"none of {samples} completions has an answer"
+        if grade.get("against_gold") and grade["agreement"] >= self.max_disagreement:
+            return f"{grade['agreement']:.0%} answer {grade['majority'][:60]}"
         return None
-
-    def _grade(self, row: Row) -> Mapping[str, Any]:
-        """Returns a grading if it has enough samples, else nothing."""
-        grade = row.meta.get("graded")
-        if not isinstance(grade, Mapping):
-            return {}
-        samples = grade.get("samples", 0)
-        return grade if is_number(samples) and samples >= self.min_grading else {}

@@ -14,7 +14,7 @@ _PROOF = any_of(
 )
 _ASKS_TOO = any_of(rf"{grammar.ORDER}{grammar.FIND}\b", r"\b(?:what|how) (?:is|many)\b")
 _MANY_ANSWERS = any_of(
-    # of several that would do, one; or scored by its distance
+    # one of several that are right; or scored by its distance
     r"\b(?:find|give|write|add|fill in|provide|choose)\b[^.?]{0,20}?"
     r" (?:an?|any|one|some) (?:(?:possible|of the|of these) )?(?:\w+ ){0,2}"
     r"(?:example|conditions?|basis|fundamental set|element"
@@ -26,11 +26,9 @@ _MANY_ANSWERS = any_of(
     r"\byour score (?:will|for|on)\b|\W(?-i:[A-Z])\W* is the correct answer\b"
     r"|\bif the correct answer is \W*(?-i:[A-Z])\b|\bestimate (?:of )?\$[A-Z]",
 )
-# "The original answer is in the form m/n, please give the value of m + n."
-_FORM = any_of(r"\bplease (?:give|provide|find) the (?:value|sum)\b")
-# An order that yes or no follows: "Determine whether" is "Does".
+# An order that yes or no answers: "Determine whether" is "Does".
 _WHETHER = re.compile(r"([Dd])etermine (?:whether|if)((?!.*(?:, or|so|give) )[^?]*)\Z")
-# A sentence that nothing but yes or no answers.
+# A sentence that only yes or no answers.
 _EITHER_OR_QUESTION = re.compile(
     rf"(?:(?=[A-Z])(?i:{grammar.AUXILIARY})"
     rf"|(?:If|Given|When)\b[^?]*,\s*(?:then )?{grammar.AUXILIARY})"
@@ -49,7 +47,6 @@ _TWO_LABELS = re.compile(
     ),
     re.S,
 )
-
 # What the labelled then are: conditions of what was asked, or what is to be counted.
 _BINDS = any_of(
     r"\b(?:satisf\w+|(?:such|so|known) that|propert(?:y|ies)|conditions (?:\w+ )?hold"
@@ -68,7 +65,7 @@ _OPTIONS = re.compile(
     "|".join(".*".join(label % name for name in "ABC") for label in _OPTION), re.S
 )
 _OPTIONS_ABSENT = any_of(r"\bwhich\b[^.?:]{0,40} following\b[^:?,&]*\?\W*\Z")
-_SAYS_SOMETHING = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
+_CONTENT = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
 _MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
 # "The sum of the two" and "between the two" are one thing.
 _JOINT = r"sum|product|difference|total|relation|of\b|between"
@@ -107,55 +104,55 @@ _SEVERAL_VALUES = re.compile(r"[,;，；±]|\\pm|\\leq?\b|<|\\begin|\b(?:and|or)
 def proof(row: Row) -> str | None:
     """Finds proofs that ask for no value, or only for one that they state."""
     proving = [one for one in sentences(row.problem) if _PROOF.search(one)]
-    told = any({*tokens(a)} <= {*tokens(one)} for one in proving for a in row.answers)
-    besides = row.answers and _ASKS_TOO.search(row.problem) and not told
-    return None if besides else found(_PROOF, row.problem)
+    stated = any({*tokens(a)} <= {*tokens(one)} for one in proving for a in row.answers)
+    asks_value = row.answers and _ASKS_TOO.search(row.problem) and not stated
+    return None if asks_value else found(_PROOF, row.problem)
 
 
 def open_question(row: Row) -> str | None:
     """Finds questions with many right answers, or scored by distance."""
-    return None if _FORM.search(row.problem) else found(_MANY_ANSWERS, row.problem)
+    return found(_MANY_ANSWERS, row.problem)
 
 
 def yes_no(row: Row) -> str | None:
-    """Finds questions that yes or no answers."""
-    *_, last = said = sentences(row.problem)
-    orders = [one for one in said if ASKS.search(one)] or [last]
+    """Finds questions that yes or no answers, whatever the gold."""
+    *_, last = parts = sentences(row.problem)
+    orders = [one for one in parts if ASKS.search(one)] or [last]
     asking = [_WHETHER.sub(r"\1oes\2?", one) for one in orders]
     return last[-60:] if _either_or(last) or all(map(_either_or, asking)) else None
 
 
 def _either_or(sentence: str) -> bool:
-    besides = _ASKS_VALUE.search(sentence[4:].rstrip("? "))
-    return not besides and _EITHER_OR_QUESTION.fullmatch(sentence) is not None
+    asks_value = _ASKS_VALUE.search(sentence[4:].rstrip("? "))
+    return not asks_value and _EITHER_OR_QUESTION.fullmatch(sentence) is not None
 
 
 def multi_part(row: Row) -> str | None:
     """Finds several questions of which the answer covers one.
 
-    Two labels of one kind are parts whatever they label, but for conditions; so are two
-    blanks, two questions or orders, or "the area and the perimeter", unless the answer
-    has both.
+    Two labels of one kind are parts unless they label conditions; so are two blanks,
+    two questions or orders, or "the area and the perimeter", unless the answer has
+    both. Where solvers succeed, a second order is the one that the gold answers.
     """
     match = _TWO_LABELS.search(row.problem)
     if match and not _are_conditions(row.problem, match):
         return row.problem[match.start(match.lastindex or 0) :][:60]
-    said, blanks = sentences(row.problem), re.split(grammar.BLANK, row.problem)
-    if others := [one for one in said[1:] if _WITHOUT_VALUE.search(one)]:
+    parts, blanks = sentences(row.problem), re.split(grammar.BLANK, row.problem)
+    if others := [one for one in parts[1:] if _WITHOUT_VALUE.search(one)]:
         return others[0][-60:]
     if any(map(_SEVERAL_VALUES.search, row.answers)):
         return None
-    asked = [one for one in said if one[-1:] == "?" and _ASKS_VALUE.search(one[:-1])]
-    several = [*filter(_SAYS_SOMETHING.search, blanks[1:-1])]
+    asked = [one for one in parts if one[-1:] == "?" and _ASKS_VALUE.search(one[:-1])]
+    several = [*filter(_CONTENT.search, blanks[1:-1])]
     several += [one for one in asked if one != asked[0]]
     if row.strength < SOLVED:
-        several += _second_orders(said)
+        several += _second_orders(parts)
     return several[0][-60:] if several else found(_BOTH_ASKED, row.problem)
 
 
-def _second_orders(said: list[str]) -> list[str]:
+def _second_orders(parts: list[str]) -> list[str]:
     """Returns orders after the first that ask for something else."""
-    orders = [one for one in said if _ORDERS.search(one)]
+    orders = [one for one in parts if _ORDERS.search(one)]
     first = {*tokens(orders[0])} if orders else set()
     other = [
         one
@@ -178,17 +175,15 @@ def _are_conditions(problem: str, labels: re.Match) -> bool:
         return False
     if asking and _TWO_LABELS.search("\n".join(rest[asking[0] :])):
         return False
-    # To place or to choose is no question where another one follows.
     if (QUESTION if asking else ASKS).search(problem[:first]):
-        bound = _BINDS.search(lead)
-        return bound is not None and not _ASKS_EACH.search(lead)
+        return bool(_BINDS.search(lead)) and not _ASKS_EACH.search(lead)
     return bool(asking)
 
 
 def multiple_choice(row: Row) -> str | None:
     """Finds questions with options, or that refer to options that are missing."""
     if match := _OPTIONS.search(row.problem):
-        # Persons speaking and conditions are lettered too; the question comes last.
+        # Lettered persons and conditions are not options: the question follows them.
         last = row.problem[match.end() :]
         _, *after = sentences(" ".join(last.split()))
         if "?" not in last and not any(map(ASKS.search, after)):

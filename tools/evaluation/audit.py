@@ -1,4 +1,4 @@
-"""Does a model know a benchmark by heart? Part of each problem, and what comes after.
+"""Measures whether a model knows a benchmark by heart.
 
 A model that writes the rest of a problem word for word has read it before; its score
 there says little about reasoning. Qwen2.5-Math-7B completes 54.6% of MATH-500 from the
@@ -7,7 +7,7 @@ first 60% of each text, and 0% of a set made later (arXiv 2507.10532).
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,62 +23,66 @@ _LONGEST = 512  # tokens of a rest; a longer one counts as not completed
 
 
 def given_and_rest(text: str, percent: int) -> tuple[str, str]:
-    """A text cut between two words; both parts have one at least, if the text has two.
-
-    Returns:
-      What a model is given, and what it would have to write.
-    """
+    """Cuts a text between two words; each part has at least one, if there are two."""
     words = list(re.finditer(r"\S+", text))
     kept = min(max(1, round(len(words) * percent / 100)), max(1, len(words) - 1))
     end = words[kept - 1].end()
     return text[:end], text[end:]
 
 
-def partial_problems(
-    problems: Sequence[Problem], percent: int
-) -> list[tuple[Problem, str]]:
-    """Each problem's given part as a problem, under its own id, and the rest."""
-    cut = [(p, *given_and_rest(p.problem, percent)) for p in problems]
-    return [
-        (Problem(id=p.id, problem=given, answers=(rest,)), rest)
-        for p, given, rest in cut
-        if rest.strip()
-    ]
+def parts(
+    name: str,
+    problems: Sequence[Problem],
+    tokenizer: PreTrainedTokenizerBase,
+    context: int,
+) -> Iterator[tuple[str, list[Problem], Conditions]]:
+    """Yields a name, problems and conditions for each share of a benchmark.
 
-
-def conditions(
-    rests: Sequence[str], tokenizer: PreTrainedTokenizerBase, context: int
-) -> Conditions:
-    """Greedy, without a template, as long as the longest rest."""
-    longest = max(len(tokenizer.encode(r, add_special_tokens=False)) for r in rests)
-    return dataclasses.replace(
-        PAPER, max_tokens=min(longest + 8, _LONGEST), context=context
-    )
+    The problems are the given parts; sampling is greedy, without a template, as long as
+    the longest rest.
+    """
+    for percent in SHARES:
+        cut = {p.id: (p, *given_and_rest(p.problem, percent)) for p in problems}
+        rests = {id: rest for id, (_, _, rest) in cut.items() if rest.strip()}
+        if rests:
+            asked = [
+                Problem(id=id, problem=cut[id][1], answers=(rest,))
+                for id, rest in rests.items()
+            ]
+            lengths = [
+                len(tokenizer.encode(rest, add_special_tokens=False))
+                for rest in rests.values()
+            ]
+            longest = min(max(lengths) + 8, _LONGEST)
+            how = dataclasses.replace(PAPER, max_tokens=longest, context=context)
+            yield f"{name}@{percent}", asked, how
 
 
 def completes(completion: str, rest: str) -> bool:
-    """Whether a completion begins with the rest, however spaced."""
+    """Returns whether a completion begins with the rest, ignoring white space."""
     return "".join(completion.split()).startswith("".join(rest.split()))
 
 
 def memory(
     problems: Sequence[Problem], drawn: Mapping[int, Sequence[SampledCompletion]]
 ) -> dict[str, Any]:
-    """Share of problems completed word for word, by percent given, with intervals.
+    """Returns the share of problems completed word for word, with intervals.
 
     Args:
       problems: of the benchmark.
-      drawn: by percent, a completion of each given part.
+      drawn: by percent given, a completion of each part.
     """
+    texts = {p.id: p.problem for p in problems}
     found = {}
     for percent, completions in sorted(drawn.items()):
-        if not completions:
-            continue
-        rest_of = {p.id: rest for p, rest in partial_problems(problems, percent)}
-        right = [completes(d.completion, rest_of[d.id]) for d in completions]
-        found[str(percent)] = {
-            "completed": float(np.mean(right)),
-            "interval": wilson_interval(sum(right), len(right)),
-            "problems": len(right),
-        }
+        right = [
+            completes(d.completion, given_and_rest(texts[d.id], percent)[1])
+            for d in completions
+        ]
+        if right:
+            found[str(percent)] = {
+                "completed": float(np.mean(right)),
+                "interval": wilson_interval(sum(right), len(right)),
+                "problems": len(right),
+            }
     return found

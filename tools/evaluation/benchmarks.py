@@ -1,33 +1,31 @@
-"""The evaluation sets: by name and checked, or any JSONL file or hub file of problems.
+"""Reads evaluation sets: known ones by name, checked, or any file of problems.
 
 Rows are read by `rl.problems.reading.read_problems`. In a row's `meta`, `error` is an
 absolute tolerance, `subject` its field of mathematics.
 """
 
-import dataclasses
 import hashlib
 import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from rl.files import HUB, fetched
 from rl.problems.reading import read_problems
 from rl.types import Problem
-from tools.evaluation.clean import clean_problems
 from tools.evaluation.perturbed import perturbed_problems
 
-CLEAN, PERTURBED = "clean:", "perturbed:"
+PERTURBED = "perturbed:"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Benchmark:
-    """What the file of a known benchmark must hold.
+class Benchmark(NamedTuple):
+    """Describes a known benchmark.
 
     Attributes:
       title: as tables print it.
       rows: how many problems.
-      sha256: `content_hash` of its problems; empty where no copy was at hand to take
-        it from, so that only the number of rows is checked.
+      sha256: `content_hash` of its problems; empty if no copy was available, so that
+        only the number of rows is checked.
     """
 
     title: str
@@ -37,6 +35,7 @@ class Benchmark:
 
 # AMC is the 83 problems of AMC 12 2022 and 2023, OlympiadBench its 675 open-ended
 # text-only English mathematics problems: the sets of understand-r1-zero's harness.
+# AIME 2025 is both papers, HMMT that of February 2025.
 BENCHMARKS = {
     "aime2024": Benchmark(
         "AIME 2024",
@@ -44,9 +43,7 @@ BENCHMARKS = {
         "03107dabf5239989039d3b5a27f2129441de79207ef0d627ab94fd11d447d038",
     ),
     "amc83": Benchmark(
-        "AMC",
-        83,
-        "c5d634104850cc1d4b8d365de04f5c593d0fd3fcb8f7761ded0a636cc87d5c18",
+        "AMC", 83, "c5d634104850cc1d4b8d365de04f5c593d0fd3fcb8f7761ded0a636cc87d5c18"
     ),
     "math500": Benchmark(
         "MATH-500",
@@ -68,16 +65,13 @@ BENCHMARKS = {
         1319,
         "a5a667f5f579c138a165693db44fc3fc12456641338c7974fab58e6ac554b333",
     ),
-    # Both papers of AIME 2025; HMMT of February 2025.
     "aime2025": Benchmark("AIME 2025", 30),
     "hmmt2025": Benchmark("HMMT 2025", 30),
 }
 
 
 def benchmark_name(spec: str) -> str:
-    """The short name of a benchmark's spec: itself, or the stem of its file."""
-    if spec.startswith(CLEAN):
-        return spec.replace(":", "-")
+    """Returns the short name of a benchmark's spec: itself, or the stem of its file."""
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
         return f"{benchmark_name(original)}@{date}"
@@ -85,7 +79,7 @@ def benchmark_name(spec: str) -> str:
 
 
 def title(name: str) -> str:
-    """How tables print a benchmark."""
+    """Returns the name of a benchmark in tables."""
     of, _, date = name.partition("@")
     if of not in BENCHMARKS:
         return name
@@ -93,7 +87,7 @@ def title(name: str) -> str:
 
 
 def _original(spec: str) -> tuple[str, str]:
-    """The spec of the benchmark that gets other numbers, and the date."""
+    """Returns the spec of the benchmark that gets other numbers, and the date."""
     original, _, date = spec.removeprefix(PERTURBED).rpartition(":")
     if not original:
         raise ValueError(f"{spec}: give perturbed:BENCHMARK:DATE")
@@ -107,8 +101,8 @@ def load_benchmark(
 
     Args:
       spec: a name of `BENCHMARKS`, the path of a JSONL file, a hub file as
-        `hf://OWNER/DATASET/PATH.jsonl`, `clean:DATE` (`clean_problems`), or
-        `perturbed:SPEC:DATE` (`perturbed_problems`).
+        `hf://OWNER/DATASET/PATH.jsonl`, or `perturbed:SPEC:DATE`
+        (`perturbed_problems`).
       data_dir: holds NAME.jsonl or eval/NAME.jsonl; needed for names only.
       limit: its first problems; of perturbed ones those made from its first.
 
@@ -124,22 +118,16 @@ def load_benchmark(
             return perturbed_problems(known, date)
         except ValueError as error:
             raise ValueError(f"{spec}: {error}") from None
-    return _load(spec, data_dir)[:limit]
-
-
-def _load(spec: str, data_dir: pathlib.Path | None) -> list[Problem]:
     if spec in BENCHMARKS:
-        return _load_known(spec, data_dir)
-    if spec.startswith(CLEAN):
-        return clean_problems(spec.removeprefix(CLEAN))
+        return _known(spec, data_dir)[:limit]
     if spec.startswith(HUB) or spec.endswith(".jsonl"):
-        return read_problems(fetched(spec))
+        return read_problems(fetched(spec))[:limit]
     raise ValueError(
         f"benchmark {spec!r}: neither one of {', '.join(BENCHMARKS)} nor a .jsonl file"
     )
 
 
-def _load_known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
+def _known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
     if data_dir is None:
         raise ValueError(f"benchmark {name!r}: --data_dir must say where its file is")
     candidates = [data_dir / f"{name}.jsonl", data_dir / "eval" / f"{name}.jsonl"]
@@ -156,7 +144,7 @@ def _load_known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
 
 
 def content_hash(problems: Iterable[Problem]) -> str:
-    """SHA-256 over problems and accepted answers in order, whatever their file's form.
+    """Returns SHA-256 over problems and accepted answers in order.
 
     A copy with other line ends, key order, escapes or metadata has the same hash.
     """
@@ -168,13 +156,13 @@ def content_hash(problems: Iterable[Problem]) -> str:
 
 
 def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
-    """Whether a known benchmark has a problem or answer that is not as in ours."""
+    """Returns whether problems or answers differ from the known benchmark's."""
     known = BENCHMARKS[name].sha256 if name in BENCHMARKS else ""
     return bool(known) and content_hash(problems) != known
 
 
 def made_from(name: str, problems: Mapping[str, Sequence[Problem]]) -> str | None:
-    """The set, of several by name, that one got its problems and other numbers from."""
+    """Returns the set, among those by name, that one was made from with new numbers."""
     original = name.rpartition("@")[0]
     known = {problem.id: problem.problem for problem in problems.get(original, ())}
     some = any(known.get(p.id) == p.meta.get("from", "") for p in problems[name])

@@ -1,52 +1,53 @@
-"""Several evaluations of the same problems against one of them, side by side.
+"""Compares evaluations of the same problems with the first of them.
 
-An *arm* is what is compared: one evaluation, or those of models that differ in their
-training's seed alone.
+An *arm* is one evaluation, or those of models that differ only in their training seed.
 """
 
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from configs.schema import differences
 from rl.evaluate import Scored, by_problem
-from rl.files import markdown_table
-from rl.statistics import (
-    cluster_sums,
-    compare_seeds,
-    difference_interval,
-    t_interval,
-)
+from rl.statistics import cluster_sums, compare_seeds, difference_interval, t_interval
 from tools.evaluation.benchmarks import title
 from tools.evaluation.files import Evaluation, read_evaluation
-from tools.evaluation.paired import sign_flip_p_value
-from tools.evaluation.report import difference, drawing
+from tools.evaluation.report import difference, sampling
+from tools.tables import Table, markdown
 
 Arm = Sequence[Evaluation]
 METHODS, CHECKPOINTS = "the methods", "these checkpoints"
 """What an interval and a p-value are about; see `compare`."""
-_COLUMNS = ("difference", "p", "about", "lost", "gained")
+_MOST_FLIPS = 20  # ids that the text lists, each way
+_ABOUT = {
+    METHODS: "About the methods: 95% interval and p by Student's t over the models of"
+    " several training seeds, on these problems.",
+    CHECKPOINTS: "About these checkpoints: interval and p are **of these two"
+    " checkpoints, not of two methods**. They are over problems or their templates"
+    " (Student's t, paired sign-flip test) and ignore the noise of the training seed;"
+    " give evaluations of several seeds, separated by commas.",
+}
 
 
 def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
     """Pairs judged evaluations with the first arm's, problem by problem.
 
-    A problem counts as solved when more than half of its completions are right: with
-    one completion each, when that one is. The flips speak of solved problems; the
-    difference, its interval and its p-value all speak of accuracy. Where both arms have
-    several models, that differ in their training's seed, interval and p are about the
-    methods: Student's t over the models (`rl.statistics.compare_seeds`). Where an arm
-    has one, they are about these checkpoints alone: Student's t and the sign-flip
-    permutation test (`sign_flip_p_value`) over problems or their templates.
+    A problem counts as solved when more than half of its completions are right; flips
+    are between solved and not. The difference, its interval and its p-value are of
+    accuracy. Where both arms have several models, interval and p are about the methods:
+    Student's t over the models (`rl.statistics.compare_seeds`). Otherwise they are
+    about these checkpoints alone: Student's t and the sign-flip permutation test
+    (`sign_flip_p_value`) over problems or their templates.
 
     Returns:
-      `arms`: name, how it was drawn, and each model's accuracy by benchmark. `pairs`,
-      one for each arm but the first: `conditions` that were not the same, as (key,
-      first, second); `benchmarks`: by name, the accuracies, the difference (second
-      minus first), its interval and p-value, what both are `about`, the flips; and
-      `pooled`: all problems of all benchmarks, each counting alike.
+      `arms`: names and accuracies by benchmark. `pairs`, one for each arm but the
+      first: `conditions` that differ, results by name under `benchmarks`, and `pooled`:
+      all problems of all benchmarks, each counting alike.
 
     Raises:
       FileNotFoundError: a folder that was never judged.
@@ -70,10 +71,10 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
                 "folders": [str(e.folder) for e in arm],
                 "drawn": _drawn(arm),
                 "accuracies": {
-                    n: _accuracies(arm, n, list(arm[0].verdicts[n]))
+                    name: _accuracies(arm, name, [*arm[0].verdicts[name]])
                     .mean(axis=1)
                     .tolist()
-                    for n in names
+                    for name in names
                 },
             }
             for arm in (first, *others)
@@ -82,99 +83,78 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
     }
 
 
-def _drawn(arm: Arm) -> str:
-    """How the evaluations of an arm were drawn, in words."""
-    words = [drawing(e.conditions.get("drawing", {})) for e in arm]
-    for evaluation, its in zip(arm, words, strict=True):
-        if its != words[0]:
-            raise ValueError(
-                f"{evaluation.folder}: drawn {its}, and {arm[0].folder}, of the same"
-                f" arm, {words[0]}"
-            )
-    return words[0]
-
-
-def compare_markdown(result: Mapping[str, Any], *, flips: int = 20) -> str:
-    """The comparison as tables; at most `flips` ids each way for each benchmark."""
-    first = result["arms"][0]
-    lines = []
-    for arm, pair in zip(result["arms"][1:], result["pairs"], strict=True):
-        lines += [f"# {arm['name']} against {first['name']}", ""]
+def compare_markdown(result: Mapping[str, Any]) -> str:
+    """Returns the comparison as tables, with the ids of flipped problems."""
+    first, *others = result["arms"]
+    report = []
+    for arm, pair in zip(others, result["pairs"], strict=True):
+        rows = comparison(pair)
+        note = f"First {first['drawn']}, second {arm['drawn']}."
         if not pair["drawn_alike"]:
-            lines += [
-                f"**Not drawn alike**: first {first['drawn']}, second {arm['drawn']}. "
-                "The difference is not the model's alone.",
-                "",
-            ]
-        columns = ["benchmark", "problems", f"first, % ({first['drawn']})"]
-        columns += [f"second, % ({arm['drawn']})", *_COLUMNS]
-        rows = [_row(title(name), part) for name, part in pair["benchmarks"].items()]
-        if len(rows) > 1:
-            rows.append(_row("all problems", pair["pooled"]))
-        lines += markdown_table(columns, rows)
+            note = (
+                f"**Not drawn alike**: {note} The difference is not the model's alone."
+            )
         for name, part in pair["benchmarks"].items():
             for word in ("lost", "gained"):
                 if part[word]:
-                    shown = ", ".join(part[word][:flips])
-                    more = len(part[word]) - flips
+                    more = len(part[word]) - _MOST_FLIPS
                     rest = f" and {more} more" if more > 0 else ""
-                    lines += [f"{title(name)}, {word}: {shown}{rest}", ""]
-        if pair["conditions"]:
-            lines += markdown_table(
-                ["condition", "first", "second"],
-                [[key, f"`{old}`", f"`{new}`"] for key, old, new in pair["conditions"]],
-            )
-    lines += _seeds(result)
-    about = {pair["pooled"]["about"] for pair in result["pairs"]}
-    if METHODS in about:
-        lines += [
-            "About the methods: 95% interval and p by Student's t over the models of "
-            "several training seeds, on these problems.",
-            "",
+                    ids = ", ".join(part[word][:_MOST_FLIPS]) + rest
+                    note += f"\n\n{title(name)}, {word}: {ids}"
+        report.append(Table(f"{arm['name']} against {first['name']}", rows, note))
+        changed = [
+            {"condition": key, "first": f"`{old}`", "second": f"`{new}`"}
+            for key, old, new in pair["conditions"]
         ]
-    if CHECKPOINTS in about:
-        lines += [
-            "About these checkpoints: interval and p are **of these two checkpoints, "
-            "not of two methods**. They are over problems or their templates (Student's"
-            " t, paired sign-flip test) and ignore the noise of the training seed; give"
-            " evaluations of several seeds, separated by commas.",
-            "",
-        ]
-    return "\n".join(lines)
-
-
-def _row(label: str, part: Mapping[str, Any]) -> list[str]:
-    first = f"{100 * part['first']:.1f}"
-    return [label, str(part["problems"]), first, *second_figures(part)]
-
-
-def second_figures(part: Mapping[str, Any]) -> list[str]:
-    """The second's accuracy, the difference, its p, what both are about, flips."""
-    return [
-        f"{100 * part['second']:.1f}",
-        difference(part),
-        f"{part['p_value']:.3g}",
-        part["about"],
-        *(str(len(part[word])) for word in ("lost", "gained")),
-    ]
-
-
-def _seeds(result: Mapping[str, Any]) -> list[str]:
-    """Returns a table of the accuracies of each arm that has several models."""
-    rows = [
-        [
-            arm["name"],
-            title(name),
-            ", ".join(f"{100 * a:.1f}" for a in accuracies),
-            f"{100 * low:.1f} to {100 * high:.1f}",
-        ]
+        report.append(Table("Conditions that differ", changed))
+    seeds = [
+        {
+            "arm": arm["name"],
+            "benchmark": title(name),
+            "each seed, %": ", ".join(f"{100 * a:.1f}" for a in accuracies),
+            "mean over seeds, 95% interval": f"{100 * low:.1f} to {100 * high:.1f}",
+        }
         for arm in result["arms"]
         for name, accuracies in arm["accuracies"].items()
         for low, high in [t_interval(accuracies) or (0.0, 0.0)]
         if len(accuracies) > 1
     ]
-    columns = ["arm", "benchmark", "each seed, %", "mean over seeds, 95% interval"]
-    return ["## Training seeds", "", *markdown_table(columns, rows)] if rows else []
+    report.append(Table("Training seeds", seeds))
+    about = dict.fromkeys(pair["pooled"]["about"] for pair in result["pairs"])
+    return markdown("Comparison", report, *(_ABOUT[word] for word in about))
+
+
+def comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Returns a table row for each benchmark, and one for all problems."""
+    parts = {title(name): part for name, part in pair["benchmarks"].items()}
+    if len(parts) > 1:
+        parts["all problems"] = pair["pooled"]
+    return [
+        {
+            "benchmark": label,
+            "problems": str(part["problems"]),
+            "first, %": f"{100 * part['first']:.1f}",
+            "second, %": f"{100 * part['second']:.1f}",
+            "difference": difference(part),
+            "p": f"{part['p_value']:.3g}",
+            "about": part["about"],
+            "lost": str(len(part["lost"])),
+            "gained": str(len(part["gained"])),
+        }
+        for label, part in parts.items()
+    ]
+
+
+def _drawn(arm: Arm) -> str:
+    """Describes how the evaluations of an arm were sampled."""
+    words = [sampling(e.conditions.get("drawing", {})) for e in arm]
+    for evaluation, other in zip(arm, words, strict=True):
+        if other != words[0]:
+            raise ValueError(
+                f"{evaluation.folder}: drawn {other}, and {arm[0].folder}, of the same"
+                f" arm, {words[0]}"
+            )
+    return words[0]
 
 
 def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
@@ -182,10 +162,10 @@ def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
     a, b = ({n: _accuracies(arm, n, ids[n]) for n in names} for arm in (first, second))
     clusters = {name: _clusters(first[0], name) for name in names}
     every = [f"{n}/{key}" for n in names for key in clusters[n] or ids[n]]
-    said = [arm[0].conditions.get("drawing", {}) for arm in (first, second)]
+    drawings = [arm[0].conditions.get("drawing", {}) for arm in (first, second)]
     return {
         "drawn_alike": _drawn(first) == _drawn(second),
-        "conditions": [list(entry) for entry in differences(*said)],
+        "conditions": [list(entry) for entry in differences(*drawings)],
         "benchmarks": {
             name: _of_models(ids[name], a[name], b[name], clusters[name])
             for name in names
@@ -200,13 +180,10 @@ def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _of_models(
-    ids: Sequence[str],
-    a: np.ndarray,
-    b: np.ndarray,
-    clusters: Sequence[str] | None,
+    ids: Sequence[str], a: np.ndarray, b: np.ndarray, clusters: Sequence[str] | None
 ) -> dict[str, Any]:
     """Compares accuracies `[models, problems]`: methods where both have several."""
-    result = _paired(ids, a.mean(axis=0), b.mean(axis=0), clusters)
+    result = paired(ids, a.mean(axis=0), b.mean(axis=0), clusters)
     if found := compare_seeds(a.mean(axis=1).tolist(), b.mean(axis=1).tolist()):
         result["interval_over_problems"] = result["difference_interval"]
         result["difference_interval"], result["p_value"] = found
@@ -230,26 +207,27 @@ def _accuracies(arm: Arm, name: str, ids: Sequence[str]) -> np.ndarray:
     )
 
 
-def beside(original: Sequence[Scored], perturbed: Sequence[Scored]) -> dict[str, Any]:
-    """A set with other numbers against those of its problems as they are known."""
+def against_original(
+    original: Sequence[Scored], perturbed: Sequence[Scored]
+) -> dict[str, Any]:
+    """Compares a set with other numbers with the problems that it was made from."""
     known, other = by_problem(original), by_problem(perturbed)
     ids = [id for id in other if id in known]
     first, second = (
         np.array([np.mean([s.correct for s in of[id]]) for id in ids])
         for of in (known, other)
     )
-    return _paired(ids, first, second)
+    return paired(ids, first, second)
 
 
-def _paired(
+def paired(
     ids: Sequence[str],
     a: np.ndarray,
     b: np.ndarray,
     clusters: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Compares accuracies `[problems]` of the same problems, second minus first."""
-    solved_a, solved_b = a > 0.5, b > 0.5
-    flipped = list(zip(ids, solved_a, solved_b, strict=True))
+    flipped = list(zip(ids, a > 0.5, b > 0.5, strict=True))
     return {
         "problems": len(ids),
         "first": float(a.mean()),
@@ -261,6 +239,42 @@ def _paired(
         "lost": [id for id, x, y in flipped if x > y],
         "gained": [id for id, x, y in flipped if y > x],
     }
+
+
+def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> float:
+    """Returns the two-sided p-value of Fisher's randomization test of paired scores.
+
+    It is the share of all sign patterns of the differences, `[problems]`, whose sum is
+    at least as far from 0 as the one seen; with single verdicts, McNemar's exact test.
+    If the differences have a common denominator and at most `most_sums` sums, as those
+    of avg@k, patterns are counted by sum. Otherwise 100,000 are sampled.
+    """
+    differences = np.asarray(differences, np.float64)
+    if np.count_nonzero(differences) < 2:
+        return 1.0
+    fractions = [Fraction(d).limit_denominator(10_000) for d in differences]
+    unit = math.lcm(*{f.denominator for f in fractions})
+    whole = [int(f * unit) for f in fractions]
+    sizes = [abs(size) for size in whole]
+    exact = np.allclose([float(f) for f in fractions], differences, rtol=0, atol=1e-9)
+    if not exact or 2 * sum(sizes) + 1 > most_sums:
+        result = stats.permutation_test(
+            (differences,),
+            np.sum,
+            permutation_type="samples",
+            n_resamples=100_000,
+            batch=max(1, 2_000_000 // len(differences)),  # bounds memory
+            rng=np.random.default_rng(0),
+        )
+        return float(result.pvalue)
+    chance = np.ones(1)  # of each sum of the differences so far, the least first
+    for size in sizes:
+        grown = np.zeros(len(chance) + 2 * size)
+        grown[: len(chance)] += chance / 2
+        grown[2 * size :] += chance / 2
+        chance = grown
+    sums = np.abs(np.arange(len(chance)) - sum(sizes))
+    return float(min(1.0, chance[sums >= abs(sum(whole))].sum()))
 
 
 def _check_paired(name: str, first: Evaluation, second: Evaluation) -> None:

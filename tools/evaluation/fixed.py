@@ -1,4 +1,4 @@
-"""A model that vLLM servers have loaded themselves: sampled from, never trained."""
+"""Samples from vLLM servers that load a model themselves and keep its weights."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,18 @@ from rollout.vllm.server import ServerProcess
 
 
 class FixedVllmSampler:
-    """A `Sampler` over one or several vLLM servers whose weights stay as they are.
+    """Implements `Sampler` over vLLM servers whose weights stay as they are.
 
-    The servers at `urls` may be ordinary ones (`vllm serve MODEL`): nothing is asked of
-    them but completions.
+    The servers at `urls` may be ordinary ones (`vllm serve MODEL`).
+
+    Args:
+      servers: to be started here, with `load_format` "auto".
+      urls, api_key, concurrency: see `rollout.vllm.fleet.ServerFleet`.
+      max_model_len: longest prompt and completion together.
+
+    Raises:
+      ServerFailed: a server did not come up, with the end of its log.
+      ServerRefused: it serves less than `max_model_len`.
     """
 
     def __init__(
@@ -24,16 +32,6 @@ class FixedVllmSampler:
         max_model_len: int,
         concurrency: int = 256,
     ):
-        """Starts the servers and waits until each can be asked.
-
-        Args:
-          servers: not yet started, with `load_format` "auto".
-          Others: see `rollout.vllm.fleet.ServerFleet`.
-
-        Raises:
-          ServerFailed: a server did not come up, with the end of its log.
-          ServerRefused: it serves less than `max_model_len`.
-        """
         self._max_model_len = max_model_len
         self._fleet = ServerFleet(
             servers=servers, urls=urls, api_key=api_key, concurrency=concurrency
@@ -73,5 +71,5 @@ class FixedVllmSampler:
         )
 
     def close(self) -> None:
-        """Ends the servers that were started here; the others go on serving."""
+        """Ends the servers that were started here; the others keep running."""
         self._fleet.close()

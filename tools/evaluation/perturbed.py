@@ -1,12 +1,11 @@
-"""A benchmark with other numbers in it: known by heart, it would be no help.
+"""Makes a benchmark with other numbers, which cannot be answered from memory.
 
 Where a solution says how its answer follows from the problem's numbers, as GSM8K's do
 (`48/2 = <<48/2=24>>24`), the problem can be asked again with other numbers and their
-answer (the manner of GSM-Symbolic, arXiv 2410.05229). A problem is taken only where
-that is exact: each number of its text stands there once, is used by the solution, and
-is not to be confused with a result of an earlier step or with a number that a word of
-the text means, as "half" means 2; and all else that the solution counts with is one of
-these.
+answer (the manner of GSM-Symbolic, arXiv 2410.05229). A problem is used only where that
+is exact: each number of its text occurs there once, is used by the solution, and cannot
+be confused with a result of an earlier step or with a number that a word of the text
+means, as "half" means 2; and every other number of the solution is one of these.
 """
 
 import ast
@@ -20,7 +19,6 @@ import numpy as np
 
 from rl.types import Problem
 from rollout.seeds import generator
-from tools.evaluation.clean import seed_of
 
 _NUMBER = r"\d+(?:\.\d+)?"
 _IN_TEXT = re.compile(rf"(?<![\w.,/:])({_NUMBER})(?![\w,/:]|\.\d)")
@@ -84,20 +82,18 @@ _MEANT: dict[Fraction, frozenset[str]] = {
 
 
 def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
-    """Those of a benchmark that can be asked exactly with other numbers.
+    """Returns problems of a benchmark with other numbers, where that is exact.
 
-    Args:
-      problems: of GSM8K, or others with a `solution` in their `meta` that is annotated
-        as its is.
-      date: the seed, such as 2026-11-22.
-
-    Returns:
-      Problems under the ids of those that they are made from.
+    The problems are GSM8K's, or others with a `solution` in their `meta` that is
+    annotated in the same way; ids stay. The date, such as 2026-11-22, is the seed.
 
     Raises:
       ValueError: no date, or no problem with such a solution.
     """
-    seed = seed_of(date)
+    digits = re.sub(r"\D", "", date)
+    if not digits:
+        raise ValueError(f"{date}: give a date, such as 2026-11-22")
+    seed = int(digits)
     made = [
         _perturbed(problem, generator(seed, i)) for i, problem in enumerate(problems)
     ]
@@ -114,7 +110,7 @@ def _perturbed(problem: Problem, rng: np.random.Generator) -> Problem | None:
         return None
     numbers, steps = read
     old = [*map(Fraction, numbers)]
-    before = _values(steps, old)
+    before = _values(steps, old) or []
     for _ in range(300):
         new = [_other(value, rng) for value in old]
         after = _values(steps, new)
@@ -135,7 +131,7 @@ def _perturbed(problem: Problem, rng: np.random.Generator) -> Problem | None:
 
 
 def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
-    """The numbers of the text, and the solution's steps in terms of them.
+    """Returns the numbers of the text, and the solution's steps in terms of them.
 
     In a step `text0` is the text's first number, `step0` the result of the first step.
     """
@@ -151,8 +147,9 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
     meant = {value for value, by in _MEANT.items() if words & by}
     if len(names) < len(numbers) or meant & names.keys():
         return None
-    used = collections.Counter()
-    steps, results = [], []
+    used: collections.Counter[str] = collections.Counter()
+    steps: list[str] = []
+    results: list[Fraction] = []
     for expression, value in found:
         tokens = _TOKEN.findall(expression)
         if "".join(tokens) != re.sub(r"[\s$]", "", expression):
@@ -164,7 +161,7 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
                     # A result, or what a word means: not said which. Or said nowhere:
                     # perhaps a result that has no step.
                     return None
-                whole = number.denominator == 1  # no 02, which is no number of Python
+                whole = number.denominator == 1  # Python does not read 02
                 tokens[i] = names.get(number, str(number) if whole else token)
         used.update(tokens)
         steps.append(" ".join(tokens))
@@ -182,7 +179,7 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
 
 
 def _values(steps: Sequence[str], numbers: Sequence[Fraction]) -> list[Fraction] | None:
-    """The result of each step; None where one divides by zero or is no arithmetic."""
+    """Returns the result of each step; None if one is not plain arithmetic."""
     known = {f"text{i}": value for i, value in enumerate(numbers)}
     results: list[Fraction] = []
     for step in steps:
@@ -208,7 +205,7 @@ def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
-    """A number of the same kind and size: as many decimals, half to twice as large."""
+    """Draws a number with the same decimals, half to twice as large."""
     unit = Fraction(1)
     while value % unit:
         unit /= 10
@@ -218,13 +215,13 @@ def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
 
 
 def _alike(before: Fraction, after: Fraction) -> bool:
-    """Whether a result still makes sense: whole if it was, of the same sign."""
+    """Returns whether a result is whole if it was, and of the same sign."""
     whole = after.denominator == 1 if before.denominator == 1 else True
     return whole and (after > 0) == (before > 0) and (after < 0) == (before < 0)
 
 
 def _like(number: str, value: Fraction) -> str:
-    """A value with as many decimals as a number of the text."""
+    """Formats a value with the decimals of a number of the text."""
     return f"{float(value):.{len(number.partition('.')[2])}f}"
 
 

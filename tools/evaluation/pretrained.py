@@ -1,4 +1,4 @@
-"""A Hugging Face folder that is asked and not trained."""
+"""Opens Hugging Face folders for sampling without training."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ from sharding.mesh import make_mesh
 
 
 def find_folder(model: str | os.PathLike) -> pathlib.Path:
-    """The Hugging Face folder of a model: itself, `hf/` of a workdir, or a hub id's.
+    """Returns the Hugging Face folder of a folder, a workdir or a hub id.
 
     Raises:
       ValueError: there is none.
@@ -41,12 +41,12 @@ def find_folder(model: str | os.PathLike) -> pathlib.Path:
 
 
 def max_positions(folder: pathlib.Path) -> int:
-    """Longest prompt and completion together that the model was made for, in tokens."""
+    """Returns the longest prompt and completion together, in tokens."""
     return DecoderConfig.from_folder(folder).max_positions
 
 
 def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
-    """A key of `models.hf.DTYPES`; "auto" is what config.json records, or bfloat16.
+    """Returns a key of `models.hf.DTYPES`; "auto": config.json's, or bfloat16.
 
     Raises:
       ValueError: for any other name.
@@ -61,12 +61,7 @@ def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
 
 
 def split_model(folder: pathlib.Path, *, dtype: str) -> tuple[Decoder, Mesh]:
-    """The model of a folder, to be split over all devices; its weights are not read.
-
-    Args:
-      folder: with config.json.
-      dtype: of parameters and activations, a key of `models.hf.DTYPES`.
-    """
+    """Returns the model of a folder and a mesh of all devices, without weights."""
     mesh = make_mesh()
     model = Decoder(
         DecoderConfig.from_folder(folder),
@@ -81,15 +76,10 @@ def split_model(folder: pathlib.Path, *, dtype: str) -> tuple[Decoder, Mesh]:
 def open_jax_sampler(
     folder: pathlib.Path, *, dtype: str, slots: int, context: int, tensor: int = 0
 ) -> JaxSampler:
-    """Loads a folder onto all devices and serves it.
+    """Loads a folder onto all devices and returns its sampler.
 
-    Args:
-      folder: with config.json and safetensors.
-      dtype: of parameters, activations and cache, a key of `models.hf.DTYPES`.
-      slots: completions decoded together, on all devices.
-      context: longest prompt and completion together, in tokens.
-      tensor: devices that share one copy of the parameters; 0: the fewest that hold it
-        with a cache of `context` tokens for each slot.
+    `slots` completions are decoded together; `tensor` devices share one copy of the
+    parameters, with 0 the fewest that hold it with a cache of `context` tokens a slot.
 
     Raises:
       ValueError: it does not fit, or `tensor` devices cannot share it.
@@ -110,12 +100,12 @@ def open_jax_sampler(
 
 
 def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
-    """The problems that a run evaluates itself on, and the template of its prompts.
+    """Returns the held-out problems of a run, and the template of its prompts.
 
-    Both are read as data; what the run's config names is neither imported nor called.
+    Both are read as data; functions that the run's config names are not imported.
 
     Raises:
-      ValueError: the folder is no run's, or the run holds none out.
+      ValueError: the folder is not a run's, or the run holds none out.
     """
     path = workdir / HELD_OUT
     if not path.is_file():

@@ -1,10 +1,11 @@
-"""How an evaluation asks: under which conditions, and what is still to be asked.
+"""Samples the completions of an evaluation that are still missing.
 
-Completions are asked for in chunks of problems. A chunk's seed depends on the run's
-seed, the problems' name and the chunk alone, so that a restart draws what the first
-start would have drawn, and keeps what is already there.
+Completions are requested in chunks of problems. A chunk's seed depends on the run's
+seed, the benchmark's name and the chunk alone, so a restart samples what the first
+start would have sampled, and keeps what is already there.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import pathlib
@@ -13,37 +14,28 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rl.evaluate import Decode, SampledCompletion, draw
 from rl.files import sha256
-from rl.problems.templates import check_template
+from rl.problems.templates import check_template, encode_prompt
+from rl.progress import watch
 from rl.types import Problem
 from rollout.seeds import derive
 from rollout.types import Sampler, SamplingParams
+from tools.evaluation.files import appended, read_completions
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What one asks of a model; two results compare where these agree.
+    """Configures sampling; two results compare where these agree."""
 
-    Attributes:
-      template: see `rl.problems.templates.encode_prompt`.
-      samples: completions per problem.
-      temperature: 0 is greedy.
-      top_p: nucleus mass.
-      max_tokens: most tokens of a completion.
-      context: most tokens of prompt and completion together.
-      seed: of all draws.
-      chunk: completions asked for in one call of the sampler.
-    """
-
-    template: str
-    samples: int
-    temperature: float
+    template: str  # see `rl.problems.templates.encode_prompt`
+    samples: int  # completions per problem
+    temperature: float  # 0 is greedy
     top_p: float
-    max_tokens: int
-    context: int
+    max_tokens: int  # of a completion
+    context: int  # most tokens of prompt and completion together
     seed: int = 0
-    chunk: int = 1024
+    chunk: int = 1024  # completions requested in one call of the sampler
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_template(self.template)
         for key in ("samples", "max_tokens", "context", "chunk"):
             if getattr(self, key) < 1:
@@ -70,16 +62,86 @@ AVG32 = dataclasses.replace(QWEN_MATH, samples=32, temperature=0.6, top_p=0.95)
 PRESETS = {"paper": PAPER, "qwen_math": QWEN_MATH, "avg32": AVG32}
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Task:
+    """Names completions to be sampled: the folder, the benchmark, its problems."""
+
+    folder: pathlib.Path
+    name: str
+    problems: Sequence[Problem]
+    prompts: Sequence[Sequence[int]]  # token ids for each problem
+    conditions: Conditions
+
+
+def make_task(
+    folder: pathlib.Path,
+    name: str,
+    problems: Sequence[Problem],
+    tokenizer,
+    conditions: Conditions,
+) -> Task:
+    """Returns a task with the prompts of the conditions' template."""
+    template = conditions.template
+    prompts = [encode_prompt(tokenizer, template, p.problem) for p in problems]
+    return Task(folder, name, problems, prompts, conditions)
+
+
+def present(task: Task) -> list[SampledCompletion]:
+    """Returns the completions of a task that its folder already has."""
+    ids = {problem.id for problem in task.problems}
+    stored = read_completions(task.folder).get(task.name, ())
+    return [drawn for drawn in stored if drawn.id in ids]
+
+
+def complete(
+    tasks: Sequence[Task],
+    open_sampler: Callable[[], Sampler],
+    tokenizer,
+    stop_token_ids: tuple[int, ...],
+) -> None:
+    """Samples what the tasks lack, and stores each completion as it ends.
+
+    The sampler is opened only if something is missing, and closed. Its errors pass;
+    completions sampled until then stay.
+    """
+    stored = [present(task) for task in tasks]
+    total = sum(len(task.problems) * task.conditions.samples for task in tasks)
+    there = sum(map(len, stored))
+    if there == total:
+        return
+    with (
+        contextlib.closing(open_sampler()) as sampler,
+        watch("sample", total=total, unit="completions") as done,
+    ):
+        done.update(there)
+        for task, before in zip(tasks, stored, strict=True):
+            with appended(task.folder) as append:
+
+                def keep(drawn: SampledCompletion, name=task.name, append=append):
+                    append(name, drawn)
+                    done.update()
+
+                draw_missing(
+                    task,
+                    present=[(drawn.id, drawn.sample) for drawn in before],
+                    stop_token_ids=stop_token_ids,
+                    sampler=sampler,
+                    decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
+                    on_drawn=keep,
+                )
+
+
 def check_prompts(
     problems: Sequence[Problem],
     prompts: Sequence[Sequence[int]],
     conditions: Conditions,
     max_positions: int,
 ) -> int:
-    """How many prompts leave less than `max_tokens`; refuses what cannot be asked.
+    """Returns how many prompts leave less than `max_tokens` of the context.
 
     Raises:
-      ValueError: a context beyond the model's positions, or a prompt that fills it.
+      ValueError: the context exceeds the model's positions, or a prompt fills it; the
+        message has both numbers.
     """
     if conditions.context > max_positions:
         raise ValueError(
@@ -97,40 +159,28 @@ def check_prompts(
 
 
 def draw_missing(
-    name: str,
-    problems: Sequence[Problem],
-    prompts: Sequence[Sequence[int]],
+    task: Task,
     *,
     present: Iterable[tuple[str, int]],
-    conditions: Conditions,
     stop_token_ids: tuple[int, ...],
     sampler: Sampler,
     decode: Decode,
     on_drawn: Callable[[SampledCompletion], None],
 ) -> None:
-    """Draws the completions that are not there yet, and tells of each as it ends.
+    """Samples the completions of a task that are missing.
 
-    A prompt that leaves fewer than `max_tokens` in the context gets what is left.
-
-    Args:
-      name: of the problems, which the seeds depend on.
-      problems: what is asked; their ids are unique.
-      prompts: token ids for each problem, template applied.
-      present: problem's id and sample of each completion that is there already.
-      conditions: how they are drawn.
-      stop_token_ids: any of them ends a completion.
-      sampler: where completions come from.
-      decode: token ids to text, special tokens left out.
-      on_drawn: told of each completion that was not there, once.
+    `present` has (problem id, sample) of those that exist; `on_drawn` is called once
+    with each that was missing, as it ends. A prompt that leaves less than `max_tokens`
+    of the context gets what is left.
     """
-    there = set(present)
+    problems, conditions, there = task.problems, task.conditions, set(present)
 
     def keep(drawn: SampledCompletion) -> None:
         if (drawn.id, drawn.sample) not in there:
             there.add((drawn.id, drawn.sample))
             on_drawn(drawn)
 
-    for number, (budget, chunk) in enumerate(_chunks(prompts, conditions)):
+    for number, (budget, chunk) in enumerate(_chunks(task.prompts, conditions)):
         lacking = [
             i
             for i in chunk
@@ -139,11 +189,11 @@ def draw_missing(
         ]
         if not lacking:
             continue
-        # Greedy draws need no seed, so only what is missing is asked for again.
+        # Greedy decoding needs no seed, so only what is missing is requested again.
         asked = lacking if conditions.temperature == 0 else chunk
         draw(
             [problems[i] for i in asked],
-            [prompts[i] for i in asked],
+            [task.prompts[i] for i in asked],
             sampler=sampler,
             params=SamplingParams(
                 n=conditions.samples,
@@ -152,14 +202,30 @@ def draw_missing(
                 top_p=conditions.top_p,
                 stop_token_ids=stop_token_ids,
             ),
-            seed=derive(conditions.seed, zlib.crc32(name.encode()), number),
+            seed=derive(conditions.seed, zlib.crc32(task.name.encode()), number),
             decode=decode,
             on_drawn=keep,
         )
 
 
+def _chunks(
+    prompts: Sequence[Sequence[int]], conditions: Conditions
+) -> list[tuple[int, list[int]]]:
+    """Returns (token budget, problem indices) of at most `chunk` completions each."""
+    by_budget: dict[int, list[int]] = {}
+    for i, prompt in enumerate(prompts):
+        budget = min(conditions.max_tokens, conditions.context - len(prompt))
+        by_budget.setdefault(budget, []).append(i)
+    size = max(1, conditions.chunk // conditions.samples)
+    return [
+        (budget, indices[start : start + size])
+        for budget, indices in sorted(by_budget.items(), reverse=True)
+        for start in range(0, len(indices), size)
+    ]
+
+
 def checkpoint_hash(folder: pathlib.Path) -> str:
-    """SHA-256 over the config and all weight files of a Hugging Face folder.
+    """Returns SHA-256 over the config and all weight files of a Hugging Face folder.
 
     Raises:
       FileNotFoundError: it has no weights.
@@ -171,19 +237,3 @@ def checkpoint_hash(folder: pathlib.Path) -> str:
     for path in [folder / "config.json", *weights]:
         digest.update(bytes.fromhex(sha256(path)))
     return digest.hexdigest()
-
-
-def _chunks(
-    prompts: Sequence[Sequence[int]], conditions: Conditions
-) -> list[tuple[int, list[int]]]:
-    """(token budget, problem indices): one budget and at most `chunk` completions."""
-    by_budget: dict[int, list[int]] = {}
-    for i, prompt in enumerate(prompts):
-        budget = min(conditions.max_tokens, conditions.context - len(prompt))
-        by_budget.setdefault(budget, []).append(i)
-    size = max(1, conditions.chunk // conditions.samples)
-    return [
-        (budget, indices[start : start + size])
-        for budget, indices in sorted(by_budget.items(), reverse=True)
-        for start in range(0, len(indices), size)
-    ]

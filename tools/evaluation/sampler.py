@@ -1,4 +1,4 @@
-"""The sampler that a command asks: its flags, and how it is opened."""
+"""Defines the sampler flags of commands, and opens the sampler."""
 
 import argparse
 import os
@@ -8,17 +8,12 @@ from rollout.types import Sampler
 
 
 def comma_separated(text: str) -> list[str]:
-    """The non-empty parts of a flag such as `a,b`; `~` is the home folder."""
+    """Splits a flag such as `a,b`; `~` is the home folder."""
     return [os.path.expanduser(part) for part in text.split(",") if part]
 
 
 def add_flags(parser: argparse.ArgumentParser, *, slots: int) -> None:
-    """Adds the flags that `prepare` and `open_sampler` read.
-
-    Args:
-      parser: of the command.
-      slots: the default of `--slots`.
-    """
+    """Adds the flags that `prepare` and `open_sampler` read."""
     group = parser.add_argument_group("sampler")
     group.add_argument("--sampler", choices=("jax", "vllm"), default="jax")
     group.add_argument("--dtype", default="auto", help="auto: the checkpoint's own")
@@ -48,7 +43,7 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int) -> None:
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """Chooses the devices of this process. Before JAX is first used."""
+    """Chooses the devices of this process, before JAX is first used."""
     import jax
 
     from rl.processes.devices import start_cpu_devices
@@ -62,16 +57,13 @@ def prepare(args: argparse.Namespace) -> None:
 def open_sampler(
     args: argparse.Namespace, folder: pathlib.Path, *, dtype: str, context: int
 ) -> Sampler:
-    """Serves a Hugging Face folder as the flags say.
+    """Opens a sampler of a Hugging Face folder as the flags of `add_flags` say.
 
-    Args:
-      args: with the flags of `add_flags`, and `out`, which gets the servers' logs.
-      folder: with config.json and safetensors.
-      dtype: a key of `models.hf.DTYPES`; of vLLM's "float32" or "bfloat16".
-      context: longest prompt and completion together, in tokens.
+    `args.out` gets the servers' logs. Completions have at most `context` tokens with
+    their prompts.
 
     Raises:
-      ValueError: it does not fit on the devices, or there is no such interpreter.
+      ValueError: it does not fit on the devices, or the interpreter is missing.
     """
     from rollout.vllm.placement import device_sets, make_servers
     from tools.evaluation.fixed import FixedVllmSampler

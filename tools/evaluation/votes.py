@@ -1,4 +1,4 @@
-"""maj@k: answers sorted into classes of equivalent ones, and the fullest class."""
+"""Computes maj@k from classes of equivalent answers."""
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -12,16 +12,10 @@ from rl.verifier import VerifierPool, canonical_key
 def maj_at_k(
     votes: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool]]
 ) -> np.ndarray:
-    """Whether each problem's most frequent answer is right, `[problems]`.
+    """Returns whether each problem's most frequent answer is right, `[problems]`.
 
-    Args:
-      votes: per completion the class of its answer; None where it gave none, which
-        is no vote. Completions of one class are all right or all wrong.
-      correct: the verdicts, of the same shape.
-
-    Returns:
-      1 or 0 per problem; where k classes share the lead and j of them are right, j / k,
-      what a fair draw among them gives; 0 where nobody voted.
+    `votes` has per completion the class of its answer, None without one. If k classes
+    share the lead and j of them are right, the score is j / k; without answers it is 0.
     """
     scores = []
     for classes, verdicts in zip(votes, correct, strict=True):
@@ -38,33 +32,29 @@ def answer_classes(
 ) -> dict[str, list[int | None]]:
     """Sorts the answers to each problem into classes of equivalent ones.
 
-    Equal canonical keys are one class without asking; then, round by round, the first
-    answer without a class is compared with all others that have none, for all problems
-    in one call of the pool.
+    Equal canonical keys are one class. Then, round by round, the first answer without a
+    class is compared with the others that have none, for all problems at once.
 
     Returns:
       For each problem id, per completion in order, its class or None without answer.
     """
-    groups = by_problem(scored)
     keys = {
         id: [None if s.answer is None else canonical_key(s.answer) for s in group]
-        for id, group in groups.items()
+        for id, group in by_problem(scored).items()
     }
-    # One text per key, in order of first appearance.
-    texts: dict[str, dict[str, str]] = {id: {} for id in groups}
-    for id, group in groups.items():
+    texts: dict[str, dict[str, str]] = {id: {} for id in keys}  # one for each key
+    for id, group in by_problem(scored).items():
         for key, s in zip(keys[id], group, strict=True):
             if key is not None and s.answer is not None:
                 texts[id].setdefault(key, s.answer)
-    class_of: dict[str, dict[str, int]] = {id: {} for id in groups}
+    class_of: dict[str, dict[str, int]] = {id: {} for id in keys}
     number = 0
-    while open_ids := [id for id in groups if len(class_of[id]) < len(texts[id])]:
+    while open_ids := [id for id in keys if len(class_of[id]) < len(texts[id])]:
         asked = []
         for id in open_ids:
-            unsorted = [key for key in texts[id] if key not in class_of[id]]
-            class_of[id][unsorted[0]] = number
-            head = texts[id][unsorted[0]]
-            asked += [(id, key, texts[id][key], head) for key in unsorted[1:]]
+            head, *rest = [key for key in texts[id] if key not in class_of[id]]
+            class_of[id][head] = number
+            asked += [(id, key, texts[id][key], texts[id][head]) for key in rest]
         verdicts = pool.judge(
             [(f"\\boxed{{{text}}}", (head,), None) for _, _, text, head in asked]
         )

@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 
+from tools.curation.evidence import Evidence
 from tools.curation.row import Row
 from tools.curation.screen import Screen
 
@@ -52,25 +53,22 @@ def test_a_grading_without_a_number_of_samples_says_nothing():
     assert reasons("What is $2+5$ here?", meta={"graded": {"samples": "8"}}) == set()
 
 
-def test_a_question_that_solvers_answer_lacks_no_figure():
+def solved(correct):
+    return [
+        Evidence(kind="graded", by="m", correct=correct, samples=16, source="graded")
+    ]
+
+
+def test_a_question_that_solvers_answer_needs_no_figure():
     asked = "In the diagram, what is the area of the shaded region?"
-
-    def evidence(correct):
-        counts = {"kind": "solve_rate", "by": "m", "correct": correct, "samples": 16}
-        return [counts | {"source": "rate"}]
-
-    assert "missing_figure" in reasons(asked)
-    assert "missing_figure" in reasons(asked, evidence=evidence(9))
-    assert reasons(asked, evidence=evidence(14)) == set()
+    assert "missing_figure" in reasons(asked, evidence=solved(9))
+    assert reasons(asked, evidence=solved(14)) == set()
 
 
 def test_two_orders_stay_where_solvers_agree_on_what_is_asked():
     asked = "Find the root $r$ of $x + 1 = 3$. Then find the largest power of 5 in $9!$"
-    known = [
-        {"kind": "graded", "by": "m", "correct": 15, "samples": 16, "source": "graded"}
-    ]
     assert reasons(asked) == {"multi_part"}
-    assert reasons(asked, evidence=known) == set()
+    assert reasons(asked, evidence=solved(15)) == set()
 
 
 def test_solve_rates_are_a_filter_only_when_asked():

@@ -6,8 +6,7 @@ import pytest
 
 from tests.tools.curation.test_formats import big_math, guru, skywork
 from tests.tools.curation.test_pipeline import read, row, run
-from tools.curation.evidence import Evidence, read_evidence
-from tools.curation.readings import load_readings
+from tools.curation.evidence import Evidence, load_readings, read_evidence
 from tools.curation.sources import Source
 from tools.curation.sources import read as read_rows
 
@@ -82,6 +81,10 @@ def test_a_documented_set_and_curated_rows_keep_their_evidence(tmp_path):
     path.write_text(json.dumps(first.record()))
     (again,) = read_rows(Source(path=str(path)))
     assert again.evidence == first.evidence
+    graded = first.record() | {"graded": {"correct": 3, "samples": 8}}
+    path.write_text(json.dumps(graded))
+    (again,) = read_rows(Source(path=str(path)))
+    assert [one.by for one in again.evidence] == ["R1", "tools.grade"]
     with pytest.raises(ValueError, match="rows.jsonl: evidence: .*'kinds'"):
         Source(path=str(path), evidence={"kinds": 3})
 
@@ -106,7 +109,7 @@ ROWS = [
     ],
 )
 def test_what_becomes_of_rows_without_evidence(tmp_path, mode, kept):
-    summary, out = run(tmp_path, ROWS, evidence=mode, conflicts="drop")
+    summary, out = run(tmp_path, ROWS, evidence=mode)
     assert list(read(out / "problems.jsonl")) == kept
     dropped = read(out / "dropped.jsonl")
     if mode == "required":
@@ -144,5 +147,5 @@ def test_the_report_has_the_golds_that_were_read_as_wrong(tmp_path):
     assert entry["golds read"] == 20 and entry["wrong golds"] == "10.0% [2.8%, 30.1%]"
     assert "10.0% [2.8%, 30.1%]" in (out / "report.md").read_text()
     path.write_text('{"source": "rows"}\n')
-    with pytest.raises(ValueError, match=r'read.jsonl:1: must have "source"'):
+    with pytest.raises(ValueError, match=r'read.jsonl:1: needs "source"'):
         load_readings(str(path))

@@ -116,29 +116,29 @@ def gsm8k(i, ask, gold):
     }
 
 
-# What of a row stays in `meta`, beside the columns that are ours.
+# The columns of a row that stay in `meta`.
 FORMATS = {
     deepscaler: (".json", "problems", set()),
     big_math: (".parquet", "problems", {"domain", "llama8b_solve_rate"}),
     dapo: (
         ".parquet",
         "chat",
-        {"prompt", "ability", "reward_model", "extra_info"},
+        {"ability", "extra_info"},
     ),
     dapo_processed: (
         ".parquet",
         "dapo_processed",
-        {"ability", "reward_model", "extra_info", "source_prompt"},
+        {"ability", "extra_info", "reward_model", "source_prompt"},
     ),
     skywork: (
         ".parquet",
         "skywork_or1",
-        {"prompt", "ability", "reward_model", "extra_info"},
+        {"ability", "extra_info"},
     ),
     guru: (
         ".parquet",
         "chat",
-        {"prompt", "ability", "reward_model", "extra_info"},
+        {"ability", "extra_info"},
     ),
     open_reasoner_zero: (".json", "open_reasoner_zero", set()),
     numina: (
@@ -176,7 +176,7 @@ def test_a_public_set_is_read_as_it_is(tmp_path, made):
     assert [row.problem for row in rows] == [ASKED.format(i=i) for i in range(10)]
     golds = [(str(i + 7),) for i in range(10)]
     if made is numina:
-        golds[0] = ()  # its "proof" is no answer
+        golds[0] = ()  # its "proof" is not an answer
     assert [row.answers for row in rows] == golds
     assert {frozenset(row.meta) for row in rows} == {frozenset(FORMATS[made][2])}
 
@@ -191,9 +191,7 @@ def test_what_a_column_says_is_used_or_kept(tmp_path):
     assert rows(numina)[1].source == "olympiads"
     assert rows(gsm8k)[2].solution.startswith("It is 2+7")
     assert rows(skywork)[3].meta == {
-        "prompt": [{"role": "user"}],
         "ability": "math",
-        "reward_model": {"style": "rule"},
         "extra_info": skywork(3, "", "")["extra_info"],
     }
 
@@ -203,22 +201,6 @@ def test_an_object_may_be_text_in_json(tmp_path):
     texts = {name: json.dumps(row[name]) for name in ("prompt", "reward_model")}
     (read_row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row | texts))))
     assert (read_row.problem, read_row.answers) == (ASKED, ("7",))
-
-
-@pytest.mark.parametrize("made", [dapo, skywork])
-def test_what_the_system_is_told_is_not_the_problem(tmp_path, made):
-    row = made(3, ASKED, "7")
-    told = {"content": "Reason step by step and answer in a box.", "role": "system"}
-    row["prompt"].insert(0, told)
-    (read_row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row))))
-    assert ASKED in read_row.problem and told["content"] not in read_row.problem
-    assert read_row.meta["prompt"] == [told, {"role": "user"}]
-
-
-def test_looking_for_a_format_leaves_the_row_alone():
-    row = {"problem": "?", "answer": "8", "messages": '[{"value": "Find $y$."}]'}
-    assert find_format("file row 1", row)[0] == "problems"
-    assert row["messages"] == '[{"value": "Find $y$."}]'
 
 
 def test_a_set_without_answers_is_none_that_is_known():
@@ -233,7 +215,7 @@ def test_fields_are_paths(tmp_path):
     fields = parse_fields("problem=chat[0].ask, answer=gold.text[0]")
     (read_row,) = read(Source(path=str(path), fields=fields))
     assert (read_row.problem, read_row.answers) == (ASKED, ("8",))
-    assert read_row.meta == {"chat": [{}], "gold": {"text": [None]}, "tag": {"a": None}}
+    assert read_row.meta == {"tag": {"a": None}}
 
 
 @pytest.mark.failure(33)
@@ -245,7 +227,7 @@ def test_fields_are_paths(tmp_path):
         ("problem=task,answer=gold.text", "no field 'gold.text' (it has: gold, task)"),
         ("problem=task,answer=gold[", "answer='gold[': must be written as in a.b[0]"),
         ("question=task", "'question' is none of id, problem, answer"),
-        ("problem", "'problem': must be written as ours=theirs"),
+        ("problem", "'problem': must be written as FIELD=PATH"),
     ],
 )
 def test_an_unknown_format_is_one_line(tmp_path, fields, message):

@@ -1,8 +1,6 @@
 """Repairs undo faults of transit, and leave sound text alone."""
 
-import hypothesis.strategies as st
 import pytest
-from hypothesis import given
 
 from tools.curation.repair import (
     answer_of_solution,
@@ -76,33 +74,20 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
         ("\\frac{44\\pi}{3}$", "\\frac{44\\pi}{3}"),  # the last of options in a formula
         ("5\\$", "5\\$"),
         ("$C=1+\\sqrt{2}$", "C=1+\\sqrt{2}"),
-        ("$a$ and $b$", "$a$ and $b$"),
         ("072", "72"),
         ("{-}88", "-88"),
-        ("400", "400"),
-        ("0", "0"),
-        ("000", "0"),
-        ("0.50", "0.50"),
         ("2:1,", "2:1"),
-        ("3\\,", "3"),
         ("$3\\,$.", "3"),
         (r"3\\,", "3"),
-        (r"\{1, 2\}.", r"\{1, 2\}"),
         (r"\boxed{1}, \boxed{2}", r"\boxed{1}, \boxed{2}"),
         ("1, 2, ...", "1, 2, ..."),
         (r"B: 6.25 \times 10^{-3}", r"6.25 \times 10^{-3}"),
         (r"(D) (-\infty, 2]", r"(-\infty, 2]"),
         ("A: 5, B: 3", "A: 5, B: 3"),
-        ("A:B", "A:B"),
-        ("$2 x+y=0$.", "2 x+y=0"),
         ("$2 \\sqrt{7}$\\\\\n\\noindent", r"2 \sqrt{7}"),
         (r"\boxed{\frac{1}{2}", r"\boxed{\frac{1}{2}"),
         ("9 (apples)", "9 (apples)"),
-        ("2 (sin x)", "2 (sin x)"),
         (r"\textbf{(B)}~\frac{9}{200}", r"\frac{9}{200}"),
-        (r"37 \textbf{(D)}", "37"),
-        ("25 (C)", "25 (C)"),
-        ("16 (n)", "16 (n)"),
         ("x^2 (mod 5)", "x^2 (mod 5)"),
         (r"\\frac{18\\sqrt{15}}{5}", r"\frac{18\sqrt{15}}{5}"),
         (r"\begin{pmatrix}1\\a\end{pmatrix}", r"\begin{pmatrix}1\\a\end{pmatrix}"),
@@ -112,17 +97,6 @@ def test_the_answer_is_found_in_the_solution(solution, answer):
 )
 def test_bare_answers(answer, bare):
     assert bare_answer(answer) == bare
-
-
-@given(st.text(alphabet="0123456789", min_size=1, max_size=6))
-def test_a_bare_integer_keeps_its_value(digits):
-    assert int(bare_answer(digits)) == int(digits)
-
-
-@given(st.text(alphabet="ab1{}\\$ .", max_size=30))
-def test_bare_answers_are_bare_already(text):
-    once = bare_answer(text)
-    assert bare_answer(once) == once or once.count("$") or "\\" in once
 
 
 def test_a_sound_row_is_untouched():

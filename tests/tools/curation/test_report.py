@@ -1,14 +1,16 @@
 """Counts and tables of a run, without running it."""
 
-from tools.curation.report import count, markdown, sections
+from tools.curation.report import count, evidence_by_source, tables
 from tools.curation.row import Row
+from tools.tables import markdown
 
 STEPS = {"noise": {"not_text": "A link."}, "decontamination": {}, "duplicates": {}}
 
 
 def report(rows):
     summary = count(rows, STEPS) | {"level_scale": "ours", "linked_scales": {}}
-    return summary, {section.title: section for section in sections(summary)}
+    summary["evidence_by_source"] = evidence_by_source(rows, 0.25, {})
+    return summary, {table.title: table for table in tables(summary)}
 
 
 def test_many_sources_are_cut_and_all_of_them_counted():
@@ -18,22 +20,23 @@ def test_many_sources_are_cut_and_all_of_them_counted():
         for i in range(35)
         for n in range(i + 1)
     ]
-    summary, tables = report([*rows, Row(id="kept", problem="?", source="s34")])
+    summary, made = report([*rows, Row(id="kept", problem="?", source="s34")])
     assert len(summary["by_source"]) == 35
     assert summary["by_source"]["s34"] == {"not_text": 35, "kept": 1}
-    shown = tables["Sources"].rows
-    assert shown[0] == {"source": "s34", "rows": 36, "kept": 1, "not_text": 35}
+    shown = made["Sources"].rows
+    assert (shown[0]["source"], shown[0]["rows"], shown[0]["kept"]) == ("s34", 36, 1)
+    assert shown[0]["dropped most as"] == "not_text"
     assert [row["source"] for row in shown][-1] == "s05" and len(shown) == 30
-    assert tables["Sources"].note == "And 5 more, smaller; see `summary.json`."
+    assert made["Sources"].note == "And 5 more, smaller; see `summary.json`."
 
 
 def test_a_row_without_a_level_is_said_to_have_none():
-    summary, tables = report(
+    summary, made = report(
         [
             Row(id="a", problem="?", level=3, level_source="ours"),
             Row(id="b", problem="?"),
         ]
     )
     assert summary["levels"] == {"3": 1, "no level": 1} and summary["with_level"] == 1
-    assert "| no level | 1 |" in markdown(tables.values())
-    assert "None" not in markdown(tables.values())
+    assert "| no level | 1 |" in markdown("Report", made.values())
+    assert "None" not in markdown("Report", made.values())

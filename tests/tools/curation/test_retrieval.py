@@ -148,22 +148,6 @@ def test_of_sound_rows_hardly_any_goes(index, evaluation, train):
     assert len(rows) > 2900 and len(found) <= 0.005 * len(rows)
 
 
-def test_three_leaks_that_words_alone_do_not_show(
-    index, evaluation, train, shared_data
-):
-    rows = {row["id"]: row for row in train}
-    for line in (shared_data / "train" / "math12k.jsonl").open():
-        row = json.loads(line)
-        rows[row["id"]] = row
-    leaks = [rows[i] for i in ("dsr-L1-7196", "dsr-L5-3780", "math-test4500-1751")]
-    answers = [(row["answer"],) for row in leaks]
-    texts = [row["problem"] for row in leaks]
-    assert caught(index, evaluation, texts, answers) == {0, 1, 2}
-    # The same text with another answer is no leak that retrieval may claim.
-    others = caught(index, evaluation, texts, [("77",)] * 3)
-    assert 0 not in others and 2 not in others
-
-
 def test_numbers_may_be_words_and_variables_do_not_matter():
     found = Retrieval(
         {"set/0": "Tom buys three red pens for 1,200 cents. Find the price $x$."},

@@ -21,8 +21,6 @@ def undone(problems):
         DAPO,
         "Solve the following problem. {}",
         "Question: {}\nAnswer:",
-        "Question 5. (3 points) {}",
-        "[16] {}",
         "{}\nPlease reason step by step, and put your final answer within \\boxed{{}}.",
         "{}\n\nPresent the answer in LaTex format: \\boxed{{Your answer}}",
         "{} \\( \\text{{Answer: }} \\boxed{{?}} \\)",

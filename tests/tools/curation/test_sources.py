@@ -5,7 +5,6 @@ import pathlib
 
 import pytest
 
-from tools.curation.repair import repair
 from tools.curation.sources import Source, inspect, read
 
 GOOD = {"id": "a", "problem": "What is 1 + 1?", "answer": "2"}
@@ -113,13 +112,6 @@ def test_a_list_of_one_is_that_one(tmp_path, answer):
     row = GOOD | {"answer": answer}
     (row,) = read(Source(path=str(write(tmp_path / "rows.jsonl", row))))
     assert row.answers == ("12",)
-
-
-def test_an_escape_at_the_start_of_an_answer_reaches_its_repair(tmp_path):
-    path = write(tmp_path / "rows.jsonl", GOOD | {"answer": "\tan x = 1 "})
-    (row,) = read(Source(path=str(path)))
-    # stripped of its TAB on the way, it would stay "an x = 1"
-    assert repair(row)[0].answers == (r"\tan x = 1",)
 
 
 def test_parquet_reads_like_jsonl(tmp_path):

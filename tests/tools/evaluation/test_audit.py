@@ -1,12 +1,6 @@
-import re
-
-import pytest
-
 from rl.evaluate import SampledCompletion
 from rl.types import Problem
 from tools.evaluation import audit
-from tools.evaluation.benchmarks import benchmark_name, load_benchmark
-from tools.evaluation.clean import clean_problems
 
 TEXT = "Ann has 3 red  apples\nand 4 green ones. How many?"  # 11 words
 
@@ -43,18 +37,3 @@ def test_the_share_that_is_known_by_heart():
     assert found["60"]["completed"] == 0.75 and found["60"]["problems"] == 4
     low, high = found["40"]["interval"]
     assert 0 < low < 0.25 < high < 1
-
-
-def test_a_clean_set_is_right_and_its_dates_own():
-    problems = load_benchmark("clean:2026-11-22")
-    assert benchmark_name("clean:2026-11-22") == "clean-2026-11-22"
-    assert len(problems) == 200 and problems == clean_problems("2026-11-22")
-    assert problems != clean_problems("2026-11-23")
-    for p in problems:
-        text = re.search(r"\$(.*)\$", p.problem)[1]
-        python = text.replace("\\times", "*").replace("\\div", "/")
-        assert eval(python) == int(p.answers[0]), p
-        assert len(re.findall(r" (?:[-+]|\\times|\\div) ", text)) == p.level
-    assert {p.level for p in problems} == {1, 2, 3, 4, 5}
-    with pytest.raises(ValueError, match="clean:today: give a date"):
-        load_benchmark("clean:today")

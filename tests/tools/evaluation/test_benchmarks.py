@@ -28,28 +28,6 @@ def test_the_six_files_are_the_benchmarks(shared_data, name):
     assert set(ROWS) == {name for name, b in BENCHMARKS.items() if b.sha256}
 
 
-@pytest.mark.parametrize("name", ["aime2025", "hmmt2025"])
-def test_sets_of_which_no_copy_was_at_hand_are_held_to_their_rows(tmp_path, name):
-    path = tmp_path / f"{name}.jsonl"
-    row = {"problem": "1+1?", "answer": "2"}
-    path.write_text("".join(json.dumps(row | {"id": str(i)}) + "\n" for i in range(30)))
-    assert len(load_benchmark(name, tmp_path)) == 30
-    path.write_text(json.dumps(row) + "\n")
-    with pytest.raises(ValueError, match="1 rows instead of 30"):
-        load_benchmark(name, tmp_path)
-
-
-def test_several_answers_levels_and_meta(shared_data):
-    minerva = {p.id: p for p in load_benchmark("minerva272", shared_data)}
-    assert minerva["minerva-010"].answers == ("0.01", "0.02")
-    math500 = load_benchmark("math500", shared_data)
-    assert [sum(p.level == i for p in math500) for i in range(1, 6)] == [
-        43, 90, 105, 128, 134,
-    ]  # fmt: skip
-    olympiad = {p.id: p for p in load_benchmark("olympiadbench675", shared_data)}
-    assert olympiad["olympiadbench-316"].meta["error"] == "1e-1"
-
-
 def rewrite(shared_data, tmp_path, change):
     text = (shared_data / "eval" / "aime2024.jsonl").read_text("utf-8")
     rows = [json.loads(line) for line in text.splitlines()]
@@ -76,12 +54,6 @@ def test_one_changed_answer_makes_another_copy(shared_data, tmp_path):
     # Of what was never at hand, and of a set of one's own, no copy is another.
     assert not is_another_copy("aime2025", ours)
     assert not is_another_copy("mine", ours)
-
-
-def test_a_short_file_is_noticed(shared_data, tmp_path):
-    rewrite(shared_data, tmp_path, lambda rows: rows.pop())
-    with pytest.raises(ValueError, match="29 rows instead of 30"):
-        load_benchmark("aime2024", tmp_path)
 
 
 def test_specs():

@@ -43,29 +43,10 @@ def test_greedy_runs_are_paired(tmp_path):
     assert pair["about"] == "these checkpoints"
     assert result["benchmarks"] == ["math500"]
     assert result["pairs"][0]["conditions"] == [["template", "none", "r1"]]
-    text = compare_markdown(result, flips=2)
-    assert "MATH-500, gained: p3, p4 and 4 more" in text
+    text = compare_markdown(result)
+    assert "MATH-500, gained: p3, p4, p5, p6, p7, p8" in text
     assert "| template | `none` | `r1` |" in text
     assert "of these two checkpoints, not of two methods" in text
-
-
-def test_sampled_runs_flip_where_the_majority_of_samples_does(tmp_path):
-    a = judged(tmp_path / "a", {"s": {"x": [True, False], "y": [True, True, False]}})
-    b = judged(tmp_path / "b", {"s": {"x": [True, True], "y": [False, True, False]}})
-    pair = compare([[a], [b]])["pairs"][0]["benchmarks"]["s"]
-    assert (pair["lost"], pair["gained"]) == (["y"], ["x"])
-    assert pair["difference"] == pytest.approx((0.5 - 1 / 3) / 2)
-
-
-def test_the_p_value_speaks_of_the_difference_and_not_of_majorities(tmp_path):
-    """Every problem gains a quarter and none flips."""
-    before = {f"p{i}": [False] * 4 for i in range(10)}
-    after = {f"p{i}": [True] + [False] * 3 for i in range(10)}
-    a, b = judged(tmp_path / "a", {"s": before}), judged(tmp_path / "b", {"s": after})
-    pair = compare([[a], [b]])["pairs"][0]["benchmarks"]["s"]
-    assert pair["lost"] == pair["gained"] == []
-    # McNemar's test on solved problems says 1.
-    assert pair["p_value"] == pytest.approx(2 / 2**10)
 
 
 def test_all_problems_of_several_sets_count_alike(tmp_path):
@@ -128,7 +109,7 @@ def test_greedy_beside_sampled_is_said(tmp_path):
     b = judged(tmp_path / "b", {"s": {"x": [True]}}, **said | {"temperature": 1.0})
     c = judged(tmp_path / "c", {"s": {"x": [False]}}, **said)
     text = compare_markdown(compare([[a], [b]]))
-    assert "**Not drawn alike**: first greedy, second avg@1 at T=1." in text
+    assert "**Not drawn alike**: First greedy, second avg@1 at T=1." in text
     assert "Not drawn alike" not in compare_markdown(compare([[a], [c]]))
 
 

@@ -28,7 +28,7 @@ def policy(tmp_path_factory):
 def sampler(policy, tmp_path_factory):
     tmp = tmp_path_factory.mktemp("server")
     server = policies.make_server(policy, tmp, load_format="auto")
-    # Few at a time: whoever kills the server finds it at work.
+    # Few at a time, so that the kill finds the server at work.
     sampler = FixedVllmSampler(
         servers=[server], max_model_len=policies.LENGTH, concurrency=4
     )

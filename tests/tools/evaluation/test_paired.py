@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl.statistics import difference_interval
-from tools.evaluation.paired import sign_flip_p_value
+from tools.evaluation.compare import sign_flip_p_value
 
 
 def by_enumeration(differences):
@@ -46,28 +45,3 @@ def test_sign_flips_agree_with_their_estimate():
     # No common denominator: estimated.
     odd = differences * math.sqrt(2)
     assert sign_flip_p_value(odd) == pytest.approx(exact, abs=0.003)
-
-
-def test_a_few_differences_are_counted_whatever_they_are():
-    # Three training seeds: both ends of eight patterns, or of those with two alike.
-    assert sign_flip_p_value(np.array([0.1, 0.2, 0.3]) * math.pi) == 0.25
-    assert sign_flip_p_value(np.array([-0.1, 0.2, 0.3]) * math.pi) == 0.5
-    # A difference of 0 is no pattern of its own.
-    assert sign_flip_p_value(np.array([0.0, math.pi, math.e])) == 0.5
-
-
-def test_the_p_value_says_what_the_interval_says():
-    """1,000 comparisons of equal systems, 100 problems of 8 completions each."""
-    rng = np.random.default_rng(0)
-    tested, excluded = [], []
-    for _ in range(1000):
-        p = rng.beta(0.5, 0.5, 100)
-        differences = (rng.binomial(8, p) - rng.binomial(8, p)) / 8
-        tested.append(sign_flip_p_value(differences) < 0.05)
-        low, high = difference_interval(differences)
-        excluded.append(not low <= 0 <= high)
-    assert abs(np.mean(tested) - 0.05) < 0.01
-    assert abs(np.mean(excluded) - 0.05) < 0.01
-    # They part on the border only. A test of problems solved by majority, McNemar's,
-    # says something else in one of twenty.
-    assert np.mean(np.array(tested) != np.array(excluded)) < 0.02

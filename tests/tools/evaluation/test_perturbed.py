@@ -7,12 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from rl.evaluate import SampledCompletion, Scored
 from rl.problems.reading import read_problems
 from rl.types import Problem
-from rl.verifier import Verdict
-from tools.evaluation.benchmarks import benchmark_name, load_benchmark, title
-from tools.evaluation.compare import beside
+from tools.evaluation.benchmarks import load_benchmark
 from tools.evaluation.perturbed import perturbed_problems
 
 
@@ -65,7 +62,7 @@ def test_the_answer_follows_the_numbers():
         # 6 is a number of the text and a result.
         ("Bo has 6 red hats and 8 blue ones, 2 of which he loses. How many blue more?",
          "8-2=<<8-2=6>>6, 6-6=<<6-6=0>>0", "0"),
-        # 30 stands there for nothing that is counted.
+        # Nothing is counted by 30.
         ("At 30 degrees Al sells 7 cones at $3. What does he take?",
          "7*3=<<7*3=21>>21", "21"),
         # The chain ends at another number than the answer.
@@ -101,32 +98,6 @@ def test_what_cannot_be_perturbed_is_one_line(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             load_benchmark(spec)
-
-
-def test_names_say_what_it_was_made_from():
-    assert benchmark_name("perturbed:gsm8k_test:2026-11-22") == "gsm8k_test@2026-11-22"
-    assert title("gsm8k_test@2026-11-22") == "GSM8K, other numbers (2026-11-22)"
-
-
-def test_a_memoriser_falls_and_one_that_calculates_does_not():
-    ids = [str(i) for i in range(40)]
-
-    def scored(right):
-        return [
-            Scored(
-                drawn=SampledCompletion(id=id, sample=0, completion=""),
-                verdict=Verdict(i < right, None, "given"),
-            )
-            for i, id in enumerate(ids)
-        ]
-
-    known, other = scored(40), scored(4)[:30]
-    fell = beside(known, other)
-    assert fell["problems"] == 30 and fell["first"] == 1.0
-    assert fell["difference"] == pytest.approx(-26 / 30)
-    assert fell["difference_interval"][1] < -0.7 and fell["p_value"] < 1e-6
-    same = beside(scored(20), scored(20))
-    assert same["difference"] == 0 and same["p_value"] == 1.0
 
 
 def test_of_gsm8k_a_sixth_can_be_asked_again(shared_data):

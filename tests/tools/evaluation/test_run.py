@@ -7,7 +7,12 @@ from rl.files import locked
 from rl.types import Problem
 from tests.rl.replay import Replay, decode, encode
 from tools.evaluation.files import appended, read_completions, record_conditions
-from tools.evaluation.run import PRESETS, Conditions, check_prompts, draw_missing
+from tools.evaluation.run import (
+    Conditions,
+    Task,
+    check_prompts,
+    draw_missing,
+)
 
 PROBLEMS = [
     Problem(id=f"p{i}", problem=f"{i}+{i}?", answers=(str(2 * i),)) for i in range(10)
@@ -33,12 +38,10 @@ def seeded(prompt, index, sample, seed):
 def sample(folder, conditions, sampler, problems=PROBLEMS, name="sums"):
     with locked(folder), appended(folder) as append:
         kept = read_completions(folder).get(name, ())
+        prompts = [encode(p.problem) for p in problems]
         draw_missing(
-            name,
-            problems,
-            [encode(p.problem) for p in problems],
+            Task(folder, name, problems, prompts, conditions),
             present=[(d.id, d.sample) for d in kept],
-            conditions=conditions,
             stop_token_ids=(0,),
             sampler=sampler,
             decode=decode,
@@ -51,14 +54,6 @@ def texts(folder, name="sums"):
     found = {(d.id, d.sample): d.completion for d in kept}
     assert len(found) == len(kept)
     return found
-
-
-def test_presets_are_the_harness_of_the_papers_base_row():
-    paper = PRESETS["paper"]
-    assert (paper.template, paper.temperature, paper.samples) == ("none", 0.0, 1)
-    assert (paper.max_tokens, paper.context, paper.top_p) == (3000, 4096, 1.0)
-    assert PRESETS["qwen_math"].template == "qwen_math"
-    assert PRESETS["avg32"].samples == 32 and PRESETS["avg32"].temperature > 0
 
 
 @pytest.mark.parametrize("stop_after", range(0, 30, 7))
@@ -107,18 +102,6 @@ def test_a_row_cut_short_by_a_kill_is_drawn_again(tmp_path):
     assert all(json.loads(line) for line in file.read_text("utf-8").splitlines())
 
 
-def test_a_last_row_without_its_line_end_is_a_row(tmp_path):
-    rows = [
-        json.dumps({"benchmark": "sums", "id": "p0", "sample": i, "completion": "x"})
-        for i in range(2)
-    ]
-    file = tmp_path / "completions.jsonl"
-    file.write_text("\n".join(rows))
-    assert len(texts(tmp_path)) == 2 and file.read_text() == "\n".join(rows)
-    sample(tmp_path, SAMPLED, Replay(seeded))
-    assert len(texts(tmp_path)) == 30 and texts(tmp_path)["p0", 1] == "x"
-
-
 def test_long_prompts_get_what_the_context_leaves(tmp_path):
     long = Problem(id="long", problem="x" * 50, answers=("1",))
     problems = [*PROBLEMS[:2], long]
@@ -164,16 +147,6 @@ def test_a_started_evaluation_keeps_its_conditions(tmp_path):
         record_conditions(tmp_path, asked | {"drawing": other})
     with pytest.raises(ValueError, match=r"begun with benchmarks.a.sha256='1', now"):
         record_conditions(tmp_path, asked | {"benchmarks": {"a": {"sha256": "3"}}})
-
-
-@pytest.mark.failure(34)
-def test_a_second_process_is_refused(tmp_path):
-    with locked(tmp_path):
-        with pytest.raises(BlockingIOError, match="another run is writing there"):
-            with locked(tmp_path):
-                pass
-    with locked(tmp_path):
-        pass
 
 
 @pytest.mark.failure(33)
