@@ -1,6 +1,5 @@
 """Packs segments of unequal length into rows, and rows into micro-batches."""
 
-import bisect
 import collections
 from collections.abc import Sequence
 from typing import Annotated
@@ -93,61 +92,45 @@ def make_segments(
     return segments
 
 
-def best_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Return the indices of `lengths` in each row, no row longer than `capacity`.
-
-    Raises:
-      ValueError: one length alone exceeds the capacity.
-    """
-    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    if order:
-        _check_fits(lengths[order[0]], capacity)
-    rows: list[list[int]] = []
-    # Rows by free space, so that the fullest row with room is found by bisection.
-    free: list[tuple[int, int]] = []
-    for index in order:
-        at = bisect.bisect_left(free, (lengths[index], -1))
-        if at < len(free):
-            room, row = free.pop(at)
-        else:
-            room, row = capacity, len(rows)
-            rows.append([])
-        rows[row].append(index)
-        bisect.insort(free, (room - lengths[index], row))
-    return rows
-
-
-def best_fit_sharing(
-    segments: Sequence[Segment], capacity: int
+def best_fit(
+    lengths: Sequence[int],
+    capacity: int,
+    groups: Sequence[int],
+    prompts: Sequence[int],
 ) -> list[list[list[int]]]:
-    """Return the indices in each row, grouped by the prompt that they share.
+    """Return the indices in each row, no row longer than `capacity`, by group.
 
-    Places the largest groups first and their longest completions first: into a row that
-    has the prompt, where a completion needs one token more than its own, else into the
-    fullest row with room for both.
+    Places the largest groups first and their longest segments first: into a row that
+    has the group, where a segment needs one token more than its completion, else into
+    the fullest row with room for all of it.
+
+    Args:
+      lengths: of the segments.
+      capacity: T.
+      groups: segments of one group in one row share their prompt.
+      prompts: tokens of each prompt.
 
     Raises:
       ValueError: one segment alone exceeds the capacity.
     """
+    if max(lengths, default=0) > capacity:
+        raise ValueError(
+            f"a segment of {max(lengths)} tokens exceeds rows of {capacity}"
+        )
     total: collections.Counter[int] = collections.Counter()
-    for segment in segments:
-        total[segment.group] += len(segment.token_ids)
-
-    def key(i):
-        segment = segments[i]
-        return -total[segment.group], segment.group, -len(segment.token_ids)
-
+    for group, length in zip(groups, lengths, strict=True):
+        total[group] += length
     rows: list[dict[int, list[int]]] = []
     room: list[int] = []
-    for index in sorted(range(len(segments)), key=key):
-        segment = segments[index]
-        whole = len(segment.token_ids)
-        _check_fits(whole, capacity)
-        alone = whole - segment.prompt_length + 1
+    for index in sorted(
+        range(len(lengths)), key=lambda i: (-total[groups[i]], groups[i], -lengths[i])
+    ):
+        group, whole = groups[index], lengths[index]
+        alone = whole - prompts[index] + 1
         fits = [
-            (segment.group not in rows[row], free, row)
+            (group not in rows[row], free, row)
             for row, free in enumerate(room)
-            if free >= (alone if segment.group in rows[row] else whole)
+            if free >= (alone if group in rows[row] else whole)
         ]
         if fits:
             new, _, row = min(fits)
@@ -155,14 +138,16 @@ def best_fit_sharing(
             new, row = True, len(rows)
             rows.append({})
             room.append(capacity)
-        rows[row].setdefault(segment.group, []).append(index)
+        rows[row].setdefault(group, []).append(index)
         room[row] -= whole if new else alone
     return [list(row.values()) for row in rows]
 
 
-def _check_fits(length: int, capacity: int) -> None:
-    if length > capacity:
-        raise ValueError(f"a segment of {length} tokens exceeds rows of {capacity}")
+def best_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int]]:
+    """Return the indices in each row; see `best_fit`, with each segment by itself."""
+    own = range(len(lengths))
+    rows = best_fit(lengths, capacity, own, [0] * len(own))
+    return [[index for group in row for index in group] for row in rows]
 
 
 def pack(
@@ -188,13 +173,14 @@ def pack(
       rows are padding. `loss_weights` are 0 until `weigh`.
     """
     lengths = [len(s.token_ids) for s in segments]
+    prompts = [s.prompt_length for s in segments]
+    groups: Sequence[int] = range(len(segments))
+    if share_prompts:
+        groups = [s.group for s in segments]
     fitting = [t for t in row_lengths if t >= max(lengths)] or [max(row_lengths)]
     packings = []
     for length in sorted(fitting):
-        if share_prompts:
-            rows = best_fit_sharing(segments, length)
-        else:
-            rows = [[[i] for i in row] for row in best_fit_decreasing(lengths, length)]
+        rows = best_fit(lengths, length, groups, prompts)
         per_micro = micro_rows(length, micro_tokens, row_multiple)
         starts = range(0, len(rows), per_micro)
         packings.append((len(starts) * per_micro * length, length, per_micro, rows))
