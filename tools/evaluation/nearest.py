@@ -1,5 +1,7 @@
 """A baseline for word problems: the nearest training problem, with a calculator.
 
+    python -m tools.evaluation.nearest DATA.jsonl [--config configs/smollm2_words.py]
+
 It finds the training problem with the most similar set of words, looks for the
 operation on two of its numbers that gives its answer, and applies the operation to the
 numbers at the same places; the smaller number is subtracted from, or divides, the
@@ -7,6 +9,7 @@ larger. On all of SVAMP it gets 17.3% from the 10,000 training problems of
 configs/smollm2_words.py. Only what a model gets beyond that shows understanding.
 """
 
+import argparse
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +17,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from configs.base import from_config
+from configs.reading import read_config
+from rl.problems.reading import load_problems
+from rl.statistics import wilson_interval
 from rl.types import Problem
 from rl.verifier import is_equivalent
 
@@ -102,3 +109,23 @@ def _vectors(texts: Sequence[str], vocabulary: Mapping[str, int]) -> np.ndarray:
                 vectors[row, vocabulary[word]] = 1
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.maximum(norms, 1e-12)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.evaluation.nearest", description=__doc__
+    )
+    parser.add_argument("data", help="JSONL file of the problems to answer")
+    parser.add_argument("--config", default="configs/smollm2_words.py")
+    args = parser.parse_args(argv)
+    d = from_config(read_config(args.config)).data
+    key = "config.data.train"
+    train = load_problems(d.train, key=key, fields=d.fields, **d.train_args)
+    correct = nearest_correct(load_problems(args.data, key=args.data), train)
+    low, high = wilson_interval(sum(correct), len(correct))
+    share = sum(correct) / len(correct)
+    print(f"{share:.1%} [{low:.1%}, {high:.1%}] of {len(correct)} problems")
+
+
+if __name__ == "__main__":
+    main()
