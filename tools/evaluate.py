@@ -57,6 +57,7 @@ from tools.evaluation.files import (
     record_conditions,
     write_verdicts,
 )
+from tools.evaluation.nearest import nearest_result, training_problems
 from tools.evaluation.pages import compare_page, results_page
 from tools.evaluation.report import FIVE, average_of_five, benchmark_result, table
 from tools.evaluation.run import (
@@ -192,12 +193,15 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
                 name, problems[name], scored[name], classes[name]
             )
     audited = read_completions(folder / AUDIT)
+    known = training_problems(args.nearest) if args.nearest else []
     for name, result in results.items():
         if is_another_copy(name, whole[name]):
             result["title"] += ", another copy"
             result["another_copy"] = True
         if original := made_from(name, problems):
             result["original"] = against_original(scored[original], scored[name])
+        if args.nearest:
+            result["nearest"] = nearest_result(problems[name], known)
         parts = {p: audited.get(f"{name}@{p}", []) for p in audit.SHARES}
         if any(parts.values()):
             result["memory"] = audit.memory(problems[name], parts)
@@ -216,6 +220,11 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
     files.replace(folder / "report.html", results_page(written, problems, scored))
     for path in filter(None, (folder / "results.json", args.json)):
         files.replace_json(path, written)
+    for name, result in results.items():
+        if "nearest" in result:
+            low, high = result["nearest"]["interval"]
+            share = f"{result['nearest']['accuracy']:.1%} [{low:.1%}, {high:.1%}]"
+            text += f"\nnearest training problem with a calculator, {name}: {share}"
     print(f"{text}\nbrowse {folder / 'report.html'}")
 
 
@@ -331,6 +340,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--out", type=user_path, help="folder of this evaluation")
     parser.add_argument("--json", type=user_path, help="also write the result here")
+    parser.add_argument(
+        "--nearest",
+        metavar="CONFIG",
+        help="also print what the nearest training problem of a config gets",
+    )
     parser.add_argument("--limit", type=int, help="first problems of each benchmark")
     asked = parser.add_argument_group("conditions, otherwise the preset's")
     asked.add_argument("--preset", choices=PRESETS, default="paper")

@@ -43,6 +43,7 @@ BIG_MATH = {"source": "orca_math", "domain": ["Algebra"], "llama8b_solve_rate": 
 BIG_MATH |= {"reward_model": {"ground_truth": "7"}}
 STEPS = "Let's think step by step and output the final answer within \\boxed{}."
 BIG_MATH |= {"extra_info": {"question": f"H {STEPS}"}}
+HALVES = json.dumps([SVAMP | {"Body": "B"}, SVAMP | {"Body": "D"}]).encode()
 FORMS = {
     "aime2024": (arrow([{"problem": "A", "answer": "025"}]), "A", ("25",)),
     "amc83": (arrow([{"problem": "B", "answer": 142.0}]), "B", ("142",)),
@@ -56,6 +57,15 @@ FORMS = {
     ),
     "svamp1000": (
         json.dumps([SVAMP]).encode(), "Ann has 3 apples. How many?", ("3",),
+    ),
+    "svamp_dev": (HALVES, "D. How many?", ("3",)),
+    "svamp_test": (HALVES, "B. How many?", ("3",)),
+    "mawps_asdiv": (
+        b"Question,Numbers,Equation,Answer\n"
+        b"number0 of number1 pens ?,2.0 30.0,* number0 number1,60.0\n"  # larger
+        b"number0 of number1 pens ?,5.0 5.0,* number0 number1,25.0\n"  # by its hash
+        b"number0 of number1 pens ?,2.0 6.0,* number0 number1,12.0\n",
+        "2 of 6 pens?", ("12",),
     ),
     "math_train": (
         json.dumps([{"problem": "E", "answer": "7", "type": "Algebra"}]).encode(),

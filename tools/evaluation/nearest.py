@@ -1,7 +1,5 @@
 """A baseline for word problems: the nearest training problem, with a calculator.
 
-    python -m tools.evaluation.nearest DATA.jsonl [--config configs/smollm2_words.py]
-
 It finds the training problem with the most similar set of words, looks for the
 operation on two of its numbers that gives its answer, and applies the operation to the
 numbers at the same places; the smaller number is subtracted from, or divides, the
@@ -9,11 +7,11 @@ larger. On all of SVAMP it gets 17.3% from the 10,000 training problems of
 configs/smollm2_words.py. Only what a model gets beyond that shows understanding.
 """
 
-import argparse
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +22,7 @@ from rl.statistics import wilson_interval
 from rl.types import Problem
 from rl.verifier import is_equivalent
 
+Result = dict[str, Any]
 _OPERATIONS: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: abs(a - b),
@@ -111,21 +110,15 @@ def _vectors(texts: Sequence[str], vocabulary: Mapping[str, int]) -> np.ndarray:
     return vectors / np.maximum(norms, 1e-12)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.evaluation.nearest", description=__doc__
-    )
-    parser.add_argument("data", help="JSONL file of the problems to answer")
-    parser.add_argument("--config", default="configs/smollm2_words.py")
-    args = parser.parse_args(argv)
-    d = from_config(read_config(args.config)).data
+def training_problems(config: str) -> list[Problem]:
+    """Return the training problems of a run's config file."""
+    d = from_config(read_config(config)).data
     key = "config.data.train"
-    train = load_problems(d.train, key=key, fields=d.fields, **d.train_args)
-    correct = nearest_correct(load_problems(args.data, key=args.data), train)
-    low, high = wilson_interval(sum(correct), len(correct))
-    share = sum(correct) / len(correct)
-    print(f"{share:.1%} [{low:.1%}, {high:.1%}] of {len(correct)} problems")
+    return load_problems(d.train, key=key, fields=d.fields, **d.train_args)
 
 
-if __name__ == "__main__":
-    main()
+def nearest_result(problems: Sequence[Problem], train: Sequence[Problem]) -> Result:
+    """Return the baseline's accuracy with its 95% interval over problems."""
+    correct = nearest_correct(problems, train)
+    interval = wilson_interval(sum(correct), len(correct))
+    return {"accuracy": sum(correct) / len(correct), "interval": list(interval)}
