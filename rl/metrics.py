@@ -290,7 +290,7 @@ def console_line(step: int, steps: int, m: Mapping[str, float], left: float) -> 
         "KL": m.get("policy/kl_old_policy"),
         "len": m.get("length/all_mean"),
     }
-    forms = {"reward": "+.2f", "acc": ".1%", "clip": ".1%", "KL": ".4f", "len": ".0f"}
+    forms = {"reward": "+.2f", "acc": ".1%", "clip": ".1%", "KL": "z.4f", "len": ".0f"}
     parts = [f"step {step}/{steps}"]
     parts += [f"{k} {v:{forms[k]}}" for k, v in values.items() if v is not None]
     seconds = m["seconds/step"]
