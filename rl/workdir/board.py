@@ -77,7 +77,7 @@ class Board:
         for row in before:
             for tag, value in row.items():
                 if tag != "step":
-                    self._points(tag, value, row["step"], now)
+                    self._points(tag, value, int(row["step"]), now)
         self._write(Event(wall_time=now, file_version="brain.Event:2"))
         self._event(keep + 1, session_log=SessionLog(status=SessionLog.START))
         if front:

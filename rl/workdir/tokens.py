@@ -33,7 +33,7 @@ def token_rows(
       `ids`, `texts`, `sampler` and `trainer` (log-probabilities when the token was
       drawn, and at the start of the step), `after`, and `versions`.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     for where in _completions(batch):
         ids, number = batch.token_ids[where], int(batch.group_ids[where][0])
         if len(rows) == _COMPLETIONS:
@@ -53,7 +53,7 @@ def token_rows(
                 "eps_high": float(hyper.eps_high),
                 "ids": ids.tolist(),
                 "texts": [decode([token]) for token in ids.tolist()],
-                "sampler": _short(batch.sampler_logprobs[where]),
+                "sampler": _short(np.asarray(batch.sampler_logprobs)[where]),
                 "trainer": _short(before[where]),
                 "after": _short(after[where]),
                 "versions": own[0].versions.tolist(),

@@ -63,7 +63,8 @@ def _outcome(runs: Sequence[Run]) -> str:
         state = "running" if run.running else state
         state = "ended early" if run.summary.get("ended") else state
         spent = run.summary.get("wall_seconds")
-        seconds = float(spent) if is_number(spent) else _total(run, "seconds/step")
+        total = _total(run, "seconds/step")
+        seconds = float(spent) if isinstance(spent, int | float) else total
         rows.append(
             {
                 f"steps, {state}": f"{run.done} of {run.config.get('steps')}",
