@@ -30,7 +30,7 @@ class Ablation:
       seeds: each arm is run with each.
 
     Raises:
-      ValueError: the reference is no arm; a name could not be told from a base, or a
+      ValueError: the reference is not an arm, a name could be mistaken for a base, or a
         seed comes twice.
     """
 
@@ -41,7 +41,7 @@ class Ablation:
 
     def __post_init__(self):
         if self.reference not in self.arms:
-            raise ValueError(f"reference={self.reference!r}: is no arm")
+            raise ValueError(f"reference={self.reference!r}: is not an arm")
         for arm in self.arms:
             if not arm or SEPARATOR in arm or len(arm.split()) > 1:
                 raise ValueError(f"arm {arm!r}: a name has no space and no @")

@@ -30,7 +30,6 @@ AlarmName = Literal[
     "unjudged",
     "no_signal",
     "repeated",
-    "duplicated",
     "entropy_low",
     "entropy_high",
     "sampler_gap",
@@ -131,7 +130,6 @@ class Vllm:
     start_seconds: float = 900.0
     sync_seconds: float = 300.0  # for each phase of a weight update
     stall_seconds: float = 120.0  # without a token, before a server counts as hung
-    max_restarts: int = 3  # of a server, between two publishes
 
 
 @section
@@ -144,7 +142,6 @@ class Rollout:
     max_staleness: Count = 2
     group_size: Annotated[int, Range(2)] = 16  # G, completions per prompt
     temperature: Positive = 1.0
-    top_p: float = 1.0  # training refuses less: the trainer does not renormalize
     max_prompt_tokens: Count = 1024  # longer prompts are left out, and counted
     max_response_tokens: Count = 3072
     stop_token_ids: tuple[Index, ...] = ()  # empty: those of the model folder
@@ -182,7 +179,6 @@ class DynamicSampling:
     max_age: Index = 1
     carry: bool = False  # unfinished groups wait for the next step, not the step
     on_shortfall: Literal["skip", "partial", "stop"] = "skip"
-    max_shortfalls: Count = 5  # steps skipped in a row, before the run ends
 
 
 @section
@@ -195,7 +191,7 @@ class Reward:
     # Where the gold is a number, 48+24 for 72 is unfinished: nothing may be left to
     # calculate. False accepts any expression that is equal.
     literal: bool = True
-    workers: Count = 2  # processes that judge; as many again for the user's functions
+    workers: Count = 2  # processes that judge; the same number again for your functions
     timeout: Positive = 5.0  # seconds per answer, or per call of a function
     shuffle: bool = False  # the control experiment: verdicts are dealt at random
     overlong_buffer: Count = 512  # tokens
@@ -249,7 +245,6 @@ class Optimizer:
     function: str = "adamw"
     b1: Share = 0.9
     b2: Share = 0.99
-    eps: NotNegative = 1e-8
     weight_decay: NotNegative = 0.0
     max_grad_norm: Positive = 1.0
     moments_dtype: Literal["float32", "bfloat16"] = "float32"
@@ -262,8 +257,7 @@ class Schedule:
     learning_rate: Positive = 1e-6
     warmup_updates: Index = 10
     decay: Literal["constant", "linear", "cosine"] = "constant"
-    decay_updates: Index = 0  # from the end of the warm-up to the final rate
-    final_fraction: Share = 0.0  # of the peak, where a decay ends
+    decay_updates: Index = 0  # from the end of the warm-up to a rate of 0
 
 
 @section
@@ -291,7 +285,6 @@ class Checkpoint:
 @section
 class Export:
     dtype: DType = "bfloat16"  # of the Hugging Face folder at the end
-    unhealthy: bool = False  # export also where the last updates were not finite
 
 
 @section
@@ -309,19 +302,16 @@ class Profile:
 
 @section
 class Alarms:
-    """Every alarm warns at each step at which it holds; some end the run."""
+    """Every alarm warns at each step at which it holds; some end the run.
+
+    Limits of the alarms that are not here are in rl/alarms.py.
+    """
 
     truncated: Share = 0.9  # share of completions, above
     unjudged: Share = 0.01  # share of completions without a verdict, above
-    no_signal: Share = 0.02  # share of groups that the filter would keep, below
-    repeated: Share = 0.5  # share of repetitive completions, above
-    duplicated: Share = 1.0  # share equal to another one of their group, above
-    entropy_low: NotNegative = 0.01  # nats per token
-    entropy_high: NotNegative = 5.0
     sampler_gap: NotNegative = 0.1  # nats per token between sampler and trainer
-    stuck_reward: Count = 10  # steps at which the mean reward has not moved
     skipped_updates: Count = 3  # in a row
-    # Alarms that end the run, of the above and not_finite (any figure of a step).
+    # Names of the alarms that end the run.
     stop_on: tuple[AlarmName, ...] = ("truncated", "unjudged", "skipped_updates")
     patience: Count = 5  # steps in a row at which an alarm holds, before it ends a run
 

@@ -64,13 +64,12 @@ _IDLE: tuple[tuple[str, Callable[[RunConfig, bool], bool], str], ...] = (
         "reward.overlong_factor=0",
     ),
     (
-        "schedule.decay_updates schedule.final_fraction",
+        "schedule.decay_updates",
         lambda c, _: c.schedule.decay == "constant",
         "schedule.decay='constant'",
     ),
     (
-        "optimizer.b1 optimizer.b2 optimizer.eps optimizer.weight_decay"
-        " optimizer.moments_dtype",
+        "optimizer.b1 optimizer.b2 optimizer.weight_decay optimizer.moments_dtype",
         lambda c, _: c.optimizer.function != "adamw",
         "optimizer.function is not 'adamw'",
     ),
@@ -109,11 +108,6 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
 
 def _check_rollout(c: RunConfig) -> None:
     r = c.rollout
-    if r.top_p != 1:
-        raise ValueError(
-            f"config.rollout.top_p={r.top_p}: training needs 1, the trainer"
-            " does not renormalize"
-        )
     if r.schedule != "sync" and r.backend == "jax":
         raise ValueError(
             f"config.rollout.schedule={r.schedule!r}: the embedded sampler"
@@ -193,7 +187,7 @@ def _check_optimizer(c: RunConfig) -> None:
     if c.schedule.decay != "constant" and not c.schedule.decay_updates:
         raise ValueError(
             f"config.schedule.decay={c.schedule.decay!r}: give schedule.decay_updates,"
-            " the updates from the warm-up's end to the final rate"
+            " the updates from the warm-up's end to a rate of 0"
         )
 
 

@@ -1,17 +1,12 @@
 """From `--config=FILE.py` and `--config.KEY=value` to a `ConfigDict`.
 
-A config is a Python file with `get_config()`. What is wrong with one is said in a line.
+A config is a Python file with `get_config()`. An error in one is reported in one line.
 """
 
-import ast
-import io
-import itertools
 import pathlib
 import re
 import signal
 import sys
-import textwrap
-import tokenize
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,7 +21,7 @@ _HERE = pathlib.Path(__file__).resolve().parent
 
 
 class UnreadableConfig(flags.Error):
-    """The config file is missing, broken, or gives no config; says which in a line."""
+    """The config file is missing, broken, or returns no config; one line says which."""
 
 
 def define_config(help: str, *, default: str | None = None) -> flags.FlagHolder:
@@ -94,7 +89,7 @@ def read_config(name: str) -> ConfigDict:
 def run_file(name: str) -> dict[str, Any]:
     """Runs a config file; what it defines, by name.
 
-    The file's folder goes on `sys.path`, so that functions beside it are found by
+    The file's folder goes on `sys.path`, so that functions next to it are found by
     "module:function". A relative name under configs/ that is not there is looked up
     among the configs that came with this package.
 
@@ -167,70 +162,10 @@ def _expanded(text: str) -> str:
 
 
 def describe_keys() -> str:
-    """Return what configs/base.py says: a line per key, `key = default  comment`."""
+    """Return the sections of configs/base.py as they are written there."""
     source = (_HERE / "base.py").read_text(encoding="utf-8")
-    beside, above = _comments(source)
-    classes = {
-        node.name: node
-        for node in ast.parse(source).body
-        if isinstance(node, ast.ClassDef)
-    }
-    lines = ["--config.KEY=VALUE, without it:", ""]
-
-    def describe(cls: ast.ClassDef, prefix: str) -> None:
-        nested = []
-        for node in cls.body:
-            if not isinstance(node, ast.AnnAssign):
-                continue
-            name = prefix + ast.unparse(node.target)
-            if (kind := ast.unparse(node.annotation)) in classes:
-                nested.append((classes[kind], name))
-                continue
-            rows = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-            words = [*above.get(node.lineno, []), *(beside.get(n, "") for n in rows)]
-            value = ast.get_source_segment(source, node.value) if node.value else ""
-            value = str(value).replace("field(default_factory=dict)", "{}")
-            said = " ".join(filter(None, [_choices(kind), *words]))
-            lines.extend(_in_columns(f"  {name} = {value}", said))
-        for section, name in nested:
-            said = " ".join((ast.get_docstring(section) or "").split())
-            lines.extend(["", *_in_columns(f"{name}:", said)])
-            describe(section, f"{name}.")
-
-    describe(classes["RunConfig"], "")
-    return "\n".join(lines)
-
-
-def _choices(annotation: str) -> str:
-    """Return the choices of a `Literal` as text, empty for another annotation."""
-    if not annotation.startswith("Literal["):
-        return ""
-    choices = ast.literal_eval(f"[{annotation[len('Literal[') : -1]}]")
-    return " | ".join(choices) + "."
-
-
-def _comments(source: str) -> tuple[dict[int, str], dict[int, list[str]]]:
-    """Comments by the line that they end, and those that fill the lines above one."""
-    beside: dict[int, str] = {}
-    above: dict[int, list[str]] = {}
-    waiting: list[str] = []
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        line = token.start[0]
-        if token.type != tokenize.COMMENT:
-            if token.type == tokenize.NAME and waiting:
-                above[line], waiting = waiting, []
-        elif token.line.lstrip().startswith("#"):
-            waiting.append(token.string.lstrip("# "))
-        else:
-            beside[line] = token.string.lstrip("# ")
-    return beside, above
-
-
-def _in_columns(head: str, said: str, *, column: int = 44) -> list[str]:
-    text = textwrap.wrap(said, 88 - column) or [""]
-    if said and len(head) > column - 2:
-        text.insert(0, "")
-    return [
-        f"{left:<{column}}{right}".rstrip()
-        for left, right in itertools.zip_longest([head], text, fillvalue="")
-    ]
+    sections = source[source.index("@section") : source.index("def get_config")]
+    return (
+        "--config.SECTION.KEY=VALUE, where SECTION is a key of `RunConfig`, the last of"
+        " these:\n\n" + sections.replace("@section\n", "").strip()
+    )

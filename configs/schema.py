@@ -109,7 +109,7 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
 
 
 def call(function: Callable, section: str, values: Mapping[str, Any], **others) -> Any:
-    """Calls a user's function with its section, and `others` beside it.
+    """Calls a user's function with its section and with `others`.
 
     Raises:
       ValueError: as of `check`, or a key that is missing.

@@ -12,10 +12,10 @@ from ml_collections import ConfigDict
 
 from configs import base
 
-# Worked examples, none of whose sentences is a training template. As a page of
-# questions and answers, not as a chat: of the same examples, the base then leaves out
-# the box at temperature 1 half as often, and gets twice as many right greedily. Three:
-# with five as many are right, of two half of what is drawn has no box.
+# Worked examples, none of whose sentences is a training template. They are a page of
+# questions and answers: as a chat, the base leaves out the box twice as often at
+# temperature 1, and is right half as often greedily. Three of them: five give the same
+# accuracy, and with two half of the completions have no box.
 _SHOTS = (
     ("Sue baked 15 pies. She ate 9. How many pies are there?", "15 - 9 = 6", 6),
     (

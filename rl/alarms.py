@@ -23,6 +23,7 @@ class Rule(NamedTuple):
       beyond: compares the value with the limit.
       says: the message, formatted with the value and the names that are not finite.
       counts: whether the value counts steps in a row, and stops a run at its limit.
+      limit: where the config has none.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Rule(NamedTuple):
     beyond: Callable[[float, float], bool]
     says: str
     counts: bool = False
+    limit: float = 0.0
 
 
 def _of(*names: str) -> Callable[[Metrics], float]:
@@ -62,30 +64,28 @@ RULES = (
         operator.lt,
         "{:.1%} of the groups have some right and some wrong: the problems are too"
         " easy or too hard, or the reward is at fault",
+        limit=0.02,
     ),
     Rule(
         "repeated",
         _of("sampling/repeated"),
         operator.gt,
         "{:.0%} of the completions are repetitive",
-    ),
-    Rule(
-        "duplicated",
-        _of("sampling/duplicated"),
-        operator.gt,
-        "{:.0%} of the completions are equal to another one of their group",
+        limit=0.5,
     ),
     Rule(
         "entropy_low",
         _of("policy/entropy"),
         operator.lt,
-        "entropy {:.4f} nats: the policy has collapsed",
+        "entropy {:.4f} nats/token: the policy has collapsed",
+        limit=0.01,
     ),
     Rule(
         "entropy_high",
         _of("policy/entropy"),
         operator.gt,
         "entropy {:.2f} nats exceeds the limit: the policy is close to random",
+        limit=5.0,
     ),
     Rule(
         "sampler_gap",
@@ -100,6 +100,7 @@ RULES = (
         operator.ge,
         "the mean reward has not moved for {:.0f} steps",
         counts=True,
+        limit=10.0,
     ),
     Rule(
         "skipped_updates",
@@ -142,12 +143,15 @@ class Alarms:
         for rule, value, text in self._holding(metrics):
             warnings.append(text)
             row = self._in_a_row[rule.name]
-            limit = getattr(self.limits, rule.name, 0)
+            limit = self._limit(rule)
             over = value >= limit if rule.counts else row >= self.limits.patience
             if over and rule.name in self.limits.stop_on:
                 rows = "" if rule.counts else f", {row} steps in a row"
                 due.append(f"{rule.name}: {text}{rows}")
         return warnings, next(iter(due), None)
+
+    def _limit(self, rule: Rule) -> float:
+        return getattr(self.limits, rule.name, rule.limit)
 
     def warnings(self, metrics: Metrics) -> dict[str, str]:
         """Return the warnings of `check` by the alarm's name."""
@@ -159,7 +163,7 @@ class Alarms:
         names = ", ".join(_not_finite(metrics)[:3])
         holding = []
         for rule in RULES:
-            value, limit = rule.value(metrics), getattr(self.limits, rule.name, 0)
+            value, limit = rule.value(metrics), self._limit(rule)
             if rule.beyond(value, limit):
                 self._in_a_row[rule.name] = self._in_a_row.get(rule.name, 0) + 1
                 holding.append((rule, value, rule.says.format(value, names=names)))

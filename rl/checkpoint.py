@@ -27,7 +27,6 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from configs.schema import Count
 from models.decoder import Params
 from rl import checksums
 from rl.checksums import CorruptCheckpointError, Record
@@ -38,8 +37,7 @@ from rl.update.step import TrainState
 ASSETS = "assets"
 DAMAGED = ".damaged"
 _DELETED = ".deleted"
-# Assumed before a save has been timed: one disk, or a slow network.
-SAVED_BYTES_PER_SECOND = 1e9
+_LEFTOVER_SECONDS = 10.0
 
 
 class Checkpoints:
@@ -53,7 +51,7 @@ class Checkpoints:
         self,
         folder: pathlib.Path,
         *,
-        keep: Count,
+        keep: int,
         base: Mapping[str, str] | None = None,
     ):
         """
@@ -112,10 +110,8 @@ class Checkpoints:
             updates=int(state.updates),
             healthy=healthy,
             score=score,
-            began=time.time(),
             loop=checksums.hash_json(loop),
             tensors=checksums.tensors_of(state),
-            versions=checksums.library_versions(),
             base=self._base,
         )
         items = ocp.args.Composite(
@@ -123,7 +119,10 @@ class Checkpoints:
             loop=ocp.args.JsonSave(loop),
             checksums=ocp.args.JsonSave(dataclasses.asdict(record)),
         )
-        manager.save(step, args=items, force=True)
+        try:
+            manager.save(step, args=items, force=True)
+        except Exception as error:
+            raise self._failed(step, error) from None
         self._pending = step, self._background.submit(self._finish, manager, step)
 
     def _open(self) -> ocp.CheckpointManager:
@@ -134,16 +133,42 @@ class Checkpoints:
                 options=ocp.CheckpointManagerOptions(
                     preservation_policy=_Retained(self._records, self._keep),
                     cleanup_tmp_directories=True,
+                    # A folder that cannot be made is then an error at once, and not
+                    # after five minutes.
+                    async_options=ocp.AsyncOptions(
+                        create_directories_asynchronously=False
+                    ),
                     # A step that is removed loses its name at once, whatever happens.
                     todelete_subdir=_DELETED,
                     lightweight_initialize=True,
                     save_root_metadata=False,
                 ),
             )
-        # Each thread learns of a failed save once; `wait` has reported it.
+        # Each thread receives the error of a failed removal once; `_finish` printed it.
         with contextlib.suppress(Exception):
             self._manager.wait_until_finished()
         return self._manager
+
+    def _failed(self, step: int, error: Exception) -> OSError:
+        """Start over after a failed save, some of whose writes may not have ended."""
+        self._records.pop(step, None)
+        if self._manager is not None:
+            with contextlib.suppress(Exception):  # the same one again
+                self._manager.close()
+            self._manager = None
+        if jax.process_index() == 0:
+            # The writes make their folder again: remove it until it stays away.
+            until = time.monotonic() + _LEFTOVER_SECONDS
+            while left := list(self._folder.glob(f"{step}.*tmp*")):
+                for folder in left:
+                    shutil.rmtree(folder, ignore_errors=True)
+                if time.monotonic() > until:
+                    break
+                time.sleep(0.5)
+        return OSError(
+            f"{self._folder}: the checkpoint of step {step} was not written"
+            f" ({one_line(error)[:300]}); the newest is that of step {self.latest()}"
+        )
 
     def _check_space(self, needed: int) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -199,12 +224,7 @@ class Checkpoints:
         try:
             future.result()
         except Exception as error:  # Orbax's, tensorstore's and the system's own
-            self._records.pop(step, None)
-            reason = one_line(error)[:300]
-            raise OSError(
-                f"{self._folder}: the checkpoint of step {step} was not written"
-                f" ({reason}); the newest is that of step {self.latest()}"
-            ) from None
+            raise self._failed(step, error) from None
 
     def restore(
         self, abstract: TrainState, *, make_room: Callable[[], None] = lambda: None
@@ -387,17 +407,7 @@ def state_bytes(params: Params, optimizer: optax.GradientTransformation) -> int:
 
 
 def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
-    """Describe the disk space of checkpoints of `nbytes`, and the time of a save.
-
-    By the rate of the newest save in `folder`, or at 1 GB/s if there is none.
-    """
-    rate, source = SAVED_BYTES_PER_SECOND, "at 1 GB/s"
-    for step, record in sorted(records_in(folder).items()):
-        sums = folder / str(step) / checksums.SUMS
-        if sums.exists():
-            seconds = max(sums.stat().st_mtime - record.began, 1e-3)
-            rate = size_of(folder / str(step)) / seconds
-            source = f"at the {rate / 1e9:.2g} GB/s of step {step}"
+    """Describe the disk space of checkpoints of `nbytes`, and the time of a save."""
     # The newest, the last healthy one, the best one, the one being written, and that of
     # a dump.
     most = (keep + 4) * nbytes
@@ -405,8 +415,8 @@ def describe_cost(nbytes: int, *, keep: int, folder: pathlib.Path) -> str:
     free = shutil.disk_usage(existing).free
     return (
         f"{nbytes / 1e9:,.2f} GB each, {keep} newest kept, {most / 1e9:,.2f} GB at most"
-        f" ({free / 1e9:,.2f} GB free); a stop needs {nbytes / rate:,.0f} s to save,"
-        f" {source}"
+        f" ({free / 1e9:,.2f} GB free); a stop needs {nbytes / 1e9:,.0f} s to save,"
+        " at 1 GB/s"
     )
 
 
@@ -421,7 +431,7 @@ def load_run_params(
     """Read only the parameters of a run's checkpoint, the newest by default.
 
     Raises:
-      ValueError: there is no such checkpoint, and the message lists those there are; or
+      ValueError: the checkpoint does not exist, and the message lists those that do; or
         it is corrupt.
     """
     steps = sorted(steps_in(checkpoints))

@@ -7,11 +7,9 @@ written once all files are on the disk; `sha256sum -c` reads it too.
 import concurrent.futures
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 import os
 import pathlib
-import platform
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,8 +19,6 @@ from rl.update.examine import by_path, examine
 
 LOOP_FILE, RECORD_FILE = "loop/metadata", "checksums/metadata"  # named by Orbax
 SUMS, SCORE = "SHA256SUMS", "score.json"
-
-_LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 Tensors = Mapping[str, tuple[list[int], str, int]]
 """Shape, dtype and checksum of each tensor by its path, such as `params/layers/q`."""
@@ -40,10 +36,8 @@ class Record:
       step, updates: steps and optimizer applications done.
       healthy: whether no alarm held when it was saved.
       score: by which the best is retained, higher is better; None if not evaluated.
-      began: when the save began, in seconds since the epoch.
       loop: SHA-256 of the loop's state.
       tensors: see `Tensors`.
-      versions: of the libraries that wrote it.
       base: path and digest of the frozen base of its adapters; empty without.
     """
 
@@ -51,17 +45,9 @@ class Record:
     updates: int
     healthy: bool
     score: float | None
-    began: float
     loop: str
     tensors: Tensors
-    versions: Mapping[str, str]
     base: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-
-def library_versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that compute the numbers."""
-    libraries = {name: importlib.metadata.version(name) for name in _LIBRARIES}
-    return {"python": platform.python_version(), **libraries}
 
 
 def hash_json(value: Any) -> str:

@@ -3,7 +3,7 @@
 import itertools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -176,10 +176,11 @@ class Engine:
         off_policy = any(b.off_policy.any() for micro in mini_batches for b in micro)
         if self._reject is not None and off_policy:
             mini_batches = [self._kept(micro, hypers[0]) for micro in mini_batches]
-            place_one = self._placed
+            scores = False
         else:
             # With a single update the policy is its own old policy.
-            place_one = self._scored if len(hypers) > 1 else self._placed
+            scores = len(hypers) > 1
+        place_one = self._scored if scores else self._placed
         placed = [[place_one(b, hypers[0]) for b in micro] for micro in mini_batches]
         if self._reference or self.state.reference:
             placed = [[self._referred(b, hypers[0]) for b in micro] for micro in placed]
@@ -263,29 +264,28 @@ class Engine:
         return step, loop
 
     def _make_room(self) -> None:
-        self.state = None  # two states of a large model do not fit
+        # Two states of a large model do not fit.
+        self.state = cast(TrainState, None)
         self._sampler.make_room()
 
-    def export(
-        self, folder: str, *, card: str, dtype: hf.DType, unhealthy: bool
-    ) -> bool:
+    def export(self, folder: str, *, card: str, dtype: hf.DType) -> bool:
         """Writes the policy as a Hugging Face folder, adapters merged.
 
-        Adapters are also written alone: the PEFT folder `adapter` beside it.
+        Adapters are also written alone: the PEFT folder `adapter` next to it.
 
         Args:
           folder: made here.
           card: its README.md.
           dtype: of its weights.
-          unhealthy: also where the last updates were not finite.
 
         Returns:
-          Whether it did; if not, what is there is of an earlier end of the run.
+          Whether it did; not after updates that were not finite. What is there then is
+          of an earlier end of the run.
 
         Raises:
           ValueError: a weight is not finite, in `dtype` either; nothing is left.
         """
-        if self.skipped[0] and not unhealthy:
+        if self.skipped[0]:
             return False
         params = self.policy
         with phase("export", folder):

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
+
 from configs.base import RunConfig
 from configs.schema import config_json
 from rl.alarms import Alarm
@@ -26,7 +28,6 @@ from rl.metrics import (
     distributions,
     sampling_metrics,
     speed_metrics,
-    update_metrics,
     verifier_metrics,
 )
 from rl.processes import group
@@ -37,7 +38,8 @@ from rl.reward.rewards import RewardError
 from rl.run_spec import EVALUATION, ProblemSet, RunSpec
 from rl.setup import Parts, open_parts
 from rl.start_page import config_changes
-from rl.types import Group
+from rl.types import Batch, Group, Hyper
+from rl.update.metrics import update_metrics
 from rl.workdir.dump import dump_updates
 from rl.workdir.examples import example_rows
 from rl.workdir.export import model_card
@@ -85,7 +87,7 @@ def train(
         stop.grace_period(grace_seconds=c.checkpoint.grace_seconds),
         _open_run(spec, workdir, parts, processes, stop) as run,
     ):
-        engine, compiles = parts.engine, Compiles()
+        engine = parts.engine
         if run.base is None:
             run.evaluate()
         elif run.evaluation_due() and run.evaluated < run.done:
@@ -97,9 +99,10 @@ def train(
         print(LEGEND, flush=True)
         ended = ""
         while run.done < c.steps:
-            judged, compiled = parts.rewards.counts, compiles.programs
-            clock = Stopwatch()
-            parts.trace.begin(run.done + 1)
+            clock = run.begin_step()
+
+            # Sample completions, verify them, and keep the groups that have both right
+            # and wrong ones, in rounds until the batch is full (`groups.collect`).
             try:
                 with clock.phase("sample"), watch("sample"):
                     groups, stats = run.interruptible(
@@ -108,23 +111,35 @@ def train(
             except Shortfall as shortfall:
                 ended = str(shortfall)
                 break
-            with clock.phase("log"):
-                metrics = {**sampling_metrics(stats), **stats.curriculum}
+            metrics: dict[str, float] = {}
+
             if groups:
-                metrics |= run.update(groups, stats, clock)
+                # Advantages within each group, and rows of packed tokens with each
+                # token's weight in the loss (`groups.packing`).
+                with clock.phase("pack"):
+                    batches, hypers = run.pack(groups, stats)
+
+                # Old log-probabilities of all tokens, then an update per mini-batch:
+                # gradients of its micro-batches, one optimizer application (`engine`).
+                with clock.phase("log"):
+                    tokens = run.score_shown(batches, hypers)
+                with clock.phase("update"), watch("update"):
+                    updates = engine.update(batches, hypers)
+                with clock.phase("log"):
+                    metrics = run.log_update(
+                        groups, stats, batches, hypers, updates, tokens, clock
+                    )
             else:
                 print(f"step {run.done + 1}: too few informative groups, no update")
+
+            # Publish the new policy to the sampler, once nothing samples any more.
             with clock.phase("sample"):
                 parts.rollouts.wait()
             run.done += 1
             with clock.phase("publish"), run.checkpoint_on_error():
                 engine.publish(run.done)
-            metrics |= engine.sampler_metrics() | speed_metrics(metrics, clock)
-            metrics |= verifier_metrics(judged, parts.rewards.counts)
-            metrics["timing/compiled_programs"] = compiles.programs - compiled
-            metrics["checkpoint/step"] = engine.saved
-            run.log(metrics, stats, seconds=clock.total)
-            run.check_alarms(metrics)
+
+            run.end_step(metrics, stats, clock)
             if run.evaluation_due():
                 run.evaluate()
             if run.done == c.steps or due(run.done, c.checkpoint.every_steps):
@@ -140,7 +155,7 @@ def train(
 
 
 def due(step: int, every_steps: int) -> bool:
-    """Return whether something that comes every so many steps comes now; 0: never."""
+    """Return whether something that is due every `every_steps` is due; 0: never."""
     return every_steps > 0 and step % every_steps == 0
 
 
@@ -204,13 +219,16 @@ class _Run:
     evaluated: int = -1
     healthy: bool = True
     started: float = dataclasses.field(default_factory=time.time)
+    _compiles: Compiles = dataclasses.field(default_factory=Compiles)
+    _compiled: int = 0
+    _judged: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def config(self) -> RunConfig:
         return self.spec.config
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds besides the policy."""
+        """Return the loop's own part of a checkpoint."""
         return {
             "rollouts": self.parts.rollouts.state(),
             "alarms": self.parts.alarms.state(),
@@ -258,38 +276,67 @@ class _Run:
                 self.save_completely(self.state(), healthy=False)
             raise
 
-    def update(
-        self, groups: list[Group], stats: RolloutStats, clock: Stopwatch
-    ) -> dict[str, float]:
-        """Pack the groups into mini-batches, run the step's updates, return metrics."""
-        engine, writer, step = self.parts.engine, self.writer, self.done
-        with clock.phase("pack"):
-            mini_batches = self.parts.pack(groups, version=step)
-            hypers = self.parts.hypers(
-                stats.stage, updates=engine.updates, mini_batches=len(mini_batches)
-            )
-        # From the first step on, so that its program is compiled with the others.
-        shows_tokens, shown = (
-            due(step, self.config.log.tokens_every),
-            mini_batches[0][0],
+    def begin_step(self) -> Stopwatch:
+        """Start to measure a step."""
+        self._judged = self.parts.rewards.counts
+        self._compiled = self._compiles.programs
+        self.parts.trace.begin(self.done + 1)
+        return Stopwatch()
+
+    def pack(
+        self, groups: list[Group], stats: RolloutStats
+    ) -> tuple[list[list[Batch]], list[Hyper]]:
+        """Return the mini-batches of a step, and the scalars of each update."""
+        batches = self.parts.pack(groups, version=self.done)
+        updates = self.parts.engine.updates
+        return batches, self.parts.hypers(
+            stats.stage, updates=updates, mini_batches=len(batches)
         )
-        with clock.phase("log"):
-            before = [engine.score(shown, hypers[0])] if shows_tokens else []
-        with clock.phase("update"), watch("update"):
-            updates = engine.update(mini_batches, hypers)
-        with clock.phase("log"):
-            if any(s["skipped"] for s in updates):
-                engine.finish_saving()
-                dump_updates(self.workdir, step, groups, mini_batches, hypers, updates)
-            writer.histograms(step + 1, distributions(stats, mini_batches))
-            for scored in before:
-                after = engine.score(shown, hypers[0])
-                decode = self.spec.decode
-                rows = token_rows(groups, shown, scored, after, hypers[-1], decode)
-                writer.tokens(step + 1, rows)
-        micro = [batch for batches in mini_batches for batch in batches]
+
+    def score_shown(
+        self, batches: list[list[Batch]], hypers: list[Hyper]
+    ) -> np.ndarray | None:
+        """Score the tokens that tokens.jsonl shows, at the steps at which it does.
+
+        From the first step on, so that its program is compiled with the others.
+        """
+        if not due(self.done, self.config.log.tokens_every):
+            return None
+        return self.parts.engine.score(batches[0][0], hypers[0])
+
+    def log_update(
+        self,
+        groups: list[Group],
+        stats: RolloutStats,
+        batches: list[list[Batch]],
+        hypers: list[Hyper],
+        updates: list[dict[str, Any]],
+        tokens_before: np.ndarray | None,
+        clock: Stopwatch,
+    ) -> dict[str, float]:
+        """Write distributions, tokens and a dump if due; return the updates' metrics.
+
+        Args:
+          groups, stats, batches, hypers: of the step.
+          updates: statistics of each update.
+          tokens_before: see `score_shown`.
+          clock: has measured the updates.
+        """
+        engine, step = self.parts.engine, self.done
+        if any(s["skipped"] for s in updates):
+            engine.finish_saving()
+            dump_updates(self.workdir, step, groups, batches, hypers, updates)
+        self.writer.histograms(step + 1, distributions(stats, batches))
+        if tokens_before is not None:
+            shown = batches[0][0]
+            after = engine.score(shown, hypers[0])
+            rows = token_rows(
+                groups, shown, tokens_before, after, hypers[-1], self.spec.decode
+            )
+            self.writer.tokens(step + 1, rows)
+        micro = [batch for of_update in batches for batch in of_update]
         tokens = float(sum((batch.segment_ids != 0).sum() for batch in micro))
-        passes = len(hypers) / len(mini_batches)
+        passes = len(hypers) / len(batches)
         return update_metrics(updates) | {
             **staleness_metrics(groups, step),
             "schedule/learning_rate": float(hypers[-1].learning_rate),
@@ -299,18 +346,28 @@ class _Run:
             "speed/update_tokens": tokens * passes / clock.seconds["update"],
         }
 
-    def log(
-        self, metrics: Mapping[str, float], stats: RolloutStats, *, seconds: float
+    def end_step(
+        self, of_update: Mapping[str, float], stats: RolloutStats, clock: Stopwatch
     ) -> None:
-        """Write the metrics of a step and some of its completions."""
-        steps = self.config.steps
-        left = seconds * (steps - self.done)
+        """Write the metrics of a step and some of its completions.
+
+        Raises:
+          Alarm: one of the alarms ends the run.
+        """
+        engine, steps = self.parts.engine, self.config.steps
+        metrics = {**sampling_metrics(stats), **stats.curriculum, **of_update}
+        metrics |= engine.sampler_metrics() | speed_metrics(metrics, clock)
+        metrics |= verifier_metrics(self._judged, self.parts.rewards.counts)
+        metrics["timing/compiled_programs"] = self._compiles.programs - self._compiled
+        metrics["checkpoint/step"] = engine.saved
+        left = clock.total * (steps - self.done)
         print(console_line(self.done, steps, metrics, left), flush=True)
         self.writer.scalars(self.done, metrics)
         samples = self.config.log.samples
         decode, decode_prompt = self.spec.decode, self.spec.decode_prompt
         examples = example_rows(stats, decode, decode_prompt, samples=samples)
         self.writer.samples(self.done, examples)
+        self.check_alarms(metrics)
 
     def check_alarms(self, metrics: Mapping[str, float]) -> None:
         """Print the warnings of a step.
@@ -424,7 +481,6 @@ class _Run:
             str(self.workdir / "hf"),
             card=card,
             dtype=export.dtype,
-            unhealthy=export.unhealthy,
         )
         return {
             "base": self.base,

@@ -3,12 +3,14 @@
     python -m rl.minimal WORKDIR
 
 trains the quickstart's model as `python -m rl.train --config=configs/quickstart.py`
-does, with the same functions and to the same numbers, bit for bit. What `rl.loop` has
-besides is left out: stages, other samplers and schedules, several hosts, evaluation,
+does, with the same functions and to the same numbers, bit for bit. It leaves out what
+else `rl.loop` has: stages, other samplers and schedules, several hosts, evaluation,
 checkpoints, alarms. Metrics go to WORKDIR/minimal.jsonl, the model to WORKDIR/hf.
 """
 
 import contextlib
+import dataclasses
+import json
 import math
 import pathlib
 import sys
@@ -19,54 +21,56 @@ import numpy as np
 
 from configs import quickstart
 from configs.base import RunConfig, from_config
-from configs.reading import expand_home
 from models import hf
-from models.decoder import Params
-from rl import files
+from models.config import DecoderConfig
 from rl.base_model import base_folder, model_from_config
-from rl.groups.advantages import load_advantage
-from rl.groups.informative import informative
-from rl.groups.packing import make_segments, pack
-from rl.groups.weights import weigh
-from rl.metrics import update_metrics
-from rl.problems.reading import ProblemStream
+from rl.groups.packing import pack_groups
+from rl.problems.reading import ProblemStream, load_problems
+from rl.problems.tokenizer import (
+    PreTrainedTokenizerBase,
+    default_stop_ids,
+    load_tokenizer,
+)
 from rl.processes.devices import keep_programs, start_devices
-from rl.run_spec import RunSpec, validate
-from rl.types import Batch, Group, Problem
-from rl.update.hyper import make_hyper
+from rl.types import Batch, Group, Hyper, Problem
+from rl.update.metrics import update_metrics
+from rl.update.objective import objective_from_config
 from rl.update.optimizer import optimizer_from_config, schedule_from_config
 from rl.update.step import Step, TrainState, make_step
 from rl.verifier import VerifierPool
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import make_layout
 from rollout.seeds import Stream, run_seed
+from rollout.types import SamplingParams
 from sharding.mesh import make_mesh
-from sharding.rules import place
 
 
-def train(c: RunConfig) -> tuple[Params, list[dict[str, Any]], RunSpec]:
-    """Trains a policy.
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """The trained policy, its architecture, and the metrics of each step."""
 
-    Keys of the config that choose something else than the quickstart does have no say.
+    params: dict[str, Any]
+    model: DecoderConfig
+    rows: list[dict[str, Any]]
 
-    Returns:
-      The parameters, each step's metrics, and the run's spec.
-    """
-    # The config, checked, with tokenizer, problems, and their prompts as token ids.
-    spec = validate(c)
+
+def train(c: RunConfig) -> Trained:
+    """Train a policy; config keys that choose other methods are ignored."""
+    folder = base_folder(c)
+    architecture = DecoderConfig.from_folder(folder)
 
     # The policy: parameters, split over a mesh of all devices, and their optimizer's
     # state. `step` holds the jitted functions.
     mesh = make_mesh(data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor)
-    model = model_from_config(c, spec.model, mesh)
+    model = model_from_config(c, architecture, mesh)
     step = make_step(
         model,
         optimizer_from_config(c),
         mesh,
-        spec.objective,
+        objective_from_config(c),
         head_chunk=c.model.head_chunk,
     )
-    state = step.init(hf.load_params(base_folder(c), model, mesh))
+    state = step.init(hf.load_params(folder, model, mesh))
 
     # The sampler decodes with a copy of the parameters, in a layout of its own.
     layout = make_layout(
@@ -81,11 +85,13 @@ def train(c: RunConfig) -> tuple[Params, list[dict[str, Any]], RunSpec]:
     with contextlib.closing(
         VerifierPool(c.reward.workers, c.reward.timeout, literal=c.reward.literal)
     ) as pool:
-        collector = Collector(spec, sampler, pool)
+        tokenizer = load_tokenizer(folder)
+        stop_ids = default_stop_ids(folder, tokenizer)
+        collector = Collector(c, tokenizer, stop_ids, sampler, pool)
         for number in range(c.steps):
             groups, metrics = collector.collect(number)
-            mini_batches = pack_step(spec, groups, number)
-            state, of_updates = update(spec, step, state, mini_batches)
+            mini_batches = pack_step(c, groups, number)
+            state, of_updates = update(c, step, state, mini_batches)
             sampler.publish(state.params, number + 1)
             rows.append({"step": number + 1, **metrics, **of_updates})
             print(
@@ -95,25 +101,42 @@ def train(c: RunConfig) -> tuple[Params, list[dict[str, Any]], RunSpec]:
                 f" | grad {of_updates['policy/grad_norm']:.2f}",
                 flush=True,
             )
-    return state.params, rows, spec
+    return Trained(state.params, architecture, rows)
 
 
 class Collector:
     """Dynamic sampling: completions until the batch is full of informative groups."""
 
-    def __init__(self, spec: RunSpec, sampler: JaxSampler, pool: VerifierPool):
-        self.spec, self.sampler, self.pool = spec, sampler, pool
-        # Passes over the problems, each in an order of its own.
-        self.problems = ProblemStream(spec.train, seed=spec.config.seed)
+    def __init__(
+        self,
+        c: RunConfig,
+        tokenizer: PreTrainedTokenizerBase,
+        stop_ids: tuple[int, ...],
+        sampler: JaxSampler,
+        pool: VerifierPool,
+    ):
+        self.c, self.tokenizer = c, tokenizer
+        self.sampler, self.pool = sampler, pool
+        self.params = SamplingParams(
+            n=c.rollout.group_size,
+            max_tokens=c.rollout.max_response_tokens,
+            temperature=c.rollout.temperature,
+            stop_token_ids=stop_ids,
+        )
+        # Passes over the problems, each in its own order.
+        train = load_problems(
+            c.data.train, key="config.data.train", **c.data.train_args
+        )
+        self.problems = ProblemStream(train, seed=c.seed)
         self.left: list[Group] = []
         self.rounds = 0
         self.acceptance = 1.0
 
     def collect(self, step: int) -> tuple[list[Group], dict[str, float]]:
-        """The groups of a step, and metrics of all that was sampled for it."""
-        c = self.spec.config
+        """Return the groups of a step, and metrics of all that was sampled for it."""
+        c = self.c
         full = c.batch.prompts_per_step
-        # What was over in the last step was drawn by the policy before this one.
+        # Surplus groups of the last step were sampled by the policy before this one.
         kept = [
             g for g in self.left if step - g.created_step <= c.dynamic_sampling.max_age
         ]
@@ -121,13 +144,13 @@ class Collector:
         for _ in range(c.dynamic_sampling.max_rounds):
             if len(kept) >= full:
                 break
-            # As many as the share of groups that were kept lately asks for.
+            # Ask for more prompts the fewer groups of late rounds had any signal.
             missing = full - len(kept)
-            asked = min(math.ceil(missing / max(self.acceptance, 0.1)), 2 * full)
-            drawn = self.sample(self.problems.draw(asked), step)
-            # Where all are right, or all wrong, every advantage is 0.
-            accepted = [group for group in drawn if informative(group)]
-            self.acceptance = 0.5 * self.acceptance + 0.5 * len(accepted) / asked
+            count = min(math.ceil(missing / max(self.acceptance, 0.1)), 2 * full)
+            drawn = self.sample(self.problems.draw(count), step)
+            # If all completions are right, or all wrong, every advantage is 0.
+            accepted = [g for g in drawn if g.correct.any() and not g.correct.all()]
+            self.acceptance = 0.5 * self.acceptance + 0.5 * len(accepted) / count
             sampled += drawn
             kept += accepted
         if len(kept) < full:
@@ -142,24 +165,27 @@ class Collector:
         }
 
     def sample(self, problems: list[Problem], step: int) -> list[Group]:
-        """G completions of each problem, judged."""
-        spec = self.spec
-        seed = run_seed(spec.config.seed, Stream.SAMPLING, self.rounds)
+        """Sample G completions of each problem, and verify them."""
+        seed = run_seed(self.c.seed, Stream.SAMPLING, self.rounds)
         self.rounds += 1
-        prompts = [spec.encode(problem) for problem in problems]
-        completions = self.sampler.sample(
-            [prompt.tolist() for prompt in prompts], spec.sampling, seed=seed
-        )
-        # Token ids are trained on as they were drawn; text is for the verifier alone.
-        asked = [
-            (spec.decode(c.token_ids.tolist()), p.answers, p.problem)
+        texts = [self.c.data.template.replace("{problem}", p.problem) for p in problems]
+        prompts = [self.tokenizer(text)["input_ids"] for text in texts]
+        completions = self.sampler.sample(prompts, self.params, seed=seed)
+
+        # Training uses token ids as they were sampled; only the verifier reads text.
+        def text(token_ids: np.ndarray) -> str:
+            ids = token_ids.tolist()
+            return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+
+        items = [
+            (text(c.token_ids), p.answers, p.problem)
             for p, of_problem in zip(problems, completions, strict=True)
             for c in of_problem
         ]
-        verdicts = iter(self.pool.judge(asked))
+        verdicts = iter(self.pool.judge(items))
         groups = []
         for problem, prompt, drawn in zip(problems, prompts, completions, strict=True):
-            # What the pool could not judge trains nobody.
+            # Completions that the pool could not judge are left out.
             judged = [(c, v.correct) for c, v in zip(drawn, verdicts, strict=False)]
             judged = [(c, right) for c, right in judged if right is not None]
             correct = np.array([right for _, right in judged], bool)
@@ -167,7 +193,7 @@ class Collector:
             groups.append(
                 Group(
                     problem=problem,
-                    prompt_ids=prompt,
+                    prompt_ids=np.asarray(prompt, np.int32),
                     completions=tuple(c for c, _ in judged),
                     correct=correct,
                     raw=rewards,
@@ -178,64 +204,52 @@ class Collector:
         return groups
 
 
-def pack_step(spec: RunSpec, groups: list[Group], step: int) -> list[list[Batch]]:
-    """A step's mini-batches, one for each update, in micro-batches of packed rows."""
-    c = spec.config
-    # (r - mean) / std within each group.
-    advantages = load_advantage(c.objective.advantage)(groups)
-    size = c.batch.prompts_per_update
-    mini_batches = []
-    for start in range(0, len(groups), size):
-        segments = make_segments(
-            groups[start : start + size],
-            advantages[start : start + size],
-            version=step,
-            sampler_is_trainer=True,
-        )
-        packed = pack(
-            segments,
-            row_lengths=c.batch.row_lengths,
-            micro_tokens=c.batch.micro_tokens,
-            row_multiple=spec.row_multiple,
-            share_prompts=c.batch.share_prompts,
-        )
-        # Each token's weight in the loss is counted here, over the whole mini-batch, so
-        # that nothing that follows can change the average.
-        mini_batches.append(
-            weigh(
-                packed,
-                aggregation=c.objective.aggregation,
-                constant=c.rollout.max_response_tokens,
-            )
-        )
-    return mini_batches
+def pack_step(c: RunConfig, groups: list[Group], step: int) -> list[list[Batch]]:
+    """Return a step's mini-batches, one for each update, in micro-batches of rows.
+
+    The advantage is (r - mean) / std within each group. Each token's weight in the loss
+    is counted on the host over its whole mini-batch, so that nothing that follows can
+    change the average.
+    """
+    return pack_groups(
+        groups,
+        version=step,
+        sampler_is_trainer=True,
+        advantage=c.objective.advantage,
+        aggregation=c.objective.aggregation,
+        constant=c.rollout.max_response_tokens,
+        prompts_per_update=c.batch.prompts_per_update,
+        row_lengths=c.batch.row_lengths,
+        micro_tokens=c.batch.micro_tokens,
+        row_multiple=jax.device_count(),
+        share_prompts=c.batch.share_prompts,
+    )
 
 
 def update(
-    spec: RunSpec, step: Step, state: TrainState, mini_batches: list[list[Batch]]
+    c: RunConfig, step: Step, state: TrainState, mini_batches: list[list[Batch]]
 ) -> tuple[TrainState, dict[str, float]]:
-    """One step's updates of the policy, and their metrics."""
-    c = spec.config
+    """Update the policy once per mini-batch; return it with the updates' metrics."""
     schedule = schedule_from_config(c)
     done = int(state.updates)
 
     hypers = [
-        make_hyper(
-            learning_rate=schedule(done + i),
-            eps_low=c.objective.eps_low,
-            eps_high=c.objective.eps_high,
-            temperature=c.rollout.temperature,
-            first_update=i == 0,
+        Hyper(
+            learning_rate=np.float32(schedule(done + i)),
+            eps_low=np.float32(c.objective.eps_low),
+            eps_high=np.float32(c.objective.eps_high),
+            temperature=np.float32(c.rollout.temperature),
+            first_update=np.bool_(i == 0),
         )
         for i in range(len(mini_batches))
     ]
 
     def scored(batch: Batch) -> Batch:
-        batch = place(batch, step.rows)
+        batch = jax.device_put(batch, step.rows)
         old = step.score(state.params, batch, hypers[0])
         return batch.replace(old_logprobs=old)
 
-    # What the policy gives its own tokens before any update: the ratio's denominator.
+    # Old log-probabilities, of the policy before any update: the ratio's denominator.
     placed = [[scored(batch) for batch in batches] for batches in mini_batches]
     stats = []
     for batches, hyper in zip(placed, hypers, strict=True):
@@ -249,16 +263,20 @@ def main() -> None:
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     workdir = pathlib.Path(sys.argv[1])
-    config = quickstart.get_config()
-    expand_home(config)
-    c = from_config(config)
+    c = from_config(quickstart.get_config())
     start_devices(c, workdir)
     keep_programs(c.compiled)
-    params, rows, spec = train(c)
+    trained = train(c)
     workdir.mkdir(parents=True, exist_ok=True)
-    files.replace_rows(workdir / "minimal.jsonl", rows)
-    export = {"assets": base_folder(c), "dtype": config.export.dtype}
-    hf.save_folder(workdir / "hf", params, spec.model, **export)
+    lines = [json.dumps(row) + "\n" for row in trained.rows]
+    (workdir / "minimal.jsonl").write_text("".join(lines), encoding="utf-8")
+    hf.save_folder(
+        workdir / "hf",
+        trained.params,
+        trained.model,
+        assets=base_folder(c),
+        dtype=c.export.dtype,
+    )
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ import collections
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from configs.schema import Range
 from models import hf, peft_folder
 from models.decoder import Decoder, Params
 from rl.types import Batch
@@ -50,7 +49,7 @@ def make_vllm_sampler(
     devices: str,
     gpu_memory_utilization: float,
     cpu_kv_cache_gib: int,
-    max_num_seqs: Annotated[int, Range(2)],
+    max_num_seqs: int,
     enforce_eager: bool,
     weight_dir: str,
     publish: Literal["merged", "adapter"],
@@ -59,7 +58,6 @@ def make_vllm_sampler(
     start_seconds: float,
     sync_seconds: float,
     stall_seconds: float,
-    max_restarts: int,
 ) -> PolicySampler:
     """Starts or attaches to servers for `model`; they serve after the first publish.
 
@@ -76,7 +74,7 @@ def make_vllm_sampler(
 
     Raises:
       ValueError: a setting that does not fit; names it.
-      OSError: there is no room for the weights.
+      OSError: too little space for the weights.
     """
     dtype = dtype or str(np.dtype(model.dtype))
     if dtype not in PROBE_TOLERANCE:
@@ -134,7 +132,6 @@ def make_vllm_sampler(
             concurrency=max_num_seqs - 1,  # one slot stays free for the probe
             start_seconds=start_seconds,
             stall_seconds=stall_seconds,
-            max_restarts=max_restarts,
         ),
         weights=WeightFolder(
             weight_dir,

@@ -210,7 +210,6 @@ def make_collector(
         max_age=c.dynamic_sampling.max_age,
         carry=c.dynamic_sampling.carry,
         on_shortfall=c.dynamic_sampling.on_shortfall,
-        max_shortfalls=c.dynamic_sampling.max_shortfalls,
     )
 
 
@@ -399,5 +398,4 @@ def make_servers(
         start_seconds=v.start_seconds,
         sync_seconds=v.sync_seconds,
         stall_seconds=v.stall_seconds,
-        max_restarts=v.max_restarts,
     )

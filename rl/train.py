@@ -9,8 +9,8 @@ line for an error, and the result.
 import signal
 
 if __name__ == "__main__":
-    # While the imports below go on, seconds: Ctrl-C ends the process with its status
-    # as SIGTERM does, and no traceback.
+    # The imports below take seconds: until they end, Ctrl-C ends the process without a
+    # traceback, as SIGTERM does.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import contextlib
@@ -65,7 +65,9 @@ _CONFIG = define_config("Run configuration.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Say what would be done; write nothing.")
 _ACCEPT_CHANGES = flags.DEFINE_bool(
-    "accept_changes", False, "Go on with what would be another run; it is recorded."
+    "accept_changes",
+    False,
+    "Continue although settings make another run.",
 )
 # Only where the environment does not say it; see docs/launch.md.
 _COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of process 0.")
@@ -75,8 +77,8 @@ _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process."
 _RESUMES = (
     "stopped: the same command resumes, from the newest checkpoint if there is one"
 )
-# Of what summary.json holds, what `_report` says.
-_SAID = {"base", "final", "steps", "updates", "wall_seconds", "unhealthy"}
+# Keys of summary.json that `_report` reads.
+_REPORTED = {"base", "final", "steps", "updates", "wall_seconds", "unhealthy"}
 # Errors whose message, one line, is all that a user needs.
 _EXPECTED_ERRORS = (ValueError, OSError, SamplerError)
 
@@ -92,19 +94,19 @@ def _finished(workdir: pathlib.Path, steps: int) -> dict[str, Any] | None:
         return None
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
-        missing = sorted(_SAID - summary.keys())
+        missing = sorted(_REPORTED - summary.keys())
         if missing or not isinstance(summary["steps"], int):
-            raise TypeError(f"no {missing[0]}" if missing else "steps is no number")
+            raise TypeError(f"no {missing[0]}" if missing else "steps is not a number")
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
-            f"{path}: damaged ({error}); once it is gone, the run ends anew from its"
+            f"{path}: damaged ({error}); once it is gone, the run ends again from its"
             " newest checkpoint"
         ) from None
     return summary if summary["steps"] >= steps else None
 
 
 def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
-    """Says how a run has ended; its exit status."""
+    """Print how a run has ended; return its exit status."""
     for name in ("base", "final"):
         if summary[name]:
             print(f"{name:>5}: {headline(summary[name])}")
@@ -128,14 +130,14 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
 
 
 def _parse_flags(argv: Sequence[str]) -> Sequence[str]:
-    # Python writes compiled files beside what is imported, such as the user's reward.
+    # Importing the user's reward would write compiled files next to it.
     sys.dont_write_bytecode |= "--dry_run" in argv
     return parse_flags(argv, keys=describe_keys)
 
 
 def main(argv: Sequence[str]) -> None:
-    logging.set_verbosity(logging.WARNING)  # Orbax tells its life story at INFO
-    # A failed save raises one error; asyncio tells of the writes that it gave up.
+    logging.set_verbosity(logging.WARNING)  # Orbax logs a lot at INFO
+    # A failed save raises one error; asyncio would also log each abandoned write.
     standard_logging.getLogger("asyncio").setLevel(standard_logging.CRITICAL)
     warnings.filterwarnings("ignore", r"coroutine .* was never awaited", RuntimeWarning)
     if len(argv) > 1:
@@ -167,8 +169,8 @@ def _command(workdir: pathlib.Path, stop: StopSignals) -> int:
 
 
 @contextlib.contextmanager
-def _told_of_memory() -> Iterator[None]:
-    """Turns a device's want of memory into a line that says what to do."""
+def _memory_errors() -> Iterator[None]:
+    """Turns a device's out-of-memory error into a line that says what to do."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -188,7 +190,7 @@ def _run(config: RunConfig, workdir: pathlib.Path, stop: StopSignals) -> int:
             _PROCESS_ID.value,
             expected_errors=_EXPECTED_ERRORS,
         ) as processes,
-        _told_of_memory(),
+        _memory_errors(),
     ):
         stop.join(processes)
         if isinstance(processes, group.Follower):
@@ -205,7 +207,7 @@ def _lead(
     processes: group.Processes,
     stop: StopSignals,
 ) -> int:
-    """The run, by the leader or the only process there is; the exit status."""
+    """Run as the leader or the only process; return the exit status."""
     with phase("plan", "checks the config, the model's description and the data"):
         spec = validate(config)
     if _DRY_RUN.value:
@@ -237,7 +239,7 @@ def _lead(
 
 
 def _follow(config: RunConfig, workdir: pathlib.Path, leader: group.Follower) -> int:
-    """The run, by any other process; the exit status."""
+    """Run as any other process; return the exit status."""
 
     def make_own(of_leader: str) -> Engine:
         check_same(config, of_leader)

@@ -95,10 +95,10 @@ def resolve_shape(
 
 
 def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
-    """The same devices, in the same order, as copies of `tensor` devices each.
+    """Return the same devices, in the same order, as copies of `tensor` devices each.
 
-    What stands on it is split by heads, MLP width and vocabulary alone, and every copy
-    has rows of its own.
+    Weights on it are split by heads, MLP width and vocabulary only, and every copy has
+    its own rows.
 
     Raises:
       ValueError: `tensor` does not divide the devices.

@@ -1,7 +1,7 @@
 """Logical axes of arrays, resolved strictly to axes of the mesh.
 
-No other file names an axis of the mesh: whoever lays an array out, splits a loop's work
-or asks how many parts there are, says which logical axis is meant.
+No other file names an axis of the mesh: code that lays out an array, splits a loop's
+work or counts shards names a logical axis.
 
 Flax's own resolution lets a misspelt name mean "unsharded" and drops a mesh axis that
 is used twice; here both are errors.

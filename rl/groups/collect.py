@@ -25,6 +25,10 @@ Sample = Callable[..., list[list[Completion]]]
 _G = TypeVar("_G", Group, PartialGroup)
 
 
+MAX_SHORTFALLS = 5
+"""Steps in a row without an update, after which the run ends."""
+
+
 class Shortfall(RuntimeError):
     """Too few informative groups, and the config says to stop."""
 
@@ -52,7 +56,6 @@ class Collector:
         max_age: Index,
         carry: bool,
         on_shortfall: OnShortfall,
-        max_shortfalls: Count,
     ):
         """
         Args:
@@ -63,7 +66,7 @@ class Collector:
           sampling: the run's settings; `n` is G, the group size.
           seed: of the run; each round derives its own.
           prompts_per_step: groups of a full batch.
-          filter, ..., max_shortfalls: see `DynamicSampling` in configs/base.py. A round
+          filter, ..., on_shortfall: see `DynamicSampling` in configs/base.py. A round
             requests as many prompts as the recent share of informative groups requires,
             at most `oversample * prompts_per_step`. With `carry` a round ends once it
             has enough groups (APRIL, arXiv 2509.18521), but not before those that would
@@ -75,7 +78,7 @@ class Collector:
         self._filter, self._filter_on = filter, filter_on
         self._max_rounds, self._max_age = max_rounds, max_age + carry
         self._oversample, self._carry = oversample, carry
-        self._on_shortfall, self._max_shortfalls = on_shortfall, max_shortfalls
+        self._on_shortfall = on_shortfall
         self._left: list[Group] = []
         self._partial: list[PartialGroup] = []
         self._rounds = 0
@@ -162,11 +165,8 @@ class Collector:
             return kept
         # No update, so the next version is this one: nothing ages.
         self._left, self._partial = _renumbered(kept), _renumbered(self._partial)
-        if self._shortfalls >= self._max_shortfalls:
-            raise Shortfall(
-                f"{message}; {self._shortfalls} steps in a row"
-                " (dynamic_sampling.max_shortfalls)"
-            )
+        if self._shortfalls >= MAX_SHORTFALLS:
+            raise Shortfall(f"{message}; {self._shortfalls} steps in a row")
         return []
 
     def _teaches(self, group: Group) -> bool:

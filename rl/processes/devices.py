@@ -77,7 +77,7 @@ def start_cpu_devices(cpu_devices: int, *, rows: int) -> None:
     # compute. With no thread to spare they wait for each other until XLA aborts.
     os.environ.setdefault("NPROC", str(cores + 2 * count))
     jax.config.update("jax_cpu_enable_async_dispatch", False)
-    # What merely waits for a busy machine is no deadlock after XLA's 40 seconds.
+    # Waiting 40 seconds on a busy machine, XLA's default, does not mean a deadlock.
     timeout = "--xla_cpu_collective_call_terminate_timeout_seconds"
     if timeout not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} {timeout}=1200".strip()
@@ -137,4 +137,5 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
 def keep_programs(folder: str) -> None:
     """Keep compiled programs in a folder, from start to start; empty: keep none."""
     if folder:
-        jax.config.update("jax_compilation_cache_dir", folder)
+        path = pathlib.Path(folder).expanduser()
+        jax.config.update("jax_compilation_cache_dir", str(path))

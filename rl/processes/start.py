@@ -136,7 +136,7 @@ def _initialize(source: str, arguments: dict[str, Any]) -> bool:
         )
     except (ValueError, RuntimeError) as error:  # its own errors and gRPC's
         if source == _TPU and "coordinator_address" in str(error):
-            return False  # libtpu is installed, and there is no TPU
+            return False  # libtpu is installed without a TPU
         raise ValueError(
             f"{source}: the processes could not be connected"
             f" ({one_line(error)[:300]}); --num_processes=1 runs alone,"

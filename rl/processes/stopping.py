@@ -24,8 +24,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn, Protocol, Self
 
-from configs.schema import NotNegative
-
 # Exit statuses of the commands; after a signal see `status_of`.
 DONE = 0
 ERROR = 1  # explained by the last line
@@ -142,7 +140,7 @@ class StopSignals:
             self.check()
 
     @contextlib.contextmanager
-    def grace_period(self, *, grace_seconds: NotNegative) -> Iterator[None]:
+    def grace_period(self, *, grace_seconds: float) -> Iterator[None]:
         """Lets work that would be lost run on until `check`, at most so long."""
         with self._during(_Phase(interrupts=False, patience=grace_seconds)):
             yield
@@ -222,7 +220,7 @@ def run(message: str, command: Callable[[StopSignals], int]) -> int:
     """Runs a command; ends this process here, with `message`, after a signal.
 
     Args:
-      message: last line after a signal: how to go on.
+      message: last line after a signal: how to resume.
       command: returns the exit status.
     """
     with StopSignals(message) as stop:

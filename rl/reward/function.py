@@ -25,7 +25,7 @@ from rl.problems.functions import load_function
 from rl.problems.types import Problem
 
 _KEYS = ("reward", "correct", "components")
-# Rewards are kept in float32, which beyond this tells no two whole numbers apart.
+# Rewards are stored in float32, which holds every whole number up to this one.
 LARGEST = 2**24
 
 
@@ -56,7 +56,7 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a function, with the place in the user's code, in a line."""
+    """Describe a fault of a function in one line, with its place in the user's code."""
 
     text: str
 

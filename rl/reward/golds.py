@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from configs.schema import Share
 from rl.progress import watch
 from rl.types import Problem
 from rl.verifier import canonical_key
@@ -17,7 +16,7 @@ def readable(
     where: str,
     workers: int,
     timeout: float,
-    unreadable_golds: Share,
+    unreadable_golds: float,
 ) -> tuple[list[Problem], str]:
     """The problems with a gold that the verifier can read, and what to say of others.
 

@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from configs.schema import Count, Positive
 from rl.reward import function as functions
 from rl.reward.function import LARGEST, Answer, Fault, Form, told
 from rl.reward.score import Reward, Score
@@ -52,8 +51,9 @@ def parse(function: str, *, key: str) -> tuple[Term, ...]:
         match = _TERM.match(function, at)
         if match is None or (terms and not match[1]):
             raise ValueError(
-                f"{key}={function!r}: {function[at:]!r} is no term; write 'verifier',"
-                " 'module:function', or a sum like 'verifier + 0.1*module:function'"
+                f"{key}={function!r}: {function[at:]!r} is not a term; write"
+                " 'verifier', 'module:function', or a sum such as"
+                " 'verifier + 0.1*module:function'"
             )
         sign = -1.0 if match[1] == "-" else 1.0
         terms.append(Term(sign * float(match[2] or 1), match[3]))
@@ -72,19 +72,19 @@ class Rewards:
       timeout: seconds that a verdict, or a call of a function, may take.
       right_from: a reward that does not say what is correct says it by this number.
       literal: whether the verifier refuses arithmetic where a gold is a number.
-      on_lost: told of a call that was stopped, or that ended its worker, more than
-        once: function, place, problem and completion in a line.
+      on_lost: called with one line (function, place, problem, completion) if a call
+        was stopped, or ended its worker, more than once.
 
     Raises:
-      ValueError: a formula is none, or a function cannot be imported.
+      ValueError: a formula is invalid, or a function cannot be imported.
     """
 
     def __init__(
         self,
         formulas: Mapping[str, str],
         *,
-        workers: Count,
-        timeout: Positive,
+        workers: int,
+        timeout: float,
         right_from: float,
         literal: bool = True,
         on_lost: Callable[[str], None] | None = None,
@@ -129,8 +129,8 @@ class Rewards:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Completions judged so far, lost ones, and workers replaced; with a verifier
-        its verdicts by rule besides."""
+        """Return completions judged so far, lost ones, and workers replaced; with a
+        verifier also its verdicts by rule."""
         counts = dict(self._pool.counts if self._pool else {"replaced": 0, "lost": 0})
         with self._lock:
             counts["judged"] = self._judged
@@ -221,7 +221,7 @@ def uses_verifier(formula: str, *, key: str) -> bool:
     """Whether a formula asks the verifier, so that golds have to be read.
 
     Raises:
-      ValueError: it is no formula.
+      ValueError: it is not a formula.
     """
     return any(term.name == VERIFIER for term in parse(formula, key=key))
 
@@ -230,7 +230,7 @@ def try_out(
     formulas: Mapping[str, str],
     problem: Problem,
     *,
-    timeout: Positive,
+    timeout: float,
     right_from: float,
 ) -> Mapping[str, list[str]]:
     """Has the functions of some formulas judge one problem.

@@ -1,4 +1,4 @@
-"""What a reward says of one completion."""
+"""The result of judging one completion."""
 
 import dataclasses
 import math
@@ -10,11 +10,11 @@ from rl.verifier import Verdict
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What a reward says of one completion.
+    """The result of judging one completion.
 
     Attributes:
-      reward: a finite number; NaN where it could not be judged, so that it trains
-        nobody.
+      reward: a finite number; NaN if it could not be judged, which leaves it out of
+        training.
       verdict: whether it is correct, and what decided.
       components: of the reward, by name, for a reader.
     """

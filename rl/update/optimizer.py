@@ -19,7 +19,7 @@ def make_optimizer(
     function: str = ADAMW,
     b1: Share,
     b2: Share,
-    eps: NotNegative,
+    eps: NotNegative = 1e-8,
     weight_decay: NotNegative,
     max_grad_norm: Positive,
     moments_dtype: Literal["float32", "bfloat16"],
@@ -61,7 +61,6 @@ def optimizer_from_config(c: RunConfig) -> optax.GradientTransformation:
         function=c.optimizer.function,
         b1=c.optimizer.b1,
         b2=c.optimizer.b2,
-        eps=c.optimizer.eps,
         weight_decay=c.optimizer.weight_decay,
         max_grad_norm=c.optimizer.max_grad_norm,
         moments_dtype=c.optimizer.moments_dtype,
@@ -105,7 +104,6 @@ def make_schedule(
     warmup_updates: Index,
     decay: Literal["constant", "linear", "cosine"],
     decay_updates: Index,
-    final_fraction: Share,
 ) -> Callable[[int], float]:
     """Learning rate by the number of updates done.
 
@@ -113,17 +111,12 @@ def make_schedule(
       learning_rate: the peak.
       warmup_updates: linear from 0; the first update already has a rate above 0.
       decay: "constant", "linear" or "cosine", after the warm-up.
-      decay_updates: updates from the warm-up's end to the final rate.
-      final_fraction: of the peak, where a decay ends.
+      decay_updates: updates from the warm-up's end to a rate of 0.
     """
     after = {
         "constant": lambda: optax.constant_schedule(learning_rate),
-        "linear": lambda: optax.linear_schedule(
-            learning_rate, learning_rate * final_fraction, decay_updates
-        ),
-        "cosine": lambda: optax.cosine_decay_schedule(
-            learning_rate, decay_updates, final_fraction
-        ),
+        "linear": lambda: optax.linear_schedule(learning_rate, 0.0, decay_updates),
+        "cosine": lambda: optax.cosine_decay_schedule(learning_rate, decay_updates),
     }
     rest = after[decay]()
 
@@ -142,5 +135,4 @@ def schedule_from_config(c: RunConfig) -> Callable[[int], float]:
         warmup_updates=c.schedule.warmup_updates,
         decay=c.schedule.decay,
         decay_updates=c.schedule.decay_updates,
-        final_fraction=c.schedule.final_fraction,
     )

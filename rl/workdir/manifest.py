@@ -7,6 +7,7 @@ the problems, versions, devices, settings of JAX) and the history of its changes
 import concurrent.futures
 import datetime
 import hashlib
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -19,7 +20,6 @@ import jax
 from configs.schema import config_json, flatten
 from rl import files
 from rl.checkpoint import DAMAGED, steps_in
-from rl.checksums import library_versions
 from rl.run_spec import RunSpec
 from rl.types import Problem
 from rl.workdir.export import commit
@@ -47,6 +47,7 @@ _JAX_DEFAULTS = {
     "jax_threefry_partitionable": True,
 }
 _SECTIONS = ("config", "base", "data", "versions", "hosts", "jax")
+_LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 _MODEL_FILES = (".safetensors", ".json", ".txt", ".jinja")
 
 Identity = Mapping[str, Mapping[str, Any]]
@@ -85,7 +86,10 @@ def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
             "held_out": _hash_problems(spec, held_out),
             "stop": _hash([repr(tuple(spec.sampling.stop_token_ids))]),
         },
-        "versions": library_versions(),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in _LIBRARIES},
+        },
         "hosts": {"processes": jax.process_count(), "devices": jax.device_count()},
         "jax": {k: v for k, v in settings.items() if v != _JAX_DEFAULTS[k]},
     }

@@ -110,7 +110,7 @@ def test_a_grid_is_every_combination():
 @pytest.mark.parametrize(
     "given,message",
     [
-        ({"arms": {"a": {}}, "reference": "b"}, "reference='b': is no arm"),
+        ({"arms": {"a": {}}, "reference": "b"}, "reference='b': is not an arm"),
         ({"arms": {"a": {}, "b@c": {}}, "reference": "a"}, "arm 'b@c': a name has no"),
         ({"arms": {"a b": {}}, "reference": "a b"}, "arm 'a b': a name has no space"),
         ({"arms": {"a": {}}, "reference": "a", "seeds": (1, 1)}, "seeds=[1, 1]: give"),

@@ -119,7 +119,7 @@ def test_a_decay_is_told_over_how_many_updates(decay):
         validate(from_config(config))
     assert str(caught.value) == (
         f"config.schedule.decay='{decay}': give schedule.decay_updates, the updates"
-        " from the warm-up's end to the final rate"
+        " from the warm-up's end to a rate of 0"
     )
 
 

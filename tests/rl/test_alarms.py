@@ -25,7 +25,6 @@ FIGURES = {
     ],
     "no_signal": [{"sampling/informative": 0.0}, {"sampling/informative": 0.1}],
     "repeated": [{"sampling/repeated": 0.75}, {"sampling/repeated": 0.25}],
-    "duplicated": [{"sampling/duplicated": 1.0}, {"sampling/duplicated": 0.98}],
     "entropy_low": [{"policy/entropy": 0.001}, {"policy/entropy": 0.5}],
     "entropy_high": [{"policy/entropy": 7.0}, {"policy/entropy": 0.5}],
     "sampler_gap": [
@@ -58,10 +57,10 @@ def test_an_alarm_holds_by_its_own_figure_alone_and_does_what_it_is_told(name):
     assert _alarms().check(quiet) == ([], None)
     for action in ("warn", "stop"):
         stop_on = (name,) if action == "stop" else ()
-        alarms = _alarms(stop_on=stop_on, stuck_reward=3, duplicated=0.99)
+        alarms = _alarms(stop_on=stop_on)
         steps = 1
         warnings, due = alarms.check(holds)
-        while due is None and steps < 10:
+        while due is None and steps < 12:
             warnings, due = alarms.check(holds)
             steps += 1
         assert len(warnings) == 1
@@ -70,8 +69,8 @@ def test_an_alarm_holds_by_its_own_figure_alone_and_does_what_it_is_told(name):
         else:
             assert due.startswith(f"{name}: ")
             # Three steps in a row; two updates in a row are one step's already, and
-            # what has not moved for three steps was seen first a step before.
-            assert steps == {"skipped_updates": 1, "stuck_reward": 4}.get(name, 3)
+            # what has not moved for ten steps was seen first a step before.
+            assert steps == {"skipped_updates": 1, "stuck_reward": 11}.get(name, 3)
 
 
 @pytest.mark.failure(27)
@@ -117,11 +116,10 @@ def test_completions_without_a_verdict_warn():
 
 
 def test_a_reward_that_moves_at_all_is_not_stuck():
-    alarms = _alarms(stuck_reward=2)
-    for reward in (-1.0, -1.0, -0.999, -0.999, -1.0):
+    alarms = _alarms()
+    for reward in (*[-1.0] * 10, -0.999, -0.999, *[-1.0] * 9):
         assert alarms.check({"reward/mean": reward}) == ([], None)
     assert alarms.check({}) == ([], None)  # a step that drew nothing has no say
-    warnings, _ = (alarms.check({"reward/mean": -1.0}), alarms.check({}))[0]
-    assert warnings == []
+    assert alarms.check({"reward/mean": -1.0}) == ([], None)
     warnings, _ = alarms.check({"reward/mean": -1.0})
-    assert warnings == ["the mean reward has not moved for 2 steps"]
+    assert warnings == ["the mean reward has not moved for 10 steps"]

@@ -348,7 +348,7 @@ def test_a_full_disk_is_noticed_before_anything_is_written(
 @pytest.mark.failure(31)
 @pytest.mark.parametrize("noticed", ["check", "save", "close"])
 def test_a_disk_that_fills_up_while_saving_is_reported_and_leaves_the_last_good_one(
-    made, pair, tmp_path, noticed
+    made, pair, tmp_path, opened, noticed
 ):
     folder = shutil.copytree(pair, tmp_path / "c")
     checkpoints = Checkpoints(folder, keep=9)
@@ -371,8 +371,13 @@ def test_a_disk_that_fills_up_while_saving_is_reported_and_leaves_the_last_good_
     assert "\n" not in str(caught.value)
     assert checkpoint.steps_in(folder) == {1, 2}
     verify(folder / "2")
-    if noticed != "close":
-        checkpoints.close()
+    # Once there is room again, it is written, and what was left of the first try goes.
+    again = opened(folder) if noticed == "close" else checkpoints
+    again.save(3, made[1], LOOP)
+    again.wait()
+    verify(folder / "3")
+    assert {p.name for p in folder.iterdir()} == {"1", "2", "3"}
+    checkpoints.close()
 
 
 @pytest.mark.failure(31)
@@ -472,7 +477,7 @@ def test_a_score_that_comes_later_makes_it_the_best_one(made, tmp_path, opened):
     assert opened(folder).restore(_abstract(made))[0] == 3
 
 
-def test_the_cost_of_checkpoints_of_7b_is_stated(pair, tmp_path):
+def test_the_cost_of_checkpoints_of_7b_is_stated(tmp_path):
     qwen = DecoderConfig.from_hf(
         dict(
             model_type="qwen2", vocab_size=152_064, hidden_size=3584,
@@ -488,8 +493,6 @@ def test_the_cost_of_checkpoints_of_7b_is_stated(pair, tmp_path):
     text = checkpoint.describe_cost(nbytes, keep=3, folder=tmp_path / "none")
     assert text.startswith("91.39 GB each, 3 newest kept, 639.71 GB at most (")
     assert text.endswith("; a stop needs 91 s to save, at 1 GB/s")
-    text = checkpoint.describe_cost(nbytes, keep=3, folder=pair)
-    assert text.endswith(" of step 2") and "a stop needs 91 s" not in text
 
 
 def test_a_checkpoints_size_on_disk_is_as_stated(made, pair):

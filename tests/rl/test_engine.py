@@ -13,10 +13,10 @@ from configs.base import from_config
 from rl import setup
 from rl.base_model import base_folder
 from rl.groups.packing import pack_groups
-from rl.metrics import update_metrics
 from rl.run_spec import validate
 from rl.start_page import start_page
 from rl.update.hyper import make_hyper
+from rl.update.metrics import update_metrics
 from rollout.jax_sampler import JaxSampler
 from tests.rl.examples import make_group
 

@@ -25,10 +25,10 @@ from rl.metrics import (
     Stopwatch,
     console_line,
     distributions,
-    update_metrics,
 )
 from rl.problems.curriculum import Stage
 from rl.update.hyper import make_hyper
+from rl.update.metrics import update_metrics
 from rl.update.objective import MEASURED
 from rl.workdir.examples import example_rows, suspicion
 from rl.workdir.tokens import token_rows

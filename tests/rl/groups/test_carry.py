@@ -76,7 +76,6 @@ def _collector(sampler, *stages, **changes):
         max_age=1,
         carry=True,
         on_shortfall="skip",
-        max_shortfalls=3,
     )
     problems = [make_problem(i) for i in range(64)]
     drawing = dict(

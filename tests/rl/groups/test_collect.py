@@ -88,7 +88,6 @@ def _collector(chance, **changes):
         max_age=1,
         carry=False,
         on_shortfall="skip",
-        max_shortfalls=3,
     )
     problems = [make_problem(i) for i in range(64)]
     drawing = UNIFORM | {k: changes.pop(k) for k in UNIFORM.keys() & changes}
@@ -169,13 +168,13 @@ def test_what_is_not_begun_stays_so_in_the_next_version():
 @pytest.mark.parametrize("chance", [0.0, 1.0])
 def test_data_without_information_is_bounded_counted_and_ends_as_configured(chance):
     collector, sampler = _collector(lambda p: chance)
-    for step in range(2):
+    for step in range(4):
         groups, stats = collector.collect(step)
         assert groups == [] and stats.rounds == 6
         assert (stats.solve_all, stats.solve_none)[chance == 0.0] == stats.sampled
     with pytest.raises(Shortfall, match="0 of 8 informative groups after 6 rounds"):
-        collector.collect(2)
-    assert len(sampler.calls) == 18 and max(sampler.calls) <= 16
+        collector.collect(4)
+    assert len(sampler.calls) == 30 and max(sampler.calls) <= 16
     stopping, _ = _collector(lambda p: chance, on_shortfall="stop")
     with pytest.raises(Shortfall, match="on_shortfall='stop'"):
         stopping.collect(0)
@@ -196,9 +195,7 @@ def test_a_shortfall_keeps_its_groups_for_the_next_step():
 
 def test_a_skipped_step_makes_nothing_older():
     """The policy stays as it is, so what waits is as fresh as it was."""
-    collector, sampler = _collector(
-        lambda p: 0.5 if p % 8 == 0 else 0.0, max_rounds=1, max_shortfalls=9
-    )
+    collector, sampler = _collector(lambda p: 0.5 if p % 5 == 0 else 0.0, max_rounds=1)
     groups, step = [], 0
     while not groups:
         sampler.version = step
@@ -219,7 +216,6 @@ def test_a_step_that_trains_on_a_part_of_its_batch_is_no_skipped_one():
     collector, _ = _collector(
         lambda p: 0.5 if p < informative else 0.0,
         max_rounds=2,
-        max_shortfalls=3,
         on_shortfall="partial",
     )
     for step in range(3):
@@ -227,9 +223,9 @@ def test_a_step_that_trains_on_a_part_of_its_batch_is_no_skipped_one():
         assert 0 < len(groups) < 8
     informative = 0
     # Counted with the three before, the first would end the run.
-    assert [collector.collect(step)[0] for step in (3, 4)] == [[], []]
-    with pytest.raises(Shortfall, match="; 3 steps in a row"):
-        collector.collect(5)
+    assert [collector.collect(step)[0] for step in (3, 4, 5, 6)] == [[]] * 4
+    with pytest.raises(Shortfall, match="; 5 steps in a row"):
+        collector.collect(7)
 
 
 def test_a_round_asks_for_no_more_prompts_than_it_may():

@@ -53,7 +53,7 @@ class World:
             sampling=SamplingParams(n=size, max_tokens=8, stop_token_ids=(0,)),
             seed=seed, prompts_per_step=16, filter=True,
             filter_on="correct", max_rounds=60, max_age=1, on_shortfall="skip",
-            max_shortfalls=3, carry=False, oversample=2.0,
+            carry=False, oversample=2.0,
         )  # fmt: skip
 
     def _sample(self, prompts, params, *, seed, on_finished):

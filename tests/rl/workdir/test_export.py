@@ -156,9 +156,7 @@ def exported(tmp_path_factory):
         template=c.data.template,
         tokenizer=plan.tokenizer,
     )
-    engine.export(
-        str(folder / "hf"), card="# a card\n", dtype="float32", unhealthy=False
-    )
+    engine.export(str(folder / "hf"), card="# a card\n", dtype="float32")
     engine.close()
     return folder / "hf", [p.problem for p in problems], ended
 
