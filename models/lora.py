@@ -155,7 +155,7 @@ def init_adapters(shapes: Params, shardings: Params, seed: int) -> Params:
 
     Args:
       shapes: of a model's parameters.
-      shardings: likewise.
+      shardings: of the same parameters.
       seed: of A.
 
     Returns:

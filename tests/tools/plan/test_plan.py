@@ -214,8 +214,15 @@ def test_hardware_sets_the_layout_and_nothing_else():
     plain = compass_thinker_7b.get_config().to_dict()
     for hardware in compass_thinker_7b.HARDWARE:
         chosen = compass_thinker_7b.get_config(hardware).to_dict()
-        assert chosen["mesh"]["fsdp"] > 1
-        for section in ("optimizer", "objective", "schedule", "eval"):
+        sections = ["optimizer", "objective", "eval"]
+        if hardware.endswith("-lora"):
+            assert chosen["model"]["lora"]["rank"] == 32
+            assert chosen["schedule"]["learning_rate"] == 1e-5
+            assert chosen["curriculum"]["stages"][2]["learning_rate"] == 5e-6
+        else:
+            assert chosen["mesh"]["fsdp"] > 1
+            sections += ["schedule", "curriculum"]
+        for section in sections:
             assert chosen[section] == plain[section]
     with pytest.raises(ValueError, match="'v4-8': known are h100-8, h100-4"):
         compass_thinker_7b.get_config("v4-8")
