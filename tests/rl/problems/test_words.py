@@ -46,7 +46,7 @@ def test_no_wording_is_in_both_splits(drawn):
         for split, of_split in drawn.items()
     }
     assert not wordings["train"] & wordings["held_out"]
-    assert (len(wordings["train"]), len(wordings["held_out"])) == (155, 12)
+    assert (len(wordings["train"]), len(wordings["held_out"])) == (155, 48)
     stories = {
         split: {
             skeleton(p.problem)
