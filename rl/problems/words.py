@@ -634,7 +634,7 @@ def _draw(
 
 
 def _read_held_out() -> None:
-    """Adds the templates of words_held_out.txt: "ANSWER | TEXT" below "[SPLIT LEVEL]"."""
+    """Adds words_held_out.txt: lines "ANSWER | TEXT" below a "[SPLIT LEVEL]"."""
     name = f"{__file__.removesuffix('.py')}_held_out.txt"
     with open(name, encoding="utf-8") as lines:
         for line in lines:
