@@ -10,7 +10,7 @@ DRAWN = [*_NAMES, *(word for of_key in _WORDS.values() for word in of_key), *PRO
 SLOT = re.compile(
     rf"\b({'|'.join(sorted(DRAWN, key=len, reverse=True))})\b", re.IGNORECASE
 )
-COUNTS = {"train": 12_000, "held_out": 1_200}
+COUNTS = {"train": 12_000, "held_out": 3_600}
 
 
 def skeleton(text):
