@@ -22,6 +22,7 @@ from flint import acb, arb, ctx, fmpq, fmpz
 from ..parse.budget import Budget
 from ..parse.tree import (
     MAX_BITS,
+    ONE,
     Add,
     Big,
     Call,
@@ -34,6 +35,9 @@ from ..parse.tree import (
     Percent,
     Pow,
     Sym,
+    add,
+    divide,
+    mul,
     symbols,
     walk,
 )
@@ -41,7 +45,6 @@ from .points import (
     INTEGER,
     REAL,
     Point,
-    between_roots,
     coordinate,
     spread,
     spread_integers,
@@ -59,7 +62,6 @@ _MAX_FACTORIAL = 10**6
 _MAX_EXACT_FACTORIAL = 1_000
 _MAX_ROOT = 100
 _STEPS_OF_GAMMA = 60
-_STEPS_OF_ROOTS = 200
 _GCD_BITS = 1 << 21
 """The product of the lengths of two numbers whose divisor is found in a microsecond."""
 
@@ -154,7 +156,9 @@ class Balls:
             if agreed is None and not imaginary:
                 agreed = self._agree_at(left, right, REAL[:1], 1, True)
             return agreed
-        points = *REAL, *spread(left, right), *self._between_roots(left, right)
+        if _bends(left) != _bends(right):
+            return None
+        points = *REAL, *spread(left, right)
         agreed = self._agree_at(left, right, points, 2, imaginary)
         if agreed is None:
             points = *INTEGER, *spread_integers(left, right)
@@ -162,11 +166,6 @@ class Balls:
         if agreed is None and not imaginary:
             agreed = self._agree_at(left, right, REAL[:3], 2, True)
         return agreed
-
-    def _between_roots(self, left: Node, right: Node) -> Iterator[Point]:
-        for points in between_roots(left, right):
-            self._budget.charge(_STEPS_OF_ROOTS)
-            yield from points
 
     def _agree_at(
         self, left: Node, right: Node, points, needed: int, imaginary: bool
@@ -256,6 +255,43 @@ class Balls:
         if abs(int(exponent)) > 2_000:
             return None
         return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def _bends(node: Node) -> set[Node]:
+    """Arguments at which an expression bends; no points show that another one does.
+
+    Two expressions may differ only between two roots of such an argument, so both sides
+    must have the same ones, up to a factor.
+    """
+    found = set()
+    for part in walk(node):
+        match part:
+            case Fn(name, arguments) if name in _BENDING and symbols(part):
+                found |= {_monic(a) for a in arguments if symbols(a)}
+            case Pow(base, Num(exponent)) if exponent.denominator % 2 == 0:
+                factors = base.factors if isinstance(base, Mul) else (base,)
+                found |= {
+                    _monic(f.base)
+                    for f in factors
+                    if isinstance(f, Pow) and _is_even(f.exponent) and symbols(f)
+                }
+    return found
+
+
+def _monic(node: Node) -> Node:
+    """Divides an argument by its constant factor: |2x - 8| bends as |x - 4| does."""
+    match node:
+        case Mul((Num(), *rest)):
+            return mul(*rest)
+        case Add((first, *_)) as total:
+            scale = first.factors[0] if type(first) is Mul else ONE
+            if type(scale) is Num and scale.value:
+                return add(*(divide(term, scale) for term in total.terms))
+    return node
+
+
+def _is_even(exponent: Node) -> bool:
+    return type(exponent) is Num and exponent.value.numerator % 2 == 0
 
 
 def _has_i(node: Node) -> bool:
@@ -577,6 +613,7 @@ def _only_integer(value: arb) -> fmpz | None:
 
 _FLAT_AT_INFINITY = frozenset({"arctan", "arccot", "arcsec", "arccsc"})
 _EXPONENTIAL = frozenset({"sinh", "cosh", "tanh", "coth", "sech", "csch"})
+_BENDING = frozenset({"abs", "sgn", "max", "min", "floor", "ceil", "mod"})
 _OF_INTEGERS = frozenset({"gcd", "lcm", "fact", "fact2", "binom"})
 _ELEMENTARY: dict[str, Callable[[Value], Value]] = {
     "sin": lambda x: x.sin(), "cos": lambda x: x.cos(), "tan": lambda x: x.tan(),

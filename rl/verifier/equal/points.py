@@ -3,35 +3,24 @@
 Two expressions that part only beyond x = 5, or only where a and b have different signs,
 must be asked there. So beside a few points near zero, where most functions have values,
 there are points in every gap between the constants of the two sides, up to thousands,
-and each variable, and each pair of them, takes all its signs. And where a polynomial
-stands below an absolute value, a root or the like, there are points between its roots.
+and each variable, and each pair of them, takes all its signs.
 """
 
 import functools
 import hashlib
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-
-from flint import fmpq, fmpq_poly
 
 from ..parse.tree import (
     ZERO,
     Add,
     Big,
-    Const,
-    Fn,
     Mul,
     Node,
     Num,
-    Pow,
-    Sym,
-    add,
     bits,
     children,
-    is_integer,
-    negative,
     symbols,
 )
 
@@ -40,9 +29,6 @@ _MAX_CONSTANTS = 12
 _MAX_CONSTANT_BITS = 60
 """Longer ones are digits of something, and no place where anything bends."""
 _MAX_ROUNDS = 16
-_MAX_DEGREE = 12
-_MAX_BENDS = 6
-_MAX_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +41,6 @@ class Point:
       high: the greatest one.
       negative: the names whose values are below zero.
       whole: whether the values are integers.
-      at: values that are given, by name.
     """
 
     seed: int
@@ -63,7 +48,6 @@ class Point:
     high: Fraction
     negative: frozenset[str] = frozenset()
     whole: bool = False
-    at: tuple[tuple[str, Fraction], ...] = ()
 
 
 REAL = tuple(
@@ -74,7 +58,6 @@ REAL = tuple(
 )
 """Near zero and of all signs: some of them lie where an arcsine or a logarithm has a
 value."""
-_VALUES = {"pi": fmpq(355, 113), "e": fmpq(193, 71)}  # near enough to part two roots
 INTEGER = tuple(
     Point(seed, Fraction(1), Fraction(30), whole=True) for seed in range(5, 17)
 )
@@ -83,8 +66,6 @@ INTEGER = tuple(
 @functools.lru_cache(maxsize=4096)
 def coordinate(name: str, point: Point) -> Fraction:
     """The value of a variable at a point."""
-    if (given := dict(point.at).get(name)) is not None:
-        return given
     text = f"{point.seed} {name}".encode("utf-8", "replace")
     digest = hashlib.blake2b(text).digest()
     length = point.high - point.low
@@ -118,78 +99,6 @@ def spread(left: Node, right: Node) -> Iterator[Point]:
         for below in {frozenset(): 0, some: 0, frozenset(names) - some: 0}:
             yield Point(seed, *gaps[turn % len(gaps)], below)
             seed += 1
-
-
-def between_roots(left: Node, right: Node) -> Iterator[list[Point]]:
-    """Real points on all sides of the roots at which a part of two expressions bends.
-
-    One list for each part and each of its names: of several only this one moves.
-    """
-    bends: dict[Node, None] = {}
-    for node in (left, right):
-        bends |= dict.fromkeys(_bends(node))
-    for bend in list(bends)[:_MAX_BENDS]:
-        for name in sorted(symbols(bend))[:_MAX_NAMES]:
-            polynomial = _polynomial(bend, name)
-            if polynomial is not None and 0 < polynomial.degree() <= _MAX_DEGREE:
-                marks = _marks_around(polynomial)
-                middles = (
-                    Fraction((a + b) / 2)
-                    for a, b in zip(marks, marks[1:], strict=False)
-                )
-                yield [replace(REAL[2], at=((name, middle),)) for middle in middles]
-
-
-def _marks_around(polynomial: fmpq_poly) -> list[float]:
-    """Its real roots, nearly, and one more mark on either side."""
-    roots = (root for root, _ in polynomial.complex_roots() if root.imag.contains(0))
-    marks = sorted(filter(math.isfinite, (float(root.real) for root in roots)))
-    return [marks[0] - 1, *marks, marks[-1] + 1] if marks else []
-
-
-def _bends(node: Node) -> Iterator[Node]:
-    """What changes its sign, or ceases to be defined, where an expression bends."""
-    stack = [node]
-    while stack:
-        part = stack.pop()
-        match part:
-            case Fn("abs" | "sgn" | "log", (argument,)):
-                yield argument
-            case Fn("max" | "min", (first, *others)):
-                yield from (add(first, negative(other)) for other in others)
-            case Pow(base, Num() as exponent) if not is_integer(exponent):
-                yield base
-        stack.extend([part.body] if type(part) is Big else children(part))
-
-
-def _polynomial(node: Node, name: str) -> fmpq_poly | None:
-    """An expression as a polynomial in one name, with values for all others."""
-    match node:
-        case Num(value) if bits(value) <= _MAX_CONSTANT_BITS:
-            return fmpq_poly([fmpq(value.numerator, value.denominator)])
-        case Const(letter) if letter in _VALUES:
-            return fmpq_poly([_VALUES[letter]])
-        case Sym(letter):
-            if letter == name:
-                return fmpq_poly([0, 1])
-            value = coordinate(letter, REAL[2])
-            return fmpq_poly([fmpq(value.numerator, value.denominator)])
-        case Add(parts) | Mul(parts):
-            found = [_polynomial(part, name) for part in parts]
-            if None in found:
-                return None
-            total = found[0]
-            for part in found[1:]:
-                total = total + part if type(node) is Add else total * part
-                if total.degree() > _MAX_DEGREE:
-                    return None
-            return total
-        case Pow(base, Num(exponent)) if exponent in range(1, _MAX_DEGREE + 1):
-            inner = _polynomial(base, name)
-            if inner is None or inner.degree() * exponent > _MAX_DEGREE:
-                return None
-            return inner ** int(exponent)
-    return None
 
 
 def spread_integers(left: Node, right: Node) -> Iterator[Point]:

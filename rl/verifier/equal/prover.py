@@ -1,4 +1,4 @@
-"""Equality of two expressions: shown by exact algebra, by enclosures, or unknown."""
+"""Decides whether two expressions are equal: number by number, or by enclosures."""
 
 from decimal import Decimal
 from fractions import Fraction
@@ -21,13 +21,11 @@ from ..parse.tree import (
     substitute,
     symbols,
 )
-from .field import Field, Inexact, P
-from .intervals import Balls, Undefined, Unresolved
+from .intervals import Balls
 from .points import REAL, coordinate
 
-Way = Literal["text", "number", "algebra", "enclosure"]
-WAYS: tuple[Way, ...] = ("text", "number", "algebra", "enclosure")
-"""How two answers were shown equal, from the plainest to the most involved."""
+Way = Literal["text", "number", "enclosure"]
+"""How two answers were shown equal."""
 
 PRINTED_DIGITS = 14
 """A decimal of so many significant digits is a printed float: it stands for the exact
@@ -66,7 +64,6 @@ class Prover:
         self.is_open = False
         self._budget = budget or Budget()
         self.balls = Balls(self._budget)
-        self._images: dict[tuple[int, int], tuple[Node, int | None]] = {}
 
     def charge(self, steps: int) -> None:
         """Takes steps for work that is done elsewhere; see `Budget.charge`."""
@@ -85,16 +82,11 @@ class Prover:
             return left.value == right.value or self._rounds(left, right)
         if left in _INFINITE or right in _INFINITE:
             return False
-        a, b = self._image(left), self._image(right)
-        if a is not None and b is not None:
-            if a == b:
-                return self._shown("algebra")
-        else:
-            agreed = self.balls.agree(left, right)
-            if agreed:
-                return self._shown("enclosure")
-            if agreed is None:
-                self.is_open = True
+        agreed = self.balls.agree(left, right)
+        if agreed:
+            return self._shown()
+        if agreed is None:
+            self.is_open = True
         return self._rounds(left, right)
 
     def is_zero(self, node: Node) -> bool:
@@ -119,34 +111,13 @@ class Prover:
     def proportional(self, left: Node, right: Node, *, positive: bool = False) -> bool:
         """Whether one expression is a constant, not zero, times the other.
 
+        Then left(x) right(y) = left(y) right(x), for a y where neither vanishes.
+
         Args:
           left: an expression that depends on a variable.
           right: another one.
           positive: whether the constant must be positive.
         """
-        a = [self._image(left, salt) for salt in (0, 1, 2)]
-        b = [self._image(right, salt) for salt in (0, 1, 2)]
-        if None not in a and None not in b:
-            if not any(a) or not any(b):
-                return not any(a) and not any(b)
-            if any((a[0] * b[k] - a[k] * b[0]) % P for k in (1, 2)):
-                return False
-            self._shown("algebra")
-            return not positive or self._same_sign(left, right)
-        return self._proportional_values(left, right, positive)
-
-    def _same_sign(self, left: Node, right: Node) -> bool:
-        for point in REAL:
-            try:
-                product = self.balls.value(mul(left, right), 128, point)
-            except (Undefined, Unresolved):
-                continue
-            if product > 0 or product < 0:
-                return bool(product > 0)
-        return False
-
-    def _proportional_values(self, left: Node, right: Node, positive: bool) -> bool:
-        """left(x) right(y) = left(y) right(x) at some y where neither vanishes."""
         for point in REAL:
             at = {
                 Sym(name): Num(coordinate(name, point))
@@ -173,21 +144,9 @@ class Prover:
             return None
         return negative(divide(at[0], slope))
 
-    def _shown(self, way: Way) -> bool:
-        if WAYS.index(way) > WAYS.index(self.way):
-            self.way = way
+    def _shown(self) -> bool:
+        self.way = "enclosure"
         return True
-
-    def _image(self, node: Node, salt: int = 0) -> int | None:
-        """The image in the field, None where there is none; computed once."""
-        key = (id(node), salt)
-        if key not in self._images:
-            try:
-                image = Field(self._budget, salt).image(node)
-            except (Inexact, ZeroDivisionError):
-                image = None
-            self._images[key] = node, image
-        return self._images[key][1]
 
     def _rounds(self, left: Node, right: Node) -> bool:
         """Whether one side is the other one, as a decimal, to the digits it shows."""
@@ -205,7 +164,7 @@ class Prover:
         if digits < PRINTED_DIGITS or (value := self._other(decimal, exact)) is None:
             return False
         if abs(value - decimal.value) * 2 <= decimal.ulp:
-            return self._shown("enclosure")
+            return self._shown()
         try:
             printed = Decimal(repr(float(value)))
         except OverflowError:
@@ -227,7 +186,7 @@ class Prover:
         error = value - decimal.value
         toward_zero = error if decimal.value > 0 else -error
         rounded = abs(error) * 2 <= decimal.ulp or 0 <= toward_zero < decimal.ulp
-        return rounded and self._shown("enclosure")
+        return rounded and self._shown()
 
     def _other(self, decimal: Num, exact: Node) -> Fraction | None:
         """The value beside a decimal, unless so many digits could show it exactly."""

@@ -81,7 +81,7 @@ Rule = Literal[
     "tolerance", "bad_gold", "lost",
 ]  # fmt: skip
 """What decided: the way in which the answer was shown equal to the gold (text, number,
-algebra, enclosure); or why it was not credited (no_answer, unreadable, different, open:
+enclosure); or why it was not credited (no_answer, unreadable, different, open:
 not shown within the budget, unfinished, echo: copied from the problem); or why there is
 no verdict (bad_gold: no accepted answer can be read, lost: the pool's worker died or
 was stopped twice). A reward adds `tolerance`: as near as
@@ -429,7 +429,6 @@ class Examiner:
 _REASONS: dict[Way, str] = {
     "text": "says the same in words",
     "number": "has the parts of the gold, number by number",
-    "algebra": "equals the gold by exact algebra",
     "enclosure": "equals the gold to hundreds of digits",
 }
 
