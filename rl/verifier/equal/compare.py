@@ -18,16 +18,12 @@ from ..parse.relations import (
     labelled_values,
     may_stand_for,
     relates_names,
-    renaming,
     said_in_words,
     steps_of,
     value_of,
 )
 from ..parse.tree import (
     SYMMETRIC,
-    ZERO,
-    Add,
-    Assignment,
     Based,
     Braces,
     Call,
@@ -38,7 +34,6 @@ from ..parse.tree import (
     Const,
     Degrees,
     Expression,
-    Fn,
     Interval,
     Matrix,
     Mul,
@@ -78,14 +73,11 @@ from .regions import Regions
 _MAX_ITEMS = 200
 _STEPS_OF_A_PAIR = 20
 _COUNTING = frozenset("kmn")
-_CONSTANTS = frozenset("C c K C_1 c_1 const constant".split())
 _OPTIONS = frozenset("ABCDE")
-_MAX_FORMS = 6
-_UNIT_VECTORS = [{letter, f"hat {letter}", f"vec {letter}"} for letter in "ijk"]
 _MARKED = (Percent, Degrees)
 _RADIANS = "rad^1"
 _KINDS = (
-    Choice, Several, Assignment, Braces, Cases, Chain, Rel, Tuple, Interval,
+    Choice, Several, Braces, Cases, Chain, Rel, Tuple, Interval,
     SetOp, Numbers, Matrix, Clock, Ratio, Quantity, Percent, Degrees, Based, Word,
 )  # fmt: skip
 _RANK = {kind: rank for rank, kind in enumerate(_KINDS)}
@@ -116,34 +108,18 @@ def _same(left: Answer, right: Answer, prover: Prover) -> bool:
     for a in filter(None, (left.node, left.other)):
         for b in filter(None, (right.node, right.other)):
             signs = contains(a, Sign) or contains(b, Sign)
-            comparison = _Comparison(prover, signs=signs)
-            if comparison.same(a, _renamed(b, a, left, right)):
+            if _Comparison(prover, signs=signs).same(a, _renamed(b, a)):
                 return True
     return False
 
 
-def _renamed(b: Node, a: Node, left: Answer, right: Answer) -> Node:
-    """Renames the one parameter of an answer as the other side's: k pi, n pi."""
-    ours, theirs = symbols(a), symbols(b)
-    mine = (ours - theirs) & _parameters(a, left)
-    other = (theirs - ours) & _parameters(b, right)
-    if len(mine) == len(other) == 1:
-        return substitute(b, {Sym(*other): Sym(*mine)})
+def _renamed(b: Node, a: Node) -> Node:
+    """Renames the number of turns of one side as on the other: k pi, n pi."""
+    mine, theirs = symbols(a) - symbols(b), symbols(b) - symbols(a)
+    if len(mine) == len(theirs) == 1 and mine | theirs <= _COUNTING:
+        if Const("pi") in walk(b) or contains(b, Degrees):
+            return substitute(b, {Sym(*theirs): Sym(*mine)})
     return b
-
-
-def _parameters(node: Node, answer: Answer) -> frozenset[str]:
-    """Names that stand for any number: declared, of turns, integrating, of a point."""
-    found = set(answer.parameters)
-    for part in walk(node):
-        match part:
-            case Const("pi") | Degrees():
-                found |= _COUNTING
-            case Add(terms) if any(symbols(t) and type(t) is not Sym for t in terms):
-                found |= {t.name for t in terms if type(t) is Sym} & _CONSTANTS
-            case Rel("=", Tuple() as names, Tuple() as values):
-                found |= symbols(values) - symbols(names)
-    return frozenset(found)
 
 
 def _same_prose(left: str, right: str) -> bool:
@@ -175,7 +151,8 @@ class _Comparison:
         self._prover.charge(3)
         if isinstance(a, Several) and isinstance(b, Several):
             # Of values both are a list: "1 and 2", "1 or 2".
-            if {a.joined, b.joined} == {"and", "or"} and _states(a) and _states(b):
+            words = any(isinstance(item, Word) for item in a.items)
+            if words and {a.joined, b.joined} == {"and", "or"}:
                 return False
         if a == b:
             return True
@@ -195,8 +172,6 @@ class _Comparison:
             return self._same_items(a, b)
         a, b = _ordered(a, b)
         match a:
-            case Assignment():
-                return self._same_assignments(a, b)
             case Cases():
                 return self._same_cases(a, b)
             case Chain():
@@ -272,10 +247,6 @@ class _Comparison:
     def _same_items(self, a: Node, b: Node) -> bool:
         a, b = self._without_label(a), self._without_label(b)
         for one, other in ((a, b), (b, a)):
-            if isinstance(one, Several) and one.joined == "or":
-                if not _is_several(other) and not contains(one, Sign):
-                    return self._all_same((*one.items, other))
-        for one, other in ((a, b), (b, a)):
             if isinstance(one, Several | Braces) and isinstance(other, Tuple):
                 if not contains(other, Sign):
                     if (labelled := labelled_values(one)) is not None:
@@ -290,15 +261,6 @@ class _Comparison:
         if len(first) == 1 and not (_is_several(first[0]) or _is_several(second[0])):
             return self.same(first[0], second[0])
         return self._matched(first, second)
-
-    def _all_same(self, nodes: tuple[Node, ...]) -> bool:
-        """Whether 1/2 or 0.5 is one answer: of alternatives, each must be all others.
-
-        Each, since equality is no chain: 25 is 25%, and 25% is 1/4.
-        """
-        if len(nodes) > _MAX_FORMS:
-            return False
-        return all(self.same(x, y) for x, y in itertools.combinations(nodes, 2))
 
     def _without_label(self, node: Node) -> Node:
         """(1, 2) for `(x, y) = (1, 2)`, and both values for `x = \\pm 2`."""
@@ -355,31 +317,20 @@ class _Comparison:
 
         return all(assign(i, set()) for i in range(len(ours)))
 
-    def _same_assignments(self, a: Assignment, b: Node) -> bool:
-        if isinstance(b, Assignment):
-            same_length = len(a.relations) == len(b.relations)
-            return same_length and self._matched(a.relations, b.relations)
-        labelled = labelled_values(a)
-        return labelled is not None and self.same(Tuple(tuple(labelled)), b)
-
     def _same_cases(self, a: Cases, b: Node) -> bool:
         if isinstance(b, Rel):
-            value = value_of(b, self._prover)
-            return value is not None and self.same(a, value)
+            b = value_of(b, self._prover) or b
         if not isinstance(b, Cases) or len(a.rows) != len(b.rows):
             return False
-        return self._matched(a.rows, b.rows)
+        pairs = [Tuple((row.value, row.condition)) for row in a.rows]
+        others = [Tuple((row.value, row.condition)) for row in b.rows]
+        return self._matched(pairs, others)
 
     # --- relations
 
     def _same_chains(self, a: Chain, b: Node) -> bool:
         value = value_of(a, self._prover)
         if value is not None:
-            if isinstance(b, Tuple) and not isinstance(value, Tuple):
-                # x = y = 1 says it of each.
-                names = [step.left for step in a.steps]
-                named = Several(tuple(Rel("=", name, value) for name in names), "and")
-                return self.same(named, b)
             return self.same(value, b)
         if isinstance(b, Rel):
             other = value_of(b, self._prover)
@@ -397,18 +348,7 @@ class _Comparison:
             return self._two_relations(a, b, value, value_of(b, self._prover))
         if value is not None:
             return self.same(value, b)
-        return a.op == "=" and isinstance(b, Expression) and self._solves(b, a)
-
-    def _solves(self, formula: Node, equation: Rel) -> bool:
-        """Whether an equation gives one of its names this formula of the others."""
-        difference = add(equation.left, negative(equation.right))
-        # A constant is no answer to an equation that is still to be solved.
-        ours, theirs = symbols(formula), symbols(difference)
-        if not ours or len(theirs - ours) != 1:
-            return False
-        (name,) = theirs - ours
-        root = self._prover.linear_root(difference, name)
-        return root is not None and self._prover.equal(root, formula)
+        return False
 
     def _two_relations(
         self, a: Rel, b: Rel, value_a: Node | None, value_b: Node | None
@@ -417,11 +357,10 @@ class _Comparison:
             label_a, label_b = label_of(a), label_of(b)
             if label_a == label_b or label_a is None or label_b is None:
                 return self.same(value_a, value_b)
-            renamed = renaming(label_a, label_b, value_a, value_b)
-            if renamed is not None:
-                return self.same(value_a, substitute(value_b, renamed))
-            if self._may_stand_for(label_a, label_b, value_a):
-                return self.same(value_a, value_b)
+            if may_stand_for(label_a, label_b, value_a):
+                # Of several, each word would be any of the symbols.
+                if self._alone or not said_in_words(label_a, label_b):
+                    return self.same(value_a, value_b)
             if isinstance(label_a, Tuple) and isinstance(label_b, Tuple):
                 return False
         a, b = ascending(a), ascending(b)
@@ -435,40 +374,13 @@ class _Comparison:
         directed = a.op not in SYMMETRIC
         return self._prover.proportional(first, second, positive=directed)
 
-    def _may_stand_for(self, first: Node, second: Node, value: Node) -> bool:
-        if not self._alone and said_in_words(first, second):
-            # Of several, each word would be any of the symbols.
-            return False
-        return may_stand_for(first, second, value)
-
     # --- several coordinates
 
     def _same_tuples(self, a: Tuple, b: Node) -> bool:
         match b:
             case Call(name, parts) if len(name) == 1 and name.isupper():
                 b = Tuple(parts)  # the point P(3, 4)
-            case Fn("binom", parts):
-                b = Tuple(parts)  # a column
-        if isinstance(b, Expression):
-            return self._same_vectors(a, b)
         return self._same_parts(a, b)
-
-    def _same_vectors(self, a: Tuple, b: Expression) -> bool:
-        """(1, 2) and i + 2j, in the unit vectors of the axes."""
-        axes = [
-            {part for part in walk(b) if isinstance(part, Sym | Const)}
-            & {kind(name) for kind in (Sym, Const) for name in names}
-            for names in _UNIT_VECTORS
-        ]
-        zero = dict.fromkeys(set().union(*axes), ZERO)
-        if not zero or not self._prover.is_zero(substitute(b, zero)):
-            return False
-        coordinates = [
-            substitute(b, zero | dict.fromkeys(axis, number(1))) for axis in axes
-        ]
-        size = len(a.items)
-        rest = all(map(self._prover.is_zero, coordinates[size:]))
-        return rest and self._same_parts(a, Tuple(tuple(coordinates[:size])))
 
     def _same_parts(self, a: Node, b: Node) -> bool:
         """Nodes of one kind whose parts are the same, in order."""
@@ -490,11 +402,12 @@ class _Comparison:
     def _same_clocks(self, a: Clock, b: Node) -> bool:
         match b:
             case Clock():
-                # A missing half is forgiven where neither side counts to 24.
-                unsaid = None in (a.half, b.half) and not (a.of_day or b.of_day)
+                # A missing half is forgiven.
+                unsaid = None in (a.half, b.half)
                 return a.minutes == b.minutes and (unsaid or a.half == b.half)
             case Ratio((Num(hours), Num(minutes))) if _is_time(b):
-                return self.same(a, time_of_day(int(hours), int(minutes)))
+                other = time_of_day(int(hours), int(minutes))
+                return other is not None and self.same(a, other)
         return False
 
     def _same_ratios(self, a: Ratio, b: Node) -> bool:
@@ -543,16 +456,6 @@ class _Comparison:
         return may_lack and self.same(bare, b) or self._prover.equal(value, b)
 
 
-def _states(node: Several) -> bool:
-    """Whether a list has words, or gives values to more than one name."""
-    named = {
-        label_of(item)
-        for item in node.items
-        if isinstance(item, Rel) and len(symbols(item)) == 1
-    }
-    return len(named) > 1 or any(isinstance(item, Word) for item in node.items)
-
-
 def _is_letter(node: Node) -> bool:
     """Whether a node is one capital letter, as options have."""
     return isinstance(node, Sym) and len(node.name) == 1 and node.name.isupper()
@@ -561,7 +464,7 @@ def _is_letter(node: Node) -> bool:
 def _as_tuple(node: Node) -> Node:
     """A row or a column of a matrix, and what is one beside a matrix: [3, 4]."""
     match node:
-        case Matrix(width, cells, False) if width in (1, len(cells)):
+        case Matrix(width, cells) if width in (1, len(cells)):
             return Tuple(cells)
         case Interval(low, high, True, True):
             return Tuple((low, high))

@@ -13,11 +13,7 @@ from ..parse.tree import (
     Node,
     Num,
     Sym,
-    add,
-    divide,
     mul,
-    negative,
-    number,
     substitute,
     symbols,
 )
@@ -131,18 +127,6 @@ class Prover:
                 return False
             return self.equal(mul(left, b), mul(right, a))
         return False
-
-    def linear_root(self, node: Node, name: str) -> Node | None:
-        """Where an expression linear in a variable vanishes; None if it is not so."""
-        variable = Sym(name)
-        at = [substitute(node, {variable: number(value)}) for value in (0, 1, 2, 5)]
-        slope = add(at[1], negative(at[0]))
-        for value, step in ((at[2], 2), (at[3], 5)):
-            if not self.equal(value, add(at[0], mul(number(step), slope))):
-                return None
-        if self.is_zero(slope):
-            return None
-        return negative(divide(at[0], slope))
 
     def _shown(self) -> bool:
         self.way = "enclosure"

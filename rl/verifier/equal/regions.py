@@ -7,9 +7,6 @@ from ..parse.relations import is_label, said_in_words
 from ..parse.tree import (
     INFINITY,
     MINUS_INFINITY,
-    ONE,
-    REALS,
-    ZERO,
     Braces,
     Chain,
     Expression,
@@ -17,50 +14,26 @@ from ..parse.tree import (
     Interval,
     Mul,
     Node,
-    Numbers,
     Rel,
     SetOp,
     Several,
     Sym,
     Tuple,
-    add,
     negative,
-    number,
-    substitute,
     symbols,
 )
 from .prover import Prover
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
 _MAX_INTERVALS = 40
-_MAX_POINTS = 200
 Intervals = tuple[Interval, ...]
-_POSITIVE = (Interval(ZERO, INFINITY, False, False),)
-_NEGATIVE = (Interval(MINUS_INFINITY, ZERO, False, False),)
-_NOT_NEGATIVE = (Interval(ZERO, INFINITY, True, False),)
-_POINT_ZERO = (Interval(ZERO, ZERO, True, True),)
-_NUMBERS: dict[str, Intervals] = {
-    **dict.fromkeys(["Z"], (REALS,)),
-    **dict.fromkeys(["Z+", "Z>0", "Z>=1", "N+", "N*", "N>0", "N>=1"], _POSITIVE),
-    **dict.fromkeys(["Z-", "Z<0"], _NEGATIVE),
-    **dict.fromkeys(["N0", "Z>=0", "Z0+"], _NOT_NEGATIVE),
-    **dict.fromkeys(["N"], _NOT_NEGATIVE),
-    **dict.fromkeys(["R+", "R>0"], _POSITIVE),
-    **dict.fromkeys(["R-", "R<0"], _NEGATIVE),
-    **dict.fromkeys(["R>=0", "R0+"], _NOT_NEGATIVE),
-}
-"""Where the sets of numbers lie that have an order and no gaps, or equal ones."""
 
 
 class Region(NamedTuple):
-    """What a label ranges over; the label is None where none is named.
-
-    Of integers, only those in the intervals belong to it, whose ends are integers.
-    """
+    """What a label ranges over; the label is None where none is named."""
 
     label: Node | None
     intervals: Intervals
-    of_integers: bool = False
 
 
 class Incomparable(Exception):
@@ -109,16 +82,7 @@ class Regions:
                 return Region(None, (Interval(low, high, False, False),))
             case Braces(items) if all(isinstance(p, Expression) for p in items):
                 return Region(None, tuple(Interval(p, p, True, True) for p in items))
-            case Several(items) if all(isinstance(p, Expression) for p in items):
-                return Region(None, tuple(Interval(p, p, True, True) for p in items))
-            case Numbers(letter):
-                return self._numbers_in(REALS, letter)
         return self.read(node)
-
-    def _of_reals(self, node: Node) -> Region | None:
-        """A region that can be joined with others and cut."""
-        found = self.read_as_region(node)
-        return None if found is None or found.of_integers else found
 
     def same(self, left: Region, right: Region) -> bool:
         """Whether two regions are one, whatever the order of their parts.
@@ -129,8 +93,6 @@ class Regions:
             if left.label != right.label:
                 if not said_in_words(left.label, right.label):
                     return False
-        if left.of_integers != right.of_integers:
-            return False
         a, b = self._settled(left.intervals), self._settled(right.intervals)
         if len(a) != len(b) or not a and left.intervals != right.intervals:
             return False
@@ -158,63 +120,8 @@ class Regions:
         except Incomparable:
             return intervals
 
-    def _numbers_in(self, node: Node, letter: str) -> Region | None:
-        """The integers of a region, for one; the points themselves where it ends."""
-        around = self._of_reals(node)
-        if around is None or letter not in _NUMBERS:
-            return None
-        label, within = around.label, around.intervals
-        try:
-            if letter == "N" and self._intersection(within, _POINT_ZERO):
-                return None  # some count from 0, and some from 1
-            within = self._intersection(within, _NUMBERS[letter])
-            if letter[0] == "R":
-                return Region(label, within)
-            bounds = [self._integer_bounds(part) for part in within]
-        except Incomparable:
-            return None
-        if any(None in pair for pair in bounds):
-            inside = [
-                Interval(
-                    MINUS_INFINITY if low is None else number(low),
-                    INFINITY if high is None else number(high),
-                    low is not None,
-                    high is not None,
-                )
-                for low, high in bounds
-                if None in (low, high) or low <= high
-            ]
-            return Region(label, tuple(inside), of_integers=True)
-        if sum(high - low + 1 for low, high in bounds if low <= high) > _MAX_POINTS:
-            return None
-        points = [number(n) for low, high in bounds for n in range(low, high + 1)]
-        return Region(label, tuple(Interval(p, p, True, True) for p in points))
-
-    def _integer_bounds(self, part: Interval) -> tuple[int | None, int | None]:
-        """The least and the greatest integer inside, None where it has no end."""
-        bounds: list[int | None] = []
-        for end, closed, inwards in (
-            (part.low, part.low_closed, 1),
-            (part.high, part.high_closed, -1),
-        ):
-            if end in (INFINITY, MINUS_INFINITY):
-                bounds.append(None)
-                continue
-            nearest = None if symbols(end) else self._prover.balls.nearest_integer(end)
-            if nearest is None:
-                raise Incomparable
-            # One inwards where the nearest lies outside, or on an end that is open.
-            side = self._order(number(nearest), end) * inwards
-            outside = side < 0 or side == 0 and not closed
-            bounds.append(nearest + inwards if outside else nearest)
-        return bounds[0], bounds[1]
-
     def _combined(self, node: SetOp) -> Region | None:
-        if node.op == "cap":
-            for inside, kind in ((node.left, node.right), (node.right, node.left)):
-                if isinstance(kind, Numbers):
-                    return self._numbers_in(inside, kind.letter)
-        left, right = self._of_reals(node.left), self._of_reals(node.right)
+        left, right = self.read_as_region(node.left), self.read_as_region(node.right)
         if left is None or right is None:
             return None
         if node.op == "cup":
@@ -232,7 +139,7 @@ class Regions:
     def _solutions(self, node: Rel) -> Region | None:
         relation, left, right = node.op, node.left, node.right
         if relation == "in":
-            found = self._of_reals(right) if is_label(left) else None
+            found = self.read_as_region(right) if is_label(left) else None
             return found and Region(left, found.intervals)
         if relation == "notin":
             return self._outside(left, right)
@@ -241,13 +148,9 @@ class Regions:
         if not (isinstance(left, Expression) and isinstance(right, Expression)):
             return None
         if not is_label(left):
-            if is_label(right):
-                left, right, relation = right, left, _FLIPPED[relation]
-            else:
-                solved = self._solved(left, right, relation)
-                if solved is None:
-                    return None
-                left, relation, right = solved
+            if not is_label(right):
+                return None
+            left, right, relation = right, left, _FLIPPED[relation]
         if symbols(left) & symbols(right):
             return None
         if isinstance(left, Fn):
@@ -255,31 +158,13 @@ class Regions:
         return Region(left, _half_line(relation, right))
 
     def _outside(self, label: Node, node: Node) -> Region | None:
-        inside = self._of_reals(node)
+        inside = self.read_as_region(node)
         if inside is None or not is_label(label):
             return None
         try:
             return Region(label, self._complement(inside.intervals))
         except Incomparable:
             return None
-
-    def _solved(
-        self, left: Node, right: Node, relation: str
-    ) -> tuple[Node, str, Node] | None:
-        """A linear inequality of one variable, solved for it."""
-        difference = add(left, negative(right))
-        names = symbols(difference)
-        if len(names) != 1:
-            return None
-        (name,) = names
-        root = self._prover.linear_root(difference, name)
-        if root is None:
-            return None
-        above = substitute(difference, {Sym(name): add(root, ONE)})
-        slope = self._prover.sign(above, ZERO)
-        if not slope:
-            return None
-        return Sym(name), relation if slope > 0 else _FLIPPED[relation], root
 
     def _of_several(self, node: Several | Braces) -> Region | None:
         """Inequalities side by side, or sets.
@@ -291,7 +176,7 @@ class Regions:
         regions = [self.read(part) for part in node.items]
         if getattr(node, "joined", "and") == "or" and any(regions):
             regions = [r or _point(p) for r, p in zip(regions, node.items, strict=True)]
-        if len(regions) < 2 or any(r is None or r.of_integers for r in regions):
+        if len(regions) < 2 or any(r is None for r in regions):
             return None
         labels = {region.label for region in regions} - {None}
         if len(labels) > 1:

@@ -20,7 +20,6 @@ from ..parse.tree import (
     ONE,
     REALS,
     Add,
-    Assignment,
     Based,
     Big,
     Braces,
@@ -146,7 +145,7 @@ def _numbers_in(node: Node) -> Iterator[Node]:
                 yield node
         case Choice(_, value):
             yield from _numbers_in(value)
-        case Rel() | Chain() | Several() | Braces() | Tuple() | Assignment():
+        case Rel() | Chain() | Several() | Braces() | Tuple():
             for part in children(node):
                 yield from _numbers_in(part)
         case Interval(low, high):
@@ -260,9 +259,6 @@ def _is_to_carry_out(node: SetOp, regions: Regions) -> bool:
         return False
     finite = [isinstance(s, Braces) and not contains(s, Rel) for s in sides]
     match node.op:
-        case "cap" if any(isinstance(side, Numbers) for side in sides):
-            found = regions.read_as_region(fold(node))
-            return found is not None and not found.of_integers
         case "cap":
             return not any(isinstance(s, Rel) and s.op == "!=" for s in sides)
         case "minus":

@@ -9,7 +9,6 @@ from .normalize import MAX_ANSWER, TEXT_COMMAND, clean, squeezed
 from .statements import Parser
 from .tokens import tokenize
 from .tree import (
-    Based,
     Braces,
     Choice,
     Interval,
@@ -43,11 +42,6 @@ _ENDS_WITH_NAME = re.compile(r".*(?<![A-Za-z\\])[A-Za-z]", re.DOTALL)
 # (C)-5 and (C) - 5, and whatever may go on with a formula that begins with (C).
 _DIFFERENCE = re.compile(r"\([A-Z]\)(?:[-+]|\s*[-+]\s)")
 _GOES_ON = re.compile(r"[-+*/^=<>_,'!)}\]]|\\(?!frac|text|begin|\{)")
-# Digits above nine: 2A with the index 16.
-_LETTERED = re.compile(
-    rf"(?:{TEXT_COMMAND}\{{)?((?=\d*[A-Z])[\dA-Z]{{1,40}})\}}?"
-    r"_\{?(1[1-9]|2\d|3[0-6])\}?"
-)
 # What may stand around the letters of options, and what tells several of them apart.
 _AROUND_OPTIONS = re.compile(
     rf"\\[,;:!\s{{}}]|{TEXT_COMMAND}|\\mathbf|\(([A-Z])\)|\b(?:and|[Oo]ptions?)\b"
@@ -66,7 +60,6 @@ class Answer:
       node: the same with its numbers computed: what it means.
       other: a second meaning, where the text allows one ("1,234"), or None.
       other_written: its tree as written.
-      parameters: names that its conditions speak of: k in Z, any constant C.
       reason: why there is no tree.
     """
 
@@ -75,7 +68,6 @@ class Answer:
     node: Node | None = None
     other: Node | None = None
     other_written: Node | None = None
-    parameters: frozenset[str] = frozenset()
     reason: str = ""
 
     def to_sympy(self) -> Any:
@@ -108,7 +100,7 @@ def parse_answer(raw: str) -> Answer:
     if not words:
         return Answer(words, reason="is empty")
     try:
-        written, parameters = _read(text, group_commas=True)
+        written = _read(text, group_commas=True)
         if depth(written) > MAX_DEPTH:
             raise Unparsable(f"is nested deeper than {MAX_DEPTH}")
         node = fold(written)
@@ -119,7 +111,7 @@ def parse_answer(raw: str) -> Answer:
         return Answer(words, reason=reason)
     if other == node:
         second = other = None
-    return Answer(words, written, node, other, second, frozenset(parameters))
+    return Answer(words, written, node, other, second)
 
 
 def _second_meaning(text: str, node: Node) -> Node | None:
@@ -128,38 +120,33 @@ def _second_meaning(text: str, node: Node) -> Node | None:
         if (options := _options(text)) is not None:
             return options
         if not isinstance(node, Choice) and (option := option_in(text)):
-            value, _ = _read(option.value, group_commas=True)
+            value = _read(option.value, group_commas=True)
             return Choice(option.letter, value)
         if match := _NUMBER_AND_UNIT.fullmatch(text):
             reading = parse_unit(match[2])
             if reading is None or not isinstance(reading.unit, str):
                 return None
             in_words = rf"{match[1]} \text{{{match[2]}}}"
-            return _read(in_words, group_commas=True)[0]
+            return _read(in_words, group_commas=True)
         if "," in text and ",0" not in text:
             if not isinstance(node, Word | Tuple | Interval):
-                return _read(text, group_commas=False)[0]
+                return _read(text, group_commas=False)
     except (Unparsable, RecursionError, ValueError, OverflowError):
         pass
     return None
 
 
-def _read(text: str, group_commas: bool) -> tuple[Node, set[str]]:
+def _read(text: str, group_commas: bool) -> Node:
     if _OPTIONS_APART.search(text) and (options := _options(text)) is not None:
-        return options, set()
+        return options
     letter = None
     if option := option_in(text):
         if not option.value:
             text = option.letter
         elif option.certain:
             letter, text = option.letter, option.value
-    if match := _LETTERED.fullmatch(text):
-        digits, base = match[1].upper(), int(match[2])
-        if all(int(digit, 36) < base for digit in digits):
-            return Based(digits, base), set()
-    parser = Parser(tokenize(text, group_commas=group_commas))
-    node = parser.answer()
-    return node if letter is None else Choice(letter, node), parser.parameters
+    node = Parser(tokenize(text, group_commas=group_commas)).answer()
+    return node if letter is None else Choice(letter, node)
 
 
 class Option(NamedTuple):

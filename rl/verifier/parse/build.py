@@ -5,12 +5,10 @@ from fractions import Fraction
 
 from .tree import (
     EULER,
-    IMAGINARY,
     INFINITY,
     MINUS_INFINITY,
     MINUS_ONE,
     ONE,
-    Add,
     Based,
     Braces,
     Call,
@@ -26,8 +24,6 @@ from .tree import (
     Percent,
     Pow,
     Repeating,
-    Several,
-    Sign,
     Sym,
     Tuple,
     Unparsable,
@@ -41,14 +37,14 @@ _MAX_EXPONENT = 4_000
 
 
 def quotient(top: Node, bottom: Node) -> Node:
-    """A quotient as written; dy/dx is a derivative and not y/x."""
-    for mark in (Sym("d"), Sym("partial")):
-        if isinstance(bottom, Mul) and len(bottom.factors) == 2:
-            if bottom.factors[0] == mark:
-                above = top.factors if isinstance(top, Mul) else (top,)
-                if mark in above:
-                    rest = tuple(part for part in above if part != mark)
-                    return Call("derivative", (Mul(rest), bottom.factors[1]))
+    """Returns a quotient as written; dy/dx is a derivative and not y/x."""
+    d = Sym("d")
+    match bottom:
+        case Mul((first, name)) if first == d:
+            above = top.factors if isinstance(top, Mul) else (top,)
+            if d in above:
+                rest = Mul(tuple(part for part in above if part != d))
+                return Call("derivative", (rest, name))
     return Mul((top, Pow(bottom, MINUS_ONE)))
 
 
@@ -67,46 +63,23 @@ def unmarked(node: Node) -> Node:
 def signed(sign: Node, node: Node) -> Node:
     if sign is ONE:
         return node
-    if sign == Sign(1) and isinstance(node, Tuple | Matrix):
-        # All of it has the one sign.
-        return Several((node, signed(MINUS_ONE, node)), ",")
     if sign is MINUS_ONE:
         match node:
-            case Tuple(items):
-                return Tuple(tuple(signed(sign, item) for item in items))
-            case Based(digits, base):
-                return Based("-" + digits, base)
             case Degrees(value) | Percent(value):
                 return type(node)(signed(sign, value))
             case Repeating(value, Num(shown, ulp)):
                 return Repeating(-value, Num(-shown, ulp))
-            case Call("…", (Num(shown, ulp),)):
-                return Call("…", (Num(-shown, ulp),))
     return multiplied((sign, node))
 
 
 def multiplied(factors: Sequence[Node]) -> Node:
     """A product; of a matrix and numbers, the matrix of the products."""
     matrices = [part for part in factors if isinstance(part, Matrix)]
-    if len(matrices) != 1 or matrices[0].determinant:
+    if len(matrices) != 1:
         return Mul(tuple(map(numeric, factors)))
     scale = tuple(numeric(part) for part in factors if part is not matrices[0])
     cells = tuple(Mul((*scale, numeric(cell))) for cell in matrices[0].cells)
     return Matrix(matrices[0].width, cells)
-
-
-def added(terms: Sequence[Node]) -> Node:
-    """A sum of numbers, or of matrices of one shape."""
-    shapes = {
-        (term.width, len(term.cells))
-        for term in terms
-        if isinstance(term, Matrix) and not term.determinant
-    }
-    if len(shapes) != 1 or not all(isinstance(term, Matrix) for term in terms):
-        return Add(tuple(map(numeric, terms)))
-    columns = zip(*(term.cells for term in terms), strict=True)
-    cells = tuple(Add(tuple(map(numeric, column))) for column in columns)
-    return Matrix(terms[0].width, cells)
 
 
 def transposed(node: Matrix) -> Matrix:
@@ -119,13 +92,6 @@ def only(items: list[Node]) -> Node:
     if len(items) != 1:
         raise Unparsable("has several items where one is due")
     return items[0]
-
-
-def _absolute(inside: Node) -> Node:
-    """|x|, or the determinant of a matrix between bars."""
-    if isinstance(inside, Matrix):
-        return Matrix(inside.width, inside.cells, True)
-    return Fn("abs", (numeric(inside),))
 
 
 def decimal(text: str) -> Num:
@@ -146,8 +112,8 @@ def periodic(text: str, block: str) -> Fraction:
 
 
 def based(digits: str, index: str) -> Node:
-    """A number in a base: 101 with the index 2, two, or "base 2"."""
-    word = index.lower().replace("base", "").strip(" ()~")
+    """Returns a number in a base: 101 with the index 2 or two."""
+    word = index.lower().strip(" ()~")
     base = COUNTING.index(word) if word in COUNTING else word
     whole, _, places = digits.partition(".")
     if not str(base).isdigit() or not (whole + places).isdigit():
@@ -175,9 +141,6 @@ def apply(name: str, base: Node | None, arguments: list[Node]) -> Node:
     argument = only(arguments)
     if name == "exp":
         return Pow(EULER, argument)
-    if name == "cis":
-        sine = Mul((IMAGINARY, Fn("sin", (argument,))))
-        return Add((Fn("cos", (argument,)), sine))
     if name in ("log", "ln", "lg"):
         logarithm = Fn("log", (argument,))
         if name == "lg":
@@ -192,7 +155,7 @@ def apply(name: str, base: Node | None, arguments: list[Node]) -> Node:
 
 def bracket_node(opening: str, closing: str, items: list[Node]) -> Node:
     if opening == "|":
-        return _absolute(only(items))
+        return Fn("abs", (numeric(only(items)),))
     if opening in ("floor(", "ceil("):
         return Fn(opening[:-1], (numeric(only(items)),))
     if opening == "set{":

@@ -1,5 +1,7 @@
 """Moves through the tokens of an answer."""
 
+from collections.abc import Collection, Sequence
+
 from .tokens import Token
 from .tree import Node, Unparsable
 
@@ -11,9 +13,6 @@ class Cursor:
 
     Args:
       tokens: what `tokenize` returned.
-
-    Attributes:
-      parameters: names that conditions speak of: k in Z, any constant C.
     """
 
     def __init__(self, tokens: list[Token]):
@@ -24,7 +23,6 @@ class Cursor:
         self._reversed = False
         self._currency: str | None = None
         self._group_ends: set[int] = set()  # of braces that are no command's argument
-        self.parameters: set[str] = set()
 
     @property
     def _next(self) -> Token:
@@ -37,7 +35,7 @@ class Cursor:
         token = self._tokens[self._at]
         return token.value == value and token.kind == "op"
 
-    def _is_any(self, values) -> bool:
+    def _is_any(self, values: Collection[str]) -> bool:
         token = self._tokens[self._at]
         return token.kind == "op" and token.value in values
 
@@ -66,6 +64,9 @@ class Cursor:
         raise NotImplementedError
 
     def _set_builder(self, items: list[Node]) -> Node:
+        raise NotImplementedError
+
+    def condition_of(self, tokens: Sequence[Token]) -> Node:
         raise NotImplementedError
 
     def _expression(self) -> Node:

@@ -1,7 +1,6 @@
 """Reads expressions: sums, products, signs, powers and marks."""
 
 from .build import (
-    added,
     based,
     is_proper,
     multiplied,
@@ -11,14 +10,12 @@ from .build import (
     transposed,
     unmarked,
 )
-from .operands import DOTS, Operands
-from .relations import is_membership
+from .operands import Operands
 from .tokens import Token
 from .tree import (
     MINUS_ONE,
     ONE,
     Add,
-    Braces,
     Call,
     Chain,
     Degrees,
@@ -29,13 +26,11 @@ from .tree import (
     Mul,
     Node,
     Num,
-    Numbers,
     Percent,
     Pow,
     Rel,
     SetOp,
     Sign,
-    Sym,
     Tuple,
     Unparsable,
     add,
@@ -59,9 +54,7 @@ class Expressions(Operands):
             kind = self._next.value
             self._at += 1
             left = SetOp(kind, left, self._sum())
-        if self._accept("over"):
-            left = quotient(numeric(left), numeric(self._sum()))
-        elif self._accept("choose"):
+        if self._accept("choose"):
             left = Fn("binom", (numeric(left), numeric(self._sum())))
         self._depth -= 1
         return left
@@ -69,19 +62,11 @@ class Expressions(Operands):
     def _sum(self) -> Node:
         terms = [self._product()]
         while self._is_any("+-±∓"):
-            if self._next.value in "+-" and self._peek().value in (",", ")", "", "}"):
-                raise Unparsable("ends in a sign")
             sign = self._sign()
-            if sign is MINUS_ONE and isinstance(terms[0], Interval | Numbers | Braces):
-                return SetOp("minus", terms[0], self._product())
             terms.append(signed(sign, self._product()))
         if len(terms) == 1:
             return terms[0]
-        if any(isinstance(term, Matrix) for term in terms):
-            return added(terms)
-        terms = tuple(map(numeric, terms))
-        # What dots leave out depends on every term that is written.
-        return Call("…", terms) if DOTS in terms else Add(terms)
+        return Add(tuple(map(numeric, terms)))
 
     def _sign(self) -> Node:
         value = self._next.value
@@ -119,17 +104,10 @@ class Expressions(Operands):
                     factors[-1] = self._juxtaposed(factors[-1], token)
                 elif after.kind == "text" or after.value in ("mod", "approx"):
                     return product()
-                elif isinstance(factors[-1], Call) and factors[-1].name == "after":
-                    names = [part.name for part in factors[-1].arguments]
-                    factors[-1] = self._call(" after ".join(names))
-                elif isinstance(right := self._postfix(), Rel | Chain) or (
-                    isinstance(right, Tuple) and is_membership(right.items[-1])
-                ):
+                elif isinstance(right := self._postfix(), Rel | Chain):
                     # A condition in brackets, which is the caller's to judge.
                     self._at = start
                     return product()
-                elif isinstance(right, Tuple) and type(factors[-1]) is Sym:
-                    factors[-1] = Call(factors[-1].name, right.items)  # P(-1, 2)
                 else:
                     factors.append(right)
             else:
@@ -220,9 +198,6 @@ class Expressions(Operands):
             elif value == "%":
                 self._at += 1
                 node = Percent(unmarked(node))
-            elif value == "°" and isinstance(node, Sym) and self._peek().kind == "sym":
-                self._at += 1  # f after g; 5 degrees have a number before them
-                node = Call("after", (node, self._symbol()))
             elif value == "°":
                 self._at += 1
                 node = self._degrees(node)
@@ -243,12 +218,8 @@ class Expressions(Operands):
         self._at += 1
         braced = self._is("{")
         inner = self._peek() if braced else self._next
-        if inner.value == "o" and isinstance(base, Num):
-            inner = Token("op", "°", inner.spaced)
         if inner.kind == "op" and inner.value in ("°", "'"):
             self._at += 1 + braced
-            while braced and self._accept("'"):
-                pass
             if braced:
                 self._expect("}")
             return Call("'", (base,)) if inner.value == "'" else self._degrees(base)
@@ -260,21 +231,12 @@ class Expressions(Operands):
                 self._expect("}")
             return base
         if inner.kind == "sym" and inner.value in ("T", "top"):
-            if isinstance(base, Matrix | Tuple) and not getattr(base, "determinant", 0):
+            if isinstance(base, Matrix):
                 self._at += 1 + braced
                 if braced:
                     self._expect("}")
-                return transposed(base) if isinstance(base, Matrix) else base
-        letters = "".join(self._peek(i).value for i in (1, 2))
-        if isinstance(base, Num) and braced and letters in ORDINALS:
-            if self._peek(3).value == "}":
-                self._at += 4
-                return base
+                return transposed(base)
         exponent = self._argument()
-        if self._is("^"):
-            self._enter()
-            exponent = self._raised(exponent)
-            self._depth -= 1
         return Pow(numeric(base), numeric(exponent))
 
     def _degrees(self, node: Node) -> Node:

@@ -5,7 +5,6 @@ import re
 
 from .build import (
     apply,
-    based,
     bracket_node,
     decimal,
     name_of,
@@ -17,7 +16,6 @@ from .build import (
 from .cursor import Cursor
 from .tokens import Token, is_relation
 from .tree import (
-    EULER,
     IMAGINARY,
     MINUS_ONE,
     REALS,
@@ -26,7 +24,6 @@ from .tree import (
     Braces,
     Call,
     Cases,
-    Chain,
     Const,
     Expression,
     Fn,
@@ -39,9 +36,8 @@ from .tree import (
     Repeating,
     Several,
     Sym,
-    Tuple,
     Unparsable,
-    contains,
+    When,
     fold,
     number,
     substitute,
@@ -51,19 +47,15 @@ from .units import CURRENCY
 _FUNCTION_LETTERS = frozenset("fghFGH")
 _PERIODIC_TAIL = re.compile(r"(\d{1,12}?)\1+$")
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot"}
-_MATRICES = frozenset(
-    "pmatrix bmatrix matrix array vmatrix smallmatrix Bmatrix Vmatrix".split()
-)
-_BRACKETED = _MATRICES - {"array"}
+_BRACKETED = frozenset("pmatrix bmatrix smallmatrix Bmatrix".split())
+_MATRICES = _BRACKETED | {"matrix", "array"}
 _ALIGNED = frozenset(
     "aligned align split gathered gather alignedat eqnarray equation".split()
 )
-_SYSTEMS = frozenset(f"begin {name}" for name in ("array", *_ALIGNED))
 _CLOSINGS = {
     "(": ")]", "[": ")][", "]": "[]", "|": "|", "set{": "set}", "floor(": "floor)",
     "ceil(": "ceil)",
 }  # fmt: skip
-DOTS = Sym("…")
 OPENING = frozenset(["(", "[", "{", "set{"])
 CLOSING = frozenset([")", "]", "}", "set}"])
 
@@ -133,44 +125,31 @@ class Operands(Cursor):
         dot = self._is(".")
         mark, digits, end = (self._peek(dot + ahead) for ahead in range(3))
         in_brackets = mark.value == "(" and digits.value.isdigit() and end.value == ")"
-        if in_brackets or mark.value in ("overline", "bar", "dot"):
+        if in_brackets or mark.value in ("overline", "bar"):
             if (dot or "." in text) and not self._next.spaced:
                 return self._repeating(text + "." * dot)
         if self._is("…") and "." in text and not self._next.spaced:
-            self._at += 1
             places = text.split(".")[1]
             match = _PERIODIC_TAIL.search(places)
-            # 0.577... shows no period yet.
             if match and (len(match[0]) > 2 or match[0] == places):
+                self._at += 1
                 start = text[: len(text) - len(match[0])]
                 return Repeating(periodic(start, match[1]), decimal(text))
-            return Call("…", (decimal(text),))
+            raise Unparsable("is cut off by dots")  # 0.577... shows no period yet
         return decimal(text)
 
     def _repeating(self, text: str) -> Node:
-        """Digits under a bar or, behind the dot, in brackets: 0.(3)."""
-        if self._is("."):
-            self._at += 1
-        block = ""
-        while (
-            self._is("(")
-            and not block
-            or self._next.kind == "cmd"
-            and self._next.value in ("overline", "bar", "dot")
-        ):
-            dotted = self._next.value == "dot"
-            closing = ")" if self._is("(") else "}"
-            self._at += 1
-            braced = closing == ")" or self._accept("{")
-            if self._next.kind != "num" or not self._next.value.isdigit():
-                raise Unparsable("has a bar over what is no digit")
-            block += self._next.value
-            self._at += 1
-            if braced:
-                self._expect(closing)
-            if dotted and self._next.kind == "num" and self._peek().value == "dot":
-                block += self._next.value  # between the first digit and the last
-                self._at += 1
+        """Reads digits under a bar or, behind the dot, in brackets: 0.(3)."""
+        self._accept(".")
+        closing = ")" if self._is("(") else "}"
+        self._at += 1
+        braced = closing == ")" or self._accept("{")
+        block = self._next.value
+        if self._next.kind != "num" or not block.isdigit():
+            raise Unparsable("has a bar over what is no digit")
+        self._at += 1
+        if braced:
+            self._expect(closing)
         if self._next.kind == "num" or self._is("("):
             raise Unparsable("has digits behind digits without end")
         return Repeating(periodic(text, block))
@@ -238,7 +217,6 @@ class Operands(Cursor):
                 self._next.kind == "num"
                 and not self._next.spaced
                 and (self._next.value.isdigit() and "_" not in name)
-                and not self._is_power_of_letters()
             ):
                 name += "_" + self._next.value
                 self._at += 1
@@ -247,20 +225,6 @@ class Operands(Cursor):
         if self._is("(") and self._is_call(name):
             return self._call(name)
         return Sym(name)
-
-    def _is_power_of_letters(self) -> bool:
-        """Whether the digits here have a letter as exponent: n2^k, but not x2^2."""
-        if self._peek().value != "^":
-            return False
-        at, level = self._at + 2, 0
-        while (token := self._tokens[at]).kind != "end":
-            if token.kind in ("sym", "const", "fn"):
-                return True
-            level += (token.value == "{") - (token.value == "}")
-            if level <= 0:
-                return False
-            at += 1
-        return False
 
     def _inverse_ahead(self) -> bool:
         """Consumes `^{-1}` before an argument in brackets."""
@@ -272,11 +236,7 @@ class Operands(Cursor):
 
     def _prime_ahead(self) -> bool:
         """Consumes `^{\\prime}` and `^*`, which belong to the name."""
-        inner = self._peek()
-        if inner.value in ("'", "*") and inner.kind == "op":
-            self._at += 2
-            return True
-        if inner.value == "{" and self._peek(2).value in ("'", "*"):
+        if self._peek().value == "{" and self._peek(2).value in ("'", "*"):
             if self._peek(3).value == "}":
                 self._at += 4
                 return True
@@ -344,9 +304,6 @@ class Operands(Cursor):
             self._at += 1
             self._currency = opening
             return self._postfix()
-        if opening == "…":
-            self._at += 1
-            return DOTS
         if opening == "emptyset":
             self._at += 1
             return Braces(())
@@ -360,18 +317,16 @@ class Operands(Cursor):
             raise Unparsable(f"has {opening[:20]!r} where an operand is due")
         self._enter()
         self._at += 1
-        if opening == "set{" and self._next.value in _SYSTEMS:
-            node = self._system()
+        if opening == "set{" and self._next.value.startswith("begin "):
+            node = self._command(braced=True)  # a brace that nothing need close
+            self._accept("set}")
             self._depth -= 1
             return node
-        start = self._at
         outer, self._bar_closes = self._bar_closes, opening in ("|", "set{")
         # ]1, 3[ is an open interval too, and so is [1, 3[ on its right.
         around, self._reversed = self._reversed, opening in "[]"
         items = [] if self._is("set}") else self._items()
         self._reversed = around
-        if opening == "(" and len(items) > 1 and self._said_or(start, self._at):
-            items = [Several(tuple(items), "or")]
         builder = None
         if opening == "set{" and (self._accept("|") or self._accept(":")):
             builder = self._set_builder(items)
@@ -395,10 +350,6 @@ class Operands(Cursor):
             self._group_ends = set()
             return True
         return False
-
-    def _said_or(self, start: int, end: int) -> bool:
-        """Whether "or" stands among these tokens: 63 or 12."""
-        return any(t.kind == "op" and t.value == "or" for t in self._tokens[start:end])
 
     # --- functions and commands
 
@@ -437,8 +388,6 @@ class Operands(Cursor):
             if closing == "}":
                 self._group_ends.add(self._at - 1)
             return arguments
-        if self._is("set{"):
-            return list(map(numeric, self._bracketed().items))
         if self._next.kind == "fn":
             return [self._function()]
         if self._is("-"):
@@ -449,12 +398,9 @@ class Operands(Cursor):
             self._next.kind == "cmd" and self._next.value in ("frac", "sqrt")
         ):
             node = self._juxtaposed(node, self._next)
-        if self._is("/") and contains(node, Const) and self._peek().kind == "num":
-            self._at += 1
-            node = quotient(node, self._number())
         return [node]
 
-    def _command(self) -> Node:
+    def _command(self, braced: bool = False) -> Node:
         self._enter()
         name = self._next.value
         self._at += 1
@@ -466,31 +412,18 @@ class Operands(Cursor):
             node = Fn("binom", (top, numeric(self._digit_argument())))
         elif name == "sqrt":
             node = self._root()
-        elif name == "overline" and self._digits_in_base():
-            digits = self._tokens[self._at - 3].value
-            node = based(digits, self._index())
         elif name in ("overline", "bar", "vec", "hat", "tilde", "dot", "ddot"):
             node = self._named(f"{name} {name_of(self._argument())}")
         elif name == "mathbb":
             node = self._number_set()
         elif name.startswith("begin "):
-            node = self._environment(name[6:])
+            node = self._environment(name[6:], braced)
         elif name in ("sum", "prod"):
             node = self._big(name)
         else:
             raise Unparsable(f"has \\{name[:20]} out of place")
         self._depth -= 1
         return node
-
-    def _digits_in_base(self) -> bool:
-        """Consumes `{204}_` behind a bar over the digits of a number."""
-        ahead = [self._peek(i) for i in range(4)]
-        if [t.value for t in (ahead[0], *ahead[2:])] != ["{", "}", "_"]:
-            return False
-        if ahead[1].kind != "num":
-            return False
-        self._at += 4
-        return True
 
     def _root(self) -> Node:
         degree = number(2)
@@ -506,74 +439,69 @@ class Operands(Cursor):
             letter += self._index()
         return REALS if letter == "R" else Numbers(letter)
 
-    def _environment(self, name: str, braced: bool = False) -> Node:
-        """Rows and cells: a matrix, a system, or a definition by cases.
+    def _environment(self, name: str, braced: bool) -> Node:
+        """Reads rows and cells: a matrix, a system, or a definition by cases.
 
         Args:
           name: the environment's.
           braced: whether a brace opens before it, which makes a system of any.
         """
-        self._drop_alignment(name)
-        outer, self._bar_closes = self._bar_closes, False
-        rows: list[list[Node]] = [[]]
-        while not (self._next.kind == "cmd" and self._next.value == f"end {name}"):
-            if self._next.kind == "end":
-                raise Unparsable(f"has an unclosed {name[:20]}")
-            if self._accept("row"):
-                rows.append([])
-            elif self._is_any(("&", ",", ";", ".")):
-                self._at += 1
-            else:
-                rows[-1].append(self._statement())
-        self._at += 1
-        rows = [row for row in rows if row]
-        self._bar_closes = outer
-        cells = tuple(cell for row in rows for cell in row)
-        if not cells:
+        rows = self._rows(name)
+        if not rows:
             raise Unparsable(f"has an empty {name[:20]}")
-        if len(cells) == 1 and (braced or name not in _BRACKETED):
-            return cells[0]
-        if name in ("array", "matrix") and any(
-            isinstance(cell, Rel | Chain) for cell in cells
-        ):
-            braced = True
-        if name in _ALIGNED:
-            return Braces(cells)
-        if name in _MATRICES and not braced:
+        cells = [cell for row in rows for cell in row]
+        said = any(is_relation(t) or t.kind == "text" for cell in cells for t in cell)
+        plain = name in _MATRICES and not (braced or said)
+        if plain or name in _BRACKETED:
             width = len(rows[0])
             if any(len(row) != width for row in rows):
                 raise Unparsable("has matrix rows of different lengths")
-            return Matrix(width, cells, name == "vmatrix")
+            return Matrix(width, tuple(map(self._whole, cells)))
+        if name not in _MATRICES | _ALIGNED | {"cases"}:
+            raise Unparsable(f"has the environment {name[:20]}, which is not known")
         if all(len(row) == 1 for row in rows):
-            return Braces(tuple(row[0] for row in rows))
-        return Cases(tuple(Tuple(tuple(row)) for row in rows))
+            stated = tuple(self._whole(row[0]) for row in rows)
+            return stated[0] if len(stated) == 1 and name != "cases" else Braces(stated)
+        if any(len(row) != 2 for row in rows):
+            raise Unparsable("has cases of more than a value and a condition")
+        return Cases(tuple(When(self._whole(v), self.condition_of(c)) for v, c in rows))
 
-    def _system(self) -> Node:
-        """A brace before rows: nothing closes it."""
-        name = self._next.value.removeprefix("begin ")
-        self._at += 1
-        node = self._environment(name, braced=True)
-        self._accept("set}")
-        return node
-
-    def _drop_alignment(self, name: str) -> None:
-        """Removes the "&" that only aligns signs, and the row break of a long chain."""
-        end, depth, kept = self._at, 0, []
-        for end in range(self._at, len(self._tokens)):
-            token = self._tokens[end]
-            begins = token.kind == "cmd" and token.value.startswith("begin ")
-            depth += begins - (token.kind == "cmd" and token.value.startswith("end "))
-            if depth < 0:
+    def _rows(self, name: str) -> list[list[list[Token]]]:
+        """The tokens of the cells, without the "&" that only aligns signs."""
+        rows: list[list[list[Token]]] = [[[]]]
+        depth = 1
+        while True:
+            token = self._next
+            if token.kind == "end":
+                raise Unparsable(f"has an unclosed {name[:20]}")
+            self._at += 1
+            if token.kind == "cmd":
+                depth += token.value.startswith("begin ")
+                depth -= token.value.startswith("end ")
+            if depth == 0:
                 break
-            near = [*kept[-1:], *self._tokens[end + 1 : end + 2]]
-            if depth == 0 and token == ("op", "&", token.spaced):
-                if name in _ALIGNED or any(map(is_relation, near)):
-                    continue
-            if depth == 0 and is_relation(token) and kept:
-                if kept[-1].kind == "op" and kept[-1].value == "row":
-                    kept.pop()
-            kept.append(token)
-        self._tokens[self._at : end] = kept
+            cell, after = rows[-1][-1], self._next
+            if depth == 1 and token.kind == "op" and token.value == "row":
+                if not is_relation(after):  # else the break of a long chain
+                    rows.append([[]])
+            elif depth == 1 and token.kind == "op" and token.value == "&":
+                aligns = is_relation(after) or bool(cell) and is_relation(cell[-1])
+                if name not in _ALIGNED and not aligns:
+                    rows[-1].append([])
+            else:
+                cell.append(token)
+        found = [[_trimmed(cell) for cell in row] for row in rows]
+        found = [[cell for cell in row if cell] for row in found]
+        return [row for row in found if row]
+
+    def _whole(self, tokens: list[Token]) -> Node:
+        """One statement of all these tokens, or several where it is a line of them."""
+        parser = type(self)([*tokens, Token("end", "", False)])
+        parser._depth = self._depth
+        stated = parser._items()
+        if parser._next.kind != "end":
+            raise Unparsable(f"has {parser._next.value[:20]!r} out of place")
+        return stated[0] if len(stated) == 1 else Several(tuple(stated))
 
     def _big(self, name: str) -> Node:
         lower = upper = None
@@ -586,15 +514,19 @@ class Operands(Cursor):
         if not isinstance(lower, Rel) or lower.op != "=":
             raise Unparsable(f"has a \\{name} without an index")
         index, start = lower.left, numeric(lower.right)
-        # An index may take the name of a constant.
-        letter = index if index in (IMAGINARY, EULER) else None
-        if letter is not None:
-            index = Sym(index.name)
-        if not isinstance(index, Sym):
-            raise Unparsable(f"has a \\{name} without an index")
         body = numeric(self._product())
-        if letter is not None:
-            body = substitute(body, {letter: index})
-        if upper is None:
-            raise Unparsable(f"has a \\{name} without an upper bound")
+        if index == IMAGINARY:  # an index may take its name
+            index, body = Sym("i"), substitute(body, {IMAGINARY: Sym("i")})
+        if not isinstance(index, Sym) or upper is None:
+            raise Unparsable(f"has a \\{name} without an index or an upper bound")
         return Big(name, index, start, upper, body)
+
+
+def _trimmed(cell: list[Token]) -> list[Token]:
+    """A cell without the marks at its ends that separate it from others."""
+    marks = (",", ";", ".")
+    while cell and cell[-1].value in marks:
+        cell = cell[:-1]
+    while cell and cell[0].value in marks:
+        cell = cell[1:]
+    return cell

@@ -2,18 +2,16 @@
 
 import re
 
-from .build import based, numeric, unmarked
+from .build import numeric, unmarked
 from .expressions import ORDINALS, Expressions
 from .tokens import Token
 from .tree import (
     ZERO,
     Add,
     Based,
-    Braces,
     Clock,
     Degrees,
     Expression,
-    Interval,
     Mul,
     Node,
     Num,
@@ -21,25 +19,18 @@ from .tree import (
     Quantity,
     Ratio,
     Rel,
-    SetOp,
     Sym,
-    Tuple,
     Unparsable,
     fold,
     is_integer,
     time_of_day,
 )
-from .units import CURRENCY, parse_unit
-from .words import PHRASES
+from .units import parse_unit
 
-BEGINNING = "for|where|with|if|when|since|because"
+BEGINNING = "for|where|with|if|when|unless|since|because|otherwise|else"
 CONDITION = re.compile(rf"\(?(?:{BEGINNING})\b")
 _PERCENT_WORDS = frozenset("percent pct percentage percents".split())
-_HALF_DAYS = {
-    "am": "am", "pm": "pm", "a m": "am", "p m": "pm", "in the morning": "am",
-    "in the afternoon": "pm", "in the evening": "pm", "at night": "pm", "oclock": None,
-    "noon": "pm", "midnight": "am",
-}  # fmt: skip
+_HALF_DAYS = {"am": "am", "pm": "pm", "a m": "am", "p m": "pm", "oclock": None}
 
 
 class Quantities(Expressions):
@@ -67,14 +58,10 @@ class Quantities(Expressions):
                 self._at += 1
                 return Rel("=", first, self._quantity())
         minutes = self._peek().value
-        if token.kind == "num" and len(minutes) == 2 and minutes < "10":
-            if minutes.isdigit() and not self._peek(2).value == ":":
+        if re.fullmatch("0[0-9]", minutes) and is_integer(first):
+            if clock := time_of_day(int(first.value), int(minutes)):
                 self._at += 2
-                if is_integer(first) and (
-                    clock := time_of_day(int(first.value), int(minutes))
-                ):
-                    return clock
-                self._at -= 2
+                return clock
         parts = [first]
         while self._accept(":"):
             parts.append(self._expression())
@@ -83,8 +70,6 @@ class Quantities(Expressions):
         return Ratio(tuple(parts))
 
     def _measured(self, node: Node) -> Node:
-        if (based := self._in_base()) is not None:
-            return based
         words = self._unit_text()
         if self._currency is not None:
             if not isinstance(node, Expression):
@@ -101,16 +86,9 @@ class Quantities(Expressions):
             if not words or whole is not None and whole.multiplier == 1:
                 return node
         if words.lower() in _HALF_DAYS:
-            clock = _with_half(node, _HALF_DAYS[words.lower()])
-            if clock == PHRASES.get(words.lower(), clock) and clock is not None:
+            if clock := _with_half(node, _HALF_DAYS[words.lower()]):
                 return clock
         if not isinstance(node, Expression | Ratio | Based):
-            if isinstance(node, Tuple | Interval | Braces | SetOp):
-                # A measure is of all its numbers; (0, 1) closed is another one.
-                reading = parse_unit(words)
-                if reading and reading.multiplier == 1:
-                    if not isinstance(reading.unit, frozenset):
-                        return node
             raise Unparsable(f"has a value beside {words[:40]!r}")
         if first.startswith("degree"):
             if rest in ("", "angle"):
@@ -125,20 +103,6 @@ class Quantities(Expressions):
         if reading.unit is None:
             return node
         return Quantity(node, reading.unit, reading.scale)
-
-    def _in_base(self) -> Node | None:
-        """ "1010 base 2": a number whose base is said behind it."""
-        before, words = self._tokens[self._at - 1], self._next.value.lower()
-        if before.kind != "num" or self._next.kind != "text":
-            return None
-        words = words.removeprefix("in").strip(" (~")
-        if not words.startswith("base"):
-            return None
-        self._at += 1
-        if words == "base" and self._next.kind in ("num", "text"):
-            words += self._next.value
-            self._at += 1
-        return based(before.value, words)
 
     def _unit_text(self) -> str:
         """The words, and their exponents, that follow a number."""
@@ -161,24 +125,20 @@ class Quantities(Expressions):
                     break
                 words.append(value)
                 self._at += 1
-            elif not words and token.kind == "op" and token.value in CURRENCY:
-                words.append(token.value)
-                self._at += 1
             elif words and token.value == "^":
                 self._at += 1
                 exponent = fold(self._argument())
                 if not isinstance(exponent, Num):
                     raise Unparsable("has a unit with an exponent that is no number")
                 words.append(f"^ {exponent.value}")
-            elif token.value == "/" and token.kind == "op" and after.kind == "text":
-                words.append("/")
-                self._at += 1
-            elif words and token.value in ("/", "*") and after.kind in ("sym", "text"):
-                words += [token.value, after.value]
-                self._at += 2
-            elif words and token.kind == "op" and token.value in (".", "-", "'"):
-                words += ["-"] if token.value == "-" and after.kind == "text" else []
-                self._at += 1
+            elif (
+                (words or token.value == "/")
+                and token.value in ("/", "*")
+                and (after.kind == "text" or words and after.kind == "sym")
+            ):
+                words.append(token.value)
+                words += [after.value] if after.kind == "sym" else []
+                self._at += 1 + (after.kind == "sym")
             elif words and token.kind == "sym" and token.spaced:
                 words.append(token.value)
                 self._at += 1

@@ -5,8 +5,6 @@ from typing import Protocol
 
 from .tokens import GREEK
 from .tree import (
-    MINUS_ONE,
-    Assignment,
     Big,
     Braces,
     Call,
@@ -22,7 +20,6 @@ from .tree import (
     Num,
     Numbers,
     Percent,
-    Pow,
     Quantity,
     Ratio,
     Rel,
@@ -62,10 +59,6 @@ def is_label(node: Node) -> bool:
             return all(map(is_label, children(node)))
         case Fn(_, (argument,)):
             return is_label(argument)
-        case Mul((Pow(Sym("f" | "g" | "h"), exponent), Sym())):
-            return exponent == MINUS_ONE  # the inverse function's value
-        case Mul((Call("after"), Sym())):
-            return True
         case Mul(factors):
             names = [p.name if isinstance(p, Sym) else "" for p in factors]
             if names[0] in _LABEL_PREFIXES:
@@ -143,10 +136,7 @@ def _names(first: Node, value: Node) -> bool:
         return True
     if not isinstance(value, _VALUES) or not isinstance(first, Expression):
         return False
-    # Of vectors and matrices: the inverse of A, a + b; but 2x = (1, 2) is to be solved.
-    match first, value:
-        case Pow(Sym(name)), Matrix():
-            return name[:1].isupper()
+    # Of vectors: a + b; but 2x = (1, 2) is to be solved.
     names = symbols(first)
     return len(names) > 1 and all(n[:1].isupper() or n[:4] == "vec " for n in names)
 
@@ -179,8 +169,6 @@ def _with_places(step: Rel) -> Rel:
     match step:
         case Rel("approx", left, Num(value, None)) if value.denominator == 1:
             return Rel("approx", left, Num(value, Fraction(1)))
-        case Rel(op, left, Call("…", (Num() as decimal,))):
-            return Rel(op, left, decimal)
     return step
 
 
@@ -199,11 +187,6 @@ def _consistent(kept: Node, part: Node, prover: Equality) -> bool:
             return _consistent(kept, value, prover)
         case Expression(), Expression():
             return _says(kept, part, prover)
-        case (Braces(items), Braces(others)) | (Several(items), Several(others)):
-            return len(items) == len(others) and all(
-                any(_consistent(item, other, prover) for other in others)
-                for item in items
-            )
     if type(kept) is not type(part):
         return False
     for name in kept.__slots__:
@@ -244,15 +227,14 @@ def is_decimal(node: Node) -> bool:
     return isinstance(node, Num) and node.ulp is not None
 
 
-def labelled_values(node: Several | Braces | Assignment) -> list[Node] | None:
+def labelled_values(node: Several | Braces) -> list[Node] | None:
     """Values of "p = 5, q = 2" in the order of the labels.
 
     That of the alphabet, whatever order an answer chose to write them in; but w is the
     fourth coordinate where it was written behind x, y and z.
     """
     pairs = {}
-    parts = node.relations if isinstance(node, Assignment) else node.items
-    for part in parts:
+    for part in node.items:
         if not isinstance(part, Rel) or part.op != "=":
             return None
         if not isinstance(part.left, Sym) or part.left.name in pairs:
@@ -272,55 +254,16 @@ def label_of(node: Rel) -> Node | None:
 
 
 def function_of(label: Node) -> tuple[str, tuple[Node, ...]] | None:
-    """The name and the arguments of a label such as f'(x), f^{-1}(x) or a_n."""
+    """Returns the name and the arguments of a label such as f'(x) or a_n."""
     match label:
         case Call(name, arguments):
             return name, arguments
-        case Mul((Pow(Sym(name), exponent), Sym() as argument)):
-            return (f"{name}^-1", (argument,)) if exponent == MINUS_ONE else None
-        case Mul((Call("after", (Sym(outer), Sym(inner))), Sym() as argument)):
-            return f"{outer} after {inner}", (argument,)
         case Sym(name):
             letter, _, index = name.partition("_")
             # f_x and f_y are derivatives, not one function of x and y.
             if letter and index in _COUNTING_LETTERS:
                 return f"{letter}_", (Sym(index),)
     return None
-
-
-def renaming(
-    ours: Node, theirs: Node, value: Node, other: Node
-) -> dict[Node, Node] | None:
-    """How the arguments of one label are called in another one of the same function.
-
-    f(x) = x^2 is f(t) = t^2, but P(A) = 1/2 is not P(B) = 1/2: a name is free only if
-    the value is said in it. None where the labels are not of one function, or where
-    another name would take the place of a free one.
-
-    Args:
-      ours: a label.
-      theirs: another one.
-      value: what the first one is said to be.
-      other: what the second one is said to be.
-    """
-    first, second = function_of(ours), function_of(theirs)
-    if first is None or second is None or first[0] != second[0]:
-        return None
-    if len(first[1]) != len(second[1]):
-        return None
-    inside, outside = symbols(value), symbols(other)
-    renamed: dict[Node, Node] = {}
-    for mine, their in zip(first[1], second[1], strict=True):
-        if mine != their:
-            if not (isinstance(mine, Sym) and isinstance(their, Sym)):
-                return None
-            if mine.name not in inside or their.name not in outside:
-                return None
-            if mine.name in outside and mine not in second[1]:
-                return None
-        if renamed.setdefault(their, mine) != mine:
-            return None
-    return renamed if len(set(renamed.values())) == len(renamed) else None
 
 
 def may_stand_for(first: Node, second: Node, value: Node) -> bool:

@@ -1,4 +1,4 @@
-"""Reads whole answers: statements joined by commas and words.
+"""Reads whole answers: statements joined by commas and words, and their conditions.
 
 From loose to tight: an answer is statements; a statement is quantities joined by
 relation signs; a quantity is an expression and the words that measure it
@@ -9,27 +9,19 @@ operands (`operands`). Brackets hold statements again.
 import re
 from collections.abc import Sequence
 
-from .conditions import (
-    DENYING,
-    REASON,
-    SEPARATORS,
-    Conditions,
-    is_in_reals,
-    memberships,
-)
 from .expressions import STARTS
 from .normalize import plain_text
 from .operands import CLOSING, OPENING
-from .quantities import BEGINNING, CONDITION, compound
+from .quantities import BEGINNING, CONDITION, Quantities, compound
 from .relations import assigns, is_label, is_membership
 from .tokens import RELATIONS, Token, is_relation
 from .tree import (
     MINUS_ONE,
     ONE,
     REALS,
-    Assignment,
     Braces,
     Call,
+    Cases,
     Chain,
     Expression,
     Interval,
@@ -41,22 +33,23 @@ from .tree import (
     Sym,
     Tuple,
     Unparsable,
+    When,
     Word,
-    contains,
-    mul,
     substitute,
     symbols,
 )
 from .units import calculates
 from .words import PHRASES
 
+SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"}
 _AFTER_LABELS = RELATIONS | {",", ";", "and", "or", "row", "&"}
 _NOT_IN_LABELS = frozenset(["+", "-", "*", "/", "±", "∓", "cup", "minus"])
 _ROUND = {"[": "(", "]": ")"}
 # A label with one of these calculates, or says that it is something else.
-_DOUBTING = DENYING | set(
-    "log ln minus plus nobody none nothing everything anything whether but unknown"
-    " maybe perhaps hardly".split()
+_DOUBTING = frozenset(
+    "not no never neither nor except without unless wrong false log ln minus plus"
+    " nobody none nothing everything anything whether but unknown maybe perhaps"
+    " hardly".split()
 )
 _DENIALS = _DOUBTING | set("if least most less more greater fewer than about".split())
 _SET_SIGNS = frozenset(["|", "cap", "cup", "minus", "'", "set{"])
@@ -64,9 +57,6 @@ _STRONG = frozenset([";", "or", "and", "row"])
 _SAYING = re.compile(
     rf"(?!(?:{BEGINNING})\b)(.*\w) (?:is|are|was|were|equals|has|have)", re.IGNORECASE
 )
-_ALL_BUT = re.compile(r"all reals?(?: numbers?)? (?:except|but|other than)(?: for)?")
-# In the second column of a definition by cases.
-_WHEN = re.compile(rf"(?:{BEGINNING}|as|otherwise|else)\b")
 _INTRODUCING = frozenset(
     "the final answer is are equals equal to exactly so thus hence therefore value we"
     " get have it solution solutions only there option choice about approximately"
@@ -77,9 +67,18 @@ _BEFORE_WORDS = _INTRODUCING | {"a", "an"}
 _NAMING = frozenset("point pair ordered triple vector interval set".split())
 _CHOSEN = re.compile(r"(?:[Oo]ption|[Cc]hoice) (?=[A-Z]\Z)")
 _IN_WORDS = frozenset([*SEPARATORS, *"- ' ( ) . / { } in ? \" !".split()])
+# A condition of these words and names says only which numbers the names stand for.
+_DECLARING = frozenset(
+    "for where with if when all any arbitrary each every a an the is are be being"
+    " any constant constants of integration real reals integer integers number numbers"
+    " parameter variable and or in".split()
+)
+# What a condition may leave out.
+_SILENT = frozenset("for where with if when is are be the then".split())
+_ORDERS = frozenset("< > <= >= != in notin".split())
 
 
-class Parser(Conditions):
+class Parser(Quantities):
     """Reads one answer.
 
     Args:
@@ -89,93 +88,104 @@ class Parser(Conditions):
     # --- whole answers
 
     def answer(self) -> Node:
-        """The whole text."""
+        """Reads the whole text."""
         self._skip_introduction()
         if (phrase := self._only_words()) is not None:
             return phrase
         if self._is_any(("=", "approx", "equiv", "to")):
             self._at += 1
-        if (rest := self._all_but()) is not None:
-            return rest
-        groups: list[list[Node]] = [[]]
-        conditions: list[Node] = []
-        joined, of_one = ",", False
+        rows: list[When] = []
         while True:
-            node = self._statement()
-            if is_membership(node):
-                conditions += memberships([*groups[-1][1:], node])
-                while len(groups[-1]) > 1 and isinstance(groups[-1][-1], Sym):
-                    groups[-1].pop()
-            else:
-                groups[-1].append(node)
-            if self._is("(") and REASON.match(self._peek().value.lower()):
+            node = self._list()
+            if self._next.kind == "end" and not rows:
+                return node
+            rows.append(When(node, self._condition()))
+            while self._at_separator():
                 self._at += 1
-            if self._is("("):
-                start, aside = self._at, self._operand()
-                if isinstance(aside, Rel | Chain):
-                    conditions.append(aside)
-                    of_one |= not is_membership(aside)
-                elif isinstance(aside, Tuple) and is_membership(aside.items[-1]):
-                    conditions += memberships(aside.items)
-                else:
-                    self._at = start
-                    if isinstance(aside, Tuple | Interval):
-                        continue
             if self._next.kind == "end":
                 break
-            if self._at_condition():
-                conditions += self._conditions_behind()
+        if len(rows) == 1 and rows[0].condition == _DECLARED:
+            return _declared(rows[0].value)
+        return Cases(tuple(rows))
+
+    def _list(self) -> Node:
+        """Reads statements up to a condition, or to the end."""
+        groups: list[list[Node]] = [[]]
+        joined = ","
+        while True:
+            groups[-1].append(self._statement())
+            if self._next.kind == "end" or self._at_condition():
                 break
             strong, word = self._separator()
-            if self._next.kind == "end":
+            if self._next.kind == "end" or self._at_condition():
                 break
-            if word != ",":
-                joined = word
-            elif self._at_condition():
-                # A relation there is a part: both answers have it, or none.
-                start, parameters = self._at, self.parameters.copy()
-                said = self._conditions_behind()
-                if all(map(is_membership, said)):
-                    conditions += said
-                    break
-                self._at, self.parameters = start, parameters
+            joined = word if word != "," else joined
             if strong:
                 groups.append([])
-        if joined != "or" and any(map(len, groups)):
-            rest = [[n for n in group if not is_in_reals(n)] for group in groups]
-            groups = rest if any(rest) else groups
-        if not any(groups) and len(conditions) == 1:
-            groups, conditions = [conditions], []  # what it belongs to is all it says
-        if of_one and sum(map(len, groups)) > 1:
-            raise Unparsable("has a condition of its own for one of several answers")
-        node = _joined([group for group in groups if group], joined)
-        return self._restricted(node, conditions)
-
-    def _all_but(self) -> Node | None:
-        """ "All real numbers except 0 and 2"."""
-        end = self._at
-        while self._tokens[end].kind == "text":
-            end += 1
-        words = " ".join(t.value.lower() for t in self._tokens[self._at : end])
-        if not _ALL_BUT.fullmatch(words):
-            return None
-        self._at = end
-        values = [
-            part.right if isinstance(part, Rel) and assigns(part) else part
-            for part in self._items()
-        ]
-        if any(contains(value, Sign) for value in values):
-            found = _all_but_values([Rel("!=", Sym("x"), values[0]), *values[1:]])
-            if isinstance(found, Rel) and self._next.kind == "end":
-                return found.right
-        without = Braces(tuple(values))
-        if self._next.kind != "end":
-            raise Unparsable(f"has {self._next.value[:20]!r} out of place")
-        return SetOp("minus", REALS, without)
+        nodes = [node for group in groups for node in group]
+        rest = [n for n in nodes if not (is_membership(n) or _is_in_reals(n))]
+        if rest and len(rest) < len(nodes):
+            return _declared(_joined([rest], joined))
+        return _joined(groups, joined)
 
     def _at_condition(self) -> bool:
-        token = self._next
-        return token.kind == "text" and CONDITION.match(token.value.lower()) is not None
+        token, after = self._next, self._peek()
+        if token.kind == "op" and token.value == "(":
+            at = self._at + 1
+            while self._tokens[at].kind != "end" and self._tokens[at].value != ")":
+                at += 1
+            inside = self._tokens[self._at + 1 : at]
+            if any(t.kind == "op" and t.value in _ORDERS | {"="} for t in inside):
+                return True
+            token = after
+        return _is_condition(token)
+
+    def _condition(self) -> Node:
+        """Reads a condition: relations, words, or `_DECLARED`.
+
+        It ends at a separator that is followed by another value and its condition.
+        """
+        start, at, level = self._at, self._at + 1, 0
+        while self._tokens[at].kind != "end":
+            token = self._tokens[at]
+            if token.kind == "op":
+                level += (token.value in OPENING) - (token.value in CLOSING)
+                if token.value in SEPARATORS and level <= 0:
+                    rest = self._tokens[at + 1 :]
+                    if not _is_condition(rest[0]) and any(map(_is_condition, rest)):
+                        break
+            at += 1
+        self._at = at
+        return self.condition_of(self._tokens[start:at])
+
+    def condition_of(self, tokens: Sequence[Token]) -> Node:
+        """Returns what the tokens of a condition say."""
+        if tokens[0].value == "(" and tokens[-1].value == ")":
+            tokens = tokens[1:-1]
+        words = " ".join(t.value.lower() for t in tokens)
+        parts = words.replace(",", " ").split()
+        body = list(tokens)
+        while (
+            body
+            and body[0].kind == "text"
+            and _SILENT.issuperset(body[0].value.lower().split())
+        ):
+            del body[0]
+        try:
+            parser = type(self)([*body, Token("end", "", False)])
+            stated = parser._items()
+            if parser._next.kind == "end" and all(
+                isinstance(s, Rel | Chain) for s in stated
+            ):
+                if all(is_membership(s) or _is_in_reals(s) for s in stated):
+                    return _DECLARED
+                return stated[0] if len(stated) == 1 else Braces(tuple(stated))
+        except Unparsable:
+            pass
+        names = {t.value for t in tokens if t.kind in ("sym", "const")}
+        if all(part in _DECLARING or part in names for part in parts):
+            return _DECLARED
+        return Word(" ".join(part for part in parts if part not in _SILENT))
 
     def _at_separator(self) -> bool:
         return self._is_any(SEPARATORS)
@@ -204,6 +214,8 @@ class Parser(Conditions):
             if token.kind == "sym" and not token.spaced:
                 if len(tokens) > 1 and token is not tokens[0]:
                     return None
+        if len(tokens) > 1 and tokens[0].kind == "sym" and _is_condition(tokens[1]):
+            return None  # A with B
         pieces: list[list[str]] = [[]]
         joined = ","
         for token in tokens:
@@ -231,53 +243,49 @@ class Parser(Conditions):
             self._at = start
 
     def _items(self) -> list[Node]:
-        """Statements up to a closing bracket, separated by commas or joining words."""
+        """Reads statements up to a closing bracket, separated by commas or words."""
         found = [self._statement()]
         while self._at_separator() and self._next.value != "&":
             self._at += 1
-            if self._at_separator():
-                continue
-            if self._is_any((")", "}", "]", "set}")):
-                break
-            found.append(self._statement())
+            if not self._at_separator():
+                found.append(self._statement())
         return found
+
+    def _set_builder(self, items: list[Node]) -> Node:
+        """Reads `{x | x > 2}`: what the right side says of the name on the left."""
+        self._bar_closes = False
+        stated = [s for s in self._items() if not _is_in_reals(s)]
+        pattern = items[0]
+        if _is_in_reals(pattern):
+            pattern = pattern.left
+        if len(items) > 1 or not isinstance(pattern, Sym) or not stated:
+            raise Unparsable("has a set builder that is no condition on one name")
+        if any(is_membership(s) for s in stated):
+            raise Unparsable("has a set builder over other numbers than the reals")
+        return Braces((stated[0] if len(stated) == 1 else Several(tuple(stated)),))
 
     # --- statements
 
     def _statement(self) -> Node:
-        """Quantities joined by relation signs."""
+        """Reads quantities joined by relation signs."""
         self._skip_label_words()
         self._join_label()
         parts, relations = [self._quantity()], []
         while self._is_any(RELATIONS):
             relations.append(self._next.value)
             self._at += 1
-            if relations[-1] in "<>" and self._accept("="):
-                relations[-1] += "="
             parts.append(self._quantity())
-        if self._is("(") and self._peek().value == "approx":
-            # "1/3 (\approx 0.333)"
-            self._at += 2
-            relations.append("approx")
-            parts.append(self._quantity())
-            self._expect(")")
         if not relations:
             return parts[0]
         steps = tuple(map(Rel, relations, parts[:-1], parts[1:]))
-        if relations == ["equiv"]:
-            if isinstance(parts[0], Call):
-                return Rel("=", *parts)  # f(x) is the same everywhere
+        if relations == ["equiv"] and isinstance(parts[0], Call):
+            return Rel("=", *parts)  # f(x) is the same everywhere
         return steps[0] if len(steps) == 1 else Chain(steps)
 
     def _skip_label_words(self) -> None:
-        """Before "Area = 5" or "for n = 1": one name, or nothing."""
+        """Reads words before "=" as one name: "Area = 5"."""
         if self._next.kind != "text":
             return
-        value = self._next.value.strip()
-        if _WHEN.match(value.lower()) and self._peek().kind != "end":
-            if not _WHEN.sub("", value.lower()).strip():
-                self._at += 1
-                return
         end = self._at
         while self._tokens[end].kind == "text":
             end += 1
@@ -321,6 +329,29 @@ class Parser(Conditions):
         self._tokens[start:end] = [Token("sym", name, label[0].spaced)]
 
 
+_DECLARED = Word("")
+"""A condition that says only which numbers a name stands for: k an integer."""
+
+
+def _is_condition(token: Token) -> bool:
+    return token.kind == "text" and CONDITION.match(token.value.lower()) is not None
+
+
+def _declared(value: Node) -> Node:
+    """An answer whose names were declared; of a set this would leave out numbers."""
+    parts = value.items if isinstance(value, Several | Braces) else (value,)
+    for part in parts:
+        region = isinstance(part, Interval | SetOp | Chain)
+        if region or isinstance(part, Rel) and part.op in _ORDERS:
+            raise Unparsable("has a condition on what a set is made of")
+    return value
+
+
+def _is_in_reals(node: Node) -> bool:
+    """Whether a node is `x \\in \\mathbb{R}`, which goes without saying."""
+    return isinstance(node, Rel) and node.op == "in" and node.right == REALS
+
+
 def _word(text: str) -> Node:
     text = _CHOSEN.sub("", plain_text(text))
     if len(text) == 1 and text.isalpha():
@@ -340,36 +371,36 @@ def _said(words: Sequence[str]) -> Node | None:
 
 def _joined(groups: list[list[Node]], word: str) -> Node:
     """One node for all groups; joint solutions stay together."""
-    if not groups:
-        raise Unparsable("says nothing but conditions")
     joint = [len(group) > 1 and all(map(assigns, group)) for group in groups]
     if len(groups) > 1 and all(joint):
-        return Several(tuple(Assignment(tuple(group)) for group in groups), word)
+        return Several(tuple(map(_assignment, groups)), word)
     nodes = tuple(node for group in groups for node in group)
-    if (excluded := _all_but_values(nodes)) is not None:
+    if (excluded := _all_but(nodes)) is not None:
         return excluded
-    if len(nodes) == 1:
-        return nodes[0]
-    return compound(nodes) or Several(nodes, word)
+    return nodes[0] if len(nodes) == 1 else compound(nodes) or Several(nodes, word)
 
 
-def _all_but_values(nodes: Sequence[Node]) -> Node | None:
-    """Reads x != 2, 5 and x != +-1 as all reals but these."""
+def _assignment(group: list[Node]) -> Node:
+    """One of several joint solutions, as (p, q) = (5, 2)."""
+    ordered = sorted(group, key=lambda part: str(part.left))
+    names, values = (tuple(getattr(p, s) for p in ordered) for s in ("left", "right"))
+    return Rel("=", Tuple(names), Tuple(values))
+
+
+def _all_but(nodes: Sequence[Node]) -> Node | None:
+    """Reads x != 2, 5 as all reals but these."""
     first, *rest = nodes
     if not (isinstance(first, Rel) and first.op == "!=" and is_label(first.left)):
         return None
     values = [first.right, *rest]
     if not all(isinstance(v, Expression) and not symbols(v) for v in values):
         return None
-    signed = [v for v in values if contains(v, Sign)]
-    if not rest and not signed:
+    apart = [substitute(v, {Sign(1): s}) for v in values for s in (ONE, MINUS_ONE)]
+    if len(set(apart)) < 2:
         return None
-    apart = [
-        substitute(value, {Sign(1): sign, Sign(-1): mul(MINUS_ONE, sign)})
-        for value in values
-        for sign in ((ONE, MINUS_ONE) if value in signed else (ONE,))
-    ]
-    return Rel("in", first.left, SetOp("minus", REALS, Braces(tuple(apart))))
+    return Rel(
+        "in", first.left, SetOp("minus", REALS, Braces(tuple(dict.fromkeys(apart))))
+    )
 
 
 def _uncalculated(label: str) -> str:
@@ -378,43 +409,26 @@ def _uncalculated(label: str) -> str:
     return label
 
 
-def _first_bracket(label: list[Token]) -> int:
-    found = (i for i, token in enumerate(label) if token.value in ("(", "["))
-    return next(found, len(label))
-
-
 def _is_opaque(label: list[Token]) -> bool:
     """Whether tokens before "=" name a value in a way that the grammar cannot read."""
     first, last = label[0], label[-1]
     if first.kind == "fn":
         return len(label) == 1
+    opening = next(
+        (i for i, t in enumerate(label) if t.value in ("(", "[")), len(label)
+    )
     if first.kind == "text":
         said = [word for t in label if t.kind == "text" for word in t.value.split()]
         denied = not _DENIALS.isdisjoint(word.casefold() for word in said)
         values = any(any(map(str.isdigit, word)) for word in said)
-        open_number = any(t.kind == "num" for t in label[: _first_bracket(label)])
+        open_number = any(t.kind == "num" for t in label[:opening])
         return len(label) > 1 and not (denied or values or open_number)
-    values = [token.value for token in label if token.kind == "op"]
-    if first.value == last.value == "|" and len(label) > 2:
-        return not _SET_SIGNS.isdisjoint(values[1:-1])
-    opening = _first_bracket(label)
-    if opening == len(label) or last.value not in (")", "]"):
+    if first.kind != "sym" or opening != 1 or last.value not in (")", "]"):
         return False
-    head, inside = label[:opening], label[opening + 1 : -1]
-    if not head or any(token.value in (")", "]") for token in inside[:-1]):
+    inside = label[2:-1]
+    if any(token.value in (")", "]") for token in inside):
         return False
-    if first.kind == "cmd":
-        return first.value == "mathbb"
-    if first.kind != "sym" or any(t.kind not in ("sym", "num", "op") for t in head[1:]):
-        return False
-    if any(t.kind == "op" and t.value not in ("_", "{", "}", "'") for t in head):
-        return False
-    names = [token.value for token in inside if token.kind == "sym"]
-    return (
-        label[opening].value == "["
-        or any(t.kind == "text" for t in inside)
-        or any(is_relation(t) for t in inside)
-        or not _SET_SIGNS.isdisjoint(t.value for t in inside if t.kind == "op")
-        or first.value.isupper()
-        and any(name.isupper() for name in names)
+    return label[1].value == "[" or any(
+        t.kind == "text" or is_relation(t) or t.kind == "op" and t.value in _SET_SIGNS
+        for t in inside
     )

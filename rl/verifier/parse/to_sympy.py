@@ -7,7 +7,6 @@ import sympy
 
 from .tree import (
     Add,
-    Assignment,
     Based,
     Big,
     Braces,
@@ -120,16 +119,14 @@ def to_sympy(node: Node) -> Any:
             return inside if op == "in" else sympy.Not(inside)
         case Rel(op, left, right) if op in _RELATIONS:
             return _RELATIONS[op](to_sympy(left), to_sympy(right))
-        case Chain(parts) | Assignment(parts):
+        case Chain(parts):
             return sympy.And(*map(to_sympy, parts))
-        case Matrix(width, cells, determinant):
+        case Matrix(width, cells):
             entries = list(map(to_sympy, cells))
-            matrix = sympy.Matrix(len(entries) // width, width, entries)
-            return matrix.det() if determinant else matrix
-        case Cases(rows) if all(
-            isinstance(r, Tuple) and len(r.items) == 2 for r in rows
-        ):
-            return sympy.Piecewise(*(tuple(to_sympy(row)) for row in rows))
+            return sympy.Matrix(len(entries) // width, width, entries)
+        case Cases(rows):
+            pieces = [(to_sympy(row.value), _condition(row.condition)) for row in rows]
+            return sympy.Piecewise(*pieces)
         case Choice(_, answer):
             return to_sympy(answer)
     raise ValueError(f"sympy has no {type(node).__name__} such as {node}")
@@ -149,3 +146,7 @@ def _as_set(node: Node) -> Any:
     if isinstance(found, sympy.Tuple) and len(found) == 2:
         return sympy.Interval.open(*found)
     return found
+
+
+def _condition(node: Node) -> Any:
+    return sympy.true if node == Word("otherwise") else to_sympy(node)

@@ -308,8 +308,10 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     for index, piece in enumerate([*pieces, content[start:]]):
         if index % 2:
             tokens.append(Token("op", piece, True))
-        elif piece := piece.strip(" ,~"):
-            tokens.append(Token("text", piece, spaced))
+        elif words := piece.strip(" ,~"):
+            tokens.append(Token("text", words, spaced))
+            if piece.rstrip(" ~").endswith(","):
+                tokens.append(Token("op", ",", False))
 
 
 def _after_operand(tokens: list[Token]) -> bool:

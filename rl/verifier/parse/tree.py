@@ -196,13 +196,6 @@ class Chain(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment(Node):
-    """One of several joint solutions: "p = 5, q = 2"."""
-
-    relations: tuple[Rel, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Quantity(Node):
     """A number and its unit: known by its dimensions, or a set of words."""
 
@@ -218,21 +211,16 @@ class Ratio(Node):
 
 @dataclass(frozen=True, slots=True)
 class Clock(Node):
-    """A time of day: minutes past noon or midnight, and past which, None unsaid.
-
-    of_day: whether hours were counted to 24, which says the half by itself.
-    """
+    """A time of day: minutes past noon or midnight, and past which, None unsaid."""
 
     minutes: int
     half: Literal["am", "pm"] | None
-    of_day: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix(Node):
     width: int
     cells: tuple[Node, ...]
-    determinant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +238,18 @@ class Based(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Cases(Node):
-    """Rows of a definition by cases, each a Tuple."""
+class When(Node):
+    """A value under a condition: a relation, or words."""
 
-    rows: tuple[Node, ...]
+    value: Node
+    condition: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Cases(Node):
+    """Values under conditions, in whatever notation."""
+
+    rows: tuple[When, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,13 +266,12 @@ class Choice(Node):
 
 
 def time_of_day(hours: int, minutes: int, half: str | None = None) -> Clock | None:
-    """A time; from 13 o'clock on, and before 1, the hour tells the half of the day."""
+    """Returns a time; before 1 and from 13 o'clock on, the hour tells the half."""
     if not (0 <= hours <= 24 and 0 <= minutes <= 59):
         return None
-    of_day = half is None and not 1 <= hours <= 12
-    if of_day:
+    if half is None and not 1 <= hours <= 12:
         half = "pm" if 12 < hours < 24 else "am"
-    return Clock(hours % 12 * 60 + minutes, half, of_day)
+    return Clock(hours % 12 * 60 + minutes, half)
 
 
 def number(value: int | Fraction, ulp: Fraction | None = None) -> Num:
@@ -289,7 +284,6 @@ MINUS_INFINITY = Mul((MINUS_ONE, INFINITY))
 SYMMETRIC = frozenset("= != approx equiv parallel perp".split())
 """Relations whose sides may be swapped."""
 REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
-INTEGERS = Numbers("Z")
 
 
 def children(node: Node) -> Iterator[Node]:

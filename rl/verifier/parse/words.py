@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from .tree import INTEGERS, REALS, Braces, Clock, Node, Word, number
+from .tree import REALS, Braces, Node, Word, number
 
 COUNTING = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen"
@@ -30,7 +30,6 @@ def spoken_numbers() -> Iterator[tuple[str, Fraction]]:
 PHRASES: dict[str, Node] = {
     **{words: number(value) for words, value in spoken_numbers()},
     **dict.fromkeys(["all real numbers", "all reals", "all real"], REALS),
-    "all integers": INTEGERS,
     "dne": Word("does not exist"),
     **dict.fromkeys(
         ["no solution", "no solutions", "empty set", "no real solutions"]
@@ -38,6 +37,4 @@ PHRASES: dict[str, Node] = {
         Braces(()),
     ),
     **dict.fromkeys(["dozen", "a dozen", "one dozen"], number(12)),
-    "noon": Clock(0, "pm"),
-    "midnight": Clock(0, "am"),
 }
