@@ -17,7 +17,6 @@ from ..parse.tree import (
     Clock,
     Const,
     Degrees,
-    Fn,
     Mul,
     Node,
     Num,
@@ -27,13 +26,9 @@ from ..parse.tree import (
     Quantity,
     Ratio,
     Rel,
-    Repeating,
     Several,
     Sym,
     Word,
-    children,
-    fold,
-    is_integer,
     rebuilt,
     walk,
 )
@@ -146,58 +141,3 @@ def _has_among(node: Node, part: Node) -> bool:
         case (Add(own), Add(others)) | (Mul(own), Mul(others)):
             return not Counter(others) - Counter(own)
     return node == part
-
-
-def operations(shape: Node) -> int:
-    """How many operations on numbers a shape leaves to be carried out.
-
-    A sign, a fraction and a mixed number are ways to write one number, but a quotient
-    of whole numbers that is whole is still to be divided.
-    """
-    match shape:
-        case Num() | Repeating():
-            return 0
-        case _ if is_rational(shape):
-            return int(is_integer(fold(shape)))
-        case Add((a, b)) if _is_mixed(a, b) or _is_mixed(b, a):
-            return 0
-        case Pow(base, exponent) if exponent == MINUS_ONE:
-            return 1 + operations(base)
-        case Mul(factors):
-            inner = [f.base if _is_inverse(f) else f for f in factors if f != MINUS_ONE]
-            return len(inner) - 1 + sum(map(operations, inner))
-        case Add(parts):
-            return len(parts) - 1 + sum(map(operations, parts))
-        case Ratio((a, b)) if is_integer(a) and is_integer(b):
-            # Like a fraction; but 3:1 is how one writes 3.
-            return int(abs(b.value) > 1 and a.value % b.value == 0)
-        case Ratio(parts):
-            return sum(map(operations, parts))
-        case Pow() | Fn():
-            return 1 + sum(map(operations, children(shape)))
-    return sum(map(operations, children(shape)))
-
-
-def _is_inverse(factor: Node) -> bool:
-    return isinstance(factor, Pow) and factor.exponent == MINUS_ONE
-
-
-def _is_mixed(whole: Node, part: Node) -> bool:
-    """Whether two terms are those of a mixed number: 2 and 1/4, -2 and -1/4."""
-    if not (is_integer(whole) and is_rational(part)):
-        return False
-    value = fold(part).value
-    return 0 < abs(value) < 1 and (value > 0) == (whole.value > 0)
-
-
-def operands(shape: Node) -> list[Node] | None:
-    """The numbers that a shape adds, multiplies and divides; None if it does more."""
-    match shape:
-        case Num():
-            return [] if shape == MINUS_ONE else [shape]
-        case Add(parts) | Mul(parts) | Ratio(parts):
-            lists = list(map(operands, parts))
-            return None if None in lists else sum(lists, [])
-        case Pow(base, exponent) if exponent == MINUS_ONE:
-            return operands(base)
-    return None

@@ -15,6 +15,7 @@ from ..parse.budget import Open
 from ..parse.relations import function_of, is_decimal, is_label, steps_of
 from ..parse.tree import (
     EULER,
+    IMAGINARY,
     INFINITY,
     MINUS_ONE,
     ONE,
@@ -31,6 +32,7 @@ from ..parse.tree import (
     Expression,
     Fn,
     Interval,
+    Matrix,
     Mul,
     Node,
     Num,
@@ -50,6 +52,7 @@ from ..parse.tree import (
     contains,
     fold,
     is_integer,
+    number,
     symbols,
     walk,
 )
@@ -62,6 +65,7 @@ _FUNCTIONS = {
     "floor": "a rounding", "ceil": "a rounding", "abs": "an absolute value",
 }  # fmt: skip
 """Functions of numbers that no answer needs."""
+_KEPT_BASES = (number(10), EULER, IMAGINARY)
 _EQUALITIES = frozenset(["=", "approx", "equiv"])
 _TRANSCENDENTAL = {
     "log": "a logarithm", "sin": "a sine", "cos": "a cosine", "tan": "a tangent",
@@ -103,10 +107,12 @@ def unevaluated(answer: Node, gold: Node) -> bool:
       gold: that of the gold: literal where all its numbers are.
     """
     wanted = list(_numbers_in(gold))
+    if _cancels(answer, gold):
+        return True
     if not wanted:
-        return False
+        return pending(answer) > pending(gold)
     if not all(map(is_literal, wanted)):
-        return _has_arithmetic(answer) and not _has_arithmetic(gold)
+        return pending(answer) > pending(gold)
     if any(isinstance(p, Const) and p != INFINITY for n in wanted for p in walk(n)):
         return False
     given = list(_numbers_in(answer))
@@ -115,21 +121,77 @@ def unevaluated(answer: Node, gold: Node) -> bool:
     return not all(map(is_literal, given))
 
 
-def _has_arithmetic(node: Node) -> bool:
-    """Whether two rational numbers stand in one sum or in one product."""
-    for part in walk(node):
-        match part:
-            case Quantity(Add()):
-                return False
-            case Add(terms) if not is_literal(part):
-                if sum(is_rational(shape_of(term)) for term in terms) > 1:
-                    return True
-            case Mul(factors) if not is_literal(part):
-                inner = (f.factors if isinstance(f, Mul) else (f,) for f in factors)
-                flat = list(itertools.chain(*inner))
-                if sum(isinstance(f, Num) and f != MINUS_ONE for f in flat) > 1:
-                    return True
-    return False
+def pending(node: Node) -> int:
+    """Counts the steps of arithmetic that an expression leaves to be carried out.
+
+    Like terms are to be added, numbers and powers of one base to be multiplied, powers
+    of numbers to be raised, and fractions in a denominator to be inverted.
+    """
+    if isinstance(node, Matrix):  # a factor before it stands in each of its cells
+        return sum(pending(cell) for cell in node.cells if isinstance(cell, Add))
+    steps = sum(map(pending, children(node)))
+    match node:
+        case Add() if is_literal(node):
+            return 0
+        case Add(terms):
+            parts = [_split(shape_of(term))[1] for term in _flat(Add, terms)]
+            return steps + len(parts) - len(set(parts))
+        case Mul() if is_literal(node):
+            return 0
+        case Mul(factors):
+            return steps + _repeated(_flat(Mul, factors))
+        case Pow(Mul() as below, exponent) if exponent == MINUS_ONE:
+            return steps + any(_is_inverse(part) for part in below.factors)
+        case Pow(base, Num(exponent)) if exponent.denominator == 1 and exponent > 1:
+            constant = not symbols(base) and base not in _KEPT_BASES
+            return steps + (constant or isinstance(base, Mul | Pow))
+    return steps
+
+
+def _flat(kind: type, parts: tuple[Node, ...]) -> Iterator[Node]:
+    """The terms of a sum or the factors of a product, signs left out."""
+    for part in parts:
+        if isinstance(part, kind):
+            yield from _flat(kind, getattr(part, part.__slots__[0]))
+        elif part != MINUS_ONE:
+            yield part
+
+
+def _split(term: Node) -> tuple[list[Node], Node]:
+    """The rational factors of a term, and the rest of it."""
+    factors = term.factors if isinstance(term, Mul) else (term,)
+    numbers = [f for f in factors if is_rational(f)]
+    rest = [f for f in factors if not is_rational(f)]
+    return numbers, shape_of(Mul(tuple(rest)))
+
+
+def _repeated(factors: Iterator[Node]) -> int:
+    """How many factors have a base that another one has; numbers are of one base."""
+    above, below, roots, bases = 0, 0, 0, []
+    for factor in factors:
+        inverse = _is_inverse(factor)
+        inner = factor.base if isinstance(factor, Pow) and inverse else factor
+        for part in _flat(Mul, (inner,)):
+            base = part.base if isinstance(part, Pow) else part
+            if isinstance(part, Num):
+                above, below = above + (not inverse), below + inverse
+            elif isinstance(part, Pow) and isinstance(base, Num):
+                roots += not inverse
+            elif not isinstance(base, Num):
+                bases.append(shape_of(base))
+    steps = max(0, above - 1) + max(0, below - 1) + max(0, roots - 1)
+    return steps + len(bases) - len(set(bases))
+
+
+def _is_inverse(node: Node) -> bool:
+    return isinstance(node, Pow) and node.exponent == MINUS_ONE
+
+
+def _cancels(answer: Node, gold: Node) -> bool:
+    """Whether an answer has names that its value does not depend on."""
+    if not all(isinstance(node, Expression) for node in (answer, gold)):
+        return False
+    return symbols(answer) > symbols(gold)
 
 
 def _numbers_in(node: Node) -> Iterator[Node]:

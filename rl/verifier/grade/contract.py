@@ -9,8 +9,7 @@ gold and shows nothing: it is refused, unless the gold itself is of that kind.
 import contextlib
 import dataclasses
 import functools
-import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
@@ -21,7 +20,6 @@ from ..parse.budget import Budget, Open
 from ..parse.extract import extract_boxes
 from ..parse.relations import is_decimal, is_label
 from ..parse.tree import (
-    MINUS_ONE,
     ZERO,
     Add,
     Based,
@@ -30,19 +28,14 @@ from ..parse.tree import (
     Choice,
     Degrees,
     Expression,
-    Fn,
     Interval,
     Matrix,
     Mul,
     Node,
     Num,
-    Numbers,
     Percent,
-    Pow,
     Quantity,
-    Ratio,
     Rel,
-    SetOp,
     Several,
     Sym,
     Tuple,
@@ -50,19 +43,12 @@ from ..parse.tree import (
     children,
     contains,
     fold,
-    is_integer,
-    number,
     rebuilt,
     symbols,
     walk,
 )
 from ..parse.units import Reading, Unit, measure_in, stems
 from .canonical import (
-    holds,
-    is_plain,
-    is_rational,
-    operands,
-    operations,
     shape_of,
 )
 from .completeness import (
@@ -73,6 +59,7 @@ from .completeness import (
     unevaluated,
     unfinished,
 )
+from .echo import Formulas
 from .question import PERCENT, RATIO, WHAT_PERCENT, Asked
 
 Rule = Literal[
@@ -228,8 +215,8 @@ class Examiner:
         """Of `x + y = 17` the 17, where just `x + y` is asked for, as of any label."""
         match answer.node, answer.written:
             case Rel("=", _, node), Rel("=", left, written):
-                named = shape_of(left) in self._given_to_compute and symbols(left)
-                copied = shape_of(answer.written) in self._formulas
+                named = shape_of(left) in self._formulas.to_compute and symbols(left)
+                copied = shape_of(answer.written) in self._formulas.trees
                 if named and not copied and not is_label(left):
                     return dataclasses.replace(answer, node=node, written=written)
         return answer
@@ -246,8 +233,9 @@ class Examiner:
                 value = wanted if others else value
                 if _items(value) == [value]:
                     said = [item for each in said for item in _items(each)]
-                copied = bool(said) and all(self._is_copied(s, value) for s in said)
-                if copied or self._is_stated(written, wanted):
+                formulas = self._formulas
+                copied = bool(said) and all(formulas.hold(s, value) for s in said)
+                if copied or formulas.state(written, wanted):
                     return Verdict(False, answer, "echo", "stands in the problem")
                 left_over = [self._left_to_do(side, value) for side in said]
                 if left_over and all(left_over):
@@ -255,54 +243,6 @@ class Examiner:
             if self._literal and unevaluated(written, wanted):
                 return Verdict(False, answer, "unfinished", UNEVALUATED)
         return Verdict(True, answer, way, _REASONS[way])
-
-    def _is_copied(self, answer: Node, gold: Node) -> bool:
-        """Whether an answer is a formula of the problem, or is built around one."""
-        shape = shape_of(answer)
-        if shape == shape_of(gold):
-            return False
-        return self._is_stated(answer, gold) or any(
-            holds(shape, formula) and self._has_value(formula, gold)
-            for formula in self._formulas
-            if not is_rational(formula) or formula in self._given_to_compute
-        )
-
-    def _is_stated(self, answer: Node, gold: Node) -> bool:
-        """Whether an answer is a formula of the problem, which is no plain value."""
-        match answer:
-            case Ratio((top, bottom)) if not contains(gold, Ratio):
-                answer = Mul((top, Pow(bottom, MINUS_ONE)))
-                if shape_of(answer) == shape_of(gold):
-                    return False
-        shapes = [shape_of(answer), shape_of(fold(answer))]
-        if (valued := _valued(answer)) != answer:
-            shapes += [shape_of(valued), shape_of(fold(valued))]
-        if any(map(self._stands, shapes)):
-            return not self._is_respelled(answer, gold)
-        return False
-
-    def _stands(self, shape: Node) -> bool:
-        """Whether a shape is a formula, or joins what are formulas and says no more.
-
-        Such as a set builder around an inequality, both of two, or whole numbers in it.
-        """
-        if shape in self._formulas:
-            return not is_plain(shape)
-        if not isinstance(shape, Several | Braces | SetOp):
-            return False
-        parts = [p for p in children(shape) if not isinstance(p, Numbers)]
-        values = any(isinstance(p, Rel) and _gives_a_value(p) for p in parts)
-        return bool(parts) and not values and all(map(self._stands, parts))
-
-    def _is_respelled(self, answer: Node, gold: Node) -> bool:
-        """A half for 0.5, which the problem may well have among its numbers.
-
-        Not where just this is to be rewritten: "Write $\\frac12$ as a decimal".
-        """
-        shape = shape_of(answer)
-        if not (is_rational(shape) and is_rational(shape_of(gold))):
-            return False
-        return shape not in self._given_to_compute
 
     def _left_to_do(self, answer: Node, gold: Node) -> str | None:
         """What an answer leaves to the verifier of what the problem asks for."""
@@ -319,29 +259,19 @@ class Examiner:
                 return f"is the problem's own {how}"
         if self._is_restated(answer, gold):
             return "is the problem's own number"
-        golds = list(map(shape_of, _items(gold)))
-        if all(is_number(each) and not operations(each) for each in golds):
-            divided = asked == "percent" != how
-            for entry in _entries(answer):
-                shapes = list(map(shape_of, entry))
-                if shapes and all(
-                    self._is_calculation(shape, golds, divided=divided)
-                    for shape in shapes
-                ):
-                    return "leaves a calculation to be carried out"
         return None
 
     def _is_restated(self, answer: Node, gold: Node) -> bool:
-        """Whether a number is left as the problem tells it: in its unit, or unfactored.
+        """Whether a number is left as it is in the problem: in its unit, or unfactored.
 
         7.8 minutes for 468 seconds; 360 for its prime factors.
         """
-        value, wanted = fold(shape_of(answer)), shape_of(gold)
-        if operations(wanted) and _TO_REWRITE.search(self._problem):
+        value = fold(shape_of(answer))
+        if notation(gold) == "expression" and self._formulas.to_rewrite:
             return self._is_told(value)
         if not (isinstance(value, Num) and is_number(gold)):
             return False
-        converted = value != fold(wanted) or operations(wanted)
+        converted = value != fold(shape_of(gold))
         told = self._asked.quantities
         return any(
             parts <= told and (converted or len(parts) > 1)
@@ -349,81 +279,25 @@ class Examiner:
             if isinstance(q, Quantity) and (parts := _measures(q))
         )
 
-    def _is_calculation(
-        self, shape: Node, golds: Sequence[Node], *, divided: bool
-    ) -> bool:
-        """Whether numbers are written by the problem's, or with more left to do.
-
-        Args:
-          shape: of an entry of the answer.
-          golds: the shapes of the gold's entries.
-          divided: whether a fraction is a division to be carried out.
-        """
-        left = operations(shape) or divided and len(operands(shape) or ()) > 1
-        if not left:
-            return False
-        if self._is_of_told(shape):
-            return True
-        values = {fold(gold) for gold in golds}
-        if any(self._works_out(part, values) for part in walk(shape)):
-            return True
-        return len(golds) == 1 and any(
-            0 < operations(formula) < left and self._has_value(formula, golds[0])
-            for formula in self._formulas
-        )
-
-    def _works_out(self, part: Node, values: Set[Node]) -> bool:
-        """Whether the problem's numbers in a sum or a product already make a gold.
-
-        What stands beside them then changes nothing: a factor 1!, a term x - x.
-        """
-        if not isinstance(part, Add | Mul):
-            return False
-        made = shape_of(type(part)(tuple(filter(self._is_of_told, children(part)))))
-        return operations(made) > 0 and fold(made) in values
-
-    def _is_of_told(self, shape: Node) -> bool:
-        """Whether all numbers that a shape adds, multiplies and divides are told."""
-        numbers = operands(shape)
-        return numbers is not None and all(map(self._is_told, numbers))
-
     def _is_told(self, shape: Node) -> bool:
-        """Whether a number stands in the problem, whatever its sign."""
+        """Whether a number is one of the problem's, whatever its sign."""
         value = fold(shape)
         return isinstance(value, Num) and abs(value.value) in self._numbers
 
     @functools.cached_property
     def _numbers(self) -> frozenset[Fraction]:
-        written = self._formulas.values()
+        written = self._formulas.trees.values()
         values = (fold(shape_of(f)) for f in written if notation(f) != "expression")
         numbers = (abs(value.value) for value in values if isinstance(value, Num))
         return self._asked.numbers.union(numbers)
-
-    def _has_value(self, formula: Node, gold: Node) -> bool:
-        """Whether a formula of the problem is the gold in another shape."""
-        value, wanted = fold(self._formulas[formula]), fold(gold)
-        if is_plain(formula) or formula == shape_of(gold):
-            return False
-        if not (isinstance(value, Expression) and isinstance(wanted, Expression)):
-            return False
-        try:
-            return Prover(budget=Budget()).equal(value, wanted)
-        except Open:
-            return False
-
-    @functools.cached_property
-    def _given_to_compute(self) -> frozenset[Node]:
-        pieces = [match[0] for match in _TO_COMPUTE.finditer(self._problem)]
-        pieces += [match[1] for match in _BARE_SUM.finditer(self._problem)]
-        return frozenset(shape for piece in pieces for shape, _ in formulas_of(piece))
 
     @functools.cached_property
     def _asked(self) -> Asked:
         return Asked(self._problem)
 
     @functools.cached_property
-    def _formulas(self) -> dict[Node, Node]:
-        return dict(formulas_of(self._problem))
+    def _formulas(self) -> Formulas:
+        return Formulas(self._problem)
 
 
 _REASONS: dict[Way, str] = {
@@ -469,11 +343,6 @@ def _said(answer: Node) -> list[Node]:
     return [value for value in values if not is_decimal(value)] or values
 
 
-def _gives_a_value(relation: Rel) -> bool:
-    """x = 1, of which the problem may well speak."""
-    return relation.op == "=" and all(map(is_plain, children(relation)))
-
-
 def _measures(quantity: Quantity) -> set[tuple[Fraction, Unit, Fraction]]:
     """The value, the unit and its size of each part: 2 hours 30 minutes has two."""
     match quantity.value:
@@ -495,17 +364,6 @@ def _is_scaled(term: Node) -> bool:
         and len(term.factors) == 2
         and type(term.factors[1]) is Num
     )
-
-
-def _entries(answer: Node) -> list[list[Node]]:
-    """What each entry of a list, a set, a tuple or a matrix is said by; else of it."""
-    match answer:
-        case Several() | Braces() | Tuple() | Interval():
-            return [entry for part in children(answer) for entry in _entries(part)]
-        case Matrix(_, cells):
-            # A factor before a matrix stands in each of its cells.
-            return [[cell] for cell in cells if isinstance(shape_of(cell), Add)]
-    return [_said(answer)]
 
 
 def _items(value: Node) -> list[Node]:
@@ -592,73 +450,3 @@ def _without_things(answer: Answer) -> Answer:
     return dataclasses.replace(
         answer, **{name: bare(node) for name, node in readings.items() if node}
     )
-
-
-# --- copies
-
-
-def _valued(node: Node) -> Node:
-    """Replaces whole numbers in other forms: a binomial, a root of a square."""
-    prover = Prover()
-
-    def value(part: Node) -> Node:
-        part = rebuilt(part, value)
-        if isinstance(part, Fn | Pow) and not symbols(part) and not is_integer(part):
-            with contextlib.suppress(Open):
-                whole = prover.balls.nearest_integer(fold(part))
-                if whole is not None and prover.equal(fold(part), number(whole)):
-                    return number(whole)
-        return part
-
-    return value(node)
-
-
-def formulas_of(problem: str) -> Iterator[tuple[Node, Node]]:
-    """All formulas of a problem, and what they relate or list: shape and tree."""
-    pieces = [next(filter(None, match)) for match in _FORMULA.findall(problem)]
-    if not pieces:
-        pieces = [match[0] for match in _BARE_FORMULA.finditer(problem)]
-    for piece in pieces:
-        parsed = parse_answer(piece.rstrip("? "))
-        if parsed.written is None:
-            continue
-        stack = [parsed.written]
-        while stack:
-            node = stack.pop()
-            yield shape_of(node), node
-            folded = shape_of(fold(node))
-            if not (isinstance(folded, Rel) and _gives_a_value(folded)):
-                yield folded, node  # else what is to be worked out: 17 * 24 = x
-            described = isinstance(node, Braces) and contains(node, Rel)
-            if isinstance(node, Chain) and any(s.op != "=" for s in node.steps):
-                stack.extend(sides(node))  # one bound is not what both say
-            elif described or isinstance(
-                node, Rel | Chain | Several | Choice | Quantity
-            ):
-                stack.extend(children(node))
-
-
-_FORMULA = re.compile(
-    r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]"
-    r"|\\begin\{(?:align|equation|gather)\*?\}(.+?)\\end\{",
-    re.DOTALL,
-)
-_TO_COMPUTE = re.compile(
-    r"(?i)\b(?:simplify|compute|evaluate|calculate|reduce|express|write|rewrite|convert"
-    r"|round|determine|find|give|work out|what is|what's|value of|equal to)\W+"
-    r"(?:(?:the|a|an|following|exact|value|of|fraction|number|ratio|quotient|expression"
-    r"|improper|mixed|common|decimal|each|to|terms?|form|simplest|lowest|in|as)\W+){0,6}"
-    rf"(?:{_FORMULA.pattern})",
-    re.DOTALL,
-)
-# "Find m+n", without TeX.
-_BARE_SUM = re.compile(
-    r"(?i)\b(?:find|compute|determine|evaluate|what is)\s+([a-z](?:\s*[-+]\s*[a-z])+)\b"
-)
-_TO_REWRITE = re.compile(
-    r"(?i)factori[sz]|\b(?:as|in)\W+(?:\w+\W+){0,4}(?:powers?|product|exponential|index)\b"
-)
-# In text without TeX: runs of numbers, letters and operators.
-_BARE_FORMULA = re.compile(
-    r"[\d.(]*(?:\d|\b[a-z]\b|\))(?:\s*[-+*/^=<>!]\s*[\d.(]*(?:\d|\b[a-z]\b|[)!]))+"
-)

@@ -42,7 +42,7 @@ from .tree import (
     number,
     substitute,
 )
-from .units import CURRENCY
+from .units import CURRENCY, calculates
 
 _FUNCTION_LETTERS = frozenset("fghFGH")
 _PERIODIC_TAIL = re.compile(r"(\d{1,12}?)\1+$")
@@ -109,6 +109,8 @@ class Operands(Cursor):
                 self._at += 1
                 return Const(token.value)
             case "text":
+                if calculates(token.value):
+                    raise Unparsable("has words that calculate in a formula")
                 self._at += 1
                 return Sym(token.value.casefold())
             case "fn":

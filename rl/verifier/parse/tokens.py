@@ -120,6 +120,7 @@ _RELATIONS_IN_WORDS = {
     "less than or equal to": "<=", "greater than or equal to": ">=",
     "at most": "<=", "at least": ">=", "equal to": "=", "not equal to": "!=",
 }  # fmt: skip
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz"  # abc is a product
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _ORDINAL = re.compile(r"(?:.*[^1])?(?:1st|2nd|3rd)|.*(?:[04-9]|1[1-3])th")
 _COMPARISONS = frozenset("= < > <= >= != in".split())
@@ -373,6 +374,8 @@ def _split_word(
     elif run[:-1] in _PREFIXES:  # sinx and cosA
         tokens.append(Token("fn", run[:-1], spaced))
         _split_word(run[-1], tokens, False)
+    elif run in _ALPHABET:
+        tokens.extend(Token("sym", letter, False) for letter in run)
     elif len(run) > 2 and (run.isupper() or _VOWEL.search(run)) or len(run) > 4:
         tokens.append(Token("text", run, spaced))
     else:

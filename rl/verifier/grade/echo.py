@@ -1,0 +1,184 @@
+"""Finds answers that are copied from the problem."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from ..equal.prover import Prover
+from ..parse.answers import parse_answer
+from ..parse.budget import Budget, Open
+from ..parse.tree import (
+    MINUS_ONE,
+    Braces,
+    Chain,
+    Choice,
+    Expression,
+    Fn,
+    Mul,
+    Node,
+    Numbers,
+    Pow,
+    Quantity,
+    Ratio,
+    Rel,
+    SetOp,
+    Several,
+    children,
+    contains,
+    fold,
+    is_integer,
+    number,
+    rebuilt,
+    symbols,
+)
+from .canonical import holds, is_plain, is_rational, shape_of
+from .completeness import sides
+
+
+class Formulas:
+    """The formulas of a problem.
+
+    Attributes:
+      trees: by their shapes, the formulas and what they relate or list.
+      to_compute: shapes of those that are to be calculated.
+      to_rewrite: whether the problem asks for a number in another form.
+    """
+
+    def __init__(self, problem: str):
+        pieces = [match[0] for match in _TO_COMPUTE.finditer(problem)]
+        pieces += [match[1] for match in _BARE_SUM.finditer(problem)]
+        self.trees = dict(_formulas_of(problem))
+        self.to_compute = {shape for p in pieces for shape, _ in _formulas_of(p)}
+        self.to_rewrite = _TO_REWRITE.search(problem) is not None
+
+    def hold(self, answer: Node, gold: Node) -> bool:
+        """Whether an answer is a formula of the problem, or is built around one."""
+        shape = shape_of(answer)
+        if shape == shape_of(gold):
+            return False
+        return self.state(answer, gold) or any(
+            holds(shape, formula) and self._has_value(formula, gold)
+            for formula in self.trees
+            if not is_rational(formula) or formula in self.to_compute
+        )
+
+    def state(self, answer: Node, gold: Node) -> bool:
+        """Whether an answer is a formula of the problem, which is no plain value."""
+        match answer:
+            case Ratio((top, bottom)) if not contains(gold, Ratio):
+                answer = Mul((top, Pow(bottom, MINUS_ONE)))
+                if shape_of(answer) == shape_of(gold):
+                    return False
+        shapes = [shape_of(answer), shape_of(fold(answer))]
+        if (valued := _valued(answer)) != answer:
+            shapes += [shape_of(valued), shape_of(fold(valued))]
+        if any(map(self._stands, shapes)):
+            return not self._is_respelled(answer, gold)
+        return False
+
+    def _stands(self, shape: Node) -> bool:
+        """Whether a shape is a formula, or joins what are formulas and says no more.
+
+        Such as a set builder around an inequality, both of two, or whole numbers in it.
+        """
+        if shape in self.trees:
+            return not is_plain(shape)
+        if not isinstance(shape, Several | Braces | SetOp):
+            return False
+        parts = [p for p in children(shape) if not isinstance(p, Numbers)]
+        values = any(isinstance(p, Rel) and _gives_a_value(p) for p in parts)
+        return bool(parts) and not values and all(map(self._stands, parts))
+
+    def _is_respelled(self, answer: Node, gold: Node) -> bool:
+        """A half for 0.5, which the problem may well have among its numbers.
+
+        Not where just this is to be rewritten: "Write $\\frac12$ as a decimal".
+        """
+        shape = shape_of(answer)
+        if not (is_rational(shape) and is_rational(shape_of(gold))):
+            return False
+        return shape not in self.to_compute
+
+    def _has_value(self, formula: Node, gold: Node) -> bool:
+        """Whether a formula of the problem is the gold in another shape."""
+        value, wanted = fold(self.trees[formula]), fold(gold)
+        if is_plain(formula) or formula == shape_of(gold):
+            return False
+        if not (isinstance(value, Expression) and isinstance(wanted, Expression)):
+            return False
+        try:
+            return Prover(budget=Budget()).equal(value, wanted)
+        except Open:
+            return False
+
+
+def _gives_a_value(relation: Rel) -> bool:
+    """Whether a relation is x = 1, of which the problem may well speak."""
+    return relation.op == "=" and all(map(is_plain, children(relation)))
+
+
+def _valued(node: Node) -> Node:
+    """Replaces whole numbers in other forms: a binomial, a root of a square."""
+    prover = Prover()
+
+    def value(part: Node) -> Node:
+        part = rebuilt(part, value)
+        if isinstance(part, Fn | Pow) and not symbols(part) and not is_integer(part):
+            with contextlib.suppress(Open):
+                whole = prover.balls.nearest_integer(fold(part))
+                if whole is not None and prover.equal(fold(part), number(whole)):
+                    return number(whole)
+        return part
+
+    return value(node)
+
+
+def _formulas_of(problem: str) -> Iterator[tuple[Node, Node]]:
+    """All formulas of a problem, and what they relate or list: shape and tree."""
+    pieces = [next(filter(None, match)) for match in _FORMULA.findall(problem)]
+    if not pieces:
+        pieces = [match[0] for match in _BARE_FORMULA.finditer(problem)]
+    for piece in pieces:
+        parsed = parse_answer(piece.rstrip("? "))
+        if parsed.written is None:
+            continue
+        stack = [parsed.written]
+        while stack:
+            node = stack.pop()
+            yield shape_of(node), node
+            folded = shape_of(fold(node))
+            if not (isinstance(folded, Rel) and _gives_a_value(folded)):
+                yield folded, node  # else what is to be worked out: 17 * 24 = x
+            described = isinstance(node, Braces) and contains(node, Rel)
+            if isinstance(node, Chain) and any(s.op != "=" for s in node.steps):
+                stack.extend(sides(node))  # one bound is not what both say
+            elif described or isinstance(
+                node, Rel | Chain | Several | Choice | Quantity
+            ):
+                stack.extend(children(node))
+
+
+_FORMULA = re.compile(
+    r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]"
+    r"|\\begin\{(?:align|equation|gather)\*?\}(.+?)\\end\{",
+    re.DOTALL,
+)
+_TO_COMPUTE = re.compile(
+    r"(?i)\b(?:simplify|compute|evaluate|calculate|reduce|express|write|rewrite|convert"
+    r"|round|determine|find|give|work out|what is|what's|value of|equal to)\W+"
+    r"(?:(?:the|a|an|following|exact|value|of|fraction|number|ratio|quotient|expression"
+    r"|improper|mixed|common|decimal|each|to|terms?|form|simplest|lowest|in|as)\W+){0,6}"
+    rf"(?:{_FORMULA.pattern})",
+    re.DOTALL,
+)
+# "Find m+n", without TeX.
+_BARE_SUM = re.compile(
+    r"(?i)\b(?:find|compute|determine|evaluate|what is)\s+([a-z](?:\s*[-+]\s*[a-z])+)\b"
+)
+_TO_REWRITE = re.compile(
+    r"(?i)factori[sz]|\b(?:as|in)\W+(?:\w+\W+){0,4}(?:powers?|product|exponential|index)\b"
+)
+# In text without TeX: runs of numbers, letters and operators.
+_BARE_FORMULA = re.compile(
+    r"[\d.(]*(?:\d|\b[a-z]\b|\))(?:\s*[-+*/^=<>!]\s*[\d.(]*(?:\d|\b[a-z]\b|[)!]))+"
+)
