@@ -115,8 +115,9 @@ def _same(left: Answer, right: Answer, prover: Prover) -> bool:
 
 def _renamed(b: Node, a: Node) -> Node:
     """Renames the number of turns of one side as on the other: k pi, n pi."""
-    mine, theirs = symbols(a) - symbols(b), symbols(b) - symbols(a)
-    if len(mine) == len(theirs) == 1 and mine | theirs <= _COUNTING:
+    mine = (symbols(a) - symbols(b)) & _COUNTING
+    theirs = (symbols(b) - symbols(a)) & _COUNTING
+    if len(mine) == len(theirs) == 1:
         if Const("pi") in walk(b) or contains(b, Degrees):
             return substitute(b, {Sym(*theirs): Sym(*mine)})
     return b

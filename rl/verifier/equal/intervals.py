@@ -11,7 +11,6 @@ IEEE Transactions on Computers 66(8), 2017.
 """
 
 import contextlib
-import functools
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +23,6 @@ from ..parse.tree import (
     MAX_BITS,
     ONE,
     Add,
-    Big,
     Call,
     Const,
     Degrees,
@@ -47,7 +45,6 @@ from .points import (
     Point,
     coordinate,
     spread,
-    spread_integers,
 )
 
 FIRST_BITS = 128
@@ -57,7 +54,6 @@ contributes, count as one number: at least 300 digits agree behind the last that
 part could change."""
 _NARROW_BITS = 1024
 _MAX_BITS = 40_000
-_MAX_TERMS = 2_000
 _MAX_FACTORIAL = 10**6
 _MAX_EXACT_FACTORIAL = 1_000
 _MAX_ROOT = 100
@@ -161,8 +157,7 @@ class Balls:
         points = *REAL, *spread(left, right)
         agreed = self._agree_at(left, right, points, 2, imaginary)
         if agreed is None:
-            points = *INTEGER, *spread_integers(left, right)
-            agreed = self._agree_at(left, right, points, 4, imaginary)
+            agreed = self._agree_at(left, right, INTEGER, 4, imaginary)
         if agreed is None and not imaginary:
             agreed = self._agree_at(left, right, REAL[:3], 2, True)
         return agreed
@@ -313,7 +308,7 @@ def _magnitude(value: Value) -> int | None:
 
 
 class _Evaluator:
-    """One evaluation: a point, a precision, and the indices of sums around."""
+    """One evaluation: at a point, to a precision."""
 
     def __init__(self, budget: Budget, bits: int, point: Point, imaginary: bool):
         self._budget = budget
@@ -321,7 +316,6 @@ class _Evaluator:
         self._bits = bits
         self._point = point
         self._imaginary = imaginary
-        self._bound: dict[str, Value] = {}
         self.reach = 0
         """Bits by which the smallest contribution met so far lies below the whole."""
 
@@ -339,8 +333,6 @@ class _Evaluator:
                 self._note(value.denominator.bit_length())
                 return self._number(value)
             case Sym(name):
-                if name in self._bound:
-                    return self._bound[name]
                 return self._number(coordinate(name, self._point))
             case Const("pi"):
                 return arb.pi()
@@ -370,8 +362,6 @@ class _Evaluator:
                 return self.value(value) * arb.pi() / 180
             case Percent(value):
                 return self.value(value) / 100
-            case Big("sum" | "prod"):
-                return self._series(node)
         raise Undefined
 
     def _note(self, bits: int) -> None:
@@ -390,7 +380,7 @@ class _Evaluator:
         size = _magnitude(value)
         if size is None or name == "log":
             return
-        if size < 0 or name in _FLAT_AT_INFINITY:
+        if size < 0 or name == "arctan":
             self._note(2 * abs(size))
         elif name in _EXPONENTIAL:
             # To e^-2x, tanh x is 1 and 2 cosh x is e^x.
@@ -472,20 +462,11 @@ class _Evaluator:
         self._budget.charge(self._steps)
         if name in _OF_INTEGERS:
             return self._of_integers(name, values)
-        if name == "mod":
-            return values[0] - values[1] * self._rounded("floor", values[0] / values[1])
         if name in ("floor", "ceil"):
             return self._rounded(name, values[0])
-        if name in ("max", "min"):
-            reals = [self._real(value) for value in values]
-            return functools.reduce(arb.max if name == "max" else arb.min, reals)
         (value,) = values
         if name == "abs":
             return abs(value)
-        if name == "arg" and self._imaginary:
-            return acb(value).arg()
-        if name == "sgn":
-            return self._sign(value)
         if name not in _ELEMENTARY:
             raise Undefined
         self._note_flat(name, value)
@@ -495,17 +476,7 @@ class _Evaluator:
             raise Undefined if value <= 0 else Unresolved
         if name in ("arcsin", "arccos") and abs(value) > 1:
             raise Undefined
-        if name in ("arcsec", "arccsc") and abs(value) < 1:
-            raise Undefined
         return _ELEMENTARY[name](value)
-
-    def _sign(self, value: Value) -> arb:
-        value = self._real(value)
-        if value > 0 or value < 0:
-            return arb(1 if value > 0 else -1)
-        if value == 0:
-            return arb(0)
-        raise Unresolved
 
     def _real(self, value: Value) -> arb:
         if isinstance(value, acb):
@@ -530,14 +501,6 @@ class _Evaluator:
             if found is None:
                 raise Undefined
             whole.append(int(found))
-        if name in ("gcd", "lcm"):
-            found = fmpz(0 if name == "gcd" else 1)
-            for number in map(fmpz, whole):
-                self._charge_divisor(found, number)
-                found = getattr(found, name)(number)
-                if found.bit_length() > MAX_BITS:
-                    raise Unresolved
-            return arb(abs(found))
         if not all(0 <= number <= _MAX_FACTORIAL for number in whole):
             raise Undefined
         if name == "binom":
@@ -547,12 +510,7 @@ class _Evaluator:
             return self._factorial(top) / (
                 self._factorial(bottom) * self._factorial(top - bottom)
             )
-        if name == "fact":
-            return self._factorial(whole[0])
-        # n!! = 2^(n/2) (n/2)! for even n, n! / (n-1)!! for odd n.
-        half = whole[0] // 2
-        even = arb(2) ** half * self._factorial(half)
-        return even if whole[0] % 2 == 0 else self._factorial(whole[0]) / even
+        return self._factorial(whole[0])
 
     def _factorial(self, number: int) -> arb:
         if number <= _MAX_EXACT_FACTORIAL:
@@ -560,29 +518,6 @@ class _Evaluator:
             return arb(fmpz(math.factorial(number)))
         self._budget.charge(_STEPS_OF_GAMMA * self._steps)
         return arb(number + 1).gamma()
-
-    def _series(self, node: Big) -> Value:
-        low = _integer(self._real(self.value(node.lower)))
-        high = _integer(self._real(self.value(node.upper)))
-        if low is None or high is None or int(high) - int(low) > _MAX_TERMS:
-            raise Undefined
-        name = node.index.name
-        outer = self._bound.get(name)
-        total: Value = arb(0 if node.kind == "sum" else 1)
-        for step in range(int(low), int(high) + 1):
-            self._bound[name] = arb(step)
-            term = self.value(node.body)
-            if node.kind == "sum":
-                self._note_sum([total, term])
-            total = total + term if node.kind == "sum" else total * term
-        self._bind(name, outer)
-        return total
-
-    def _bind(self, name: str, value: Value | None) -> None:
-        if value is None:
-            self._bound.pop(name, None)
-        else:
-            self._bound[name] = value
 
 
 def _integer(value: Value) -> fmpz | None:
@@ -611,17 +546,15 @@ def _only_integer(value: arb) -> fmpz | None:
     return value.unique_fmpz() if above < arb(2) ** MAX_BITS else None
 
 
-_FLAT_AT_INFINITY = frozenset({"arctan", "arccot", "arcsec", "arccsc"})
 _EXPONENTIAL = frozenset({"sinh", "cosh", "tanh", "coth", "sech", "csch"})
-_BENDING = frozenset({"abs", "sgn", "max", "min", "floor", "ceil", "mod"})
-_OF_INTEGERS = frozenset({"gcd", "lcm", "fact", "fact2", "binom"})
+_BENDING = frozenset({"abs", "floor", "ceil"})
+_OF_INTEGERS = frozenset({"fact", "binom"})
 _ELEMENTARY: dict[str, Callable[[Value], Value]] = {
     "sin": lambda x: x.sin(), "cos": lambda x: x.cos(), "tan": lambda x: x.tan(),
     "cot": lambda x: x.cot(), "sec": lambda x: x.sec(), "csc": lambda x: x.csc(),
     "sinh": lambda x: x.sinh(), "cosh": lambda x: x.cosh(), "tanh": lambda x: x.tanh(),
     "coth": lambda x: x.coth(), "sech": lambda x: x.sech(), "csch": lambda x: x.csch(),
     "arcsin": lambda x: x.asin(), "arccos": lambda x: x.acos(),
-    "arctan": lambda x: x.atan(), "arccot": lambda x: (1 / x).atan(),
-    "arcsec": lambda x: (1 / x).acos(), "arccsc": lambda x: (1 / x).asin(),
+    "arctan": lambda x: x.atan(),
     "log": lambda x: x.log(),
 }  # fmt: skip

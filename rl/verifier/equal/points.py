@@ -15,7 +15,6 @@ from fractions import Fraction
 from ..parse.tree import (
     ZERO,
     Add,
-    Big,
     Mul,
     Node,
     Num,
@@ -101,14 +100,6 @@ def spread(left: Node, right: Node) -> Iterator[Point]:
             seed += 1
 
 
-def spread_integers(left: Node, right: Node) -> Iterator[Point]:
-    """Integer points beyond the constants; few, for a sum may have so many terms."""
-    low, high = INTEGER[0].high / 2, 100
-    beyond = [c for c in _constants(left, right) if low < c <= high]
-    for seed, constant in enumerate(beyond[-2:], len(REAL)):
-        yield Point(seed, constant, 2 * constant, whole=True)
-
-
 def _constants(left: Node, right: Node) -> list[Fraction]:
     """The sizes of the numbers that stand in two expressions, in order."""
     found: set[Fraction] = set()
@@ -122,8 +113,7 @@ def _constants(left: Node, right: Node) -> list[Fraction]:
             slopes = {t.factors[0].value for t in part.terms if _is_scaled(t)}
             shifts = {t.value for t in part.terms if type(t) is Num}
             found |= {abs(c / k) for c in shifts for k in slopes}
-        # How many terms a sum has is no value of its variables.
-        stack.extend([part.body] if type(part) is Big else children(part))
+        stack.extend(children(part))
     # Of too many every second, or third; the greatest always, that it be passed.
     step = -(-len(found) // _MAX_CONSTANTS) or 1
     return sorted(found)[::-step][::-1]

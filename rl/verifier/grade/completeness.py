@@ -22,7 +22,6 @@ from ..parse.tree import (
     REALS,
     Add,
     Based,
-    Big,
     Braces,
     Call,
     Chain,
@@ -58,11 +57,8 @@ from ..parse.tree import (
 )
 from .canonical import is_rational, shape_of
 
-_BIG_NAMES = {"sum": "sum", "prod": "product"}
 _FUNCTIONS = {
-    "mod": "a remainder", "gcd": "a greatest common divisor", "max": "a maximum",
-    "lcm": "a least common multiple", "min": "a minimum", "sgn": "a sign",
-    "floor": "a rounding", "ceil": "a rounding", "abs": "an absolute value",
+    "floor": "a rounding", "ceil": "a rounding", "abs": "an absolute value"
 }  # fmt: skip
 """Functions of numbers that no answer needs."""
 _KEPT_BASES = (number(10), EULER, IMAGINARY)
@@ -77,9 +73,6 @@ _TRANSCENDENTAL = {
 
 def unfinished(answer: Node, gold: Node) -> str | None:
     """What is still to be done in an answer, of a kind that is done in its gold."""
-    for kind, name in _BIG_NAMES.items():
-        if _leaves(answer, kind) and not _has_big(gold, kind):
-            return f"leaves a {name} to be evaluated"
     if not contains(gold, Rel | Interval | SetOp) or _solved(gold):
         if any(not _is_solved(part) for part in _relations(answer)):
             return "leaves a relation to be solved"
@@ -259,7 +252,7 @@ def _is_atom(node: Node) -> bool:
             return _is_signed_integer(exponent)
         case Pow(Num(), exponent):
             return _is_signed_integer(exponent)  # that of a root is a quotient
-        case Fn("fact" | "fact2" | "binom", arguments):
+        case Fn("fact" | "binom", arguments):
             return all(isinstance(part, Num) for part in arguments)
     return isinstance(node, Num | Repeating | Based | Const)
 
@@ -356,18 +349,6 @@ def notation(node: Node) -> str:
 
 def _has_places(node: Node) -> bool:
     return any(isinstance(part, Repeating) or is_decimal(part) for part in walk(node))
-
-
-def _has_big(node: Node, kind: str) -> bool:
-    return any(isinstance(part, Big) and part.kind == kind for part in walk(node))
-
-
-def _leaves(answer: Node, kind: str) -> bool:
-    """Whether an answer says its value by such an expression only."""
-    if isinstance(answer, Rel | Chain):
-        said = [s for s in sides(answer) if not isinstance(s, Sym | Call)]
-        return bool(said) and all(_has_big(side, kind) for side in said)
-    return _has_big(answer, kind)
 
 
 def _relations(node: Node) -> Iterator[Rel | Chain]:

@@ -136,8 +136,6 @@ def name_of(node: Node) -> str:
 
 
 def apply(name: str, base: Node | None, arguments: list[Node]) -> Node:
-    if name in ("max", "min", "gcd", "lcm"):
-        return Fn(name, tuple(arguments))
     argument = only(arguments)
     if name == "exp":
         return Pow(EULER, argument)
@@ -150,7 +148,7 @@ def apply(name: str, base: Node | None, arguments: list[Node]) -> Node:
         return quotient(logarithm, Fn("log", (numeric(base),)))
     if name in ("sqrt", "cbrt"):
         return Pow(argument, Num(Fraction(1, 2 if name == "sqrt" else 3)))
-    return Fn("sgn" if name == "sign" else name, (argument,))
+    return Fn(name, (argument,))
 
 
 def bracket_node(opening: str, closing: str, items: list[Node]) -> Node:

@@ -92,17 +92,13 @@ class Expressions(Operands):
                 self._at += 1
                 top = numeric(product())
                 factors[:] = [quotient(top, numeric(self._unary()))]
-            elif token.kind == "op" and token.value == "mod":
-                self._at += 1
-                value = numeric(product())
-                factors[:] = [Fn("mod", (value, numeric(self._unary())))]
             elif self._starts_operand(token) and not isinstance(
                 factors[-1], Tuple | Interval
             ):
                 start = self._at
                 if token.value != "(":
                     factors[-1] = self._juxtaposed(factors[-1], token)
-                elif after.kind == "text" or after.value in ("mod", "approx"):
+                elif after.kind == "text" or after.value == "approx":
                     return product()
                 elif isinstance(right := self._postfix(), Rel | Chain):
                     # A condition in brackets, which is the caller's to judge.
@@ -164,7 +160,7 @@ class Expressions(Operands):
         if token.kind in ("num", "sym", "const", "fn"):
             return True
         if token.kind == "cmd":
-            return not token.value.startswith("end ") and token.value != "pmod"
+            return not token.value.startswith("end ")
         if token.kind == "op" and token.value == "|":
             return not self._bar_closes
         if token.kind == "op" and token.value == "[":
@@ -193,8 +189,9 @@ class Expressions(Operands):
                 node = self._raised(node)
             elif value == "!":
                 self._at += 1
-                name = "fact2" if self._accept("!") else "fact"
-                node = Fn(name, (numeric(node),))
+                node = Fn("fact", (numeric(node),))
+                if self._is("!"):
+                    raise Unparsable("has a double factorial")
             elif value == "%":
                 self._at += 1
                 node = Percent(unmarked(node))

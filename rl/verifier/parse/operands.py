@@ -16,11 +16,9 @@ from .build import (
 from .cursor import Cursor
 from .tokens import Token, is_relation
 from .tree import (
-    IMAGINARY,
     MINUS_ONE,
     REALS,
     Add,
-    Big,
     Braces,
     Call,
     Cases,
@@ -32,7 +30,6 @@ from .tree import (
     Node,
     Numbers,
     Pow,
-    Rel,
     Repeating,
     Several,
     Sym,
@@ -40,7 +37,6 @@ from .tree import (
     When,
     fold,
     number,
-    substitute,
 )
 from .units import CURRENCY, calculates
 
@@ -420,8 +416,6 @@ class Operands(Cursor):
             node = self._number_set()
         elif name.startswith("begin "):
             node = self._environment(name[6:], braced)
-        elif name in ("sum", "prod"):
-            node = self._big(name)
         else:
             raise Unparsable(f"has \\{name[:20]} out of place")
         self._depth -= 1
@@ -504,24 +498,6 @@ class Operands(Cursor):
         if parser._next.kind != "end":
             raise Unparsable(f"has {parser._next.value[:20]!r} out of place")
         return stated[0] if len(stated) == 1 else Several(tuple(stated))
-
-    def _big(self, name: str) -> Node:
-        lower = upper = None
-        while self._is_any(("_", "^")):
-            if self._accept("_"):
-                lower = self._argument()
-            else:
-                self._at += 1
-                upper = numeric(self._argument())
-        if not isinstance(lower, Rel) or lower.op != "=":
-            raise Unparsable(f"has a \\{name} without an index")
-        index, start = lower.left, numeric(lower.right)
-        body = numeric(self._product())
-        if index == IMAGINARY:  # an index may take its name
-            index, body = Sym("i"), substitute(body, {IMAGINARY: Sym("i")})
-        if not isinstance(index, Sym) or upper is None:
-            raise Unparsable(f"has a \\{name} without an index or an upper bound")
-        return Big(name, index, start, upper, body)
 
 
 def _trimmed(cell: list[Token]) -> list[Token]:

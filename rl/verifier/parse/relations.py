@@ -5,7 +5,6 @@ from typing import Protocol
 
 from .tokens import GREEK
 from .tree import (
-    Big,
     Braces,
     Call,
     Cases,
@@ -51,7 +50,7 @@ class Equality(Protocol):
 def is_label(node: Node) -> bool:
     """Whether a node names a quantity: x, f(x), |AB|, cos A, an integral; not x + y."""
     match node:
-        case Sym() | Big():
+        case Sym():
             return True
         case Call(name):
             return name != "…"

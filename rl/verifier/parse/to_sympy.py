@@ -8,7 +8,6 @@ import sympy
 from .tree import (
     Add,
     Based,
-    Big,
     Braces,
     Call,
     Cases,
@@ -40,8 +39,7 @@ from .tree import (
 _CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}
 _RENAMED: dict[str, Callable[..., Any]] = {
     "abs": sympy.Abs, "ceil": sympy.ceiling, "fact": sympy.factorial,
-    "fact2": sympy.factorial2, "max": sympy.Max, "min": sympy.Min, "mod": sympy.Mod,
-    "sgn": sympy.sign, "binom": sympy.binomial, "lcm": sympy.ilcm, "gcd": sympy.igcd,
+    "binom": sympy.binomial,
 }  # fmt: skip
 _RELATIONS: dict[str, Callable[..., Any]] = {
     "=": sympy.Eq, "equiv": sympy.Eq, "approx": sympy.Eq, "!=": sympy.Ne,
@@ -94,10 +92,6 @@ def to_sympy(node: Node) -> Any:
             name = unit if isinstance(unit, str) else " ".join(sorted(unit))
             size = sympy.Rational(scale.numerator, scale.denominator)
             return to_sympy(value) * size * sympy.Symbol(name, positive=True)
-        case Big(kind, index, lower, upper, body):
-            series = sympy.Sum if kind == "sum" else sympy.Product
-            bounds = tuple(map(to_sympy, (index, lower, upper)))
-            return series(to_sympy(body), bounds)
         case Tuple(items) | Ratio(items):
             return sympy.Tuple(*map(to_sympy, items))
         case Clock(minutes, half):

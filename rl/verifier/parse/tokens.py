@@ -43,9 +43,8 @@ _OUTSIDE = re.compile(
 )
 
 FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh"
-    " coth sech csch log ln lg exp sqrt cbrt abs max min gcd lcm floor ceil sgn sign"
-    " det arg cis".split()
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth sech csch log ln"
+    " lg exp sqrt cbrt abs floor ceil".split()
 )
 _PREFIXES = frozenset("sin cos tan cot sec csc log ln".split())
 _ALIASES = {
@@ -67,7 +66,7 @@ GREEK = frozenset(
 # Commands that name something, as a letter does.
 _NAMES = GREEK | frozenset(
     "ell hbar angle triangle square star dagger ddagger aleph beth partial nabla forall"
-    " exists top bot odot imath jmath Re Im wp mho".split()
+    " exists top bot odot imath jmath Re Im wp mho max min".split()
 )
 _OPERATORS = {
     "cdot": "*", "times": "*", "ast": "*", "div": "/", "pm": "±", "mp": "∓",
@@ -84,7 +83,7 @@ _OPERATORS = {
     "varnothing": "emptyset", "\\": "row", "langle": "(", "rangle": ")", "|": "|",
     "cr": "row", "newline": "row", "colon": ":", "lor": "or", "vee": "or",
     "land": "and", "wedge": "and", "#": "#", "&": "&", "_": "_", "Vert": "|",
-    "lbrack": "[", "rbrack": "]", "bmod": "mod", "mod": "mod", "sim": "approx",
+    "lbrack": "[", "rbrack": "]", "sim": "approx",
     "thickapprox": "approx", "thicksim": "approx", "cong": "approx", "notin": "notin",
     "longrightarrow": "to", "over": "over", "choose": "choose", "rVert": "|",
     "parallel": "parallel", "perp": "perp", "subset": "subset", "supset": "supset",
@@ -95,7 +94,7 @@ _OPERATORS = {
 _WORDS = frozenset("Pr dim deg rank Var Cov".split())
 _WITH_ARGUMENTS = _SPELLINGS.keys() | set(
     "frac sqrt binom overline bar vec hat tilde dot ddot begin end sum prod int lim"
-    " mathbb pmod".split()
+    " mathbb".split()
 )
 _ENGLISH = frozenset(
     "and or is are the no on of at it up we he so if as to by yes for not all any one"
@@ -362,7 +361,7 @@ def _split_word(
         tokens.append(Token("op", "approx", spaced))
     elif run == "to" and after_number and spaced:
         tokens.append(Token("op", ":", spaced))
-    elif run in ("and", "or", "cup", "union", "mod", "in", "OR", "AND"):
+    elif run in ("and", "or", "cup", "union", "in", "OR", "AND"):
         value = {"union": "cup"}.get(run, run.lower())
         tokens.append(Token("op", value, spaced))
     elif (after_number or after_words) and run.lower() in SHORT:

@@ -125,17 +125,6 @@ class Percent(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class Big(Expression):
-    """A sum or a product over an index."""
-
-    kind: Literal["sum", "prod"]
-    index: Node
-    lower: Node
-    upper: Node
-    body: Node
-
-
-@dataclass(frozen=True, slots=True)
 class Several(Node):
     """Answers in any order, and the strongest word or mark that joins them."""
 
@@ -323,19 +312,8 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def symbols(node: Node) -> frozenset[str]:
-    """Names of the variables, those that an inner sum binds left out."""
-    found: set[str] = set()
-    stack = [node]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Sym):
-            found.add(part.name)
-        elif isinstance(part, Big):
-            inner = symbols(part.body) - symbols(part.index)
-            found |= inner | symbols(part.lower) | symbols(part.upper)
-        else:
-            stack.extend(children(part))
-    return frozenset(found)
+    """Returns the names of the variables."""
+    return frozenset(part.name for part in walk(node) if isinstance(part, Sym))
 
 
 def contains(node: Node, kinds: type | tuple[type, ...]) -> bool:
@@ -477,9 +455,6 @@ def substitute(node: Node, replacements: dict[Node, Node]) -> Node:
     """Replaces symbols and signs, folding again on the way up."""
     if type(node) in _LEAVES:
         return replacements.get(node, node) if type(node) is not Num else node
-    if type(node) is Big and node.index in replacements:
-        # Inside, the name is the index's own.
-        replacements = {k: v for k, v in replacements.items() if k != node.index}
     changed = rebuilt(node, lambda part: substitute(part, replacements))
     if changed is node:
         return node
