@@ -9,6 +9,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 
+from ..parse import tree as t
 from ..parse.answers import Answer
 from ..parse.budget import Open
 from ..parse.normalize import plain_text
@@ -22,50 +23,6 @@ from ..parse.relations import (
     steps_of,
     value_of,
 )
-from ..parse.tree import (
-    SYMMETRIC,
-    Based,
-    Braces,
-    Call,
-    Cases,
-    Chain,
-    Choice,
-    Clock,
-    Const,
-    Degrees,
-    Expression,
-    Interval,
-    Matrix,
-    Mul,
-    Node,
-    Num,
-    Numbers,
-    Percent,
-    Pow,
-    Quantity,
-    Ratio,
-    Rel,
-    SetOp,
-    Several,
-    Sign,
-    Sym,
-    Tuple,
-    Word,
-    add,
-    contains,
-    divide,
-    fold,
-    is_integer,
-    mul,
-    negative,
-    number,
-    rebuilt,
-    substitute,
-    symbols,
-    time_of_day,
-    values_in_one_size,
-    walk,
-)
 from ..parse.units import may_be_missing, parse_unit, same_unit
 from .prover import Prover
 from .regions import Regions
@@ -74,11 +31,12 @@ _MAX_ITEMS = 200
 _STEPS_OF_A_PAIR = 20
 _COUNTING = frozenset("kmn")
 _OPTIONS = frozenset("ABCDE")
-_MARKED = (Percent, Degrees)
+_MARKED = (t.Percent, t.Degrees)
 _RADIANS = "rad^1"
 _KINDS = (
-    Choice, Several, Braces, Cases, Chain, Rel, Tuple, Interval,
-    SetOp, Numbers, Matrix, Clock, Ratio, Quantity, Percent, Degrees, Based, Word,
+    t.Choice, t.Several, t.Braces, t.Cases, t.Chain, t.Rel, t.Tuple, t.Interval,
+    t.SetOp, t.Numbers, t.Matrix, t.Clock, t.Ratio, t.Quantity, t.Percent, t.Degrees,
+    t.Based, t.Word,
 )  # fmt: skip
 _RANK = {kind: rank for rank, kind in enumerate(_KINDS)}
 
@@ -107,19 +65,19 @@ def _same(left: Answer, right: Answer, prover: Prover) -> bool:
         return _same_prose(left.text, right.text)
     for a in filter(None, (left.node, left.other)):
         for b in filter(None, (right.node, right.other)):
-            signs = contains(a, Sign) or contains(b, Sign)
+            signs = t.contains(a, t.Sign) or t.contains(b, t.Sign)
             if _Comparison(prover, signs=signs).same(a, _renamed(b, a)):
                 return True
     return False
 
 
-def _renamed(b: Node, a: Node) -> Node:
+def _renamed(b: t.Node, a: t.Node) -> t.Node:
     """Renames the number of turns of one side as on the other: k pi, n pi."""
-    mine = (symbols(a) - symbols(b)) & _COUNTING
-    theirs = (symbols(b) - symbols(a)) & _COUNTING
+    mine = (t.symbols(a) - t.symbols(b)) & _COUNTING
+    theirs = (t.symbols(b) - t.symbols(a)) & _COUNTING
     if len(mine) == len(theirs) == 1:
-        if Const("pi") in walk(b) or contains(b, Degrees):
-            return substitute(b, {Sym(*theirs): Sym(*mine)})
+        if t.Const("pi") in t.walk(b) or t.contains(b, t.Degrees):
+            return t.substitute(b, {t.Sym(*theirs): t.Sym(*mine)})
     return b
 
 
@@ -147,53 +105,53 @@ class _Comparison:
         self._signs = signs
         self._regions = Regions(prover)
 
-    def same(self, a: Node, b: Node) -> bool:
+    def same(self, a: t.Node, b: t.Node) -> bool:
         """Whether two nodes mean the same."""
         self._prover.charge(3)
-        if isinstance(a, Several) and isinstance(b, Several):
+        if isinstance(a, t.Several) and isinstance(b, t.Several):
             # Of values both are a list: "1 and 2", "1 or 2".
-            words = any(isinstance(item, Word) for item in a.items)
+            words = any(isinstance(item, t.Word) for item in a.items)
             if words and {a.joined, b.joined} == {"and", "or"}:
                 return False
         if a == b:
             return True
-        signs = self._signs and (contains(a, Sign) or contains(b, Sign))
-        if isinstance(a, Matrix) != isinstance(b, Matrix):
+        signs = self._signs and (t.contains(a, t.Sign) or t.contains(b, t.Sign))
+        if isinstance(a, t.Matrix) != isinstance(b, t.Matrix):
             a, b = _as_tuple(a), _as_tuple(b)
-        if isinstance(a, Expression) and isinstance(b, Expression) and not signs:
+        if isinstance(a, t.Expression) and isinstance(b, t.Expression) and not signs:
             if not isinstance(a, _MARKED) and not isinstance(b, _MARKED):
                 return self._prover.equal(a, b)
-        if isinstance(a, Choice | Word) or isinstance(b, Choice | Word):
+        if isinstance(a, t.Choice | t.Word) or isinstance(b, t.Choice | t.Word):
             return self._same_words(*_ordered(a, b))
         if signs:
             return self._same_items(a, b)
         if (regions := self._same_regions(a, b)) is not None:
             return regions
-        if isinstance(a, Several | Braces) or isinstance(b, Several | Braces):
+        if isinstance(a, t.Several | t.Braces) or isinstance(b, t.Several | t.Braces):
             return self._same_items(a, b)
         a, b = _ordered(a, b)
         match a:
-            case Cases():
+            case t.Cases():
                 return self._same_cases(a, b)
-            case Chain():
+            case t.Chain():
                 return self._same_chains(a, b)
-            case Rel():
+            case t.Rel():
                 return self._same_relations(a, b)
-            case Tuple():
+            case t.Tuple():
                 return self._same_tuples(a, b)
-            case Clock():
+            case t.Clock():
                 return self._same_clocks(a, b)
-            case Ratio():
+            case t.Ratio():
                 return self._same_ratios(a, b)
-            case Quantity():
+            case t.Quantity():
                 return self._same_quantities(a, b)
-            case Percent(value):
-                return self._same_marked(value, divide(value, number(100)), b)
-            case Degrees(value):
+            case t.Percent(value):
+                return self._same_marked(value, t.divide(value, t.number(100)), b)
+            case t.Degrees(value):
                 return self._same_marked(value, a, b)
-            case Based() if isinstance(b, Expression):
-                return self.same(Num(a.value), b)
-            case Interval() | SetOp() | Matrix():
+            case t.Based() if isinstance(b, t.Expression):
+                return self.same(t.Num(a.value), b)
+            case t.Interval() | t.SetOp() | t.Matrix():
                 return self._same_parts(a, b)
         return False
 
@@ -203,26 +161,26 @@ class _Comparison:
 
     # --- words
 
-    def _same_words(self, a: Node, b: Node) -> bool:
-        if isinstance(a, Choice):
-            if isinstance(b, Choice):
+    def _same_words(self, a: t.Node, b: t.Node) -> bool:
+        if isinstance(a, t.Choice):
+            if isinstance(b, t.Choice):
                 return a.letter == b.letter and self.same(a.answer, b.answer)
-            if _is_letter(a.answer) and _is_letter(b) and a.answer != Sym(a.letter):
+            if _is_letter(a.answer) and _is_letter(b) and a.answer != t.Sym(a.letter):
                 if {a.letter, a.answer.name} <= _OPTIONS:
                     return False  # "(D) C" may mean either of two options
-            if b in (Sym(a.letter), Word(a.letter.casefold())):
+            if b in (t.Sym(a.letter), t.Word(a.letter.casefold())):
                 return True
             return self.same(a.answer, b)
-        if isinstance(b, Word):
+        if isinstance(b, t.Word):
             a, b = b, a
-        parts = b.factors if isinstance(b, Mul) else (b,)
-        if not all(isinstance(part, Sym | Const) for part in parts):
+        parts = b.factors if isinstance(b, t.Mul) else (b,)
+        if not all(isinstance(part, t.Sym | t.Const) for part in parts):
             return False
         return "".join(part.name for part in parts).casefold() == a.text
 
     # --- sets of reals
 
-    def _same_regions(self, a: Node, b: Node) -> bool | None:
+    def _same_regions(self, a: t.Node, b: t.Node) -> bool | None:
         """None unless one side is surely a region."""
         if relates_names(a) and relates_names(b):
             return None
@@ -236,26 +194,26 @@ class _Comparison:
             return None
         return self._regions.same(first, second)
 
-    def _as_region(self, node: Node):
+    def _as_region(self, node: t.Node):
         found = self._regions.read_as_region(node)
-        if found is None and isinstance(node, Rel | Chain):
+        if found is None and isinstance(node, t.Rel | t.Chain):
             value = value_of(node, self._prover)
             found = value and self._regions.read_as_region(value)
         return found
 
     # --- several answers
 
-    def _same_items(self, a: Node, b: Node) -> bool:
+    def _same_items(self, a: t.Node, b: t.Node) -> bool:
         a, b = self._without_label(a), self._without_label(b)
         for one, other in ((a, b), (b, a)):
-            if isinstance(one, Several | Braces) and isinstance(other, Tuple):
-                if not contains(other, Sign):
+            if isinstance(one, t.Several | t.Braces) and isinstance(other, t.Tuple):
+                if not t.contains(other, t.Sign):
                     if (labelled := labelled_values(one)) is not None:
-                        return self.same(Tuple(tuple(labelled)), other)
-                    if isinstance(one, Several):
+                        return self.same(t.Tuple(tuple(labelled)), other)
+                    if isinstance(one, t.Several):
                         return False
         first, second = self._items(a), self._items(b)
-        if isinstance(a, Braces) or isinstance(b, Braces):
+        if isinstance(a, t.Braces) or isinstance(b, t.Braces):
             first, second = self._distinct(first), self._distinct(second)
         if len(first) != len(second) or len(first) > _MAX_ITEMS:
             return False
@@ -263,27 +221,27 @@ class _Comparison:
             return self.same(first[0], second[0])
         return self._matched(first, second)
 
-    def _without_label(self, node: Node) -> Node:
+    def _without_label(self, node: t.Node) -> t.Node:
         """(1, 2) for `(x, y) = (1, 2)`, and both values for `x = \\pm 2`."""
-        if isinstance(node, Rel | Chain):
+        if isinstance(node, t.Rel | t.Chain):
             value = value_of(node, self._prover)
-            if value is not None and (isinstance(value, Tuple) or _is_several(value)):
+            if value is not None and (isinstance(value, t.Tuple) or _is_several(value)):
                 return value
         return node
 
-    def _items(self, node: Node) -> list[Node]:
-        if not isinstance(node, Several | Braces):
+    def _items(self, node: t.Node) -> list[t.Node]:
+        if not isinstance(node, t.Several | t.Braces):
             return self._distinct(_plus_minus_values(node))
         found = []
         for part in node.items[: _MAX_ITEMS + 1]:
-            if isinstance(part, Several) and isinstance(node, Several):
+            if isinstance(part, t.Several) and isinstance(node, t.Several):
                 found.extend(self._items(part))
             else:
                 found.extend(self._distinct(_plus_minus_values(part)))
         return found
 
-    def _distinct(self, nodes: list[Node]) -> list[Node]:
-        found: list[Node] = []
+    def _distinct(self, nodes: list[t.Node]) -> list[t.Node]:
+        found: list[t.Node] = []
         for node in dict.fromkeys(nodes):
             if len(found) > _MAX_ITEMS:
                 break
@@ -318,41 +276,41 @@ class _Comparison:
 
         return all(assign(i, set()) for i in range(len(ours)))
 
-    def _same_cases(self, a: Cases, b: Node) -> bool:
-        if isinstance(b, Rel):
+    def _same_cases(self, a: t.Cases, b: t.Node) -> bool:
+        if isinstance(b, t.Rel):
             b = value_of(b, self._prover) or b
-        if not isinstance(b, Cases) or len(a.rows) != len(b.rows):
+        if not isinstance(b, t.Cases) or len(a.rows) != len(b.rows):
             return False
-        pairs = [Tuple((row.value, row.condition)) for row in a.rows]
-        others = [Tuple((row.value, row.condition)) for row in b.rows]
+        pairs = [t.Tuple((row.value, row.condition)) for row in a.rows]
+        others = [t.Tuple((row.value, row.condition)) for row in b.rows]
         return self._matched(pairs, others)
 
     # --- relations
 
-    def _same_chains(self, a: Chain, b: Node) -> bool:
+    def _same_chains(self, a: t.Chain, b: t.Node) -> bool:
         value = value_of(a, self._prover)
         if value is not None:
             return self.same(value, b)
-        if isinstance(b, Rel):
+        if isinstance(b, t.Rel):
             other = value_of(b, self._prover)
             return other is not None and self.same(a, other)
-        if not isinstance(b, Chain) or len(a.steps) != len(b.steps):
+        if not isinstance(b, t.Chain) or len(a.steps) != len(b.steps):
             return False
         return all(
             x.op == y.op and self.same(x.left, y.left) and self.same(x.right, y.right)
             for x, y in zip(ascending(a).steps, ascending(b).steps, strict=True)
         )
 
-    def _same_relations(self, a: Rel, b: Node) -> bool:
+    def _same_relations(self, a: t.Rel, b: t.Node) -> bool:
         value = value_of(a, self._prover)
-        if isinstance(b, Rel):
+        if isinstance(b, t.Rel):
             return self._two_relations(a, b, value, value_of(b, self._prover))
         if value is not None:
             return self.same(value, b)
         return False
 
     def _two_relations(
-        self, a: Rel, b: Rel, value_a: Node | None, value_b: Node | None
+        self, a: t.Rel, b: t.Rel, value_a: t.Node | None, value_b: t.Node | None
     ) -> bool:
         if value_a is not None and value_b is not None:
             label_a, label_b = label_of(a), label_of(b)
@@ -362,28 +320,28 @@ class _Comparison:
                 # Of several, each word would be any of the symbols.
                 if self._alone or not said_in_words(label_a, label_b):
                     return self.same(value_a, value_b)
-            if isinstance(label_a, Tuple) and isinstance(label_b, Tuple):
+            if isinstance(label_a, t.Tuple) and isinstance(label_b, t.Tuple):
                 return False
         a, b = ascending(a), ascending(b)
         sides = (a.left, a.right, b.left, b.right)
-        if a.op != b.op or not all(isinstance(side, Expression) for side in sides):
+        if a.op != b.op or not all(isinstance(side, t.Expression) for side in sides):
             return False
-        first = add(a.left, negative(a.right))
-        second = add(b.left, negative(b.right))
-        if not (symbols(first) and symbols(second)):
+        first = t.add(a.left, t.negative(a.right))
+        second = t.add(b.left, t.negative(b.right))
+        if not (t.symbols(first) and t.symbols(second)):
             return self.same(a.left, b.left) and self.same(a.right, b.right)
-        directed = a.op not in SYMMETRIC
+        directed = a.op not in t.SYMMETRIC
         return self._prover.proportional(first, second, positive=directed)
 
     # --- several coordinates
 
-    def _same_tuples(self, a: Tuple, b: Node) -> bool:
+    def _same_tuples(self, a: t.Tuple, b: t.Node) -> bool:
         match b:
-            case Call(name, parts) if len(name) == 1 and name.isupper():
-                b = Tuple(parts)  # the point P(3, 4)
+            case t.Call(name, parts) if len(name) == 1 and name.isupper():
+                b = t.Tuple(parts)  # the point P(3, 4)
         return self._same_parts(a, b)
 
-    def _same_parts(self, a: Node, b: Node) -> bool:
+    def _same_parts(self, a: t.Node, b: t.Node) -> bool:
         """Nodes of one kind whose parts are the same, in order."""
         if type(a) is not type(b):
             return False
@@ -394,146 +352,148 @@ class _Comparison:
             if isinstance(x, tuple):
                 if len(x) != len(y) or not all(map(parts.same, x, y)):
                     return False
-            elif not (parts.same(x, y) if isinstance(x, Node) else x == y):
+            elif not (parts.same(x, y) if isinstance(x, t.Node) else x == y):
                 return False
         return True
 
     # --- measured and marked numbers
 
-    def _same_clocks(self, a: Clock, b: Node) -> bool:
+    def _same_clocks(self, a: t.Clock, b: t.Node) -> bool:
         match b:
-            case Clock():
+            case t.Clock():
                 # A missing half is forgiven.
                 unsaid = None in (a.half, b.half)
                 return a.minutes == b.minutes and (unsaid or a.half == b.half)
-            case Ratio((Num(hours), Num(minutes))) if _is_time(b):
-                other = time_of_day(int(hours), int(minutes))
+            case t.Ratio((t.Num(hours), t.Num(minutes))) if _is_time(b):
+                other = t.time_of_day(int(hours), int(minutes))
                 return other is not None and self.same(a, other)
         return False
 
-    def _same_ratios(self, a: Ratio, b: Node) -> bool:
-        if isinstance(b, Ratio):
+    def _same_ratios(self, a: t.Ratio, b: t.Node) -> bool:
+        if isinstance(b, t.Ratio):
             if len(a.parts) != len(b.parts):
                 return False
             if not self._prover.ratios and (_is_time(a) or _is_time(b)):
                 return self._same_parts(a, b)
             return all(
-                self._prover.equal(mul(a.parts[0], y), mul(b.parts[0], x))
+                self._prover.equal(t.mul(a.parts[0], y), t.mul(b.parts[0], x))
                 for x, y in zip(a.parts[1:], b.parts[1:], strict=True)
             ) and not any(self._prover.is_zero(r.parts[0]) for r in (a, b))
-        if isinstance(b, Quantity):
+        if isinstance(b, t.Quantity):
             words = isinstance(b.unit, frozenset) and may_be_missing(b.unit)
             return words and self.same(a, b.value)
-        return len(a.parts) == 2 and self.same(divide(*a.parts), b)
+        return len(a.parts) == 2 and self.same(t.divide(*a.parts), b)
 
-    def _same_quantities(self, a: Quantity, b: Node) -> bool:
-        if isinstance(b, Degrees) and a.unit == _RADIANS:
+    def _same_quantities(self, a: t.Quantity, b: t.Node) -> bool:
+        if isinstance(b, t.Degrees) and a.unit == _RADIANS:
             return self._prover.equal(a.value, b)
-        if isinstance(b, Degrees) and a.unit in ("celsius^1", "fahrenheit^1"):
+        if isinstance(b, t.Degrees) and a.unit in ("celsius^1", "fahrenheit^1"):
             return self.same(a.value, b.value)
-        if isinstance(b, Percent | Degrees | Ratio | Clock):
+        if isinstance(b, t.Percent | t.Degrees | t.Ratio | t.Clock):
             # Degrees of an angle, percent of growth; but 5 apples are not 5 percent.
             words = isinstance(a.unit, frozenset) and may_be_missing(a.unit)
             return words and type(a.value) is type(b) and self.same(a.value, b)
         # What the other side has as a variable is no unit: l^2/8 square feet.
-        if not isinstance(b, Quantity) and not symbols(a.value) & symbols(b):
+        if not isinstance(b, t.Quantity) and not t.symbols(a.value) & t.symbols(b):
             b = _in_letters(b) or b
-        if not isinstance(b, Quantity):
+        if not isinstance(b, t.Quantity):
             return may_be_missing(a.unit) and self.same(a.value, b)
-        values = values_in_one_size(a, b)
+        values = t.values_in_one_size(a, b)
         same = same_unit(a.unit, b.unit) and values is not None
         return same and self.same(*values)
 
-    def _same_marked(self, bare: Node, value: Node, b: Node) -> bool:
+    def _same_marked(self, bare: t.Node, value: t.Node, b: t.Node) -> bool:
         """A number with a sign for percent or degrees, which may be left out."""
         if isinstance(b, _MARKED):
-            same_mark = isinstance(value, Degrees) == isinstance(b, Degrees)
+            same_mark = isinstance(value, t.Degrees) == isinstance(b, t.Degrees)
             return same_mark and self.same(bare, b.value)
-        if not isinstance(b, Expression):
+        if not isinstance(b, t.Expression):
             return False
-        if not isinstance(value, Degrees) and self._prover.percents_only:
+        if not isinstance(value, t.Degrees) and self._prover.percents_only:
             return self.same(bare, b)
-        may_lack = self._prover.percents or isinstance(value, Degrees)
+        may_lack = self._prover.percents or isinstance(value, t.Degrees)
         return may_lack and self.same(bare, b) or self._prover.equal(value, b)
 
 
-def _is_letter(node: Node) -> bool:
+def _is_letter(node: t.Node) -> bool:
     """Whether a node is one capital letter, as options have."""
-    return isinstance(node, Sym) and len(node.name) == 1 and node.name.isupper()
+    return isinstance(node, t.Sym) and len(node.name) == 1 and node.name.isupper()
 
 
-def _as_tuple(node: Node) -> Node:
+def _as_tuple(node: t.Node) -> t.Node:
     """A row or a column of a matrix, and what is one beside a matrix: [3, 4]."""
     match node:
-        case Matrix(width, cells) if width in (1, len(cells)):
-            return Tuple(cells)
-        case Interval(low, high, True, True):
-            return Tuple((low, high))
+        case t.Matrix(width, cells) if width in (1, len(cells)):
+            return t.Tuple(cells)
+        case t.Interval(low, high, True, True):
+            return t.Tuple((low, high))
     return node
 
 
-def _in_letters(node: Node) -> Quantity | None:
+def _in_letters(node: t.Node) -> t.Quantity | None:
     """9.8 m/s^2 where the letters of the unit were read as variables."""
-    if not isinstance(node, Mul):
+    if not isinstance(node, t.Mul):
         return None
     words, numbers = [], []
     for factor in node.factors:
         match factor:
-            case Sym(name):
+            case t.Sym(name):
                 words.append(name)
-            case Pow(Sym(name), Num(exponent)):
+            case t.Pow(t.Sym(name), t.Num(exponent)):
                 words.append(f"{name} ^ {exponent}")
             case _:
                 numbers.append(factor)
     reading = parse_unit(" ".join(words)) if words else None
     if reading is None or not isinstance(reading.unit, str):
         return None
-    return Quantity(mul(*numbers), reading.unit, reading.scale)
+    return t.Quantity(t.mul(*numbers), reading.unit, reading.scale)
 
 
-def _plus_minus_values(node: Node) -> list[Node]:
+def _plus_minus_values(node: t.Node) -> list[t.Node]:
     """All that a node with plus-minus signs stands for."""
-    if not contains(node, Sign):
+    if not t.contains(node, t.Sign):
         return [node]
-    if any(part == Sign(-1) for part in walk(node)):
+    if any(part == t.Sign(-1) for part in t.walk(node)):
         # A minus-plus has the sign that the plus-minus has not: all go together.
         return [
-            substitute(node, {Sign(1): number(sign), Sign(-1): number(-sign)})
+            t.substitute(node, {t.Sign(1): t.number(sign), t.Sign(-1): t.number(-sign)})
             for sign in (1, -1)
         ]
-    count = sum(part == Sign(1) for part in walk(node))
+    count = sum(part == t.Sign(1) for part in t.walk(node))
     if 2**count > _MAX_ITEMS:
         raise Open
     choices = itertools.product((1, -1), repeat=count)
-    return [fold(_with_signs(node, iter(signs))) for signs in choices]
+    return [t.fold(_with_signs(node, iter(signs))) for signs in choices]
 
 
-def _with_signs(node: Node, signs: Iterator[int]) -> Node:
+def _with_signs(node: t.Node, signs: Iterator[int]) -> t.Node:
     """The node with these signs for its plus-minuses, in order."""
-    if isinstance(node, Sign):
-        return number(next(signs))
-    return rebuilt(node, lambda part: _with_signs(part, signs))
+    if isinstance(node, t.Sign):
+        return t.number(next(signs))
+    return t.rebuilt(node, lambda part: _with_signs(part, signs))
 
 
-def _ordered(a: Node, b: Node) -> tuple[Node, Node]:
+def _ordered(a: t.Node, b: t.Node) -> tuple[t.Node, t.Node]:
     last = len(_KINDS)
     if _RANK.get(type(b), last) < _RANK.get(type(a), last):
         return b, a
     return a, b
 
 
-def _names_coordinates(node: Node) -> bool:
+def _names_coordinates(node: t.Node) -> bool:
     """(x, y) = (3, 5): a point, and no interval."""
-    return isinstance(node, Rel | Chain) and isinstance(steps_of(node)[0].left, Tuple)
+    return isinstance(node, t.Rel | t.Chain) and isinstance(
+        steps_of(node)[0].left, t.Tuple
+    )
 
 
-def _is_several(node: Node) -> bool:
-    return isinstance(node, Several | Braces) or contains(node, Sign)
+def _is_several(node: t.Node) -> bool:
+    return isinstance(node, t.Several | t.Braces) or t.contains(node, t.Sign)
 
 
-def _is_time(node: Ratio) -> bool:
+def _is_time(node: t.Ratio) -> bool:
     """10:30: an hour and two digits of minutes that are no reduced ratio."""
-    if len(node.parts) != 2 or not all(map(is_integer, node.parts)):
+    if len(node.parts) != 2 or not all(map(t.is_integer, node.parts)):
         return False
     hours, minutes = (part.value for part in node.parts)
     return 0 <= hours <= 24 and 10 <= minutes < 60

@@ -18,27 +18,8 @@ from fractions import Fraction
 
 from flint import acb, arb, ctx, fmpq, fmpz
 
+from ..parse import tree as t
 from ..parse.budget import Budget
-from ..parse.tree import (
-    MAX_BITS,
-    ONE,
-    Add,
-    Call,
-    Const,
-    Degrees,
-    Fn,
-    Mul,
-    Node,
-    Num,
-    Percent,
-    Pow,
-    Sym,
-    add,
-    divide,
-    mul,
-    symbols,
-    walk,
-)
 from .points import (
     INTEGER,
     REAL,
@@ -96,11 +77,11 @@ class Balls:
     def __init__(self, budget: Budget):
         self._budget = budget
         # The node itself is kept: its id stays its own.
-        self._known: dict[tuple, tuple[Node, Value | Exception]] = {}
+        self._known: dict[tuple, tuple[t.Node, Value | Exception]] = {}
         self._reach: dict[tuple, int] = {}
 
     def value(
-        self, node: Node, bits: int, point: Point = REAL[0], imaginary: bool = False
+        self, node: t.Node, bits: int, point: Point = REAL[0], imaginary: bool = False
     ) -> Value:
         """An enclosure of an expression.
 
@@ -132,14 +113,14 @@ class Balls:
             raise found
         return found
 
-    def difference(self, left: Node, right: Node, bits: int, *where) -> Value:
+    def difference(self, left: t.Node, right: t.Node, bits: int, *where) -> Value:
         """An enclosure of left - right; see `value`."""
         a, b = self.value(left, bits, *where), self.value(right, bits, *where)
         self._budget.charge(2)
         with _precision(bits):
             return a - b
 
-    def agree(self, left: Node, right: Node) -> bool | None:
+    def agree(self, left: t.Node, right: t.Node) -> bool | None:
         """Whether two expressions have the same values wherever both have one.
 
         Returns:
@@ -147,7 +128,7 @@ class Balls:
           several points to hundreds of digits, None where that cannot be said.
         """
         imaginary = _has_i(left) or _has_i(right)
-        if not (symbols(left) or symbols(right)):
+        if not (t.symbols(left) or t.symbols(right)):
             agreed = self._agree_at(left, right, REAL[:1], 1, imaginary)
             if agreed is None and not imaginary:
                 agreed = self._agree_at(left, right, REAL[:1], 1, True)
@@ -163,7 +144,7 @@ class Balls:
         return agreed
 
     def _agree_at(
-        self, left: Node, right: Node, points, needed: int, imaginary: bool
+        self, left: t.Node, right: t.Node, points, needed: int, imaginary: bool
     ) -> bool | None:
         meeting = []
         for point in points:
@@ -199,7 +180,7 @@ class Balls:
                 return True
         return None
 
-    def _resolution(self, left: Node, right: Node, *where) -> tuple[int, int]:
+    def _resolution(self, left: t.Node, right: t.Node, *where) -> tuple[int, int]:
         """The bits that tell the two apart if anything does, and those that must agree.
 
         What a part contributes may be small beside the whole: 10^-400 in 1 + 10^-400,
@@ -210,7 +191,7 @@ class Balls:
             reach = max(reach, self._reach.get((id(node), FIRST_BITS, *where), 0))
         return FULL_BITS + reach, _NARROW_BITS + reach
 
-    def sign(self, node: Node, other: Node) -> int | None:
+    def sign(self, node: t.Node, other: t.Node) -> int | None:
         """Of the difference of two real constants; None where it is not known."""
         for full in (False, True):
             bits = (
@@ -228,7 +209,7 @@ class Balls:
                 return -1
         return 0 if self.agree(node, other) else None
 
-    def nearest_integer(self, node: Node) -> int | None:
+    def nearest_integer(self, node: t.Node) -> int | None:
         """The integer nearest to a real constant."""
         try:
             value = self.value(node, FIRST_BITS)
@@ -238,7 +219,7 @@ class Balls:
             whole = _only_integer((value.mid() + arb(0.5)).floor())
         return None if whole is None else int(whole)
 
-    def fraction(self, node: Node) -> Fraction | None:
+    def fraction(self, node: t.Node) -> Fraction | None:
         """A real constant as a fraction, good to 30 digits."""
         try:
             value = self.value(node, FIRST_BITS)
@@ -252,45 +233,45 @@ class Balls:
         return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 
-def _bends(node: Node) -> set[Node]:
+def _bends(node: t.Node) -> set[t.Node]:
     """Arguments at which an expression bends; no points show that another one does.
 
     Two expressions may differ only between two roots of such an argument, so both sides
     must have the same ones, up to a factor.
     """
     found = set()
-    for part in walk(node):
+    for part in t.walk(node):
         match part:
-            case Fn(name, arguments) if name in _BENDING and symbols(part):
-                found |= {_monic(a) for a in arguments if symbols(a)}
-            case Pow(base, Num(exponent)) if exponent.denominator % 2 == 0:
-                factors = base.factors if isinstance(base, Mul) else (base,)
+            case t.Fn(name, arguments) if name in _BENDING and t.symbols(part):
+                found |= {_monic(a) for a in arguments if t.symbols(a)}
+            case t.Pow(base, t.Num(exponent)) if exponent.denominator % 2 == 0:
+                factors = base.factors if isinstance(base, t.Mul) else (base,)
                 found |= {
                     _monic(f.base)
                     for f in factors
-                    if isinstance(f, Pow) and _is_even(f.exponent) and symbols(f)
+                    if isinstance(f, t.Pow) and _is_even(f.exponent) and t.symbols(f)
                 }
     return found
 
 
-def _monic(node: Node) -> Node:
+def _monic(node: t.Node) -> t.Node:
     """Divides an argument by its constant factor: |2x - 8| bends as |x - 4| does."""
     match node:
-        case Mul((Num(), *rest)):
-            return mul(*rest)
-        case Add((first, *_)) as total:
-            scale = first.factors[0] if type(first) is Mul else ONE
-            if type(scale) is Num and scale.value:
-                return add(*(divide(term, scale) for term in total.terms))
+        case t.Mul((t.Num(), *rest)):
+            return t.mul(*rest)
+        case t.Add((first, *_)) as total:
+            scale = first.factors[0] if type(first) is t.Mul else t.ONE
+            if type(scale) is t.Num and scale.value:
+                return t.add(*(t.divide(term, scale) for term in total.terms))
     return node
 
 
-def _is_even(exponent: Node) -> bool:
-    return type(exponent) is Num and exponent.value.numerator % 2 == 0
+def _is_even(exponent: t.Node) -> bool:
+    return type(exponent) is t.Num and exponent.value.numerator % 2 == 0
 
 
-def _has_i(node: Node) -> bool:
-    return any(type(part) is Const and part.name == "i" for part in walk(node))
+def _has_i(node: t.Node) -> bool:
+    return any(type(part) is t.Const and part.name == "i" for part in t.walk(node))
 
 
 def _is_narrow(difference: Value, size: arb, bits: int) -> bool:
@@ -319,48 +300,48 @@ class _Evaluator:
         self.reach = 0
         """Bits by which the smallest contribution met so far lies below the whole."""
 
-    def value(self, node: Node) -> Value:
+    def value(self, node: t.Node) -> Value:
         self._budget.charge(2)
         result = self._value(node)
         if not result.is_finite():
             raise Unresolved
         return result
 
-    def _value(self, node: Node) -> Value:
+    def _value(self, node: t.Node) -> Value:
         match node:
-            case Num(value):
+            case t.Num(value):
                 self._note(value.numerator.bit_length())
                 self._note(value.denominator.bit_length())
                 return self._number(value)
-            case Sym(name):
+            case t.Sym(name):
                 return self._number(coordinate(name, self._point))
-            case Const("pi"):
+            case t.Const("pi"):
                 return arb.pi()
-            case Const("e"):
+            case t.Const("e"):
                 return arb.const_e()
-            case Const("i") if self._imaginary:
+            case t.Const("i") if self._imaginary:
                 return acb(0, 1)
-            case Add(terms):
+            case t.Add(terms):
                 values = [self.value(term) for term in terms]
                 self._note_sum(values)
                 total = values[0]
                 for value in values[1:]:
                     total = total + value
                 return total
-            case Mul(factors):
+            case t.Mul(factors):
                 total = self.value(factors[0])
                 for factor in factors[1:]:
                     total = total * self.value(factor)
                 return total
-            case Pow(base, exponent):
+            case t.Pow(base, exponent):
                 return self._power(base, exponent)
-            case Fn(name, arguments):
+            case t.Fn(name, arguments):
                 return self._function(name, [self.value(part) for part in arguments])
-            case Call(name, arguments):
+            case t.Call(name, arguments):
                 return self._unknown(name, [self.value(part) for part in arguments])
-            case Degrees(value):
+            case t.Degrees(value):
                 return self.value(value) * arb.pi() / 180
-            case Percent(value):
+            case t.Percent(value):
                 return self.value(value) / 100
         raise Undefined
 
@@ -405,9 +386,9 @@ class _Evaluator:
         self._budget.charge(2 * self._steps)
         return (total + self._number(coordinate(name, REAL[2]))).sin().exp()
 
-    def _power(self, base_node: Node, exponent_node: Node) -> Value:
+    def _power(self, base_node: t.Node, exponent_node: t.Node) -> Value:
         base = self.value(base_node)
-        if type(exponent_node) is Num:
+        if type(exponent_node) is t.Num:
             exponent = exponent_node.value
         else:
             power = self.value(exponent_node)
@@ -543,7 +524,7 @@ def _only_integer(value: arb) -> fmpz | None:
     above = value.abs_upper()
     if above < 1:
         return fmpz(0) if value.contains(0) else None
-    return value.unique_fmpz() if above < arb(2) ** MAX_BITS else None
+    return value.unique_fmpz() if above < arb(2) ** t.MAX_BITS else None
 
 
 _EXPONENTIAL = frozenset({"sinh", "cosh", "tanh", "coth", "sech", "csch"})

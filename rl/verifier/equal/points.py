@@ -12,16 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..parse.tree import (
-    ZERO,
-    Add,
-    Mul,
-    Node,
-    Num,
-    bits,
-    children,
-    symbols,
-)
+from ..parse import tree as t
 
 _MARKS = tuple(map(Fraction, ("0.1", "3", "100", "10000")))
 _MAX_CONSTANTS = 12
@@ -75,7 +66,7 @@ def coordinate(name: str, point: Point) -> Fraction:
     return -size if name in point.negative else size
 
 
-def spread(left: Node, right: Node) -> Iterator[Point]:
+def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
     """Real points in every gap between the constants of two expressions.
 
     In each gap all variables are positive once, then some are negative, then the others
@@ -89,7 +80,7 @@ def spread(left: Node, right: Node) -> Iterator[Point]:
     if marks[-1] >= _MARKS[-1]:
         marks.append(marks[-1] * 10)
     gaps = list(zip(marks, marks[1:], strict=False))
-    names = sorted(symbols(left) | symbols(right))
+    names = sorted(t.symbols(left) | t.symbols(right))
     seed = len(REAL) + len(INTEGER)
     for turn in range(max(len(gaps), min(len(names), _MAX_ROUNDS))):
         some = frozenset(
@@ -100,25 +91,29 @@ def spread(left: Node, right: Node) -> Iterator[Point]:
             seed += 1
 
 
-def _constants(left: Node, right: Node) -> list[Fraction]:
+def _constants(left: t.Node, right: t.Node) -> list[Fraction]:
     """The sizes of the numbers that stand in two expressions, in order."""
     found: set[Fraction] = set()
     stack = [left, right]
     while stack:
         part = stack.pop()
-        if type(part) is Num and part.value and bits(part.value) <= _MAX_CONSTANT_BITS:
+        if (
+            type(part) is t.Num
+            and part.value
+            and t.bits(part.value) <= _MAX_CONSTANT_BITS
+        ):
             found.add(abs(part.value))
-        elif type(part) is Add:
+        elif type(part) is t.Add:
             # 2x - 40 bends at 20.
-            slopes = {t.factors[0].value for t in part.terms if _is_scaled(t)}
-            shifts = {t.value for t in part.terms if type(t) is Num}
+            slopes = {term.factors[0].value for term in part.terms if _is_scaled(term)}
+            shifts = {term.value for term in part.terms if type(term) is t.Num}
             found |= {abs(c / k) for c in shifts for k in slopes}
-        stack.extend(children(part))
+        stack.extend(t.children(part))
     # Of too many every second, or third; the greatest always, that it be passed.
     step = -(-len(found) // _MAX_CONSTANTS) or 1
     return sorted(found)[::-step][::-1]
 
 
-def _is_scaled(term: Node) -> bool:
-    first = term.factors[0] if type(term) is Mul else None
-    return type(first) is Num and first != ZERO
+def _is_scaled(term: t.Node) -> bool:
+    first = term.factors[0] if type(term) is t.Mul else None
+    return type(first) is t.Num and first != t.ZERO

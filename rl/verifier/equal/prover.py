@@ -4,19 +4,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
 
+from ..parse import tree as t
 from ..parse.budget import Budget
-from ..parse.tree import (
-    INFINITY,
-    MINUS_INFINITY,
-    ZERO,
-    Expression,
-    Node,
-    Num,
-    Sym,
-    mul,
-    substitute,
-    symbols,
-)
 from .intervals import Balls
 from .points import REAL, coordinate
 
@@ -27,7 +16,7 @@ PRINTED_DIGITS = 14
 """A decimal of so many significant digits is a printed float: it stands for the exact
 number that it is the nearest decimal to."""
 APPROXIMATE_DIGITS = 4
-_INFINITE = (INFINITY, MINUS_INFINITY)
+_INFINITE = (t.INFINITY, t.MINUS_INFINITY)
 
 
 class Prover:
@@ -65,7 +54,7 @@ class Prover:
         """Takes steps for work that is done elsewhere; see `Budget.charge`."""
         self._budget.charge(steps)
 
-    def equal(self, left: Node, right: Node) -> bool:
+    def equal(self, left: t.Node, right: t.Node) -> bool:
         """Whether two folded expressions are equal wherever both are defined.
 
         Raises:
@@ -74,7 +63,7 @@ class Prover:
         self.charge(1)
         if left == right:
             return True
-        if type(left) is Num and type(right) is Num:
+        if type(left) is t.Num and type(right) is t.Num:
             return left.value == right.value or self._rounds(left, right)
         if left in _INFINITE or right in _INFINITE:
             return False
@@ -85,26 +74,28 @@ class Prover:
             self.is_open = True
         return self._rounds(left, right)
 
-    def is_zero(self, node: Node) -> bool:
-        return self.equal(node, ZERO)
+    def is_zero(self, node: t.Node) -> bool:
+        return self.equal(node, t.ZERO)
 
-    def sign(self, left: Node, right: Node) -> int | None:
+    def sign(self, left: t.Node, right: t.Node) -> int | None:
         """Of left - right for two real constants, infinities included; else None."""
         if left == right:
             return 0
-        ranks = [(n == INFINITY) - (n == MINUS_INFINITY) for n in (left, right)]
+        ranks = [(n == t.INFINITY) - (n == t.MINUS_INFINITY) for n in (left, right)]
         if any(ranks):
             return (ranks[0] > ranks[1]) - (ranks[0] < ranks[1])
-        if symbols(left) or symbols(right):
+        if t.symbols(left) or t.symbols(right):
             return None
-        if type(left) is Num and type(right) is Num:
+        if type(left) is t.Num and type(right) is t.Num:
             return (left.value > right.value) - (left.value < right.value)
         sign = self.balls.sign(left, right)
         if sign is None:
             self.is_open = True
         return sign
 
-    def proportional(self, left: Node, right: Node, *, positive: bool = False) -> bool:
+    def proportional(
+        self, left: t.Node, right: t.Node, *, positive: bool = False
+    ) -> bool:
         """Whether one expression is a constant, not zero, times the other.
 
         Then left(x) right(y) = left(y) right(x), for a y where neither vanishes.
@@ -116,33 +107,33 @@ class Prover:
         """
         for point in REAL:
             at = {
-                Sym(name): Num(coordinate(name, point))
-                for name in symbols(left) | symbols(right)
+                t.Sym(name): t.Num(coordinate(name, point))
+                for name in t.symbols(left) | t.symbols(right)
             }
-            a, b = substitute(left, at), substitute(right, at)
-            signs = self.sign(a, ZERO), self.sign(b, ZERO)
+            a, b = t.substitute(left, at), t.substitute(right, at)
+            signs = self.sign(a, t.ZERO), self.sign(b, t.ZERO)
             if None in signs or signs == (0, 0):
                 continue
             if 0 in signs or (positive and signs[0] != signs[1]):
                 return False
-            return self.equal(mul(left, b), mul(right, a))
+            return self.equal(t.mul(left, b), t.mul(right, a))
         return False
 
     def _shown(self) -> bool:
         self.way = "enclosure"
         return True
 
-    def _rounds(self, left: Node, right: Node) -> bool:
+    def _rounds(self, left: t.Node, right: t.Node) -> bool:
         """Whether one side is the other one, as a decimal, to the digits it shows."""
         return any(
             self.shows(decimal, exact, APPROXIMATE_DIGITS)
             if self.decimals
             else self._prints(decimal, exact)
             for decimal, exact in ((left, right), (right, left))
-            if type(decimal) is Num and decimal.ulp is not None
+            if type(decimal) is t.Num and decimal.ulp is not None
         )
 
-    def _prints(self, decimal: Num, exact: Node) -> bool:
+    def _prints(self, decimal: t.Num, exact: t.Node) -> bool:
         """Whether a decimal is what a machine prints for an exact number."""
         digits = len(str(abs(decimal.value / decimal.ulp).numerator))
         if digits < PRINTED_DIGITS or (value := self._other(decimal, exact)) is None:
@@ -156,7 +147,7 @@ class Prover:
         last_place = Fraction(Decimal(1).scaleb(printed.as_tuple().exponent))
         return (decimal.value, decimal.ulp) == (Fraction(printed), last_place)
 
-    def shows(self, decimal: Num, exact: Node, least: int) -> bool:
+    def shows(self, decimal: t.Num, exact: t.Node, least: int) -> bool:
         """Whether a decimal is an exact number rounded, or cut off.
 
         Args:
@@ -172,11 +163,11 @@ class Prover:
         rounded = abs(error) * 2 <= decimal.ulp or 0 <= toward_zero < decimal.ulp
         return rounded and self._shown()
 
-    def _other(self, decimal: Num, exact: Node) -> Fraction | None:
+    def _other(self, decimal: t.Num, exact: t.Node) -> Fraction | None:
         """The value beside a decimal, unless so many digits could show it exactly."""
-        if type(exact) is Num:
+        if type(exact) is t.Num:
             fits = (exact.value / decimal.ulp).denominator == 1
             return None if exact.ulp is not None or fits else exact.value
-        if not isinstance(exact, Expression) or symbols(exact):
+        if not isinstance(exact, t.Expression) or t.symbols(exact):
             return None
         return self.balls.fraction(exact)

@@ -3,36 +3,19 @@
 import functools
 from typing import NamedTuple
 
+from ..parse import tree as t
 from ..parse.relations import is_label, said_in_words
-from ..parse.tree import (
-    INFINITY,
-    MINUS_INFINITY,
-    Braces,
-    Chain,
-    Expression,
-    Fn,
-    Interval,
-    Mul,
-    Node,
-    Rel,
-    SetOp,
-    Several,
-    Sym,
-    Tuple,
-    negative,
-    symbols,
-)
 from .prover import Prover
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
 _MAX_INTERVALS = 40
-Intervals = tuple[Interval, ...]
+Intervals = tuple[t.Interval, ...]
 
 
 class Region(NamedTuple):
     """What a label ranges over; the label is None where none is named."""
 
-    label: Node | None
+    label: t.Node | None
     intervals: Intervals
 
 
@@ -50,38 +33,38 @@ class Regions:
     def __init__(self, prover: Prover):
         self._prover = prover
 
-    def read(self, node: Node) -> Region | None:
+    def read(self, node: t.Node) -> Region | None:
         """The set of reals that a node describes, or None where it describes none.
 
         A tuple of two and a finite set count as regions only inside of others: see
         `read_as_region`.
         """
         match node:
-            case Interval(Expression(), Expression()):
+            case t.Interval(t.Expression(), t.Expression()):
                 return Region(None, (node,))
-            case SetOp():
+            case t.SetOp():
                 return self._combined(node)
-            case Rel():
+            case t.Rel():
                 return self._solutions(node)
-            case Chain():
+            case t.Chain():
                 return _between(node)
-            case Braces((Rel() | Chain() as condition,)):
+            case t.Braces((t.Rel() | t.Chain() as condition,)):
                 # {x : x > 2}: outside of it, the name means nothing.
                 found = self.read(condition)
                 return found and Region(None, found.intervals)
-            case Several() | Braces():
+            case t.Several() | t.Braces():
                 return self._of_several(node)
         return None
 
-    def read_as_region(self, node: Node) -> Region | None:
+    def read_as_region(self, node: t.Node) -> Region | None:
         """Like read, where the context says that a region is meant."""
         match node:
-            case Tuple((Expression() as low, Expression() as high)):
+            case t.Tuple((t.Expression() as low, t.Expression() as high)):
                 if self._prover.sign(low, high) in (0, 1):
                     return None  # a point, which no interval without points is
-                return Region(None, (Interval(low, high, False, False),))
-            case Braces(items) if all(isinstance(p, Expression) for p in items):
-                return Region(None, tuple(Interval(p, p, True, True) for p in items))
+                return Region(None, (t.Interval(low, high, False, False),))
+            case t.Braces(items) if all(isinstance(p, t.Expression) for p in items):
+                return Region(None, tuple(t.Interval(p, p, True, True) for p in items))
         return self.read(node)
 
     def same(self, left: Region, right: Region) -> bool:
@@ -106,7 +89,7 @@ class Regions:
                 return False
         return True
 
-    def _same_interval(self, a: Interval, b: Interval) -> bool:
+    def _same_interval(self, a: t.Interval, b: t.Interval) -> bool:
         return (
             (a.low_closed, a.high_closed) == (b.low_closed, b.high_closed)
             and self._prover.equal(a.low, b.low)
@@ -120,7 +103,7 @@ class Regions:
         except Incomparable:
             return intervals
 
-    def _combined(self, node: SetOp) -> Region | None:
+    def _combined(self, node: t.SetOp) -> Region | None:
         left, right = self.read_as_region(node.left), self.read_as_region(node.right)
         if left is None or right is None:
             return None
@@ -136,7 +119,7 @@ class Regions:
             return None
         return Region(left.label or right.label, intervals)
 
-    def _solutions(self, node: Rel) -> Region | None:
+    def _solutions(self, node: t.Rel) -> Region | None:
         relation, left, right = node.op, node.left, node.right
         if relation == "in":
             found = self.read_as_region(right) if is_label(left) else None
@@ -145,19 +128,19 @@ class Regions:
             return self._outside(left, right)
         if relation not in _FLIPPED:
             return None
-        if not (isinstance(left, Expression) and isinstance(right, Expression)):
+        if not (isinstance(left, t.Expression) and isinstance(right, t.Expression)):
             return None
         if not is_label(left):
             if not is_label(right):
                 return None
             left, right, relation = right, left, _FLIPPED[relation]
-        if symbols(left) & symbols(right):
+        if t.symbols(left) & t.symbols(right):
             return None
-        if isinstance(left, Fn):
+        if isinstance(left, t.Fn):
             return _magnitudes(left, relation, right)
         return Region(left, _half_line(relation, right))
 
-    def _outside(self, label: Node, node: Node) -> Region | None:
+    def _outside(self, label: t.Node, node: t.Node) -> Region | None:
         inside = self.read_as_region(node)
         if inside is None or not is_label(label):
             return None
@@ -166,7 +149,7 @@ class Regions:
         except Incomparable:
             return None
 
-    def _of_several(self, node: Several | Braces) -> Region | None:
+    def _of_several(self, node: t.Several | t.Braces) -> Region | None:
         """Inequalities side by side, or sets.
 
         "or" unites them, and single points with them. Else inequalities that have
@@ -196,14 +179,14 @@ class Regions:
 
     # --- the algebra of intervals
 
-    def _order(self, left: Node, right: Node) -> int:
+    def _order(self, left: t.Node, right: t.Node) -> int:
         self._prover.charge(2)
         sign = self._prover.sign(left, right)
         if sign is None:
             raise Incomparable
         return sign
 
-    def _is_empty(self, interval: Interval) -> bool:
+    def _is_empty(self, interval: t.Interval) -> bool:
         order = self._order(interval.low, interval.high)
         if order == 0:
             return not (interval.low_closed and interval.high_closed)
@@ -214,7 +197,7 @@ class Regions:
         if len(intervals) > _MAX_INTERVALS:
             raise Incomparable
 
-        def earlier(a: Interval, b: Interval) -> int:
+        def earlier(a: t.Interval, b: t.Interval) -> int:
             return (
                 self._order(a.low, b.low)
                 or b.low_closed - a.low_closed
@@ -222,7 +205,7 @@ class Regions:
             )
 
         parts = [part for part in intervals if not self._is_empty(part)]
-        merged: list[Interval] = []
+        merged: list[t.Interval] = []
         for part in sorted(parts, key=functools.cmp_to_key(earlier)):
             if merged:
                 gap = self._order(part.low, merged[-1].high)
@@ -233,7 +216,7 @@ class Regions:
             merged.append(part)
         return tuple(merged)
 
-    def _hull(self, first: Interval, second: Interval) -> Interval:
+    def _hull(self, first: t.Interval, second: t.Interval) -> t.Interval:
         """Of two that overlap, the one that begins first given first."""
         order = self._order(first.high, second.high)
         high, closed = first.high, first.high_closed
@@ -241,14 +224,14 @@ class Regions:
             closed = closed or second.high_closed
         elif order < 0:
             high, closed = second.high, second.high_closed
-        return Interval(first.low, high, first.low_closed, closed)
+        return t.Interval(first.low, high, first.low_closed, closed)
 
     def _complement(self, intervals: Intervals) -> Intervals:
-        rest: Intervals = (Interval(MINUS_INFINITY, INFINITY, False, False),)
+        rest: Intervals = (t.Interval(t.MINUS_INFINITY, t.INFINITY, False, False),)
         for part in intervals:
             outside = (
-                Interval(MINUS_INFINITY, part.low, False, not part.low_closed),
-                Interval(part.high, INFINITY, not part.high_closed, False),
+                t.Interval(t.MINUS_INFINITY, part.low, False, not part.low_closed),
+                t.Interval(part.high, t.INFINITY, not part.high_closed, False),
             )
             rest = self._intersection(rest, outside)
         return rest
@@ -269,56 +252,56 @@ class Regions:
                 high_closed = high.high_closed
                 if high_order == 0:
                     high_closed = a.high_closed and b.high_closed
-                part = Interval(low.low, high.high, low_closed, high_closed)
+                part = t.Interval(low.low, high.high, low_closed, high_closed)
                 if not self._is_empty(part):
                     found.append(part)
         return self._merged(tuple(found))
 
 
-def _point(node: Node) -> Region | None:
+def _point(node: t.Node) -> Region | None:
     """x = 1, as a set."""
     match node:
-        case Rel("=", label, Expression() as value):
-            if is_label(label) and not symbols(value):
-                return Region(label, (Interval(value, value, True, True),))
+        case t.Rel("=", label, t.Expression() as value):
+            if is_label(label) and not t.symbols(value):
+                return Region(label, (t.Interval(value, value, True, True),))
     return None
 
 
-def _magnitudes(left: Fn, relation: str, bound: Node) -> Region | None:
+def _magnitudes(left: t.Fn, relation: str, bound: t.Node) -> Region | None:
     """|x| < a is about x; |AB| < a is about a length."""
     (inside,) = left.arguments[:1]
-    if left.name != "abs" or not isinstance(inside, Sym | Mul):
+    if left.name != "abs" or not isinstance(inside, t.Sym | t.Mul):
         return None
-    if isinstance(inside, Mul) or inside.name[:1].isupper():
+    if isinstance(inside, t.Mul) or inside.name[:1].isupper():
         return Region(left, _half_line(relation, bound))
-    below = negative(bound)
+    below = t.negative(bound)
     closed = relation.endswith("=")
     if relation in ("<", "<="):
-        return Region(inside, (Interval(below, bound, closed, closed),))
+        return Region(inside, (t.Interval(below, bound, closed, closed),))
     if relation in (">", ">="):
         outside = (
-            Interval(MINUS_INFINITY, below, False, closed),
-            Interval(bound, INFINITY, closed, False),
+            t.Interval(t.MINUS_INFINITY, below, False, closed),
+            t.Interval(bound, t.INFINITY, closed, False),
         )
         return Region(inside, outside)
     return None
 
 
-def _half_line(relation: str, bound: Node) -> Intervals:
-    below = Interval(MINUS_INFINITY, bound, False, relation == "<=")
-    above = Interval(bound, INFINITY, relation == ">=", False)
+def _half_line(relation: str, bound: t.Node) -> Intervals:
+    below = t.Interval(t.MINUS_INFINITY, bound, False, relation == "<=")
+    above = t.Interval(bound, t.INFINITY, relation == ">=", False)
     if relation == "!=":
         return (below, above)
     return (below,) if relation in ("<", "<=") else (above,)
 
 
-def _between(node: Chain) -> Region | None:
+def _between(node: t.Chain) -> Region | None:
     """a < x < b, in either direction."""
     if len(node.steps) != 2:
         return None
     first, second = node.steps
     middle = first.right
-    if not (isinstance(middle, Expression) and is_label(middle)):
+    if not (isinstance(middle, t.Expression) and is_label(middle)):
         return None
     if first.op in (">", ">=") and second.op in (">", ">="):
         low, high = second.right, first.left
@@ -328,10 +311,10 @@ def _between(node: Chain) -> Region | None:
         closed = first.op == "<=", second.op == "<="
     else:
         return None
-    if not (isinstance(low, Expression) and isinstance(high, Expression)):
+    if not (isinstance(low, t.Expression) and isinstance(high, t.Expression)):
         return None
-    if is_label(low) and is_label(high) and symbols(low):
+    if is_label(low) and is_label(high) and t.symbols(low):
         return None
-    low_closed = closed[0] and low != MINUS_INFINITY
-    high_closed = closed[1] and high != INFINITY
-    return Region(middle, (Interval(low, high, low_closed, high_closed),))
+    low_closed = closed[0] and low != t.MINUS_INFINITY
+    high_closed = closed[1] and high != t.INFINITY
+    return Region(middle, (t.Interval(low, high, low_closed, high_closed),))

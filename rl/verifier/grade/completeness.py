@@ -11,57 +11,16 @@ from collections.abc import Iterator, Set
 
 from ..equal.prover import Prover
 from ..equal.regions import Regions
+from ..parse import tree as t
 from ..parse.budget import Open
 from ..parse.relations import function_of, is_decimal, is_label, steps_of
-from ..parse.tree import (
-    EULER,
-    IMAGINARY,
-    INFINITY,
-    MINUS_ONE,
-    ONE,
-    REALS,
-    Add,
-    Based,
-    Braces,
-    Call,
-    Chain,
-    Choice,
-    Const,
-    Degrees,
-    Expression,
-    Fn,
-    Interval,
-    Matrix,
-    Mul,
-    Node,
-    Num,
-    Numbers,
-    Percent,
-    Pow,
-    Quantity,
-    Ratio,
-    Rel,
-    Repeating,
-    SetOp,
-    Several,
-    Sign,
-    Sym,
-    Tuple,
-    children,
-    contains,
-    fold,
-    is_integer,
-    number,
-    symbols,
-    walk,
-)
 from .canonical import is_rational, shape_of
 
 _FUNCTIONS = {
     "floor": "a rounding", "ceil": "a rounding", "abs": "an absolute value"
 }  # fmt: skip
 """Functions of numbers that no answer needs."""
-_KEPT_BASES = (number(10), EULER, IMAGINARY)
+_KEPT_BASES = (t.number(10), t.EULER, t.IMAGINARY)
 _EQUALITIES = frozenset(["=", "approx", "equiv"])
 _TRANSCENDENTAL = {
     "log": "a logarithm", "sin": "a sine", "cos": "a cosine", "tan": "a tangent",
@@ -71,28 +30,28 @@ _TRANSCENDENTAL = {
 """Functions that an answer does not need where its value is rational."""
 
 
-def unfinished(answer: Node, gold: Node) -> str | None:
+def unfinished(answer: t.Node, gold: t.Node) -> str | None:
     """What is still to be done in an answer, of a kind that is done in its gold."""
-    if not contains(gold, Rel | Interval | SetOp) or _solved(gold):
+    if not t.contains(gold, t.Rel | t.Interval | t.SetOp) or _solved(gold):
         if any(not _is_solved(part) for part in _relations(answer)):
             return "leaves a relation to be solved"
     return None
 
 
-def left_to_evaluate(answer: Node, gold: Node) -> str | None:
+def left_to_evaluate(answer: t.Node, gold: t.Node) -> str | None:
     """The function of numbers or of sets that an answer leaves, its gold does not."""
     functions = _FUNCTIONS | (_TRANSCENDENTAL if is_number(gold) else {})
-    own = {part.name for part in walk(gold) if isinstance(part, Fn)}
-    for part in walk(answer):
-        if isinstance(part, Fn) and part.name in functions and part.name not in own:
-            if not symbols(part):
+    own = {part.name for part in t.walk(gold) if isinstance(part, t.Fn)}
+    for part in t.walk(answer):
+        if isinstance(part, t.Fn) and part.name in functions and part.name not in own:
+            if not t.symbols(part):
                 return f"leaves {functions[part.name]} to be evaluated"
     if _leaves_sets(answer) and not _leaves_sets(gold):
         return "leaves an operation on sets to be carried out"
     return None
 
 
-def unevaluated(answer: Node, gold: Node) -> bool:
+def unevaluated(answer: t.Node, gold: t.Node) -> bool:
     """Whether an answer leaves arithmetic to be done where the gold is literal.
 
     Args:
@@ -106,165 +65,169 @@ def unevaluated(answer: Node, gold: Node) -> bool:
         return pending(answer) > pending(gold)
     if not all(map(is_literal, wanted)):
         return pending(answer) > pending(gold)
-    if any(isinstance(p, Const) and p != INFINITY for n in wanted for p in walk(n)):
+    if any(
+        isinstance(p, t.Const) and p != t.INFINITY for n in wanted for p in t.walk(n)
+    ):
         return False
     given = list(_numbers_in(answer))
-    if any(isinstance(number, Degrees) for number in wanted):
-        given = [number for number in given if not contains(number, Const)]
+    if any(isinstance(value, t.Degrees) for value in wanted):
+        given = [value for value in given if not t.contains(value, t.Const)]
     return not all(map(is_literal, given))
 
 
-def pending(node: Node) -> int:
+def pending(node: t.Node) -> int:
     """Counts the steps of arithmetic that an expression leaves to be carried out.
 
     Like terms are to be added, numbers and powers of one base to be multiplied, powers
     of numbers to be raised, and fractions in a denominator to be inverted.
     """
-    if isinstance(node, Matrix):  # a factor before it stands in each of its cells
-        return sum(pending(cell) for cell in node.cells if isinstance(cell, Add))
-    steps = sum(map(pending, children(node)))
+    if isinstance(node, t.Matrix):  # a factor before it stands in each of its cells
+        return sum(pending(cell) for cell in node.cells if isinstance(cell, t.Add))
+    steps = sum(map(pending, t.children(node)))
     match node:
-        case Add() if is_literal(node):
+        case t.Add() if is_literal(node):
             return 0
-        case Add(terms):
-            parts = [_split(shape_of(term))[1] for term in _flat(Add, terms)]
+        case t.Add(terms):
+            parts = [_split(shape_of(term))[1] for term in _flat(t.Add, terms)]
             return steps + len(parts) - len(set(parts))
-        case Mul() if is_literal(node):
+        case t.Mul() if is_literal(node):
             return 0
-        case Mul(factors):
-            return steps + _repeated(_flat(Mul, factors))
-        case Pow(Mul() as below, exponent) if exponent == MINUS_ONE:
+        case t.Mul(factors):
+            return steps + _repeated(_flat(t.Mul, factors))
+        case t.Pow(t.Mul() as below, exponent) if exponent == t.MINUS_ONE:
             return steps + any(_is_inverse(part) for part in below.factors)
-        case Pow(base, Num(exponent)) if exponent.denominator == 1 and exponent > 1:
-            constant = not symbols(base) and base not in _KEPT_BASES
-            return steps + (constant or isinstance(base, Mul | Pow))
+        case t.Pow(base, t.Num(exponent)) if exponent.denominator == 1 and exponent > 1:
+            constant = not t.symbols(base) and base not in _KEPT_BASES
+            return steps + (constant or isinstance(base, t.Mul | t.Pow))
     return steps
 
 
-def _flat(kind: type, parts: tuple[Node, ...]) -> Iterator[Node]:
+def _flat(kind: type, parts: tuple[t.Node, ...]) -> Iterator[t.Node]:
     """The terms of a sum or the factors of a product, signs left out."""
     for part in parts:
         if isinstance(part, kind):
             yield from _flat(kind, getattr(part, part.__slots__[0]))
-        elif part != MINUS_ONE:
+        elif part != t.MINUS_ONE:
             yield part
 
 
-def _split(term: Node) -> tuple[list[Node], Node]:
+def _split(term: t.Node) -> tuple[list[t.Node], t.Node]:
     """The rational factors of a term, and the rest of it."""
-    factors = term.factors if isinstance(term, Mul) else (term,)
+    factors = term.factors if isinstance(term, t.Mul) else (term,)
     numbers = [f for f in factors if is_rational(f)]
     rest = [f for f in factors if not is_rational(f)]
-    return numbers, shape_of(Mul(tuple(rest)))
+    return numbers, shape_of(t.Mul(tuple(rest)))
 
 
-def _repeated(factors: Iterator[Node]) -> int:
+def _repeated(factors: Iterator[t.Node]) -> int:
     """How many factors have a base that another one has; numbers are of one base."""
     above, below, roots, bases = 0, 0, 0, []
     for factor in factors:
         inverse = _is_inverse(factor)
-        inner = factor.base if isinstance(factor, Pow) and inverse else factor
-        for part in _flat(Mul, (inner,)):
-            base = part.base if isinstance(part, Pow) else part
-            if isinstance(part, Num):
+        inner = factor.base if isinstance(factor, t.Pow) and inverse else factor
+        for part in _flat(t.Mul, (inner,)):
+            base = part.base if isinstance(part, t.Pow) else part
+            if isinstance(part, t.Num):
                 above, below = above + (not inverse), below + inverse
-            elif isinstance(part, Pow) and isinstance(base, Num):
+            elif isinstance(part, t.Pow) and isinstance(base, t.Num):
                 roots += not inverse
-            elif not isinstance(base, Num):
+            elif not isinstance(base, t.Num):
                 bases.append(shape_of(base))
     steps = max(0, above - 1) + max(0, below - 1) + max(0, roots - 1)
     return steps + len(bases) - len(set(bases))
 
 
-def _is_inverse(node: Node) -> bool:
-    return isinstance(node, Pow) and node.exponent == MINUS_ONE
+def _is_inverse(node: t.Node) -> bool:
+    return isinstance(node, t.Pow) and node.exponent == t.MINUS_ONE
 
 
-def _cancels(answer: Node, gold: Node) -> bool:
+def _cancels(answer: t.Node, gold: t.Node) -> bool:
     """Whether an answer has names that its value does not depend on."""
-    if not all(isinstance(node, Expression) for node in (answer, gold)):
+    if not all(isinstance(node, t.Expression) for node in (answer, gold)):
         return False
-    return symbols(answer) > symbols(gold)
+    return t.symbols(answer) > t.symbols(gold)
 
 
-def _numbers_in(node: Node) -> Iterator[Node]:
+def _numbers_in(node: t.Node) -> Iterator[t.Node]:
     """The numbers that an answer gives; of 2 + 3 = 5 the plainest side."""
     match node:
-        case Rel() | Chain() if all(s.op in _EQUALITIES for s in steps_of(node)):
-            constant = [side for side in sides(node) if not symbols(side)]
+        case t.Rel() | t.Chain() if all(s.op in _EQUALITIES for s in steps_of(node)):
+            constant = [side for side in sides(node) if not t.symbols(side)]
             literal = [side for side in constant if is_literal(side)]
             yield from itertools.chain(*map(_numbers_in, (literal or constant)[-1:]))
-        case Expression() | Quantity() | Ratio():
+        case t.Expression() | t.Quantity() | t.Ratio():
             # With letters it is perhaps a unit, or a vector.
-            if not symbols(node) and not contains(node, Call):
+            if not t.symbols(node) and not t.contains(node, t.Call):
                 yield node
-        case Choice(_, value):
+        case t.Choice(_, value):
             yield from _numbers_in(value)
-        case Rel() | Chain() | Several() | Braces() | Tuple():
-            for part in children(node):
+        case t.Rel() | t.Chain() | t.Several() | t.Braces() | t.Tuple():
+            for part in t.children(node):
                 yield from _numbers_in(part)
-        case Interval(low, high):
+        case t.Interval(low, high):
             yield from itertools.chain(_numbers_in(low), _numbers_in(high))
 
 
-def is_literal(node: Node) -> bool:
+def is_literal(node: t.Node) -> bool:
     """Whether a number is written out: nothing is left to add, multiply or divide.
 
     Signs, fractions, mixed numbers, percent, scientific notation and a single power,
     factorial, binomial or other function are.
     """
     match node:
-        case Quantity(Add(terms)) if _falls_in_units(terms):
+        case t.Quantity(t.Add(terms)) if _falls_in_units(terms):
             return True
-        case Percent(value) | Degrees(value) | Quantity(value):
+        case t.Percent(value) | t.Degrees(value) | t.Quantity(value):
             return is_literal(value)
-        case Mul((sign, value)) if sign == MINUS_ONE or isinstance(sign, Sign):
+        case t.Mul((sign, value)) if sign == t.MINUS_ONE or isinstance(sign, t.Sign):
             return is_literal(value)
-        case Mul((value, Mul((Num(),)))):  # 5 million
+        case t.Mul((value, t.Mul((t.Num(),)))):  # 5 million
             return is_literal(value)
-        case Mul((Num(), Pow(Num(base), exponent))) if base == 10 and (
-            exponent != MINUS_ONE  # that of a quotient; written -1 is a product
+        case t.Mul((t.Num(), t.Pow(t.Num(base), exponent))) if base == 10 and (
+            exponent != t.MINUS_ONE  # that of a quotient; written -1 is a product
         ):
             return _is_signed_integer(exponent)
-        case Mul((Fn("log", (top,)), Pow(Fn("log", (bottom,)), exponent))):
-            return exponent == MINUS_ONE and is_literal(top) and is_literal(bottom)
-        case Mul((top, Pow(bottom, exponent))) if exponent == MINUS_ONE:
+        case t.Mul((t.Fn("log", (top,)), t.Pow(t.Fn("log", (bottom,)), exponent))):
+            return exponent == t.MINUS_ONE and is_literal(top) and is_literal(bottom)
+        case t.Mul((top, t.Pow(bottom, exponent))) if exponent == t.MINUS_ONE:
             return _is_fraction(top, bottom)
-        case Ratio((top, bottom)):
+        case t.Ratio((top, bottom)):
             return _is_atom(top) and _is_atom(bottom)
-        case Add((Num(whole, None), Mul((top, Pow(bottom))) as part)):
-            value = fold(part)
-            proper = isinstance(value, Num) and 0 < value.value < 1
+        case t.Add((t.Num(whole, None), t.Mul((top, t.Pow(bottom))) as part)):
+            value = t.fold(part)
+            proper = isinstance(value, t.Num) and 0 < value.value < 1
             return proper and whole.denominator == 1 and _is_fraction(top, bottom)
-        case Pow(base, _) if base == EULER:
+        case t.Pow(base, _) if base == t.EULER:
             return True
-        case Fn(_, arguments):
+        case t.Fn(_, arguments):
             return all(map(is_literal, arguments))
     return _is_atom(node)
 
 
-def _is_atom(node: Node) -> bool:
+def _is_atom(node: t.Node) -> bool:
     """Whether a node is a number, a power of one, a factorial or a binomial."""
     match node:
-        case Mul((sign, value)) if sign == MINUS_ONE:
+        case t.Mul((sign, value)) if sign == t.MINUS_ONE:
             return _is_atom(value)
-        case Pow(Mul((Num(), Pow(Num(), below))), exponent) if below == MINUS_ONE:
+        case t.Pow(t.Mul((t.Num(), t.Pow(t.Num(), below))), exponent) if (
+            below == t.MINUS_ONE
+        ):
             return _is_signed_integer(exponent)
-        case Pow(Num(), exponent):
+        case t.Pow(t.Num(), exponent):
             return _is_signed_integer(exponent)  # that of a root is a quotient
-        case Fn("fact" | "binom", arguments):
-            return all(isinstance(part, Num) for part in arguments)
-    return isinstance(node, Num | Repeating | Based | Const)
+        case t.Fn("fact" | "binom", arguments):
+            return all(isinstance(part, t.Num) for part in arguments)
+    return isinstance(node, t.Num | t.Repeating | t.Based | t.Const)
 
 
-def _is_signed_integer(node: Node) -> bool:
+def _is_signed_integer(node: t.Node) -> bool:
     match node:
-        case Mul((sign, value)) if sign == MINUS_ONE:
-            return is_integer(value)
-    return is_integer(node)
+        case t.Mul((sign, value)) if sign == t.MINUS_ONE:
+            return t.is_integer(value)
+    return t.is_integer(node)
 
 
-def _is_fraction(top: Node, bottom: Node) -> bool:
+def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
     """Whether a quotient is a fraction of whole numbers, one of them perhaps a power.
 
     Where its value is whole, it is a division to be carried out.
@@ -272,135 +235,139 @@ def _is_fraction(top: Node, bottom: Node) -> bool:
     parts = [top, bottom]
     if not all(map(_is_atom, parts)) or not any(map(_is_signed_integer, parts)):
         return False
-    if any(isinstance(p, Num | Repeating) and not is_integer(p) for p in parts):
+    if any(isinstance(p, t.Num | t.Repeating) and not t.is_integer(p) for p in parts):
         return False
-    value = fold(Mul((top, Pow(bottom, MINUS_ONE))))
-    return not is_integer(value) or fold(bottom) == ONE
+    value = t.fold(t.Mul((top, t.Pow(bottom, t.MINUS_ONE))))
+    return not t.is_integer(value) or t.fold(bottom) == t.ONE
 
 
-def _falls_in_units(terms: tuple[Node, ...]) -> bool:
+def _falls_in_units(terms: tuple[t.Node, ...]) -> bool:
     """Whether a sum is 2 hours 30 minutes: numbers times sizes, at last 1."""
     last = terms[-1]
     return (
-        isinstance(last, Mul)
-        and last.factors[1:] == (ONE,)
+        isinstance(last, t.Mul)
+        and last.factors[1:] == (t.ONE,)
         and all(
-            isinstance(t, Mul) and len(t.factors) == 2 and is_literal(t.factors[0])
-            for t in terms
+            isinstance(term, t.Mul)
+            and len(term.factors) == 2
+            and is_literal(term.factors[0])
+            for term in terms
         )
     )
 
 
-def _leaves_sets(node: Node) -> bool:
-    if not contains(node, SetOp):
+def _leaves_sets(node: t.Node) -> bool:
+    if not t.contains(node, t.SetOp):
         return False
     regions = Regions(Prover())
     with contextlib.suppress(Open):
         return any(
-            isinstance(part, SetOp) and _is_to_carry_out(part, regions)
-            for part in walk(node)
+            isinstance(part, t.SetOp) and _is_to_carry_out(part, regions)
+            for part in t.walk(node)
         )
     return False
 
 
-def _is_to_carry_out(node: SetOp, regions: Regions) -> bool:
+def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
     """Whether sets that are joined or cut are written as one, or as fewer parts.
 
     Two intervals apart, the reals without some, an inequality with exceptions and
     whole numbers without end are so already. Names of sets leave nothing to be done.
     """
     left, right = sides = node.left, node.right
-    if any(isinstance(side, Expression) for side in sides):
+    if any(isinstance(side, t.Expression) for side in sides):
         return False
-    finite = [isinstance(s, Braces) and not contains(s, Rel) for s in sides]
+    finite = [isinstance(s, t.Braces) and not t.contains(s, t.Rel) for s in sides]
     match node.op:
         case "cap":
-            return not any(isinstance(s, Rel) and s.op == "!=" for s in sides)
+            return not any(isinstance(s, t.Rel) and s.op == "!=" for s in sides)
         case "minus":
-            whole = left == REALS or isinstance(left, Numbers)
-            kept = finite[1] or whole and not contains(right, Rel)
+            whole = left == t.REALS or isinstance(left, t.Numbers)
+            kept = finite[1] or whole and not t.contains(right, t.Rel)
             return finite[0] or not kept
     if all(finite):
         return True
-    read = [regions.read_as_region(fold(part)) for part in (node, left, right)]
+    read = [regions.read_as_region(t.fold(part)) for part in (node, left, right)]
     if None in read:
         return False
     both, *each = (len(region.intervals) for region in read)
     return both < sum(each)
 
 
-def is_number(node: Node) -> bool:
+def is_number(node: t.Node) -> bool:
     """Whether a tree as written is one rational number, whatever its unit."""
-    return isinstance(fold(shape_of(node)), Num)
+    return isinstance(t.fold(shape_of(node)), t.Num)
 
 
-def notation(node: Node) -> str:
+def notation(node: t.Node) -> str:
     """How a number is written, "expression" where more than one number is."""
     match node:
-        case Based(_, base) if base != 10:
+        case t.Based(_, base) if base != 10:
             return f"base {base}"
-        case Percent() | Degrees():
+        case t.Percent() | t.Degrees():
             return type(node).__name__.lower()
     shape = shape_of(node)
-    if isinstance(shape, Num | Repeating):
+    if isinstance(shape, t.Num | t.Repeating):
         return "decimal" if _has_places(node) else "integer"
     return "fraction" if is_rational(shape) else "expression"
 
 
-def _has_places(node: Node) -> bool:
-    return any(isinstance(part, Repeating) or is_decimal(part) for part in walk(node))
+def _has_places(node: t.Node) -> bool:
+    return any(
+        isinstance(part, t.Repeating) or is_decimal(part) for part in t.walk(node)
+    )
 
 
-def _relations(node: Node) -> Iterator[Rel | Chain]:
+def _relations(node: t.Node) -> Iterator[t.Rel | t.Chain]:
     """The relations that an answer states, not those inside its expressions."""
-    if isinstance(node, Rel | Chain):
+    if isinstance(node, t.Rel | t.Chain):
         yield node
-    elif isinstance(node, Several | Braces | Tuple | SetOp):
-        for part in children(node):
+    elif isinstance(node, t.Several | t.Braces | t.Tuple | t.SetOp):
+        for part in t.children(node):
             yield from _relations(part)
 
 
-def _solved(gold: Node) -> bool:
+def _solved(gold: t.Node) -> bool:
     """Whether all that a gold relates is a name to a constant."""
     return all(
-        _is_solved(part) and any(not symbols(side) for side in sides(part))
+        _is_solved(part) and any(not t.symbols(side) for side in sides(part))
         for part in _relations(gold)
     )
 
 
-def sides(node: Rel | Chain) -> list[Node]:
+def sides(node: t.Rel | t.Chain) -> list[t.Node]:
     """All that a relation relates, from the left."""
     steps = steps_of(node)
     return [steps[0].left, *(step.right for step in steps)]
 
 
-def _is_solved(node: Rel | Chain) -> bool:
+def _is_solved(node: t.Rel | t.Chain) -> bool:
     """x = 5, 2 < x < 3, x in A; also two names, and the exact beside the rounded.
 
     f(x) = 2x + 1 is solved for f: its arguments are bound, and only f may not recur.
     """
     if any(step.op == "equiv" for step in steps_of(node)):
         return True
-    stated = list(map(fold, sides(node)))
-    named = [s for s in stated if is_label(s) or not isinstance(s, Expression)]
+    stated = list(map(t.fold, sides(node)))
+    named = [s for s in stated if is_label(s) or not isinstance(s, t.Expression)]
     if named:
         unknown = frozenset().union(*map(_unknowns, named))
         rest = [side for side in stated if side not in named]
         return len(named) > 1 or not any(_names_in(side) & unknown for side in rest)
-    return not any(map(symbols, stated))
+    return not any(map(t.symbols, stated))
 
 
-def _unknowns(label: Node) -> Set[str]:
+def _unknowns(label: t.Node) -> Set[str]:
     """What a label is about: its function, or its names where it has none."""
     function = function_of(label)
-    if function is None or isinstance(label, Sym):
-        return symbols(label)
+    if function is None or isinstance(label, t.Sym):
+        return t.symbols(label)
     name, arguments = function
     own = {word.removesuffix("^-1") for word in name.split()}
-    return own.union(*(_unknowns(a) for a in arguments if not isinstance(a, Sym)))
+    return own.union(*(_unknowns(a) for a in arguments if not isinstance(a, t.Sym)))
 
 
-def _names_in(node: Node) -> Set[str]:
+def _names_in(node: t.Node) -> Set[str]:
     """Names of variables and of functions."""
-    calls = (part.name for part in walk(node) if isinstance(part, Call))
-    return symbols(node).union(calls)
+    calls = (part.name for part in t.walk(node) if isinstance(part, t.Call))
+    return t.symbols(node).union(calls)

@@ -15,38 +15,11 @@ from typing import Literal
 
 from ..equal.compare import same_answer
 from ..equal.prover import Prover, Way
+from ..parse import tree as t
 from ..parse.answers import Answer, parse_answer
 from ..parse.budget import Budget, Open
 from ..parse.extract import extract_boxes
 from ..parse.relations import is_decimal, is_label
-from ..parse.tree import (
-    ZERO,
-    Add,
-    Based,
-    Braces,
-    Chain,
-    Choice,
-    Degrees,
-    Expression,
-    Interval,
-    Matrix,
-    Mul,
-    Node,
-    Num,
-    Percent,
-    Quantity,
-    Rel,
-    Several,
-    Sym,
-    Tuple,
-    Word,
-    children,
-    contains,
-    fold,
-    rebuilt,
-    symbols,
-    walk,
-)
 from ..parse.units import Reading, Unit, measure_in, stems
 from .canonical import (
     shape_of,
@@ -127,7 +100,9 @@ class Examiner:
             where a gold is a list, and only the last counts where none is.
         """
         if answer is not None and not isinstance(answer, str):
-            lists = any(isinstance(g.node, Several | Braces) for _, g in self._golds)
+            lists = any(
+                isinstance(g.node, t.Several | t.Braces) for _, g in self._golds
+            )
             answer = (", ".join(answer) if lists else answer[-1]) if answer else None
         if answer is None:
             return Verdict(False, None, "no_answer", "has no box, or an empty one")
@@ -157,7 +132,7 @@ class Examiner:
                 percents=percents,
                 ratios=RATIO.search(self._problem) is not None,
                 percents_only=WHAT_PERCENT.search(self._problem) is not None
-                and not contains(gold.node or ZERO, Percent),
+                and not t.contains(gold.node or t.ZERO, t.Percent),
             )
             try:
                 equal = same_answer(given, wanted, prover)
@@ -169,7 +144,7 @@ class Examiner:
                 what = f"stopped at a fault of the verifier: {fault!r}"
                 return Verdict(False, answer, "open", what)
             if equal:
-                in_words = parsed.node is None or isinstance(parsed.node, Word)
+                in_words = parsed.node is None or isinstance(parsed.node, t.Word)
                 way = "text" if in_words else prover.way
                 written = _as_meant(given, wanted, percents)
                 verdict = self._finished(answer, written, gold.written, way)
@@ -204,27 +179,27 @@ class Examiner:
     def _in_base(self, answer: Answer, gold: Answer) -> Answer:
         """Digits alone may be in the gold's base, where the problem names it."""
         match answer.written, gold.node:
-            case Num(value, None), Based(_, base) if answer.other is None:
+            case t.Num(value, None), t.Based(_, base) if answer.other is None:
                 digits, named = str(value), base in self._asked.bases
                 if named and digits.isdigit() and max(map(int, digits)) < base:
-                    meant = Based(digits, base)
+                    meant = t.Based(digits, base)
                     return dataclasses.replace(answer, other=meant, other_written=meant)
         return answer
 
     def _without_what_is_asked(self, answer: Answer) -> Answer:
         """Of `x + y = 17` the 17, where just `x + y` is asked for, as of any label."""
         match answer.node, answer.written:
-            case Rel("=", _, node), Rel("=", left, written):
-                named = shape_of(left) in self._formulas.to_compute and symbols(left)
+            case t.Rel("=", _, node), t.Rel("=", left, written):
+                named = shape_of(left) in self._formulas.to_compute and t.symbols(left)
                 copied = shape_of(answer.written) in self._formulas.trees
                 if named and not copied and not is_label(left):
                     return dataclasses.replace(answer, node=node, written=written)
         return answer
 
     def _finished(
-        self, answer: str, written: Node | None, wanted: Node | None, way: Way
+        self, answer: str, written: t.Node | None, wanted: t.Node | None, way: Way
     ) -> Verdict:
-        named = isinstance(written, Choice) and wanted == Sym(written.letter)
+        named = isinstance(written, t.Choice) and wanted == t.Sym(written.letter)
         if written is not None and wanted is not None and not named:
             if (left := unfinished(written, wanted)) is not None:
                 return Verdict(False, answer, "unfinished", left)
@@ -244,7 +219,7 @@ class Examiner:
                 return Verdict(False, answer, "unfinished", UNEVALUATED)
         return Verdict(True, answer, way, _REASONS[way])
 
-    def _left_to_do(self, answer: Node, gold: Node) -> str | None:
+    def _left_to_do(self, answer: t.Node, gold: t.Node) -> str | None:
         """What an answer leaves to the verifier of what the problem asks for."""
         if (left := left_to_evaluate(answer, gold)) is not None:
             return left
@@ -252,43 +227,45 @@ class Examiner:
         if how != asked and "base" in how + asked:
             return "is written in another base"
         shape = shape_of(answer)
-        one = isinstance(gold, Expression | Based)
+        one = isinstance(gold, t.Expression | t.Based)
         if one and how not in (asked, "expression") and self._asked.notation:
-            worth = Mul((shape, Num(Fraction(1, 100)))) if how == "percent" else shape
+            worth = (
+                t.Mul((shape, t.Num(Fraction(1, 100)))) if how == "percent" else shape
+            )
             if self._is_told(shape) or self._is_told(worth):
                 return f"is the problem's own {how}"
         if self._is_restated(answer, gold):
             return "is the problem's own number"
         return None
 
-    def _is_restated(self, answer: Node, gold: Node) -> bool:
+    def _is_restated(self, answer: t.Node, gold: t.Node) -> bool:
         """Whether a number is left as it is in the problem: in its unit, or unfactored.
 
         7.8 minutes for 468 seconds; 360 for its prime factors.
         """
-        value = fold(shape_of(answer))
+        value = t.fold(shape_of(answer))
         if notation(gold) == "expression" and self._formulas.to_rewrite:
             return self._is_told(value)
-        if not (isinstance(value, Num) and is_number(gold)):
+        if not (isinstance(value, t.Num) and is_number(gold)):
             return False
-        converted = value != fold(shape_of(gold))
+        converted = value != t.fold(shape_of(gold))
         told = self._asked.quantities
         return any(
             parts <= told and (converted or len(parts) > 1)
-            for q in walk(answer)
-            if isinstance(q, Quantity) and (parts := _measures(q))
+            for q in t.walk(answer)
+            if isinstance(q, t.Quantity) and (parts := _measures(q))
         )
 
-    def _is_told(self, shape: Node) -> bool:
+    def _is_told(self, shape: t.Node) -> bool:
         """Whether a number is one of the problem's, whatever its sign."""
-        value = fold(shape)
-        return isinstance(value, Num) and abs(value.value) in self._numbers
+        value = t.fold(shape)
+        return isinstance(value, t.Num) and abs(value.value) in self._numbers
 
     @functools.cached_property
     def _numbers(self) -> frozenset[Fraction]:
         written = self._formulas.trees.values()
-        values = (fold(shape_of(f)) for f in written if notation(f) != "expression")
-        numbers = (abs(value.value) for value in values if isinstance(value, Num))
+        values = (t.fold(shape_of(f)) for f in written if notation(f) != "expression")
+        numbers = (abs(value.value) for value in values if isinstance(value, t.Num))
         return self._asked.numbers.union(numbers)
 
     @functools.cached_property
@@ -333,24 +310,24 @@ def judge(
     )
 
 
-def _said(answer: Node) -> list[Node]:
+def _said(answer: t.Node) -> list[t.Node]:
     """What an answer says its value by: all sides but names, and what an option is."""
-    if isinstance(answer, Choice):
+    if isinstance(answer, t.Choice):
         answer = answer.answer
-    if not isinstance(answer, Rel | Chain):
+    if not isinstance(answer, t.Rel | t.Chain):
         return [answer]
     values = [side for side in sides(answer) if not is_label(side)]
     return [value for value in values if not is_decimal(value)] or values
 
 
-def _measures(quantity: Quantity) -> set[tuple[Fraction, Unit, Fraction]]:
+def _measures(quantity: t.Quantity) -> set[tuple[Fraction, Unit, Fraction]]:
     """The value, the unit and its size of each part: 2 hours 30 minutes has two."""
     match quantity.value:
-        case Add(terms) if all(map(_is_scaled, terms)):
-            parts = [(fold(t.factors[0]), t.factors[1].value) for t in terms]
+        case t.Add(terms) if all(map(_is_scaled, terms)):
+            parts = [(t.fold(term.factors[0]), term.factors[1].value) for term in terms]
         case value:
-            parts = [(fold(value), Fraction(1))]
-    if not all(isinstance(number, Num) for number, _ in parts):
+            parts = [(t.fold(value), Fraction(1))]
+    if not all(isinstance(number, t.Num) for number, _ in parts):
         return set()
     return {
         (abs(number.value), quantity.unit, quantity.scale * size)
@@ -358,25 +335,25 @@ def _measures(quantity: Quantity) -> set[tuple[Fraction, Unit, Fraction]]:
     }
 
 
-def _is_scaled(term: Node) -> bool:
+def _is_scaled(term: t.Node) -> bool:
     return (
-        isinstance(term, Mul)
+        isinstance(term, t.Mul)
         and len(term.factors) == 2
-        and type(term.factors[1]) is Num
+        and type(term.factors[1]) is t.Num
     )
 
 
-def _items(value: Node) -> list[Node]:
+def _items(value: t.Node) -> list[t.Node]:
     """What a list, a set, a tuple or a matrix holds, to the last; any other is one."""
     match value:
-        case Several() | Braces() | Tuple() | Interval() | Matrix():
-            return [item for part in children(value) for item in _items(part)]
-        case Rel() | Chain():
+        case t.Several() | t.Braces() | t.Tuple() | t.Interval() | t.Matrix():
+            return [item for part in t.children(value) for item in _items(part)]
+        case t.Rel() | t.Chain():
             return [item for side in _said(value) for item in _items(side)]
     return [value]
 
 
-def _as_meant(answer: Answer, gold: Answer, percents: bool) -> Node | None:
+def _as_meant(answer: Answer, gold: Answer, percents: bool) -> t.Node | None:
     """The tree as written of the reading by which an answer equals the gold."""
     if answer.other is None:
         return answer.written
@@ -401,29 +378,29 @@ def _units_of(answer: Answer) -> set[str]:
     return {unit.partition(" of ")[0] for unit in units if unit is not None}
 
 
-def _quantities(answer: Answer) -> list[Quantity]:
+def _quantities(answer: Answer) -> list[t.Quantity]:
     return [
         part
         for reading in filter(None, (answer.node, answer.other))
-        for part in walk(reading)
-        if isinstance(part, Quantity)
+        for part in t.walk(reading)
+        if isinstance(part, t.Quantity)
     ]
 
 
-def _known_unit(quantity: Quantity) -> str | None:
+def _known_unit(quantity: t.Quantity) -> str | None:
     unit = quantity.unit
     return unit if isinstance(unit, str) else measure_in(unit)
 
 
 def _in_unit(gold: Answer, unit: Reading) -> Answer:
     """A bare number, in the unit that was asked for: another unit is then wrong."""
-    return dataclasses.replace(gold, node=Quantity(gold.node, unit.unit, unit.scale))
+    return dataclasses.replace(gold, node=t.Quantity(gold.node, unit.unit, unit.scale))
 
 
-def _is_bare(node: Node | None) -> bool:
+def _is_bare(node: t.Node | None) -> bool:
     """Whether it is a number without a unit or a mark."""
-    marked = isinstance(node, Percent | Degrees)
-    return isinstance(node, Expression) and not marked and not symbols(node)
+    marked = isinstance(node, t.Percent | t.Degrees)
+    return isinstance(node, t.Expression) and not marked and not t.symbols(node)
 
 
 def _counts(answer: Answer) -> bool:
@@ -439,12 +416,14 @@ def _without_words(answer: Answer, gold: Answer) -> tuple[Answer, Answer]:
 
 
 def _without_things(answer: Answer) -> Answer:
-    def bare(node: Node) -> Node:
-        node = rebuilt(node, bare)
-        if not isinstance(node, Quantity) or isinstance(node.unit, str):
+    def bare(node: t.Node) -> t.Node:
+        node = t.rebuilt(node, bare)
+        if not isinstance(node, t.Quantity) or isinstance(node.unit, str):
             return node
         known = measure_in(node.unit)
-        return node.value if known is None else Quantity(node.value, known, node.scale)
+        return (
+            node.value if known is None else t.Quantity(node.value, known, node.scale)
+        )
 
     readings = {"node": answer.node, "other": answer.other}
     return dataclasses.replace(

@@ -5,32 +5,9 @@ import re
 from collections.abc import Iterator
 
 from ..equal.prover import Prover
+from ..parse import tree as t
 from ..parse.answers import parse_answer
 from ..parse.budget import Budget, Open
-from ..parse.tree import (
-    MINUS_ONE,
-    Braces,
-    Chain,
-    Choice,
-    Expression,
-    Fn,
-    Mul,
-    Node,
-    Numbers,
-    Pow,
-    Quantity,
-    Ratio,
-    Rel,
-    SetOp,
-    Several,
-    children,
-    contains,
-    fold,
-    is_integer,
-    number,
-    rebuilt,
-    symbols,
-)
 from .canonical import holds, is_plain, is_rational, shape_of
 from .completeness import sides
 
@@ -51,7 +28,7 @@ class Formulas:
         self.to_compute = {shape for p in pieces for shape, _ in _formulas_of(p)}
         self.to_rewrite = _TO_REWRITE.search(problem) is not None
 
-    def hold(self, answer: Node, gold: Node) -> bool:
+    def hold(self, answer: t.Node, gold: t.Node) -> bool:
         """Whether an answer is a formula of the problem, or is built around one."""
         shape = shape_of(answer)
         if shape == shape_of(gold):
@@ -62,34 +39,34 @@ class Formulas:
             if not is_rational(formula) or formula in self.to_compute
         )
 
-    def state(self, answer: Node, gold: Node) -> bool:
+    def state(self, answer: t.Node, gold: t.Node) -> bool:
         """Whether an answer is a formula of the problem, which is no plain value."""
         match answer:
-            case Ratio((top, bottom)) if not contains(gold, Ratio):
-                answer = Mul((top, Pow(bottom, MINUS_ONE)))
+            case t.Ratio((top, bottom)) if not t.contains(gold, t.Ratio):
+                answer = t.Mul((top, t.Pow(bottom, t.MINUS_ONE)))
                 if shape_of(answer) == shape_of(gold):
                     return False
-        shapes = [shape_of(answer), shape_of(fold(answer))]
+        shapes = [shape_of(answer), shape_of(t.fold(answer))]
         if (valued := _valued(answer)) != answer:
-            shapes += [shape_of(valued), shape_of(fold(valued))]
+            shapes += [shape_of(valued), shape_of(t.fold(valued))]
         if any(map(self._stands, shapes)):
             return not self._is_respelled(answer, gold)
         return False
 
-    def _stands(self, shape: Node) -> bool:
+    def _stands(self, shape: t.Node) -> bool:
         """Whether a shape is a formula, or joins what are formulas and says no more.
 
         Such as a set builder around an inequality, both of two, or whole numbers in it.
         """
         if shape in self.trees:
             return not is_plain(shape)
-        if not isinstance(shape, Several | Braces | SetOp):
+        if not isinstance(shape, t.Several | t.Braces | t.SetOp):
             return False
-        parts = [p for p in children(shape) if not isinstance(p, Numbers)]
-        values = any(isinstance(p, Rel) and _gives_a_value(p) for p in parts)
+        parts = [p for p in t.children(shape) if not isinstance(p, t.Numbers)]
+        values = any(isinstance(p, t.Rel) and _gives_a_value(p) for p in parts)
         return bool(parts) and not values and all(map(self._stands, parts))
 
-    def _is_respelled(self, answer: Node, gold: Node) -> bool:
+    def _is_respelled(self, answer: t.Node, gold: t.Node) -> bool:
         """A half for 0.5, which the problem may well have among its numbers.
 
         Not where just this is to be rewritten: "Write $\\frac12$ as a decimal".
@@ -99,12 +76,12 @@ class Formulas:
             return False
         return shape not in self.to_compute
 
-    def _has_value(self, formula: Node, gold: Node) -> bool:
+    def _has_value(self, formula: t.Node, gold: t.Node) -> bool:
         """Whether a formula of the problem is the gold in another shape."""
-        value, wanted = fold(self.trees[formula]), fold(gold)
+        value, wanted = t.fold(self.trees[formula]), t.fold(gold)
         if is_plain(formula) or formula == shape_of(gold):
             return False
-        if not (isinstance(value, Expression) and isinstance(wanted, Expression)):
+        if not (isinstance(value, t.Expression) and isinstance(wanted, t.Expression)):
             return False
         try:
             return Prover(budget=Budget()).equal(value, wanted)
@@ -112,28 +89,32 @@ class Formulas:
             return False
 
 
-def _gives_a_value(relation: Rel) -> bool:
+def _gives_a_value(relation: t.Rel) -> bool:
     """Whether a relation is x = 1, of which the problem may well speak."""
-    return relation.op == "=" and all(map(is_plain, children(relation)))
+    return relation.op == "=" and all(map(is_plain, t.children(relation)))
 
 
-def _valued(node: Node) -> Node:
+def _valued(node: t.Node) -> t.Node:
     """Replaces whole numbers in other forms: a binomial, a root of a square."""
     prover = Prover()
 
-    def value(part: Node) -> Node:
-        part = rebuilt(part, value)
-        if isinstance(part, Fn | Pow) and not symbols(part) and not is_integer(part):
+    def value(part: t.Node) -> t.Node:
+        part = t.rebuilt(part, value)
+        if (
+            isinstance(part, t.Fn | t.Pow)
+            and not t.symbols(part)
+            and not t.is_integer(part)
+        ):
             with contextlib.suppress(Open):
-                whole = prover.balls.nearest_integer(fold(part))
-                if whole is not None and prover.equal(fold(part), number(whole)):
-                    return number(whole)
+                whole = prover.balls.nearest_integer(t.fold(part))
+                if whole is not None and prover.equal(t.fold(part), t.number(whole)):
+                    return t.number(whole)
         return part
 
     return value(node)
 
 
-def _formulas_of(problem: str) -> Iterator[tuple[Node, Node]]:
+def _formulas_of(problem: str) -> Iterator[tuple[t.Node, t.Node]]:
     """All formulas of a problem, and what they relate or list: shape and tree."""
     pieces = [next(filter(None, match)) for match in _FORMULA.findall(problem)]
     if not pieces:
@@ -146,16 +127,16 @@ def _formulas_of(problem: str) -> Iterator[tuple[Node, Node]]:
         while stack:
             node = stack.pop()
             yield shape_of(node), node
-            folded = shape_of(fold(node))
-            if not (isinstance(folded, Rel) and _gives_a_value(folded)):
+            folded = shape_of(t.fold(node))
+            if not (isinstance(folded, t.Rel) and _gives_a_value(folded)):
                 yield folded, node  # else what is to be worked out: 17 * 24 = x
-            described = isinstance(node, Braces) and contains(node, Rel)
-            if isinstance(node, Chain) and any(s.op != "=" for s in node.steps):
+            described = isinstance(node, t.Braces) and t.contains(node, t.Rel)
+            if isinstance(node, t.Chain) and any(s.op != "=" for s in node.steps):
                 stack.extend(sides(node))  # one bound is not what both say
             elif described or isinstance(
-                node, Rel | Chain | Several | Choice | Quantity
+                node, t.Rel | t.Chain | t.Several | t.Choice | t.Quantity
             ):
-                stack.extend(children(node))
+                stack.extend(t.children(node))
 
 
 _FORMULA = re.compile(

@@ -4,22 +4,11 @@ import dataclasses
 import re
 from typing import Any, NamedTuple
 
+from . import tree as t
 from .cursor import MAX_DEPTH
 from .normalize import MAX_ANSWER, TEXT_COMMAND, clean, squeezed
 from .statements import Parser
 from .tokens import tokenize
-from .tree import (
-    Braces,
-    Choice,
-    Interval,
-    Node,
-    Sym,
-    Tuple,
-    Unparsable,
-    Word,
-    depth,
-    fold,
-)
 from .units import parse_unit
 
 # "5 m" is five metres or five times m; a letter set apart may be either, and a word in
@@ -64,10 +53,10 @@ class Answer:
     """
 
     text: str
-    written: Node | None = None
-    node: Node | None = None
-    other: Node | None = None
-    other_written: Node | None = None
+    written: t.Node | None = None
+    node: t.Node | None = None
+    other: t.Node | None = None
+    other_written: t.Node | None = None
     reason: str = ""
 
     def to_sympy(self) -> Any:
@@ -101,27 +90,27 @@ def parse_answer(raw: str) -> Answer:
         return Answer(words, reason="is empty")
     try:
         written = _read(text, group_commas=True)
-        if depth(written) > MAX_DEPTH:
-            raise Unparsable(f"is nested deeper than {MAX_DEPTH}")
-        node = fold(written)
+        if t.depth(written) > MAX_DEPTH:
+            raise t.Unparsable(f"is nested deeper than {MAX_DEPTH}")
+        node = t.fold(written)
         second = _second_meaning(text, node)
-        other = None if second is None else fold(second)
-    except (Unparsable, RecursionError, ValueError, OverflowError) as error:
-        reason = str(error) if isinstance(error, Unparsable) else type(error).__name__
+        other = None if second is None else t.fold(second)
+    except (t.Unparsable, RecursionError, ValueError, OverflowError) as error:
+        reason = str(error) if isinstance(error, t.Unparsable) else type(error).__name__
         return Answer(words, reason=reason)
     if other == node:
         second = other = None
     return Answer(words, written, node, other, second)
 
 
-def _second_meaning(text: str, node: Node) -> Node | None:
+def _second_meaning(text: str, node: t.Node) -> t.Node | None:
     """An option for "(C) -5", a unit for "5 m", and the list that "1,234" may be."""
     try:
         if (options := _options(text)) is not None:
             return options
-        if not isinstance(node, Choice) and (option := option_in(text)):
+        if not isinstance(node, t.Choice) and (option := option_in(text)):
             value = _read(option.value, group_commas=True)
-            return Choice(option.letter, value)
+            return t.Choice(option.letter, value)
         if match := _NUMBER_AND_UNIT.fullmatch(text):
             reading = parse_unit(match[2])
             if reading is None or not isinstance(reading.unit, str):
@@ -129,14 +118,14 @@ def _second_meaning(text: str, node: Node) -> Node | None:
             in_words = rf"{match[1]} \text{{{match[2]}}}"
             return _read(in_words, group_commas=True)
         if "," in text and ",0" not in text:
-            if not isinstance(node, Word | Tuple | Interval):
+            if not isinstance(node, t.Word | t.Tuple | t.Interval):
                 return _read(text, group_commas=False)
-    except (Unparsable, RecursionError, ValueError, OverflowError):
+    except (t.Unparsable, RecursionError, ValueError, OverflowError):
         pass
     return None
 
 
-def _read(text: str, group_commas: bool) -> Node:
+def _read(text: str, group_commas: bool) -> t.Node:
     if _OPTIONS_APART.search(text) and (options := _options(text)) is not None:
         return options
     letter = None
@@ -146,7 +135,7 @@ def _read(text: str, group_commas: bool) -> Node:
         elif option.certain:
             letter, text = option.letter, option.value
     node = Parser(tokenize(text, group_commas=group_commas)).answer()
-    return node if letter is None else Choice(letter, node)
+    return node if letter is None else t.Choice(letter, node)
 
 
 class Option(NamedTuple):
@@ -183,7 +172,7 @@ def option_in(text: str) -> Option | None:
     return None
 
 
-def _options(text: str) -> Braces | None:
+def _options(text: str) -> t.Braces | None:
     """Two options or more: B, C and D; (B)(C)(D); BCD, in the order of the alphabet."""
     if not any(map(str.isupper, text)):
         return None
@@ -192,4 +181,4 @@ def _options(text: str) -> Braces | None:
         words = [*words[0]]
     if len(words) < 2 or any(len(word) > 1 or not word.isupper() for word in words):
         return None
-    return Braces(tuple(map(Sym, words)))
+    return t.Braces(tuple(map(t.Sym, words)))

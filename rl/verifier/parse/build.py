@@ -3,104 +3,77 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-from .tree import (
-    EULER,
-    INFINITY,
-    MINUS_INFINITY,
-    MINUS_ONE,
-    ONE,
-    Based,
-    Braces,
-    Call,
-    Const,
-    Degrees,
-    Expression,
-    Fn,
-    Interval,
-    Matrix,
-    Mul,
-    Node,
-    Num,
-    Percent,
-    Pow,
-    Repeating,
-    Sym,
-    Tuple,
-    Unparsable,
-    fold,
-    is_integer,
-    number,
-)
+from . import tree as t
 from .words import COUNTING
 
 _MAX_EXPONENT = 4_000
 
 
-def quotient(top: Node, bottom: Node) -> Node:
+def quotient(top: t.Node, bottom: t.Node) -> t.Node:
     """Returns a quotient as written; dy/dx is a derivative and not y/x."""
-    d = Sym("d")
+    d = t.Sym("d")
     match bottom:
-        case Mul((first, name)) if first == d:
-            above = top.factors if isinstance(top, Mul) else (top,)
+        case t.Mul((first, name)) if first == d:
+            above = top.factors if isinstance(top, t.Mul) else (top,)
             if d in above:
-                rest = Mul(tuple(part for part in above if part != d))
-                return Call("derivative", (rest, name))
-    return Mul((top, Pow(bottom, MINUS_ONE)))
+                rest = t.Mul(tuple(part for part in above if part != d))
+                return t.Call("derivative", (rest, name))
+    return t.Mul((top, t.Pow(bottom, t.MINUS_ONE)))
 
 
-def numeric(node: Node) -> Node:
-    if isinstance(node, Expression):
+def numeric(node: t.Node) -> t.Node:
+    if isinstance(node, t.Expression):
         return node
-    raise Unparsable(f"calculates with a {type(node).__name__.lower()}")
+    raise t.Unparsable(f"calculates with a {type(node).__name__.lower()}")
 
 
-def unmarked(node: Node) -> Node:
-    if isinstance(node, Percent | Degrees):
-        raise Unparsable("has two signs for percent or degrees")
+def unmarked(node: t.Node) -> t.Node:
+    if isinstance(node, t.Percent | t.Degrees):
+        raise t.Unparsable("has two signs for percent or degrees")
     return numeric(node)
 
 
-def signed(sign: Node, node: Node) -> Node:
-    if sign is ONE:
+def signed(sign: t.Node, node: t.Node) -> t.Node:
+    if sign is t.ONE:
         return node
-    if sign is MINUS_ONE:
+    if sign is t.MINUS_ONE:
         match node:
-            case Degrees(value) | Percent(value):
+            case t.Degrees(value) | t.Percent(value):
                 return type(node)(signed(sign, value))
-            case Repeating(value, Num(shown, ulp)):
-                return Repeating(-value, Num(-shown, ulp))
+            case t.Repeating(value, t.Num(shown, ulp)):
+                return t.Repeating(-value, t.Num(-shown, ulp))
     return multiplied((sign, node))
 
 
-def multiplied(factors: Sequence[Node]) -> Node:
+def multiplied(factors: Sequence[t.Node]) -> t.Node:
     """A product; of a matrix and numbers, the matrix of the products."""
-    matrices = [part for part in factors if isinstance(part, Matrix)]
+    matrices = [part for part in factors if isinstance(part, t.Matrix)]
     if len(matrices) != 1:
-        return Mul(tuple(map(numeric, factors)))
+        return t.Mul(tuple(map(numeric, factors)))
     scale = tuple(numeric(part) for part in factors if part is not matrices[0])
-    cells = tuple(Mul((*scale, numeric(cell))) for cell in matrices[0].cells)
-    return Matrix(matrices[0].width, cells)
+    cells = tuple(t.Mul((*scale, numeric(cell))) for cell in matrices[0].cells)
+    return t.Matrix(matrices[0].width, cells)
 
 
-def transposed(node: Matrix) -> Matrix:
+def transposed(node: t.Matrix) -> t.Matrix:
     width = node.width
     cells = [cell for column in range(width) for cell in node.cells[column::width]]
-    return Matrix(len(node.cells) // width, tuple(cells))
+    return t.Matrix(len(node.cells) // width, tuple(cells))
 
 
-def only(items: list[Node]) -> Node:
+def only(items: list[t.Node]) -> t.Node:
     if len(items) != 1:
-        raise Unparsable("has several items where one is due")
+        raise t.Unparsable("has several items where one is due")
     return items[0]
 
 
-def decimal(text: str) -> Num:
+def decimal(text: str) -> t.Num:
     mantissa, _, exponent = text.lower().partition("e")
     if exponent and abs(int(exponent)) > _MAX_EXPONENT:
-        raise Unparsable(f"has an exponent beyond {_MAX_EXPONENT}")
+        raise t.Unparsable(f"has an exponent beyond {_MAX_EXPONENT}")
     places = len(mantissa.partition(".")[2])
     ulp = Fraction(1, 10**places) * Fraction(10) ** int(exponent or 0)
-    return Num(Fraction(text), ulp if places else None)
+    return t.Num(Fraction(text), ulp if places else None)
 
 
 def periodic(text: str, block: str) -> Fraction:
@@ -111,58 +84,58 @@ def periodic(text: str, block: str) -> Fraction:
     return value + Fraction(int(block), period * scale)
 
 
-def based(digits: str, index: str) -> Node:
+def based(digits: str, index: str) -> t.Node:
     """Returns a number in a base: 101 with the index 2 or two."""
     word = index.lower().strip(" ()~")
     base = COUNTING.index(word) if word in COUNTING else word
     whole, _, places = digits.partition(".")
     if not str(base).isdigit() or not (whole + places).isdigit():
-        raise Unparsable("has a number with an index that is no base")
+        raise t.Unparsable("has a number with an index that is no base")
     if not 2 <= int(base) <= 36 or max(map(int, whole + places)) >= int(base):
-        raise Unparsable(f"is no number in base {str(base)[:10]}")
+        raise t.Unparsable(f"is no number in base {str(base)[:10]}")
     places = "." + places.rstrip("0") if places.strip("0") else ""
-    return Based((whole.lstrip("0") or "0") + places, int(base))
+    return t.Based((whole.lstrip("0") or "0") + places, int(base))
 
 
-def name_of(node: Node) -> str:
-    if isinstance(node, Sym | Const):
+def name_of(node: t.Node) -> str:
+    if isinstance(node, t.Sym | t.Const):
         return node.name
-    if isinstance(node, Mul):
-        if all(isinstance(part, Sym | Const) for part in node.factors):
+    if isinstance(node, t.Mul):
+        if all(isinstance(part, t.Sym | t.Const) for part in node.factors):
             return "".join(part.name for part in node.factors)
-    if isinstance(node, Num):
+    if isinstance(node, t.Num):
         return str(node.value)
-    raise Unparsable("has a mark over what is no name")
+    raise t.Unparsable("has a mark over what is no name")
 
 
-def apply(name: str, base: Node | None, arguments: list[Node]) -> Node:
+def apply(name: str, base: t.Node | None, arguments: list[t.Node]) -> t.Node:
     argument = only(arguments)
     if name == "exp":
-        return Pow(EULER, argument)
+        return t.Pow(t.EULER, argument)
     if name in ("log", "ln", "lg"):
-        logarithm = Fn("log", (argument,))
+        logarithm = t.Fn("log", (argument,))
         if name == "lg":
-            base = number(10)
-        if base is None or base == EULER:
+            base = t.number(10)
+        if base is None or base == t.EULER:
             return logarithm
-        return quotient(logarithm, Fn("log", (numeric(base),)))
+        return quotient(logarithm, t.Fn("log", (numeric(base),)))
     if name in ("sqrt", "cbrt"):
-        return Pow(argument, Num(Fraction(1, 2 if name == "sqrt" else 3)))
-    return Fn(name, (argument,))
+        return t.Pow(argument, t.Num(Fraction(1, 2 if name == "sqrt" else 3)))
+    return t.Fn(name, (argument,))
 
 
-def bracket_node(opening: str, closing: str, items: list[Node]) -> Node:
+def bracket_node(opening: str, closing: str, items: list[t.Node]) -> t.Node:
     if opening == "|":
-        return Fn("abs", (numeric(only(items)),))
+        return t.Fn("abs", (numeric(only(items)),))
     if opening in ("floor(", "ceil("):
-        return Fn(opening[:-1], (numeric(only(items)),))
+        return t.Fn(opening[:-1], (numeric(only(items)),))
     if opening == "set{":
-        return Braces(tuple(items))
+        return t.Braces(tuple(items))
     if not items:
-        raise Unparsable("has empty brackets")
+        raise t.Unparsable("has empty brackets")
     round_brackets = opening == "(" and closing == ")"
     if len(items) == 2 and (
-        fold(items[0]) == MINUS_INFINITY or fold(items[1]) == INFINITY
+        t.fold(items[0]) == t.MINUS_INFINITY or t.fold(items[1]) == t.INFINITY
     ):
         round_brackets = False
     if len(items) == 1:
@@ -170,25 +143,25 @@ def bracket_node(opening: str, closing: str, items: list[Node]) -> Node:
             return items[0]
     elif len(items) == 2 and not round_brackets:
         low, high = items
-        return Interval(
+        return t.Interval(
             low,
             high,
-            opening == "[" and fold(low) != MINUS_INFINITY,
-            closing == "]" and fold(high) != INFINITY,
+            opening == "[" and t.fold(low) != t.MINUS_INFINITY,
+            closing == "]" and t.fold(high) != t.INFINITY,
         )
     elif round_brackets or opening == "[" and closing == "]":
-        return Tuple(tuple(items))
-    raise Unparsable("has brackets that do not match")
+        return t.Tuple(tuple(items))
+    raise t.Unparsable("has brackets that do not match")
 
 
-def is_proper(node: Node) -> bool:
+def is_proper(node: t.Node) -> bool:
     """Whether a written quotient is a fraction of whole numbers between 0 and 1."""
-    if not isinstance(node, Mul) or len(node.factors) != 2:
+    if not isinstance(node, t.Mul) or len(node.factors) != 2:
         return False
     top, bottom = node.factors
     return (
-        is_integer(top)
-        and isinstance(bottom, Pow)
-        and is_integer(bottom.base)
+        t.is_integer(top)
+        and isinstance(bottom, t.Pow)
+        and t.is_integer(bottom.base)
         and 0 < top.value < bottom.base.value
     )

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
+from . import tree as t
 from .tokens import Token
-from .tree import Node, Unparsable
 
 MAX_DEPTH = 80
 
@@ -48,38 +48,38 @@ class Cursor:
     def _expect(self, value: str) -> None:
         if not self._accept(value):
             found = self._next.value or "the end"
-            raise Unparsable(f"has {found[:20]!r} where {value!r} is due")
+            raise t.Unparsable(f"has {found[:20]!r} where {value!r} is due")
 
     def _enter(self) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise Unparsable(f"is nested deeper than {MAX_DEPTH}")
+            raise t.Unparsable(f"is nested deeper than {MAX_DEPTH}")
 
     # What brackets and commands hold, read by the classes that extend this one.
 
-    def _statement(self) -> Node:
+    def _statement(self) -> t.Node:
         raise NotImplementedError
 
-    def _items(self) -> list[Node]:
+    def _items(self) -> list[t.Node]:
         raise NotImplementedError
 
-    def _set_builder(self, items: list[Node]) -> Node:
+    def _set_builder(self, items: list[t.Node]) -> t.Node:
         raise NotImplementedError
 
-    def condition_of(self, tokens: Sequence[Token]) -> Node:
+    def condition_of(self, tokens: Sequence[Token]) -> t.Node:
         raise NotImplementedError
 
-    def _expression(self) -> Node:
+    def _expression(self) -> t.Node:
         raise NotImplementedError
 
-    def _product(self) -> Node:
+    def _product(self) -> t.Node:
         raise NotImplementedError
 
-    def _sign(self) -> Node:
+    def _sign(self) -> t.Node:
         raise NotImplementedError
 
-    def _postfix(self) -> Node:
+    def _postfix(self) -> t.Node:
         raise NotImplementedError
 
-    def _juxtaposed(self, left: Node, token: Token) -> Node:
+    def _juxtaposed(self, left: t.Node, token: Token) -> t.Node:
         raise NotImplementedError

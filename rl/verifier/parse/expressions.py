@@ -1,5 +1,6 @@
 """Reads expressions: sums, products, signs, powers and marks."""
 
+from . import tree as t
 from .build import (
     based,
     is_proper,
@@ -12,31 +13,6 @@ from .build import (
 )
 from .operands import Operands
 from .tokens import Token
-from .tree import (
-    MINUS_ONE,
-    ONE,
-    Add,
-    Call,
-    Chain,
-    Degrees,
-    Expression,
-    Fn,
-    Interval,
-    Matrix,
-    Mul,
-    Node,
-    Num,
-    Percent,
-    Pow,
-    Rel,
-    SetOp,
-    Sign,
-    Tuple,
-    Unparsable,
-    add,
-    divide,
-    number,
-)
 
 _MAX_POSTFIXES = 12
 STARTS = frozenset(["(", "[", "{", "set{", "|", "floor(", "ceil(", "…"])
@@ -46,37 +22,37 @@ ORDINALS = frozenset("th st nd rd".split())
 class Expressions(Operands):
     """Reads an expression at the cursor, from loose to tight."""
 
-    def _expression(self) -> Node:
+    def _expression(self) -> t.Node:
         """An expression, or sets joined by set operations."""
         self._enter()
         left = self._sum()
         while self._is_any(("cup", "cap", "minus")):
             kind = self._next.value
             self._at += 1
-            left = SetOp(kind, left, self._sum())
+            left = t.SetOp(kind, left, self._sum())
         if self._accept("choose"):
-            left = Fn("binom", (numeric(left), numeric(self._sum())))
+            left = t.Fn("binom", (numeric(left), numeric(self._sum())))
         self._depth -= 1
         return left
 
-    def _sum(self) -> Node:
+    def _sum(self) -> t.Node:
         terms = [self._product()]
         while self._is_any("+-±∓"):
             sign = self._sign()
             terms.append(signed(sign, self._product()))
         if len(terms) == 1:
             return terms[0]
-        return Add(tuple(map(numeric, terms)))
+        return t.Add(tuple(map(numeric, terms)))
 
-    def _sign(self) -> Node:
+    def _sign(self) -> t.Node:
         value = self._next.value
         self._at += 1
-        return {"±": Sign(1), "∓": Sign(-1), "-": MINUS_ONE}.get(value, ONE)
+        return {"±": t.Sign(1), "∓": t.Sign(-1), "-": t.MINUS_ONE}.get(value, t.ONE)
 
-    def _product(self) -> Node:
+    def _product(self) -> t.Node:
         factors = [self._unary()]
 
-        def product() -> Node:
+        def product() -> t.Node:
             if len(factors) > 1:
                 factors[:] = [multiplied(factors)]
             return factors[0]
@@ -93,14 +69,14 @@ class Expressions(Operands):
                 top = numeric(product())
                 factors[:] = [quotient(top, numeric(self._unary()))]
             elif self._starts_operand(token) and not isinstance(
-                factors[-1], Tuple | Interval
+                factors[-1], t.Tuple | t.Interval
             ):
                 start = self._at
                 if token.value != "(":
                     factors[-1] = self._juxtaposed(factors[-1], token)
                 elif after.kind == "text" or after.value == "approx":
                     return product()
-                elif isinstance(right := self._postfix(), Rel | Chain):
+                elif isinstance(right := self._postfix(), t.Rel | t.Chain):
                     # A condition in brackets, which is the caller's to judge.
                     self._at = start
                     return product()
@@ -109,7 +85,7 @@ class Expressions(Operands):
             else:
                 return product()
 
-    def _juxtaposed(self, left: Node, token: Token) -> Node:
+    def _juxtaposed(self, left: t.Node, token: Token) -> t.Node:
         """Implicit multiplication, and whole numbers beside a proper fraction."""
         before, ahead = self._printed_before(), self._printed_ahead()
         mixed = False
@@ -117,9 +93,9 @@ class Expressions(Operands):
             bare = ahead is token and before is self._tokens[self._at - 1]
             mixed = bare and before.kind == "num" and self._peek().value == "/"
             if before.kind == "num" and not mixed:
-                raise Unparsable("has a number after an operand with no operator")
+                raise t.Unparsable("has a number after an operand with no operator")
             if ahead is token and before.kind == "sym" and self._peek().value != "^":
-                raise Unparsable("has a number after an operand with no operator")
+                raise t.Unparsable("has a number after an operand with no operator")
         elif ahead.value == "frac":
             mixed = before.kind == "num" and before.value.isdigit()
         right = self._operand()
@@ -127,20 +103,20 @@ class Expressions(Operands):
             self._expect("/")
             right = quotient(right, self._operand())
         if mixed and is_proper(right):
-            if isinstance(left, Num):
-                return self._marked(Add((left, right)))
-            if isinstance(left, Mul) and isinstance(left.factors[-1], Num):
-                if left.factors[:-1] == (MINUS_ONE,):
-                    whole = self._marked(Add((left.factors[-1], right)))
-                    return Mul((MINUS_ONE, numeric(whole)))
+            if isinstance(left, t.Num):
+                return self._marked(t.Add((left, right)))
+            if isinstance(left, t.Mul) and isinstance(left.factors[-1], t.Num):
+                if left.factors[:-1] == (t.MINUS_ONE,):
+                    whole = self._marked(t.Add((left.factors[-1], right)))
+                    return t.Mul((t.MINUS_ONE, numeric(whole)))
         if mixed and token.kind == "num":
-            raise Unparsable("has two numbers in a row")
+            raise t.Unparsable("has two numbers in a row")
         right = self._marked(right)
-        if isinstance(right, Matrix):
+        if isinstance(right, t.Matrix):
             return multiplied((left, right))
         left = numeric(left)
-        above = left.factors if isinstance(left, Mul) else (left,)
-        return Mul((*above, numeric(right)))
+        above = left.factors if isinstance(left, t.Mul) else (left,)
+        return t.Mul((*above, numeric(right)))
 
     def _printed_before(self) -> Token:
         """The last token that can be seen: braces that only group cannot."""
@@ -167,7 +143,7 @@ class Expressions(Operands):
             return not self._reversed
         return token.kind == "op" and token.value in STARTS
 
-    def _unary(self) -> Node:
+    def _unary(self) -> t.Node:
         if self._is_any("+-±∓"):
             self._enter()
             sign = self._sign()
@@ -176,11 +152,11 @@ class Expressions(Operands):
             return node
         return self._postfix()
 
-    def _postfix(self) -> Node:
+    def _postfix(self) -> t.Node:
         """An operand with its powers, indices and marks."""
         return self._marked(self._operand())
 
-    def _marked(self, node: Node) -> Node:
+    def _marked(self, node: t.Node) -> t.Node:
         for _ in range(_MAX_POSTFIXES):
             if self._next.kind != "op":
                 break
@@ -189,28 +165,28 @@ class Expressions(Operands):
                 node = self._raised(node)
             elif value == "!":
                 self._at += 1
-                node = Fn("fact", (numeric(node),))
+                node = t.Fn("fact", (numeric(node),))
                 if self._is("!"):
-                    raise Unparsable("has a double factorial")
+                    raise t.Unparsable("has a double factorial")
             elif value == "%":
                 self._at += 1
-                node = Percent(unmarked(node))
+                node = t.Percent(unmarked(node))
             elif value == "°":
                 self._at += 1
                 node = self._degrees(node)
-            elif value == "_" and isinstance(node, Num):
+            elif value == "_" and isinstance(node, t.Num):
                 bracketed = self._tokens[self._at - 1].value == ")"
                 digits = self._tokens[self._at - 1 - bracketed].value
                 self._at += 1
                 node = based(digits, self._index())
-            elif value == "_" and isinstance(node, Expression):
+            elif value == "_" and isinstance(node, t.Expression):
                 self._at += 1
-                node = Call("_" + self._index(), (node,))
+                node = t.Call("_" + self._index(), (node,))
             else:
                 break
         return node
 
-    def _raised(self, base: Node) -> Node:
+    def _raised(self, base: t.Node) -> t.Node:
         """After an operand: a power, or what is only written like one."""
         self._at += 1
         braced = self._is("{")
@@ -219,24 +195,24 @@ class Expressions(Operands):
             self._at += 1 + braced
             if braced:
                 self._expect("}")
-            return Call("'", (base,)) if inner.value == "'" else self._degrees(base)
+            return t.Call("'", (base,)) if inner.value == "'" else self._degrees(base)
         if inner.kind == "text":
             if inner.value.strip().lower() not in ORDINALS:
-                raise Unparsable("has words as an exponent")
+                raise t.Unparsable("has words as an exponent")
             self._at += 1 + braced
             if braced:
                 self._expect("}")
             return base
         if inner.kind == "sym" and inner.value in ("T", "top"):
-            if isinstance(base, Matrix):
+            if isinstance(base, t.Matrix):
                 self._at += 1 + braced
                 if braced:
                     self._expect("}")
                 return transposed(base)
         exponent = self._argument()
-        return Pow(numeric(base), numeric(exponent))
+        return t.Pow(numeric(base), numeric(exponent))
 
-    def _degrees(self, node: Node) -> Node:
+    def _degrees(self, node: t.Node) -> t.Node:
         """Degrees, with minutes and seconds where they follow."""
         total = unmarked(node)
         last = 1
@@ -246,7 +222,7 @@ class Expressions(Operands):
             share = 3600 if doubled or marks[:1] == '"' else 60
             if marks[:1] not in ("'", '"') or share <= last:
                 break
-            total = add(total, divide(self._number(), number(share)))
+            total = t.add(total, t.divide(self._number(), t.number(share)))
             self._at += 1 + doubled
             last = share
-        return Degrees(total)
+        return t.Degrees(total)

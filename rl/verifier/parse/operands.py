@@ -3,6 +3,7 @@
 import itertools
 import re
 
+from . import tree as t
 from .build import (
     apply,
     bracket_node,
@@ -15,29 +16,6 @@ from .build import (
 )
 from .cursor import Cursor
 from .tokens import Token, is_relation
-from .tree import (
-    MINUS_ONE,
-    REALS,
-    Add,
-    Braces,
-    Call,
-    Cases,
-    Const,
-    Expression,
-    Fn,
-    Matrix,
-    Mul,
-    Node,
-    Numbers,
-    Pow,
-    Repeating,
-    Several,
-    Sym,
-    Unparsable,
-    When,
-    fold,
-    number,
-)
 from .units import CURRENCY, calculates
 
 _FUNCTION_LETTERS = frozenset("fghFGH")
@@ -61,7 +39,7 @@ class Operands(Cursor):
 
     # --- operands
 
-    def _argument(self) -> Node:
+    def _argument(self) -> t.Node:
         """What a command or a caret takes: a group, one digit-run, one operand."""
         if self._is("{"):
             return self._group()
@@ -72,18 +50,18 @@ class Operands(Cursor):
         self._depth -= 1
         return node
 
-    def _digit_argument(self) -> Node:
+    def _digit_argument(self) -> t.Node:
         """As LaTeX reads `\\frac12` and `\\frac n2`: one digit, or one letter."""
         token = self._next
         if token.kind == "num" and len(token.value) > 1 and token.value.isdigit():
             self._tokens[self._at] = Token("num", token.value[1:], False)
-            return number(int(token.value[0]))
+            return t.number(int(token.value[0]))
         if token.kind == "sym":
             self._at += 1
-            return Sym(token.value)
+            return t.Sym(token.value)
         return self._argument()
 
-    def _group(self) -> Node:
+    def _group(self) -> t.Node:
         """Braces: grouping, or a set where commas stand inside."""
         self._expect("{")
         outer, self._bar_closes = self._bar_closes, True
@@ -92,9 +70,9 @@ class Operands(Cursor):
             items = [self._set_builder(items)]
         self._bar_closes = outer
         self._expect("}")
-        return items[0] if len(items) == 1 else Braces(tuple(items))
+        return items[0] if len(items) == 1 else t.Braces(tuple(items))
 
-    def _operand(self) -> Node:
+    def _operand(self) -> t.Node:
         token = self._next
         match token.kind:
             case "num":
@@ -103,21 +81,21 @@ class Operands(Cursor):
                 return self._symbol()
             case "const":
                 self._at += 1
-                return Const(token.value)
+                return t.Const(token.value)
             case "text":
                 if calculates(token.value):
-                    raise Unparsable("has words that calculate in a formula")
+                    raise t.Unparsable("has words that calculate in a formula")
                 self._at += 1
-                return Sym(token.value.casefold())
+                return t.Sym(token.value.casefold())
             case "fn":
                 return self._function()
             case "cmd":
                 return self._command()
             case "op":
                 return self._bracketed()
-        raise Unparsable("ends where an operand is due")
+        raise t.Unparsable("ends where an operand is due")
 
-    def _number(self) -> Node:
+    def _number(self) -> t.Node:
         text = self._next.value
         self._at += 1
         dot = self._is(".")
@@ -132,11 +110,11 @@ class Operands(Cursor):
             if match and (len(match[0]) > 2 or match[0] == places):
                 self._at += 1
                 start = text[: len(text) - len(match[0])]
-                return Repeating(periodic(start, match[1]), decimal(text))
-            raise Unparsable("is cut off by dots")  # 0.577... shows no period yet
+                return t.Repeating(periodic(start, match[1]), decimal(text))
+            raise t.Unparsable("is cut off by dots")  # 0.577... shows no period yet
         return decimal(text)
 
-    def _repeating(self, text: str) -> Node:
+    def _repeating(self, text: str) -> t.Node:
         """Reads digits under a bar or, behind the dot, in brackets: 0.(3)."""
         self._accept(".")
         closing = ")" if self._is("(") else "}"
@@ -144,15 +122,15 @@ class Operands(Cursor):
         braced = closing == ")" or self._accept("{")
         block = self._next.value
         if self._next.kind != "num" or not block.isdigit():
-            raise Unparsable("has a bar over what is no digit")
+            raise t.Unparsable("has a bar over what is no digit")
         self._at += 1
         if braced:
             self._expect(closing)
         if self._next.kind == "num" or self._is("("):
-            raise Unparsable("has digits behind digits without end")
-        return Repeating(periodic(text, block))
+            raise t.Unparsable("has digits behind digits without end")
+        return t.Repeating(periodic(text, block))
 
-    def _symbol(self) -> Node:
+    def _symbol(self) -> t.Node:
         name = self._next.value
         self._at += 1
         if name == "m" and self._next.value == "angle" and self._next.kind == "sym":
@@ -161,7 +139,7 @@ class Operands(Cursor):
             if (corners := self._corners()) is not None:
                 if name == "angle":
                     corners = min(corners, corners[::-1])
-                return Sym(f"{name} {corners}")
+                return t.Sym(f"{name} {corners}")
         if name in ("C", "A") and self._next.value in ("_", "^"):
             if (count := self._choices(name)) is not None:
                 return count
@@ -170,15 +148,15 @@ class Operands(Cursor):
     def _corners(self) -> str | None:
         """Three points of an angle or a triangle: no product, their order counts."""
         three = [self._peek(i) for i in range(3)]
-        if not all(t.kind == "sym" and len(t.value) == 1 for t in three):
+        if not all(token.kind == "sym" and len(token.value) == 1 for token in three):
             return None
-        corners = "".join(t.value for t in three)
+        corners = "".join(token.value for token in three)
         if not corners.isupper() or self._peek(3).value in ("_", "'", "^"):
             return None
         self._at += 3
         return corners
 
-    def _choices(self, name: str) -> Node | None:
+    def _choices(self, name: str) -> t.Node | None:
         """C_n^k and A_n^k, the numbers of choices and of arrangements."""
         start, parts = self._at, {}
         for _ in range(2):
@@ -189,16 +167,18 @@ class Operands(Cursor):
                 break
             self._at += 1
             parts[mark] = self._argument()
-        if len(parts) < 2 or not all(isinstance(p, Expression) for p in parts.values()):
+        if len(parts) < 2 or not all(
+            isinstance(p, t.Expression) for p in parts.values()
+        ):
             self._at = start
             return None
         top, bottom = parts["_"], parts["^"]
         if name == "C":
-            return Fn("binom", (top, bottom))
-        rest = Add((top, Mul((MINUS_ONE, bottom))))
-        return quotient(Fn("fact", (top,)), Fn("fact", (rest,)))
+            return t.Fn("binom", (top, bottom))
+        rest = t.Add((top, t.Mul((t.MINUS_ONE, bottom))))
+        return quotient(t.Fn("fact", (top,)), t.Fn("fact", (rest,)))
 
-    def _named(self, name: str) -> Node:
+    def _named(self, name: str) -> t.Node:
         """A name with its index and primes, or a call of it."""
         while True:
             if self._is("_"):
@@ -222,7 +202,7 @@ class Operands(Cursor):
                 break
         if self._is("(") and self._is_call(name):
             return self._call(name)
-        return Sym(name)
+        return t.Sym(name)
 
     def _inverse_ahead(self) -> bool:
         """Consumes `^{-1}` before an argument in brackets."""
@@ -243,7 +223,7 @@ class Operands(Cursor):
     def _index(self) -> str:
         """The text of a subscript, without its braces."""
         if self._next.kind == "end":
-            raise Unparsable("ends where an index is due")
+            raise t.Unparsable("ends where an index is due")
         if not self._is("{"):
             value = self._next.value
             self._at += 1
@@ -252,7 +232,7 @@ class Operands(Cursor):
         while True:
             token = self._next
             if token.kind == "end":
-                raise Unparsable("has an unclosed subscript")
+                raise t.Unparsable("has an unclosed subscript")
             self._at += 1
             level += (token.value == "{") - (token.value == "}")
             if level == 0:
@@ -281,13 +261,13 @@ class Operands(Cursor):
                 return True
         return False
 
-    def _call(self, name: str) -> Node:
+    def _call(self, name: str) -> t.Node:
         arguments = tuple(map(numeric, self._enclosed("(", ")")))
         if name == "C" and len(arguments) == 2:
-            return Fn("binom", arguments)
-        return Call(name, arguments)
+            return t.Fn("binom", arguments)
+        return t.Call(name, arguments)
 
-    def _enclosed(self, opening: str, closing: str) -> list[Node]:
+    def _enclosed(self, opening: str, closing: str) -> list[t.Node]:
         """Items between two brackets; a bar inside opens again."""
         self._expect(opening)
         outer, self._bar_closes = self._bar_closes, False
@@ -296,7 +276,7 @@ class Operands(Cursor):
         self._expect(closing)
         return items
 
-    def _bracketed(self) -> Node:
+    def _bracketed(self) -> t.Node:
         opening = self._next.value
         if opening in CURRENCY:
             self._at += 1
@@ -304,7 +284,7 @@ class Operands(Cursor):
             return self._postfix()
         if opening == "emptyset":
             self._at += 1
-            return Braces(())
+            return t.Braces(())
         if opening == "{":
             if self._drop_braces():
                 return self._operand()
@@ -312,7 +292,7 @@ class Operands(Cursor):
             self._group_ends.add(self._at - 1)
             return group
         if opening not in _CLOSINGS:
-            raise Unparsable(f"has {opening[:20]!r} where an operand is due")
+            raise t.Unparsable(f"has {opening[:20]!r} where an operand is due")
         self._enter()
         self._at += 1
         if opening == "set{" and self._next.value.startswith("begin "):
@@ -331,7 +311,7 @@ class Operands(Cursor):
         closing, due = self._next, _CLOSINGS[opening]
         matches = closing.value in due if opening in "([]" else closing.value == due
         if closing.kind != "op" or not matches:
-            raise Unparsable(f"has no bracket that closes {opening!r}")
+            raise t.Unparsable(f"has no bracket that closes {opening!r}")
         self._at += 1
         self._bar_closes = outer
         self._depth -= 1
@@ -351,7 +331,7 @@ class Operands(Cursor):
 
     # --- functions and commands
 
-    def _function(self) -> Node:
+    def _function(self) -> t.Node:
         self._enter()
         name = self._next.value
         self._at += 1
@@ -363,11 +343,15 @@ class Operands(Cursor):
             else:
                 self._at += 1
                 exponent = self._argument()
-        if name in _INVERSE and exponent is not None and fold(exponent) == MINUS_ONE:
+        if (
+            name in _INVERSE
+            and exponent is not None
+            and t.fold(exponent) == t.MINUS_ONE
+        ):
             name, exponent = _INVERSE[name], None
         node = apply(name, base, self._function_arguments())
         self._depth -= 1
-        return node if exponent is None else Pow(node, numeric(exponent))
+        return node if exponent is None else t.Pow(node, numeric(exponent))
 
     def _split_index(self) -> None:
         """As TeX sets `\\log_23`: of digits that are all there is, the first alone."""
@@ -379,7 +363,7 @@ class Operands(Cursor):
                 split = [Token("num", part, False) for part in parts]
                 self._tokens[self._at : self._at + 1] = split
 
-    def _function_arguments(self) -> list[Node]:
+    def _function_arguments(self) -> list[t.Node]:
         if self._is("(") or self._is("{"):
             closing = ")" if self._next.value == "(" else "}"
             arguments = list(map(numeric, self._enclosed(self._next.value, closing)))
@@ -390,7 +374,7 @@ class Operands(Cursor):
             return [self._function()]
         if self._is("-"):
             self._at += 1
-            return [Mul((MINUS_ONE, numeric(self._postfix())))]
+            return [t.Mul((t.MINUS_ONE, numeric(self._postfix())))]
         node = numeric(self._postfix())
         while self._next.kind in ("num", "sym", "const") or (
             self._next.kind == "cmd" and self._next.value in ("frac", "sqrt")
@@ -398,7 +382,7 @@ class Operands(Cursor):
             node = self._juxtaposed(node, self._next)
         return [node]
 
-    def _command(self, braced: bool = False) -> Node:
+    def _command(self, braced: bool = False) -> t.Node:
         self._enter()
         name = self._next.value
         self._at += 1
@@ -407,7 +391,7 @@ class Operands(Cursor):
             node = quotient(top, numeric(self._digit_argument()))
         elif name == "binom":
             top = numeric(self._digit_argument())
-            node = Fn("binom", (top, numeric(self._digit_argument())))
+            node = t.Fn("binom", (top, numeric(self._digit_argument())))
         elif name == "sqrt":
             node = self._root()
         elif name in ("overline", "bar", "vec", "hat", "tilde", "dot", "ddot"):
@@ -417,25 +401,25 @@ class Operands(Cursor):
         elif name.startswith("begin "):
             node = self._environment(name[6:], braced)
         else:
-            raise Unparsable(f"has \\{name[:20]} out of place")
+            raise t.Unparsable(f"has \\{name[:20]} out of place")
         self._depth -= 1
         return node
 
-    def _root(self) -> Node:
-        degree = number(2)
+    def _root(self) -> t.Node:
+        degree = t.number(2)
         if self._accept("["):
             degree = numeric(self._expression())
             self._expect("]")
-        return Pow(numeric(self._argument()), Pow(degree, MINUS_ONE))
+        return t.Pow(numeric(self._argument()), t.Pow(degree, t.MINUS_ONE))
 
-    def _number_set(self) -> Node:
+    def _number_set(self) -> t.Node:
         letter = self._index()
         while self._is_any("^_"):
             self._at += 1
             letter += self._index()
-        return REALS if letter == "R" else Numbers(letter)
+        return t.REALS if letter == "R" else t.Numbers(letter)
 
-    def _environment(self, name: str, braced: bool) -> Node:
+    def _environment(self, name: str, braced: bool) -> t.Node:
         """Reads rows and cells: a matrix, a system, or a definition by cases.
 
         Args:
@@ -444,23 +428,31 @@ class Operands(Cursor):
         """
         rows = self._rows(name)
         if not rows:
-            raise Unparsable(f"has an empty {name[:20]}")
+            raise t.Unparsable(f"has an empty {name[:20]}")
         cells = [cell for row in rows for cell in row]
-        said = any(is_relation(t) or t.kind == "text" for cell in cells for t in cell)
+        said = any(
+            is_relation(token) or token.kind == "text"
+            for cell in cells
+            for token in cell
+        )
         plain = name in _MATRICES and not (braced or said)
         if plain or name in _BRACKETED:
             width = len(rows[0])
             if any(len(row) != width for row in rows):
-                raise Unparsable("has matrix rows of different lengths")
-            return Matrix(width, tuple(map(self._whole, cells)))
+                raise t.Unparsable("has matrix rows of different lengths")
+            return t.Matrix(width, tuple(map(self._whole, cells)))
         if name not in _MATRICES | _ALIGNED | {"cases"}:
-            raise Unparsable(f"has the environment {name[:20]}, which is not known")
+            raise t.Unparsable(f"has the environment {name[:20]}, which is not known")
         if all(len(row) == 1 for row in rows):
             stated = tuple(self._whole(row[0]) for row in rows)
-            return stated[0] if len(stated) == 1 and name != "cases" else Braces(stated)
+            return (
+                stated[0] if len(stated) == 1 and name != "cases" else t.Braces(stated)
+            )
         if any(len(row) != 2 for row in rows):
-            raise Unparsable("has cases of more than a value and a condition")
-        return Cases(tuple(When(self._whole(v), self.condition_of(c)) for v, c in rows))
+            raise t.Unparsable("has cases of more than a value and a condition")
+        return t.Cases(
+            tuple(t.When(self._whole(v), self.condition_of(c)) for v, c in rows)
+        )
 
     def _rows(self, name: str) -> list[list[list[Token]]]:
         """The tokens of the cells, without the "&" that only aligns signs."""
@@ -469,7 +461,7 @@ class Operands(Cursor):
         while True:
             token = self._next
             if token.kind == "end":
-                raise Unparsable(f"has an unclosed {name[:20]}")
+                raise t.Unparsable(f"has an unclosed {name[:20]}")
             self._at += 1
             if token.kind == "cmd":
                 depth += token.value.startswith("begin ")
@@ -490,14 +482,14 @@ class Operands(Cursor):
         found = [[cell for cell in row if cell] for row in found]
         return [row for row in found if row]
 
-    def _whole(self, tokens: list[Token]) -> Node:
+    def _whole(self, tokens: list[Token]) -> t.Node:
         """One statement of all these tokens, or several where it is a line of them."""
         parser = type(self)([*tokens, Token("end", "", False)])
         parser._depth = self._depth
         stated = parser._items()
         if parser._next.kind != "end":
-            raise Unparsable(f"has {parser._next.value[:20]!r} out of place")
-        return stated[0] if len(stated) == 1 else Several(tuple(stated))
+            raise t.Unparsable(f"has {parser._next.value[:20]!r} out of place")
+        return stated[0] if len(stated) == 1 else t.Several(tuple(stated))
 
 
 def _trimmed(cell: list[Token]) -> list[Token]:

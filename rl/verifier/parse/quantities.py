@@ -2,29 +2,10 @@
 
 import re
 
+from . import tree as t
 from .build import numeric, unmarked
 from .expressions import ORDINALS, Expressions
 from .tokens import Token
-from .tree import (
-    ZERO,
-    Add,
-    Based,
-    Clock,
-    Degrees,
-    Expression,
-    Mul,
-    Node,
-    Num,
-    Percent,
-    Quantity,
-    Ratio,
-    Rel,
-    Sym,
-    Unparsable,
-    fold,
-    is_integer,
-    time_of_day,
-)
 from .units import parse_unit
 
 BEGINNING = "for|where|with|if|when|unless|since|because|otherwise|else"
@@ -36,51 +17,51 @@ _HALF_DAYS = {"am": "am", "pm": "pm", "a m": "am", "p m": "pm", "oclock": None}
 class Quantities(Expressions):
     """Reads a quantity at the cursor."""
 
-    def _quantity(self) -> Node:
+    def _quantity(self) -> t.Node:
         outer, self._currency = self._currency, None
         first = self._next
         node = self._expression()
         if self._is(":") and not self._bar_closes:
             node = self._ratio(node, first)
         node = self._measured(node)
-        while isinstance(node, Quantity) and self._next.kind == "num":
+        while isinstance(node, t.Quantity) and self._next.kind == "num":
             # "2 hours 30 minutes"
             node = compound([node, self._measured(self._number())])
             if node is None:
-                raise Unparsable("has two quantities in a row")
+                raise t.Unparsable("has two quantities in a row")
         self._currency = outer
         return node
 
-    def _ratio(self, first: Node, token: Token) -> Node:
+    def _ratio(self, first: t.Node, token: Token) -> t.Node:
         """3 : 5 : 7, or a time 3:05; but "C: 5" is a label and its value."""
-        if isinstance(first, Sym) and len(first.name) == 1:
+        if isinstance(first, t.Sym) and len(first.name) == 1:
             if self._peek().kind != "sym":
                 self._at += 1
-                return Rel("=", first, self._quantity())
+                return t.Rel("=", first, self._quantity())
         minutes = self._peek().value
-        if re.fullmatch("0[0-9]", minutes) and is_integer(first):
-            if clock := time_of_day(int(first.value), int(minutes)):
+        if re.fullmatch("0[0-9]", minutes) and t.is_integer(first):
+            if clock := t.time_of_day(int(first.value), int(minutes)):
                 self._at += 2
                 return clock
         parts = [first]
         while self._accept(":"):
             parts.append(self._expression())
-        if not all(isinstance(part, Expression) for part in parts):
-            raise Unparsable("has a ratio of what are no numbers")
-        return Ratio(tuple(parts))
+        if not all(isinstance(part, t.Expression) for part in parts):
+            raise t.Unparsable("has a ratio of what are no numbers")
+        return t.Ratio(tuple(parts))
 
-    def _measured(self, node: Node) -> Node:
+    def _measured(self, node: t.Node) -> t.Node:
         words = self._unit_text()
         if self._currency is not None:
-            if not isinstance(node, Expression):
-                raise Unparsable("has a currency sign before what is no number")
+            if not isinstance(node, t.Expression):
+                raise t.Unparsable("has a currency sign before what is no number")
             words = f"{self._currency} {words}"
         if not words or words.lower() in ORDINALS:
             return node
         first, _, rest = words.lower().replace("per cent", "percent").partition(" ")
-        if first in _PERCENT_WORDS and isinstance(node, Expression):
-            node, words = Percent(unmarked(node)), rest
-        if isinstance(node, Percent):
+        if first in _PERCENT_WORDS and isinstance(node, t.Expression):
+            node, words = t.Percent(unmarked(node)), rest
+        if isinstance(node, t.Percent):
             # What it is a part of is no unit; but "of half" makes it another number.
             whole = parse_unit(words) if words[:3] == "of " else None
             if not words or whole is not None and whole.multiplier == 1:
@@ -88,21 +69,21 @@ class Quantities(Expressions):
         if words.lower() in _HALF_DAYS:
             if clock := _with_half(node, _HALF_DAYS[words.lower()]):
                 return clock
-        if not isinstance(node, Expression | Ratio | Based):
-            raise Unparsable(f"has a value beside {words[:40]!r}")
+        if not isinstance(node, t.Expression | t.Ratio | t.Based):
+            raise t.Unparsable(f"has a value beside {words[:40]!r}")
         if first.startswith("degree"):
             if rest in ("", "angle"):
-                return Degrees(unmarked(node))
+                return t.Degrees(unmarked(node))
             words = words.partition(" ")[2]
         reading = parse_unit(words)
         if reading is None:
-            raise Unparsable(f"has a value beside {words[:40]!r}")
+            raise t.Unparsable(f"has a value beside {words[:40]!r}")
         if reading.multiplier != 1:
             # A product of its own tells 5 million from a product of two numbers.
-            node = Mul((numeric(node), Mul((Num(reading.multiplier),))))
+            node = t.Mul((numeric(node), t.Mul((t.Num(reading.multiplier),))))
         if reading.unit is None:
             return node
-        return Quantity(node, reading.unit, reading.scale)
+        return t.Quantity(node, reading.unit, reading.scale)
 
     def _unit_text(self) -> str:
         """The words, and their exponents, that follow a number."""
@@ -127,9 +108,9 @@ class Quantities(Expressions):
                 self._at += 1
             elif words and token.value == "^":
                 self._at += 1
-                exponent = fold(self._argument())
-                if not isinstance(exponent, Num):
-                    raise Unparsable("has a unit with an exponent that is no number")
+                exponent = t.fold(self._argument())
+                if not isinstance(exponent, t.Num):
+                    raise t.Unparsable("has a unit with an exponent that is no number")
                 words.append(f"^ {exponent.value}")
             elif (
                 (words or token.value == "/")
@@ -147,24 +128,24 @@ class Quantities(Expressions):
         return " ".join(words)
 
 
-def compound(nodes) -> Quantity | None:
+def compound(nodes) -> t.Quantity | None:
     """5 feet and 3 inches: one quantity in falling units of one dimension."""
-    if not all(isinstance(n, Quantity) and isinstance(n.unit, str) for n in nodes):
+    if not all(isinstance(n, t.Quantity) and isinstance(n.unit, str) for n in nodes):
         return None
     scales = [node.scale for node in nodes]
     if len({node.unit for node in nodes}) > 1 or len(set(scales)) < len(scales):
         return None
     if scales != sorted(scales, reverse=True):
         return None
-    terms = tuple(Mul((numeric(n.value), Num(n.scale / scales[-1]))) for n in nodes)
-    return Quantity(Add(terms), nodes[-1].unit, scales[-1])
+    terms = tuple(t.Mul((numeric(n.value), t.Num(n.scale / scales[-1]))) for n in nodes)
+    return t.Quantity(t.Add(terms), nodes[-1].unit, scales[-1])
 
 
-def _with_half(node: Node, half: str | None) -> Clock | None:
+def _with_half(node: t.Node, half: str | None) -> t.Clock | None:
     """A time with "a.m." or "p.m." or "o'clock" behind it."""
-    if isinstance(node, Clock):
-        return Clock(node.minutes, half or node.half)
-    parts = node.parts if isinstance(node, Ratio) else (node, ZERO)
-    if len(parts) != 2 or not all(map(is_integer, parts)):
+    if isinstance(node, t.Clock):
+        return t.Clock(node.minutes, half or node.half)
+    parts = node.parts if isinstance(node, t.Ratio) else (node, t.ZERO)
+    if len(parts) != 2 or not all(map(t.is_integer, parts)):
         return None
-    return time_of_day(int(parts[0].value), int(parts[1].value), half)
+    return t.time_of_day(int(parts[0].value), int(parts[1].value), half)

@@ -3,37 +3,11 @@
 from fractions import Fraction
 from typing import Protocol
 
+from . import tree as t
 from .tokens import GREEK
-from .tree import (
-    Braces,
-    Call,
-    Cases,
-    Chain,
-    Degrees,
-    Expression,
-    Fn,
-    Interval,
-    Matrix,
-    Mul,
-    Node,
-    Num,
-    Numbers,
-    Percent,
-    Quantity,
-    Ratio,
-    Rel,
-    SetOp,
-    Several,
-    Sym,
-    Tuple,
-    children,
-    contains,
-    symbols,
-    values_in_one_size,
-)
 
 _LABEL_PREFIXES = frozenset({"Delta", "angle", "triangle"})
-_VALUES = (Braces, Interval, SetOp, Tuple, Matrix, Cases)
+_VALUES = (t.Braces, t.Interval, t.SetOp, t.Tuple, t.Matrix, t.Cases)
 _SHOWN_DIGITS = 1
 _AXES = ("x", "y", "z", "w")
 _COUNTING_LETTERS = frozenset({"i", "j", "k", "m", "n"})
@@ -42,24 +16,24 @@ _COUNTING_LETTERS = frozenset({"i", "j", "k", "m", "n"})
 class Equality(Protocol):
     """What `equality.Prover` offers here."""
 
-    def equal(self, left: Node, right: Node) -> bool: ...
+    def equal(self, left: t.Node, right: t.Node) -> bool: ...
 
-    def shows(self, decimal: Num, exact: Node, least: int) -> bool: ...
+    def shows(self, decimal: t.Num, exact: t.Node, least: int) -> bool: ...
 
 
-def is_label(node: Node) -> bool:
+def is_label(node: t.Node) -> bool:
     """Whether a node names a quantity: x, f(x), |AB|, cos A, an integral; not x + y."""
     match node:
-        case Sym():
+        case t.Sym():
             return True
-        case Call(name):
+        case t.Call(name):
             return name != "…"
-        case SetOp() | Ratio():
-            return all(map(is_label, children(node)))
-        case Fn(_, (argument,)):
+        case t.SetOp() | t.Ratio():
+            return all(map(is_label, t.children(node)))
+        case t.Fn(_, (argument,)):
             return is_label(argument)
-        case Mul(factors):
-            names = [p.name if isinstance(p, Sym) else "" for p in factors]
+        case t.Mul(factors):
+            names = [p.name if isinstance(p, t.Sym) else "" for p in factors]
             if names[0] in _LABEL_PREFIXES:
                 names = names[1:]
                 return len(names) == 1 or all(name[:1].isupper() for name in names)
@@ -67,18 +41,18 @@ def is_label(node: Node) -> bool:
     return False
 
 
-def wordy(label: Node) -> bool:
+def wordy(label: t.Node) -> bool:
     """A label in words ("area"), which may stand for a symbol; alpha is no word."""
-    if not isinstance(label, Sym) or label.name in GREEK:
+    if not isinstance(label, t.Sym) or label.name in GREEK:
         return False
     return len(label.name) > 1 and label.name.isalpha()
 
 
-def steps_of(node: Rel | Chain) -> tuple[Rel, ...]:
-    return node.steps if isinstance(node, Chain) else (node,)
+def steps_of(node: t.Rel | t.Chain) -> tuple[t.Rel, ...]:
+    return node.steps if isinstance(node, t.Chain) else (node,)
 
 
-def value_of(node: Rel | Chain, prover: Equality) -> Node | None:
+def value_of(node: t.Rel | t.Chain, prover: Equality) -> t.Node | None:
     """What a relation says its left side is: 5 for `x = 5`, `5 = x`, `S = 2+3 = 5`.
 
     None for an equation proper (x + y = 3) and for a contradiction (5 = 6, 6 = x = 5):
@@ -103,7 +77,7 @@ def value_of(node: Rel | Chain, prover: Equality) -> Node | None:
         said = [first, *said]
         if any(map(_is_open, said)):
             return None
-    elif isinstance(first, Sym) and any(first.name in symbols(s) for s in said):
+    elif isinstance(first, t.Sym) and any(first.name in t.symbols(s) for s in said):
         return None
     if not _is_open(said[-1]):
         # A formula behind a name is on the way to its value: V = abc = 3.
@@ -118,73 +92,75 @@ def value_of(node: Rel | Chain, prover: Equality) -> Node | None:
     return kept if all(_consistent(kept, side, prover) for side in said) else None
 
 
-def is_name(node: Node) -> bool:
+def is_name(node: t.Node) -> bool:
     """A label, or a tuple or matrix of labels."""
     match node:
-        case Tuple(parts) | Matrix(_, parts):
+        case t.Tuple(parts) | t.Matrix(_, parts):
             return bool(parts) and all(map(is_label, parts))
     return is_label(node)
 
 
-def _names(first: Node, value: Node) -> bool:
+def _names(first: t.Node, value: t.Node) -> bool:
     """Whether the first side is a name for what has the kind of this value."""
-    if isinstance(first, Tuple | Matrix):
-        several = value.items if isinstance(value, Braces | Several) else (value,)
+    if isinstance(first, t.Tuple | t.Matrix):
+        several = value.items if isinstance(value, t.Braces | t.Several) else (value,)
         return is_name(first) and all(_size(v) == _size(first) for v in several)
     if is_label(first):
         return True
-    if not isinstance(value, _VALUES) or not isinstance(first, Expression):
+    if not isinstance(value, _VALUES) or not isinstance(first, t.Expression):
         return False
     # Of vectors: a + b; but 2x = (1, 2) is to be solved.
-    names = symbols(first)
+    names = t.symbols(first)
     return len(names) > 1 and all(n[:1].isupper() or n[:4] == "vec " for n in names)
 
 
-def _size(node: Node) -> tuple[int, ...]:
+def _size(node: t.Node) -> tuple[int, ...]:
     """Of a tuple, or of a matrix; a column is as good as a tuple."""
     match node:
-        case Tuple(items) | Matrix(1, items):
+        case t.Tuple(items) | t.Matrix(1, items):
             return (len(items),)
-        case Matrix(width, cells):
+        case t.Matrix(width, cells):
             return (width, len(cells))
     return ()
 
 
-def _is_open(node: Node) -> bool:
+def _is_open(node: t.Node) -> bool:
     """Whether an expression has names in it, of variables or of functions."""
-    return isinstance(node, Expression) and bool(symbols(node) or contains(node, Call))
+    return isinstance(node, t.Expression) and bool(
+        t.symbols(node) or t.contains(node, t.Call)
+    )
 
 
-def _is_distance(node: Node) -> bool:
+def _is_distance(node: t.Node) -> bool:
     """|x|, of a number: |x| = 3 is still to be solved, while |AB| is a length."""
     match node:
-        case Fn("abs", (Sym(name),)):
+        case t.Fn("abs", (t.Sym(name),)):
             return not name[:1].isupper()
     return False
 
 
-def _with_places(step: Rel) -> Rel:
+def _with_places(step: t.Rel) -> t.Rel:
     """An approximation by a whole number is to the nearest; dots end a decimal."""
     match step:
-        case Rel("approx", left, Num(value, None)) if value.denominator == 1:
-            return Rel("approx", left, Num(value, Fraction(1)))
+        case t.Rel("approx", left, t.Num(value, None)) if value.denominator == 1:
+            return t.Rel("approx", left, t.Num(value, Fraction(1)))
     return step
 
 
-def _consistent(kept: Node, part: Node, prover: Equality) -> bool:
+def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
     """Whether two forms of one value say the same; the kept one is the more exact."""
     if part is kept:
         return True
     match kept, part:
-        case Quantity(), Quantity():
-            values = values_in_one_size(kept, part)
+        case t.Quantity(), t.Quantity():
+            values = t.values_in_one_size(kept, part)
             same = kept.unit == part.unit and values is not None
             return same and _consistent(*values, prover)
-        case Quantity(value), Expression():
+        case t.Quantity(value), t.Expression():
             return _consistent(value, part, prover)
-        case Expression(), Quantity(value):
+        case t.Expression(), t.Quantity(value):
             return _consistent(kept, value, prover)
-        case Expression(), Expression():
+        case t.Expression(), t.Expression():
             return _says(kept, part, prover)
     if type(kept) is not type(part):
         return False
@@ -195,38 +171,40 @@ def _consistent(kept: Node, part: Node, prover: Equality) -> bool:
                 return False
             if not all(_consistent(*pair, prover) for pair in zip(x, y, strict=True)):
                 return False
-        elif not (_consistent(x, y, prover) if isinstance(x, Node) else x == y):
+        elif not (_consistent(x, y, prover) if isinstance(x, t.Node) else x == y):
             return False
     return True
 
 
-def _says(kept: Node, part: Node, prover: Equality) -> bool:
+def _says(kept: t.Node, part: t.Node, prover: Equality) -> bool:
     """Whether an expression says the value of another one, which is kept."""
     if prover.equal(kept, part):
         return True
     for marked, other in ((kept, part), (part, kept)):
         # The sign may be left out on the way: 180 - 45 = 135 degrees.
-        if isinstance(marked, Degrees | Percent) and type(other) is not type(marked):
+        if isinstance(marked, t.Degrees | t.Percent) and type(other) is not type(
+            marked
+        ):
             if prover.equal(marked.value, other):
                 return True
     if is_decimal(kept):
-        kept = Num(kept.value)
+        kept = t.Num(kept.value)
     return is_decimal(part) and prover.shows(part, kept, _SHOWN_DIGITS)
 
 
-def _is_rounded(node: Node) -> bool:
+def _is_rounded(node: t.Node) -> bool:
     """Whether a value is a decimal, or has one among its parts."""
-    if isinstance(node, Expression):
+    if isinstance(node, t.Expression):
         return is_decimal(node)
-    return any(map(_is_rounded, children(node)))
+    return any(map(_is_rounded, t.children(node)))
 
 
-def is_decimal(node: Node) -> bool:
+def is_decimal(node: t.Node) -> bool:
     """Whether a number was written with places behind a point."""
-    return isinstance(node, Num) and node.ulp is not None
+    return isinstance(node, t.Num) and node.ulp is not None
 
 
-def labelled_values(node: Several | Braces) -> list[Node] | None:
+def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
     """Values of "p = 5, q = 2" in the order of the labels.
 
     That of the alphabet, whatever order an answer chose to write them in; but w is the
@@ -234,38 +212,38 @@ def labelled_values(node: Several | Braces) -> list[Node] | None:
     """
     pairs = {}
     for part in node.items:
-        if not isinstance(part, Rel) or part.op != "=":
+        if not isinstance(part, t.Rel) or part.op != "=":
             return None
-        if not isinstance(part.left, Sym) or part.left.name in pairs:
+        if not isinstance(part.left, t.Sym) or part.left.name in pairs:
             return None
         pairs[part.left.name] = part.right
     ordered = _AXES if tuple(pairs) == _AXES else sorted(pairs)
     return [pairs[name] for name in ordered]
 
 
-def label_of(node: Rel) -> Node | None:
+def label_of(node: t.Rel) -> t.Node | None:
     """The name in a relation that has a value; |AB| is one of the segment AB."""
     label = next(filter(is_name, (node.left, node.right)), None)
     match label:
-        case Fn("abs", (Mul() as segment,)):
+        case t.Fn("abs", (t.Mul() as segment,)):
             return segment
     return label
 
 
-def function_of(label: Node) -> tuple[str, tuple[Node, ...]] | None:
+def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
     """Returns the name and the arguments of a label such as f'(x) or a_n."""
     match label:
-        case Call(name, arguments):
+        case t.Call(name, arguments):
             return name, arguments
-        case Sym(name):
+        case t.Sym(name):
             letter, _, index = name.partition("_")
             # f_x and f_y are derivatives, not one function of x and y.
             if letter and index in _COUNTING_LETTERS:
-                return f"{letter}_", (Sym(index),)
+                return f"{letter}_", (t.Sym(index),)
     return None
 
 
-def may_stand_for(first: Node, second: Node, value: Node) -> bool:
+def may_stand_for(first: t.Node, second: t.Node, value: t.Node) -> bool:
     """Whether two labels may name one thing: y and f(x), V and V(r), A and "area".
 
     Args:
@@ -274,45 +252,49 @@ def may_stand_for(first: Node, second: Node, value: Node) -> bool:
       value: what both are said to be.
     """
     for label, call in ((first, second), (second, first)):
-        if isinstance(label, Sym) and isinstance(call, Call):
-            names = {part.name for part in call.arguments if isinstance(part, Sym)}
+        if isinstance(label, t.Sym) and isinstance(call, t.Call):
+            names = {part.name for part in call.arguments if isinstance(part, t.Sym)}
             if len(names) == len(call.arguments):
-                same = label.name == call.name and names <= symbols(value)
+                same = label.name == call.name and names <= t.symbols(value)
                 # Not for what has a prime or is called a derivative.
-                return same or label == Sym("y") and len(call.name) == 1
+                return same or label == t.Sym("y") and len(call.name) == 1
     return said_in_words(first, second)
 
 
-def said_in_words(first: Node, second: Node) -> bool:
+def said_in_words(first: t.Node, second: t.Node) -> bool:
     """Whether one label is a word and the other one a symbol: "area" and A."""
-    symbols_only = isinstance(first, Sym) and isinstance(second, Sym)
+    symbols_only = isinstance(first, t.Sym) and isinstance(second, t.Sym)
     return symbols_only and wordy(first) != wordy(second)
 
 
-def relates_names(node: Node) -> bool:
+def relates_names(node: t.Node) -> bool:
     """a < b + c is about all its names, not a half-line of one."""
     return (
-        isinstance(node, Rel)
+        isinstance(node, t.Rel)
         and node.op != "in"
-        and bool(symbols(node.left) and symbols(node.right))
+        and bool(t.symbols(node.left) and t.symbols(node.right))
     )
 
 
-def ascending(node: Node) -> Node:
+def ascending(node: t.Node) -> t.Node:
     """A relation or chain with its greater side last."""
     flipped = {">": "<", ">=": "<="}
     match node:
-        case Rel(op, left, right) if op in flipped:
-            return Rel(flipped[op], right, left)
-        case Chain(steps) if steps[0].op in flipped:
-            return Chain(tuple(ascending(step) for step in reversed(steps)))
+        case t.Rel(op, left, right) if op in flipped:
+            return t.Rel(flipped[op], right, left)
+        case t.Chain(steps) if steps[0].op in flipped:
+            return t.Chain(tuple(ascending(step) for step in reversed(steps)))
     return node
 
 
-def is_membership(node: Node) -> bool:
+def is_membership(node: t.Node) -> bool:
     """`k \\in \\mathbb{Z}`: a condition, and never an answer beside others."""
-    return isinstance(node, Rel) and node.op == "in" and isinstance(node.right, Numbers)
+    return (
+        isinstance(node, t.Rel)
+        and node.op == "in"
+        and isinstance(node.right, t.Numbers)
+    )
 
 
-def assigns(node: Node) -> bool:
-    return isinstance(node, Rel) and node.op == "=" and is_label(node.left)
+def assigns(node: t.Node) -> bool:
+    return isinstance(node, t.Rel) and node.op == "=" and is_label(node.left)

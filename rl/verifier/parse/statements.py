@@ -9,35 +9,13 @@ operands (`operands`). Brackets hold statements again.
 import re
 from collections.abc import Sequence
 
+from . import tree as t
 from .expressions import STARTS
 from .normalize import plain_text
 from .operands import CLOSING, OPENING
 from .quantities import BEGINNING, CONDITION, Quantities, compound
 from .relations import assigns, is_label, is_membership
 from .tokens import RELATIONS, Token, is_relation
-from .tree import (
-    MINUS_ONE,
-    ONE,
-    REALS,
-    Braces,
-    Call,
-    Cases,
-    Chain,
-    Expression,
-    Interval,
-    Node,
-    Rel,
-    SetOp,
-    Several,
-    Sign,
-    Sym,
-    Tuple,
-    Unparsable,
-    When,
-    Word,
-    substitute,
-    symbols,
-)
 from .units import calculates
 from .words import PHRASES
 
@@ -87,30 +65,30 @@ class Parser(Quantities):
 
     # --- whole answers
 
-    def answer(self) -> Node:
+    def answer(self) -> t.Node:
         """Reads the whole text."""
         self._skip_introduction()
         if (phrase := self._only_words()) is not None:
             return phrase
         if self._is_any(("=", "approx", "equiv", "to")):
             self._at += 1
-        rows: list[When] = []
+        rows: list[t.When] = []
         while True:
             node = self._list()
             if self._next.kind == "end" and not rows:
                 return node
-            rows.append(When(node, self._condition()))
+            rows.append(t.When(node, self._condition()))
             while self._at_separator():
                 self._at += 1
             if self._next.kind == "end":
                 break
         if len(rows) == 1 and rows[0].condition == _DECLARED:
             return _declared(rows[0].value)
-        return Cases(tuple(rows))
+        return t.Cases(tuple(rows))
 
-    def _list(self) -> Node:
+    def _list(self) -> t.Node:
         """Reads statements up to a condition, or to the end."""
-        groups: list[list[Node]] = [[]]
+        groups: list[list[t.Node]] = [[]]
         joined = ","
         while True:
             groups[-1].append(self._statement())
@@ -135,12 +113,15 @@ class Parser(Quantities):
             while self._tokens[at].kind != "end" and self._tokens[at].value != ")":
                 at += 1
             inside = self._tokens[self._at + 1 : at]
-            if any(t.kind == "op" and t.value in _ORDERS | {"="} for t in inside):
+            if any(
+                token.kind == "op" and token.value in _ORDERS | {"="}
+                for token in inside
+            ):
                 return True
             token = after
         return _is_condition(token)
 
-    def _condition(self) -> Node:
+    def _condition(self) -> t.Node:
         """Reads a condition: relations, words, or `_DECLARED`.
 
         It ends at a separator that is followed by another value and its condition.
@@ -158,11 +139,11 @@ class Parser(Quantities):
         self._at = at
         return self.condition_of(self._tokens[start:at])
 
-    def condition_of(self, tokens: Sequence[Token]) -> Node:
+    def condition_of(self, tokens: Sequence[Token]) -> t.Node:
         """Returns what the tokens of a condition say."""
         if tokens[0].value == "(" and tokens[-1].value == ")":
             tokens = tokens[1:-1]
-        words = " ".join(t.value.lower() for t in tokens)
+        words = " ".join(token.value.lower() for token in tokens)
         parts = words.replace(",", " ").split()
         body = list(tokens)
         while (
@@ -175,17 +156,17 @@ class Parser(Quantities):
             parser = type(self)([*body, Token("end", "", False)])
             stated = parser._items()
             if parser._next.kind == "end" and all(
-                isinstance(s, Rel | Chain) for s in stated
+                isinstance(s, t.Rel | t.Chain) for s in stated
             ):
                 if all(is_membership(s) or _is_in_reals(s) for s in stated):
                     return _DECLARED
-                return stated[0] if len(stated) == 1 else Braces(tuple(stated))
-        except Unparsable:
+                return stated[0] if len(stated) == 1 else t.Braces(tuple(stated))
+        except t.Unparsable:
             pass
-        names = {t.value for t in tokens if t.kind in ("sym", "const")}
+        names = {token.value for token in tokens if token.kind in ("sym", "const")}
         if all(part in _DECLARING or part in names for part in parts):
             return _DECLARED
-        return Word(" ".join(part for part in parts if part not in _SILENT))
+        return t.Word(" ".join(part for part in parts if part not in _SILENT))
 
     def _at_separator(self) -> bool:
         return self._is_any(SEPARATORS)
@@ -193,7 +174,7 @@ class Parser(Quantities):
     def _separator(self) -> tuple[bool, str]:
         """Consumes separators: whether one was stronger than a comma, and the word."""
         if not self._at_separator():
-            raise Unparsable(f"has {self._next.value[:20]!r} out of place")
+            raise t.Unparsable(f"has {self._next.value[:20]!r} out of place")
         strong, word = False, ","
         while self._at_separator():
             strong |= self._next.value in _STRONG
@@ -202,7 +183,7 @@ class Parser(Quantities):
             self._at += 1
         return strong, word
 
-    def _only_words(self) -> Node | None:
+    def _only_words(self) -> t.Node | None:
         tokens = self._tokens[self._at : -1]
         if not any(token.kind == "text" for token in tokens):
             return None
@@ -227,12 +208,14 @@ class Parser(Quantities):
                 pieces[-1].append(token.value)
         names = [" ".join(piece) for piece in pieces if piece]
         if len(names) > 1 and all(len(piece) <= 2 for piece in pieces):
-            return Several(tuple(map(_word, names)), joined)
-        return _word(" ".join(t.value for t in tokens if t.value not in ("{", "}")))
+            return t.Several(tuple(map(_word, names)), joined)
+        return _word(
+            " ".join(token.value for token in tokens if token.value not in ("{", "}"))
+        )
 
     def _skip_introduction(self) -> None:
         start = self._at
-        behind = next(t for t in self._tokens[start:] if t.kind != "text")
+        behind = next(token for token in self._tokens[start:] if token.kind != "text")
         known = _INTRODUCING | (_NAMING if behind.value in STARTS else set())
         while self._next.kind == "text" and all(
             word.rstrip(":,") in known for word in self._next.value.lower().split()
@@ -242,7 +225,7 @@ class Parser(Quantities):
         if self._next.kind == "end" or self._at_separator():
             self._at = start
 
-    def _items(self) -> list[Node]:
+    def _items(self) -> list[t.Node]:
         """Reads statements up to a closing bracket, separated by commas or words."""
         found = [self._statement()]
         while self._at_separator() and self._next.value != "&":
@@ -251,22 +234,22 @@ class Parser(Quantities):
                 found.append(self._statement())
         return found
 
-    def _set_builder(self, items: list[Node]) -> Node:
+    def _set_builder(self, items: list[t.Node]) -> t.Node:
         """Reads `{x | x > 2}`: what the right side says of the name on the left."""
         self._bar_closes = False
         stated = [s for s in self._items() if not _is_in_reals(s)]
         pattern = items[0]
         if _is_in_reals(pattern):
             pattern = pattern.left
-        if len(items) > 1 or not isinstance(pattern, Sym) or not stated:
-            raise Unparsable("has a set builder that is no condition on one name")
+        if len(items) > 1 or not isinstance(pattern, t.Sym) or not stated:
+            raise t.Unparsable("has a set builder that is no condition on one name")
         if any(is_membership(s) for s in stated):
-            raise Unparsable("has a set builder over other numbers than the reals")
-        return Braces((stated[0] if len(stated) == 1 else Several(tuple(stated)),))
+            raise t.Unparsable("has a set builder over other numbers than the reals")
+        return t.Braces((stated[0] if len(stated) == 1 else t.Several(tuple(stated)),))
 
     # --- statements
 
-    def _statement(self) -> Node:
+    def _statement(self) -> t.Node:
         """Reads quantities joined by relation signs."""
         self._skip_label_words()
         self._join_label()
@@ -277,10 +260,10 @@ class Parser(Quantities):
             parts.append(self._quantity())
         if not relations:
             return parts[0]
-        steps = tuple(map(Rel, relations, parts[:-1], parts[1:]))
-        if relations == ["equiv"] and isinstance(parts[0], Call):
-            return Rel("=", *parts)  # f(x) is the same everywhere
-        return steps[0] if len(steps) == 1 else Chain(steps)
+        steps = tuple(map(t.Rel, relations, parts[:-1], parts[1:]))
+        if relations == ["equiv"] and isinstance(parts[0], t.Call):
+            return t.Rel("=", *parts)  # f(x) is the same everywhere
+        return steps[0] if len(steps) == 1 else t.Chain(steps)
 
     def _skip_label_words(self) -> None:
         """Reads words before "=" as one name: "Area = 5"."""
@@ -324,12 +307,12 @@ class Parser(Quantities):
         label = self._tokens[start:end]
         if not _is_opaque(label):
             return
-        _uncalculated(" ".join(t.value for t in label if t.kind == "text"))
+        _uncalculated(" ".join(token.value for token in label if token.kind == "text"))
         name = " ".join(_ROUND.get(part.value, part.value) for part in label)
         self._tokens[start:end] = [Token("sym", name, label[0].spaced)]
 
 
-_DECLARED = Word("")
+_DECLARED = t.Word("")
 """A condition that says only which numbers a name stands for: k an integer."""
 
 
@@ -337,75 +320,79 @@ def _is_condition(token: Token) -> bool:
     return token.kind == "text" and CONDITION.match(token.value.lower()) is not None
 
 
-def _declared(value: Node) -> Node:
+def _declared(value: t.Node) -> t.Node:
     """An answer whose names were declared; of a set this would leave out numbers."""
-    parts = value.items if isinstance(value, Several | Braces) else (value,)
+    parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
-        region = isinstance(part, Interval | SetOp | Chain)
-        if region or isinstance(part, Rel) and part.op in _ORDERS:
-            raise Unparsable("has a condition on what a set is made of")
+        region = isinstance(part, t.Interval | t.SetOp | t.Chain)
+        if region or isinstance(part, t.Rel) and part.op in _ORDERS:
+            raise t.Unparsable("has a condition on what a set is made of")
     return value
 
 
-def _is_in_reals(node: Node) -> bool:
+def _is_in_reals(node: t.Node) -> bool:
     """Whether a node is `x \\in \\mathbb{R}`, which goes without saying."""
-    return isinstance(node, Rel) and node.op == "in" and node.right == REALS
+    return isinstance(node, t.Rel) and node.op == "in" and node.right == t.REALS
 
 
-def _word(text: str) -> Node:
+def _word(text: str) -> t.Node:
     text = _CHOSEN.sub("", plain_text(text))
     if len(text) == 1 and text.isalpha():
-        return Sym(text)
+        return t.Sym(text)
     words = text.casefold().split()
     while (phrase := _said(words)) is None:
         if words[0] not in _BEFORE_WORDS or len(words[-1]) < 2 or len(words) < 2:
-            return Word(" ".join(words))
+            return t.Word(" ".join(words))
         del words[0]
     return phrase
 
 
-def _said(words: Sequence[str]) -> Node | None:
+def _said(words: Sequence[str]) -> t.Node | None:
     """What a phrase means that is more than its words."""
     return PHRASES.get(" ".join(" ".join(words).replace("-", " ").split()))
 
 
-def _joined(groups: list[list[Node]], word: str) -> Node:
+def _joined(groups: list[list[t.Node]], word: str) -> t.Node:
     """One node for all groups; joint solutions stay together."""
     joint = [len(group) > 1 and all(map(assigns, group)) for group in groups]
     if len(groups) > 1 and all(joint):
-        return Several(tuple(map(_assignment, groups)), word)
+        return t.Several(tuple(map(_assignment, groups)), word)
     nodes = tuple(node for group in groups for node in group)
     if (excluded := _all_but(nodes)) is not None:
         return excluded
-    return nodes[0] if len(nodes) == 1 else compound(nodes) or Several(nodes, word)
+    return nodes[0] if len(nodes) == 1 else compound(nodes) or t.Several(nodes, word)
 
 
-def _assignment(group: list[Node]) -> Node:
+def _assignment(group: list[t.Node]) -> t.Node:
     """One of several joint solutions, as (p, q) = (5, 2)."""
     ordered = sorted(group, key=lambda part: str(part.left))
     names, values = (tuple(getattr(p, s) for p in ordered) for s in ("left", "right"))
-    return Rel("=", Tuple(names), Tuple(values))
+    return t.Rel("=", t.Tuple(names), t.Tuple(values))
 
 
-def _all_but(nodes: Sequence[Node]) -> Node | None:
+def _all_but(nodes: Sequence[t.Node]) -> t.Node | None:
     """Reads x != 2, 5 as all reals but these."""
     first, *rest = nodes
-    if not (isinstance(first, Rel) and first.op == "!=" and is_label(first.left)):
+    if not (isinstance(first, t.Rel) and first.op == "!=" and is_label(first.left)):
         return None
     values = [first.right, *rest]
-    if not all(isinstance(v, Expression) and not symbols(v) for v in values):
+    if not all(isinstance(v, t.Expression) and not t.symbols(v) for v in values):
         return None
-    apart = [substitute(v, {Sign(1): s}) for v in values for s in (ONE, MINUS_ONE)]
+    apart = [
+        t.substitute(v, {t.Sign(1): s}) for v in values for s in (t.ONE, t.MINUS_ONE)
+    ]
     if len(set(apart)) < 2:
         return None
-    return Rel(
-        "in", first.left, SetOp("minus", REALS, Braces(tuple(dict.fromkeys(apart))))
+    return t.Rel(
+        "in",
+        first.left,
+        t.SetOp("minus", t.REALS, t.Braces(tuple(dict.fromkeys(apart)))),
     )
 
 
 def _uncalculated(label: str) -> str:
     if calculates(label) or not _DOUBTING.isdisjoint(label.casefold().split()):
-        raise Unparsable("has a label that calculates")
+        raise t.Unparsable("has a label that calculates")
     return label
 
 
@@ -415,13 +402,18 @@ def _is_opaque(label: list[Token]) -> bool:
     if first.kind == "fn":
         return len(label) == 1
     opening = next(
-        (i for i, t in enumerate(label) if t.value in ("(", "[")), len(label)
+        (i for i, token in enumerate(label) if token.value in ("(", "[")), len(label)
     )
     if first.kind == "text":
-        said = [word for t in label if t.kind == "text" for word in t.value.split()]
+        said = [
+            word
+            for token in label
+            if token.kind == "text"
+            for word in token.value.split()
+        ]
         denied = not _DENIALS.isdisjoint(word.casefold() for word in said)
         values = any(any(map(str.isdigit, word)) for word in said)
-        open_number = any(t.kind == "num" for t in label[:opening])
+        open_number = any(token.kind == "num" for token in label[:opening])
         return len(label) > 1 and not (denied or values or open_number)
     if first.kind != "sym" or opening != 1 or last.value not in (")", "]"):
         return False
@@ -429,6 +421,9 @@ def _is_opaque(label: list[Token]) -> bool:
     if any(token.value in (")", "]") for token in inside):
         return False
     return label[1].value == "[" or any(
-        t.kind == "text" or is_relation(t) or t.kind == "op" and t.value in _SET_SIGNS
-        for t in inside
+        token.kind == "text"
+        or is_relation(token)
+        or token.kind == "op"
+        and token.value in _SET_SIGNS
+        for token in inside
     )

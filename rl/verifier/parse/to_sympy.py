@@ -5,36 +5,7 @@ from typing import Any
 
 import sympy
 
-from .tree import (
-    Add,
-    Based,
-    Braces,
-    Call,
-    Cases,
-    Chain,
-    Choice,
-    Clock,
-    Const,
-    Degrees,
-    Fn,
-    Interval,
-    Matrix,
-    Mul,
-    Node,
-    Num,
-    Numbers,
-    Percent,
-    Pow,
-    Quantity,
-    Ratio,
-    Rel,
-    Repeating,
-    SetOp,
-    Several,
-    Sym,
-    Tuple,
-    Word,
-)
+from . import tree as t
 
 _CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "i": sympy.I, "inf": sympy.oo}
 _RENAMED: dict[str, Callable[..., Any]] = {
@@ -56,72 +27,72 @@ _SET_OPERATIONS = {
 }  # fmt: skip
 
 
-def to_sympy(node: Node) -> Any:
+def to_sympy(node: t.Node) -> Any:
     """Returns the sympy object for a node.
 
     Raises:
       ValueError: sympy has none, for instance for a plus-minus sign.
     """
     match node:
-        case Num(value) | Repeating(value) | Based(value=value):
+        case t.Num(value) | t.Repeating(value) | t.Based(value=value):
             return sympy.Rational(value.numerator, value.denominator)
-        case Sym(name):
+        case t.Sym(name):
             return sympy.Symbol(name)
-        case Word(text):
+        case t.Word(text):
             return sympy.Symbol(text)
-        case Const(name):
+        case t.Const(name):
             return _CONSTANTS[name]
-        case Add(terms):
+        case t.Add(terms):
             return sympy.Add(*map(to_sympy, terms))
-        case Mul(factors):
+        case t.Mul(factors):
             return sympy.Mul(*map(to_sympy, factors))
-        case Pow(base, exponent):
+        case t.Pow(base, exponent):
             return _power(to_sympy(base), to_sympy(exponent))
-        case Fn(name, arguments):
+        case t.Fn(name, arguments):
             function = _RENAMED.get(name) or getattr(
                 sympy, name.replace("arc", "a", 1) if name[:3] == "arc" else name
             )
             return sympy.sympify(function(*map(to_sympy, arguments)))
-        case Call(name, arguments):
+        case t.Call(name, arguments):
             return sympy.Function(name)(*map(to_sympy, arguments))
-        case Degrees(value):
+        case t.Degrees(value):
             return to_sympy(value) * sympy.pi / 180
-        case Percent(value):
+        case t.Percent(value):
             return to_sympy(value) / 100
-        case Quantity(value, unit, scale):
+        case t.Quantity(value, unit, scale):
             name = unit if isinstance(unit, str) else " ".join(sorted(unit))
             size = sympy.Rational(scale.numerator, scale.denominator)
             return to_sympy(value) * size * sympy.Symbol(name, positive=True)
-        case Tuple(items) | Ratio(items):
+        case t.Tuple(items) | t.Ratio(items):
             return sympy.Tuple(*map(to_sympy, items))
-        case Clock(minutes, half):
+        case t.Clock(minutes, half):
             return sympy.Integer(minutes + 720 * (half == "pm"))
-        case Several(items) | Braces(items):
+        case t.Several(items) | t.Braces(items):
             found = list(map(to_sympy, items))
             if found and all(isinstance(x, sympy.logic.boolalg.Boolean) for x in found):
                 return sympy.Or(*found)
             return sympy.FiniteSet(*found)
-        case Interval(low, high, low_closed, high_closed):
+        case t.Interval(low, high, low_closed, high_closed):
             ends = to_sympy(low), to_sympy(high)
             return sympy.Interval(*ends, not low_closed, not high_closed)
-        case Numbers(letter) if letter in _NUMBERS:
+        case t.Numbers(letter) if letter in _NUMBERS:
             return _NUMBERS[letter]
-        case SetOp(op, left, right):
+        case t.SetOp(op, left, right):
             return _SET_OPERATIONS[op](_as_set(left), _as_set(right))
-        case Rel("in" | "notin" as op, left, right):
+        case t.Rel("in" | "notin" as op, left, right):
             inside = sympy.Contains(to_sympy(left), _as_set(right))
             return inside if op == "in" else sympy.Not(inside)
-        case Rel(op, left, right) if op in _RELATIONS:
+        case t.Rel(op, left, right) if op in _RELATIONS:
             return _RELATIONS[op](to_sympy(left), to_sympy(right))
-        case Chain(parts):
+        case t.Chain(parts):
             return sympy.And(*map(to_sympy, parts))
-        case Matrix(width, cells):
+        case t.Matrix(width, cells):
             entries = list(map(to_sympy, cells))
             return sympy.Matrix(len(entries) // width, width, entries)
-        case Cases(rows):
+        case t.Cases(rows):
             pieces = [(to_sympy(row.value), _condition(row.condition)) for row in rows]
             return sympy.Piecewise(*pieces)
-        case Choice(_, answer):
+        case t.Choice(_, answer):
             return to_sympy(answer)
     raise ValueError(f"sympy has no {type(node).__name__} such as {node}")
 
@@ -133,7 +104,7 @@ def _power(base: Any, exponent: Any) -> Any:
     return sympy.Pow(base, exponent)
 
 
-def _as_set(node: Node) -> Any:
+def _as_set(node: t.Node) -> Any:
     found = to_sympy(node)
     if isinstance(found, sympy.logic.boolalg.Boolean):
         return found.as_set()
@@ -142,5 +113,5 @@ def _as_set(node: Node) -> Any:
     return found
 
 
-def _condition(node: Node) -> Any:
-    return sympy.true if node == Word("otherwise") else to_sympy(node)
+def _condition(node: t.Node) -> Any:
+    return sympy.true if node == t.Word("otherwise") else to_sympy(node)

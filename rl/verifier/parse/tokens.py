@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from . import tree as t
 from .normalize import PRESENTATION, TEXT_COMMANDS, closing_brace
-from .tree import Unparsable
 from .units import LETTERS, SHORT, is_unit
 
 RELATIONS = frozenset(
@@ -147,7 +147,7 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
     gaps: list[int] = []
     while position < len(text):
         if len(tokens) > MAX_TOKENS:
-            raise Unparsable(f"has more than {MAX_TOKENS} tokens")
+            raise t.Unparsable(f"has more than {MAX_TOKENS} tokens")
         pattern = _OUTSIDE if grouping[-1] else _INSIDE
         match = pattern.match(text, position)
         kind, value = match.lastgroup, match[0]
@@ -159,7 +159,7 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
             continue
         if kind == "num":
             if len(value) > MAX_DIGITS:
-                raise Unparsable(f"has a number of more than {MAX_DIGITS} digits")
+                raise t.Unparsable(f"has a number of more than {MAX_DIGITS} digits")
             value = re.sub(r"[\\,;:]", "", value)
             tokens.append(Token("num", value, spaced))
         elif kind == "word":
@@ -255,7 +255,7 @@ def _command(
         tokens.append(Token("sym", name.removeprefix("var"), spaced))
     else:
         # As a letter it would commute: G \oplus H would be H \oplus G.
-        raise Unparsable(f"has \\{name}, which is not known")
+        raise t.Unparsable(f"has \\{name}, which is not known")
     return position
 
 
@@ -323,12 +323,12 @@ def _braced(text: str, position: int) -> tuple[str, int]:
     while position < len(text) and text[position] in " \t\n":
         position += 1
     if position >= len(text):
-        raise Unparsable("ends inside a command")
+        raise t.Unparsable("ends inside a command")
     if text[position] != "{":
         return text[position], position + 1
     end = closing_brace(text, position)
     if end is None:
-        raise Unparsable("has an unclosed brace")
+        raise t.Unparsable("has an unclosed brace")
     return text[position + 1 : end], end + 1
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from fractions import Fraction
 
-from .tree import REALS, Braces, Node, Word, number
+from . import tree as t
 
 COUNTING = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen"
@@ -27,14 +27,14 @@ def spoken_numbers() -> Iterator[tuple[str, Fraction]]:
             yield f"{COUNTING[top]} {word}s", Fraction(top, bottom)
 
 
-PHRASES: dict[str, Node] = {
-    **{words: number(value) for words, value in spoken_numbers()},
-    **dict.fromkeys(["all real numbers", "all reals", "all real"], REALS),
-    "dne": Word("does not exist"),
+PHRASES: dict[str, t.Node] = {
+    **{words: t.number(value) for words, value in spoken_numbers()},
+    **dict.fromkeys(["all real numbers", "all reals", "all real"], t.REALS),
+    "dne": t.Word("does not exist"),
     **dict.fromkeys(
         ["no solution", "no solutions", "empty set", "no real solutions"]
         + ["no real solution", "the empty set", "none"],
-        Braces(()),
+        t.Braces(()),
     ),
-    **dict.fromkeys(["dozen", "a dozen", "one dozen"], number(12)),
+    **dict.fromkeys(["dozen", "a dozen", "one dozen"], t.number(12)),
 }
