@@ -1,15 +1,14 @@
 """Judges in worker processes, with a hard deadline for each item.
 
-A verdict is bounded by steps, so the deadline is a last resort: against a fault, or a
-user's reward function. A worker that misses it, or dies, is killed and replaced, and
-its item is tried once more; then it is lost. Workers are fresh interpreters in process
-groups of their own. No signal handler and no timer is used: any thread may call a pool.
+The budget already bounds a verdict, so the deadline only guards against faults and
+users' reward functions. A worker that misses it or dies is replaced and its item tried
+once more. Workers are fresh interpreters; no signal handler and no timer is used, so a
+pool may be called from any thread.
 """
 
 import collections
 import concurrent.futures
 import contextlib
-import dataclasses
 import importlib
 import multiprocessing.connection
 import os
@@ -20,7 +19,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, get_args
+from typing import Any, NamedTuple, Self, get_args
 
 from .equal.equivalence import self_check
 from .grade.contract import UNEVALUATED, Examiner, Rule, Verdict
@@ -29,14 +28,13 @@ from .parse.extract import extract_boxes
 _START_SECONDS = 120.0
 _TRIES = 2
 _MEMORY_BYTES = 1 << 30
-# What an interpreter needs of the environment: no key and no token.
+# What an interpreter needs of the environment, which has no key and no token.
 _NEEDS = ("PATH", "HOME", "LANG", "LC_", "TMPDIR", "LD_LIBRARY_PATH", "PYTHON")
 _ROOT = str(pathlib.Path(__file__).resolve().parents[__name__.count(".")])
 _SERVE = f"import sys; from {__name__} import serve; serve(int(sys.argv[1]))"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """Replaces a result: the worker was stopped or died, more than once."""
 
     reason: str
@@ -96,7 +94,7 @@ class Workers:
     """Runs a function in processes whose number and speed no item can reduce.
 
     Args:
-      workers: items worked on at the same time.
+      workers: how many items run at the same time.
       timeout: seconds that one item may take before its worker is replaced.
       function: "module:function"; called with a request's context, it returns a
         function from an item to its result.
@@ -142,11 +140,9 @@ class Workers:
         requests: Sequence[tuple[tuple, Sequence[Any]]],
         on_done: Callable[[int], object] = lambda items: None,
     ) -> list[list[Any]]:
-        """Returns the results of each request, in order; `Lost` where there is none.
+        """Returns the results of requests, pairs of a context and its items, in order.
 
-        Args:
-          requests: pairs of a context and its items; one worker does all of a pair.
-          on_done: called with the number of items of each request that is done.
+        One worker does all of a request; `on_done` gets the number of its items.
         """
         if self._closed:
             raise RuntimeError("the workers are closed")
@@ -197,9 +193,8 @@ class Workers:
 class VerifierPool(Workers):
     """Judges completions in parallel.
 
-    `judge` names another judge than `examine`: it is called with an answer, or with a
-    tuple of neighbouring boxes. Nothing before the delimiter `after` counts. `literal`:
-    see `Examiner`.
+    `judge` names another judge than `examine`, called with an answer or with a tuple of
+    neighbouring boxes. `after` and `literal` are those of `contract.judge`.
     """
 
     def __init__(
@@ -226,10 +221,7 @@ class VerifierPool(Workers):
     def judge(
         self, items: Sequence[tuple[str, Sequence[str], str | None]]
     ) -> list[Verdict]:
-        """Returns the verdicts on triples of completion, accepted golds and problem.
-
-        Golds and problem of a group are read once; equal answers are judged once.
-        """
+        """Returns the verdicts on triples of completion, accepted golds and problem."""
         keys = []
         groups = collections.defaultdict[Any, dict[Any, None]](dict)
         for completion, golds, problem in items:
