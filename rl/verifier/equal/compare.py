@@ -27,7 +27,8 @@ from ..parse.units import may_be_missing, parse_unit, same_unit
 from .prover import Prover
 from .regions import Regions
 
-_MAX_ITEMS = 200
+_MAX_ITEMS = 40
+"""Of longer lists the members must be written alike, as numbers are."""
 _STEPS_OF_A_PAIR = 20
 _COUNTING = frozenset("kmn")
 _OPTIONS = frozenset("ABCDE")
@@ -215,7 +216,7 @@ class _Comparison:
         first, second = self._items(a), self._items(b)
         if isinstance(a, t.Braces) or isinstance(b, t.Braces):
             first, second = self._distinct(first), self._distinct(second)
-        if len(first) != len(second) or len(first) > _MAX_ITEMS:
+        if len(first) != len(second):
             return False
         if len(first) == 1 and not (_is_several(first[0]) or _is_several(second[0])):
             return self.same(first[0], second[0])
@@ -233,7 +234,7 @@ class _Comparison:
         if not isinstance(node, t.Several | t.Braces):
             return self._distinct(_plus_minus_values(node))
         found = []
-        for part in node.items[: _MAX_ITEMS + 1]:
+        for part in node.items:
             if isinstance(part, t.Several) and isinstance(node, t.Several):
                 found.extend(self._items(part))
             else:
@@ -241,11 +242,11 @@ class _Comparison:
         return found
 
     def _distinct(self, nodes: list[t.Node]) -> list[t.Node]:
+        nodes = list(dict.fromkeys(nodes))
         found: list[t.Node] = []
-        for node in dict.fromkeys(nodes):
-            if len(found) > _MAX_ITEMS:
-                break
-            if not any(self.same(node, other) for other in found):
+        for node in nodes:
+            long = len(nodes) > _MAX_ITEMS
+            if long or not any(self.same(node, other) for other in found):
                 found.append(node)
         return found
 
@@ -255,6 +256,8 @@ class _Comparison:
         common = Counter(first) & Counter(second)
         ours = list((Counter(first) - common).elements())
         theirs = list((Counter(second) - common).elements())
+        if len(ours) > _MAX_ITEMS:
+            return False
         known: dict[tuple[int, int], bool] = {}
         owner: dict[int, int] = {}
 

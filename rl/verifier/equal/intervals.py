@@ -11,9 +11,10 @@ IEEE Transactions on Computers 66(8), 2017.
 """
 
 import contextlib
+import itertools
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 
 from flint import acb, arb, ctx, fmpq, fmpz
@@ -38,6 +39,7 @@ _MAX_BITS = 40_000
 _MAX_FACTORIAL = 10**6
 _MAX_EXACT_FACTORIAL = 1_000
 _MAX_ROOT = 100
+_STEPS_OF_A_PAIR = 10
 _STEPS_OF_GAMMA = 60
 _GCD_BITS = 1 << 21
 """The product of the lengths of two numbers whose divisor is found in a microsecond."""
@@ -127,16 +129,17 @@ class Balls:
           False at the first point that tells them apart, True where they agree at
           several points to hundreds of digits, None where that cannot be said.
         """
+        self._budget.charge(_STEPS_OF_A_PAIR)
         imaginary = _has_i(left) or _has_i(right)
         if not (t.symbols(left) or t.symbols(right)):
             agreed = self._agree_at(left, right, REAL[:1], 1, imaginary)
             if agreed is None and not imaginary:
                 agreed = self._agree_at(left, right, REAL[:1], 1, True)
             return agreed
-        if _bends(left) != _bends(right):
-            return None
-        points = *REAL, *spread(left, right)
+        points = itertools.chain(REAL, spread(left, right))
         agreed = self._agree_at(left, right, points, 2, imaginary)
+        if agreed and _bends(left) != _bends(right):
+            return None
         if agreed is None:
             agreed = self._agree_at(left, right, INTEGER, 4, imaginary)
         if agreed is None and not imaginary:
@@ -144,7 +147,12 @@ class Balls:
         return agreed
 
     def _agree_at(
-        self, left: t.Node, right: t.Node, points, needed: int, imaginary: bool
+        self,
+        left: t.Node,
+        right: t.Node,
+        points: Iterable[Point],
+        needed: int,
+        imaginary: bool,
     ) -> bool | None:
         meeting = []
         for point in points:

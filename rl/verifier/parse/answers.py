@@ -31,7 +31,8 @@ _ENDS_WITH_NAME = re.compile(r".*(?<![A-Za-z\\])[A-Za-z]", re.DOTALL)
 # (C)-5 and (C) - 5, and whatever may go on with a formula that begins with (C).
 _DIFFERENCE = re.compile(r"\([A-Z]\)(?:[-+]|\s*[-+]\s)")
 _GOES_ON = re.compile(r"[-+*/^=<>_,'!)}\]]|\\(?!frac|text|begin|\{)")
-# What may stand around the letters of options, and what tells several of them apart.
+_GROUPED = re.compile(r"\d,\d{3}(?!\d)")
+# What may be around the letters of options, and what tells several of them apart.
 _AROUND_OPTIONS = re.compile(
     rf"\\[,;:!\s{{}}]|{TEXT_COMMAND}|\\mathbf|\(([A-Z])\)|\b(?:and|[Oo]ptions?)\b"
     r"|[\s{}~,;&]"
@@ -117,7 +118,7 @@ def _second_meaning(text: str, node: t.Node) -> t.Node | None:
                 return None
             in_words = rf"{match[1]} \text{{{match[2]}}}"
             return _read(in_words, group_commas=True)
-        if "," in text and ",0" not in text:
+        if ",0" not in text and _GROUPED.search(text):
             if not isinstance(node, t.Word | t.Tuple | t.Interval):
                 return _read(text, group_commas=False)
     except (t.Unparsable, RecursionError, ValueError, OverflowError):
