@@ -61,5 +61,5 @@ VERSION = _digest_of_sources()
 def verify(
     completion: str, gold: str | Sequence[str], problem: str | None = None
 ) -> bool:
-    """Whether a completion ends in a right and finished answer; see `judge`."""
+    """Returns whether a completion ends in a right and finished answer; see `judge`."""
     return judge(completion, gold, problem).correct is True

@@ -43,7 +43,7 @@ _RANK = {kind: rank for rank, kind in enumerate(_KINDS)}
 
 
 def same_answer(left: Answer, right: Answer, prover: Prover) -> bool:
-    """Whether two parsed answers are equivalent.
+    """Returns whether two parsed answers are equivalent.
 
     Args:
       left: one answer.
@@ -83,7 +83,6 @@ def _renamed(b: t.Node, a: t.Node) -> t.Node:
 
 
 def _same_prose(left: str, right: str) -> bool:
-    """Text that is no math differs by case and dress at most."""
     left, right = plain_text(left), plain_text(right)
     if any(char in left + right for char in "\\^_=<>"):
         return False
@@ -107,7 +106,7 @@ class _Comparison:
         self._regions = Regions(prover)
 
     def same(self, a: t.Node, b: t.Node) -> bool:
-        """Whether two nodes mean the same."""
+        """Returns whether two nodes mean the same."""
         self._prover.charge(3)
         if isinstance(a, t.Several) and isinstance(b, t.Several):
             # Of values both are a list: "1 and 2", "1 or 2".
@@ -157,7 +156,6 @@ class _Comparison:
         return False
 
     def _of_parts(self) -> "_Comparison":
-        """The comparison of what is one of several."""
         return _Comparison(self._prover, alone=False, signs=self._signs)
 
     # --- words
@@ -223,7 +221,6 @@ class _Comparison:
         return self._matched(first, second)
 
     def _without_label(self, node: t.Node) -> t.Node:
-        """(1, 2) for `(x, y) = (1, 2)`, and both values for `x = \\pm 2`."""
         if isinstance(node, t.Rel | t.Chain):
             value = value_of(node, self._prover)
             if value is not None and (isinstance(value, t.Tuple) or _is_several(value)):
@@ -251,7 +248,7 @@ class _Comparison:
         return found
 
     def _matched(self, first, second) -> bool:
-        """Whether the items pair off, whatever their order."""
+        """Returns whether the items pair off, whatever their order."""
         one = self._of_parts()
         common = Counter(first) & Counter(second)
         ours = list((Counter(first) - common).elements())
@@ -419,7 +416,6 @@ class _Comparison:
 
 
 def _is_letter(node: t.Node) -> bool:
-    """Whether a node is one capital letter, as options have."""
     return isinstance(node, t.Sym) and len(node.name) == 1 and node.name.isupper()
 
 
@@ -453,7 +449,7 @@ def _in_letters(node: t.Node) -> t.Quantity | None:
 
 
 def _plus_minus_values(node: t.Node) -> list[t.Node]:
-    """All that a node with plus-minus signs stands for."""
+    """Returns all that a node with plus-minus signs stands for."""
     if not t.contains(node, t.Sign):
         return [node]
     if any(part == t.Sign(-1) for part in t.walk(node)):
@@ -470,7 +466,6 @@ def _plus_minus_values(node: t.Node) -> list[t.Node]:
 
 
 def _with_signs(node: t.Node, signs: Iterator[int]) -> t.Node:
-    """The node with these signs for its plus-minuses, in order."""
     if isinstance(node, t.Sign):
         return t.number(next(signs))
     return t.rebuilt(node, lambda part: _with_signs(part, signs))
@@ -484,7 +479,6 @@ def _ordered(a: t.Node, b: t.Node) -> tuple[t.Node, t.Node]:
 
 
 def _names_coordinates(node: t.Node) -> bool:
-    """(x, y) = (3, 5): a point, and no interval."""
     return isinstance(node, t.Rel | t.Chain) and isinstance(
         steps_of(node)[0].left, t.Tuple
     )
@@ -495,7 +489,6 @@ def _is_several(node: t.Node) -> bool:
 
 
 def _is_time(node: t.Ratio) -> bool:
-    """10:30: an hour and two digits of minutes that are no reduced ratio."""
     if len(node.parts) != 2 or not all(map(t.is_integer, node.parts)):
         return False
     hours, minutes = (part.value for part in node.parts)

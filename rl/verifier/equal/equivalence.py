@@ -37,7 +37,7 @@ _parse_gold = functools.lru_cache(maxsize=2048)(parse_answer)
 def is_equivalent(
     predicted: str, gold: str, *, decimals: bool = False, keep_golds: bool = True
 ) -> bool:
-    """Whether two answers are shown to be the same; reflexive and symmetric.
+    """Returns whether two answers are shown to be the same; reflexive and symmetric.
 
     A function of its arguments alone, in bounded time: what cannot be shown within a
     fixed number of steps is not equivalent.
@@ -69,7 +69,7 @@ def _same(left: Answer, right: Answer, decimals: bool = False) -> bool:
 
 
 def self_check(answer: str) -> str | None:
-    """Why an answer cannot serve as a gold, or None where it can.
+    """Returns why an answer cannot serve as a gold, or None where it can.
 
     Args:
       answer: a gold answer.

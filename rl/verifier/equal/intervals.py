@@ -85,7 +85,7 @@ class Balls:
     def value(
         self, node: t.Node, bits: int, point: Point = REAL[0], imaginary: bool = False
     ) -> Value:
-        """An enclosure of an expression.
+        """Returns an enclosure of an expression.
 
         Args:
           node: an expression without plus-minus.
@@ -116,14 +116,14 @@ class Balls:
         return found
 
     def difference(self, left: t.Node, right: t.Node, bits: int, *where) -> Value:
-        """An enclosure of left - right; see `value`."""
+        """Returns an enclosure of left - right; see `value`."""
         a, b = self.value(left, bits, *where), self.value(right, bits, *where)
         self._budget.charge(2)
         with _precision(bits):
             return a - b
 
     def agree(self, left: t.Node, right: t.Node) -> bool | None:
-        """Whether two expressions have the same values wherever both have one.
+        """Returns whether two expressions have the same values wherever both have one.
 
         Returns:
           False at the first point that tells them apart, True where they agree at
@@ -218,7 +218,7 @@ class Balls:
         return 0 if self.agree(node, other) else None
 
     def nearest_integer(self, node: t.Node) -> int | None:
-        """The integer nearest to a real constant."""
+        """Returns the integer nearest to a real constant."""
         try:
             value = self.value(node, FIRST_BITS)
         except (Undefined, Unresolved):
@@ -228,7 +228,7 @@ class Balls:
         return None if whole is None else int(whole)
 
     def fraction(self, node: t.Node) -> Fraction | None:
-        """A real constant as a fraction, good to 30 digits."""
+        """Returns a real constant as a fraction, good to 30 digits."""
         try:
             value = self.value(node, FIRST_BITS)
         except (Undefined, Unresolved):
@@ -283,13 +283,11 @@ def _has_i(node: t.Node) -> bool:
 
 
 def _is_narrow(difference: Value, size: arb, bits: int) -> bool:
-    """Whether a difference that may be zero is less than so many bits of the size."""
     scale = size if size > 0 else arb(1)
     return bool(difference.abs_upper() * arb(2) ** bits < scale)
 
 
 def _magnitude(value: Value) -> int | None:
-    """The binary exponent; None where the value may be zero."""
     if value.contains(0):
         return None
     mantissa, exponent = value.abs_upper().man_exp()
@@ -382,7 +380,6 @@ class _Evaluator:
         return arb(fmpq(value.numerator, value.denominator))
 
     def _charge_divisor(self, left: int | fmpz, right: int | fmpz) -> None:
-        """The precision does not bound integers: a ball may hold all their digits."""
         self._budget.charge(left.bit_length() * right.bit_length() // _GCD_BITS)
 
     def _unknown(self, name: str, values: list[Value]) -> Value:
@@ -510,7 +507,7 @@ class _Evaluator:
 
 
 def _integer(value: Value) -> fmpz | None:
-    """The integer that a value is: exactly, or to half of the digits."""
+    """Returns the integer that a value is: exactly, or to half of the digits."""
     if isinstance(value, acb):
         if not value.imag == 0:
             return None
@@ -524,7 +521,7 @@ def _integer(value: Value) -> fmpz | None:
 
 
 def _only_integer(value: arb) -> fmpz | None:
-    """The only integer in a ball, if it has at most MAX_BITS.
+    """Returns the only integer in a ball, if it has at most MAX_BITS.
 
     Of a ball whose exponent is itself a large integer, such as that of 2^(-10^30),
     FLINT ends the process when it is asked.

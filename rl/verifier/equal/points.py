@@ -55,7 +55,7 @@ INTEGER = tuple(
 
 @functools.lru_cache(maxsize=4096)
 def coordinate(name: str, point: Point) -> Fraction:
-    """The value of a variable at a point."""
+    """Returns the value of a variable at a point."""
     text = f"{point.seed} {name}".encode("utf-8", "replace")
     digest = hashlib.blake2b(text).digest()
     length = point.high - point.low
@@ -92,7 +92,7 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
 
 
 def _constants(left: t.Node, right: t.Node) -> list[Fraction]:
-    """The sizes of the numbers that stand in two expressions, in order."""
+    """Returns the sizes of the numbers that stand in two expressions, in order."""
     found: set[Fraction] = set()
     stack = [left, right]
     while stack:

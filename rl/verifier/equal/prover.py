@@ -55,7 +55,7 @@ class Prover:
         self._budget.charge(steps)
 
     def equal(self, left: t.Node, right: t.Node) -> bool:
-        """Whether two folded expressions are equal wherever both are defined.
+        """Returns whether two folded expressions are equal wherever both are defined.
 
         Raises:
           Open: when the budget is spent.
@@ -96,7 +96,7 @@ class Prover:
     def proportional(
         self, left: t.Node, right: t.Node, *, positive: bool = False
     ) -> bool:
-        """Whether one expression is a constant, not zero, times the other.
+        """Returns whether one expression is a constant, not zero, times the other.
 
         Then left(x) right(y) = left(y) right(x), for a y where neither vanishes.
 
@@ -134,7 +134,7 @@ class Prover:
         )
 
     def _prints(self, decimal: t.Num, exact: t.Node) -> bool:
-        """Whether a decimal is what a machine prints for an exact number."""
+        """Returns whether a decimal is what a machine prints for an exact number."""
         digits = len(str(abs(decimal.value / decimal.ulp).numerator))
         if digits < PRINTED_DIGITS or (value := self._other(decimal, exact)) is None:
             return False
@@ -148,7 +148,7 @@ class Prover:
         return (decimal.value, decimal.ulp) == (Fraction(printed), last_place)
 
     def shows(self, decimal: t.Num, exact: t.Node, least: int) -> bool:
-        """Whether a decimal is an exact number rounded, or cut off.
+        """Returns whether a decimal is an exact number rounded, or cut off.
 
         Args:
           decimal: a number with the unit of its last place.

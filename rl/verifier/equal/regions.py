@@ -68,7 +68,7 @@ class Regions:
         return self.read(node)
 
     def same(self, left: Region, right: Region) -> bool:
-        """Whether two regions are one, whatever the order of their parts.
+        """Returns whether two regions are one, whatever the order of their parts.
 
         What has no points, such as [1, 0] and [3, 2], is nothing else that has none.
         """
@@ -97,7 +97,6 @@ class Regions:
         )
 
     def _settled(self, intervals: Intervals) -> Intervals:
-        """Merged where the order of all ends is known, else as is."""
         try:
             return self._merged(intervals)
         except Incomparable:
@@ -259,7 +258,6 @@ class Regions:
 
 
 def _point(node: t.Node) -> Region | None:
-    """x = 1, as a set."""
     match node:
         case t.Rel("=", label, t.Expression() as value):
             if is_label(label) and not t.symbols(value):

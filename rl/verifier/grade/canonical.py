@@ -55,7 +55,6 @@ def shape_of(node: t.Node) -> t.Node:
 
 
 def _is_below_zero(factor: t.Node) -> bool:
-    """A negative number, as a factor or below a fraction bar."""
     if isinstance(factor, t.Pow) and factor.exponent == t.MINUS_ONE:
         factor = factor.base
     return isinstance(factor, t.Num) and factor.value < 0
@@ -70,7 +69,6 @@ def _without_sign(factor: t.Node) -> t.Node:
 
 
 def _is_one(factor: t.Node) -> bool:
-    """A factor or a denominator that changes nothing."""
     return factor == t.ONE or (isinstance(factor, t.Pow) and _is_one(factor.base))
 
 
@@ -81,7 +79,7 @@ def _collected(kind: type, parts: list[t.Node], empty: t.Node) -> t.Node:
 
 
 def is_rational(shape: t.Node) -> bool:
-    """Whether a shape is one rational number as one writes it: 2, 0.5, -1/2."""
+    """Returns whether a shape is one rational number as one writes it: 2, 0.5, -1/2."""
     match shape:
         case t.Num():
             return True
@@ -97,7 +95,7 @@ def is_rational(shape: t.Node) -> bool:
 
 
 def is_plain(shape: t.Node) -> bool:
-    """Whether a shape is a value that has nothing in it to be worked out."""
+    """Returns whether a shape is a value that has nothing in it to be worked out."""
     match shape:
         case t.Num() | t.Sym() | t.Const() | t.Word() | t.Clock() | t.Numbers():
             return True

@@ -52,7 +52,7 @@ def left_to_evaluate(answer: t.Node, gold: t.Node) -> str | None:
 
 
 def unevaluated(answer: t.Node, gold: t.Node) -> bool:
-    """Whether an answer leaves arithmetic to be done where the gold is literal.
+    """Returns whether an answer leaves arithmetic to be done where the gold is literal.
 
     Args:
       answer: the tree of the answer, as written.
@@ -103,7 +103,6 @@ def pending(node: t.Node) -> int:
 
 
 def _flat(kind: type, parts: tuple[t.Node, ...]) -> Iterator[t.Node]:
-    """The terms of a sum or the factors of a product, signs left out."""
     for part in parts:
         if isinstance(part, kind):
             yield from _flat(kind, getattr(part, part.__slots__[0]))
@@ -112,7 +111,6 @@ def _flat(kind: type, parts: tuple[t.Node, ...]) -> Iterator[t.Node]:
 
 
 def _split(term: t.Node) -> tuple[list[t.Node], t.Node]:
-    """The rational factors of a term, and the rest of it."""
     factors = term.factors if isinstance(term, t.Mul) else (term,)
     numbers = [f for f in factors if is_rational(f)]
     rest = [f for f in factors if not is_rational(f)]
@@ -142,14 +140,13 @@ def _is_inverse(node: t.Node) -> bool:
 
 
 def _cancels(answer: t.Node, gold: t.Node) -> bool:
-    """Whether an answer has names that its value does not depend on."""
     if not all(isinstance(node, t.Expression) for node in (answer, gold)):
         return False
     return t.symbols(answer) > t.symbols(gold)
 
 
 def _numbers_in(node: t.Node) -> Iterator[t.Node]:
-    """The numbers that an answer gives; of 2 + 3 = 5 the plainest side."""
+    """Returns the numbers that an answer gives; of 2 + 3 = 5 the plainest side."""
     match node:
         case t.Rel() | t.Chain() if all(s.op in _EQUALITIES for s in steps_of(node)):
             constant = [side for side in sides(node) if not t.symbols(side)]
@@ -205,7 +202,7 @@ def is_literal(node: t.Node) -> bool:
 
 
 def _is_atom(node: t.Node) -> bool:
-    """Whether a node is a number, a power of one, a factorial or a binomial."""
+    """Returns whether a node is a number, a power of one, a factorial or a binomial."""
     match node:
         case t.Mul((sign, value)) if sign == t.MINUS_ONE:
             return _is_atom(value)
@@ -242,7 +239,7 @@ def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
 
 
 def _falls_in_units(terms: tuple[t.Node, ...]) -> bool:
-    """Whether a sum is 2 hours 30 minutes: numbers times sizes, at last 1."""
+    """Returns whether a sum is 2 hours 30 minutes: numbers times sizes, at last 1."""
     last = terms[-1]
     return (
         isinstance(last, t.Mul)
@@ -295,12 +292,12 @@ def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
 
 
 def is_number(node: t.Node) -> bool:
-    """Whether a tree as written is one rational number, whatever its unit."""
+    """Returns whether a tree as written is one rational number, whatever its unit."""
     return isinstance(t.fold(shape_of(node)), t.Num)
 
 
 def notation(node: t.Node) -> str:
-    """How a number is written, "expression" where more than one number is."""
+    """Returns how a number is written, "expression" where more than one number is."""
     match node:
         case t.Based(_, base) if base != 10:
             return f"base {base}"
@@ -319,7 +316,6 @@ def _has_places(node: t.Node) -> bool:
 
 
 def _relations(node: t.Node) -> Iterator[t.Rel | t.Chain]:
-    """The relations that an answer states, not those inside its expressions."""
     if isinstance(node, t.Rel | t.Chain):
         yield node
     elif isinstance(node, t.Several | t.Braces | t.Tuple | t.SetOp):
@@ -328,7 +324,6 @@ def _relations(node: t.Node) -> Iterator[t.Rel | t.Chain]:
 
 
 def _solved(gold: t.Node) -> bool:
-    """Whether all that a gold relates is a name to a constant."""
     return all(
         _is_solved(part) and any(not t.symbols(side) for side in sides(part))
         for part in _relations(gold)
@@ -336,7 +331,7 @@ def _solved(gold: t.Node) -> bool:
 
 
 def sides(node: t.Rel | t.Chain) -> list[t.Node]:
-    """All that a relation relates, from the left."""
+    """Returns all that a relation relates, from the left."""
     steps = steps_of(node)
     return [steps[0].left, *(step.right for step in steps)]
 
@@ -368,6 +363,5 @@ def _unknowns(label: t.Node) -> Set[str]:
 
 
 def _names_in(node: t.Node) -> Set[str]:
-    """Names of variables and of functions."""
     calls = (part.name for part in t.walk(node) if isinstance(part, t.Call))
     return t.symbols(node).union(calls)

@@ -93,7 +93,7 @@ class Examiner:
         self._golds = [(gold, parse_answer(gold)) for gold in golds]
 
     def judge(self, answer: str | Sequence[str] | None) -> Verdict:
-        """The verdict on an extracted answer; the same for the same arguments.
+        """Returns the verdict on an extracted answer; the same for the same arguments.
 
         Args:
           answer: an answer, or those of neighbouring boxes: together they are one list
@@ -169,7 +169,6 @@ class Examiner:
     def _names_what_is_asked(
         self, answer: Answer, gold: Answer, words: frozenset[str]
     ) -> bool:
-        """Whether all the words for units are; another word may be an operation."""
         quantities = _quantities(answer)
         if not all(self._asked.allows(part.unit, words) for part in quantities):
             return False
@@ -257,7 +256,6 @@ class Examiner:
         )
 
     def _is_told(self, shape: t.Node) -> bool:
-        """Whether a number is one of the problem's, whatever its sign."""
         value = t.fold(shape)
         return isinstance(value, t.Num) and abs(value.value) in self._numbers
 
@@ -292,7 +290,7 @@ def judge(
     after: str | None = None,
     literal: bool = True,
 ) -> Verdict:
-    r"""Whether a completion ends in a right and finished answer.
+    r"""Returns whether a completion ends in a right and finished answer.
 
     Args:
       completion: the text of a reply; the answer is its last `\boxed{...}` that is in
@@ -354,7 +352,7 @@ def _items(value: t.Node) -> list[t.Node]:
 
 
 def _as_meant(answer: Answer, gold: Answer, percents: bool) -> t.Node | None:
-    """The tree as written of the reading by which an answer equals the gold."""
+    """Returns the tree as written of the reading by which an answer equals the gold."""
     if answer.other is None:
         return answer.written
     alone = dataclasses.replace(answer, other=None)
@@ -365,7 +363,6 @@ def _as_meant(answer: Answer, gold: Answer, percents: bool) -> t.Node | None:
 
 
 def _is_math(gold: Answer) -> bool:
-    """Whether a gold that has no tree should have one: it is more than words."""
     return any(char in gold.text for char in "\\^_=<>{}") or not gold.text
 
 
@@ -373,7 +370,6 @@ def _is_math(gold: Answer) -> bool:
 
 
 def _units_of(answer: Answer) -> set[str]:
-    """The known units that an answer names, perhaps behind a label or in letters."""
     units = map(_known_unit, _quantities(answer))
     return {unit.partition(" of ")[0] for unit in units if unit is not None}
 
@@ -393,23 +389,19 @@ def _known_unit(quantity: t.Quantity) -> str | None:
 
 
 def _in_unit(gold: Answer, unit: Reading) -> Answer:
-    """A bare number, in the unit that was asked for: another unit is then wrong."""
     return dataclasses.replace(gold, node=t.Quantity(gold.node, unit.unit, unit.scale))
 
 
 def _is_bare(node: t.Node | None) -> bool:
-    """Whether it is a number without a unit or a mark."""
     marked = isinstance(node, t.Percent | t.Degrees)
     return isinstance(node, t.Expression) and not marked and not t.symbols(node)
 
 
 def _counts(answer: Answer) -> bool:
-    """Whether an answer has words for things."""
     return any(isinstance(part.unit, frozenset) for part in _quantities(answer))
 
 
 def _without_words(answer: Answer, gold: Answer) -> tuple[Answer, Answer]:
-    """Both, without the words for what is counted where only one of them has such."""
     if _counts(answer) != _counts(gold):
         return _without_things(answer), _without_things(gold)
     return answer, gold

@@ -67,7 +67,7 @@ class Formulas:
         return bool(parts) and not values and all(map(self._stands, parts))
 
     def _is_respelled(self, answer: t.Node, gold: t.Node) -> bool:
-        """A half for 0.5, which the problem may well have among its numbers.
+        """Returns a half for 0.5, which the problem may well have among its numbers.
 
         Not where just this is to be rewritten: "Write $\\frac12$ as a decimal".
         """
@@ -77,7 +77,7 @@ class Formulas:
         return shape not in self.to_compute
 
     def _has_value(self, formula: t.Node, gold: t.Node) -> bool:
-        """Whether a formula of the problem is the gold in another shape."""
+        """Returns whether a formula of the problem is the gold in another shape."""
         value, wanted = t.fold(self.trees[formula]), t.fold(gold)
         if is_plain(formula) or formula == shape_of(gold):
             return False
@@ -90,7 +90,6 @@ class Formulas:
 
 
 def _gives_a_value(relation: t.Rel) -> bool:
-    """Whether a relation is x = 1, of which the problem may well speak."""
     return relation.op == "=" and all(map(is_plain, t.children(relation)))
 
 

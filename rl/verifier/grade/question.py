@@ -219,7 +219,7 @@ def _things(question: str) -> tuple[list[str], list[str]]:
 
 
 def _units(problem: str) -> tuple[Reading, ...]:
-    """The unit in which a problem wants its answer, where it names just one.
+    """Returns the unit in which a problem wants its answer, where it names just one.
 
     For a price also its currency, since a currency's sign leaves no room for the rest.
     """

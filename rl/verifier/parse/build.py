@@ -46,7 +46,7 @@ def signed(sign: t.Node, node: t.Node) -> t.Node:
 
 
 def multiplied(factors: Sequence[t.Node]) -> t.Node:
-    """A product; of a matrix and numbers, the matrix of the products."""
+    """Returns a product; of a matrix and numbers, the matrix of the products."""
     matrices = [part for part in factors if isinstance(part, t.Matrix)]
     if len(matrices) != 1:
         return t.Mul(tuple(map(numeric, factors)))

@@ -23,7 +23,7 @@ class Expressions(Operands):
     """Reads an expression at the cursor, from loose to tight."""
 
     def _expression(self) -> t.Node:
-        """An expression, or sets joined by set operations."""
+        """Returns an expression, or sets joined by set operations."""
         self._enter()
         left = self._sum()
         while self._is_any(("cup", "cap", "minus")):
@@ -119,14 +119,12 @@ class Expressions(Operands):
         return t.Mul((*above, numeric(right)))
 
     def _printed_before(self) -> Token:
-        """The last token that can be seen: braces that only group cannot."""
         at = self._at - 1
         while at in self._group_ends:
             at -= 1
         return self._tokens[at]
 
     def _printed_ahead(self) -> Token:
-        """The next token that can be seen."""
         at = self._at
         while self._tokens[at].value == "{" and self._tokens[at].kind == "op":
             at += 1
@@ -153,7 +151,6 @@ class Expressions(Operands):
         return self._postfix()
 
     def _postfix(self) -> t.Node:
-        """An operand with its powers, indices and marks."""
         return self._marked(self._operand())
 
     def _marked(self, node: t.Node) -> t.Node:

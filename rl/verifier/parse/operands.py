@@ -179,7 +179,7 @@ class Operands(Cursor):
         return quotient(t.Fn("fact", (top,)), t.Fn("fact", (rest,)))
 
     def _named(self, name: str) -> t.Node:
-        """A name with its index and primes, or a call of it."""
+        """Returns a name with its index and primes, or a call of it."""
         while True:
             if self._is("_"):
                 self._at += 1
@@ -205,7 +205,6 @@ class Operands(Cursor):
         return t.Sym(name)
 
     def _inverse_ahead(self) -> bool:
-        """Consumes `^{-1}` before an argument in brackets."""
         ahead = [self._peek(i).value for i in range(6)]
         if ahead[:2] == ["^", "{"] and ahead[2:] == ["-", "1", "}", "("]:
             self._at += 5
@@ -213,7 +212,6 @@ class Operands(Cursor):
         return False
 
     def _prime_ahead(self) -> bool:
-        """Consumes `^{\\prime}` and `^*`, which belong to the name."""
         if self._peek().value == "{" and self._peek(2).value in ("'", "*"):
             if self._peek(3).value == "}":
                 self._at += 4
@@ -221,7 +219,7 @@ class Operands(Cursor):
         return False
 
     def _index(self) -> str:
-        """The text of a subscript, without its braces."""
+        """Returns the text of a subscript, without its braces."""
         if self._next.kind == "end":
             raise t.Unparsable("ends where an index is due")
         if not self._is("{"):
@@ -455,7 +453,7 @@ class Operands(Cursor):
         )
 
     def _rows(self, name: str) -> list[list[list[Token]]]:
-        """The tokens of the cells, without the "&" that only aligns signs."""
+        """Returns the tokens of the cells, without the "&" that only aligns signs."""
         rows: list[list[list[Token]]] = [[[]]]
         depth = 1
         while True:
@@ -493,7 +491,7 @@ class Operands(Cursor):
 
 
 def _trimmed(cell: list[Token]) -> list[Token]:
-    """A cell without the marks at its ends that separate it from others."""
+    """Returns a cell without the marks at its ends that separate it from others."""
     marks = (",", ";", ".")
     while cell and cell[-1].value in marks:
         cell = cell[:-1]

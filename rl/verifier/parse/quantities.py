@@ -86,7 +86,7 @@ class Quantities(Expressions):
         return t.Quantity(node, reading.unit, reading.scale)
 
     def _unit_text(self) -> str:
-        """The words, and their exponents, that follow a number."""
+        """Returns the words, and their exponents, that follow a number."""
         words: list[str] = []
         opened = 0
         while True:
@@ -142,7 +142,7 @@ def compound(nodes) -> t.Quantity | None:
 
 
 def _with_half(node: t.Node, half: str | None) -> t.Clock | None:
-    """A time with "a.m." or "p.m." or "o'clock" behind it."""
+    """Returns a time with "a.m." or "p.m." or "o'clock" behind it."""
     if isinstance(node, t.Clock):
         return t.Clock(node.minutes, half or node.half)
     parts = node.parts if isinstance(node, t.Ratio) else (node, t.ZERO)

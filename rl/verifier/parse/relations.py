@@ -93,7 +93,7 @@ def value_of(node: t.Rel | t.Chain, prover: Equality) -> t.Node | None:
 
 
 def is_name(node: t.Node) -> bool:
-    """A label, or a tuple or matrix of labels."""
+    """Returns a label, or a tuple or matrix of labels."""
     match node:
         case t.Tuple(parts) | t.Matrix(_, parts):
             return bool(parts) and all(map(is_label, parts))
@@ -101,7 +101,7 @@ def is_name(node: t.Node) -> bool:
 
 
 def _names(first: t.Node, value: t.Node) -> bool:
-    """Whether the first side is a name for what has the kind of this value."""
+    """Returns whether the first side is a name for what has the kind of this value."""
     if isinstance(first, t.Tuple | t.Matrix):
         several = value.items if isinstance(value, t.Braces | t.Several) else (value,)
         return is_name(first) and all(_size(v) == _size(first) for v in several)
@@ -125,14 +125,12 @@ def _size(node: t.Node) -> tuple[int, ...]:
 
 
 def _is_open(node: t.Node) -> bool:
-    """Whether an expression has names in it, of variables or of functions."""
     return isinstance(node, t.Expression) and bool(
         t.symbols(node) or t.contains(node, t.Call)
     )
 
 
 def _is_distance(node: t.Node) -> bool:
-    """|x|, of a number: |x| = 3 is still to be solved, while |AB| is a length."""
     match node:
         case t.Fn("abs", (t.Sym(name),)):
             return not name[:1].isupper()
@@ -140,7 +138,6 @@ def _is_distance(node: t.Node) -> bool:
 
 
 def _with_places(step: t.Rel) -> t.Rel:
-    """An approximation by a whole number is to the nearest; dots end a decimal."""
     match step:
         case t.Rel("approx", left, t.Num(value, None)) if value.denominator == 1:
             return t.Rel("approx", left, t.Num(value, Fraction(1)))
@@ -177,7 +174,7 @@ def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
 
 
 def _says(kept: t.Node, part: t.Node, prover: Equality) -> bool:
-    """Whether an expression says the value of another one, which is kept."""
+    """Returns whether an expression says the value of another one, which is kept."""
     if prover.equal(kept, part):
         return True
     for marked, other in ((kept, part), (part, kept)):
@@ -193,14 +190,13 @@ def _says(kept: t.Node, part: t.Node, prover: Equality) -> bool:
 
 
 def _is_rounded(node: t.Node) -> bool:
-    """Whether a value is a decimal, or has one among its parts."""
     if isinstance(node, t.Expression):
         return is_decimal(node)
     return any(map(_is_rounded, t.children(node)))
 
 
 def is_decimal(node: t.Node) -> bool:
-    """Whether a number was written with places behind a point."""
+    """Returns whether a number was written with places behind a point."""
     return isinstance(node, t.Num) and node.ulp is not None
 
 
@@ -262,7 +258,7 @@ def may_stand_for(first: t.Node, second: t.Node, value: t.Node) -> bool:
 
 
 def said_in_words(first: t.Node, second: t.Node) -> bool:
-    """Whether one label is a word and the other one a symbol: "area" and A."""
+    """Returns whether one label is a word and the other one a symbol: "area" and A."""
     symbols_only = isinstance(first, t.Sym) and isinstance(second, t.Sym)
     return symbols_only and wordy(first) != wordy(second)
 
@@ -277,7 +273,7 @@ def relates_names(node: t.Node) -> bool:
 
 
 def ascending(node: t.Node) -> t.Node:
-    """A relation or chain with its greater side last."""
+    """Returns a relation or chain with its greater side last."""
     flipped = {">": "<", ">=": "<="}
     match node:
         case t.Rel(op, left, right) if op in flipped:

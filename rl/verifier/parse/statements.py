@@ -331,7 +331,6 @@ def _declared(value: t.Node) -> t.Node:
 
 
 def _is_in_reals(node: t.Node) -> bool:
-    """Whether a node is `x \\in \\mathbb{R}`, which goes without saying."""
     return isinstance(node, t.Rel) and node.op == "in" and node.right == t.REALS
 
 
@@ -348,7 +347,6 @@ def _word(text: str) -> t.Node:
 
 
 def _said(words: Sequence[str]) -> t.Node | None:
-    """What a phrase means that is more than its words."""
     return PHRASES.get(" ".join(" ".join(words).replace("-", " ").split()))
 
 
@@ -364,7 +362,6 @@ def _joined(groups: list[list[t.Node]], word: str) -> t.Node:
 
 
 def _assignment(group: list[t.Node]) -> t.Node:
-    """One of several joint solutions, as (p, q) = (5, 2)."""
     ordered = sorted(group, key=lambda part: str(part.left))
     names, values = (tuple(getattr(p, s) for p in ordered) for s in ("left", "right"))
     return t.Rel("=", t.Tuple(names), t.Tuple(values))

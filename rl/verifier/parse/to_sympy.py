@@ -98,7 +98,6 @@ def to_sympy(node: t.Node) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """A power; odd roots of negative numbers are real, as the verifier reads them."""
     if base.is_negative and exponent.is_Rational and exponent.q > 1 and exponent.q % 2:
         return (-1) ** exponent.p * (-base) ** exponent
     return sympy.Pow(base, exponent)

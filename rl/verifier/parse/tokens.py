@@ -201,7 +201,7 @@ def _with_gaps(tokens: list[Token], gaps: list[int]) -> list[Token]:
 
 
 def _relates(tokens: Iterable[Token]) -> bool:
-    """Whether a relation comes before anything that separates."""
+    """Returns whether a relation comes before anything that separates."""
     for token in tokens:
         if token.kind == "text" or token.kind == "op" and token.value in _BREAKS:
             return False
@@ -211,7 +211,6 @@ def _relates(tokens: Iterable[Token]) -> bool:
 
 
 def _takes_argument(tokens: list[Token]) -> bool:
-    """Whether a brace that opens here holds a command's argument or an exponent."""
     return bool(tokens) and (tokens[-1].kind == "cmd" or tokens[-1].value in ("}", "^"))
 
 

@@ -276,7 +276,7 @@ REALS = Interval(MINUS_INFINITY, INFINITY, False, False)
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The parts of a node that are nodes themselves, in order."""
+    """Returns the parts of a node that are nodes themselves, in order."""
     for name in node.__slots__:
         part = getattr(node, name)
         if isinstance(part, Node):
@@ -286,7 +286,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """A node and all that is inside it."""
+    """Returns a node and all that is inside it."""
     stack = [node]
     while stack:
         part = stack.pop()
@@ -317,12 +317,12 @@ def symbols(node: Node) -> frozenset[str]:
 
 
 def contains(node: Node, kinds: type | tuple[type, ...]) -> bool:
-    """Whether a node of one of these kinds occurs."""
+    """Returns whether a node of one of these kinds occurs."""
     return any(isinstance(part, kinds) for part in walk(node))
 
 
 def depth(node: Node) -> int:
-    """How many nodes lie on the longest way down."""
+    """Returns how many nodes lie on the longest way down."""
     deepest, stack = 0, [(node, 1)]
     while stack:
         part, level = stack.pop()
@@ -332,12 +332,12 @@ def depth(node: Node) -> int:
 
 
 def bits(value: int | Fraction) -> int:
-    """The length of a number, in which the work on it is counted."""
+    """Returns the length of a number, in which the work on it is counted."""
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
 def add(*terms: Node) -> Node:
-    """The sum, flat, with its numbers added up."""
+    """Returns the sum, flat, with its numbers added up."""
     total, rest = Fraction(0), []
     for term in terms:
         for part in term.terms if type(term) is Add else (term,):
@@ -353,7 +353,7 @@ def add(*terms: Node) -> Node:
 
 
 def mul(*factors: Node) -> Node:
-    """The product, flat, with its numbers multiplied."""
+    """Returns the product, flat, with its numbers multiplied."""
     product, rest = Fraction(1), []
     for factor in factors:
         for part in factor.factors if type(factor) is Mul else (factor,):
@@ -369,7 +369,7 @@ def mul(*factors: Node) -> Node:
 
 
 def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
-    """A decimal times a sign or a power of ten shows the same digits."""
+    """Returns a decimal times a sign or a power of ten shows the same digits."""
     decimals = [f for f in factors if isinstance(f, Num) and f.ulp is not None]
     if len(decimals) != 1 or len(factors) != 2:
         return None
@@ -403,7 +403,7 @@ def is_integer(node: Node) -> bool:
 
 
 def power(base: Node, exponent: Node) -> Node:
-    """The power, computed where both are numbers and the result is small."""
+    """Returns the power, computed where both are numbers and the result is small."""
     if exponent == ONE:
         return base
     if is_integer(exponent):
@@ -419,7 +419,7 @@ def power(base: Node, exponent: Node) -> Node:
 
 
 def _is_not_zero(node: Node) -> bool:
-    """Whether a node shows by itself that it is not zero.
+    """Returns whether a node shows by itself that it is not zero.
 
     A variable counts: where that of 1/(1/x) is zero, nothing is asked of the answer.
     """
@@ -440,7 +440,7 @@ _LEAVES = (Num, Sym, Const, Sign, Word)
 
 
 def fold(node: Node) -> Node:
-    """The same meaning with sums, products and powers of numbers computed."""
+    """Returns the same meaning with sums, products and powers of numbers computed."""
     if type(node) in _LEAVES:
         return node
     if type(node) is Rel and type(node.right) is Repeating:

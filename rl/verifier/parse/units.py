@@ -258,7 +258,7 @@ def stem(word: str) -> str:
 
 
 def stems(text: str) -> frozenset[str]:
-    """The stems of a text's words: with these it names things to count."""
+    """Returns the stems of a text's words: with these it names things to count."""
     return frozenset(stem(word) for word in re.findall("[a-z]+", text.lower()))
 
 
@@ -342,7 +342,7 @@ def is_unit(text: str) -> bool:
 
 
 def leading_units(text: str) -> tuple[Reading, ...]:
-    """The known unit with which a text begins: "miles per hour does it ..."
+    """Returns the known unit with which a text begins: "miles per hour does it ..."
 
     Returns:
       Its reading, and for a price ("dollars per hour") also that of its currency; or
@@ -372,7 +372,6 @@ def leading_units(text: str) -> tuple[Reading, ...]:
 
 
 def _is_singular_name(word: str) -> bool:
-    """Whether it is a unit's name and neither a plural nor a symbol."""
     lower = word.lower()
     return lower == _singular(lower) and (len(word) > 3 or lower in ("day", "ton"))
 
@@ -392,7 +391,7 @@ def _words(text: str) -> list[str]:
 
 
 def _is_compound(first: str, second: str) -> bool:
-    """A "three-digit" number is no three, a "non-zero" one no zero."""
+    """Returns a "three-digit" number is no three, a "non-zero" one no zero."""
     if first.lower() == "non":
         return True
     single = len(first) == 1 and _lookup(first) is None
@@ -453,7 +452,6 @@ def _with_per(words: list[str]) -> list[str]:
 
 
 def _without_purpose(words: list[str]) -> list[str]:
-    """Ways are ways, whatever they are ways to; but not "ways to the power"."""
     lower = [word.lower() for word in words]
     for at, (word, then) in enumerate(zip(lower, lower[1:], strict=False)):
         if then == "to" and _singular(word) in _WAYS:
@@ -480,7 +478,7 @@ def _phrases(words: list[str]) -> tuple[Unit | None, Fraction]:
 
 
 def measure_in(unit: frozenset[str]) -> str | None:
-    """The known unit among words: the dollar of "dollars profit"."""
+    """Returns the known unit among words: the dollar of "dollars profit"."""
     marks = (mark for mark in unit if mark.endswith("*"))
     return next((mark[:-1] for mark in marks), None)
 
@@ -507,7 +505,7 @@ def _phrase(words: list[str]) -> frozenset[str] | None:
 
 
 def _measure(words: list[str]) -> tuple[set[str], int]:
-    """The mark of the known unit with which words begin, and how many they are.
+    """Returns the mark of the known unit with which words begin, and how many they are.
 
     A symbol is one only where nothing follows: 5 m rods may be a product.
     """
@@ -520,7 +518,6 @@ def _measure(words: list[str]) -> tuple[set[str], int]:
 
 
 def _is_plain(word: str) -> bool:
-    """Whether it is a word; a letter is a variable, and "squared" raises the number."""
     letters = word.rpartition("-")[2].replace("'", "")
     return len(word) > 1 and letters.isalpha() and word not in ("squared", "cubed")
 
@@ -533,7 +530,7 @@ def is_plural(word: str) -> bool:
 
 
 def same_unit(one: Unit, other: Unit) -> bool:
-    """Whether two units are of one dimension, or name the same things.
+    """Returns whether two units are of one dimension, or name the same things.
 
     One of them may say more of these things (red apples, apples), never something else;
     of a price it may also be what it is paid for.
@@ -612,7 +609,6 @@ def divisors_of(unit: frozenset[str]) -> frozenset[str]:
 
 
 def _names_things(unit: frozenset[str]) -> bool:
-    """Whether it has a noun, or is "per" one: "in reverse" has none."""
     return any(not mark.startswith("of ") for mark in unit)
 
 
@@ -627,7 +623,7 @@ def _heads(unit: frozenset[str]) -> list[str]:
 
 
 def words_of(unit: frozenset[str]) -> frozenset[str]:
-    """The stems of its words, without those of known units."""
+    """Returns the stems of its words, without those of known units."""
     bare = (_MARK.fullmatch(mark)[2] for mark in unit if "*" not in mark)
     return frozenset(stem(word) for word in bare)
 
@@ -645,7 +641,7 @@ def _dimensions(exponents: dict[str, int]) -> str:
 
 
 def _known(words: list[str]) -> Reading | None:
-    """The reading of words that are nothing but known units."""
+    """Returns the reading of words that are nothing but known units."""
     if words and words[-1] in ("/", "per", "a", "an", "*", "-"):
         return None
     exponents: dict[str, int] = {}
