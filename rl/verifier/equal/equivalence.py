@@ -81,7 +81,7 @@ def self_check(answer: str) -> str | None:
     if parsed.node is None:
         return parsed.reason
     again = parse_answer(answer)
-    bare = Answer("", again.written, again.node, again.other, again.parameters)
+    bare = Answer("", again.written, again.node, again.other)
     return None if _same(parsed, bare) else "does not equal itself"
 
 
