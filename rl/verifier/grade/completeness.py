@@ -83,6 +83,9 @@ def pending(node: t.Node) -> int:
     """
     if isinstance(node, t.Matrix):  # a factor before it stands in each of its cells
         return sum(pending(cell) for cell in node.cells if isinstance(cell, t.Add))
+    if isinstance(node, t.Rel | t.Chain):  # of 2 + 3 = 5 the plainest side
+        said = [side for side in sides(node) if not is_label(side)]
+        return min(map(pending, said), default=0)
     steps = sum(map(pending, t.children(node)))
     match node:
         case t.Add() if is_literal(node):

@@ -19,7 +19,7 @@ from ..parse import tree as t
 from ..parse.answers import Answer, parse_answer
 from ..parse.budget import Budget, Open
 from ..parse.extract import extract_boxes
-from ..parse.relations import is_decimal, is_label
+from ..parse.relations import is_decimal, is_label, steps_of
 from ..parse.units import Reading, Unit, measure_in, stems
 from .canonical import (
     shape_of,
@@ -187,12 +187,17 @@ class Examiner:
 
     def _without_what_is_asked(self, answer: Answer) -> Answer:
         """Of `x + y = 17` the 17, where just `x + y` is asked for, as of any label."""
-        match answer.node, answer.written:
-            case t.Rel("=", _, node), t.Rel("=", left, written):
-                named = shape_of(left) in self._formulas.to_compute and t.symbols(left)
-                copied = shape_of(answer.written) in self._formulas.trees
-                if named and not copied and not is_label(left):
-                    return dataclasses.replace(answer, node=node, written=written)
+        node, written = answer.node, answer.written
+        if not isinstance(written, t.Rel | t.Chain) or type(node) is not type(written):
+            return answer
+        first, *_ = steps = steps_of(written)
+        named = shape_of(first.left) in self._formulas.to_compute
+        copied = shape_of(written) in self._formulas.trees
+        if not named or copied or not t.symbols(first.left) or is_label(first.left):
+            return answer
+        if all(step.op == "=" for step in steps):
+            rest = {"node": _behind(node), "written": _behind(written)}
+            return dataclasses.replace(answer, **rest)
         return answer
 
     def _finished(
@@ -316,6 +321,14 @@ def _said(answer: t.Node) -> list[t.Node]:
         return [answer]
     values = [side for side in sides(answer) if not is_label(side)]
     return [value for value in values if not is_decimal(value)] or values
+
+
+def _behind(node: t.Rel | t.Chain) -> t.Node:
+    """Returns what a relation says behind its first side."""
+    first, *rest = steps_of(node)
+    if not rest:
+        return first.right
+    return rest[0] if len(rest) == 1 else t.Chain(tuple(rest))
 
 
 def _measures(quantity: t.Quantity) -> set[tuple[Fraction, Unit, Fraction]]:
