@@ -55,7 +55,7 @@ def _digest_of_sources() -> str:
 
 
 VERSION = _digest_of_sources()
-"""Changes whenever a verdict could: recorded beside every score."""
+"""Changes whenever a verdict could: recorded with every score."""
 
 
 def verify(

@@ -18,7 +18,7 @@ def reward(
       completions: texts, or conversations whose last message is judged.
       answer: the column of golds; a sequence of golds where any of them counts.
       problem: the column of problem texts, if there is one: then a formula copied from
-        the problem is no answer.
+        the problem does not count.
       columns: everything else that TRL passes; ignored.
 
     Returns:

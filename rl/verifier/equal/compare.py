@@ -91,7 +91,7 @@ def _same_prose(left: str, right: str) -> bool:
 
 
 class _Comparison:
-    """One comparison of two trees.
+    """Compares two trees.
 
     Args:
       prover: shows that expressions are equal.
@@ -180,7 +180,7 @@ class _Comparison:
     # --- sets of reals
 
     def _same_regions(self, a: t.Node, b: t.Node) -> bool | None:
-        """None unless one side is surely a region."""
+        """Compares sets of reals; None unless one side surely is one."""
         if relates_names(a) and relates_names(b):
             return None
         first, second = self._regions.read(a), self._regions.read(b)
@@ -342,7 +342,7 @@ class _Comparison:
         return self._same_parts(a, b)
 
     def _same_parts(self, a: t.Node, b: t.Node) -> bool:
-        """Nodes of one kind whose parts are the same, in order."""
+        """Compares nodes of one kind part by part, in order."""
         if type(a) is not type(b):
             return False
         # The parameter of a family is one for all coordinates.
@@ -393,7 +393,7 @@ class _Comparison:
             # Degrees of an angle, percent of growth; but 5 apples are not 5 percent.
             words = isinstance(a.unit, frozenset) and may_be_missing(a.unit)
             return words and type(a.value) is type(b) and self.same(a.value, b)
-        # What the other side has as a variable is no unit: l^2/8 square feet.
+        # A variable of the other side is not a unit: l^2/8 square feet.
         if not isinstance(b, t.Quantity) and not t.symbols(a.value) & t.symbols(b):
             b = _in_letters(b) or b
         if not isinstance(b, t.Quantity):
@@ -403,7 +403,7 @@ class _Comparison:
         return same and self.same(*values)
 
     def _same_marked(self, bare: t.Node, value: t.Node, b: t.Node) -> bool:
-        """A number with a sign for percent or degrees, which may be left out."""
+        """Compares a number that has a sign for percent or degrees."""
         if isinstance(b, _MARKED):
             same_mark = isinstance(value, t.Degrees) == isinstance(b, t.Degrees)
             return same_mark and self.same(bare, b.value)
@@ -420,7 +420,7 @@ def _is_letter(node: t.Node) -> bool:
 
 
 def _as_tuple(node: t.Node) -> t.Node:
-    """A row or a column of a matrix, and what is one beside a matrix: [3, 4]."""
+    """Returns a row or a column as a tuple; so is [3, 4] compared with a matrix."""
     match node:
         case t.Matrix(width, cells) if width in (1, len(cells)):
             return t.Tuple(cells)
@@ -430,7 +430,7 @@ def _as_tuple(node: t.Node) -> t.Node:
 
 
 def _in_letters(node: t.Node) -> t.Quantity | None:
-    """9.8 m/s^2 where the letters of the unit were read as variables."""
+    """Reads 9.8 m/s^2 where the letters of the unit were taken for variables."""
     if not isinstance(node, t.Mul):
         return None
     words, numbers = [], []
@@ -449,7 +449,7 @@ def _in_letters(node: t.Node) -> t.Quantity | None:
 
 
 def _plus_minus_values(node: t.Node) -> list[t.Node]:
-    """Returns all that a node with plus-minus signs stands for."""
+    """Returns all values of a node with plus-minus signs."""
     if not t.contains(node, t.Sign):
         return [node]
     if any(part == t.Sign(-1) for part in t.walk(node)):

@@ -17,7 +17,7 @@ _PLAIN = re.compile(
 
 
 def _plain_value(text: str) -> Fraction | None:
-    """The value of an integer, a decimal or a fraction in its usual spelling."""
+    """Returns the value of a plain integer, decimal or fraction, else None."""
     match = _PLAIN.fullmatch(text)
     if match is None:
         return None
@@ -86,7 +86,7 @@ def self_check(answer: str) -> str | None:
 
 
 def canonical_key(answer: str) -> str:
-    """A cheap key: answers with the same key are equivalent, not the reverse."""
+    """Returns a cheap key: answers with the same key are equivalent."""
     value = _plain_value(answer)
     if value is not None:
         return f"={value}"
@@ -97,11 +97,11 @@ def equivalence_classes(answers: Sequence[str | None]) -> list[int | None]:
     """Numbers the classes of answers, for a majority vote.
 
     Args:
-      answers: what several completions answered; None where there is no answer.
+      answers: what several completions answered, or None.
 
     Returns:
       For each answer the number of its class, counted from 0 in order of appearance;
-      None where there is no answer.
+      None for None.
     """
     by_key: dict[str, int] = {}
     representatives: list[str] = []

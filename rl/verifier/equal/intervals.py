@@ -49,7 +49,7 @@ _lock = threading.RLock()
 
 @contextlib.contextmanager
 def _precision(bits: int) -> Iterator[None]:
-    """Arb's precision is one setting for all threads: one at a time may hold it."""
+    """Sets Arb's precision, one setting for all threads."""
     with _lock:
         before, ctx.prec = ctx.prec, bits
         try:
@@ -62,15 +62,15 @@ Value = arb | acb
 
 
 class Undefined(Exception):
-    """There is surely no value at this point."""
+    """Raised where an expression surely has no value."""
 
 
 class Unresolved(Exception):
-    """The ball is too wide to tell; a higher precision may do."""
+    """Raised where the ball is too wide; a higher precision may do."""
 
 
 class Balls:
-    """Enclosures of expressions, each computed once.
+    """Encloses the values of expressions, each computed once.
 
     Args:
       budget: what the evaluations may take.
@@ -94,8 +94,8 @@ class Balls:
           imaginary: evaluate over the complex numbers.
 
         Raises:
-          Undefined: where there is no value at this point.
-          Unresolved: where the precision does not tell.
+          Undefined: where it has no value at this point.
+          Unresolved: where the precision does not suffice.
           Open: when the budget is spent.
         """
         key = (id(node), bits, point, imaginary)
@@ -126,7 +126,7 @@ class Balls:
         """Returns whether two expressions have the same values wherever both have one.
 
         Returns:
-          False at the first point that tells them apart, True where they agree at
+          False at the first point where they differ, True where they agree at
           several points to hundreds of digits, None where that cannot be said.
         """
         self._budget.charge(_STEPS_OF_A_PAIR)
@@ -189,9 +189,9 @@ class Balls:
         return None
 
     def _resolution(self, left: t.Node, right: t.Node, *where) -> tuple[int, int]:
-        """The bits that tell the two apart if anything does, and those that must agree.
+        """Returns the precision at which to compare, and the bits that must agree.
 
-        What a part contributes may be small beside the whole: 10^-400 in 1 + 10^-400,
+        A part may contribute far less than the whole: 10^-400 in 1 + 10^-400,
         the last digit of a long number, 1 - tanh 1000.
         """
         reach = 0
@@ -200,7 +200,7 @@ class Balls:
         return FULL_BITS + reach, _NARROW_BITS + reach
 
     def sign(self, node: t.Node, other: t.Node) -> int | None:
-        """Of the difference of two real constants; None where it is not known."""
+        """Returns the sign of a difference of real constants; None if unknown."""
         for full in (False, True):
             bits = (
                 self._resolution(node, other, REAL[0], False)[0] if full else FIRST_BITS
@@ -242,7 +242,7 @@ class Balls:
 
 
 def _bends(node: t.Node) -> set[t.Node]:
-    """Arguments at which an expression bends; no points show that another one does.
+    """Returns the arguments at which an expression bends.
 
     Two expressions may differ only between two roots of such an argument, so both sides
     must have the same ones, up to a factor.
@@ -295,7 +295,7 @@ def _magnitude(value: Value) -> int | None:
 
 
 class _Evaluator:
-    """One evaluation: at a point, to a precision."""
+    """Evaluates at one point, to one precision."""
 
     def __init__(self, budget: Budget, bits: int, point: Point, imaginary: bool):
         self._budget = budget
@@ -360,7 +360,7 @@ class _Evaluator:
             self._note(max(sizes) - min(sizes))
 
     def _note_flat(self, name: str, value: Value) -> None:
-        """Where a function is nearly constant, or nearly linear, little else shows.
+        """Notes the bits hidden where a function is nearly constant or linear.
 
         Near zero cos x is 1 to the square of x, and so is sin x / x.
         """
@@ -383,7 +383,7 @@ class _Evaluator:
         self._budget.charge(left.bit_length() * right.bit_length() // _GCD_BITS)
 
     def _unknown(self, name: str, values: list[Value]) -> Value:
-        """f(x), for an f of which nothing is known: some function without relations."""
+        """Evaluates an unknown function f(x) as one that has no relations."""
         total: Value = arb(0)
         for place, value in enumerate(values):
             factor = self._number(coordinate(f"{name} {place}", REAL[4]))
@@ -430,7 +430,7 @@ class _Evaluator:
         if base > 0:
             result = base**power
             if result.contains(0):
-                # No power is zero: this one is only too small to be told from it.
+                # A power is never zero: this one is too small for the precision.
                 raise Unresolved
             return result
         if base == 0 and power > 0:

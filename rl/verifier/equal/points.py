@@ -1,8 +1,8 @@
 """Where expressions with variables are compared: fixed pseudo-random points.
 
 Two expressions that part only beyond x = 5, or only where a and b have different signs,
-must be asked there. So beside a few points near zero, where most functions have values,
-there are points in every gap between the constants of the two sides, up to thousands,
+must be asked there. So there are a few points near zero, where most functions have
+values, and points in every gap between the constants of the two sides, up to thousands,
 and each variable, and each pair of them, takes all its signs.
 """
 
@@ -23,7 +23,7 @@ _MAX_ROUNDS = 16
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A value for each variable.
+    """Chooses a value for each variable.
 
     Attributes:
       seed: chooses among all values.
@@ -67,7 +67,7 @@ def coordinate(name: str, point: Point) -> Fraction:
 
 
 def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
-    """Real points in every gap between the constants of two expressions.
+    """Yields real points in every gap between the constants of two expressions.
 
     In each gap all variables are positive once, then some are negative, then the others
     are. Which ones changes from gap to gap, so that any two names have one sign here
@@ -92,7 +92,7 @@ def spread(left: t.Node, right: t.Node) -> Iterator[Point]:
 
 
 def _constants(left: t.Node, right: t.Node) -> list[Fraction]:
-    """Returns the sizes of the numbers that stand in two expressions, in order."""
+    """Returns the sizes of the numbers in two expressions, in order."""
     found: set[Fraction] = set()
     stack = [left, right]
     while stack:

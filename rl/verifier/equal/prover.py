@@ -13,7 +13,7 @@ Way = Literal["text", "number", "enclosure"]
 """How two answers were shown equal."""
 
 PRINTED_DIGITS = 14
-"""A decimal of so many significant digits is a printed float: it stands for the exact
+"""A decimal with this many significant digits is a printed float: it means the exact
 number that it is the nearest decimal to."""
 APPROXIMATE_DIGITS = 4
 _INFINITE = (t.INFINITY, t.MINUS_INFINITY)
@@ -78,7 +78,7 @@ class Prover:
         return self.equal(node, t.ZERO)
 
     def sign(self, left: t.Node, right: t.Node) -> int | None:
-        """Of left - right for two real constants, infinities included; else None."""
+        """Returns the sign of left - right for real constants, else None."""
         if left == right:
             return 0
         ranks = [(n == t.INFINITY) - (n == t.MINUS_INFINITY) for n in (left, right)]
@@ -124,7 +124,7 @@ class Prover:
         return True
 
     def _rounds(self, left: t.Node, right: t.Node) -> bool:
-        """Whether one side is the other one, as a decimal, to the digits it shows."""
+        """Returns whether one side is a decimal that rounds the other one."""
         return any(
             self.shows(decimal, exact, APPROXIMATE_DIGITS)
             if self.decimals
@@ -164,7 +164,7 @@ class Prover:
         return rounded and self._shown()
 
     def _other(self, decimal: t.Num, exact: t.Node) -> Fraction | None:
-        """The value beside a decimal, unless so many digits could show it exactly."""
+        """Returns the exact value that a decimal may round, if it cannot show it."""
         if type(exact) is t.Num:
             fits = (exact.value / decimal.ulp).denominator == 1
             return None if exact.ulp is not None or fits else exact.value

@@ -13,28 +13,28 @@ Intervals = tuple[t.Interval, ...]
 
 
 class Region(NamedTuple):
-    """What a label ranges over; the label is None where none is named."""
+    """Intervals that a label ranges over; the label may be None."""
 
     label: t.Node | None
     intervals: Intervals
 
 
 class Incomparable(Exception):
-    """The order of two ends is not known."""
+    """Raised where the order of two ends is not known."""
 
 
 class Regions:
     """Reads and compares sets of reals.
 
     Args:
-      prover: tells which of two ends is greater.
+      prover: decides which of two ends is greater.
     """
 
     def __init__(self, prover: Prover):
         self._prover = prover
 
     def read(self, node: t.Node) -> Region | None:
-        """The set of reals that a node describes, or None where it describes none.
+        """Returns the set of reals that a node describes, or None.
 
         A tuple of two and a finite set count as regions only inside of others: see
         `read_as_region`.
@@ -57,7 +57,7 @@ class Regions:
         return None
 
     def read_as_region(self, node: t.Node) -> Region | None:
-        """Like read, where the context says that a region is meant."""
+        """Reads a region where the context says that one is meant."""
         match node:
             case t.Tuple((t.Expression() as low, t.Expression() as high)):
                 if self._prover.sign(low, high) in (0, 1):
@@ -149,7 +149,7 @@ class Regions:
             return None
 
     def _of_several(self, node: t.Several | t.Braces) -> Region | None:
-        """Inequalities side by side, or sets.
+        """Reads several inequalities, or sets.
 
         "or" unites them, and single points with them. Else inequalities that have
         points in common are conditions that hold together, and sets and inequalities
@@ -192,7 +192,7 @@ class Regions:
         return order > 0
 
     def _merged(self, intervals: Intervals) -> Intervals:
-        """Sorted, with overlapping and touching parts joined."""
+        """Sorts intervals and joins those that overlap or touch."""
         if len(intervals) > _MAX_INTERVALS:
             raise Incomparable
 
@@ -216,7 +216,7 @@ class Regions:
         return tuple(merged)
 
     def _hull(self, first: t.Interval, second: t.Interval) -> t.Interval:
-        """Of two that overlap, the one that begins first given first."""
+        """Joins two intervals that overlap; the first begins first."""
         order = self._order(first.high, second.high)
         high, closed = first.high, first.high_closed
         if order == 0:
@@ -266,7 +266,7 @@ def _point(node: t.Node) -> Region | None:
 
 
 def _magnitudes(left: t.Fn, relation: str, bound: t.Node) -> Region | None:
-    """|x| < a is about x; |AB| < a is about a length."""
+    """Reads |x| < a as one about x; |AB| < a is about a length."""
     (inside,) = left.arguments[:1]
     if left.name != "abs" or not isinstance(inside, t.Sym | t.Mul):
         return None
@@ -294,7 +294,7 @@ def _half_line(relation: str, bound: t.Node) -> Intervals:
 
 
 def _between(node: t.Chain) -> Region | None:
-    """a < x < b, in either direction."""
+    """Reads a < x < b, in either direction."""
     if len(node.steps) != 2:
         return None
     first, second = node.steps

@@ -1,7 +1,4 @@
-"""The shape of a formula: what is left of it when order and dress are forgotten.
-
-Copies are found by it, and the operations are counted on it that nobody carried out.
-"""
+"""Computes the shape of a formula, by which copies are found."""
 
 from collections import Counter
 
@@ -9,7 +6,7 @@ from ..parse import tree as t
 
 
 def shape_of(node: t.Node) -> t.Node:
-    """A tree as written, but for order, zeros, ones, units and which side is left."""
+    """Returns a tree without its order, zeros, ones, units and left side."""
     node = t.rebuilt(node, shape_of)
     match node:
         case t.Add(terms):
@@ -107,7 +104,7 @@ def is_plain(shape: t.Node) -> bool:
 
 
 def holds(shape: t.Node, formula: t.Node) -> bool:
-    """Whether a formula's shape occurs in another, also as some terms or factors."""
+    """Returns whether a shape contains another, also as some terms or factors."""
     parts = (formula, shape_of(t.Mul((t.MINUS_ONE, formula))))
     return any(_has_among(node, part) for node in t.walk(shape) for part in parts)
 

@@ -1,8 +1,7 @@
-"""Whether an answer is finished, beside what its gold leaves.
+"""Decides whether an answer is finished, compared with its gold.
 
-A relation that is still to be solved, a sum, a remainder or a logarithm that nobody
-worked out may well be equal to the gold, and leaves the last step to the
-verifier.
+A relation that is still to be solved, a sum or a logarithm that was not evaluated may
+be equal to the gold, and leaves the last step to the verifier.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ _TRANSCENDENTAL = {
 
 
 def unfinished(answer: t.Node, gold: t.Node) -> str | None:
-    """What is still to be done in an answer, of a kind that is done in its gold."""
+    """Returns what is still to be done in an answer and is done in its gold."""
     if not t.contains(gold, t.Rel | t.Interval | t.SetOp) or _solved(gold):
         if any(not _is_solved(part) for part in _relations(answer)):
             return "leaves a relation to be solved"
@@ -39,7 +38,7 @@ def unfinished(answer: t.Node, gold: t.Node) -> str | None:
 
 
 def left_to_evaluate(answer: t.Node, gold: t.Node) -> str | None:
-    """The function of numbers or of sets that an answer leaves, its gold does not."""
+    """Returns which function an answer leaves to be evaluated, if any."""
     functions = _FUNCTIONS | (_TRANSCENDENTAL if is_number(gold) else {})
     own = {part.name for part in t.walk(gold) if isinstance(part, t.Fn)}
     for part in t.walk(answer):
@@ -81,7 +80,7 @@ def pending(node: t.Node) -> int:
     Like terms are to be added, numbers and powers of one base to be multiplied, powers
     of numbers to be raised, and fractions in a denominator to be inverted.
     """
-    if isinstance(node, t.Matrix):  # a factor before it stands in each of its cells
+    if isinstance(node, t.Matrix):  # a factor before it was put into each cell
         return sum(pending(cell) for cell in node.cells if isinstance(cell, t.Add))
     if isinstance(node, t.Rel | t.Chain):  # of 2 + 3 = 5 the plainest side
         said = [side for side in sides(node) if not is_label(side)]
@@ -121,7 +120,7 @@ def _split(term: t.Node) -> tuple[list[t.Node], t.Node]:
 
 
 def _repeated(factors: Iterator[t.Node]) -> int:
-    """How many factors have a base that another one has; numbers are of one base."""
+    """Counts the factors that could be multiplied: numbers, powers of one base."""
     above, below, roots, bases = 0, 0, 0, []
     for factor in factors:
         inverse = _is_inverse(factor)
@@ -169,7 +168,7 @@ def _numbers_in(node: t.Node) -> Iterator[t.Node]:
 
 
 def is_literal(node: t.Node) -> bool:
-    """Whether a number is written out: nothing is left to add, multiply or divide.
+    """Returns whether a number leaves nothing to add, multiply or divide.
 
     Signs, fractions, mixed numbers, percent, scientific notation and a single power,
     factorial, binomial or other function are.
@@ -228,7 +227,7 @@ def _is_signed_integer(node: t.Node) -> bool:
 
 
 def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
-    """Whether a quotient is a fraction of whole numbers, one of them perhaps a power.
+    """Returns whether a quotient is a fraction of whole numbers or a power.
 
     Where its value is whole, it is a division to be carried out.
     """
@@ -269,7 +268,7 @@ def _leaves_sets(node: t.Node) -> bool:
 
 
 def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
-    """Whether sets that are joined or cut are written as one, or as fewer parts.
+    """Returns whether sets that are joined or cut have a simpler form.
 
     Two intervals apart, the reals without some, an inequality with exceptions and
     whole numbers without end are so already. Names of sets leave nothing to be done.
@@ -340,7 +339,7 @@ def sides(node: t.Rel | t.Chain) -> list[t.Node]:
 
 
 def _is_solved(node: t.Rel | t.Chain) -> bool:
-    """x = 5, 2 < x < 3, x in A; also two names, and the exact beside the rounded.
+    """Returns whether a relation is solved: x = 5, 2 < x < 3, x in A.
 
     f(x) = 2x + 1 is solved for f: its arguments are bound, and only f may not recur.
     """
@@ -356,7 +355,7 @@ def _is_solved(node: t.Rel | t.Chain) -> bool:
 
 
 def _unknowns(label: t.Node) -> Set[str]:
-    """What a label is about: its function, or its names where it has none."""
+    """Returns the function of a label, or its names."""
     function = function_of(label)
     if function is None or isinstance(label, t.Sym):
         return t.symbols(label)

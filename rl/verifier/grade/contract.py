@@ -1,10 +1,4 @@
-"""What a reward asks of an answer, besides being equal: that it is finished.
-
-An answer is the end of somebody's work. A relation that is still to be solved, a sum,
-an integral or a limit that nobody evaluated, an expression copied from the problem or
-built around one, or the problem's last step in other words may well be equal to the
-gold and shows nothing: it is refused, unless the gold itself is of that kind.
-"""
+"""Judges answers: equal to a gold, finished, and not copied from the problem."""
 
 import contextlib
 import dataclasses
@@ -54,11 +48,11 @@ UNEVALUATED = "leaves its numbers to be calculated"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the verifier says of one completion.
+    """The verdict on one completion.
 
     Attributes:
       correct: whether its answer is finished and equal to an accepted one; None where
-        there is no verdict, so that nobody may learn from it.
+        a verdict is impossible; such a completion must not be trained on.
       answer: the extracted answer, None where there is none.
       rule: what decided; see `Rule`. "reward" where it was a function of the user's.
       reason: the same for a reader, in a few words.
@@ -140,7 +134,7 @@ class Examiner:
                 is_open = True
                 continue
             except Exception as fault:
-                # Ours, whatever it is: nothing is shown, and nobody is credited.
+                # A fault of the verifier: nothing is shown, so nothing is credited.
                 what = f"stopped at a fault of the verifier: {fault!r}"
                 return Verdict(False, answer, "open", what)
             if equal:
@@ -176,7 +170,7 @@ class Examiner:
         return not (measured and self._asked.things and _is_bare(gold.node))
 
     def _in_base(self, answer: Answer, gold: Answer) -> Answer:
-        """Digits alone may be in the gold's base, where the problem names it."""
+        """Reads digits alone in the gold's base, where the problem names it."""
         match answer.written, gold.node:
             case t.Num(value, None), t.Based(_, base) if answer.other is None:
                 digits, named = str(value), base in self._asked.bases
@@ -186,7 +180,7 @@ class Examiner:
         return answer
 
     def _without_what_is_asked(self, answer: Answer) -> Answer:
-        """Of `x + y = 17` the 17, where just `x + y` is asked for, as of any label."""
+        """Returns 17 for `x + y = 17` where the problem asks for `x + y`."""
         node, written = answer.node, answer.written
         if not isinstance(written, t.Rel | t.Chain) or type(node) is not type(written):
             return answer
@@ -224,7 +218,7 @@ class Examiner:
         return Verdict(True, answer, way, _REASONS[way])
 
     def _left_to_do(self, answer: t.Node, gold: t.Node) -> str | None:
-        """What an answer leaves to the verifier of what the problem asks for."""
+        """Returns what an answer leaves of the problem's task, if anything."""
         if (left := left_to_evaluate(answer, gold)) is not None:
             return left
         how, asked = notation(answer), notation(gold)
@@ -243,7 +237,7 @@ class Examiner:
         return None
 
     def _is_restated(self, answer: t.Node, gold: t.Node) -> bool:
-        """Whether a number is left as it is in the problem: in its unit, or unfactored.
+        """Returns whether a number is left as it is in the problem.
 
         7.8 minutes for 468 seconds; 360 for its prime factors.
         """
@@ -301,9 +295,9 @@ def judge(
       completion: the text of a reply; the answer is its last `\boxed{...}` that is in
         no other.
       gold: the accepted answer, or several of which any may match.
-      problem: the problem's text. With it, an expression copied from the problem is no
-        answer, and neither is what leaves its last step to the verifier, or a quantity
-        in another unit than it asks for.
+      problem: the problem's text. With it, an expression copied from the problem does
+        not count, nor one that leaves the last step to the verifier, nor a quantity in
+        another unit than it asks for.
       after: a delimiter such as `</think>`, before which nothing counts.
       literal: see `Examiner`.
     """
@@ -314,7 +308,7 @@ def judge(
 
 
 def _said(answer: t.Node) -> list[t.Node]:
-    """What an answer says its value by: all sides but names, and what an option is."""
+    """Returns the sides of an answer that say its value."""
     if isinstance(answer, t.Choice):
         answer = answer.answer
     if not isinstance(answer, t.Rel | t.Chain):
@@ -332,7 +326,7 @@ def _behind(node: t.Rel | t.Chain) -> t.Node:
 
 
 def _measures(quantity: t.Quantity) -> set[tuple[Fraction, Unit, Fraction]]:
-    """The value, the unit and its size of each part: 2 hours 30 minutes has two."""
+    """Returns value, unit and size of each part of 2 hours 30 minutes."""
     match quantity.value:
         case t.Add(terms) if all(map(_is_scaled, terms)):
             parts = [(t.fold(term.factors[0]), term.factors[1].value) for term in terms]
@@ -355,7 +349,7 @@ def _is_scaled(term: t.Node) -> bool:
 
 
 def _items(value: t.Node) -> list[t.Node]:
-    """What a list, a set, a tuple or a matrix holds, to the last; any other is one."""
+    """Returns all items of nested lists, sets, tuples and matrices."""
     match value:
         case t.Several() | t.Braces() | t.Tuple() | t.Interval() | t.Matrix():
             return [item for part in t.children(value) for item in _items(part)]

@@ -13,7 +13,7 @@ from .completeness import sides
 
 
 class Formulas:
-    """The formulas of a problem.
+    """Finds copies of the formulas of a problem.
 
     Attributes:
       trees: by their shapes, the formulas and what they relate or list.
@@ -29,7 +29,7 @@ class Formulas:
         self.to_rewrite = _TO_REWRITE.search(problem) is not None
 
     def hold(self, answer: t.Node, gold: t.Node) -> bool:
-        """Whether an answer is a formula of the problem, or is built around one."""
+        """Returns whether an answer is a formula of the problem or built around one."""
         shape = shape_of(answer)
         if shape == shape_of(gold):
             return False
@@ -40,7 +40,7 @@ class Formulas:
         )
 
     def state(self, answer: t.Node, gold: t.Node) -> bool:
-        """Whether an answer is a formula of the problem, which is no plain value."""
+        """Returns whether an answer is a formula of the problem, not a plain value."""
         match answer:
             case t.Ratio((top, bottom)) if not t.contains(gold, t.Ratio):
                 answer = t.Mul((top, t.Pow(bottom, t.MINUS_ONE)))
@@ -54,7 +54,7 @@ class Formulas:
         return False
 
     def _stands(self, shape: t.Node) -> bool:
-        """Whether a shape is a formula, or joins what are formulas and says no more.
+        """Returns whether a shape is a formula, or only joins formulas.
 
         Such as a set builder around an inequality, both of two, or whole numbers in it.
         """
@@ -114,7 +114,7 @@ def _valued(node: t.Node) -> t.Node:
 
 
 def _formulas_of(problem: str) -> Iterator[tuple[t.Node, t.Node]]:
-    """All formulas of a problem, and what they relate or list: shape and tree."""
+    """Yields shape and tree of all formulas of a problem and their sides."""
     pieces = [next(filter(None, match)) for match in _FORMULA.findall(problem)]
     if not pieces:
         pieces = [match[0] for match in _BARE_FORMULA.finditer(problem)]

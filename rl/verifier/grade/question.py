@@ -1,4 +1,4 @@
-"""What a problem asks for: a unit, or things that are counted, and per what.
+"""Reads what a problem asks for: a unit, or things that are counted, and per what.
 
 An answer may name it, and nothing else: of what a problem speaks of, pairs are not the
 socks that it asks for.
@@ -14,8 +14,8 @@ from ..parse.units import (
     Unit,
     answers,
     divisors_of,
+    is_named,
     is_plural,
-    is_told,
     is_unit,
     leading_units,
     measure_in,
@@ -44,7 +44,7 @@ _SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
 _QUESTION = re.compile(
     r"(?i)\b(?:how|what|which|find|determine|compute|calculate|number of)\b"
 )
-# "How many does each get?": whoever they are, but not how long it takes.
+# "How many does each get?": any person, but not a time.
 _EACH = re.compile(r"(?i)\b(?:each|apiece)\b")
 _AMOUNT = re.compile(r"(?i)\bhow (?:many|much)\b")
 _OTHER_QUESTION = re.compile(r"(?i)\b(?:what|which|how(?! many))\b")
@@ -94,10 +94,10 @@ _EVERY = re.compile(r"(?i)\b([a-z]{3,})ly\b")
 
 
 class Asked:
-    """What a problem asks for, as far as its words tell.
+    """Reads what a problem asks for from its words.
 
     Attributes:
-      told: the stems of all its words.
+      named: the stems of all words of the problem.
       units: the unit in which it wants its answer, where it names just one; with it,
         for a price, that of its currency, and its rates: meters, to how many "a week".
       things: whether things are counted, so that no known unit is an answer.
@@ -116,7 +116,7 @@ class Asked:
         readings = [parse_unit(word) for word in divisors if is_unit(word)]
         nouns, others = _things(question)
         self._problem = problem
-        self.told = stems(problem)
+        self.named = stems(problem)
         self.units = _units(problem)
         if self.units:
             self.units += tuple(rate(self.units[0], below) for below in readings)
@@ -128,7 +128,7 @@ class Asked:
         self._divisors = stems(" ".join(divisors))
         self._divisors |= {f"{below.unit}*{below.scale}" for below in readings}
         if _EACH.search(question):
-            self._divisors |= self.told | stems("person people")
+            self._divisors |= self.named | stems("person people")
         self._amount = _AMOUNT.search(question) is not None
 
     @functools.cached_property
@@ -162,13 +162,13 @@ class Asked:
         return answer
 
     def allows(self, unit: Unit, gold: frozenset[str]) -> bool:
-        """Whether the words of an answer's unit are told, and are about what is asked.
+        """Returns whether an answer's unit is named and asked for in the problem.
 
         Args:
           unit: what the answer counts, or a known unit.
-          gold: the stems of the gold's words, which tell and ask as well.
+          gold: the stems of the gold's words, which count as the problem's.
         """
-        if not is_told(unit, self.told | gold):
+        if not is_named(unit, self.named | gold):
             return False
         if isinstance(unit, str):
             return True
@@ -198,7 +198,7 @@ def _value(numeral: str) -> Fraction:
 
 
 def _things(question: str) -> tuple[list[str], list[str]]:
-    """The nouns that a question asks to count, and the other words about them."""
+    """Returns the nouns that a question asks to count, and words about them."""
     for pattern in _COUNTS:
         nouns: list[str] = []
         others: list[str] = []

@@ -16,8 +16,7 @@ from .units import parse_unit
 _NUMBER_AND_UNIT = re.compile(
     r"(-?\d{1,9}(?:,\d{3})*(?:\.\d{1,9})?) \(?([a-zA-Z][a-zA-Z/^0-9 ]{0,30})\)?"
 )
-# The letter of an option, before what it stands for or behind it, and what may lie
-# between.
+# The letter of an option, before its value or behind it, and what may lie between.
 _DRESS = rf"(?:(?:{TEXT_COMMAND}|\\mathbf)\s*\{{\s*)?"
 _GAP = r"(?:\\[\s,;]|~|\\q?quad|\s)"
 _CHOICE = re.compile(
@@ -28,11 +27,11 @@ _CHOICE = re.compile(
 _CHOICE_BEHIND = re.compile(rf"{_DRESS}\(([A-Z])\)\s*\}}?\Z")
 _BETWEEN = re.compile(rf"(?:{_GAP}|\\(?:\w*arrow|implies|to))++")
 _ENDS_WITH_NAME = re.compile(r".*(?<![A-Za-z\\])[A-Za-z]", re.DOTALL)
-# (C)-5 and (C) - 5, and whatever may go on with a formula that begins with (C).
+# (C)-5 and (C) - 5, and what may continue a formula that begins with (C).
 _DIFFERENCE = re.compile(r"\([A-Z]\)(?:[-+]|\s*[-+]\s)")
 _GOES_ON = re.compile(r"[-+*/^=<>_,'!)}\]]|\\(?!frac|text|begin|\{)")
 _GROUPED = re.compile(r"\d,\d{3}(?!\d)")
-# What may be around the letters of options, and what tells several of them apart.
+# What may be around the letters of options, and what separates several of them.
 _AROUND_OPTIONS = re.compile(
     rf"\\[,;:!\s{{}}]|{TEXT_COMMAND}|\\mathbf|\(([A-Z])\)|\b(?:and|[Oo]ptions?)\b"
     r"|[\s{}~,;&]"
@@ -50,7 +49,7 @@ class Answer:
       node: the same with its numbers computed: what it means.
       other: a second meaning, where the text allows one ("1,234"), or None.
       other_written: its tree as written.
-      reason: why there is no tree.
+      reason: why the tree is missing.
     """
 
     text: str
@@ -105,7 +104,7 @@ def parse_answer(raw: str) -> Answer:
 
 
 def _second_meaning(text: str, node: t.Node) -> t.Node | None:
-    """An option for "(C) -5", a unit for "5 m", and the list that "1,234" may be."""
+    """Reads "(C) -5" as an option, "5 m" with a unit, "1,234" as a list."""
     try:
         if (options := _options(text)) is not None:
             return options
@@ -144,7 +143,7 @@ class Option(NamedTuple):
 
     Attributes:
       letter: of the option.
-      value: what is said to stand there, perhaps nothing.
+      value: what the option is, perhaps nothing.
       certain: whether the letter cannot be a name in a formula.
     """
 
@@ -154,7 +153,7 @@ class Option(NamedTuple):
 
 
 def option_in(text: str) -> Option | None:
-    """`(C) -5`, `\\textbf{(C)}\\ -5`, `C. -5` or `-5\\ \\textbf{(C)}`, as cleaned."""
+    """Reads `(C) -5`, `\\textbf{(C)}\\ -5`, `C. -5` or `-5\\ \\textbf{(C)}`."""
     if _DIFFERENCE.match(text):
         return None
     if match := _CHOICE.fullmatch(text):
@@ -174,7 +173,7 @@ def option_in(text: str) -> Option | None:
 
 
 def _options(text: str) -> t.Braces | None:
-    """Two options or more: B, C and D; (B)(C)(D); BCD, in the order of the alphabet."""
+    """Reads two or more options: B, C and D; (B)(C)(D); BCD."""
     if not any(map(str.isupper, text)):
         return None
     words = _AROUND_OPTIONS.sub(lambda match: f" {match[1] or ''} ", text).split()

@@ -1,15 +1,15 @@
 """How much work one verdict may take, counted in steps and never in seconds."""
 
 STEPS = 40_000
-"""About as many microseconds; a verdict of an ordinary answer takes hundreds."""
+"""A step takes about a microsecond; an ordinary verdict takes hundreds of steps."""
 
 
 class Open(Exception):
-    """The steps are spent: whether the answer is right stays open."""
+    """Raised when the steps are spent: whether the answer is right stays open."""
 
 
 class Budget:
-    """Steps that are left; the same work takes the same steps on every machine."""
+    """Counts steps; the same work takes the same steps on every machine."""
 
     def __init__(self, steps: int = STEPS):
         self._left = steps

@@ -155,7 +155,7 @@ def bracket_node(opening: str, closing: str, items: list[t.Node]) -> t.Node:
 
 
 def is_proper(node: t.Node) -> bool:
-    """Whether a written quotient is a fraction of whole numbers between 0 and 1."""
+    """Returns whether a written quotient is a proper fraction."""
     if not isinstance(node, t.Mul) or len(node.factors) != 2:
         return False
     top, bottom = node.factors

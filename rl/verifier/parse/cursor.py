@@ -22,7 +22,7 @@ class Cursor:
         self._bar_closes = False
         self._reversed = False
         self._currency: str | None = None
-        self._group_ends: set[int] = set()  # of braces that are no command's argument
+        self._group_ends: set[int] = set()  # of braces that only group
 
     @property
     def _next(self) -> Token:

@@ -86,7 +86,7 @@ class Expressions(Operands):
                 return product()
 
     def _juxtaposed(self, left: t.Node, token: Token) -> t.Node:
-        """Implicit multiplication, and whole numbers beside a proper fraction."""
+        """Reads implicit products and mixed numbers."""
         before, ahead = self._printed_before(), self._printed_ahead()
         mixed = False
         if ahead.kind == "num" and before.kind in ("num", "sym"):
@@ -184,7 +184,7 @@ class Expressions(Operands):
         return node
 
     def _raised(self, base: t.Node) -> t.Node:
-        """After an operand: a power, or what is only written like one."""
+        """Reads a power, or a mark that is written like one."""
         self._at += 1
         braced = self._is("{")
         inner = self._peek() if braced else self._next
@@ -210,7 +210,7 @@ class Expressions(Operands):
         return t.Pow(numeric(base), numeric(exponent))
 
     def _degrees(self, node: t.Node) -> t.Node:
-        """Degrees, with minutes and seconds where they follow."""
+        """Reads degrees, with minutes and seconds where they follow."""
         total = unmarked(node)
         last = 1
         while self._next.kind == "num":

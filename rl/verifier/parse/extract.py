@@ -3,7 +3,7 @@
 import re
 
 MAX_BOX = 20_000
-"""Characters read around the last `\\boxed`; a longer box is no answer."""
+"""Characters read around the last `\\boxed`; a longer box does not count."""
 
 _MARKERS = ("\\boxed", "\\fbox")
 _ANSWER_LINE = re.compile(r"(?i)\banswer(?: is)?[ \t]*[:=]?[ \t]*")
@@ -15,7 +15,7 @@ _BRACE = re.compile(
 )
 _UNBRACED = re.compile(r"[^\s${}.,;\\]{1,64}")
 _BLANK_LINE = re.compile(r"\n\s*\n")
-# What may stand between the boxes of one list.
+# What may be between the boxes of one list.
 _BETWEEN = re.compile(
     r"(?:[\s,;$&.]|\\[,;:! ()\[\]\\]|\\q?quad(?![a-z])|\band\b|\bor\b"
     r"|\\text\{\s*(?:,?\s*(?:and|or))?\s*\})+"
@@ -28,8 +28,8 @@ def extract_answer(
 ) -> str | None:
     r"""Returns what the last `\boxed{...}` holds that is in no other, or None.
 
-    Later boxes replace earlier ones. A last box that is empty or never closed is no
-    answer, even where an earlier one was complete: a cut-off reply must not be
+    Later boxes replace earlier ones. A last box that is empty or never closed does
+    not count, even where an earlier one was complete: a cut-off reply must not be
     credited for an intermediate result. A box inside of another is a part of its
     answer, and one inside of a phantom is not to be seen.
 
@@ -38,7 +38,7 @@ def extract_answer(
       answer_line: with no box at all, fall back to what follows the last "answer is"
         or "Answer:" on its line. Off for training, where the box is the contract.
       after: a delimiter such as `</think>`: nothing before its last occurrence counts,
-        and without it there is no answer.
+        and without it nothing does.
 
     Returns:
       The answer stripped of surrounding space, or None.
@@ -58,7 +58,7 @@ def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ..
       completion, after: as of `extract_answer`.
 
     Returns:
-      What the boxes hold, in order; empty where there is no answer.
+      What the boxes hold, in order; empty if there are none.
     """
     if after is not None:
         _, found, completion = completion.rpartition(after)
@@ -71,7 +71,7 @@ def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ..
 
 
 def _outermost(text: str) -> tuple[str, ...]:
-    """What the last boxes hold that are in no other.
+    """Returns what the last outermost boxes hold.
 
     A box that is never closed holds all that follows, up to a blank line: there a
     formula ends.

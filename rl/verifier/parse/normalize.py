@@ -92,7 +92,7 @@ TEXT_COMMANDS = frozenset(
     "text textbf textit textrm textsf texttt mathrm mathit mathsf mbox hbox emph"
     " operatorname mathop textnormal textsc rm".split()
 )
-"""Commands whose argument is words, or letters that stand upright."""
+"""Commands whose argument is words, or upright letters."""
 TEXT_COMMAND = rf"\\(?:{'|'.join(sorted(TEXT_COMMANDS))})(?![a-zA-Z])\s*"
 _TEXT_BEGINS = re.compile(rf"{TEXT_COMMAND}\{{")
 _BARE_DOLLAR = re.compile(r"(?<!\\)\$")
@@ -214,7 +214,7 @@ def clean(text: str) -> str:
 
 
 def closing_brace(text: str, position: int) -> int | None:
-    """Where the brace that opens at a position closes, or None."""
+    """Returns where the brace that opens at a position closes, or None."""
     depth, at = 0, position
     while at < len(text):
         char = text[at]
@@ -229,7 +229,7 @@ def closing_brace(text: str, position: int) -> int | None:
 
 
 def _undressed(text: str) -> str:
-    """Removes, layer by layer, what stands around the whole and says nothing."""
+    """Removes, layer by layer, what surrounds the whole and has no meaning."""
     for _ in range(_MAX_LAYERS):
         if "\\" not in text and text[:1].isalnum() and text[-1].isalnum():
             break
@@ -315,11 +315,11 @@ _PUNCTUATION = re.compile(r"(?<=\w)[.,;:?]+(?=\s|$)")
 
 
 def squeezed(text: str) -> str:
-    """A cleaned answer with its space settled: equal text means equal answers."""
+    """Returns a cleaned answer with normalized space."""
     return " ".join(_NAMED.sub(r" \1 ", text).split())
 
 
 def plain_text(text: str) -> str:
-    """What is compared where no structure is known: words without their dress."""
+    """Returns words without their formatting, to be compared as text."""
     words = _NOT_WORD.sub(" ", _STYLE.sub(" ", text))
     return " ".join(_PUNCTUATION.sub("", words).split())

@@ -40,7 +40,7 @@ class Operands(Cursor):
     # --- operands
 
     def _argument(self) -> t.Node:
-        """What a command or a caret takes: a group, one digit-run, one operand."""
+        """Reads the argument of a command or a caret."""
         if self._is("{"):
             return self._group()
         if self._is_any("+-"):
@@ -51,7 +51,7 @@ class Operands(Cursor):
         return node
 
     def _digit_argument(self) -> t.Node:
-        """As LaTeX reads `\\frac12` and `\\frac n2`: one digit, or one letter."""
+        """Reads one digit or letter, as LaTeX does in `\\frac12`."""
         token = self._next
         if token.kind == "num" and len(token.value) > 1 and token.value.isdigit():
             self._tokens[self._at] = Token("num", token.value[1:], False)
@@ -62,7 +62,7 @@ class Operands(Cursor):
         return self._argument()
 
     def _group(self) -> t.Node:
-        """Braces: grouping, or a set where commas stand inside."""
+        """Reads braces: a group, or a set if there are commas inside."""
         self._expect("{")
         outer, self._bar_closes = self._bar_closes, True
         items = self._items()
@@ -146,7 +146,7 @@ class Operands(Cursor):
         return self._named(name)
 
     def _corners(self) -> str | None:
-        """Three points of an angle or a triangle: no product, their order counts."""
+        """Reads three points of an angle or a triangle."""
         three = [self._peek(i) for i in range(3)]
         if not all(token.kind == "sym" and len(token.value) == 1 for token in three):
             return None
@@ -157,7 +157,7 @@ class Operands(Cursor):
         return corners
 
     def _choices(self, name: str) -> t.Node | None:
-        """C_n^k and A_n^k, the numbers of choices and of arrangements."""
+        """Reads C_n^k and A_n^k, numbers of choices and of arrangements."""
         start, parts = self._at, {}
         for _ in range(2):
             mark = self._next.value
@@ -239,16 +239,16 @@ class Operands(Cursor):
                 parts.append(token.value.strip())
 
     def _is_call(self, name: str) -> bool:
-        """f(...) always; x(t) and I(0), where multiplying would make no sense.
+        """Returns whether a bracket is a call: f(...) always; also x(t) and I(0).
 
-        But what is multiplied in its own brackets is no function: h(2x + h).
+        A name that occurs in its own brackets is a factor: h(2x + h).
         """
         if name[0] in _FUNCTION_LETTERS:
             return not self._is_in_brackets(name)
         return self._peek().kind in ("num", "sym") and self._peek(2).value in (")", ",")
 
     def _is_in_brackets(self, name: str) -> bool:
-        """Whether a name stands in the brackets ahead and is not called there."""
+        """Returns whether a name occurs, not called, in the brackets ahead."""
         level = 0
         for token, after in itertools.pairwise(self._tokens[self._at :]):
             if token.kind == "op":
@@ -266,7 +266,7 @@ class Operands(Cursor):
         return t.Call(name, arguments)
 
     def _enclosed(self, opening: str, closing: str) -> list[t.Node]:
-        """Items between two brackets; a bar inside opens again."""
+        """Reads items between two brackets; a bar inside opens again."""
         self._expect(opening)
         outer, self._bar_closes = self._bar_closes, False
         items = self._items()
@@ -352,7 +352,7 @@ class Operands(Cursor):
         return node if exponent is None else t.Pow(node, numeric(exponent))
 
     def _split_index(self) -> None:
-        """As TeX sets `\\log_23`: of digits that are all there is, the first alone."""
+        """Splits the index of `\\log_23` behind its first digit, as TeX does."""
         index, behind = self._next, self._peek()
         ended = behind.kind == "op" and behind.value not in ("(", "{", "[", "set{", "|")
         if ended or behind.kind == "end":
@@ -481,7 +481,7 @@ class Operands(Cursor):
         return [row for row in found if row]
 
     def _whole(self, tokens: list[Token]) -> t.Node:
-        """One statement of all these tokens, or several where it is a line of them."""
+        """Reads all tokens as one statement, or as several."""
         parser = type(self)([*tokens, Token("end", "", False)])
         parser._depth = self._depth
         stated = parser._items()

@@ -33,7 +33,7 @@ class Quantities(Expressions):
         return node
 
     def _ratio(self, first: t.Node, token: Token) -> t.Node:
-        """3 : 5 : 7, or a time 3:05; but "C: 5" is a label and its value."""
+        """Reads 3 : 5 : 7, or a time 3:05; "C: 5" is a label and its value."""
         if isinstance(first, t.Sym) and len(first.name) == 1:
             if self._peek().kind != "sym":
                 self._at += 1
@@ -62,7 +62,7 @@ class Quantities(Expressions):
         if first in _PERCENT_WORDS and isinstance(node, t.Expression):
             node, words = t.Percent(unmarked(node)), rest
         if isinstance(node, t.Percent):
-            # What it is a part of is no unit; but "of half" makes it another number.
+            # "25% of her income" has no unit; "25% of half" is another number.
             whole = parse_unit(words) if words[:3] == "of " else None
             if not words or whole is not None and whole.multiplier == 1:
                 return node
@@ -79,7 +79,7 @@ class Quantities(Expressions):
         if reading is None:
             raise t.Unparsable(f"has a value beside {words[:40]!r}")
         if reading.multiplier != 1:
-            # A product of its own tells 5 million from a product of two numbers.
+            # A nested product marks 5 million, unlike a product of two numbers.
             node = t.Mul((numeric(node), t.Mul((t.Num(reading.multiplier),))))
         if reading.unit is None:
             return node
@@ -129,7 +129,7 @@ class Quantities(Expressions):
 
 
 def compound(nodes) -> t.Quantity | None:
-    """5 feet and 3 inches: one quantity in falling units of one dimension."""
+    """Joins 5 feet and 3 inches to one quantity."""
     if not all(isinstance(n, t.Quantity) and isinstance(n.unit, str) for n in nodes):
         return None
     scales = [node.scale for node in nodes]

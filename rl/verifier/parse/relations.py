@@ -14,7 +14,7 @@ _COUNTING_LETTERS = frozenset({"i", "j", "k", "m", "n"})
 
 
 class Equality(Protocol):
-    """What `equality.Prover` offers here."""
+    """The part of `Prover` that is used here."""
 
     def equal(self, left: t.Node, right: t.Node) -> bool: ...
 
@@ -22,7 +22,7 @@ class Equality(Protocol):
 
 
 def is_label(node: t.Node) -> bool:
-    """Whether a node names a quantity: x, f(x), |AB|, cos A, an integral; not x + y."""
+    """Returns whether a node names a quantity: x, f(x), |AB|, cos A; not x + y."""
     match node:
         case t.Sym():
             return True
@@ -42,7 +42,7 @@ def is_label(node: t.Node) -> bool:
 
 
 def wordy(label: t.Node) -> bool:
-    """A label in words ("area"), which may stand for a symbol; alpha is no word."""
+    """Returns whether a label is a word ("area"), which may name a symbol."""
     if not isinstance(label, t.Sym) or label.name in GREEK:
         return False
     return len(label.name) > 1 and label.name.isalpha()
@@ -53,10 +53,10 @@ def steps_of(node: t.Rel | t.Chain) -> tuple[t.Rel, ...]:
 
 
 def value_of(node: t.Rel | t.Chain, prover: Equality) -> t.Node | None:
-    """What a relation says its left side is: 5 for `x = 5`, `5 = x`, `S = 2+3 = 5`.
+    """Returns the value in a relation: 5 in `x = 5`, `5 = x`, `S = 2+3 = 5`.
 
     None for an equation proper (x + y = 3) and for a contradiction (5 = 6, 6 = x = 5):
-    every side that says a value must say the same one. A decimal beside an exact number
+    every side that says a value must say the same one. A decimal by an exact number
     must be that number rounded.
     """
     steps = tuple(map(_with_places, steps_of(node)))
@@ -115,7 +115,7 @@ def _names(first: t.Node, value: t.Node) -> bool:
 
 
 def _size(node: t.Node) -> tuple[int, ...]:
-    """Of a tuple, or of a matrix; a column is as good as a tuple."""
+    """Returns the size of a tuple or matrix; a column is a tuple."""
     match node:
         case t.Tuple(items) | t.Matrix(1, items):
             return (len(items),)
@@ -145,7 +145,7 @@ def _with_places(step: t.Rel) -> t.Rel:
 
 
 def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
-    """Whether two forms of one value say the same; the kept one is the more exact."""
+    """Returns whether two forms of a value agree; the kept one is more exact."""
     if part is kept:
         return True
     match kept, part:
@@ -201,7 +201,7 @@ def is_decimal(node: t.Node) -> bool:
 
 
 def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
-    """Values of "p = 5, q = 2" in the order of the labels.
+    """Returns the values of "p = 5, q = 2" in the order of the labels.
 
     That of the alphabet, whatever order an answer chose to write them in; but w is the
     fourth coordinate where it was written behind x, y and z.
@@ -218,7 +218,7 @@ def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
 
 
 def label_of(node: t.Rel) -> t.Node | None:
-    """The name in a relation that has a value; |AB| is one of the segment AB."""
+    """Returns the name in a relation that has a value; AB for |AB|."""
     label = next(filter(is_name, (node.left, node.right)), None)
     match label:
         case t.Fn("abs", (t.Mul() as segment,)):
@@ -240,7 +240,7 @@ def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
 
 
 def may_stand_for(first: t.Node, second: t.Node, value: t.Node) -> bool:
-    """Whether two labels may name one thing: y and f(x), V and V(r), A and "area".
+    """Returns whether labels may name one thing: y and f(x), A and "area".
 
     Args:
       first: a label.
@@ -264,7 +264,7 @@ def said_in_words(first: t.Node, second: t.Node) -> bool:
 
 
 def relates_names(node: t.Node) -> bool:
-    """a < b + c is about all its names, not a half-line of one."""
+    """Returns whether a relation is about names on both sides: a < b + c."""
     return (
         isinstance(node, t.Rel)
         and node.op != "in"
@@ -284,7 +284,7 @@ def ascending(node: t.Node) -> t.Node:
 
 
 def is_membership(node: t.Node) -> bool:
-    """`k \\in \\mathbb{Z}`: a condition, and never an answer beside others."""
+    """Returns whether a node is `k \\in \\mathbb{Z}`, a condition."""
     return (
         isinstance(node, t.Rel)
         and node.op == "in"

@@ -41,11 +41,11 @@ _INTRODUCING = frozenset(
     " roughly at".split()
 )
 _BEFORE_WORDS = _INTRODUCING | {"a", "an"}
-# Before brackets, where they can do nothing but name what stands there.
+# Before brackets these words name what is inside.
 _NAMING = frozenset("point pair ordered triple vector interval set".split())
 _CHOSEN = re.compile(r"(?:[Oo]ption|[Cc]hoice) (?=[A-Z]\Z)")
 _IN_WORDS = frozenset([*SEPARATORS, *"- ' ( ) . / { } in ? \" !".split()])
-# A condition of these words and names says only which numbers the names stand for.
+# A condition of these words and names says only which numbers the names are.
 _DECLARING = frozenset(
     "for where with if when all any arbitrary each every a an the is are be being"
     " any constant constants of integration real reals integer integers number numbers"
@@ -286,7 +286,7 @@ class Parser(Quantities):
         self._tokens[self._at : end] = [label, Token("op", "=", False)]
 
     def _join_label(self) -> None:
-        """Makes one name of what stands before "=" and is no formula.
+        """Makes one name of what precedes "=" and is not a formula.
 
         What is called there may hold any statement: P(X = 2), E[X], P(A | B). None of
         it is read, but two such labels are the same only where they are written alike.
@@ -313,7 +313,7 @@ class Parser(Quantities):
 
 
 _DECLARED = t.Word("")
-"""A condition that says only which numbers a name stands for: k an integer."""
+"""A condition that says only what a name is: k an integer."""
 
 
 def _is_condition(token: Token) -> bool:
@@ -321,7 +321,7 @@ def _is_condition(token: Token) -> bool:
 
 
 def _declared(value: t.Node) -> t.Node:
-    """An answer whose names were declared; of a set this would leave out numbers."""
+    """Returns an answer whose names were declared; refuses a set of numbers."""
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
         region = isinstance(part, t.Interval | t.SetOp | t.Chain)
@@ -351,7 +351,7 @@ def _said(words: Sequence[str]) -> t.Node | None:
 
 
 def _joined(groups: list[list[t.Node]], word: str) -> t.Node:
-    """One node for all groups; joint solutions stay together."""
+    """Joins groups to one node; joint solutions stay together."""
     joint = [len(group) > 1 and all(map(assigns, group)) for group in groups]
     if len(groups) > 1 and all(joint):
         return t.Several(tuple(map(_assignment, groups)), word)
@@ -394,7 +394,7 @@ def _uncalculated(label: str) -> str:
 
 
 def _is_opaque(label: list[Token]) -> bool:
-    """Whether tokens before "=" name a value in a way that the grammar cannot read."""
+    """Returns whether tokens before "=" are a name that the grammar cannot read."""
     first, last = label[0], label[-1]
     if first.kind == "fn":
         return len(label) == 1

@@ -180,14 +180,14 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
             tokens.append(Token("op", value, spaced))
         spaced = False
     if tokens and tokens[-1].value in _UNIT_OR_NOT and _after_operand(tokens[:-1]):
-        # What has no argument is no function: 15 min.
+        # Without an argument it is a unit: 15 min.
         tokens[-1] = Token("text", tokens[-1].value, tokens[-1].spaced)
     tokens.append(Token("end", "", spaced))
     return _with_gaps(tokens, gaps) if gaps else tokens
 
 
 def _with_gaps(tokens: list[Token], gaps: list[int]) -> list[Token]:
-    """Puts a comma where a wide space stands between two relations: x=1 \\quad y=2."""
+    """Puts a comma for a wide space between two relations: x=1 \\quad y=2."""
     parts = [
         tokens[start:end]
         for start, end in zip([0, *gaps], [*gaps, len(tokens)], strict=True)
@@ -217,7 +217,7 @@ def _takes_argument(tokens: list[Token]) -> bool:
 def _command(
     text: str, position: int, name: str, tokens: list[Token], spaced: bool
 ) -> int:
-    """Appends the tokens of one LaTeX command; returns where to go on."""
+    """Appends the tokens of one LaTeX command; returns the next position."""
     braced_text = name == "rm" and text[position : position + 1] == "{"
     if (arguments := PRESENTATION.get(name)) is not None and not braced_text:
         if name in ("left", "right") and text[position : position + 1] == ".":
@@ -259,7 +259,7 @@ def _command(
 
 
 def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
-    """Text is math where it has no letters, a unit after a number, else words."""
+    """Appends the tokens of text: math without letters, a unit, or words."""
     said = _RELATIONS_IN_WORDS.get(content.lower().removeprefix("is "))
     if said and (_after_operand(tokens) or tokens and tokens[-1].kind == "sym"):
         tokens.append(Token("op", said, True))
@@ -318,7 +318,7 @@ def _after_operand(tokens: list[Token]) -> bool:
 
 
 def _braced(text: str, position: int) -> tuple[str, int]:
-    """The content of the braces that open here, or the single next character."""
+    """Returns the content of the next braces, or the next character."""
     while position < len(text) and text[position] in " \t\n":
         position += 1
     if position >= len(text):
@@ -334,7 +334,7 @@ def _braced(text: str, position: int) -> tuple[str, int]:
 def _split_word(
     run: str, tokens: list[Token], spaced: bool, outside: bool = True
 ) -> None:
-    """A run of plain letters: a name we know, words, or a product of variables."""
+    """Appends a run of letters: a known name, words, or variables."""
     name = _ALIASES.get(run, run)
     after_number = _after_operand(tokens)
     if len(tokens) > 1 and tokens[-1].value == "[" and run.lower() in SHORT:

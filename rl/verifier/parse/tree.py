@@ -16,7 +16,7 @@ _MAX_ULP_SHIFT = 400
 
 
 class Unparsable(ValueError):
-    """The text is no answer that the grammar knows, or it exceeds a cap."""
+    """Raised for text that the grammar does not know, or beyond a limit."""
 
 
 class Node:
@@ -37,7 +37,7 @@ class Node:
 
 
 class Expression(Node):
-    """A node that stands for a number, known or not."""
+    """A node whose value is a number, known or not."""
 
     __slots__ = ()
 
@@ -248,14 +248,14 @@ class Word(Node):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Node):
-    """A letter of a multiple choice and what it stands for: "(C) 12"."""
+    """A letter of a multiple choice and its value: "(C) 12"."""
 
     letter: str
     answer: Node
 
 
 def time_of_day(hours: int, minutes: int, half: str | None = None) -> Clock | None:
-    """Returns a time; before 1 and from 13 o'clock on, the hour tells the half."""
+    """Returns a time; before 1 and from 13 o'clock on, the hour fixes the half."""
     if not (0 <= hours <= 24 and 0 <= minutes <= 59):
         return None
     if half is None and not 1 <= hours <= 12:
@@ -295,7 +295,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
-    """The node with each of its children changed; itself where nothing changes."""
+    """Returns the node with each child changed, or itself if none changes."""
     values, same = [], True
     for name in node.__slots__:
         part = getattr(node, name)
@@ -383,7 +383,7 @@ def _scaled_ulp(factors: tuple[Node, ...]) -> Fraction | None:
 
 
 def values_in_one_size(a: Quantity, b: Quantity) -> tuple[Node, Node] | None:
-    """The values of two quantities of one unit, as if both had the same size of it.
+    """Returns the values of two quantities in one size of their unit.
 
     None where the sizes differ and a value is nothing that can be multiplied.
     """
@@ -412,7 +412,7 @@ def power(base: Node, exponent: Node) -> Node:
             if (n > 0 or base.value) and bits(base.value) * abs(n) < MAX_BITS:
                 return Num(base.value**n)
         elif type(base) is Pow and is_integer(base.exponent):
-            # The inverse of 1/0 is no 0: what stands below must have a value.
+            # The inverse of 1/0 is not 0: the denominator must have a value.
             if base.exponent.value >= 0 or _is_not_zero(base.base):
                 return power(base.base, mul(base.exponent, exponent))
     return Pow(base, exponent)

@@ -17,7 +17,7 @@ them. Unknown: the set of its words, each with a mark of its place: "apples" the
 dimensions, "money^1*", and below them also its size, "/time^1*3600"."""
 
 # Dimensions in metres, seconds and grams: words, then their size. The case of a short
-# one tells it from others (mPa, MPa).
+# one distinguishes it from others (mPa, MPa).
 _MEASURES: dict[str, dict[str, int | str]] = {
     "length^1": {
         "micron": "1e-6", "angstrom": "1e-10", "in inch inches": "0.0254",
@@ -54,7 +54,7 @@ _MEASURES: dict[str, dict[str, int | str]] = {
     },
 }  # fmt: skip
 # Units that take prefixes: symbols, names, their size, the prefixes of the symbols. A
-# prefix that nobody uses with a unit would only make careless spellings ambiguous.
+# prefix that is never used with a unit would make careless spellings ambiguous.
 _PREFIXED: dict[str, tuple[tuple[str, str, int | str, str], ...]] = {
     "length^1": (("m", "meter metre", 1, "k d c m u n"),),
     "time^1": (("s", "second", 1, "m u n"),),
@@ -120,7 +120,7 @@ def _exponents(dimensions: str) -> dict[str, int]:
 
 
 def _careless(table: dict[str, Entry]) -> dict[str, Entry]:
-    """Units in small letters, without those whose case tells two units apart."""
+    """Returns units in small letters, if their case does not matter."""
     found: dict[str, list[Entry]] = {}
     for word, entry in table.items():
         entries = found.setdefault(word.lower(), [])
@@ -147,7 +147,7 @@ _SCALES = {
     "quintillion": 10**18, "sextillion": 10**21, "septillion": 10**24,
     "half": Fraction(1, 2), "halves": Fraction(1, 2),
 }  # fmt: skip
-# One of these calculates wherever it stands, in a label as well.
+# One of these calculates anywhere, in a label as well.
 _CALCULATING = frozenset(
     "not no never isn't wrong incorrect false plus minus double doubles doubled triple"
     " tripled treble trebled quadruple quadrupled halve halved half halves thrice twice"
@@ -160,7 +160,7 @@ _CALCULATING_OF = frozenset(
     " power".split()
 )
 _CALCULATING_BY = frozenset("increased decreased reduced raised".split())
-# Beside one of these a number is another number, or none that is known. Number words
+# With one of these a number is another number, or none that is known. Number words
 # are of this kind as well: see `_NUMBER_WORD`.
 _CHANGING = (
     (_CALCULATING - {"half", "halves", "squared", "cubed"})
@@ -199,7 +199,7 @@ _FILLER = _SUMMING | set(
 _ATTRIBUTES = _SUMMING | set("old tall high long wide deep thick away apart".split())
 _PLACES = frozenset("of in on at for from to with without that which who".split())
 _WAYS = frozenset("way path route chance".split())
-# Nouns of any problem, and what may stand before them: they name what is counted.
+# Nouns of any problem, and words before them: they name what is counted.
 _NEUTRAL = (
     "way solution number digit integer people person child man woman student answer"
     " result item piece object thing pair set subset tuple triple triplet element term"
@@ -276,7 +276,7 @@ def _lookup(word: str) -> Entry | None:
     if (entry := _UNITS.get(word) or _CARELESS.get(lower)) is not None:
         return entry
     one = _singular(lower)
-    # Names have a plural, and few symbols: "has" is no hectare.
+    # Names have a plural, and few symbols: "has" is not a hectare.
     return _CARELESS.get(one) if len(one) > 2 or one in _IN_PLURAL else None
 
 
@@ -346,8 +346,8 @@ def leading_units(text: str) -> tuple[Reading, ...]:
 
     Returns:
       Its reading, and for a price ("dollars per hour") also that of its currency; or
-      nothing, where the unit goes on with what is not known ("miles per lap"), and at
-      a noun that is no measure here: "second place", "dollar bills".
+      nothing, where the unit continues with what is not known ("miles per lap"), and at
+      a noun that is not a measure here: "second place", "dollar bills".
     """
     words = _words(_LEADING.match(text)[0])
     for at, word in enumerate(words[1:], 1):
@@ -391,7 +391,7 @@ def _words(text: str) -> list[str]:
 
 
 def _is_compound(first: str, second: str) -> bool:
-    """Returns a "three-digit" number is no three, a "non-zero" one no zero."""
+    """Returns whether "-" joins words: a "three-digit" number is not three."""
     if first.lower() == "non":
         return True
     single = len(first) == 1 and _lookup(first) is None
@@ -484,7 +484,7 @@ def measure_in(unit: frozenset[str]) -> str | None:
 
 
 def _phrase(words: list[str]) -> frozenset[str] | None:
-    """The marks of words without "per"; None where they are no noun and its company."""
+    """Returns the marks of words without "per"; None if they are not a noun phrase."""
     lower = [word.lower() for word in words]
     at = next((i for i, word in enumerate(lower) if word in _PLACES), len(words))
     behind = lower[at:]
@@ -575,24 +575,24 @@ def may_be_missing(unit: Unit) -> bool:
     )
 
 
-def is_told(unit: Unit, told: frozenset[str]) -> bool:
+def is_named(unit: Unit, named_by: frozenset[str]) -> bool:
     """Whether a text with these stems names all that is counted, or measured."""
     if isinstance(unit, str):
-        return {*map(stem, unit.split(" of ")[1:])} <= told | _NEUTRAL_STEMS
+        return {*map(stem, unit.split(" of ")[1:])} <= named_by | _NEUTRAL_STEMS
     operations = any(noun.endswith("ed") or noun in _NO_NOUN for noun in _heads(unit))
-    named = words_of(unit) <= told | _NEUTRAL_STEMS
+    named = words_of(unit) <= named_by | _NEUTRAL_STEMS
     return _names_things(unit) and named and not operations
 
 
 def answers(
     unit: frozenset[str], nouns: frozenset[str], others: frozenset[str]
 ) -> bool:
-    """Whether what is counted is what is asked for, whatever stands before or behind.
+    """Returns whether what is counted is what is asked for.
 
     Args:
       unit: what an answer counts.
       nouns: the stems of what is asked for.
-      others: those of the words about it, which may stand for it: "12 more".
+      others: those of the words about it, which may replace it: "12 more".
     """
     heads = _heads(unit)
     named = [mark.rstrip("-") for mark in unit if mark.endswith("-")] + heads
@@ -603,7 +603,7 @@ def answers(
 
 
 def divisors_of(unit: frozenset[str]) -> frozenset[str]:
-    """What it stands "per": stems, and the dimensions and size of a known unit."""
+    """Returns what a unit is "per": stems, or a known unit with its size."""
     below = (mark[1:] for mark in unit if mark.startswith("/"))
     return frozenset(m if "*" in m else stem(m.removeprefix("of ")) for m in below)
 
