@@ -14,7 +14,7 @@ from ..parse.answers import Answer, parse_answer
 from ..parse.budget import Budget, Open
 from ..parse.extract import extract_boxes
 from ..parse.relations import is_decimal, is_label, steps_of
-from ..parse.units import Reading, Unit, measure_in, stems
+from ..parse.units import Reading, Unit, stems
 from .canonical import (
     shape_of,
 )
@@ -377,8 +377,8 @@ def _is_math(gold: Answer) -> bool:
 
 
 def _units_of(answer: Answer) -> set[str]:
-    units = map(_known_unit, _quantities(answer))
-    return {unit.partition(" of ")[0] for unit in units if unit is not None}
+    units = [part.unit for part in _quantities(answer)]
+    return {unit.partition(" of ")[0] for unit in units if isinstance(unit, str)}
 
 
 def _quantities(answer: Answer) -> list[t.Quantity]:
@@ -388,11 +388,6 @@ def _quantities(answer: Answer) -> list[t.Quantity]:
         for part in t.walk(reading)
         if isinstance(part, t.Quantity)
     ]
-
-
-def _known_unit(quantity: t.Quantity) -> str | None:
-    unit = quantity.unit
-    return unit if isinstance(unit, str) else measure_in(unit)
 
 
 def _in_unit(gold: Answer, unit: Reading) -> Answer:
@@ -417,12 +412,8 @@ def _without_words(answer: Answer, gold: Answer) -> tuple[Answer, Answer]:
 def _without_things(answer: Answer) -> Answer:
     def bare(node: t.Node) -> t.Node:
         node = t.rebuilt(node, bare)
-        if not isinstance(node, t.Quantity) or isinstance(node.unit, str):
-            return node
-        known = measure_in(node.unit)
-        return (
-            node.value if known is None else t.Quantity(node.value, known, node.scale)
-        )
+        things = isinstance(node, t.Quantity) and isinstance(node.unit, frozenset)
+        return node.value if things else node
 
     readings = {"node": answer.node, "other": answer.other}
     return dataclasses.replace(

@@ -13,14 +13,11 @@ from ..parse.units import (
     Reading,
     Unit,
     answers,
-    divisors_of,
     is_named,
     is_plural,
     is_unit,
     leading_units,
-    measure_in,
     parse_unit,
-    rate,
     stem,
     stems,
 )
@@ -44,9 +41,6 @@ _SENTENCE_END = re.compile(r"(?<=[.?!])\s+")
 _QUESTION = re.compile(
     r"(?i)\b(?:how|what|which|find|determine|compute|calculate|number of)\b"
 )
-# "How many does each get?": any person, but not a time.
-_EACH = re.compile(r"(?i)\b(?:each|apiece)\b")
-_AMOUNT = re.compile(r"(?i)\bhow (?:many|much)\b")
 _OTHER_QUESTION = re.compile(r"(?i)\b(?:what|which|how(?! many))\b")
 _COUNTS = [re.compile(r"(?i)\bhow many\b"), re.compile(r"(?i)\bnumber of\b")]
 _TOKEN = re.compile(r"[A-Za-z][A-Za-z'-]*|[.,;:?!()]")
@@ -58,9 +52,6 @@ _ENDS = frozenset(
     " has have had must may might there if in on at with that which than for from to"
     " by as he she they it we you who whose when where while after before per each"
     " every a an not how such".split()
-)
-_DIVISOR = re.compile(
-    r"(?i)(?:\b(?:per|an?|each|every|one|1)\s+|/\s*)([a-z-]+(?:\^\d)?)"
 )
 # "As a common fraction", "to scientific notation".
 _NOTATION = re.compile(
@@ -90,7 +81,6 @@ _BASE = re.compile(
     rf"(?i)\bbases?\W*(?:([0-9]{{1,9}})(?![0-9])|({_IN_WORDS})\b)"
     rf"|\b({'|'.join(_NAMED_BASES)})\b"
 )
-_EVERY = re.compile(r"(?i)\b([a-z]{3,})ly\b")
 
 
 class Asked:
@@ -99,7 +89,7 @@ class Asked:
     Attributes:
       named: the stems of all words of the problem.
       units: the unit in which it wants its answer, where it names just one; with it,
-        for a price, that of its currency, and its rates: meters, to how many "a week".
+        for a price, that of its currency.
       things: whether things are counted, so that no known unit is an answer.
       notation: whether it names a way to write its answer.
       numbers: the numbers in it, in digits and in words; of percents also the share.
@@ -108,28 +98,15 @@ class Asked:
     def __init__(self, problem: str):
         sentences = [s for s in _SENTENCE_END.split(problem) if _QUESTION.search(s)]
         question = sentences[-1] if sentences else ""
-        divisors = [
-            match[1].lower()
-            for pattern in (_DIVISOR, _EVERY)
-            for match in pattern.finditer(question)
-        ]
-        readings = [parse_unit(word) for word in divisors if is_unit(word)]
         nouns, others = _things(question)
         self._problem = problem
         self.named = stems(problem)
         self.units = _units(problem)
-        if self.units:
-            self.units += tuple(rate(self.units[0], below) for below in readings)
         self.things = bool(nouns) and not any(map(is_unit, nouns))
         self.things &= not _OTHER_QUESTION.search(question)
         self.notation = _NOTATION.search(problem) is not None
         self.numbers = _numbers(problem)
         self._nouns, self._others = frozenset(map(stem, nouns)), stems(" ".join(others))
-        self._divisors = stems(" ".join(divisors))
-        self._divisors |= {f"{below.unit}*{below.scale}" for below in readings}
-        if _EACH.search(question):
-            self._divisors |= self.named | stems("person people")
-        self._amount = _AMOUNT.search(question) is not None
 
     @functools.cached_property
     def quantities(self) -> frozenset[tuple[Fraction, Unit, Fraction]]:
@@ -172,11 +149,7 @@ class Asked:
             return False
         if isinstance(unit, str):
             return True
-        if self._amount and not divisors_of(unit) <= self._divisors | gold:
-            return False
-        if not self._nouns or (measure_in(unit) is not None and not self.things):
-            return True
-        return answers(unit, self._nouns | gold, self._others)
+        return not self._nouns or answers(unit, self._nouns | gold, self._others)
 
 
 def _numbers(problem: str) -> frozenset[Fraction]:

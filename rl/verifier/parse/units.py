@@ -13,8 +13,7 @@ from typing import NamedTuple
 Unit = str | frozenset[str]
 """Known: its dimensions, like "length^1 time^-1", perhaps with " of " and a word behind
 them. Unknown: the set of its words, each with a mark of its place: "apples" themselves,
-"red-" before them, "of sugar" behind, "/hour" below. A known unit among them is its
-dimensions, "money^1*", and below them also its size, "/time^1*3600"."""
+"red-" before them, "of sugar" behind."""
 
 # Dimensions in metres, seconds and grams: words, then their size. The case of a short
 # one distinguishes it from others (mPa, MPa).
@@ -132,7 +131,6 @@ def _careless(table: dict[str, Entry]) -> dict[str, Entry]:
 _UNITS = _table()
 _CARELESS = _careless(_UNITS)
 CURRENCY = frozenset("$€£¥₹")
-_CURRENCIES = frozenset("money eur gbp yen rupee rmb".split())
 LETTERS = frozenset(word for word in _UNITS if len(word) == 1 and word.isalpha())
 """One letter is a unit in its own case only: 2 N are newtons, 2 n is a product."""
 SHORT = frozenset(
@@ -198,7 +196,6 @@ _FILLER = _SUMMING | set(
 # Behind a unit: 10 years old, 3 feet tall, 5 miles away.
 _ATTRIBUTES = _SUMMING | set("old tall high long wide deep thick away apart".split())
 _PLACES = frozenset("of in on at for from to with without that which who".split())
-_WAYS = frozenset("way path route chance".split())
 # Nouns of any problem, and words before them: they name what is counted.
 _NEUTRAL = (
     "way solution number digit integer people person child man woman student answer"
@@ -229,7 +226,7 @@ _WORD = re.compile(r"[A-Za-z$€£¥₹¢°']+|\d+|[/^*-]")
 _LEADING = re.compile(r"(?:\s*(?:[A-Za-z¢€£¥₹]+|[/*-]|\^\s*-?[1-3](?!\d)))*")
 # With a negative exponent, ms is a metre by a second: nothing is "per millisecond".
 _RUN_TOGETHER = re.compile(r"\b(k?m(?=[sh])|cm(?=s)|N(?=m))(?=[shm]\s*\^\s*\{?\s*-)")
-_MARK = re.compile(r"(/?(?:of )?)(.*?)(-?)")
+_MARK = re.compile(r"((?:of )?)(.*?)(-?)")
 _CURRENCY_OF_A_COUNTRY = re.compile(r"(?i)\bu\.?s\.?(?=\s*(?:\\?\$|dollar))")
 
 
@@ -303,17 +300,12 @@ def parse_unit(text: str) -> Reading | None:
     Returns:
       The reading, or None where the words change what the number means.
     """
-    words = _with_per(_without_purpose(_words(text)))
+    words = _with_per(_words(text))
     if _changes_a_number(words):
         return None
-    # Of a price all but the currency may be left out, so that it keeps its words.
-    priced = words and words[0] in CURRENCY or words[1:2] in (["per"], ["/"])
-    priced = priced and _is_currency(words[0])
-    if priced:
+    if words and words[0] in CURRENCY:  # $5 dollars is a price, not a square
         words[1:] = [w for w in words[1:] if _lookup(w) != _lookup(words[0])]
-        if any(map(_is_currency, words[1:])):
-            return None
-    elif (known := _known(words)) is not None:
+    if (known := _known(words)) is not None:
         return known
     multiplier = Fraction(1)
     rest = []
@@ -327,10 +319,10 @@ def parse_unit(text: str) -> Reading | None:
         rest.pop()
     if rest[-1:] == ["in"] and (len(rest) == 1 or _lookup(rest[-2])):
         rest.pop()  # hours in total; but square in
-    if not priced and (known := _known(rest)) is not None:
+    if (known := _known(rest)) is not None:
         return known._replace(multiplier=multiplier)
-    unit, scale = _phrases(rest)
-    return None if unit is None else Reading(unit or None, scale, multiplier)
+    reading = _things(rest)
+    return None if reading is None else reading._replace(multiplier=multiplier)
 
 
 def is_unit(text: str) -> bool:
@@ -432,11 +424,6 @@ def calculates(label: str) -> bool:
     return False
 
 
-def _is_currency(word: str) -> bool:
-    entry = _lookup(word)
-    return entry is not None and not entry[0].keys().isdisjoint(_CURRENCIES)
-
-
 def _with_per(words: list[str]) -> list[str]:
     """The same with "per" for all that says it: pages a day, pens in each box."""
     found: list[str] = []
@@ -451,70 +438,32 @@ def _with_per(words: list[str]) -> list[str]:
     return found
 
 
-def _without_purpose(words: list[str]) -> list[str]:
-    lower = [word.lower() for word in words]
-    for at, (word, then) in enumerate(zip(lower, lower[1:], strict=False)):
-        if then == "to" and _singular(word) in _WAYS:
-            return words if lower[at + 2 : at + 3] == ["the"] else words[: at + 1]
-    return words
+def _things(words: list[str]) -> Reading | None:
+    """Reads words for things that are counted, or a known unit "of" something.
 
-
-def _phrases(words: list[str]) -> tuple[Unit | None, Fraction]:
-    """The unit that words name, with its size; None where they change the number."""
-    lower = [word.lower() for word in words]
-    at = next((i for i, word in enumerate(lower) if word in ("per", "/")), len(words))
-    above, below = _phrase(words[:at]), _phrase(words[at + 1 :])
-    if above is None or below is None or (at < len(words) and not below):
-        return None, Fraction(1)
-    scale = Fraction(1)
-    if measures := {mark for mark in above if "*" in mark}:
-        dimensions, _, size = measures.pop().partition("*")
-        above, scale = above - {f"{dimensions}*{size}"}, Fraction(size)
-        if at == len(words) and all(mark.startswith("of ") for mark in above):
-            # "kg of rice" converts as kilograms do.
-            return dimensions + "".join(f" {mark}" for mark in sorted(above)), scale
-        above |= {f"{dimensions}*"}
-    return above | {f"/{mark}" for mark in below}, scale
-
-
-def measure_in(unit: frozenset[str]) -> str | None:
-    """Returns the known unit among words: the dollar of "dollars profit"."""
-    marks = (mark for mark in unit if mark.endswith("*"))
-    return next((mark[:-1] for mark in marks), None)
-
-
-def _phrase(words: list[str]) -> frozenset[str] | None:
-    """Returns the marks of words without "per"; None if they are not a noun phrase."""
+    Returns:
+      The stem-like words with a mark of their place; None where they are not a noun
+      phrase, or are "per" something.
+    """
     lower = [word.lower() for word in words]
     at = next((i for i, word in enumerate(lower) if word in _PLACES), len(words))
-    behind = lower[at:]
-    if behind[:1] == ["to"]:
+    known = _known(words[:at])
+    nouns = [word for word in lower[:at] if word not in _FILLER and word != "-"]
+    behind = [w for w in lower[at:] if w not in _FILLER | _PLACES and w != "-"]
+    if lower[at : at + 1] == ["to"] or not all(map(_is_plain, nouns + behind)):
         return None
-    measure, size = _measure(words[:at])
-    silent = _FILLER | _ATTRIBUTES if measure else _FILLER
-    nouns = [word for word in lower[size:at] if word not in silent and word != "-"]
-    if not all(map(_is_plain, nouns)) or (nouns and nouns[-1] in _POWERS):
+    if {"per", "/", *_POWERS}.intersection(lower):
         return None
+    if known is not None and isinstance(known.unit, str):
+        # "kg of rice" converts as kilograms do.
+        unit = known.unit + "".join(f" of {word}" for word in sorted(behind))
+        return known._replace(unit=unit)
+    if any(_known([word]) is not None for word in words[:at]):
+        return None  # "dollars profit"
     if len(nouns) > 1 and nouns[-1].endswith("ed") and is_plural(nouns[-2]):
         behind.append(nouns.pop())
-    marks = measure | {f"{noun}-" for noun in nouns[:-1]} | set(nouns[-1:])
-    behind = [word for word in behind if word not in _FILLER | _PLACES and word != "-"]
-    if not all(map(_is_plain, behind)):
-        return None
-    return frozenset(marks | {f"of {word}" for word in behind})
-
-
-def _measure(words: list[str]) -> tuple[set[str], int]:
-    """Returns the mark of the known unit with which words begin, and how many they are.
-
-    A symbol is one only where nothing follows: 5 m rods may be a product.
-    """
-    for end in range(len(words), 0, -1):
-        known = _known(words[:end])
-        if known is not None and isinstance(known.unit, str):
-            named = end == len(words) or len(words[0]) > 2 or words[0] in CURRENCY
-            return ({f"{known.unit}*{known.scale}"}, end) if named else (set(), 0)
-    return set(), 0
+    marks = {f"{noun}-" for noun in nouns[:-1]} | set(nouns[-1:])
+    return Reading(frozenset(marks | {f"of {word}" for word in behind}) or None)
 
 
 def _is_plain(word: str) -> bool:
@@ -532,24 +481,14 @@ def is_plural(word: str) -> bool:
 def same_unit(one: Unit, other: Unit) -> bool:
     """Returns whether two units are of one dimension, or name the same things.
 
-    One of them may say more of these things (red apples, apples), never something else;
-    of a price it may also be what it is paid for.
+    One of them may say more of these things (red apples, apples), never something else.
     """
-    if isinstance(one, str) != isinstance(other, str):
-        words, known = (other, one) if isinstance(one, str) else (one, other)
-        return measure_in(words) == known and not _heads(words)
-    if isinstance(one, str):
+    if isinstance(one, str) and isinstance(other, str):
         ours, theirs = one.split(" of "), other.split(" of ")
         return ours[0] == theirs[0] and _nested({*ours[1:]}, {*theirs[1:]})
-    (above, below), (other_above, other_below) = _sides(one), _sides(other)
-    if bool(below) != bool(other_below):
+    if isinstance(one, str) or isinstance(other, str):
         return False
-    return _nested(above, other_above) and _nested(below, other_below)
-
-
-def _sides(unit: frozenset[str]) -> tuple[set[str], set[str]]:
-    below = {mark for mark in unit if mark.startswith("/")}
-    return {*map(_stemmed, unit - below)}, {*map(_stemmed, below)}
+    return _nested({*map(_stemmed, one)}, {*map(_stemmed, other)})
 
 
 def _stemmed(mark: str) -> str:
@@ -602,38 +541,17 @@ def answers(
     return frozenset(map(stem, heads)) <= nouns | others | _ONE_BY_ONE
 
 
-def divisors_of(unit: frozenset[str]) -> frozenset[str]:
-    """Returns what a unit is "per": stems, or a known unit with its size."""
-    below = (mark[1:] for mark in unit if mark.startswith("/"))
-    return frozenset(m if "*" in m else stem(m.removeprefix("of ")) for m in below)
-
-
 def _names_things(unit: frozenset[str]) -> bool:
     return any(not mark.startswith("of ") for mark in unit)
 
 
 def _heads(unit: frozenset[str]) -> list[str]:
-    return [
-        mark
-        for mark in unit
-        if not mark.startswith(("of ", "/"))
-        and not mark.endswith("-")
-        and "*" not in mark
-    ]
+    return [m for m in unit if not m.startswith("of ") and not m.endswith("-")]
 
 
 def words_of(unit: frozenset[str]) -> frozenset[str]:
-    """Returns the stems of its words, without those of known units."""
-    bare = (_MARK.fullmatch(mark)[2] for mark in unit if "*" not in mark)
-    return frozenset(stem(word) for word in bare)
-
-
-def rate(above: Reading, below: Reading) -> Reading:
-    """Of two known units, the one by the other: meters, weeks."""
-    exponents = _exponents(above.unit)
-    for name, exponent in _exponents(below.unit).items():
-        exponents[name] = exponents.get(name, 0) - exponent
-    return Reading(_dimensions(exponents), above.scale / below.scale)
+    """Returns the stems of its words."""
+    return frozenset(stem(_MARK.fullmatch(mark)[2]) for mark in unit)
 
 
 def _dimensions(exponents: dict[str, int]) -> str:
