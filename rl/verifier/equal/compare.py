@@ -316,6 +316,13 @@ class _Comparison:
             label_a, label_b = label_of(a), label_of(b)
             if label_a == label_b or label_a is None or label_b is None:
                 return self.same(value_a, value_b)
+            match label_a, label_b:
+                case t.Call(f, (t.Sym(x) as ours,)), t.Call(g, (t.Sym(y) as theirs,)):
+                    # f(x) = x^2 is f(t) = t^2, but P(A) = 1/2 is not P(B) = 1/2.
+                    names, others = t.symbols(value_a), t.symbols(value_b)
+                    if f == g and x in names - others and y in others:
+                        renamed = t.substitute(value_b, {theirs: ours})
+                        return self.same(value_a, renamed)
             if may_stand_for(label_a, label_b, value_a):
                 # Of several, each word would be any of the symbols.
                 if self._alone or not said_in_words(label_a, label_b):
@@ -361,8 +368,8 @@ class _Comparison:
     def _same_clocks(self, a: t.Clock, b: t.Node) -> bool:
         match b:
             case t.Clock():
-                # A missing half is forgiven.
-                unsaid = None in (a.half, b.half)
+                # A missing half is forgiven where neither side counts to 24.
+                unsaid = None in (a.half, b.half) and not (a.of_day or b.of_day)
                 return a.minutes == b.minutes and (unsaid or a.half == b.half)
             case t.Ratio((t.Num(hours), t.Num(minutes))) if _is_time(b):
                 other = t.time_of_day(int(hours), int(minutes))

@@ -200,10 +200,14 @@ class Ratio(Node):
 
 @dataclass(frozen=True, slots=True)
 class Clock(Node):
-    """A time of day: minutes past noon or midnight, and past which, None unsaid."""
+    """A time of day: minutes past noon or midnight, and past which, None unsaid.
+
+    of_day: whether hours were counted to 24.
+    """
 
     minutes: int
     half: Literal["am", "pm"] | None
+    of_day: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +262,10 @@ def time_of_day(hours: int, minutes: int, half: str | None = None) -> Clock | No
     """Returns a time; before 1 and from 13 o'clock on, the hour fixes the half."""
     if not (0 <= hours <= 24 and 0 <= minutes <= 59):
         return None
-    if half is None and not 1 <= hours <= 12:
+    of_day = half is None and not 1 <= hours <= 12
+    if of_day:
         half = "pm" if 12 < hours < 24 else "am"
-    return Clock(hours % 12 * 60 + minutes, half)
+    return Clock(hours % 12 * 60 + minutes, half, of_day)
 
 
 def number(value: int | Fraction, ulp: Fraction | None = None) -> Num:
