@@ -27,7 +27,8 @@ class Prover:
         number that it rounds, or cuts off.
       budget: steps that may be taken; by default what one verdict has.
       percents: whether the sign for percent may be left out.
-      ratios: whether 2:40 is surely a ratio and no time.
+      ratios: whether 2:40 is surely a ratio and not a time.
+      times: whether it is surely a time.
       percents_only: whether a number without a sign is one of percent.
 
     Attributes:
@@ -41,10 +42,11 @@ class Prover:
         budget: Budget | None = None,
         percents: bool = True,
         ratios: bool = False,
+        times: bool = False,
         percents_only: bool = False,
     ):
         self.decimals, self.percents = decimals, percents
-        self.ratios, self.percents_only = ratios, percents_only
+        self.ratios, self.times, self.percents_only = ratios, times, percents_only
         self.way: Way = "number"
         self.is_open = False
         self._budget = budget or Budget()

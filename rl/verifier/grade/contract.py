@@ -27,7 +27,7 @@ from .completeness import (
     unfinished,
 )
 from .echo import Formulas
-from .question import PERCENT, RATIO, WHAT_PERCENT, Asked
+from .question import PERCENT, RATIO, TIME, WHAT_PERCENT, Asked
 
 Rule = Literal[
     Way,
@@ -94,8 +94,10 @@ class Examiner:
             where a gold is a list, and only the last counts where none is.
         """
         if answer is not None and not isinstance(answer, str):
+            golds = [gold.node for _, gold in self._golds if gold.node is not None]
             lists = any(
-                isinstance(g.node, t.Several | t.Braces) for _, g in self._golds
+                isinstance(gold, t.Several | t.Braces) or t.contains(gold, t.Sign)
+                for gold in golds
             )
             answer = (", ".join(answer) if lists else answer[-1]) if answer else None
         if answer is None:
@@ -125,6 +127,8 @@ class Examiner:
                 budget=budget,
                 percents=percents,
                 ratios=RATIO.search(self._problem) is not None,
+                times=TIME.search(self._problem) is not None
+                and RATIO.search(self._problem) is None,
                 percents_only=WHAT_PERCENT.search(self._problem) is not None
                 and not t.contains(gold.node or t.ZERO, t.Percent),
             )

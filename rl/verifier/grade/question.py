@@ -65,6 +65,7 @@ _NUMERAL = re.compile(
 )
 _MAX_NUMERAL = 100
 RATIO = re.compile(r"(?i)\bratio\b")
+TIME = re.compile(r"(?i)\bwhat time\b|\bwhen\b.*\?|\bclock\b|\b[ap]\.?m\b")
 WHAT_PERCENT = re.compile(r"(?i)\b(?:what|how many) per\s?cent|\bwhat percentage")
 _GLUED_UNIT = re.compile(
     r"(-?\d+(?:\.\d+)?)(?:\s|~|\\[,;: ]|\{|\\math(?:it|rm)\s*)*([a-zA-Z])\s*\}*"

@@ -30,7 +30,7 @@ def is_label(node: t.Node) -> bool:
             return name != "…"
         case t.SetOp() | t.Ratio():
             return all(map(is_label, t.children(node)))
-        case t.Fn(_, (argument,)):
+        case t.Fn(name, (argument,)) if name not in ("log", "fact", "floor", "ceil"):
             return is_label(argument)
         case t.Mul(factors):
             names = [p.name if isinstance(p, t.Sym) else "" for p in factors]
