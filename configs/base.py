@@ -191,6 +191,7 @@ class Reward:
     # Where the gold is a number, 48+24 for 72 is unfinished: nothing may be left to
     # calculate. False accepts any expression that is equal.
     literal: bool = True
+    after: str = ""  # ignore all before its last occurrence, such as "</think>"
     workers: Count = 2  # processes that judge; the same number again for your functions
     timeout: Positive = 5.0  # seconds per answer, or per call of a function
     shuffle: bool = False  # the control experiment: verdicts are dealt at random

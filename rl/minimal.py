@@ -82,8 +82,9 @@ def train(c: RunConfig) -> Trained:
     sampler = JaxSampler(layout, state.params)
 
     rows = []
+    r = c.reward
     with contextlib.closing(
-        VerifierPool(c.reward.workers, c.reward.timeout, literal=c.reward.literal)
+        VerifierPool(r.workers, r.timeout, literal=r.literal, after=r.after)
     ) as pool:
         tokenizer = load_tokenizer(folder)
         stop_ids = default_stop_ids(folder, tokenizer)

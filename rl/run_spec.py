@@ -148,6 +148,7 @@ class RunSpec:
             timeout=r.timeout,
             right_from=r.right_from,
             literal=r.literal,
+            after=r.after,
         )
 
     def encode(self, problem: Problem) -> np.ndarray:

@@ -72,6 +72,7 @@ class Rewards:
       timeout: seconds that a verdict, or a call of a function, may take.
       right_from: a reward that does not say what is correct says it by this number.
       literal: whether the verifier refuses arithmetic where a gold is a number.
+      after: the verifier ignores all before this delimiter; empty for none.
       on_lost: called with one line (function, place, problem, completion) if a call
         was stopped, or ended its worker, more than once.
 
@@ -87,6 +88,7 @@ class Rewards:
         timeout: float,
         right_from: float,
         literal: bool = True,
+        after: str = "",
         on_lost: Callable[[str], None] | None = None,
     ):
         self._right_from, self._timeout = right_from, timeout
@@ -105,7 +107,9 @@ class Rewards:
         self._grouped: set[str] = set()
         try:
             if VERIFIER in keys:
-                self._pool = VerifierPool(workers, timeout, literal=literal)
+                self._pool = VerifierPool(
+                    workers, timeout, literal=literal, after=after
+                )
                 self._by_name[VERIFIER] = verifier_reward(self._pool.judge)
             if own:
                 self._workers = Workers(

@@ -206,7 +206,7 @@ class VerifierPool(Workers):
         after: str | None = None,
         literal: bool = True,
     ):
-        self._after = after
+        self._after = after or None
         self._context = () if literal else (False,)
         super().__init__(workers, timeout, judge or f"{__name__}:examine")
         self._counts = collections.Counter(
