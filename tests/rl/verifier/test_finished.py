@@ -26,17 +26,8 @@ def _rule(answer, gold, problem):
 @pytest.mark.parametrize(
     ("answer", "gold", "problem"),
     [
-        ("2^{100} \\bmod 7", "2", "Find the remainder of $2^{100}$ divided by 7."),
-        ("7^{2023} \\bmod 10", "3", "What is the units digit of $7^{2023}$?"),
-        ("\\gcd(1234,5678)", "2", "What is the GCD of 1234 and 5678?"),
-        ("x = \\gcd(1234,5678)", "2", "What is the GCD of 1234 and 5678?"),
-        ("\\gcd(1234,5678)", "x = 2", "What is the GCD of 1234 and 5678?"),
-        ("\\text{(A)}\\ \\gcd(12,18)", "6", "What is the GCD of 12 and 18?"),
-        ("\\operatorname{lcm}(12,18)", "36", "What is the LCM of 12 and 18?"),
         ("\\lfloor \\sqrt{2023} \\rfloor", "44", "Which integer is below it?"),
         ("\\lceil 3.2 \\rceil", "4", "Round 3.2 up."),
-        ("\\max(3,7)", "7", "Which is larger, 3 or 7?"),
-        ("\\min(3,7,5)", "3", "What is the smallest of 3, 7 and 5?"),
         ("|3+4i|", "5", "Find the magnitude of $3-4i$."),
         ("\\log_2 1024", "10", "What is the base-2 logarithm of 1024?"),
         ("\\sin 390^\\circ", "\\frac12", "Compute $\\sin 30^\\circ$."),
@@ -49,7 +40,6 @@ def test_a_function_of_numbers_is_left_to_nobody(answer, gold, problem):
 @pytest.mark.parametrize(
     ("answer", "gold", "problem"),
     [
-        ("\\gcd(12,18) = 6", "6", "What is the GCD of 12 and 18?"),
         ("\\log_4 9", "\\log_2 3", "Solve $2^x = 3$."),
         ("2\\ln 2", "\\ln 4", "Solve $e^x = 4$."),
         ("\\lfloor x+1 \\rfloor", "\\lfloor x \\rfloor + 1", "What is it?"),
@@ -99,8 +89,6 @@ _SETS = "Let $A=\\{1,2,3,4\\}$ and $B=\\{2,3,5\\}$. What are $A\\cap B$ and $A\\
         ("(0,3)\\setminus(1,4)", "(0,1]", "What is left of $(0,3)$?"),
         ("(-\\infty,1)\\cup\\{1\\}", "x\\le1", "Solve it."),
         ("\\{x:x>1\\}\\cap\\{x:x<3\\}", "(1,3)", "Solve it."),
-        ("[1,5)\\cap\\mathbb{Z}", "1,2,3,4", "Which whole numbers are they?"),
-        ("0<n<4, n\\in\\mathbb{Z}", "1,2,3", "Which whole numbers are they?"),
     ],
 )
 def test_an_operation_on_sets_is_left_to_nobody(answer, gold, problem):
@@ -119,8 +107,6 @@ def test_an_operation_on_sets_is_left_to_nobody(answer, gold, problem):
         ("\\mathbb{R}\\setminus[-1,1]", "(-\\infty,-1)\\cup(1,\\infty)", "Where?"),
         ("(0,5)\\setminus\\{3\\}", "(0,3)\\cup(3,5)", "Where is it defined?"),
         ("x\\ge-1\\ (x\\ne2)", "[-1,2)\\cup(2,\\infty)", "Where is it defined?"),
-        ("\\{x\\in\\mathbb{Z}:x>0\\}", "\\mathbb{Z}^+", "Which numbers?"),
-        ("n\\ge3, n\\in\\mathbb{N}", "\\{n\\in\\mathbb{Z}:n\\ge3\\}", "For which $n$?"),
         ("\\{1,2\\}\\cup\\{3\\}", "\\{3\\}\\cup\\{1,2\\}", "As the gold has it."),
         ("x\\in\\{1,2,3\\}", "1,2,3", "Which whole numbers are they?"),
     ],
