@@ -25,7 +25,7 @@ from ..parse.relations import (
 )
 from ..parse.units import may_be_missing, parse_unit, same_unit
 from .prover import Prover
-from .regions import Regions
+from .regions import Region, Regions
 
 _MAX_ITEMS = 40
 """Of longer lists the members must be written alike, as numbers are."""
@@ -193,11 +193,11 @@ class _Comparison:
             return None
         return self._regions.same(first, second)
 
-    def _as_region(self, node: t.Node):
+    def _as_region(self, node: t.Node) -> Region | None:
         found = self._regions.read_as_region(node)
         if found is None and isinstance(node, t.Rel | t.Chain):
-            value = value_of(node, self._prover)
-            found = value and self._regions.read_as_region(value)
+            if (value := value_of(node, self._prover)) is not None:
+                return self._regions.read_as_region(value)
         return found
 
     # --- several answers
@@ -408,8 +408,9 @@ class _Comparison:
         if not isinstance(b, t.Quantity):
             return may_be_missing(a.unit) and self.same(a.value, b)
         values = t.values_in_one_size(a, b)
-        same = same_unit(a.unit, b.unit) and values is not None
-        return same and self.same(*values)
+        if values is None or not same_unit(a.unit, b.unit):
+            return False
+        return self.same(*values)
 
     def _same_marked(self, bare: t.Node, value: t.Node, b: t.Node) -> bool:
         """Compares a number that has a sign for percent or degrees."""

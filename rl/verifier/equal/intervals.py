@@ -16,6 +16,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from typing import Any
 
 from flint import acb, arb, ctx, fmpq, fmpz
 
@@ -58,7 +59,7 @@ def _precision(bits: int) -> Iterator[None]:
             ctx.prec = before
 
 
-Value = arb | acb
+Value = Any  # arb, or acb where the numbers are complex
 
 
 class Undefined(Exception):
@@ -330,10 +331,7 @@ class _Evaluator:
             case t.Add(terms):
                 values = [self.value(term) for term in terms]
                 self._note_sum(values)
-                total = values[0]
-                for value in values[1:]:
-                    total = total + value
-                return total
+                return sum(values[1:], start=values[0])
             case t.Mul(factors):
                 total = self.value(factors[0])
                 for factor in factors[1:]:

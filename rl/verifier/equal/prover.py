@@ -108,7 +108,7 @@ class Prover:
           positive: whether the constant must be positive.
         """
         for point in REAL:
-            at = {
+            at: dict[t.Node, t.Node] = {
                 t.Sym(name): t.Num(coordinate(name, point))
                 for name in t.symbols(left) | t.symbols(right)
             }
@@ -137,16 +137,17 @@ class Prover:
 
     def _prints(self, decimal: t.Num, exact: t.Node) -> bool:
         """Returns whether a decimal is what a machine prints for an exact number."""
-        digits = len(str(abs(decimal.value / decimal.ulp).numerator))
+        ulp = decimal.ulp or Fraction(1)
+        digits = len(str(abs(decimal.value / ulp).numerator))
         if digits < PRINTED_DIGITS or (value := self._other(decimal, exact)) is None:
             return False
-        if abs(value - decimal.value) * 2 <= decimal.ulp:
+        if abs(value - decimal.value) * 2 <= ulp:
             return self._shown()
         try:
             printed = Decimal(repr(float(value)))
         except OverflowError:
             return False
-        last_place = Fraction(Decimal(1).scaleb(printed.as_tuple().exponent))
+        last_place = Fraction(Decimal(1).scaleb(int(printed.as_tuple().exponent)))
         return (decimal.value, decimal.ulp) == (Fraction(printed), last_place)
 
     def shows(self, decimal: t.Num, exact: t.Node, least: int) -> bool:
@@ -157,18 +158,19 @@ class Prover:
           exact: a real constant.
           least: significant digits that the decimal must show.
         """
-        digits = len(str(abs(decimal.value / decimal.ulp).numerator))
+        ulp = decimal.ulp or Fraction(1)
+        digits = len(str(abs(decimal.value / ulp).numerator))
         if digits < least or (value := self._other(decimal, exact)) is None:
             return False
         error = value - decimal.value
         toward_zero = error if decimal.value > 0 else -error
-        rounded = abs(error) * 2 <= decimal.ulp or 0 <= toward_zero < decimal.ulp
+        rounded = abs(error) * 2 <= ulp or 0 <= toward_zero < ulp
         return rounded and self._shown()
 
     def _other(self, decimal: t.Num, exact: t.Node) -> Fraction | None:
         """Returns the exact value that a decimal may round, if it cannot show it."""
         if type(exact) is t.Num:
-            fits = (exact.value / decimal.ulp).denominator == 1
+            fits = (exact.value / (decimal.ulp or 1)).denominator == 1
             return None if exact.ulp is not None or fits else exact.value
         if not isinstance(exact, t.Expression) or t.symbols(exact):
             return None

@@ -155,10 +155,11 @@ class Regions:
         points in common are conditions that hold together, and sets and inequalities
         without are alternatives.
         """
-        regions = [self.read(part) for part in node.items]
-        if getattr(node, "joined", "and") == "or" and any(regions):
-            regions = [r or _point(p) for r, p in zip(regions, node.items, strict=True)]
-        if len(regions) < 2 or any(r is None for r in regions):
+        read = [self.read(part) for part in node.items]
+        if getattr(node, "joined", "and") == "or" and any(read):
+            read = [r or _point(p) for r, p in zip(read, node.items, strict=True)]
+        regions = [region for region in read if region is not None]
+        if len(regions) < 2 or len(regions) < len(read):
             return None
         labels = {region.label for region in regions} - {None}
         if len(labels) > 1:

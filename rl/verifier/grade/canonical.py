@@ -10,7 +10,7 @@ def shape_of(node: t.Node) -> t.Node:
     node = t.rebuilt(node, shape_of)
     match node:
         case t.Add(terms):
-            flat = []
+            flat: list[t.Node] = []
             for term in terms:
                 flat += term.terms if isinstance(term, t.Add) else (term,)
             return _collected(t.Add, [term for term in flat if term != t.ZERO], t.ZERO)

@@ -31,7 +31,7 @@ _TRANSCENDENTAL = {
 
 def unfinished(answer: t.Node, gold: t.Node) -> str | None:
     """Returns what is still to be done in an answer and is done in its gold."""
-    if not t.contains(gold, t.Rel | t.Interval | t.SetOp) or _solved(gold):
+    if not t.contains(gold, (t.Rel, t.Interval, t.SetOp)) or _solved(gold):
         if any(not _is_solved(part) for part in _relations(answer)):
             return "leaves a relation to be solved"
     return None
@@ -107,7 +107,7 @@ def pending(node: t.Node) -> int:
 def _flat(kind: type, parts: tuple[t.Node, ...]) -> Iterator[t.Node]:
     for part in parts:
         if isinstance(part, kind):
-            yield from _flat(kind, getattr(part, part.__slots__[0]))
+            yield from _flat(kind, tuple(t.children(part)))
         elif part != t.MINUS_ONE:
             yield part
 
@@ -287,10 +287,8 @@ def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
     if all(finite):
         return True
     read = [regions.read_as_region(t.fold(part)) for part in (node, left, right)]
-    if None in read:
-        return False
-    both, *each = (len(region.intervals) for region in read)
-    return both < sum(each)
+    sizes = [len(region.intervals) for region in read if region is not None]
+    return len(sizes) == len(read) and sizes[0] < sum(sizes[1:])
 
 
 def is_number(node: t.Node) -> bool:

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from ..equal.compare import same_answer
 from ..equal.prover import Prover, Way
@@ -143,9 +143,9 @@ class Examiner:
                 return Verdict(False, answer, "open", what)
             if equal:
                 in_words = parsed.node is None or isinstance(parsed.node, t.Word)
-                way = "text" if in_words else prover.way
-                written = _as_meant(given, wanted, percents)
-                verdict = self._finished(answer, written, gold.written, way)
+                way: Way = "text" if in_words else prover.way
+                meant = _as_meant(given, wanted, percents)
+                verdict = self._finished(answer, meant, gold.written, way)
                 if verdict.correct:
                     return verdict
                 refused = refused or verdict  # another gold may be as it is written
@@ -194,8 +194,9 @@ class Examiner:
         if not named or copied or not t.symbols(first.left) or is_label(first.left):
             return answer
         if all(step.op == "=" for step in steps):
-            rest = {"node": _behind(node), "written": _behind(written)}
-            return dataclasses.replace(answer, **rest)
+            return dataclasses.replace(
+                answer, node=_behind(node), written=_behind(written)
+            )
         return answer
 
     def _finished(
@@ -214,7 +215,7 @@ class Examiner:
                 copied = bool(said) and all(formulas.hold(s, value) for s in said)
                 if copied or formulas.state(written, wanted):
                     return Verdict(False, answer, "echo", "stands in the problem")
-                left_over = [self._left_to_do(side, value) for side in said]
+                left_over = [self._left_to_do(side, value) or "" for side in said]
                 if left_over and all(left_over):
                     return Verdict(False, answer, "unfinished", left_over[0])
             if self._literal and unevaluated(written, wanted):
@@ -321,7 +322,7 @@ def _said(answer: t.Node) -> list[t.Node]:
     return [value for value in values if not is_decimal(value)] or values
 
 
-def _behind(node: t.Rel | t.Chain) -> t.Node:
+def _behind(node: Any) -> t.Node:
     """Returns what a relation says behind its first side."""
     first, *rest = steps_of(node)
     if not rest:
@@ -395,6 +396,7 @@ def _quantities(answer: Answer) -> list[t.Quantity]:
 
 
 def _in_unit(gold: Answer, unit: Reading) -> Answer:
+    assert gold.node is not None and unit.unit is not None
     return dataclasses.replace(gold, node=t.Quantity(gold.node, unit.unit, unit.scale))
 
 
@@ -419,7 +421,5 @@ def _without_things(answer: Answer) -> Answer:
         things = isinstance(node, t.Quantity) and isinstance(node.unit, frozenset)
         return node.value if things else node
 
-    readings = {"node": answer.node, "other": answer.other}
-    return dataclasses.replace(
-        answer, **{name: bare(node) for name, node in readings.items() if node}
-    )
+    node, other = answer.node and bare(answer.node), answer.other and bare(answer.other)
+    return dataclasses.replace(answer, node=node, other=other)

@@ -121,6 +121,7 @@ class Asked:
             (value, unit.unit, unit.scale)
             for match, value in numbers + words
             for unit in leading_units(text[match.end() :][:_MAX_PHRASE])[:1]
+            if unit.unit is not None
         )
 
     @functools.cached_property
@@ -135,7 +136,11 @@ class Asked:
         """Sets apart a unit of one letter that the problem asks for: 5m in meters."""
         match = _GLUED_UNIT.fullmatch(answer)
         reading = parse_unit(match[2]) if match else None
-        if reading and any(reading.unit == asked.unit for asked in self.units):
+        if (
+            match
+            and reading
+            and any(reading.unit == asked.unit for asked in self.units)
+        ):
             return f"{match[1]} \\text{{ {match[2]}}}"
         return answer
 

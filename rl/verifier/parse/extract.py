@@ -81,7 +81,8 @@ def _outermost(text: str) -> tuple[str, ...]:
     # command it is, "" for another one.
     opened: list[tuple[int, int, str]] = []
     never_closed = -1
-    for match in _BRACE.finditer(text, _FIRST.search(text).start()):
+    first = _FIRST.search(text)
+    for match in _BRACE.finditer(text, first.start() if first else 0):
         start, end = match.span()
         if match["box"] is not None and not match["open"]:
             token = _UNBRACED.match(text, end)

@@ -226,7 +226,7 @@ class Operands(Cursor):
             value = self._next.value
             self._at += 1
             return value
-        parts, level = [], 0
+        parts, level = list[str](), 0
         while True:
             token = self._next
             if token.kind == "end":
@@ -404,7 +404,7 @@ class Operands(Cursor):
         return node
 
     def _root(self) -> t.Node:
-        degree = t.number(2)
+        degree: t.Node = t.number(2)
         if self._accept("["):
             degree = numeric(self._expression())
             self._expect("]")

@@ -26,9 +26,10 @@ class Quantities(Expressions):
         node = self._measured(node)
         while isinstance(node, t.Quantity) and self._next.kind == "num":
             # "2 hours 30 minutes"
-            node = compound([node, self._measured(self._number())])
-            if node is None:
+            joined = compound([node, self._measured(self._number())])
+            if joined is None:
                 raise t.Unparsable("has two quantities in a row")
+            node = joined
         self._currency = outer
         return node
 

@@ -1,7 +1,7 @@
 """What relations say: the names on their left and the values on their right."""
 
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 from . import tree as t
 from .tokens import GREEK
@@ -151,8 +151,8 @@ def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
     match kept, part:
         case t.Quantity(), t.Quantity():
             values = t.values_in_one_size(kept, part)
-            same = kept.unit == part.unit and values is not None
-            return same and _consistent(*values, prover)
+            same = kept.unit == part.unit
+            return values is not None and same and _consistent(*values, prover)
         case t.Quantity(value), t.Expression():
             return _consistent(value, part, prover)
         case t.Expression(), t.Quantity(value):
@@ -186,7 +186,8 @@ def _says(kept: t.Node, part: t.Node, prover: Equality) -> bool:
                 return True
     if is_decimal(kept):
         kept = t.Num(kept.value)
-    return is_decimal(part) and prover.shows(part, kept, _SHOWN_DIGITS)
+    decimal = isinstance(part, t.Num) and is_decimal(part)
+    return decimal and prover.shows(part, kept, _SHOWN_DIGITS)
 
 
 def _is_rounded(node: t.Node) -> bool:
@@ -272,7 +273,7 @@ def relates_names(node: t.Node) -> bool:
     )
 
 
-def ascending(node: t.Node) -> t.Node:
+def ascending(node: Any) -> Any:
     """Returns a relation or chain with its greater side last."""
     flipped = {">": "<", ">=": "<="}
     match node:

@@ -150,6 +150,7 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
             raise t.Unparsable(f"has more than {MAX_TOKENS} tokens")
         pattern = _OUTSIDE if grouping[-1] else _INSIDE
         match = pattern.match(text, position)
+        assert match is not None  # any character is at least an operator
         kind, value = match.lastgroup, match[0]
         position = match.end()
         if kind == "space":
@@ -260,9 +261,9 @@ def _command(
 
 def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     """Appends the tokens of text: math without letters, a unit, or words."""
-    said = _RELATIONS_IN_WORDS.get(content.lower().removeprefix("is "))
-    if said and (_after_operand(tokens) or tokens and tokens[-1].kind == "sym"):
-        tokens.append(Token("op", said, True))
+    relation = _RELATIONS_IN_WORDS.get(content.lower().removeprefix("is "))
+    if relation and (_after_operand(tokens) or tokens and tokens[-1].kind == "sym"):
+        tokens.append(Token("op", relation, True))
         return
     if content[:1] == "(" and ")" not in content:
         tokens.append(Token("op", "(", spaced))
@@ -277,10 +278,11 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     if after_value and _MATH.search(content) and is_unit(content):
         tokens.append(Token("text", content, spaced))
         return
-    if (said := _SENTENCE.fullmatch(content)) and (said["before"] or said["behind"]):
+    said = _SENTENCE.fullmatch(content)
+    if said and (said["before"] or said["behind"]):
         behind = said["behind"].strip()
-        words = tokenize(behind)
-        if len(words) == 1 or any(token.kind == "text" for token in words):
+        tail = tokenize(behind)
+        if len(tail) == 1 or any(token.kind == "text" for token in tail):
             if said["before"]:
                 tokens.append(Token("text", said["before"].strip(), spaced))
             tokens.extend(tokenize(said["number"])[:-1])
@@ -300,7 +302,7 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     ):
         tokens.extend(inner)
         return
-    start, pieces = 0, []
+    start, pieces = 0, list[str]()
     for match in _JOINING.finditer(content):
         pieces += [content[start : match.start()], match[1].lower()]
         start = match.end()

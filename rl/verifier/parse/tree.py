@@ -8,7 +8,7 @@ something is asked of written ones.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Any
 
 MAX_BITS = 20_000
 """Numbers with more bits than this are never computed, only compared as powers."""
@@ -22,7 +22,11 @@ class Unparsable(ValueError):
 class Node:
     """A part of an answer; nodes are hashable and compare by structure."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
+
+    if TYPE_CHECKING:
+        # Which kind a node is, is often known by more than one isinstance.
+        def __getattr__(self, name: str) -> Any: ...
 
     def __str__(self) -> str:
         """For a reader: Add(2, Mul(3, x))."""
@@ -72,7 +76,7 @@ class Sym(Expression):
 class Const(Expression):
     """pi, e, i or inf."""
 
-    name: Literal["pi", "e", "i", "inf"]
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,7 @@ class Several(Node):
     """Answers in any order, and the strongest word or mark that joins them."""
 
     items: tuple[Node, ...]
-    joined: Literal[",", "and", "or"] = field(default=",", compare=False)
+    joined: str = field(default=",", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ class Interval(Node):
 
 @dataclass(frozen=True, slots=True)
 class SetOp(Node):
-    op: Literal["cup", "cap", "minus"]
+    op: str
     left: Node
     right: Node
 
@@ -206,7 +210,7 @@ class Clock(Node):
     """
 
     minutes: int
-    half: Literal["am", "pm"] | None
+    half: str | None
     of_day: bool = False
 
 
@@ -301,9 +305,10 @@ def walk(node: Node) -> Iterator[Node]:
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
     """Returns the node with each child changed, or itself if none changes."""
-    values, same = [], True
+    values: list[Any] = []
+    same, new = True, None
     for name in node.__slots__:
-        part = getattr(node, name)
+        part: Any = getattr(node, name)
         if isinstance(part, Node):
             new = change(part)
             same = same and new is part

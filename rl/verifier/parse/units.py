@@ -17,7 +17,7 @@ them. Unknown: the set of its words, each with a mark of its place: "apples" the
 
 # Dimensions in metres, seconds and grams: words, then their size. The case of a short
 # one distinguishes it from others (mPa, MPa).
-_MEASURES: dict[str, dict[str, int | str]] = {
+_MEASURES: dict[str, dict[str, int | str | Fraction]] = {
     "length^1": {
         "micron": "1e-6", "angstrom": "1e-10", "in inch inches": "0.0254",
         "ft foot feet": "0.3048", "yd yard": "0.9144", "mi mile": "1609.344",
@@ -73,7 +73,7 @@ _PREFIXED: dict[str, tuple[tuple[str, str, int | str, str], ...]] = {
     "ohm^1": (("", "ohm", 1, ""),),
     "mol^1": (("mol", "mole", 1, "k m u n"),),
 }
-_PREFIXES = {
+_PREFIXES: dict[str, int | str] = {
     "T tera": 10**12, "G giga": 10**9, "M mega": 10**6, "k kilo": 10**3,
     "d deci": "1e-1", "c centi": "1e-2", "m milli": "1e-3", "u micro": "1e-6",
     "n nano": "1e-9",
@@ -99,10 +99,10 @@ def _table() -> dict[str, Entry]:
             for prefix, factor in _PREFIXES.items():
                 short, long = prefix.split()
                 size = Fraction(scale) * Fraction(factor)
-                words = [long + name for name in names.split()]
+                spelled = [long + name for name in names.split()]
                 if short in usual.split():
-                    words += [short + symbol for symbol in symbols.split()]
-                for word in words:
+                    spelled += [short + symbol for symbol in symbols.split()]
+                for word in spelled:
                     table[word] = (_exponents(dimensions), size)
     for words in _APART.split("|"):
         for word in words.split():
@@ -139,7 +139,7 @@ SHORT = frozenset(
 )
 """Plain letter runs that are read as a unit after a number."""
 _IN_PLURAL = frozenset("km cm mm kg gm hr yd ml kb mb gb tb wk yr".split())
-_SCALES = {
+_SCALES: dict[str, int | Fraction] = {
     "hundred": 10**2, "thousand": 10**3, "lakh": 10**5, "crore": 10**7, "dozen": 12,
     "million": 10**6, "billion": 10**9, "trillion": 10**12, "quadrillion": 10**15,
     "quintillion": 10**18, "sextillion": 10**21, "septillion": 10**24,
@@ -226,7 +226,7 @@ _WORD = re.compile(r"[A-Za-z$€£¥₹¢°']+|\d+|[/^*-]")
 _LEADING = re.compile(r"(?:\s*(?:[A-Za-z¢€£¥₹]+|[/*-]|\^\s*-?[1-3](?!\d)))*")
 # With a negative exponent, ms is a metre by a second: nothing is "per millisecond".
 _RUN_TOGETHER = re.compile(r"\b(k?m(?=[sh])|cm(?=s)|N(?=m))(?=[shm]\s*\^\s*\{?\s*-)")
-_MARK = re.compile(r"((?:of )?)(.*?)(-?)")
+_MARK = re.compile(r"((?:of )?)(.*?)(-?)\Z")
 _CURRENCY_OF_A_COUNTRY = re.compile(r"(?i)\bu\.?s\.?(?=\s*(?:\\?\$|dollar))")
 
 
@@ -341,7 +341,8 @@ def leading_units(text: str) -> tuple[Reading, ...]:
       nothing, where the unit continues with what is not known ("miles per lap"), and at
       a noun that is not a measure here: "second place", "dollar bills".
     """
-    words = _words(_LEADING.match(text)[0])
+    leading = _LEADING.match(text)
+    words = _words(leading[0] if leading else "")
     for at, word in enumerate(words[1:], 1):
         # Miles in a day; but square in, and lb per in.
         if word.lower() == "in" and words[at - 1].isalpha() and _lookup(words[at - 1]):
@@ -358,8 +359,9 @@ def leading_units(text: str) -> tuple[Reading, ...]:
         if goes_on or rate or (end == 1 and no_measure):
             return ()
         first = _known(words[:1])
-        priced = first is not None and first.unit == "money^1" != reading.unit
-        return (reading, first) if priced else (reading,)
+        if first is not None and first.unit == "money^1" != reading.unit:
+            return (reading, first)  # for a price also its currency
+        return (reading,)
     return ()
 
 
@@ -492,8 +494,7 @@ def same_unit(one: Unit, other: Unit) -> bool:
 
 
 def _stemmed(mark: str) -> str:
-    before, word, after = _MARK.fullmatch(mark).groups()
-    return before + stem(word) + after
+    return _MARK.sub(lambda m: m[1] + stem(m[2]) + m[3], mark, count=1)
 
 
 def _nested(one: set[str], other: set[str]) -> bool:
@@ -551,7 +552,7 @@ def _heads(unit: frozenset[str]) -> list[str]:
 
 def words_of(unit: frozenset[str]) -> frozenset[str]:
     """Returns the stems of its words."""
-    return frozenset(stem(_MARK.fullmatch(mark)[2]) for mark in unit)
+    return frozenset(stem(mark.removeprefix("of ").rstrip("-")) for mark in unit)
 
 
 def _dimensions(exponents: dict[str, int]) -> str:

