@@ -109,8 +109,10 @@ def _names(first: t.Node, value: t.Node) -> bool:
         return True
     if not isinstance(value, _VALUES) or not isinstance(first, t.Expression):
         return False
-    # Of vectors: a + b; but 2x = (1, 2) is to be solved.
+    # The inverse of a matrix A, a + b of vectors; but 2x = (1, 2) is to be solved.
     names = t.symbols(first)
+    if isinstance(first, t.Pow) and isinstance(value, t.Matrix):
+        return isinstance(first.base, t.Sym) and first.base.name[:1].isupper()
     return len(names) > 1 and all(n[:1].isupper() or n[:4] == "vec " for n in names)
 
 

@@ -196,24 +196,17 @@ def test_what_stands_below_a_zero_has_no_value():
     assert wrong(kept, equal=True) == []
 
 
-def test_what_is_true_and_unknown_here_is_not_equal():
-    """True, and beyond what is shown here: unknown is not equal."""
-    rows = []
-    assert wrong(rows, equal=False) == []
-
-
-_COSTLY = (
-    "\\sum_{a=1}^{60} \\sum_{b=1}^{60} \\sum_{c=1}^{60} \\sum_{d=1}^{60} \\sin(abcd)"
-)
+_TERMS = [f"\\sin({k}x)" for k in range(1, 200)]
+_COSTLY, _REVERSED = " + ".join(_TERMS), " + ".join(reversed(_TERMS))
 
 
 def test_a_spent_budget_is_a_verdict_and_always_the_same_one():
     with pytest.raises(Open):
-        Prover().equal(_node(_COSTLY), _node("7"))
-    verdicts = {judge(f"\\boxed{{{_COSTLY}}}", "7") for _ in range(3)}
+        Prover().equal(_node(_COSTLY), _node(_REVERSED))
+    verdicts = {judge(f"\\boxed{{{_COSTLY}}}", _REVERSED) for _ in range(3)}
     (verdict,) = verdicts
     assert (verdict.correct, verdict.rule) == (False, "open")
-    assert not is_equivalent(_COSTLY, "7")
+    assert not is_equivalent(_COSTLY, _REVERSED)
 
 
 def test_steps_are_counted_alike_whatever_was_asked_before():
@@ -226,7 +219,7 @@ def test_steps_are_counted_alike_whatever_was_asked_before():
 
     texts = ["\\sin(3) + \\cos^2 5 + \\sin^2 5", "\\sqrt[3]{2}", "\\sin 4"]
     first = [spent(text) for text in texts]
-    is_equivalent(_COSTLY, "8")
+    is_equivalent(_COSTLY, _REVERSED)
     assert [spent(text) for text in texts] == first
 
 
@@ -237,7 +230,6 @@ def test_steps_are_counted_alike_whatever_was_asked_before():
         "2^{e^{-10^{30}}}",
         "\\lceil e^{-10^{30}}\\rceil",
         "(e^{-10^{30}})!",
-        "\\gcd(e^{-10^{30}},2)",
     ],
 )
 def test_no_number_ends_the_process(answer):
