@@ -82,6 +82,8 @@ class Parser(Quantities):
                 self._at += 1
             if self._next.kind == "end":
                 break
+        if len(rows) == 1 and rows[0].condition == t.REALS:
+            return rows[0].value
         if len(rows) == 1 and rows[0].condition == _DECLARED:
             return _declared(rows[0].value)
         return t.Cases(tuple(rows))
@@ -101,9 +103,11 @@ class Parser(Quantities):
             if strong:
                 groups.append([])
         nodes = [node for group in groups for node in group]
-        rest = [n for n in nodes if not (is_membership(n) or _is_in_reals(n))]
+        rest = [node for node in nodes if not is_membership(node)]
         if rest and len(rest) < len(nodes):
             return _declared(_joined([rest], joined))
+        if rest := [node for node in nodes if not _is_in_reals(node)]:
+            groups = groups if len(rest) == len(nodes) else [rest]
         return _joined(groups, joined)
 
     def _at_condition(self) -> bool:
@@ -158,6 +162,8 @@ class Parser(Quantities):
             if parser._next.kind == "end" and all(
                 isinstance(s, t.Rel | t.Chain) for s in stated
             ):
+                if all(map(_is_in_reals, stated)):
+                    return t.REALS  # which goes without saying
                 if all(is_membership(s) or _is_in_reals(s) for s in stated):
                     return _DECLARED
                 return stated[0] if len(stated) == 1 else t.Braces(tuple(stated))
