@@ -110,8 +110,7 @@ class _Comparison:
         self._prover.charge(3)
         if isinstance(a, t.Several) and isinstance(b, t.Several):
             # Of values both are a list: "1 and 2", "1 or 2".
-            words = any(isinstance(item, t.Word) for item in a.items)
-            if words and {a.joined, b.joined} == {"and", "or"}:
+            if {a.joined, b.joined} == {"and", "or"} and _states(a) and _states(b):
                 return False
         if a == b:
             return True
@@ -207,6 +206,8 @@ class _Comparison:
         for one, other in ((a, b), (b, a)):
             if isinstance(one, t.Several | t.Braces) and isinstance(other, t.Tuple):
                 if not t.contains(other, t.Sign):
+                    if getattr(one, "joined", "") == "or":
+                        return False
                     if (labelled := labelled_values(one)) is not None:
                         return self.same(t.Tuple(tuple(labelled)), other)
                     if isinstance(one, t.Several):
@@ -423,6 +424,16 @@ class _Comparison:
             return self.same(bare, b)
         may_lack = self._prover.percents or isinstance(value, t.Degrees)
         return may_lack and self.same(bare, b) or self._prover.equal(value, b)
+
+
+def _states(node: t.Several) -> bool:
+    """Returns whether a list has words, or gives values to more than one name."""
+    named = {
+        label_of(item)
+        for item in node.items
+        if isinstance(item, t.Rel) and len(t.symbols(item)) == 1
+    }
+    return len(named) > 1 or any(isinstance(item, t.Word) for item in node.items)
 
 
 def _is_letter(node: t.Node) -> bool:

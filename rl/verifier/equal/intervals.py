@@ -139,13 +139,11 @@ class Balls:
             return agreed
         points = itertools.chain(REAL, spread(left, right))
         agreed = self._agree_at(left, right, points, 2, imaginary)
-        if agreed and _bends(left) != _bends(right):
-            return None
         if agreed is None:
             agreed = self._agree_at(left, right, INTEGER, 4, imaginary)
         if agreed is None and not imaginary:
             agreed = self._agree_at(left, right, REAL[:3], 2, True)
-        return agreed
+        return None if agreed and _bends(left) != _bends(right) else agreed
 
     def _agree_at(
         self,

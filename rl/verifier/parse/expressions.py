@@ -168,6 +168,10 @@ class Expressions(Operands):
             elif value == "%":
                 self._at += 1
                 node = t.Percent(unmarked(node))
+            elif (
+                value == "°" and isinstance(node, t.Sym) and self._peek().kind == "sym"
+            ):
+                raise t.Unparsable("composes two functions")
             elif value == "°":
                 self._at += 1
                 node = self._degrees(node)

@@ -195,6 +195,7 @@ class Operands(Cursor):
                 self._next.kind == "num"
                 and not self._next.spaced
                 and (self._next.value.isdigit() and "_" not in name)
+                and not self._is_power_of_letters()
             ):
                 name += "_" + self._next.value
                 self._at += 1
@@ -203,6 +204,20 @@ class Operands(Cursor):
         if self._is("(") and self._is_call(name):
             return self._call(name)
         return t.Sym(name)
+
+    def _is_power_of_letters(self) -> bool:
+        """Returns whether digits have a letter as exponent: n2^k, but not x2^2."""
+        if self._peek().value != "^":
+            return False
+        braced = self._peek(2).value == "{"
+        at = self._at + 2
+        while (
+            braced and self._tokens[at].value != "}" and self._tokens[at].kind != "end"
+        ):
+            if self._tokens[at].kind in ("sym", "const", "fn"):
+                return True
+            at += 1
+        return self._peek(2).kind in ("sym", "const", "fn")
 
     def _inverse_ahead(self) -> bool:
         ahead = [self._peek(i).value for i in range(6)]
@@ -428,6 +443,8 @@ class Operands(Cursor):
         if not rows:
             raise t.Unparsable(f"has an empty {name[:20]}")
         cells = [cell for row in rows for cell in row]
+        if len(cells) == 1 and name not in _BRACKETED:
+            return self._whole(cells[0])
         said = any(
             is_relation(token) or token.kind == "text"
             for cell in cells
@@ -468,7 +485,8 @@ class Operands(Cursor):
                 break
             cell, after = rows[-1][-1], self._next
             if depth == 1 and token.kind == "op" and token.value == "row":
-                if not is_relation(after):  # else the break of a long chain
+                behind = next(x for x in self._tokens[self._at :] if x.value != "&")
+                if not is_relation(behind):  # else the break of a long chain
                     rows.append([[]])
             elif depth == 1 and token.kind == "op" and token.value == "&":
                 aligns = is_relation(after) or bool(cell) and is_relation(cell[-1])

@@ -169,8 +169,12 @@ class Parser(Quantities):
                 return stated[0] if len(stated) == 1 else t.Braces(tuple(stated))
         except t.Unparsable:
             pass
-        names = {token.value for token in tokens if token.kind in ("sym", "const")}
-        if all(part in _DECLARING or part in names for part in parts):
+        known = _DECLARING | {
+            x.value.lower() for x in tokens if x.kind in ("sym", "const")
+        }
+        if "constant" in parts:
+            known |= {"some"}
+        if known.issuperset(parts):
             return _DECLARED
         return t.Word(" ".join(part for part in parts if part not in _SILENT))
 
@@ -243,7 +247,9 @@ class Parser(Quantities):
     def _set_builder(self, items: list[t.Node]) -> t.Node:
         """Reads `{x | x > 2}`: what the right side says of the name on the left."""
         self._bar_closes = False
+        start = self._at
         stated = [s for s in self._items() if not _is_in_reals(s)]
+        said_or = any(token.value == "or" for token in self._tokens[start : self._at])
         pattern = items[0]
         if _is_in_reals(pattern):
             pattern = pattern.left
@@ -251,7 +257,13 @@ class Parser(Quantities):
             raise t.Unparsable("has a set builder that is no condition on one name")
         if any(is_membership(s) for s in stated):
             raise t.Unparsable("has a set builder over other numbers than the reals")
-        return t.Braces((stated[0] if len(stated) == 1 else t.Several(tuple(stated)),))
+        return t.Braces(
+            (
+                stated[0]
+                if len(stated) == 1
+                else t.Several(tuple(stated), "or" if said_or else ","),
+            )
+        )
 
     # --- statements
 
@@ -330,7 +342,7 @@ def _declared(value: t.Node) -> t.Node:
     """Returns an answer whose names were declared; refuses a set of numbers."""
     parts = value.items if isinstance(value, t.Several | t.Braces) else (value,)
     for part in parts:
-        region = isinstance(part, t.Interval | t.SetOp | t.Chain)
+        region = isinstance(part, t.Interval | t.Tuple | t.SetOp | t.Chain)
         if region or isinstance(part, t.Rel) and part.op in _ORDERS:
             raise t.Unparsable("has a condition on what a set is made of")
     return value

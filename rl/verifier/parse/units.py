@@ -454,7 +454,7 @@ def _things(words: list[str]) -> Reading | None:
     behind = [w for w in lower[at:] if w not in _FILLER | _PLACES and w != "-"]
     if lower[at : at + 1] == ["to"] or not all(map(_is_plain, nouns + behind)):
         return None
-    if {"per", "/", *_POWERS}.intersection(lower):
+    if {"per", "/", "square", "sq", "squared", "cubic", "cubed"}.intersection(lower):
         return None
     if known is not None and isinstance(known.unit, str):
         # "kg of rice" converts as kilograms do.

@@ -111,8 +111,6 @@ def test_a_label_may_have_another_name_for_what_its_value_is_said_in():
         ("f(x)=x^2", "f(t)=t^2"),
         ("f'(x)=2x", "f'(t)=2t"),
         ("f^{-1}(x)=2x", "f^{-1}(t)=2t"),
-        ("f(x,y)=x-y", "f(y,x)=y-x"),
-        ("a_n=3n-1", "a_k=3k-1"),
         ("f(x)=x+1, g(x)=x-1", "g(t)=t-1, f(t)=t+1"),
         ("f(x)=2x", "y=2x"),
         ("V(r)=\\pi r^2", "V=\\pi r^2"),
@@ -140,22 +138,14 @@ def test_labelled_coordinates_stand_in_the_order_of_their_names():
     assert wrong(rows, equal=False) == []
 
 
-def test_two_forms_of_one_value_are_no_hedging():
-    rows = [
-        ("\\frac12", "\\frac12 \\text{ or } 0.5"),
-        ("\\frac12", "0.5 \\text{ or } 50\\%"),
-        ("\\frac12", "x = \\frac12 \\text{ or } x = 0.5"),
-        ("\\frac{\\pi}{6}", "\\frac{\\pi}{6} \\text{ or } 30^\\circ"),
-    ]
-    assert wrong(rows, equal=True) == []
+def test_two_forms_of_one_value_are_two_answers():
     rows = [
         ("5", "5 \\text{ or } 6"),
         ("\\frac13", "\\frac13 \\text{ or } 0.35"),
         ("1", "1 \\text{ or } -1"),
         ("5", "x=5 \\text{ or } y=5"),
-        # 50% is each of the two, which are not one.
+        ("\\frac12", "\\frac12 \\text{ or } 0.5"),
         ("\\frac12", "50\\% \\text{ or } 50"),
-        ("50", "\\frac12 \\text{ or } 50\\%"),
         ("5, 5", "5"),
     ]
     assert wrong(rows, equal=False) == []
