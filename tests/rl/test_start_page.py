@@ -43,14 +43,10 @@ def test_what_is_left_out_or_occurs_twice_is_shown(config, tmp_path):
     assert not (tmp_path / "work").exists()
 
 
-def constant(completion, problem):
-    return 0.5
-
-
 def test_a_reward_that_does_not_see_the_answer_is_named(config, tmp_path):
-    config.reward.function = f"{__name__}:constant"
+    config.reward.function = "tests.rl.examples:wrong"
     page = start_page(validate(from_config(config)), tmp_path)
-    assert r"\boxed{2} 0.5; \boxed{3} 0.5 (the same: does the reward read" in page
+    assert r"\boxed{2} -1; \boxed{3} -1 (the same: does the reward read" in page
 
 
 def test_a_dry_run_looks_for_vllm(config, tmp_path):
