@@ -5,6 +5,7 @@ of an appended file every row but the one that was being written. No space left,
 other refusal of the system, names the file.
 """
 
+import codecs
 import contextlib
 import fcntl
 import hashlib
@@ -108,6 +109,8 @@ def read_rows(
     with path.open("rb") as file:
         while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
             if not line.strip():
                 continue
             where = f"{path}:{number}"
@@ -185,11 +188,22 @@ def markdown_table(
 def _parsed(line: bytes, where: str) -> dict[str, Any]:
     try:
         row = json.loads(line.decode())
+        if b"\\u" in line:  # an escape may stand for half of a character
+            json.dumps(row, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         at = f"byte 0x{line[error.start]:02x} in column {error.start + 1}"
         raise ValueError(f"{where}: not UTF-8, {at}") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        reason = getattr(error, "msg", "nested too deeply")
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise ValueError(
+            f"{where}: holds {half!r}, half of a surrogate pair and not a character"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        reason = str(getattr(error, "msg", error)).partition(";")[0]
+        if isinstance(error, RecursionError):
+            reason = "nested too deeply"
+        if line.strip() in (b"[", b"{"):
+            reason = "one value over several lines, where each line must be an object"
         start = line[:60].decode(errors="replace")
         raise ValueError(f"{where}: not JSON ({reason}): {start!r}") from None
     if not isinstance(row, dict):

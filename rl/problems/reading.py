@@ -4,11 +4,12 @@ import dataclasses
 import json
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from configs.schema import call
 from rl.files import HUB, fetched, read_rows, replace_rows
 from rl.problems.functions import load_function
 from rl.types import Problem
@@ -16,14 +17,7 @@ from rollout.seeds import generator
 
 # In a run's workdir: the problems that it evaluates itself on.
 HELD_OUT = "held_out.jsonl"
-DEFAULT_FIELDS = {
-    "id": "id",
-    "problem": "problem",
-    "answer": "answer",
-    "answers": "answers",
-    "source": "source",
-    "level": "level",
-}
+FIELDS = ("id", "problem", "answer", "answers", "source", "level")
 
 
 def load_problems(
@@ -41,92 +35,130 @@ def load_problems(
     Raises:
       ValueError: names the file and row, or the key, and what is wrong.
     """
-    for name, column in (fields or {}).items():
-        if name not in DEFAULT_FIELDS:
-            raise ValueError(
-                f"config.data.fields.{name}={column!r}: unknown key, must be one"
-                f" of {', '.join(DEFAULT_FIELDS)}"
-            )
     if ":" in source.replace(HUB, "") and not pathlib.Path(source).exists():
-        problems = list(load_function(source, key=key)(**arguments))
-    else:
-        problems, columns = [], {**DEFAULT_FIELDS, **(fields or {})}
-        for name in filter(None, source.split(",")):
-            if name.endswith(".parquet"):
-                raise ValueError(
-                    f"{key}={name!r}: training reads JSONL, as tools.curate writes it"
-                    " of Parquet and of files on the hub"
-                )
-            problems += _read_jsonl(fetched(name), columns)
-    return _checked(problems, f"{key}={source!r}")
+        function = load_function(source, key=key)
+        result = call(function, f"{key.removeprefix('config.')}_args", arguments)
+        where = f"{key}={source!r}"
+        return _checked(
+            ((f"{where}, problem {i}", p) for i, p in enumerate(result, 1)), where
+        )
+    paths = []
+    for name in filter(None, source.split(",")):
+        if name.endswith(".parquet"):
+            raise ValueError(
+                f"{key}={name!r}: training reads JSONL, as tools.curate writes it"
+                " of Parquet and of files on the hub"
+            )
+        paths.append(fetched(name))
+    return _read(paths, fields or {}, f"{key}={source!r}")
 
 
-def read_problems(path: pathlib.Path) -> list[Problem]:
-    """Problems of a JSONL file, whatever its name: nothing is ever imported.
+def read_problems(
+    path: pathlib.Path, fields: Mapping[str, str] | None = None
+) -> list[Problem]:
+    """Reads the problems of a JSONL file, whatever its name: nothing is imported.
+
+    Args:
+      path: the file.
+      fields: our field names to the file's, where they differ.
 
     Raises:
       ValueError: names the file and row, and what is wrong.
     """
-    return _checked(_read_jsonl(path, DEFAULT_FIELDS), str(path))
+    return _read([path], fields or {}, str(path))
 
 
 def write_problems(path: pathlib.Path, problems: Sequence[Problem]) -> None:
     """Writes what `read_problems` reads.
 
     Raises:
-      ValueError: a problem's `meta` is not JSON.
+      ValueError: a problem cannot be stored.
     """
-    rows = [dataclasses.asdict(problem) for problem in problems]
-    for row in rows:
-        try:
-            json.dumps(row["meta"])
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"problem {row['id']!r}: meta: {error}") from None
-    replace_rows(path, rows)
+    checked = _checked(((f"problem {p.id!r}", p) for p in problems), str(path))
+    replace_rows(path, map(dataclasses.asdict, checked))
 
 
-def _checked(problems: list[Problem], where: str) -> list[Problem]:
-    if not problems:
-        raise ValueError(f"{where}: holds no problem")
-    numbers: dict[str, int] = {}
-    for number, problem in enumerate(problems, 1):
-        if (before := numbers.setdefault(problem.id, number)) != number:
+def _read(
+    paths: Sequence[pathlib.Path], fields: Mapping[str, str], source: str
+) -> list[Problem]:
+    for name, column in fields.items():
+        if name not in FIELDS:
             raise ValueError(
-                f"{where}: id {problem.id!r} occurs twice, as that of problem {before}"
-                f" and of problem {number}"
+                f"config.data.fields.{name}={column!r}: unknown key, must be one"
+                f" of {', '.join(FIELDS)}"
             )
-        try:
-            json.dumps(dict(problem.meta))  # a checkpoint's groups hold it
-        except (TypeError, ValueError) as error:
+    columns = {name: name for name in FIELDS} | dict(fields)
+    rows: list[tuple[str, Problem]] = []
+    stems: list[str] = []
+    for path in paths:
+        if not path.is_file():
+            raise ValueError(f"{path}: no such file")
+        # Files of two folders may have one name; ids must differ.
+        again = stems.count(path.stem)
+        stems.append(path.stem)
+        name = f"{path.stem}.{again + 1}" if again else path.stem
+        for where, row in read_rows(path):
+            default_id = f"{name}-{where.rpartition(':')[2]}"
+            rows.append((where, _parse(row, columns, where, default_id)))
+    return _checked(rows, source)
+
+
+def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
+    """Check problems from anywhere, each with its place.
+
+    Raises:
+      ValueError: there is none, two have one id, or one cannot be stored or compared.
+    """
+    places: dict[str, str] = {}
+    problems = []
+    for where, problem in rows:
+        if not isinstance(problem, Problem):
+            raise ValueError(f"{where}: must be a Problem, not {problem!r:.60}")
+        first = places.setdefault(problem.id, where)
+        if first != where:
             raise ValueError(
-                f"{where}: problem {problem.id!r}: meta: {error}"
-            ) from None
+                f"{where}: id {problem.id!r} occurs twice, first in {first}"
+            )
+        for name, texts in (
+            ("problem", [problem.problem]),
+            ("answers", list(problem.answers)),
+        ):
+            if not texts or not all(isinstance(t, str) and t.strip() for t in texts):
+                raise ValueError(
+                    f"{where}: {name}={texts!r}: must be a text, not empty"
+                )
+        try:  # samples and checkpoints hold it
+            json.dumps(dataclasses.asdict(problem), ensure_ascii=False).encode()
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where}: meta: {error}") from None
+        problems.append(problem)
+    if not problems:
+        raise ValueError(f"{source}: holds no problem")
     return problems
 
 
-def _read_jsonl(path: pathlib.Path, fields: Mapping[str, str]) -> list[Problem]:
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    return [
-        _parse(row, fields, where, f"{path.stem}-{where.rpartition(':')[2]}")
-        for where, row in read_rows(path)
-    ]
-
-
 def _parse(
-    row: Mapping[str, Any], fields: Mapping[str, str], where: str, default_id: str
+    row: Mapping[str, Any], columns: Mapping[str, str], where: str, default_id: str
 ) -> Problem:
-    def text(name):
-        value = row.get(fields[name])
+    def wrong(name: str, wanted: str) -> ValueError:
+        column, there = columns[name], ", ".join(map(repr, row))
+        what = (
+            f"is {row[column]!r:.80}, not {wanted}" if column in row else "is missing"
+        )
+        return ValueError(
+            f"{where}: field {column!r} {what}; the row has {there or 'no columns'},"
+            f" and config.data.fields.{name} (--fields {name}=COLUMN) names another"
+        )
+
+    def text(name: str) -> str:
+        value = row.get(columns[name])
         if name == "answer":
             value = _as_text(value)
         if not isinstance(value, str) or not value.strip():
-            raise ValueError(
-                f"{where}: field {fields[name]!r} is {value!r}, not a text"
-            )
+            raise wrong(name, "a text")
         return value
 
-    answers = row.get(fields["answers"])
+    answers = row.get(columns["answers"])
     if answers is None:
         answers = [text("answer")]
     elif isinstance(answers, list):
@@ -136,33 +168,31 @@ def _parse(
         or not answers
         or not all(isinstance(a, str) and a.strip() for a in answers)
     ):
-        raise ValueError(
-            f"{where}: field {fields['answers']!r} is {answers!r}, not a list of texts"
-        )
-    own_id, level = row.get(fields["id"]), row.get(fields["level"])
+        raise wrong("answers", "a list of texts")
+    own_id, level = row.get(columns["id"]), row.get(columns["level"])
     if level is not None and (not isinstance(level, int) or isinstance(level, bool)):
-        raise ValueError(f"{where}: field {fields['level']!r} is {level!r}, not 1 to 5")
+        raise wrong("level", "1 to 5")
     return Problem(
         id=default_id if own_id is None else str(own_id),
         problem=text("problem"),
         answers=tuple(answers),
-        source=str(row.get(fields["source"]) or ""),
+        source=str(row.get(columns["source"]) or ""),
         level=level,
-        meta=_rest(row, fields),
+        meta=_rest(row, columns),
     )
 
 
 def _as_text(answer: Any) -> Any:
-    """An answer that is a number in JSON, as text; any other as it is."""
-    is_number = isinstance(answer, int | float) and not isinstance(answer, bool)
-    if isinstance(answer, float) and not math.isfinite(answer):
-        return answer
-    return repr(answer) if is_number else answer
+    """An answer that is a finite number in JSON, as text; any other as it is."""
+    if isinstance(answer, float):
+        return repr(answer) if math.isfinite(answer) else answer
+    is_integer = isinstance(answer, int) and not isinstance(answer, bool)
+    return repr(answer) if is_integer else answer
 
 
-def _rest(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
-    """All columns that are no field of ours, and what stands in one named meta."""
-    rest = {k: v for k, v in row.items() if k not in fields.values()}
+def _rest(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+    """All columns that are no field of ours, and what a column named meta holds."""
+    rest = {k: v for k, v in row.items() if k not in columns.values()}
     meta = rest.pop("meta", None) or {}
     return {**rest, **(meta if isinstance(meta, dict) else {"meta": meta})}
 

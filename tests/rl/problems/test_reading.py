@@ -1,5 +1,6 @@
 """Reading problems, and the stream's promise: all once before any twice."""
 
+import dataclasses
 import json
 
 import huggingface_hub.constants
@@ -68,9 +69,23 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
         (
             b'{"id": 7, "problem": "a", "answer": 1}\n'
             b'{"problem": "b", "answer": "2"}\n{"id": 7, "problem": "c", "answer": 1}',
-            "id '7' occurs twice, as that of problem 1 and of problem 3",
+            "a.jsonl:3: id '7' occurs twice, first in .*a.jsonl:1$",
         ),
-        (b'{"answer": "1"}\n', "a.jsonl:1: field 'problem' is None"),
+        (
+            b'{"answer": "1", "question": "a"}\n',
+            "a.jsonl:1: field 'problem' is missing; the row has 'answer', 'question',"
+            " and config.data.fields.problem",
+        ),
+        (b'{"problem": null, "answer": "1"}\n', "a.jsonl:1: field 'problem' is None"),
+        (
+            b'{"problem": "\\ud83d", "answer": "1"}\n',
+            "a.jsonl:1: holds '.ud83d', half of",
+        ),
+        (
+            b'{"problem": "a", "answer": 1' + 5000 * b"1" + b"}\n",
+            r"a.jsonl:1: not JSON \(Exceeds the limit \(4300 digits\)",
+        ),
+        (b"[\n{\n", "a.jsonl:1: not JSON .one value over several lines"),
         (b'{"problem": "\xff", "answer": "1"}\n', "a.jsonl:1: not UTF-8"),
         (b"[1]\n", "a.jsonl:1: a row must be an object, not list"),
         (b'{"problem": "a", "answers": []}\n', "field 'answers' is \\[\\]"),
@@ -90,6 +105,51 @@ def test_what_no_problem_would_be_read_from_is_named(tmp_path):
         load_problems("a.jsonl", key="x", fields={"levle": "difficulty"})
     with pytest.raises(ValueError, match="x='a.parquet': training reads JSONL, as to"):
         load_problems("a.parquet", key="x")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"problem": "1+1?", "answer": "2"}\n', encoding="utf-8-sig")
+    assert load_problems(str(path), key="x")[0].problem == "1+1?"
+
+
+def test_files_of_one_name_have_ids_of_their_own(tmp_path):
+    paths = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        row = {"problem": folder, "answer": "1"}
+        paths.append(_write(tmp_path / folder / "train.jsonl", row))
+    problems = load_problems(",".join(paths), key="x")
+    assert [p.id for p in problems] == ["train-1", "train.2-1"]
+
+
+def made(*, kind: str):
+    problem = make_problem()
+    return {
+        "rows": [{"problem": "1+1?"}],
+        "twice": [problem, problem],
+        "empty": [dataclasses.replace(problem, answers=())],
+        "half": [dataclasses.replace(problem, problem="\ud83d")],
+        "meta": [dataclasses.replace(problem, meta={"x": {1}})],
+    }[kind]
+
+
+@pytest.mark.failure(33)
+@pytest.mark.parametrize(
+    "kind,message",
+    [
+        ("rows", "made', problem 1: must be a Problem, not {'problem': '1.1"),
+        ("twice", "problem 2: id 'p0' occurs twice, first in .* problem 1$"),
+        ("empty", r"problem 1: answers=\[\]: must be a text"),
+        ("half", "problem 1: .*surrogates not allowed"),
+        ("meta", "problem 1: .*not JSON serializable"),
+        (3, "config.data.train_args.kind=3: must be of type str"),
+    ],
+)
+def test_problems_of_a_function_are_checked_as_rows_are(kind, message):
+    with pytest.raises(ValueError, match=message) as error:
+        load_problems(f"{__name__}:made", key="config.data.train", kind=kind)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.failure(30)
