@@ -27,7 +27,6 @@ def get_config() -> ConfigDict:
             forgotten_carries=0.65,
             held_out=512,
             seed=0,
-            tokenizer="",  # empty: of characters; or the folder of a real one
         )
     )
     c.model.dtype = "float32"

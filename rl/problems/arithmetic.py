@@ -23,7 +23,7 @@ import optax
 from models.config import DecoderConfig
 from models.decoder import Decoder, head_table, init_params
 from models.hf import save_folder
-from rl.problems.tokenizer import AutoTokenizer, Qwen2Tokenizer
+from rl.problems.tokenizer import Qwen2Tokenizer
 from rl.progress import watch
 from rl.types import Problem
 from rollout.seeds import generator
@@ -101,7 +101,6 @@ def make_base(
     forgotten_carries: float,
     held_out: int,
     seed: int,
-    tokenizer: str = "",
     described_in: pathlib.Path | None = None,
 ) -> pathlib.Path:
     """Trains the base and saves it as a Hugging Face folder, or finds it in the cache.
@@ -117,8 +116,6 @@ def make_base(
       forgotten_carries: share in which the carry is 0 whatever it should be: above a
         half, this is what the base does when it decodes greedily.
       held_out, seed: as in `problems`, whose training part is used alone.
-      tokenizer: folder of another tokenizer, such as Qwen2.5's, whose vocabulary the
-        model then has; by default one of characters.
       described_in: where no such base is in the cache, this folder gets its config and
         tokenizer, and is returned; it is not made.
 
@@ -133,15 +130,7 @@ def make_base(
     folder = pathlib.Path(cache) / f"arithmetic-{digest[:12]}"
     if (folder / "model.safetensors").exists():
         return folder
-    if tokenizer and not pathlib.Path(tokenizer).is_dir():
-        raise ValueError(
-            f"config.model.maker_args.tokenizer={tokenizer!r}: no such folder"
-        )
-    tokens = (
-        AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False)
-        if tokenizer
-        else make_tokenizer()
-    )
+    tokens = make_tokenizer()
     raw = _hf_config(tokens, hidden_size, layers, heads)
     described = described_in or folder
     tokens.save_pretrained(described)
@@ -246,7 +235,7 @@ def _pretrain(model, params, corpus, *, steps, batch, learning_rate, seed):
         updates, opt_state = optimizer.update(grads, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, value
 
-    # Where `step` leaves it: laid out otherwise, the second step would compile anew.
+    # In the layout of `step`: with another one, the second step would compile again.
     opt_state = jax.device_put(optimizer.init(params), laid_out(model.mesh))
     rng = generator(seed, 2)
     with watch("base", total=steps, unit="steps") as count:
@@ -257,6 +246,6 @@ def _pretrain(model, params, corpus, *, steps, batch, learning_rate, seed):
             )
             value.block_until_ready()  # what is only queued is not done
             count.update()
-    told = f"base: next-token loss {float(value):.3f} nats after {steps} steps"
-    print(told, file=sys.stderr, flush=True)
+    line = f"base: next-token loss {float(value):.3f} nats after {steps} steps"
+    print(line, file=sys.stderr, flush=True)
     return params

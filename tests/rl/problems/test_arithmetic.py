@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from configs import quickstart
 from rl.problems.arithmetic import make_base
 from rl.problems.tokenizer import AutoTokenizer
@@ -25,25 +23,3 @@ def test_a_description_has_config_and_tokenizer_and_makes_nothing(tmp_path):
     assert not list(folder.glob("*.safetensors"))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert len(tokenizer("12+34?\n")["input_ids"]) == 7
-
-
-@pytest.fixture
-def qwen(shared_data):
-    return shared_data / "qwen2_tokenizer"
-
-
-def test_a_tokenizer_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(
-        ValueError, match="maker_args.tokenizer='qwenn': no such folder"
-    ):
-        _described(tmp_path, tokenizer="qwenn")
-
-
-def test_with_a_real_tokenizer_the_model_has_its_vocabulary(tmp_path, qwen):
-    folder, config = _described(tmp_path, tokenizer=str(qwen))
-    # 151,665 tokens and a pad that belongs to none.
-    assert config["vocab_size"] == 151_680
-    assert config["eos_token_id"] == 151_643
-    ids = AutoTokenizer.from_pretrained(folder)("\\boxed{46}")["input_ids"]
-    assert ids == AutoTokenizer.from_pretrained(qwen)("\\boxed{46}")["input_ids"]
-    assert max(ids) > 10_000
