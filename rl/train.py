@@ -13,6 +13,10 @@ if __name__ == "__main__":
     # traceback, as SIGTERM does.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+from rl import packages
+
+packages.check()
+
 import contextlib
 import functools
 import json
@@ -54,6 +58,7 @@ from rl.processes.stopping import (
     run,
     status_of,
 )
+from rl.processes.streams import outlast_output
 from rl.progress import duration, phase
 from rl.run_spec import validate
 from rl.setup import make_engine
@@ -151,6 +156,7 @@ def main(argv: Sequence[str]) -> None:
         )
     workdir = user_path(_WORKDIR.value)
     expand_home(_CONFIG.value)
+    outlast_output()
     status = run(_RESUMES, functools.partial(_command, workdir))
     sys.stdout.flush()
     sys.stderr.flush()

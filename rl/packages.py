@@ -1,0 +1,25 @@
+"""Make sure that the project's packages are found, and not others of the same names."""
+
+import importlib.util
+import pathlib
+import sys
+
+NAMES = ("configs", "models", "rl", "rollout", "sharding", "tools")
+
+
+def check() -> None:
+    """End the process with one line if another package has the name of one of them.
+
+    Called before they are imported: `configs` and `models` are common names
+    of folders, and a command imports from the current directory first.
+    """
+    root = pathlib.Path(__file__).resolve().parents[1]
+    for name in NAMES:
+        spec = importlib.util.find_spec(name)
+        places = list(spec.submodule_search_locations or ()) if spec else []
+        if str(root / name) not in [str(pathlib.Path(p).resolve()) for p in places]:
+            found = places[0] if places else spec.origin if spec else "nothing"
+            sys.exit(
+                f"error: package {name!r} is {found} and not {root / name}: run from"
+                " another directory, or rename that folder"
+            )

@@ -1,0 +1,44 @@
+"""Output that may end before its process, as `| head` and a closed terminal do."""
+
+import contextlib
+import os
+import sys
+from typing import Any, TextIO
+
+
+class _Outlasted:
+    """Passes text on to a stream until that breaks, and then discards it."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except OSError:
+            self._discard()
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            self._discard()
+
+    def _discard(self) -> None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._stream.fileno())
+        os.close(null)
+        with contextlib.suppress(OSError):
+            self._stream.flush()  # what it still holds
+
+
+def outlast_output() -> None:
+    """Keep this process running when nothing reads its output any more."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, _Outlasted):
+            setattr(sys, name, _Outlasted(stream))

@@ -1,0 +1,30 @@
+"""A run goes on when nothing reads its output any more."""
+
+import os
+import subprocess
+import sys
+
+WORK = """
+import pathlib, sys
+from rl.processes.streams import outlast_output
+outlast_output()
+for i in range(100_000):
+    print("x" * 80)
+    if i % 1000 == 0:
+        print("y" * 80, file=sys.stderr, flush=True)
+sys.stdout.flush()
+pathlib.Path(sys.argv[1]).write_text("done")
+"""
+
+
+def test_a_broken_pipe_does_not_end_the_process(tmp_path):
+    done = tmp_path / "done"
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORK, str(done)], stdout=writer, stderr=writer
+    )
+    os.close(writer)
+    os.read(reader, 10)
+    os.close(reader)
+    assert process.wait(60) == 0
+    assert done.read_text() == "done"

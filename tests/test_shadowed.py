@@ -1,0 +1,27 @@
+"""Beside another package with the name of ours, commands end with one line."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize("command", ["rl.train", "tools.evaluate", "tools"])
+def test_a_package_of_our_name_is_named(tmp_path, command):
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "__init__.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-m", command, "--help"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    line = done.stderr.strip()
+    assert line.startswith(f"error: package 'configs' is {tmp_path}/configs and not")
+    assert len(line.splitlines()) == 1
