@@ -23,9 +23,9 @@ from rl.problems.templates import (
 from rl.problems.tokenizer import PreTrainedTokenizerBase
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Of a generation config, what says how tokens are drawn; the run's own takes its place.
-_DRAWING = ("do_sample", "temperature", "top_p", "top_k", "min_p", "typical_p")
-_DRAWING += ("repetition_penalty", "presence_penalty", "frequency_penalty")
+# What an export keeps of the base's generation config. Lengths, beams, penalties and
+# suppressed tokens are not of this policy, and servers would obey them.
+_KEPT = ("bos_token_id", "pad_token_id", "transformers_version")
 
 
 def serve_as_trained(
@@ -48,7 +48,7 @@ def serve_as_trained(
     """
     path = folder / "generation_config.json"
     kept = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    kept = {key: value for key, value in kept.items() if key not in _DRAWING}
+    kept = {key: kept[key] for key in _KEPT if key in kept}
     stops = sorted(stop_token_ids)
     # transformers and vLLM fill what a request leaves out with their own defaults.
     drawing = {"do_sample": True, "temperature": temperature, "top_p": 1.0, "top_k": 0}

@@ -63,14 +63,11 @@ def test_a_chat_template_keeps_what_it_was_trained_with():
     assert chat_template("model", llama) == '{{ "2024" }}'
 
 
-def test_the_bases_own_way_of_drawing_is_not_carried_along(tmp_path, shared_data):
-    said = {
-        "eos_token_id": 1,
-        "pad_token_id": 3,
-        "repetition_penalty": 1.1,
-        "top_k": 20,
-    }
-    (tmp_path / "generation_config.json").write_text(json.dumps(said))
+def test_no_field_of_the_bases_generation_config_is_obeyed(tmp_path, shared_data):
+    fields = {k: 7 for k in vars(transformers.GenerationConfig()) if k[0] != "_"}
+    assert len(fields) > 60
+    fields |= {"eos_token_id": 1, "pad_token_id": 3, "bos_token_id": 4, "new": True}
+    (tmp_path / "generation_config.json").write_text(json.dumps(fields))
     config = {"chat_template": "{{ 'another' }}", "eos_token": "<e>"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     serve_as_trained(
@@ -83,6 +80,8 @@ def test_the_bases_own_way_of_drawing_is_not_carried_along(tmp_path, shared_data
     assert json.loads((tmp_path / "generation_config.json").read_text()) == {
         "eos_token_id": [1, 5],
         "pad_token_id": 3,
+        "bos_token_id": 4,
+        "transformers_version": 7,
         "do_sample": True,
         "temperature": 1.0,
         "top_p": 1.0,
