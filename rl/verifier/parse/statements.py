@@ -51,6 +51,10 @@ _DECLARING = frozenset(
     " any constant constants of integration real reals integer integers number numbers"
     " parameter variable and or in".split()
 )
+_QUANTIFYING = frozenset(
+    "all any arbitrary each every constant constants real reals integer integers number"
+    " numbers parameter variable".split()
+)
 # What a condition may leave out.
 _SILENT = frozenset("for where with if when is are be the then".split())
 _ORDERS = frozenset("< > <= >= != in notin".split())
@@ -174,7 +178,7 @@ class Parser(Quantities):
         }
         if "constant" in parts:
             known |= {"some"}
-        if known.issuperset(parts):
+        if known.issuperset(parts) and not _QUANTIFYING.isdisjoint(parts):
             return _DECLARED
         return t.Word(" ".join(part for part in parts if part not in _SILENT))
 
