@@ -159,7 +159,8 @@ def _example(spec: RunSpec) -> dict[str, str]:
     if len(tokens) > _MOST_TOKENS:
         tokens[_MOST_TOKENS - 8 : -8] = ["..."]
     wrong = str(int(gold) + 1) if re.fullmatch(r"-?\d{1,18}", gold) else "0"
-    answers = [rf"\boxed{{{gold}}}", rf"\boxed{{{wrong}}}"]
+    after = spec.config.reward.after
+    answers = [rf"{after}\boxed{{{text}}}" for text in (gold, wrong)]
     with contextlib.closing(spec.open_rewards(workers=1)) as judges:
         ((right, other),) = judges.reward(TRAINING)([answers], [problem])
     rewards = [
