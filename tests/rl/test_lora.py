@@ -40,6 +40,8 @@ def finished(tmp_path_factory, cache):
     return workdir
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_killed_and_resumed_it_ends_bit_for_bit_the_same(finished, cache, tmp_path):
     workdir = tmp_path / "work"
     arguments = command(workdir, cache, **LORA)
