@@ -460,6 +460,10 @@ class Operands(Cursor):
             raise t.Unparsable(f"has the environment {name[:20]}, which is not known")
         if all(len(row) == 1 for row in rows):
             stated = tuple(self._whole(row[0]) for row in rows)
+            if all(isinstance(row, t.When) for row in stated):
+                return t.Cases(stated)
+            if any(isinstance(row, t.When) for row in stated):
+                raise t.Unparsable("has a condition for some of its rows")
             return (
                 stated[0] if len(stated) == 1 and name != "cases" else t.Braces(stated)
             )
@@ -503,6 +507,8 @@ class Operands(Cursor):
         parser = type(self)([*tokens, Token("end", "", False)])
         parser._depth = self._depth
         stated = parser._items()
+        if len(stated) == 1 and parser._next.kind == "text":
+            return t.When(stated[0], self.condition_of(parser._tokens[parser._at : -1]))
         if parser._next.kind != "end":
             raise t.Unparsable(f"has {parser._next.value[:20]!r} out of place")
         return stated[0] if len(stated) == 1 else t.Several(tuple(stated))
