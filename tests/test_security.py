@@ -1,4 +1,4 @@
-"""docs/security.md promises what its tests show; nothing read is ever run."""
+"""SECURITY.md promises what its tests show; nothing read is ever run."""
 
 import ast
 import pathlib
@@ -12,7 +12,7 @@ from rl.problems.templates import encode_prompt
 from rl.types import Problem
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "SECURITY.md"
 ROOMS = ("rl", "models", "sharding", "rollout", "configs", "tools")
 
 # Where something is imported by name or run, and whose word that is.

@@ -1,4 +1,4 @@
-"""docs/verifier.md says what the verifier does: its tables are run, row by row."""
+"""Run the tables of docs/verifier.md and of the conventions, row by row."""
 
 import pathlib
 import re
@@ -14,12 +14,14 @@ from rl.verifier.parse.normalize import MAX_ANSWER
 from rl.verifier.parse.tokens import MAX_DIGITS, MAX_TOKENS
 from tests.rl.verifier.pairs import wrong
 
-_PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "verifier.md"
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+_PAGES = ("docs/verifier.md", "rl/verifier/CONVENTIONS.md")
 
 
 def _table(heading: str) -> list[list[str]]:
     """The rows of the first table under a heading, without its head."""
-    section = _PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    text = "".join((_ROOT / page).read_text() for page in _PAGES)
+    section = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
