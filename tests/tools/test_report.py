@@ -132,7 +132,7 @@ FAULTS = {
     ),
     "entropy": (
         {STEPS: {"policy/entropy": 0.001}},
-        ("alarm", "40", "entropy_low: entropy 0.0010 nats: the policy has collapsed"),
+        ("alarm", "40", "entropy_low: entropy 0.0010 nats/token: the policy has"),
     ),
     "stale": (
         {7: {"policy/sampler_gap_mean": 0.5}},
