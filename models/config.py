@@ -18,6 +18,9 @@ FAMILIES: Mapping[str, tuple[str, Mapping[str, bool]]] = {
     "qwen3": ("Qwen3ForCausalLM", {"qkv_bias": False, "qk_norm": True}),
     "llama": ("LlamaForCausalLM", {"qkv_bias": False}),
 }
+# What transformers takes where a config.json has no such key; Llama 1 and 2 have none.
+_DEFAULT_THETA = 10000.0
+_DEFAULT_POSITIONS = {"llama": 2048, "qwen2": 32768, "qwen3": 32768}
 
 # What the decoder takes for granted where a config names it at all.
 _ASSUMED: Mapping[str, Any] = {
@@ -101,8 +104,11 @@ class DecoderConfig:
         said = _Said(raw, where)
         model_type = said.one_of("model_type", FAMILIES)
         architecture, family = FAMILIES[model_type]
-        if raw.get("architectures"):
-            said.one_of("architectures", [[architecture]])
+        # Llama 1 was written as LLaMA; a folder may hold the decoder without its head.
+        known = [architecture, architecture.replace("ForCausalLM", "Model")]
+        for name in raw.get("architectures") or ():
+            if str(name).lower() not in map(str.lower, known):
+                said.refuse("architectures", name, architecture)
         for key, value in _ASSUMED.items():
             if raw.get(key):
                 said.one_of(key, [value])
@@ -114,12 +120,12 @@ class DecoderConfig:
         kv_heads = said.size("num_key_value_heads", heads)
         if heads % kv_heads:
             raise ValueError(
-                f"{where}: num_attention_heads={heads} is no multiple of"
+                f"{where}: num_attention_heads={heads} is not a multiple of"
                 f" num_key_value_heads={kv_heads}"
             )
         if not raw.get("head_dim") and hidden % heads:
             raise ValueError(
-                f"{where}: hidden_size={hidden} is no multiple of"
+                f"{where}: hidden_size={hidden} is not a multiple of"
                 f" num_attention_heads={heads}"
             )
         head_dim = said.size("head_dim", hidden // heads)
@@ -136,7 +142,9 @@ class DecoderConfig:
             rope_theta=theta,
             rms_norm_eps=said.positive("rms_norm_eps", raw.get("rms_norm_eps", 1e-6)),
             tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
-            max_positions=said.size("max_position_embeddings"),
+            max_positions=said.size(
+                "max_position_embeddings", _DEFAULT_POSITIONS[model_type]
+            ),
             rope_scaling=scaling,
             **family,
         )
@@ -147,6 +155,8 @@ class DecoderConfig:
         path = pathlib.Path(folder) / "config.json"
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(raw, dict):
+                raise ValueError(f"an object, not {type(raw).__name__}, must be there")
         except FileNotFoundError:
             raise ValueError(f"{path}: no such file; not a model folder") from None
         except ValueError as error:
@@ -189,24 +199,26 @@ def _rope(said: _Said) -> tuple[float, RopeScaling | None]:
     """The rotary base, and how the longer waves are stretched.
 
     transformers 5 writes `rope_parameters`, with the base among them, and still obeys
-    a `rope_scaling` beside it, as model cards tell their readers to add.
+    a `rope_scaling`, which some model cards ask their readers to add.
     """
     there = [key for key in ("rope_scaling", "rope_parameters") if said.raw.get(key)]
+    for key in there:
+        rope = said.raw[key]
+        if not isinstance(rope, Mapping):
+            said.refuse(key, rope, "an object")
+        kind = rope.get("rope_type", rope.get("type", "default"))
+        if kind not in ("default", "llama3"):
+            only = "'default', 'llama3'; without it the model has the positions that"
+            said.refuse(f"{key}.rope_type", kind, f"{only} it was pretrained with")
     key = there[0] if there else "rope_scaling"
     rope = said.raw.get(key) or {}
-    if not isinstance(rope, Mapping):
-        said.refuse(key, rope, "an object")
+    kind = rope.get("rope_type", rope.get("type", "default"))
     if len(there) == 2 and rope != said.raw[there[1]]:
         said.refuse(key, rope, f"what {there[1]} says too: {said.raw[there[1]]!r}")
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind not in ("default", "llama3"):
-        said.refuse(f"{key}.rope_type", kind, "'default', 'llama3'")
     if (rope.get("partial_rotary_factor") or 1) != 1:
         said.refuse(f"{key}.partial_rotary_factor", rope["partial_rotary_factor"], "1")
     theta = rope.get("rope_theta", said.raw.get("rope_theta"))
-    if theta is None:
-        raise ValueError(f"{said.where}: rope_theta is missing")
-    theta = said.positive("rope_theta", theta)
+    theta = said.positive("rope_theta", _DEFAULT_THETA if theta is None else theta)
     if kind == "default":
         return theta, None
 

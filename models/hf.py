@@ -1,12 +1,11 @@
-"""Hugging Face folders in and out: one table of names and shapes.
+"""Hugging Face folders in and out, by the table of `models.names`.
 
-The same table serves loading, export and weight synchronisation. Both directions go
-tensor by tensor, so that host memory peaks near one tensor rather than one model.
+Both directions go tensor by tensor, so that host memory peaks near one tensor rather
+than one model.
 """
 
 import collections
 import contextlib
-import dataclasses
 import functools
 import itertools
 import json
@@ -14,7 +13,7 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Literal
 
 import jax
@@ -26,6 +25,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from models import lora
 from models.config import FAMILIES, DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
+from models.names import at, rows, tensor_specs
 from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import laid_out
 
@@ -37,15 +37,16 @@ DTYPES = {
     "float64": np.dtype(np.float64),
 }
 
-_INDEX = "model.safetensors.index.json"
-_SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+WEIGHTS = "model.safetensors"
 _FILE_NAME = re.compile(r"[\w-][\w.-]*\.safetensors")
-# What travels beside the weights: everything that a user of the folder reads.
-_CARRIED = (
+# Copied with the weights: everything that a user of the folder reads.
+CARRIED = (
     "config.json",
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
+    "tokenizer.model",
     "special_tokens_map.json",
     "added_tokens.json",
     "vocab.json",
@@ -59,187 +60,47 @@ _CARRIED = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Weight:
-    """One row of the table.
-
-    Attributes:
-      hf_name: Hugging Face name, `{}` standing for the layer.
-      path: ours, from the root of the parameter tree.
-      hf_shape: shape in the file. A `linear` weight is [out, in] there and
-        [in..., out...] here; anything else differs by a reshape at most.
-      linear: whether the file holds the transpose.
-      among: whether a model has it.
-    """
-
-    hf_name: str
-    path: tuple[str, ...]
-    hf_shape: Callable[[DecoderConfig], tuple[int, ...]]
-    linear: bool = False
-    among: Callable[[DecoderConfig], bool] = lambda config: True
-
-    @property
-    def layered(self) -> bool:
-        return "{}" in self.hf_name
-
-    def to_ours(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """A view of the file's array in our shape, without the layer axis."""
-        return (array.T if self.linear else array).reshape(shape)
-
-    def to_hf(self, array: np.ndarray, config: DecoderConfig) -> np.ndarray:
-        """A view of our array, without the layer axis, in the file's shape."""
-        shape = self.hf_shape(config)
-        return array.reshape(shape[::-1]).T if self.linear else array.reshape(shape)
-
-
-def _layer(hf_name, name, hf_shape, linear=False, **options):
-    name_there = f"model.layers.{{}}.{hf_name}"
-    return Weight(name_there, ("layers", name), hf_shape, linear, **options)
-
-
-def _heads(c: DecoderConfig) -> int:
-    return c.num_heads * c.head_dim
-
-
-def _kv_heads(c: DecoderConfig) -> int:
-    return c.num_kv_heads * c.head_dim
-
-
-# fmt: off
-TABLE: tuple[Weight, ...] = (
-    Weight("model.embed_tokens.weight", ("embedding",),
-           lambda c: (c.vocab_size, c.hidden_size)),
-    _layer("self_attn.q_proj.weight", "q", lambda c: (_heads(c), c.hidden_size), True),
-    _layer("self_attn.q_proj.bias", "q_bias", lambda c: (_heads(c),),
-           among=lambda c: c.qkv_bias),
-    _layer("self_attn.q_norm.weight", "q_norm", lambda c: (c.head_dim,),
-           among=lambda c: c.qk_norm),
-    _layer("self_attn.k_proj.weight", "k",
-           lambda c: (_kv_heads(c), c.hidden_size), True),
-    _layer("self_attn.k_proj.bias", "k_bias", lambda c: (_kv_heads(c),),
-           among=lambda c: c.qkv_bias),
-    _layer("self_attn.k_norm.weight", "k_norm", lambda c: (c.head_dim,),
-           among=lambda c: c.qk_norm),
-    _layer("self_attn.v_proj.weight", "v",
-           lambda c: (_kv_heads(c), c.hidden_size), True),
-    _layer("self_attn.v_proj.bias", "v_bias", lambda c: (_kv_heads(c),),
-           among=lambda c: c.qkv_bias),
-    _layer("self_attn.o_proj.weight", "o", lambda c: (c.hidden_size, _heads(c)), True),
-    _layer("mlp.gate_proj.weight", "gate",
-           lambda c: (c.intermediate_size, c.hidden_size), True),
-    _layer("mlp.up_proj.weight", "up",
-           lambda c: (c.intermediate_size, c.hidden_size), True),
-    _layer("mlp.down_proj.weight", "down",
-           lambda c: (c.hidden_size, c.intermediate_size), True),
-    _layer("input_layernorm.weight", "attention_norm", lambda c: (c.hidden_size,)),
-    _layer("post_attention_layernorm.weight", "mlp_norm", lambda c: (c.hidden_size,)),
-    Weight("model.norm.weight", ("final_norm",), lambda c: (c.hidden_size,)),
-    Weight("lm_head.weight", ("head",), lambda c: (c.vocab_size, c.hidden_size),
-           among=lambda c: not c.tie_word_embeddings),
-)
-# fmt: on
-
-
-def rows(config: DecoderConfig) -> Iterator[tuple[str, Weight, int | None]]:
-    """Every tensor of a model in file order, as `(HF name, row, layer or None)`."""
-    table = [weight for weight in TABLE if weight.among(config)]
-    layered = [weight for weight in table if weight.layered]
-    before, after = table.index(layered[0]), table.index(layered[-1]) + 1
-    for weight in table[:before]:
-        yield weight.hf_name, weight, None
-    for layer in range(config.num_layers):
-        for weight in layered:
-            yield weight.hf_name.format(layer), weight, layer
-    for weight in table[after:]:
-        yield weight.hf_name, weight, None
-
-
-def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
-    """`(shape, dtype)` of every tensor in Hugging Face names."""
-    return {
-        name: (weight.hf_shape(config), np.dtype(dtype))
-        for name, weight, _ in rows(config)
-    }
-
-
 # -- in ------------------------------------------------------------------------------
 
 
-def resolve_folder(
-    model: str | os.PathLike, *, described_in: pathlib.Path | None = None
-) -> pathlib.Path:
-    """A local folder as it is, or a hub id downloaded to the cache.
-
-    Args:
-      model: the folder, or the id.
-      described_in: gets all but the weights of a model whose weights are not in the
-        cache, which stays as it is.
-
-    Raises:
-      ValueError: neither a folder nor a reachable hub id; or, before its weights are
-        downloaded, of an architecture that is not built.
-    """
-    folder = pathlib.Path(model).expanduser()
-    if folder.is_dir():
-        return folder
-    text = str(model)
-    if text.count("/") != 1 or text.startswith((".", "/", "~")):
-        raise ValueError(f"{text}: no such model folder")
-    import huggingface_hub
-
-    def fetch(*names: str, **where: Any) -> pathlib.Path:
-        found = huggingface_hub.snapshot_download(
-            text, allow_patterns=[*_CARRIED, *names], **where
-        )
-        return pathlib.Path(found)
-
-    with _asking_the_hub(text):
-        if described_in is not None:
-            # Another program may have cached a part: of a description without its
-            # generation config, stop tokens would be lost until the weights come.
-            for name in (_SINGLE, _INDEX):
-                cached = huggingface_hub.try_to_load_from_cache(text, name)
-                if isinstance(cached, str):
-                    return pathlib.Path(cached).parent
-            return fetch(local_dir=described_in)
-        described = fetch()
-    # What is not built is refused before its weights travel.
-    DecoderConfig.from_folder(described)
-    with _asking_the_hub(text):
-        return fetch("*.safetensors", _INDEX)
-
-
-@contextlib.contextmanager
-def _asking_the_hub(model: str) -> Iterator[None]:
-    """The hub's many types of errors, offline, private or misspelt, as one line."""
-    try:
-        yield
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(
-            f"{model}: no such local folder, and the hub does not give it ({reason})"
-        ) from None
-
-
 def _open_tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
+    """Maps the tensors of a folder by the names that the table has.
+
+    Folders of a decoder without its head have no `model.` in front of their names.
+    Llama 1 and 2 also stored the rotary frequencies, which follow from the config.
+    """
     layout = file_layout(folder)
-    files = sorted(set(layout.values())) if layout else [_SINGLE]
     tensors: dict[str, np.ndarray] = {}
-    for file in files:
+    for file in sorted(set(layout.values())) if layout else [WEIGHTS]:
         if not (folder / file).is_file():
-            raise ValueError(f"{folder / file}: no such file")
-        tensors.update(read_tensors(folder / file))
+            raise ValueError(f"{folder / file}: no such file{_other_weights(folder)}")
+        for name, array in read_tensors(folder / file).items():
+            if not name.endswith(".rotary_emb.inv_freq"):
+                bare = name.startswith(("embed_tokens.", "layers.", "norm."))
+                tensors[f"model.{name}" if bare else name] = array
     return tensors
 
 
+def _other_weights(folder: pathlib.Path) -> str:
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".bin", ".pt", ".pth", ".gguf"):
+            return (
+                f"; {path.name} is not read: save the model as safetensors with"
+                " transformers (a GGUF file: with tools.convert)"
+            )
+    return ""
+
+
 def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
-    """The index's `{tensor: file}`, or None where one file holds all.
+    """Returns the index's `{tensor: file}`, or None if one file holds all.
+
+    As in transformers, an index has no effect where there is a `model.safetensors`.
 
     Raises:
       ValueError: a damaged index, or one that names a file outside of its folder.
     """
-    path = pathlib.Path(folder) / _INDEX
-    if not path.is_file():
+    path = pathlib.Path(folder) / INDEX
+    if not path.is_file() or (path.parent / WEIGHTS).is_file():
         return None
     try:
         layout = dict(json.loads(path.read_text(encoding="utf-8"))["weight_map"])
@@ -247,7 +108,7 @@ def file_layout(folder: str | os.PathLike) -> dict[str, str] | None:
         raise ValueError(f"{path}: damaged index: {error!r}") from None
     for file in layout.values():
         if not isinstance(file, str) or not _FILE_NAME.fullmatch(file):
-            raise ValueError(f"{path}: {file!r} is no name of a weights file")
+            raise ValueError(f"{path}: {file!r} does not name a weights file")
     return layout
 
 
@@ -264,7 +125,7 @@ def load_params(
       folder: holds `model.safetensors`, or several files with their index.
       model: gives the architecture and the parameters' dtype.
       mesh: each process reads only what its own devices hold.
-      on_loaded: told of each tensor, by its count of parameters.
+      on_loaded: called after each tensor, with its number of parameters.
 
     Returns:
       The parameter tree, sharded.
@@ -281,8 +142,8 @@ def load_params(
         embedding = tensors.get("model.embed_tokens.weight")
         if head is not None and not np.array_equal(head, embedding):
             raise ValueError(
-                f"{folder}: lm_head.weight is no copy of model.embed_tokens.weight, but"
-                " config.json says tie_word_embeddings"
+                f"{folder}: lm_head.weight differs from model.embed_tokens.weight, but"
+                " config.json has tie_word_embeddings"
             )
     for name, shape in expected.items():
         if name not in tensors:
@@ -312,11 +173,6 @@ def load_params(
         at(params, weight.path[:-1])[weight.path[-1]] = array
         on_loaded(tensors[name].size)
     return params
-
-
-def at(tree: Params, path: Sequence[str]):
-    """What a tree of parameters has at a `Weight.path`."""
-    return functools.reduce(lambda node, key: node[key], path, tree)
 
 
 def _place(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
@@ -495,7 +351,9 @@ def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
     """Copies what describes a model, but for its weights, between folders."""
     source, target = pathlib.Path(source), pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
-    for name in (*_CARRIED, _INDEX):
+    # A folder with a single file may have an old index of other weights.
+    index = [] if (source / WEIGHTS).is_file() else [INDEX]
+    for name in (*CARRIED, *index):
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
 
@@ -511,7 +369,7 @@ def _split(specs: Specs, max_bytes: int) -> dict[str, str]:
         shards[-1].append(name)
         size += nbytes
     if len(shards) == 1:
-        return dict.fromkeys(specs, _SINGLE)
+        return dict.fromkeys(specs, WEIGHTS)
     return {
         name: f"model-{i:05d}-of-{len(shards):05d}.safetensors"
         for i, shard in enumerate(shards, 1)
@@ -520,8 +378,8 @@ def _split(specs: Specs, max_bytes: int) -> dict[str, str]:
 
 
 def _write_index(folder: pathlib.Path, layout: Mapping[str, str], specs: Specs):
-    path = folder / _INDEX
-    if set(layout.values()) == {_SINGLE}:
+    path = folder / INDEX
+    if set(layout.values()) == {WEIGHTS}:
         path.unlink(missing_ok=True)
         return
     total = sum(int(np.prod(s)) * d.itemsize for s, d in specs.values())
@@ -538,11 +396,10 @@ def _describe(path: pathlib.Path, dtype: str) -> None:
     """
     config = json.loads(path.read_text(encoding="utf-8"))
     keys = [key for key in ("dtype", "torch_dtype") if key in config] or ["dtype"]
-    said: dict[str, Any] = dict.fromkeys(keys, dtype)
-    if not config.get("architectures"):
-        said["architectures"] = [FAMILIES[config["model_type"]][0]]
-    if config != config | said:
-        _write_text(path, json.dumps(config | said, indent=2) + "\n")
+    named: dict[str, Any] = dict.fromkeys(keys, dtype)
+    named["architectures"] = [FAMILIES[config["model_type"]][0]]
+    if config != config | named:
+        _write_text(path, json.dumps(config | named, indent=2) + "\n")
 
 
 def _write_text(path: pathlib.Path, text: str) -> None:

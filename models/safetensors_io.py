@@ -37,7 +37,12 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
     path = pathlib.Path(path)
     size = path.stat().st_size
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
+        start = file.read(8)
+        if start == b"version ":
+            raise ValueError(
+                f"{path}: a pointer of Git LFS and not the file; `git lfs pull` gets it"
+            )
+        length = int.from_bytes(start, "little")
         if not 2 <= length <= size - 8:
             raise ValueError(f"{path}: not a safetensors file (header of {length} B)")
         try:
@@ -127,7 +132,7 @@ def _as_announced(
 def _layout(
     specs: Specs, metadata: Mapping[str, str] | None
 ) -> tuple[bytes, dict[str, int], int]:
-    """All that stands before the first tensor, where each begins, the file's size."""
+    """Return the header, the offset of each tensor, and the size of the file."""
     order = sorted(specs, key=lambda name: (-specs[name][1].itemsize, name))
     header, offsets, cursor = {}, {}, 0
     if metadata:

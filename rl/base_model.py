@@ -21,6 +21,7 @@ from models.decoder import (
     abstract_params,
     param_shardings,
 )
+from models.hub import resolve_folder
 from rl.problems.functions import load_function
 
 AttentionKey = Literal["auto", "xla", "triton", "splash"]
@@ -44,7 +45,7 @@ def find_model(
         make = load_function(maker, key="config.model.maker")
         return call(make, "model.maker_args", maker_args, described_in=described_in)
     try:
-        return hf.resolve_folder(path, described_in=described_in)
+        return resolve_folder(path, described_in=described_in)
     except ValueError as error:
         raise ValueError(f"config.model.path={error}") from None
 

@@ -23,6 +23,7 @@ from configs.reading import user_path
 from models import gguf_file, hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
+from models.hub import resolve_folder
 from rl import checkpoint, checksums
 from rl.base_model import parameter_count
 from rl.files import replace_json
@@ -79,7 +80,7 @@ def _convert(arguments: argparse.Namespace) -> dict:
     mesh = make_mesh()
     step = None
     if arguments.hf:
-        folder = hf.resolve_folder(arguments.hf)
+        folder = resolve_folder(arguments.hf)
         model = Decoder(DecoderConfig.from_folder(folder))
         params = hf.load_params(folder, model, mesh)
         _save(out, params, folder)

@@ -1,0 +1,119 @@
+"""One table of a decoder's weights: Hugging Face names and shapes, and our paths.
+
+It serves loading, export, weight synchronisation and GGUF files.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from models.config import DecoderConfig
+from models.safetensors_io import Specs
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Weight:
+    """One row of the table.
+
+    Attributes:
+      hf_name: Hugging Face name, `{}` standing for the layer.
+      path: in the parameter tree, from its root.
+      hf_axes: axes in the file: V vocabulary, D model, F MLP, Q all query heads, K all
+        kv heads, H one head. A matrix of a layer is [out, in] there and
+        [in..., out...] here; anything else differs by a reshape at most.
+      only: "qkv_bias", "qk_norm" or "untied": the models that have it; empty: all.
+    """
+
+    hf_name: str
+    path: tuple[str, ...]
+    hf_axes: str
+    only: str = ""
+
+    @property
+    def layered(self) -> bool:
+        return "{}" in self.hf_name
+
+    @property
+    def linear(self) -> bool:
+        return self.layered and len(self.hf_axes) == 2
+
+    def among(self, config: DecoderConfig) -> bool:
+        """Return whether a model has it."""
+        if self.only == "untied":
+            return not config.tie_word_embeddings
+        return not self.only or bool(getattr(config, self.only))
+
+    def hf_shape(self, config: DecoderConfig) -> tuple[int, ...]:
+        sizes = {
+            "V": config.vocab_size,
+            "D": config.hidden_size,
+            "F": config.intermediate_size,
+            "Q": config.num_heads * config.head_dim,
+            "K": config.num_kv_heads * config.head_dim,
+            "H": config.head_dim,
+        }
+        return tuple(sizes[axis] for axis in self.hf_axes)
+
+    def to_ours(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """Return a view of the file's array in our shape, without the layer axis."""
+        return (array.T if self.linear else array).reshape(shape)
+
+    def to_hf(self, array: np.ndarray, config: DecoderConfig) -> np.ndarray:
+        """Return a view of our array, without the layer axis, in the file's shape."""
+        shape = self.hf_shape(config)
+        return array.reshape(shape[::-1]).T if self.linear else array.reshape(shape)
+
+
+def _layer(hf_name: str, name: str, hf_axes: str, only: str = "") -> Weight:
+    return Weight(f"model.layers.{{}}.{hf_name}", ("layers", name), hf_axes, only)
+
+
+TABLE: tuple[Weight, ...] = (
+    Weight("model.embed_tokens.weight", ("embedding",), "VD"),
+    _layer("self_attn.q_proj.weight", "q", "QD"),
+    _layer("self_attn.q_proj.bias", "q_bias", "Q", "qkv_bias"),
+    _layer("self_attn.q_norm.weight", "q_norm", "H", "qk_norm"),
+    _layer("self_attn.k_proj.weight", "k", "KD"),
+    _layer("self_attn.k_proj.bias", "k_bias", "K", "qkv_bias"),
+    _layer("self_attn.k_norm.weight", "k_norm", "H", "qk_norm"),
+    _layer("self_attn.v_proj.weight", "v", "KD"),
+    _layer("self_attn.v_proj.bias", "v_bias", "K", "qkv_bias"),
+    _layer("self_attn.o_proj.weight", "o", "DQ"),
+    _layer("mlp.gate_proj.weight", "gate", "FD"),
+    _layer("mlp.up_proj.weight", "up", "FD"),
+    _layer("mlp.down_proj.weight", "down", "DF"),
+    _layer("input_layernorm.weight", "attention_norm", "D"),
+    _layer("post_attention_layernorm.weight", "mlp_norm", "D"),
+    Weight("model.norm.weight", ("final_norm",), "D"),
+    Weight("lm_head.weight", ("head",), "VD", "untied"),
+)
+
+
+def rows(config: DecoderConfig) -> Iterator[tuple[str, Weight, int | None]]:
+    """Every tensor of a model in file order, as `(HF name, row, layer or None)`."""
+    table = [weight for weight in TABLE if weight.among(config)]
+    layered = [weight for weight in table if weight.layered]
+    before, after = table.index(layered[0]), table.index(layered[-1]) + 1
+    for weight in table[:before]:
+        yield weight.hf_name, weight, None
+    for layer in range(config.num_layers):
+        for weight in layered:
+            yield weight.hf_name.format(layer), weight, layer
+    for weight in table[after:]:
+        yield weight.hf_name, weight, None
+
+
+def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
+    """`(shape, dtype)` of every tensor in Hugging Face names."""
+    return {
+        name: (weight.hf_shape(config), np.dtype(dtype))
+        for name, weight, _ in rows(config)
+    }
+
+
+def at(tree: Any, path: Sequence[str]) -> Any:
+    """Return what a tree of parameters has at a `Weight.path`."""
+    return functools.reduce(lambda node, key: node[key], path, tree)

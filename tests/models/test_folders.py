@@ -1,0 +1,198 @@
+"""Folders with oddities: logits are those of transformers, or one line refuses them."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+import transformers
+
+from models.config import DecoderConfig
+from models.decoder import Decoder, head_table
+from models.hf import load_params, save_folder
+from sharding.mesh import make_mesh
+from tests.models import reference
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+IDS = np.arange(1, 40).reshape(1, -1) % 96
+
+
+def edit_config(folder, *, without=(), **changes):
+    path = folder / "config.json"
+    config = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({k: v for k, v in config.items() if k not in without}))
+
+
+def edit_weights(folder, change):
+    tensors = change(safetensors.numpy.load_file(folder / WEIGHTS))
+    safetensors.numpy.save_file(tensors, folder / WEIGHTS, {"format": "pt"})
+
+
+def llama_1(folder):
+    """No rope_theta, no positions, LLaMA in capitals, stored rotary frequencies."""
+    reference.make(folder, "Llama", rope_parameters=None, tie_word_embeddings=False)
+    gone = ("rope_theta", "rope_parameters", "max_position_embeddings")
+    gone += ("num_key_value_heads", "head_dim")
+    edit_config(folder, without=gone, architectures=["LLaMAForCausalLM"])
+    edit_weights(folder, lambda tensors: widened(with_frequencies(tensors)))
+
+
+def widened(tensors):
+    """As many kv heads as query heads."""
+    return {
+        name: np.repeat(x.reshape(2, 16, 64), 2, axis=0).reshape(64, 64)
+        if ".k_proj" in name or ".v_proj" in name
+        else x
+        for name, x in tensors.items()
+    }
+
+
+def with_frequencies(tensors):
+    return tensors | {
+        f"model.layers.{i}.self_attn.rotary_emb.inv_freq": np.ones(8, np.float32)
+        for i in range(2)
+    }
+
+
+def llama_2(folder):
+    reference.make(folder, "Llama", rope_parameters=None, tie_word_embeddings=False)
+    edit_config(
+        folder, without=("rope_parameters",), pretraining_tp=1, rope_scaling=None
+    )
+    edit_weights(folder, with_frequencies)
+
+
+def without_prefix(folder):
+    """As `Qwen2Model.save_pretrained` writes them."""
+    reference.make(folder)
+    edit_config(folder, architectures=["Qwen2Model"])
+    edit_weights(folder, lambda t: {k.removeprefix("model."): x for k, x in t.items()})
+
+
+def stale_index(folder):
+    """An index and its files of other weights beside a single file."""
+    reference.make(folder, seed=1, max_shard_size="100KB")
+    reference.make(folder / "new", seed=2)
+    (folder / "new" / WEIGHTS).rename(folder / WEIGHTS)
+
+
+def padded_vocabulary(folder):
+    reference.make(folder, vocab_size=160)
+
+
+def old_rope(folder):
+    """rope_theta at the top, as transformers 4 writes it."""
+    reference.make(folder, rope_theta=500000.0)
+    edit_config(folder, without=("rope_parameters",), rope_theta=500000.0)
+
+
+def float16(folder):
+    reference.make(folder, "Qwen3").half().save_pretrained(folder)
+
+
+def yarn(folder):
+    reference.make(folder)
+    scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+    edit_config(folder, rope_scaling=scaling)
+
+
+def short_config_vocabulary(folder):
+    reference.make(folder)
+    edit_config(folder, vocab_size=90)
+
+
+def no_head(folder):
+    reference.make(folder, tie_word_embeddings=False)
+    edit_weights(
+        folder, lambda t: {k: x for k, x in t.items() if k != "lm_head.weight"}
+    )
+
+
+def pickled(folder):
+    reference.make(folder)
+    (folder / WEIGHTS).unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"")
+
+
+def marked_config(folder):
+    reference.make(folder)
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text, encoding="utf-8-sig")
+
+
+def git_lfs(folder):
+    reference.make(folder)
+    text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    (folder / WEIGHTS).write_text(text)
+
+
+def missing_shard(folder):
+    reference.make(folder, max_shard_size="100KB")
+    next(folder.glob("model-00002-of-*")).unlink()
+
+
+FOLDERS = {
+    "Qwen2": lambda folder: reference.make(folder),
+    "Qwen2 untied, sharded": lambda folder: reference.make(
+        folder, tie_word_embeddings=False, max_shard_size="100KB"
+    ),
+    "Qwen3": lambda folder: reference.make(folder, "Qwen3"),
+    "Llama 3": lambda folder: reference.make(folder, "Llama"),
+    "Llama 1": llama_1,
+    "Llama 2": llama_2,
+    "no prefix": without_prefix,
+    "stale index": stale_index,
+    "padded vocabulary": padded_vocabulary,
+    "rope_theta of transformers 4": old_rope,
+    "float16": float16,
+}
+REFUSED = {
+    yarn: "config.json: rope_scaling.rope_type='yarn' is not supported",
+    short_config_vocabulary: r"embed_tokens.weight has shape .96, 64., not .90, 64.",
+    no_head: "tensor lm_head.weight is missing",
+    pickled: "model.safetensors: no such file; pytorch_model.bin is not read: save",
+    marked_config: "config.json: not valid JSON: Unexpected UTF-8 BOM",
+    git_lfs: "model.safetensors: a pointer of Git LFS and not the file",
+    missing_shard: "model-00002-of-0000.*: no such file",
+}
+
+
+def logits(folder):
+    mesh = make_mesh(data=1, fsdp=1, tensor=1, devices=jax.devices()[:1])
+    model = Decoder(DecoderConfig.from_folder(folder))
+    params = load_params(folder, model, mesh)
+    ids = jnp.asarray(IDS, jnp.int32)
+    positions = jnp.arange(ids.shape[1], dtype=jnp.int32)[None]
+    hidden = model.apply({"params": params}, ids, positions, jnp.ones_like(ids))
+    return np.asarray(hidden @ head_table(params).T), model.config, params
+
+
+def of_transformers(folder):
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32
+    ).eval()
+    with torch.no_grad():
+        return model(torch.tensor(IDS)).logits.numpy()
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_logits_are_those_of_transformers(tmp_path, name):
+    base, out = tmp_path / "base", tmp_path / "out"
+    FOLDERS[name](base)
+    found, config, params = logits(base)
+    np.testing.assert_allclose(found, of_transformers(base), atol=1e-4)
+    # So are those of its export.
+    save_folder(out, params, config, assets=base, dtype="float32")
+    np.testing.assert_allclose(of_transformers(out), found, atol=1e-4)
+    np.testing.assert_array_equal(logits(out)[0], found)
+
+
+@pytest.mark.parametrize("make", REFUSED, ids=lambda make: make.__name__)
+def test_what_is_not_read_is_one_line(tmp_path, make):
+    make(tmp_path)
+    with pytest.raises(ValueError, match=REFUSED[make]) as caught:
+        logits(tmp_path)
+    assert "\n" not in str(caught.value)
