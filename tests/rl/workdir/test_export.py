@@ -87,6 +87,10 @@ def test_no_field_of_the_bases_generation_config_is_obeyed(tmp_path, shared_data
         "top_p": 1.0,
         "top_k": 0,
     }
+    config = transformers.GenerationConfig.from_pretrained(tmp_path).to_diff_dict()
+    assert config.keys() - {"transformers_version"} == {
+        "eos_token_id", "pad_token_id", "bos_token_id", "do_sample", "top_k"
+    } | ({"temperature", "top_p"} & config.keys())  # fmt: skip
     said = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert said == {"eos_token": "<e>"}
     chat = (tmp_path / "chat_template.jinja").read_text()
@@ -125,6 +129,10 @@ def exported(tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("exported")
     make_model(folder / "base")
+    of_the_base = {"eos_token_id": 0, "max_new_tokens": 2, "no_repeat_ngram_size": 1}
+    of_the_base |= {"num_beams": 4, "min_new_tokens": TOKENS, "suppress_tokens": [20]}
+    text = json.dumps(of_the_base)
+    (folder / "base" / "generation_config.json").write_text(text)
     make_sums(folder / "train.jsonl", 40)
     make_sums(folder / "eval.jsonl", 8)
     c = _config(folder)
