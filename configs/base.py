@@ -92,8 +92,9 @@ class Data:
     eval_args: Mapping[str, Any] = field(default_factory=dict)  # several sets: by name
     # Our field name -> the file's column, where they differ.
     fields: Mapping[str, str] = field(default_factory=dict)
-    # Share of problems that may be left out because the verifier cannot read the gold.
-    unreadable_golds: Share = 0.01
+    # Share of problems that may be left out because the verifier cannot read the gold
+    # or the tokenizer loses characters of the prompt.
+    unreadable: Share = 0.01
     # qwen_math | r1 | none | a text with {problem} | model: the tokenizer's own chat
     # template, with arguments as in model:{"enable_thinking": false}.
     template: str = "qwen_math"
@@ -170,8 +171,9 @@ class Sampling:
 @section
 class DynamicSampling:
     filter: bool = True  # drop groups without signal, see filter_on
-    # correct: groups that are all right or all wrong | reward: all rewards equal.
-    filter_on: Literal["correct", "reward"] = "correct"
+    # correct: groups that are all right or all wrong | reward: all rewards equal |
+    # auto: correct if the verifier is the first term of reward.function, else reward.
+    filter_on: Literal["auto", "correct", "reward"] = "auto"
     max_rounds: Count = 8  # of sampling per step
     # Prompts of a round, at most, as a multiple of a step's prompts.
     oversample: Annotated[float, Range(1)] = 2.0

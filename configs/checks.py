@@ -3,9 +3,13 @@
 Each raises ValueError with one line that names the keys, their values, and what to do.
 """
 
+import re
 from collections.abc import Callable
+from typing import Literal
 
 from configs.base import RunConfig
+
+_VERIFIER_FIRST = re.compile(r"\s*[+-]?\s*([\d.eE+-]+\s*\*\s*)?verifier(?![\w.:])")
 
 
 def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
@@ -90,7 +94,7 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
             " eps_high clip nothing"
         )
     d = c.dynamic_sampling
-    if c.rollout.group_size == 2 and d.filter and d.filter_on == "correct":
+    if c.rollout.group_size == 2 and d.filter and filter_on(c) == "correct":
         lines.append(
             "with config.rollout.group_size=2 every retained group has one right and"
             " one wrong completion: advantages 'std', 'mean' and 'batch_std' differ by"
@@ -104,6 +108,18 @@ def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]
             if value != getattr(getattr(default, section), key):
                 lines.append(f"config.{name}={value!r}: {reason}")
     return [f"no effect: {line}" for line in lines]
+
+
+def filter_on(c: RunConfig) -> Literal["correct", "reward"]:
+    """Return what has to differ in a group that is trained on.
+
+    A reward of the user's may be graded: groups that are all wrong can still differ.
+    """
+    chosen = c.dynamic_sampling.filter_on
+    if chosen != "auto":
+        return chosen
+    judged = _VERIFIER_FIRST.match(c.reward.function)
+    return "correct" if judged or c.sampling.policy != "uniform" else "reward"
 
 
 def _check_rollout(c: RunConfig) -> None:
@@ -128,7 +144,7 @@ def _check_sampling(c: RunConfig) -> None:
             " round, and carried groups end one by one; change it, or set"
             " config.dynamic_sampling.carry=False"
         )
-    if c.sampling.policy != "uniform" and (not d.filter or d.filter_on != "correct"):
+    if c.sampling.policy != "uniform" and (not d.filter or d.filter_on == "reward"):
         raise ValueError(
             f"config.sampling.policy={c.sampling.policy!r}: needs"
             " config.dynamic_sampling.filter=True and filter_on='correct', not"

@@ -136,6 +136,8 @@ def _wrong(value: Any, hint: Any) -> str:
     if origin is Annotated:
         if wrong := _wrong(value, arguments[0]):
             return wrong
+        if isinstance(value, float) and not math.isfinite(value):
+            return "be finite"
         return "" if value in arguments[1] else str(arguments[1])
     if origin is Literal:
         return "" if value in arguments else f"be one of {', '.join(arguments)}"

@@ -83,7 +83,7 @@ def _open_tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _other_weights(folder: pathlib.Path) -> str:
     for path in sorted(folder.iterdir()):
-        if path.suffix in (".bin", ".pt", ".pth", ".gguf"):
+        if path.suffix in (".pth", ".gguf") or path.name.startswith("pytorch_model"):
             return (
                 f"; {path.name} is not read: save the model as safetensors with"
                 " transformers (a GGUF file: with tools.convert)"

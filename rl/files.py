@@ -188,7 +188,7 @@ def markdown_table(
 def _parsed(line: bytes, where: str) -> dict[str, Any]:
     try:
         row = json.loads(line.decode())
-        if b"\\u" in line:  # an escape may stand for half of a character
+        if b"\\u" in line:  # an escape may be half of a character
             json.dumps(row, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         at = f"byte 0x{line[error.start]:02x} in column {error.start + 1}"

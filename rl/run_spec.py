@@ -33,6 +33,7 @@ from rl.problems.reading import load_problems
 from rl.problems.templates import check_template, encode_all
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
+    check_ids,
     default_stop_ids,
     load_tokenizer,
 )
@@ -57,7 +58,8 @@ class ProblemSet:
       name: "train", "held-out", or the key of a mapping `data.eval`.
       source: files or function, as the config names them.
       problems: whose gold can be read and whose prompt fits.
-      unreadable: number of problems left out because of their golds.
+      unreadable: number of problems left out because of their golds, or because the
+        tokenizer cannot represent their prompts.
       too_long: number of problems left out because of their prompts.
     """
 
@@ -182,18 +184,23 @@ def validate(c: RunConfig) -> RunSpec:
         model = DecoderConfig.from_folder(folder)
         tokenizer = load_tokenizer(folder)
         check_reference(c, objective, model, tokenizer)
-        stop_ids = c.rollout.stop_token_ids or default_stop_ids(folder, tokenizer)
+        size = model.vocab_size
+        stop_ids = c.rollout.stop_token_ids
+        check_ids(stop_ids, vocab_size=size, what="config.rollout.stop_token_ids")
+        stop_ids = stop_ids or default_stop_ids(folder, tokenizer, vocab_size=size)
     check_positions(c, model)
     param_shardings(Decoder(model), abstract_mesh(mesh_shape))
-    prompts, fit, _ = encode_all(
+    prompts, fit, faults = encode_all(
         tokenizer,
         problems=[of_set.problems for of_set in sets],
         template=c.data.template,
         max_prompt_tokens=c.rollout.max_prompt_tokens,
+        vocab_size=model.vocab_size,
+        unreadable=c.data.unreadable,
     )
+    unread = (*unread, *faults)
     train_set, *held_out = [
-        dataclasses.replace(s, problems=p, too_long=len(s.problems) - len(p))
-        for s, p in zip(sets, fit, strict=True)
+        _without_unfit(s, p, prompts) for s, p in zip(sets, fit, strict=True)
     ]
     for of_set in held_out:
         if not of_set.problems:
@@ -258,6 +265,19 @@ def check_reference(
             f"{key}: its architecture is not the base's, and the policy cannot replace"
             f" it; set config.objective.reset_every={c.objective.reset_every} to 0"
         )
+
+
+def _without_unfit(
+    of_set: ProblemSet, fit: Sequence[Problem], prompts: Mapping[str, np.ndarray]
+) -> ProblemSet:
+    """Return a set with the problems whose prompts fit, and count the others."""
+    readable = sum(p.problem in prompts for p in of_set.problems)
+    return dataclasses.replace(
+        of_set,
+        problems=fit,
+        unreadable=of_set.unreadable + len(of_set.problems) - readable,
+        too_long=readable - len(fit),
+    )
 
 
 def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
@@ -325,7 +345,7 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], tuple[str, ...]]:
                 where=of_set.source,
                 workers=c.reward.workers,
                 timeout=c.reward.timeout,
-                unreadable_golds=d.unreadable_golds,
+                unreadable=d.unreadable,
             )
             lost = len(of_set.problems) - len(problems)
             sets[i] = dataclasses.replace(of_set, problems=problems, unreadable=lost)

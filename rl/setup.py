@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from configs.base import Lora, RunConfig
+from configs.checks import filter_on
 from configs.schema import config_json
 from models import hf, lora
 from models.decoder import Decoder, Params
@@ -204,7 +205,7 @@ def make_collector(
         seed=c.seed,
         prompts_per_step=c.batch.prompts_per_step,
         filter=c.dynamic_sampling.filter,
-        filter_on=c.dynamic_sampling.filter_on,
+        filter_on=filter_on(c),
         max_rounds=c.dynamic_sampling.max_rounds,
         oversample=c.dynamic_sampling.oversample,
         max_age=c.dynamic_sampling.max_age,

@@ -39,6 +39,7 @@ from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
 from rollout.types import Sampler, SamplerError
+from tools.curation.formats import parse_fields
 from tools.evaluation import audit
 from tools.evaluation.benchmarks import (
     BENCHMARKS,
@@ -105,13 +106,15 @@ def _evaluate(args: argparse.Namespace) -> None:
     positions = pretrained.max_positions(folder)
     conditions = _conditions(args, positions)
     dtype = pretrained.resolve_dtype(folder, args.dtype)
-    tokenizer = load_tokenizer(folder)
-    stop_ids = default_stop_ids(folder, tokenizer)
+    tokenizer, vocab_size = load_tokenizer(folder), pretrained.vocab_size(folder)
+    stop_ids = default_stop_ids(folder, tokenizer, vocab_size=vocab_size)
     problems = {
         benchmark_name(spec): (
             pretrained.held_out(pathlib.Path(args.model))[0][: args.limit]
             if spec == "held_out"
-            else load_benchmark(spec, args.data_dir, limit=args.limit)
+            else load_benchmark(
+                spec, args.data_dir, limit=args.limit, fields=parse_fields(args.fields)
+            )
         )
         for spec in args.benchmarks
     }
@@ -123,7 +126,7 @@ def _evaluate(args: argparse.Namespace) -> None:
             right_from=args.right_from,
         )
     tasks = [
-        make_task(args.out, name, of_name, tokenizer, conditions)
+        make_task(args.out, name, of_name, tokenizer, conditions, vocab_size=vocab_size)
         for name, of_name in problems.items()
     ]
     facts = {
@@ -147,7 +150,15 @@ def _evaluate(args: argparse.Namespace) -> None:
             for part, asked, how in audit.parts(
                 name, of_name, tokenizer, conditions.context
             ):
-                tasks.append(make_task(args.out / AUDIT, part, asked, tokenizer, how))
+                task = make_task(
+                    args.out / AUDIT,
+                    part,
+                    asked,
+                    tokenizer,
+                    how,
+                    vocab_size=vocab_size,
+                )
+                tasks.append(task)
     with files.locked(args.out):
         record_conditions(
             args.out, {"model": args.model, "drawing": drawing, "benchmarks": facts}
@@ -334,6 +345,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="comma-separated names, .jsonl files, hf://OWNER/DATASET/FILE.jsonl, "
         "held_out (of a workdir's run), or perturbed:NAME:DATE (with other numbers, "
         "if its solutions are GSM8K's); default: the paper's five",
+    )
+    parser.add_argument(
+        "--fields",
+        default="",
+        help="our fields by a file's columns, as in problem=question,answer=gold",
     )
     parser.add_argument(
         "--data_dir", type=user_path, help="holds NAME.jsonl of the names"

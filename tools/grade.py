@@ -145,8 +145,10 @@ def _drawn(
         chunk=args.chunk,
     )
     dtype = pretrained.resolve_dtype(folder, args.dtype)
-    tokenizer = load_tokenizer(folder)
-    task = make_task(args.out, _NAME, problems, tokenizer, conditions)
+    tokenizer, vocab_size = load_tokenizer(folder), pretrained.vocab_size(folder)
+    task = make_task(
+        args.out, _NAME, problems, tokenizer, conditions, vocab_size=vocab_size
+    )
     if check_prompts(problems, task.prompts, conditions, positions):
         longest = max(map(len, task.prompts))
         raise ValueError(
@@ -165,7 +167,8 @@ def _drawn(
     def sampler() -> Sampler:
         return open_sampler(args, folder, dtype=dtype, context=conditions.context)
 
-    complete([task], sampler, tokenizer, default_stop_ids(folder, tokenizer))
+    stop_ids = default_stop_ids(folder, tokenizer, vocab_size=vocab_size)
+    complete([task], sampler, tokenizer, stop_ids)
     return present(task)
 
 

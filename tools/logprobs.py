@@ -17,7 +17,7 @@ import numpy as np
 
 from models.hf import load_params
 from rl.problems.templates import begin_of_text
-from rl.problems.tokenizer import load_tokenizer
+from rl.problems.tokenizer import check_text, load_tokenizer
 from rl.types import Batch
 from rl.update.objective import token_logprobs
 from sharding.rules import laid_out, place
@@ -55,7 +55,12 @@ def logprobs(
     folder = pretrained.find_folder(model)
     tokenizer = load_tokenizer(folder)
     begin = tokenizer.encode(begin_of_text(tokenizer), add_special_tokens=False)
-    ids = [begin + tokenizer.encode(t, add_special_tokens=False) for t in texts]
+    bare = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+    vocab_size = pretrained.vocab_size(folder)
+    for i, (text, of_text) in enumerate(zip(texts, bare, strict=True), 1):
+        what = f"text {i}"
+        check_text(tokenizer, text, of_text, vocab_size=vocab_size, what=what)
+    ids = [begin + of_text for of_text in bare]
     longest, positions = max(map(len, ids)), pretrained.max_positions(folder)
     if longest > positions:
         raise ValueError(

@@ -21,7 +21,7 @@ import numpy as np
 from configs.reading import user_path
 from rl.files import replace_json
 from rl.problems.templates import begin_of_text
-from rl.problems.tokenizer import load_tokenizer
+from rl.problems.tokenizer import check_text, load_tokenizer
 from rl.processes.stopping import REFUSED, run
 from rl.progress import phase
 from rl.statistics import t_interval
@@ -76,7 +76,11 @@ def score(
             f"context={context} exceeds the {positions} positions of {folder}"
         )
     tokenizer = load_tokenizer(folder)
+    vocab_size = pretrained.vocab_size(folder)
     ids = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+    for i, (text, of_text) in enumerate(zip(texts, ids, strict=True), 1):
+        what = f"text {i}"
+        check_text(tokenizer, text, of_text, vocab_size=vocab_size, what=what)
     begin = tokenizer.encode(begin_of_text(tokenizer), add_special_tokens=False)
     cut = [w for of_text in ids for w in windows(of_text, context - len(begin))]
     model, mesh = pretrained.split_model(

@@ -16,13 +16,13 @@ def load_function(where: str, *, key: str) -> Callable[..., Any]:
 
 
 def load_named(
-    where: str, ours: Mapping[str, Callable[..., Any]], *, key: str
+    where: str, known: Mapping[str, Callable[..., Any]], *, key: str
 ) -> Callable[..., Any]:
-    """A function of ours by its name, or a user's by "module:function"."""
+    """Return a known function by its name, or a user's by "module:function"."""
     if ":" in where:
         return load_function(where, key=key)
-    if where not in ours:
+    if where not in known:
         raise ValueError(
-            f"{key}={where!r}: must be one of {', '.join(ours)}, or 'module:function'"
+            f"{key}={where!r}: must be one of {', '.join(known)}, or 'module:function'"
         )
-    return ours[where]
+    return known[where]

@@ -145,6 +145,8 @@ def _parse(
         what = (
             f"is {row[column]!r:.80}, not {wanted}" if column in row else "is missing"
         )
+        if name == "answer" and isinstance(row.get(column), list):
+            what, name = f"{what} (a list of them is `answers`)", "answers"
         return ValueError(
             f"{where}: field {column!r} {what}; the row has {there or 'no columns'},"
             f" and config.data.fields.{name} (--fields {name}=COLUMN) names another"
@@ -191,7 +193,7 @@ def _as_text(answer: Any) -> Any:
 
 
 def _rest(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    """All columns that are no field of ours, and what a column named meta holds."""
+    """Return all columns without a field, and what a column named meta holds."""
     rest = {k: v for k, v in row.items() if k not in columns.values()}
     meta = rest.pop("meta", None) or {}
     return {**rest, **(meta if isinstance(meta, dict) else {"meta": meta})}

@@ -12,9 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from configs.schema import Count
-from rl.problems.tokenizer import PreTrainedTokenizerBase
-from rl.progress import each
+from configs.schema import Count, Share
+from rl.problems.tokenizer import (
+    PreTrainedTokenizerBase,
+    UnreadableText,
+    check_ids,
+    check_text,
+)
+from rl.progress import watch
 from rl.types import Problem
 
 SLOT = "{problem}"
@@ -55,6 +60,11 @@ def check_template(template: str) -> None:
         raise ValueError(
             f"template={template!r}: neither one of {names} nor a text with {SLOT}"
         )
+    if not known and "\\n" in template and "\n" not in template:
+        raise ValueError(
+            f"template={template!r}: holds a backslash and an n where a line break is"
+            " meant; in a shell write $'...' around it, or set it in a config file"
+        )
 
 
 def chat_arguments(template: str) -> dict[str, Any] | None:
@@ -74,7 +84,7 @@ def chat_arguments(template: str) -> dict[str, Any] | None:
 
 
 def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
-    """The tokenizer's chat template, which writes the same date every day.
+    """Returns the tokenizer's chat template, which writes the same date every day.
 
     Raises:
       ValueError: it carries none.
@@ -82,20 +92,30 @@ def own_chat_template(tokenizer: PreTrainedTokenizerBase) -> str:
     if not tokenizer.chat_template:
         name = tokenizer.name_or_path
         raise ValueError(f"the tokenizer of {name!r} has no chat template")
-    text = tokenizer.get_chat_template()
+    text = tokenizer.get_chat_template().removeprefix("\ufeff")
     return _DATE.sub(lambda call: json.dumps(_TODAY.strftime(call[2])), text)
 
 
-def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> str:
-    """What a tokenizer puts before any text: Llama's first token, of Qwen nothing."""
+def _begin_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Returns what a tokenizer puts before a text that does not begin with it."""
+    if tokenizer.bos_token and text.startswith(tokenizer.bos_token):
+        return []
     bare = tokenizer.encode("x", add_special_tokens=False)
-    return str(tokenizer.decode(tokenizer.encode("x")[: -len(bare)]))
+    whole = tokenizer.encode("x")
+    # Some tokenizers also put an end token after a text; a prompt must not end.
+    starts = range(len(whole) - len(bare) + 1)
+    return whole[: next((i for i in starts if whole[i : i + len(bare)] == bare), 0)]
 
 
-def encode_prompt(
+def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Returns what a tokenizer puts before any text: for Qwen nothing."""
+    return str(tokenizer.decode(_begin_ids(tokenizer, "")))
+
+
+def render_prompt(
     tokenizer: PreTrainedTokenizerBase, template: str, problem_text: str
-) -> list[int]:
-    """Puts a problem into a template and encodes the whole as one text.
+) -> str:
+    """Puts a problem into a template.
 
     Args:
       tokenizer: the model's own.
@@ -104,16 +124,14 @@ def encode_prompt(
         text with `{problem}`.
       problem_text: the problem as its data set states it.
 
-    Returns:
-      The prompt's token ids, with what the tokenizer puts before any text: Llama's
-      begin of text, unless a chat template has put it there; of Qwen nothing.
-
     Raises:
       ValueError: for an unknown template, "model" with a tokenizer that carries no chat
         template, or an empty prompt.
     """
     check_template(template)
-    if (arguments := chat_arguments(template)) is not None:
+    if (arguments := chat_arguments(template)) is None:
+        text = TEMPLATES.get(template, template).replace(SLOT, problem_text)
+    else:
         try:
             chat = own_chat_template(tokenizer)
         except ValueError as error:
@@ -127,13 +145,45 @@ def encode_prompt(
                 **arguments,
             )
         )
-    else:
-        text = TEMPLATES.get(template, template).replace(SLOT, problem_text)
-    begun = bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
-    ids = tokenizer.encode(text, add_special_tokens=not begun)
-    if not (text and ids):
+    if not text:
         raise ValueError(f"template={template!r}: the prompt of an empty problem")
-    return ids
+    return text
+
+
+def encode_prompt(
+    tokenizer: PreTrainedTokenizerBase, template: str, problem_text: str
+) -> list[int]:
+    """Encodes `render_prompt` as one text.
+
+    Returns:
+      The prompt's token ids, with what the tokenizer puts before any text, unless a
+      chat template has put it there.
+    """
+    text = render_prompt(tokenizer, template, problem_text)
+    bare = tokenizer.encode(text, add_special_tokens=False)
+    return _begin_ids(tokenizer, text) + bare
+
+
+def encode_checked(
+    tokenizer: PreTrainedTokenizerBase,
+    template: str,
+    problem: Problem,
+    *,
+    vocab_size: int,
+) -> list[int]:
+    """Returns `encode_prompt`, and makes sure that the model sees all of it.
+
+    Raises:
+      UnreadableText: an id has no row in the embedding, or the tokenizer loses
+        characters; names the problem.
+    """
+    text = render_prompt(tokenizer, template, problem.problem)
+    bare = tokenizer.encode(text, add_special_tokens=False)
+    what = f"prompt of problem {problem.id!r}"
+    check_text(tokenizer, text, bare, vocab_size=vocab_size, what=what)
+    begin = _begin_ids(tokenizer, text)
+    check_ids(begin, vocab_size=vocab_size, what=what)
+    return begin + bare
 
 
 def encode_all(
@@ -142,35 +192,58 @@ def encode_all(
     problems: Sequence[Sequence[Problem]],
     template: str,
     max_prompt_tokens: Count,
-) -> tuple[dict[str, np.ndarray], list[list[Problem]], int]:
-    """Prompts by the problem's text, and the problems whose prompts fit.
-
-    Not by its id, which another set may have too.
+    vocab_size: int,
+    unreadable: Share,
+) -> tuple[dict[str, np.ndarray], list[list[Problem]], list[str]]:
+    """Encodes the prompts of several sets, and finds the problems whose prompts fit.
 
     Args:
       tokenizer: the model's own.
-      problems: those to train on first.
-      template: see `rl.problems.templates`.
+      problems: the sets; the one to train on first.
+      template: see `render_prompt`.
       max_prompt_tokens: of a prompt that fits.
+      vocab_size: rows of the model's embedding.
+      unreadable: share of a set whose prompts the model may be unable to read; these
+        problems are left out.
 
     Returns:
-      The prompts, what fits of each of `problems`, and how many do not.
+      Prompts by the problem's text (ids of two sets may be equal), the problems of each
+      set that are left, and a message for each set that lost unreadable prompts.
 
     Raises:
-      ValueError: no prompt to train on fits.
+      ValueError: more prompts cannot be read, or no prompt to train on fits.
     """
-    prompts = {}
-    together = [p for of_set in problems for p in of_set]
-    for p in each(together, "encode", "prompts"):
-        ids = encode_prompt(tokenizer, template, p.problem)
-        prompts[p.problem] = np.asarray(ids, np.int32)
-    fit = [
-        [p for p in of_set if len(prompts[p.problem]) <= max_prompt_tokens]
-        for of_set in problems
-    ]
+    prompts: dict[str, np.ndarray] = {}
+    fit: list[list[Problem]] = []
+    messages = []
+    with watch("encode", total=sum(map(len, problems)), unit="prompts") as count:
+        for of_set in problems:
+            faults = []
+            fit.append([])
+            for p in of_set:
+                count.update()
+                try:
+                    ids = encode_checked(tokenizer, template, p, vocab_size=vocab_size)
+                except UnreadableText as error:
+                    faults.append(str(error))
+                    continue
+                prompts[p.problem] = np.asarray(ids, np.int32)
+                if len(ids) <= max_prompt_tokens:
+                    fit[-1].append(p)
+            if faults:
+                message = (
+                    f"the model cannot read {len(faults):,} of {len(of_set):,} prompts"
+                    f" of template {template!r}; first {faults[0]}"
+                )
+                if len(faults) > unreadable * len(of_set):
+                    raise ValueError(
+                        f"{message}; config.data.unreadable={unreadable:g} is the share"
+                        " that may be left out"
+                    )
+                messages.append(f"{message}: left out")
     if not fit[0]:
         raise ValueError(
             f"config.rollout.max_prompt_tokens={max_prompt_tokens}: no prompt of"
             " config.data.train fits"
         )
-    return prompts, fit, len(together) - sum(map(len, fit))
+    return prompts, fit, messages

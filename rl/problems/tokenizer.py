@@ -5,10 +5,14 @@ hundreds of megabytes for something that the trainer never uses. It is hidden wh
 transformers looks for it, unless this process uses it already.
 """
 
+import codecs
+import collections
 import json
 import os
 import pathlib
 import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
 
 _HIDE = "torch" not in sys.modules
 if _HIDE:
@@ -28,48 +32,126 @@ __all__ = [
     "AutoTokenizer",
     "PreTrainedTokenizerBase",
     "Qwen2Tokenizer",
+    "UnreadableText",
+    "check_ids",
+    "check_text",
     "default_stop_ids",
     "load_tokenizer",
 ]
 
 
+class UnreadableText(ValueError):
+    """Tokens do not represent their text; one line that names it."""
+
+
 def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
-    """The folder's own tokenizer."""
+    """Loads the tokenizer of a model folder.
+
+    Raises:
+      ValueError: it cannot be read; one line with the reason.
+    """
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # tokenizers' own errors are plain Exceptions
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        for path in sorted(folder.glob("*.json")):
+            text = path.read_bytes()
+            if text.startswith(codecs.BOM_UTF8):
+                reason = f"{path.name} begins with a byte order mark; save it without"
+            elif text.startswith(b"version https://git-lfs"):
+                reason = f"{path.name} is a pointer of Git LFS: run `git lfs pull`"
         raise ValueError(f"{folder}: no usable tokenizer ({reason})") from None
 
 
 def default_stop_ids(
-    folder: pathlib.Path, tokenizer: PreTrainedTokenizerBase
+    folder: pathlib.Path, tokenizer: PreTrainedTokenizerBase, *, vocab_size: int
 ) -> tuple[int, ...]:
-    """The ids that end a text of this model.
+    """Returns the ids that end a text of a model.
 
-    Those of `generation_config.json`, where there is none of `config.json`, and of the
-    tokenizer, and where the vocabulary is Qwen's both of its end tokens: a base model
-    may use either.
+    Those of `generation_config.json`, or else of `config.json`; that of the tokenizer;
+    and both end tokens of Qwen where the model has them: a base may use either.
 
     Raises:
-      ValueError: names the file, which cannot be read.
+      ValueError: the file cannot be read, or an id has no row in the embedding.
     """
-    ids = {tokenizer.eos_token_id}
+    ids: set[int] = set()
     for name in ("generation_config.json", "config.json"):
         if (folder / name).is_file():
             ids |= _stated(folder / name)
+            check_ids(ids, vocab_size=vocab_size, what=f"{folder / name}: eos_token_id")
             break
     vocabulary = tokenizer.get_vocab()
-    ids |= {vocabulary.get(token) for token in ("<|endoftext|>", "<|im_end|>")}
-    return tuple(sorted(ids - {None}))
+    tokens = (tokenizer.eos_token, "<|endoftext|>", "<|im_end|>")
+    known = {vocabulary[token] for token in tokens if token in vocabulary}
+    ids |= {one for one in known if one < vocab_size}
+    if not ids:
+        raise ValueError(f"{folder}: neither config nor tokenizer has a stop token")
+    return tuple(sorted(ids))
 
 
-def _stated(path: pathlib.Path) -> set[int | None]:
-    """The stop ids that a config names."""
+def check_ids(ids: Iterable[int], *, vocab_size: int, what: str) -> None:
+    """Rejects token ids that have no row in the model's embedding.
+
+    JAX clamps them to the last row, without an error.
+
+    Raises:
+      UnreadableText: names the first of them.
+    """
+    if beyond := sorted(i for i in ids if not 0 <= i < vocab_size):
+        raise UnreadableText(
+            f"{what}: token id {beyond[0]} has no row in the embedding, whose"
+            f" vocab_size is {vocab_size} (config.json)"
+        )
+
+
+def check_text(
+    tokenizer: PreTrainedTokenizerBase,
+    text: str,
+    ids: Sequence[int],
+    *,
+    vocab_size: int,
+    what: str,
+) -> None:
+    """Rejects tokens that do not represent their text.
+
+    Args:
+      tokenizer: the model's own.
+      text: what was encoded.
+      ids: its tokens.
+      vocab_size: rows of the model's embedding.
+      what: names the text in an error.
+
+    Raises:
+      UnreadableText: an id has no row in the embedding, or decoding gives another text.
+        Composed forms of accents are the same text; so is a text with more spaces, or
+        without the first one, which SentencePiece adds and takes away.
+    """
+    check_ids(ids, vocab_size=vocab_size, what=what)
+    read = tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
+    before, after = (
+        unicodedata.normalize("NFC", each).lstrip(" ") for each in (text, str(read))
+    )
+    lost = "".join(collections.Counter(before) - collections.Counter(after))
+    # A tokenizer of words puts a space between any two of them.
+    if lost or _bare(before) != _bare(after):
+        at = len(os.path.commonprefix([before, after]))
+        raise UnreadableText(
+            f"{what}: the tokenizer loses {lost!r:.60}: it reads"
+            f" {before[max(0, at - 20) : at + 20]!r} as"
+            f" {after[max(0, at - 20) : at + 20]!r}"
+        )
+
+
+def _bare(text: str) -> str:
+    return "".join(text.split())
+
+
+def _stated(path: pathlib.Path) -> set[int]:
+    """Returns the stop ids that a config names."""
     try:
         stated = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
-        ids = set(stated if isinstance(stated, list) else [stated])
-        if not all(isinstance(one, int | None) for one in ids):
+        ids = set(stated if isinstance(stated, list) else [stated]) - {None}
+        if not all(isinstance(one, int) for one in ids):
             raise TypeError(f"eos_token_id={stated!r}")
         return ids
     except (ValueError, TypeError, AttributeError) as error:

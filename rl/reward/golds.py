@@ -16,7 +16,7 @@ def readable(
     where: str,
     workers: int,
     timeout: float,
-    unreadable_golds: float,
+    unreadable: float,
 ) -> tuple[list[Problem], str]:
     """The problems with a gold that the verifier can read, and what to say of others.
 
@@ -27,7 +27,7 @@ def readable(
       problems: to be judged by the verifier.
       where: they come from.
       workers, timeout: see `Workers`.
-      unreadable_golds: share of the problems that may be left out.
+      unreadable: share of the problems that may be left out.
 
     Returns:
       Those problems, and a line on what was left out, empty where nothing was.
@@ -57,9 +57,9 @@ def readable(
         f"{where}: the verifier cannot read the golds of {len(bad):,} of"
         f" {len(problems):,} problems ({len(bad) / len(problems):.2%}), first {first}"
     )
-    if len(bad) > unreadable_golds * len(problems):
+    if len(bad) > unreadable * len(problems):
         raise ValueError(
-            f"{told}; config.data.unreadable_golds={unreadable_golds:g} is the share"
+            f"{told}; config.data.unreadable={unreadable:g} is the share"
             " that may be left out"
         )
     left_out = {p.id for p in bad}

@@ -31,7 +31,7 @@ MAY_CHANGE = """
     versions hosts data.held_out
     config.steps config.compiled config.mesh config.log config.profile config.eval
     config.data.eval config.data.eval_args config.checkpoint config.export config.alarms
-    config.reward.workers config.data.unreadable_golds config.rollout.vllm
+    config.reward.workers config.data.unreadable config.rollout.vllm
     config.model.attention config.model.head_chunk config.model.remat
     config.model.unroll config.batch.micro_tokens config.batch.row_lengths
     config.rollout.slots config.rollout.tensor

@@ -95,7 +95,11 @@ def _original(spec: str) -> tuple[str, str]:
 
 
 def load_benchmark(
-    spec: str, data_dir: pathlib.Path | None = None, *, limit: int | None = None
+    spec: str,
+    data_dir: pathlib.Path | None = None,
+    *,
+    limit: int | None = None,
+    fields: Mapping[str, str] | None = None,
 ) -> list[Problem]:
     """Reads the problems of one benchmark.
 
@@ -104,6 +108,7 @@ def load_benchmark(
         `hf://OWNER/DATASET/PATH.jsonl`, or `perturbed:SPEC:DATE`
         (`perturbed_problems`).
       data_dir: holds NAME.jsonl or eval/NAME.jsonl; needed for names only.
+      fields: our field names to a JSONL file's, where they differ.
       limit: its first problems; of perturbed ones those made from its first.
 
     Raises:
@@ -121,7 +126,7 @@ def load_benchmark(
     if spec in BENCHMARKS:
         return _known(spec, data_dir)[:limit]
     if spec.startswith(HUB) or spec.endswith(".jsonl"):
-        return read_problems(fetched(spec))[:limit]
+        return read_problems(fetched(spec), fields)[:limit]
     raise ValueError(
         f"benchmark {spec!r}: neither one of {', '.join(BENCHMARKS)} nor a .jsonl file"
     )

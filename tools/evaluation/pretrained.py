@@ -11,7 +11,8 @@ from jax.sharding import Mesh
 from models.attention import default_implementation
 from models.config import DecoderConfig
 from models.decoder import Decoder
-from models.hf import DTYPES, load_params, resolve_folder
+from models.hf import DTYPES, load_params
+from models.hub import resolve_folder
 from rl.problems.reading import HELD_OUT, read_problems
 from rl.problems.templates import check_template
 from rl.types import Problem
@@ -43,6 +44,11 @@ def find_folder(model: str | os.PathLike) -> pathlib.Path:
 def max_positions(folder: pathlib.Path) -> int:
     """Returns the longest prompt and completion together, in tokens."""
     return DecoderConfig.from_folder(folder).max_positions
+
+
+def vocab_size(folder: pathlib.Path) -> int:
+    """Return the number of rows of the embedding."""
+    return DecoderConfig.from_folder(folder).vocab_size
 
 
 def resolve_dtype(folder: pathlib.Path, asked: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rl.evaluate import Decode, SampledCompletion, draw
 from rl.files import sha256
-from rl.problems.templates import check_template, encode_prompt
+from rl.problems.templates import check_template, encode_checked
 from rl.progress import watch
 from rl.types import Problem
 from rollout.seeds import derive
@@ -79,10 +79,18 @@ def make_task(
     problems: Sequence[Problem],
     tokenizer,
     conditions: Conditions,
+    *,
+    vocab_size: int,
 ) -> Task:
-    """Returns a task with the prompts of the conditions' template."""
+    """Returns a task with the prompts of the conditions' template.
+
+    Raises:
+      ValueError: the model cannot read a prompt; names the problem.
+    """
     template = conditions.template
-    prompts = [encode_prompt(tokenizer, template, p.problem) for p in problems]
+    prompts = [
+        encode_checked(tokenizer, template, p, vocab_size=vocab_size) for p in problems
+    ]
     return Task(folder, name, problems, prompts, conditions)
 
 

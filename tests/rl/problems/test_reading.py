@@ -76,6 +76,11 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
             "a.jsonl:1: field 'problem' is missing; the row has 'answer', 'question',"
             " and config.data.fields.problem",
         ),
+        (
+            b'{"problem": "a", "answer": ["1", "2"]}\n',
+            r"a.jsonl:1: .*not a text \(a list of them is `answers`\); the row has .*"
+            "config.data.fields.answers",
+        ),
         (b'{"problem": null, "answer": "1"}\n', "a.jsonl:1: field 'problem' is None"),
         (
             b'{"problem": "\\ud83d", "answer": "1"}\n',

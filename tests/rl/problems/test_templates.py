@@ -5,8 +5,14 @@ from tokenizers import Tokenizer, pre_tokenizers, processors
 from tokenizers.models import WordLevel
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from rl.problems.templates import encode_prompt
-from rl.problems.tokenizer import default_stop_ids
+from rl.problems import arithmetic
+from rl.problems.templates import encode_all, encode_checked, encode_prompt
+from rl.problems.tokenizer import (
+    UnreadableText,
+    default_stop_ids,
+    load_tokenizer,
+)
+from rl.types import Problem
 
 
 @pytest.fixture(scope="module")
@@ -102,20 +108,113 @@ def test_empty_prompt_is_refused(tokenizer):
         encode_prompt(tokenizer, "none", "")
 
 
+def test_a_line_break_typed_in_a_shell_is_refused(tokenizer):
+    with pytest.raises(ValueError, match="holds a backslash and an n where a line br"):
+        encode_prompt(tokenizer, r"Question: {problem}\nAnswer:", "2+2?")
+    encode_prompt(tokenizer, "Is {problem}\n\\neq 0?", "2+2")
+
+
+@pytest.mark.parametrize(
+    "start,reason",
+    [
+        (b"\xef\xbb\xbf", "tokenizer.json begins with a byte order mark"),
+        (
+            b"version https://git-lfs.github.com",
+            "tokenizer.json is a pointer of Git LFS",
+        ),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_read_is_one_line(tmp_path, start, reason):
+    arithmetic.make_tokenizer().save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(start + path.read_bytes())
+    with pytest.raises(ValueError, match=reason) as caught:
+        load_tokenizer(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_end_token_is_put_after_a_prompt():
+    llama = beginning_tokenizer()
+    llama.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        "<s> $A ?", None, [("<s>", 0), ("?", 3)]
+    )
+    assert llama.encode("one") == [0, 1, 3]
+    assert encode_prompt(llama, "none", "one two") == [0, 1, 2]
+
+
+def test_a_byte_order_mark_of_a_chat_template_is_not_in_the_prompt():
+    llama = beginning_tokenizer()
+    llama.chat_template = "\ufeff{{ messages[0]['content'] }}"
+    assert encode_prompt(llama, "model", "one") == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "text,fault",
+    [
+        ("18+11?", ""),
+        ("18*11?", "the tokenizer loses '*': it reads '18*11?' as '1811?'"),
+        ("Question: 1+2", "the tokenizer loses "),
+        ("1+2 \n?", ""),
+    ],
+)
+def test_a_text_is_what_its_tokens_decode_to(text, fault):
+    tokenizer = arithmetic.make_tokenizer()
+    problem = Problem(id="a", problem=text, answers=("1",))
+    options = dict(vocab_size=len(tokenizer))
+    if not fault:
+        ids = encode_checked(tokenizer, "none", problem, **options)
+        assert tokenizer.decode(ids) == text
+        return
+    with pytest.raises(UnreadableText) as caught:
+        encode_checked(tokenizer, "none", problem, **options)
+    assert str(caught.value).startswith(f"prompt of problem 'a': {fault}")
+
+
+def test_composed_accents_and_any_bytes_are_read(tokenizer):
+    for text in ("e\u0301 = x\u00b2", " 2 \u4f60\U0001f600\n", "<|im_end|> "):
+        problem = Problem(id="a", problem=text, answers=("1",))
+        encode_checked(tokenizer, "qwen_math", problem, vocab_size=151646)
+    # Qwen's embedding cut to its text tokens: <|im_start|> is beyond.
+    with pytest.raises(UnreadableText, match="token id 151644 has no row .* is 151643"):
+        encode_checked(tokenizer, "qwen_math", problem, vocab_size=151643)
+
+
+def test_unreadable_prompts_are_counted_or_refused():
+    tokenizer = arithmetic.make_tokenizer()
+    problems = [
+        Problem(id=text, problem=text, answers=("1",))
+        for text in ("1+1?", "2*2?", "3+3?", "44444+1?")
+    ]
+    options = dict(problems=[problems, problems[:1]], template="none")
+    options |= dict(max_prompt_tokens=5, vocab_size=len(tokenizer))
+    prompts, (train, held_out), (message,) = encode_all(
+        tokenizer, **options, unreadable=0.25
+    )
+    assert [p.id for p in train] == ["1+1?", "3+3?"] and len(held_out) == 1
+    assert "2*2?" not in prompts
+    assert message.startswith("the model cannot read 1 of 4 prompts of template 'none'")
+    assert message.endswith(": left out")
+    with pytest.raises(ValueError, match="config.data.unreadable=0.2 is the share"):
+        encode_all(tokenizer, **options, unreadable=0.2)
+
+
 @pytest.mark.failure(33)
 @pytest.mark.parametrize(
     "text", ['{"eos_token_id": ', "[]", '{"eos_token_id": "<|im_end|>"}']
 )
 def test_a_generation_config_that_cannot_be_read_is_named(tmp_path, text):
     path, word = tmp_path / "generation_config.json", types.SimpleNamespace()
-    word.eos_token_id, word.get_vocab = 1, dict
+    word.eos_token, word.get_vocab = "!", {"!": 1, "<|im_end|>": 9}.copy
     path.write_text('{"eos_token_id": [2, 3]}')
-    assert default_stop_ids(tmp_path, word) == (1, 2, 3)
+    assert default_stop_ids(tmp_path, word, vocab_size=9) == (1, 2, 3)
     (tmp_path / "config.json").write_text('{"eos_token_id": [4, 5]}')
-    assert default_stop_ids(tmp_path, word) == (1, 2, 3)
+    assert default_stop_ids(tmp_path, word, vocab_size=9) == (1, 2, 3)
     path.unlink()
-    assert default_stop_ids(tmp_path, word) == (1, 4, 5)
+    assert default_stop_ids(tmp_path, word, vocab_size=9) == (1, 4, 5)
+    path.write_text('{"eos_token_id": [2, 9]}')
+    with pytest.raises(ValueError, match="config.json: eos_token_id: token id 9 has"):
+        default_stop_ids(tmp_path, word, vocab_size=9)
     path.write_text(text)
     with pytest.raises(ValueError) as caught:
-        default_stop_ids(tmp_path, word)
+        default_stop_ids(tmp_path, word, vocab_size=9)
     assert str(caught.value).startswith(f"{path}: no usable config (")

@@ -20,7 +20,7 @@ def problems(*golds):
 
 
 def check(of, **changes):
-    options = dict(where="mine.jsonl", workers=1, timeout=20, unreadable_golds=0.5)
+    options = dict(where="mine.jsonl", workers=1, timeout=20, unreadable=0.5)
     return readable(of, **{**options, **changes})
 
 
@@ -44,12 +44,12 @@ def test_a_worked_solution_is_no_gold():
     message = str(error.value)
     assert "the golds of 2 of 3 problems (66.67%), first 'p0': 'She" in message
     assert "#### 72'" in message and "\n" not in message
-    assert message.endswith("unreadable_golds=0.5 is the share that may be left out")
+    assert message.endswith("unreadable=0.5 is the share that may be left out")
 
 
 def test_all_is_read_where_all_can_be():
     of = problems("1", "-0.5", "\\frac{3}{4}")
-    assert check(of, unreadable_golds=0.0) == (of, "")
+    assert check(of, unreadable=0.0) == (of, "")
 
 
 def test_plain_numbers_need_no_worker(monkeypatch):
@@ -60,6 +60,6 @@ def test_plain_numbers_need_no_worker(monkeypatch):
 
 def test_refused_above_the_share():
     of = problems("((", *["1"] * 99)
-    assert len(check(of, unreadable_golds=0.01)[0]) == 99
+    assert len(check(of, unreadable=0.01)[0]) == 99
     with pytest.raises(ValueError, match=re.escape("1 of 100 problems (1.00%)")):
-        check(of, unreadable_golds=0.009)
+        check(of, unreadable=0.009)

@@ -225,14 +225,14 @@ def test_golds_are_read_when_a_run_is_planned(config, tmp_path):
     config.data.eval = _file(tmp_path / "e.jsonl", "7", "\\frac{1}{")
     with pytest.raises(ValueError, match=r"t.jsonl: .* 1 of 3 problems \(33.33%\)"):
         validate(from_config(config))
-    config.data.unreadable_golds = 0.5
+    config.data.unreadable = 0.5
     plan = validate(from_config(config))
     assert [p.answers for p in plan.train] == [("1",), ("3",)]
     assert [p.answers for p in plan.held_out[0].problems] == [("7",)]
     assert "of 1 of 3 problems" in plan.unread[0] and "of 1 of 2" in plan.unread[1]
     assert "left out" in start_page(plan, tmp_path)
     # A reward of the user's may read what the verifier cannot.
-    config.reward.function, config.data.unreadable_golds = f"{HERE}:simple", 0.0
+    config.reward.function, config.data.unreadable = f"{HERE}:simple", 0.0
     plan = validate(from_config(config))
     assert len(plan.train) == 3 and plan.unread == ()
 
@@ -251,7 +251,7 @@ def test_a_start_says_what_is_left_out(config, tmp_path, monkeypatch, capsys):
     config.data.train = _file(tmp_path / "t.jsonl", "1", "\\frac{1}{", "3")
     with (tmp_path / "t.jsonl").open("a") as file:
         file.write("\n" + json.dumps({"problem": "1+1+1+1+1", "answer": "5"}))
-    config.data.train_args, config.data.unreadable_golds = {}, 0.5
+    config.data.train_args, config.data.unreadable = {}, 0.5
     plan = validate(from_config(config))
     (workdir := tmp_path / "w").mkdir()
     with (
