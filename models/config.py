@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from models.lora import Lora
 
 # By `model_type`: the class of transformers, and how its decoder differs from Qwen2's.
-FAMILIES: Mapping[str, tuple[str, Mapping[str, bool]]] = {
+FAMILIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "qwen2": ("Qwen2ForCausalLM", {}),
     "qwen3": ("Qwen3ForCausalLM", {"qkv_bias": False, "qk_norm": True}),
     "llama": ("LlamaForCausalLM", {"qkv_bias": False}),

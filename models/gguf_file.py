@@ -139,7 +139,7 @@ def packaged_file(package: str, file: str) -> pathlib.Path:
         raise ValueError(f"{name} {found.version} is installed; {advice}")
     for entry in found.files or ():
         if entry.name == file:
-            return pathlib.Path(found.locate_file(entry))
+            return pathlib.Path(str(found.locate_file(entry)))
     raise ValueError(f"{package} holds no file {file}")
 
 
@@ -326,13 +326,13 @@ def _tokenizer(fields: _Fields) -> Tokenizer:
         elif kind == _USER_DEFINED:  # a text keeps it, as Qwen3's <think>
             tokenizer.add_tokens([AddedToken(token, normalized=False)])
     if fields.get("tokenizer.ggml.add_bos_token", False):
-        fields.refuse("tokenizer.ggml.add_bos_token", True, False)
+        fields.refuse("tokenizer.ggml.add_bos_token", True, "False")
     return tokenizer
 
 
 def _tokenizer_config(fields: _Fields) -> Mapping[str, Any]:
     tokens = fields["tokenizer.ggml.tokens"]
-    config = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     config |= {"clean_up_tokenization_spaces": False}
     config |= {"model_max_length": fields.own("context_length")}
     names = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}

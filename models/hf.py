@@ -140,7 +140,10 @@ def load_params(
     if config.tie_word_embeddings:  # some writers store the alias too
         head = tensors.pop("lm_head.weight", None)
         embedding = tensors.get("model.embed_tokens.weight")
-        if head is not None and not np.array_equal(head, embedding):
+        differs = (
+            embedding is None or head is None or not np.array_equal(head, embedding)
+        )
+        if head is not None and differs:
             raise ValueError(
                 f"{folder}: lm_head.weight differs from model.embed_tokens.weight, but"
                 " config.json has tie_word_embeddings"
@@ -360,7 +363,8 @@ def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
 
 def _split(specs: Specs, max_bytes: int) -> dict[str, str]:
     """Greedy files of at most `max_bytes`, in the names that transformers uses."""
-    shards, size = [[]], 0
+    shards: list[list[str]] = [[]]
+    size = 0
     for name, (shape, dtype) in specs.items():
         nbytes = int(np.prod(shape)) * dtype.itemsize
         if shards[-1] and size + nbytes > max_bytes:

@@ -19,7 +19,8 @@ import numpy as np
 from models import lora
 from models.config import DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
-from models.hf import DTYPES, TABLE
+from models.hf import DTYPES
+from models.names import TABLE
 from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import laid_out, place
 

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -134,7 +135,8 @@ def _layout(
 ) -> tuple[bytes, dict[str, int], int]:
     """Return the header, the offset of each tensor, and the size of the file."""
     order = sorted(specs, key=lambda name: (-specs[name][1].itemsize, name))
-    header, offsets, cursor = {}, {}, 0
+    header: dict[str, dict[str, Any]] = {}
+    offsets, cursor = {}, 0
     if metadata:
         header["__metadata__"] = dict(metadata)
     for name in order:

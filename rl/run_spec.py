@@ -15,9 +15,9 @@ import numpy as np
 
 from configs.base import Data, RunConfig
 from configs.checks import check_config, check_overlong
-from models import hf
 from models.config import DecoderConfig
 from models.decoder import Decoder, param_shardings
+from models.hub import resolve_folder
 from rl.base_model import base_folder
 from rl.groups.advantages import load_advantage
 from rl.groups.extra import load_extra_groups
@@ -236,7 +236,7 @@ def reference_model(
 ) -> tuple[pathlib.Path, DecoderConfig]:
     """Return the folder and the architecture of `objective.reference`."""
     try:
-        folder = hf.resolve_folder(c.objective.reference, described_in=described_in)
+        folder = resolve_folder(c.objective.reference, described_in=described_in)
     except ValueError as error:
         raise ValueError(f"config.objective.reference={error}") from None
     return folder, DecoderConfig.from_folder(folder)

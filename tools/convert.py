@@ -86,7 +86,7 @@ def _convert(arguments: argparse.Namespace) -> dict:
         _save(out, params, folder)
     elif arguments.peft:
         named = peft_folder.read_config(arguments.peft)["base_model_name_or_path"]
-        folder = hf.resolve_folder(arguments.base or named)
+        folder = resolve_folder(arguments.base or named)
         model = Decoder(DecoderConfig.from_folder(folder), mesh)
         config, adapters = peft_folder.load_adapters(arguments.peft, model)
         params = lora.join(adapters, hf.load_params(folder, model, mesh))
@@ -128,7 +128,7 @@ def _load_run(
     if not sizes["rank"]:
         return step, model, params
     record = checksums.read_record(checkpoints / str(step))
-    folder = hf.resolve_folder(arguments.base or record.base["path"])
+    folder = resolve_folder(arguments.base or record.base["path"])
     frozen = hf.load_params(folder, model.clone(param_dtype=m["dtype"]), mesh)
     base = checksums.describe_base(frozen, str(folder))
     checksums.check_base(checkpoints / str(step), record, base)

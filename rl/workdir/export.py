@@ -100,7 +100,8 @@ def model_card(
     model, data, rollout = config["model"], config["data"], config["rollout"]
     args = model["maker_args"] or {}
     base = model["path"] or args.get("package") or model["maker"]
-    head = {"library_name": "transformers", "pipeline_tag": "text-generation"}
+    head: dict[str, Any] = {"library_name": "transformers"}
+    head["pipeline_tag"] = "text-generation"
     head["tags"] = ["reinforcement-learning", "grpo", "jax"]
     if model["path"].count("/") == 1 and not pathlib.Path(model["path"]).exists():
         head["base_model"] = model["path"]
