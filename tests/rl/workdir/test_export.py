@@ -27,7 +27,7 @@ TOKENS, ASKED = 40, 8
 
 @pytest.mark.parametrize(
     "template",
-    [*TEMPLATES, "{problem}?\n", "é \"\\n\" '{{ x }}' {% y %} {problem}\t😀 {problem}"],
+    [*TEMPLATES, "{problem}?\n", "é \"\\n\" '{{ x }}' {% y %} {problem}\t😀\n{problem}"],
 )
 def test_the_chat_template_makes_the_prompt_of_the_run(shared_data, template):
     tokenizer = AutoTokenizer.from_pretrained(shared_data / "qwen2_tokenizer")
@@ -136,7 +136,7 @@ def exported(tmp_path_factory):
     make_sums(folder / "train.jsonl", 40)
     make_sums(folder / "eval.jsonl", 8)
     c = _config(folder)
-    c.data.template = "{problem} "
+    c.data.template = "{problem}="
     c.rollout.slots = 8
     c.export.dtype = "float32"
     c.model.dtype = "float32"
