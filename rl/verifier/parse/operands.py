@@ -460,9 +460,10 @@ class Operands(Cursor):
             raise t.Unparsable(f"has the environment {name[:20]}, which is not known")
         if all(len(row) == 1 for row in rows):
             stated = tuple(self._whole(row[0]) for row in rows)
-            if all(isinstance(row, t.When) for row in stated):
-                return t.Cases(stated)
-            if any(isinstance(row, t.When) for row in stated):
+            whens = tuple(row for row in stated if isinstance(row, t.When))
+            if len(whens) == len(stated):
+                return t.Cases(whens)
+            if whens:
                 raise t.Unparsable("has a condition for some of its rows")
             return (
                 stated[0] if len(stated) == 1 and name != "cases" else t.Braces(stated)

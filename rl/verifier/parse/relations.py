@@ -188,8 +188,9 @@ def _says(kept: t.Node, part: t.Node, prover: Equality) -> bool:
                 return True
     if is_decimal(kept):
         kept = t.Num(kept.value)
-    decimal = isinstance(part, t.Num) and is_decimal(part)
-    return decimal and prover.shows(part, kept, _SHOWN_DIGITS)
+    if not (isinstance(part, t.Num) and is_decimal(part)):
+        return False
+    return prover.shows(part, kept, _SHOWN_DIGITS)
 
 
 def _is_rounded(node: t.Node) -> bool:

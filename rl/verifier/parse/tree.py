@@ -306,9 +306,10 @@ def walk(node: Node) -> Iterator[Node]:
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
     """Returns the node with each child changed, or itself if none changes."""
     values: list[Any] = []
-    same, new = True, None
+    same = True
     for name in node.__slots__:
         part: Any = getattr(node, name)
+        new: Any
         if isinstance(part, Node):
             new = change(part)
             same = same and new is part

@@ -305,6 +305,9 @@ def parse_unit(text: str) -> Reading | None:
         return None
     if words and words[0] in CURRENCY:  # $5 dollars is a price, not a square
         words[1:] = [w for w in words[1:] if _lookup(w) != _lookup(words[0])]
+        others = [entry for w in words[1:] if (entry := _lookup(w)) is not None]
+        if any("money" in exponents for exponents, _ in others):
+            return None  # $10 cents
     if (known := _known(words)) is not None:
         return known
     multiplier = Fraction(1)

@@ -25,7 +25,7 @@ def _number(r: random.Random, depth: int = 2) -> str:
             f"({a}+{b})", f"({a})({b})", f"\\frac{{{a}}}{{{b}}}", f"({a})^{{{m}}}",
             f"\\sqrt{{{a}}}", f"\\sqrt[3]{{{a}}}", f"|{a}-{b}|", f"\\ln(1+{a})",
             f"\\sin^2({a})", f"\\arctan({a})", f"\\binom{{{n + m}}}{{{n}}}", f"{n}!",
-            f"\\lfloor {n}{m}/7\\rfloor",
+            f"\\lfloor {n}{m}/7\\rfloor ",
         ]
     )  # fmt: skip
 
