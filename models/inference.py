@@ -20,6 +20,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from models import lora
+from models.attention import Implementation
 from models.cache import Entries, KVCache
 from models.config import DecoderConfig
 from models.decoder import (
@@ -67,7 +68,7 @@ class InferenceDecoder:
     config: DecoderConfig
     mesh: Mesh | None = None
     dtype: Any = jnp.float32
-    attention: str = "xla"
+    attention: Implementation = "xla"
     stacked: int = 1
     cache_block: int = 0
 
@@ -110,7 +111,10 @@ class InferenceDecoder:
         rotation = rotary(positions, c)
         if prefix_ids is None:
             prefix_ids = jnp.zeros_like(segment_ids)
-        seen = cache.seen(longest) if cache else None
+        seen = None
+        if cache is not None:
+            assert longest is not None
+            seen = cache.seen(longest)
 
         # All of it is carried along: of what a function closes over, a scan keeps the
         # first that it meets.
@@ -126,7 +130,7 @@ class InferenceDecoder:
 
         entries = []
         for i, weights in enumerate(params[LAYERS]):
-            cached = cache.of_array(i, seen) if cache else None
+            cached = cache.of_array(i, seen) if cache and seen else None
             (x, cached), made = jax.lax.scan(
                 layer,
                 (x, cached),
@@ -208,7 +212,7 @@ def table_program(
 @functools.cache
 def layers_program(
     trained: Decoder, served: InferenceDecoder
-) -> Callable[[Params, jax.Array], Params]:
+) -> Callable[[Params, np.int32], Params]:
     """Lays out one array of layers; see `served_params`.
 
     Returns:
@@ -248,7 +252,7 @@ def _way(trained: Decoder, served: InferenceDecoder) -> list[Params | None]:
     partitioner would gather the whole on every device.
     """
     there = Decoder(served.config, mesh=served.mesh)
-    if served.mesh is None:
+    if served.mesh is None or trained.mesh is None or there.mesh is None:
         return [None, None]
     way = [param_shardings(trained, trained.mesh), param_shardings(there, there.mesh)]
     between = between_mesh(trained.mesh, served.mesh)

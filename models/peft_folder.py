@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding
 
 from models import lora
 from models.config import DecoderConfig
@@ -72,7 +73,8 @@ def describe(config: DecoderConfig, *, base: str) -> str:
 def tensor_specs(config: DecoderConfig, dtype: np.dtype) -> Specs:
     """Return `(shape, dtype)` of every tensor by its name in the file."""
     assert config.lora is not None
-    rank, specs = config.lora.rank, {}
+    rank = config.lora.rank
+    specs: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
     for weight in TABLE:
         if weight.path[-1] in config.lora.kernels:
             out, into = weight.hf_shape(config)
@@ -106,6 +108,7 @@ def export_tensors(
 
 def _to_host(x: jax.Array) -> np.ndarray:
     if not x.is_fully_addressable:
+        assert isinstance(x.sharding, NamedSharding)
         x = jax.jit(lambda x: x, out_shardings=laid_out(x.sharding.mesh))(x)
         x = x.addressable_data(0)
     return np.asarray(x)

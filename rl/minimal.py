@@ -87,7 +87,9 @@ def train(c: RunConfig) -> Trained:
         VerifierPool(r.workers, r.timeout, literal=r.literal, after=r.after)
     ) as pool:
         tokenizer = load_tokenizer(folder)
-        stop_ids = default_stop_ids(folder, tokenizer)
+        stop_ids = default_stop_ids(
+            folder, tokenizer, vocab_size=model.config.vocab_size
+        )
         collector = Collector(c, tokenizer, stop_ids, sampler, pool)
         for number in range(c.steps):
             groups, metrics = collector.collect(number)

@@ -16,6 +16,7 @@ import collections
 import pathlib
 import sys
 import time
+from typing import Any
 
 from configs.reading import user_path
 from rl.files import read_rows, replace_json
@@ -125,7 +126,7 @@ def judge_pairs(
     agreement: collections.Counter[tuple[bool, bool]] = collections.Counter()
     started = time.perf_counter()
     for where, row in each(_rows(paths), "verify", "pairs"):
-        golds = row["golds"] if "golds" in row else [row.get("gold")]
+        golds: list[Any] = row["golds"] if "golds" in row else [row.get("gold")]
         predicted = row.get("pred")
         if not isinstance(predicted, str) or not all(isinstance(g, str) for g in golds):
             raise ValueError(f"{where}: needs the strings 'gold' and 'pred'")

@@ -298,7 +298,10 @@ class _Tokens:
                 everywhere[name].append((np.asarray(slope).ravel(), number.ravel()))
             metrics.update({k: float(v) for k, v in stats["sum"].items()})
         joined = {
-            name: tuple(np.concatenate(column) for column in zip(*rows, strict=True))
+            name: (
+                np.concatenate([v for v, _ in rows]),
+                np.concatenate([n for _, n in rows]),
+            )
             for name, rows in everywhere.items()
         }
         return _Terms(policy, entropy, joined, parts, dict(metrics))

@@ -97,7 +97,7 @@ def _finite(name: str, found: Mapping[str, Any]) -> Finding:
 
 def _same(name: str, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Finding:
     off = {key: _distance(found[key], value) for key, value in wanted.items()}
-    worst = max(off, key=off.get)
+    worst = max(off, key=lambda key: off[key])
     differs = f"{_LABELS.get(worst, worst)} differs by {off[worst]:.1e}"
     return _finding(name, differs if off[worst] > TOLERANCE else "", differs)
 

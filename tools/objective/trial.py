@@ -104,7 +104,7 @@ class Trial:
           first: whether this is a step's first update.
           dtype: of all numbers.
         """
-        found = {
+        found: dict[str, Any] = {
             "loss": 0.0,
             "policy": np.zeros(len(self.owner)),
             "entropy": np.zeros(len(self.owner)),

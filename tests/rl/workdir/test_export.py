@@ -27,7 +27,11 @@ TOKENS, ASKED = 40, 8
 
 @pytest.mark.parametrize(
     "template",
-    [*TEMPLATES, "{problem}?\n", "é \"\\n\" '{{ x }}' {% y %} {problem}\t😀\n{problem}"],
+    [
+        *TEMPLATES,
+        "{problem}?\n",
+        "é \"\\n\" '{{ x }}' {% y %} {problem}\t😀\n{problem}",
+    ],
 )
 def test_the_chat_template_makes_the_prompt_of_the_run(shared_data, template):
     tokenizer = AutoTokenizer.from_pretrained(shared_data / "qwen2_tokenizer")
