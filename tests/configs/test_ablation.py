@@ -42,9 +42,8 @@ def test_every_arm_is_a_run_of_its_own_that_could_begin(file):
         seen.add(config_json(config))
         if file.stem == "recipe":  # on the quickstart's base, which needs no package
             quick = read_config("configs/quickstart.py")
-            config.model, config.data, config.rollout = (
-                quick.model, quick.data, quick.rollout,
-            )  # fmt: skip
+            for section in ("model", "data", "rollout", "batch"):
+                config[section] = quick[section]
             config.curriculum.stages = ()
         config.update_from_flattened_dict(FEW)
         assert validate(from_config(config)).train
