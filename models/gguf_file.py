@@ -103,7 +103,7 @@ def from_package(
       file: name of the file in it.
       cache: folder under which converted bases lie.
       dtype: of the folder's weights.
-      described_in: where there is no such base in the cache, this folder gets its
+      described_in: if the cache has no such base, this folder gets its
         config and tokenizer and is returned.
 
     Raises:

@@ -56,11 +56,11 @@ class InferenceDecoder:
 
     Attributes:
       config: as of `served_config`.
-      mesh: on which it stands; see `sharding.mesh.served_mesh`.
+      mesh: of its devices; see `sharding.mesh.served_mesh`.
       dtype: of parameters, activations, matrix products and the cache.
       attention: a key of `models.attention.IMPLEMENTATIONS`.
       stacked: L, a divisor of the layers. One loop goes over the layers of an array: a
-        program is compiled in a time that does not grow with them. With 1 there is no
+        program is compiled in a time that does not grow with them. With 1 there is not a
         loop; on a CPU a loop would copy each layer's part out of the array.
       cache_block: columns of the cache that are read at a time; 0 reads all at once.
     """
@@ -87,7 +87,7 @@ class InferenceDecoder:
         Args:
           params: of `served_params`.
           token_ids, positions, segment_ids: as of `Decoder`.
-          cache: what each row's only position (T = 1) sees besides itself.
+          cache: what each row's only position (T = 1) sees in addition to itself.
           longest: int32, at least the length of every row that anybody reads.
           prefix_ids: as of `Decoder`; not with a cache.
 

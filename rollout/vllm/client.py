@@ -282,7 +282,7 @@ class VllmClient:
         return Completion(token_ids, logprobs, reason, versions)
 
     def abort(self, names: Sequence[str], *, timeout: float) -> None:
-        """Ends requests by name; one that the server does not have yet goes on."""
+        """Ends requests by name, except those that the server does not have yet."""
         body = {"request_ids": [_REQUEST + name for name in names]}
         self.call("POST", ABORT, body, timeout=timeout)
 

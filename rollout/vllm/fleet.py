@@ -116,7 +116,7 @@ class ServerFleet:
         return self._concurrency * len(self.members)
 
     def run(self, job: Callable[[], None], times: int) -> None:
-        """Calls `job`, which may not raise, in as many threads at once."""
+        """Calls `job`, which may not raise, each in its own thread."""
         try:
             for _ in range(times):
                 self._threads.submit(job)
@@ -191,7 +191,7 @@ class ServerFleet:
             member.client.cut()
 
     def close(self) -> None:
-        """Ends the servers that were started here; the others go on serving."""
+        """Ends the servers that were started here; the others keep serving."""
         with self._changed:
             if self.closed:
                 return

@@ -85,7 +85,7 @@ class VllmSampler:
         return self._metrics | {"sampler/restarts": float(self._fleet.restarts)}
 
     def close(self) -> None:
-        """Ends the servers that were started here; the others go on serving."""
+        """Ends the servers that were started here; the others keep serving."""
         self._fleet.close()
         self._weights.close()
 

@@ -67,10 +67,10 @@ class WeightFolder:
           specs: `(shape, dtype)` of what `export` yields.
           dtype: the serving dtype, which all of `specs` have.
           file: name of a version's file.
-          described: texts of the files beside it, by name.
+          described: texts of the other files of the folder, by name.
 
         Raises:
-          OSError: there is no room for two versions, or the parent is not writable.
+          OSError: two versions do not fit, or the parent is not writable.
         """
         # vLLM does not tie the head: its reload leaves a tied one on the old weights.
         self._tied = _EMBEDDING in specs and _HEAD not in specs
