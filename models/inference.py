@@ -1,8 +1,8 @@
-"""The decoder that is sampled from: weights stand still, split by heads and width.
+"""Inference layout of the decoder: tensor-parallel weights, not gathered per token.
 
-A device holds whole heads, with the kv head that each of them needs. Where kv heads do
-not divide over the devices of a copy, each kv head stands on several of them; and where
-the query heads of one do not divide over those, empty heads fill the last one up.
+A device holds whole heads, with the kv head that each of them needs. If kv heads do not
+divide over the devices of a copy, each kv head is replicated on several of them. If the
+query heads of a kv head do not divide over those, empty heads pad the last one.
 
 Axes: B rows, T positions, L layers that lie in one array, D model width, N query heads,
 K kv heads, H head width, V vocabulary.
@@ -59,9 +59,9 @@ class InferenceDecoder:
       mesh: of its devices; see `sharding.mesh.served_mesh`.
       dtype: of parameters, activations, matrix products and the cache.
       attention: a key of `models.attention.IMPLEMENTATIONS`.
-      stacked: L, a divisor of the layers. One loop goes over the layers of an array: a
-        program is compiled in a time that does not grow with them. With 1 there is not a
-        loop; on a CPU a loop would copy each layer's part out of the array.
+      stacked: L, a divisor of the layers. A loop runs over the layers of an array, so
+        that compilation time does not grow with them. With 1 there are no loops: on a
+        CPU a loop would copy each layer's part out of the array.
       cache_block: columns of the cache that are read at a time; 0 reads all at once.
     """
 
@@ -173,10 +173,9 @@ def abstract_served(served: InferenceDecoder) -> tuple[Params, Params]:
 def served_params(params: Params, trained: Decoder, served: InferenceDecoder) -> Params:
     """Lays parameters out for sampling, in the serving dtype.
 
-    What travels has that dtype, and travels a layer at a time: beside the parameters
-    and the result there is never more than one layer, or one table. A compiler may
-    begin all that it finds in one program, so each array of layers and each table has a
-    run of its own, which ends before the next begins.
+    Weights are transferred in that dtype, one layer or one table at a time, so that no
+    more than that is in flight. A compiler may start everything in one program at once,
+    so each array of layers and each table is a run of its own.
 
     Args:
       params: of `trained`, on its mesh.
