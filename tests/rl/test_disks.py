@@ -51,14 +51,14 @@ def test_metrics_that_the_disk_does_not_take_are_told_and_the_rows_before_stay(
     with mounted(tmp_path / "disk", "size=1m") as disk:
         writer = MetricsWriter(disk, keep=-1, evaluated=-1)
         writer.scalars(1, {"reward/mean": 0.5})
-        writer.samples(1, [dict(problem="1+1", completion="2", gold="2", reward=1.0)])
+        writer.samples(1, [dict(prompt="1+1?", completion="2", gold="2", reward=1.0)])
         filler = fill(disk)
         with pytest.raises(OSError) as caught:
             for _ in range(2000):
                 if what == "scalars":
                     writer.scalars(2, {f"reward/{i}": 0.1 for i in range(50)})
                 else:
-                    row = dict(problem="1" * 999, completion="", gold="", reward=1)
+                    row = dict(prompt="1" * 999, completion="", gold="", reward=1)
                     writer.samples(2, [row])
         assert caught.value.errno == errno.ENOSPC
         assert pathlib.Path(caught.value.filename).is_relative_to(disk)

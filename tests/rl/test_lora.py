@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -82,7 +83,8 @@ def test_it_is_refused_over_another_base(finished, cache, tmp_path):
     done = run([*other, "--accept_changes"], check=False)
     assert done.returncode == 1
     assert "checkpoints/4: the frozen base of its adapters is" in done.stderr
-    assert done.stderr.strip().count("\n") == 0
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in done.stderr
 
 
 def test_exports_are_the_policy_merged_and_apart(finished, tmp_path):
@@ -92,8 +94,10 @@ def test_exports_are_the_policy_merged_and_apart(finished, tmp_path):
         "peft": ["--peft", finished / "adapter"],
     }.items():
         out = tmp_path / name
-        command = [*arguments, "--out", out, "--dtype", "float32"]
-        convert.main([str(word) for word in command])
+        # In a process of its own: sums over this one's eight devices round otherwise.
+        command = [sys.executable, "-m", "tools.convert", *arguments, "--out", out]
+        command += ["--dtype", "float32"]
+        subprocess.run(command, check=True, cwd=ROOT, env=environment())
         found = _weights(out)
         assert found.keys() == merged.keys()
         for tensor, array in merged.items():
