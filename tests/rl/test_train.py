@@ -440,10 +440,10 @@ def test_a_run_without_informative_groups_ends_early_and_leaves_its_model(ended)
     assert done.returncode == 0, done.stderr
     assert "step 1: too few informative groups, no update" in done.stdout
     assert (
-        "ending after step 1: 0 of 4 informative groups after 1 rounds" in done.stdout
+        "ending after step 4: 0 of 4 informative groups after 1 rounds" in done.stdout
     )
     summary = json.loads((workdir / "summary.json").read_text())
-    assert summary["steps"] == 1 and "5 steps in a row" in summary["ended"]
+    assert summary["steps"] == 4 and "5 steps in a row" in summary["ended"]
     assert summary["final"]["accuracy"] == summary["base"]["accuracy"]
     assert _weights(workdir)
 

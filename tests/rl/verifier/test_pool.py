@@ -49,7 +49,7 @@ def test_known_pairs_through_the_production_path(pool):
     assert [(v.correct, v.answer, v.rule) for v in pool.judge(items)] == [
         (True, "\\frac{1}{2}", "number"),
         (True, "(x+1)^2", "enclosure"),
-        (True, "\\sin^2 x + \\cos^2 x", "enclosure"),
+        (False, "\\sin^2 x + \\cos^2 x", "unfinished"),
         (True, "3", "number"),
         (False, "3", "different"),
         (False, "\\sum_{k=1}^8 k", "unreadable"),
