@@ -85,7 +85,7 @@ def test_wheel_holds_every_file_of_the_packages_and_no_other(wheel):
     }
     held = {n for n in archive.namelist() if ".dist-info/" not in n}
     assert held == source
-    assert any(name.endswith(".css") for name in held)
+    assert any(name.endswith(".html") for name in held)
 
 
 def test_wheel_asks_for_what_the_requirements_files_say(wheel):
