@@ -100,11 +100,13 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
         line with the key, the value, and what it must be.
     """
     hints = _hints(function)
+    kinds = [p.kind for p in inspect.signature(function).parameters.values()]
+    takes_any = inspect.Parameter.VAR_KEYWORD in kinds
     for name, value in values.items():
         key = f"config.{section}.{name}" if section else f"config.{name}"
-        if name not in hints:
+        if name not in hints and not takes_any:
             raise ValueError(f"{key}={value!r}: unknown key")
-        if wrong := _wrong(value, hints[name]):
+        if wrong := _wrong(value, hints.get(name, Any)):
             raise ValueError(f"{key}={value!r}: must {wrong}")
 
 

@@ -155,3 +155,12 @@ def test_ranges():
     assert 0 in Range(0, 1) and 1 in Range(0, 1) and 1.1 not in Range(0, 1)
     assert 0 not in Range(0, open=True) and float("nan") not in Range(0)
     assert float("inf") not in Range(0)
+
+
+def test_a_function_with_any_keywords_takes_any_argument():
+    def problems(size: int, **others):
+        return size, others
+
+    assert call(problems, "data", {"size": 2, "seed": 1}) == (2, {"seed": 1})
+    with pytest.raises(ValueError, match="config.data.size='x': must"):
+        call(problems, "data", {"size": "x", "seed": 1})
