@@ -32,7 +32,7 @@ from rl.problems.tokenizer import (
     load_tokenizer,
 )
 from rl.processes.devices import keep_programs, start_devices
-from rl.types import Batch, Group, Hyper, Problem
+from rl.types import Batch, Group, Problem, make_hyper
 from rl.update.metrics import update_metrics
 from rl.update.objective import objective_from_config
 from rl.update.optimizer import optimizer_from_config, schedule_from_config
@@ -237,12 +237,12 @@ def update(
     done = int(state.updates)
 
     hypers = [
-        Hyper(
-            learning_rate=np.float32(schedule(done + i)),
-            eps_low=np.float32(c.objective.eps_low),
-            eps_high=np.float32(c.objective.eps_high),
-            temperature=np.float32(c.rollout.temperature),
-            first_update=np.bool_(i == 0),
+        make_hyper(
+            learning_rate=schedule(done + i),
+            eps_low=c.objective.eps_low,
+            eps_high=c.objective.eps_high,
+            temperature=c.rollout.temperature,
+            first_update=i == 0,
         )
         for i in range(len(mini_batches))
     ]

@@ -146,3 +146,21 @@ class Hyper(flax.struct.PyTreeNode):
     eps_high: Scalar
     temperature: Scalar
     first_update: Scalar
+
+
+def make_hyper(
+    *,
+    learning_rate: float,
+    eps_low: float,
+    eps_high: float,
+    temperature: float,
+    first_update: bool,
+) -> Hyper:
+    """Return host scalars of fixed dtypes, so that no value compiles a new program."""
+    return Hyper(
+        learning_rate=np.float32(learning_rate),
+        eps_low=np.float32(eps_low),
+        eps_high=np.float32(eps_high),
+        temperature=np.float32(temperature),
+        first_update=np.bool_(first_update),
+    )

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 
-import numpy as np
-
 from configs.schema import Count, Positive, Share
 from rl.problems.curriculum import Stage
-from rl.types import Hyper
+from rl.types import Hyper, make_hyper
 
 
 def make_hypers(
@@ -42,21 +40,3 @@ def make_hypers(
         )
         for i in range(mini_batches * ppo_epochs)
     ]
-
-
-def make_hyper(
-    *,
-    learning_rate: float,
-    eps_low: float,
-    eps_high: float,
-    temperature: float,
-    first_update: bool,
-) -> Hyper:
-    """Return host scalars of fixed dtypes, so that no value compiles a new program."""
-    return Hyper(
-        learning_rate=np.float32(learning_rate),
-        eps_low=np.float32(eps_low),
-        eps_high=np.float32(eps_high),
-        temperature=np.float32(temperature),
-        first_update=np.bool_(first_update),
-    )

@@ -15,7 +15,7 @@ from rl.base_model import base_folder
 from rl.groups.packing import pack_groups
 from rl.run_spec import validate
 from rl.start_page import start_page
-from rl.update.hyper import make_hyper
+from rl.types import make_hyper
 from rl.update.metrics import update_metrics
 from rollout.jax_sampler import JaxSampler
 from tests.rl.examples import make_group

@@ -27,7 +27,7 @@ from rl.metrics import (
     distributions,
 )
 from rl.problems.curriculum import Stage
-from rl.update.hyper import make_hyper
+from rl.types import make_hyper
 from rl.update.metrics import update_metrics
 from rl.update.objective import MEASURED
 from rl.workdir.examples import example_rows, suspicion

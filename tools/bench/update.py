@@ -25,8 +25,7 @@ from rl.groups.packing import pack, padding_fraction
 from rl.groups.weights import weigh
 from rl.processes.devices import start_cpu_devices
 from rl.setup import make_update
-from rl.types import Segment
-from rl.update.hyper import make_hyper
+from rl.types import Segment, make_hyper
 from rl.update.objective import objective_from_config
 from rl.update.step import Step
 from sharding.mesh import make_mesh

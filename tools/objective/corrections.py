@@ -16,8 +16,7 @@ import numpy as np
 from configs.base import RunConfig
 from rl.groups.weights import Aggregation, weigh
 from rl.setup import make_rejection
-from rl.types import Batch
-from rl.update.hyper import make_hyper
+from rl.types import Batch, make_hyper
 from rl.update.objective import KL_ESTIMATES, objective_from_config
 from rl.update.rejection import TRUNCATE
 from tools.objective.properties import TOLERANCE, Finding

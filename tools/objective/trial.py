@@ -9,8 +9,7 @@ from jax.sharding import NamedSharding
 
 from rl.groups.packing import pack
 from rl.groups.weights import weigh
-from rl.types import Batch, Hyper, Segment
-from rl.update.hyper import make_hyper
+from rl.types import Batch, Hyper, Segment, make_hyper
 from rl.update.objective import Objective
 from sharding.rules import place
 

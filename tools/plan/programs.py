@@ -13,8 +13,7 @@ from models import lora
 from models.decoder import Params, abstract_params, param_shardings
 from rl.base_model import model_from_config
 from rl.setup import make_update
-from rl.types import Batch
-from rl.update.hyper import make_hyper
+from rl.types import Batch, make_hyper
 from rl.update.objective import objective_from_config
 from rl.update.step import Step, TrainState
 from rollout.layout import device_bytes, make_layout, placed

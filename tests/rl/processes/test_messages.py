@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl.processes.messages import decode, encode
-from rl.types import Batch
-from rl.update.hyper import make_hyper
+from rl.types import Batch, make_hyper
 from rollout.types import SamplingParams
 
 _VALUES = st.recursive(

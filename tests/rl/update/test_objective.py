@@ -9,8 +9,7 @@ import pytest
 
 from configs import base, objectives
 from rl.groups.advantages import load_advantage
-from rl.types import Batch
-from rl.update.hyper import make_hyper
+from rl.types import Batch, make_hyper
 from rl.update.objective import objective_from_config
 
 HYPER = make_hyper(

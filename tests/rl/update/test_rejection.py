@@ -9,7 +9,7 @@ from configs import base
 from rl.groups.packing import make_segments, pack
 from rl.groups.weights import reject, weigh
 from rl.setup import make_rejection
-from rl.update.hyper import make_hyper
+from rl.types import make_hyper
 from rl.update.losses import LOSSES
 from rl.update.objective import objective_from_config
 from rl.update.rejection import (

@@ -16,7 +16,7 @@ from models.decoder import Decoder, head_table, init_params
 from rl.groups.advantages import load_advantage
 from rl.groups.packing import make_segments, pack
 from rl.groups.weights import weigh
-from rl.update.hyper import make_hyper
+from rl.types import make_hyper
 from rl.update.metrics import update_metrics
 from rl.update.objective import objective_from_config, token_logprobs
 from rl.update.optimizer import make_optimizer, make_schedule
