@@ -24,7 +24,7 @@ from configs.base import RunConfig, from_config
 from models import hf
 from models.config import DecoderConfig
 from rl.base_model import base_folder, model_from_config
-from rl.groups.packing import pack_groups
+from rl.groups.packing import packing_from_config
 from rl.problems.reading import ProblemStream, load_problems
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
@@ -80,6 +80,7 @@ def train(c: RunConfig) -> Trained:
         response_length=c.rollout.max_response_tokens,
     )
     sampler = JaxSampler(layout, state.params)
+    pack = packing_from_config(c, row_multiple=jax.device_count())
 
     rows = []
     r = c.reward
@@ -93,7 +94,10 @@ def train(c: RunConfig) -> Trained:
         collector = Collector(c, tokenizer, stop_ids, sampler, pool)
         for number in range(c.steps):
             groups, metrics = collector.collect(number)
-            mini_batches = pack_step(c, groups, number)
+            # Advantages (r - mean) / std within each group; one mini-batch per update.
+            # Each token's weight in the loss is counted on the host over its whole
+            # mini-batch, so that nothing that follows can change the average.
+            mini_batches = pack(groups, version=number)
             state, of_updates = update(c, step, state, mini_batches)
             sampler.publish(state.params, number + 1)
             rows.append({"step": number + 1, **metrics, **of_updates})
@@ -205,28 +209,6 @@ class Collector:
                 )
             )
         return groups
-
-
-def pack_step(c: RunConfig, groups: list[Group], step: int) -> list[list[Batch]]:
-    """Return a step's mini-batches, one for each update, in micro-batches of rows.
-
-    The advantage is (r - mean) / std within each group. Each token's weight in the loss
-    is counted on the host over its whole mini-batch, so that nothing that follows can
-    change the average.
-    """
-    return pack_groups(
-        groups,
-        version=step,
-        sampler_is_trainer=True,
-        advantage=c.objective.advantage,
-        aggregation=c.objective.aggregation,
-        constant=c.rollout.max_response_tokens,
-        prompts_per_update=c.batch.prompts_per_update,
-        row_lengths=c.batch.row_lengths,
-        micro_tokens=c.batch.micro_tokens,
-        row_multiple=jax.device_count(),
-        share_prompts=c.batch.share_prompts,
-    )
 
 
 def update(

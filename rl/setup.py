@@ -32,7 +32,7 @@ from rl.groups.collect import Collector
 from rl.groups.draws import Draws
 from rl.groups.extra import load_extra_groups
 from rl.groups.judge import Judge
-from rl.groups.packing import pack_groups
+from rl.groups.packing import packing_from_config
 from rl.groups.schedule import Rollouts
 from rl.groups.weights import reject
 from rl.problems.curriculum import Curriculum
@@ -146,17 +146,9 @@ def open_parts(
             rewards=rewards,
             alarms=Alarms(c.alarms),
             trace=trace,
-            pack=functools.partial(
-                pack_groups,
-                sampler_is_trainer=c.rollout.backend == "jax",
-                advantage=c.objective.advantage,
-                aggregation=c.objective.aggregation,
-                constant=c.rollout.max_response_tokens,
-                prompts_per_update=c.batch.prompts_per_update,
-                row_lengths=c.batch.row_lengths,
-                micro_tokens=c.batch.micro_tokens,
+            pack=packing_from_config(
+                c,
                 row_multiple=spec.row_multiple,
-                share_prompts=c.batch.share_prompts,
                 extra_groups=load_extra_groups(
                     c.rollout.extra_groups,
                     problems=spec.train,

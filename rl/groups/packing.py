@@ -1,11 +1,13 @@
 """Packs segments of unequal length into rows, and rows into micro-batches."""
 
 import collections
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import numpy as np
 
+from configs.base import RunConfig
 from configs.schema import Count, NonEmpty
 from rl.groups.advantages import Advantages, load_advantage
 from rl.groups.extra import ExtraGroups
@@ -56,6 +58,25 @@ def pack_groups(
         )
         mini_batches.append(weigh(packed, aggregation=aggregation, constant=constant))
     return mini_batches
+
+
+def packing_from_config(
+    c: RunConfig, *, row_multiple: int, extra_groups: ExtraGroups | None = None
+) -> Callable[..., list[list[Batch]]]:
+    """Return `pack_groups` as a config says; it still takes groups and `version`."""
+    return functools.partial(
+        pack_groups,
+        sampler_is_trainer=c.rollout.backend == "jax",
+        advantage=c.objective.advantage,
+        aggregation=c.objective.aggregation,
+        constant=c.rollout.max_response_tokens,
+        prompts_per_update=c.batch.prompts_per_update,
+        row_lengths=c.batch.row_lengths,
+        micro_tokens=c.batch.micro_tokens,
+        row_multiple=row_multiple,
+        share_prompts=c.batch.share_prompts,
+        extra_groups=extra_groups,
+    )
 
 
 def make_segments(
