@@ -199,6 +199,20 @@ def _rest(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
     return {**rest, **(meta if isinstance(meta, dict) else {"meta": meta})}
 
 
+def check_left_out(message: str, count: int, total: int, unreadable: float) -> str:
+    """Return `message` for problems that are left out of a set of `total`.
+
+    Raises:
+      ValueError: they are a larger share than `config.data.unreadable`.
+    """
+    if count > unreadable * total:
+        raise ValueError(
+            f"{message}; config.data.unreadable={unreadable:g} is the share that may be"
+            " left out"
+        )
+    return f"{message}: left out"
+
+
 class ProblemStream:
     """Passes over a list, each in its own seeded order: all once before any twice.
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from configs.schema import Count, Share
+from rl.problems.reading import check_left_out
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
     UnreadableText,
@@ -235,12 +236,9 @@ def encode_all(
                     f"the model cannot read {len(faults):,} of {len(of_set):,} prompts"
                     f" of template {template!r}; first {faults[0]}"
                 )
-                if len(faults) > unreadable * len(of_set):
-                    raise ValueError(
-                        f"{message}; config.data.unreadable={unreadable:g} is the share"
-                        " that may be left out"
-                    )
-                messages.append(f"{message}: left out")
+                messages.append(
+                    check_left_out(message, len(faults), len(of_set), unreadable)
+                )
     if not fit[0]:
         raise ValueError(
             f"config.rollout.max_prompt_tokens={max_prompt_tokens}: no prompt of"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rl.problems.reading import check_left_out
 from rl.progress import watch
 from rl.types import Problem
 from rl.verifier import canonical_key
@@ -53,17 +54,13 @@ def readable(
     first = "; ".join(
         f"{p.id!r}: {_tail(p.answers[0])} {faults[p.answers[0]]}" for p in bad[:_TOLD]
     )
-    told = (
+    message = (
         f"{where}: the verifier cannot read the golds of {len(bad):,} of"
         f" {len(problems):,} problems ({len(bad) / len(problems):.2%}), first {first}"
     )
-    if len(bad) > unreadable * len(problems):
-        raise ValueError(
-            f"{told}; config.data.unreadable={unreadable:g} is the share"
-            " that may be left out"
-        )
+    message = check_left_out(message, len(bad), len(problems), unreadable)
     left_out = {p.id for p in bad}
-    return [p for p in problems if p.id not in left_out], f"{told}: left out"
+    return [p for p in problems if p.id not in left_out], message
 
 
 def _is_plain(gold: str) -> bool:
