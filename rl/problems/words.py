@@ -147,18 +147,3 @@ def _draw(
 
     text = re.sub(r"\{(.*?)\}", lambda slot: value(slot[1]), template)
     return text, value(templates[template]), index
-
-
-def _read_held_out() -> None:
-    """Adds words_held_out.txt: lines "ANSWER | TEXT" below a "[SPLIT LEVEL]"."""
-    name = f"{__file__.removesuffix('.py')}_held_out.txt"
-    with open(name, encoding="utf-8") as lines:
-        for line in lines:
-            if line.startswith("["):
-                split, level = line.strip("[]\n").split()
-            else:
-                answer, _, text = line.strip().partition(" | ")
-                _TEMPLATES[split][int(level)][text] = answer
-
-
-_read_held_out()
