@@ -17,7 +17,11 @@ import numpy as np
 
 from models.hf import load_params
 from rl.problems.templates import begin_of_text
-from rl.problems.tokenizer import check_text, load_tokenizer
+from rl.problems.tokenizer import (
+    PreTrainedTokenizerBase,
+    check_text,
+    load_tokenizer,
+)
 from rl.types import Batch
 from rl.update.objective import token_logprobs
 from sharding.rules import laid_out, place
@@ -54,12 +58,7 @@ def logprobs(
     """
     folder = pretrained.find_folder(model)
     tokenizer = load_tokenizer(folder)
-    begin = tokenizer.encode(begin_of_text(tokenizer), add_special_tokens=False)
-    bare = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
-    vocab_size = pretrained.vocab_size(folder)
-    for i, (text, of_text) in enumerate(zip(texts, bare, strict=True), 1):
-        what = f"text {i}"
-        check_text(tokenizer, text, of_text, vocab_size=vocab_size, what=what)
+    begin, bare = encode_texts(folder, tokenizer, texts)
     ids = [begin + of_text for of_text in bare]
     longest, positions = max(map(len, ids)), pretrained.max_positions(folder)
     if longest > positions:
@@ -77,10 +76,31 @@ def logprobs(
     ]
 
 
+def encode_texts(
+    folder: pathlib.Path, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
+) -> tuple[list[int], list[list[int]]]:
+    """Return what the tokenizer puts before any text, and the tokens of each text.
+
+    Raises:
+      ValueError: the tokenizer loses characters of a text, or the model's embedding has
+        no row for a token.
+    """
+    begin = tokenizer.encode(begin_of_text(tokenizer), add_special_tokens=False)
+    ids = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+    vocab_size = pretrained.vocab_size(folder)
+    for i, (text, of_text) in enumerate(zip(texts, ids, strict=True), 1):
+        what = f"text {i}"
+        check_text(tokenizer, text, of_text, vocab_size=vocab_size, what=what)
+    return begin, ids
+
+
 def open_scorer(
     folder: pathlib.Path, *, dtype: str, context: int
-) -> Callable[[Sequence[Sequence[int]]], list[np.ndarray]]:
+) -> Callable[..., list[np.ndarray]]:
     """Load a model; return a function from token ids to their log-probabilities.
+
+    The function also takes `on_scored`, which is called with the number of sequences
+    that have just been scored.
 
     Args:
       folder: with config.json and safetensors.
@@ -94,7 +114,10 @@ def open_scorer(
         functools.partial(token_logprobs, model, temperature=1.0, mesh=mesh, chunk=1024)
     )
 
-    def score(sequences: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    def score(
+        sequences: Sequence[Sequence[int]],
+        on_scored: Callable[[int], object] = lambda count: None,
+    ) -> list[np.ndarray]:
         scored = []
         for start in range(0, len(sequences), mesh.size):
             some = sequences[start : start + mesh.size]
@@ -108,6 +131,7 @@ def open_scorer(
             rows = np.array(found, np.float32)
             rows[:, 0] = np.nan
             scored += [rows[row, : len(ids)] for row, ids in enumerate(some)]
+            on_scored(len(some))
         return scored
 
     return score

@@ -20,8 +20,7 @@ import numpy as np
 
 from configs.reading import user_path
 from rl.files import replace_json
-from rl.problems.templates import begin_of_text
-from rl.problems.tokenizer import check_text, load_tokenizer
+from rl.problems.tokenizer import load_tokenizer
 from rl.processes.stopping import REFUSED, run
 from rl.progress import phase
 from rl.statistics import t_interval
@@ -62,54 +61,21 @@ def score(
     Raises:
       ValueError: a context beyond the model's positions, or a text of one token.
     """
-    import jax
-
-    from models.hf import load_params
-    from rl.types import Batch
-    from rl.update.objective import token_logprobs
-    from sharding.rules import laid_out, place
     from tools.evaluation import pretrained
+    from tools.logprobs import encode_texts, open_scorer
 
     positions = pretrained.max_positions(folder)
     if context > positions:
         raise ValueError(
             f"context={context} exceeds the {positions} positions of {folder}"
         )
-    tokenizer = load_tokenizer(folder)
-    vocab_size = pretrained.vocab_size(folder)
-    ids = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
-    for i, (text, of_text) in enumerate(zip(texts, ids, strict=True), 1):
-        what = f"text {i}"
-        check_text(tokenizer, text, of_text, vocab_size=vocab_size, what=what)
-    begin = tokenizer.encode(begin_of_text(tokenizer), add_special_tokens=False)
+    begin, ids = encode_texts(folder, load_tokenizer(folder), texts)
     cut = [w for of_text in ids for w in windows(of_text, context - len(begin))]
-    model, mesh = pretrained.split_model(
-        folder, dtype=pretrained.resolve_dtype(folder, dtype)
-    )
-    params = load_params(folder, model, mesh)
-
-    @jax.jit
-    def logprobs(params, batch):
-        return token_logprobs(
-            model, params, batch, temperature=1.0, mesh=mesh, chunk=1024
-        )[0]
-
-    found = []
+    log_probs = open_scorer(folder, dtype=dtype, context=context)
     with phase("score", str(folder), total=len(cut), unit="windows") as scored:
-        for start in range(0, len(cut), mesh.size):
-            some = cut[start : start + mesh.size]
-            batch = Batch.padding(mesh.size, context)
-            for row, window in enumerate(some):
-                n = len(begin) + len(window)
-                batch.token_ids[row, :n] = [*begin, *window]
-                batch.positions[row, :n] = np.arange(n)
-                batch.segment_ids[row, :n] = 1
-                batch.loss_mask[row, len(begin) + 1 : n] = True
-            sums = np.asarray(
-                logprobs(params, place(batch, laid_out(mesh, "batch"))), np.float64
-            ).sum(axis=1)
-            found += [-s / (len(w) - 1) for s, w in zip(sums, some, strict=False)]
-            scored.update(len(some))
+        rows = log_probs([[*begin, *window] for window in cut], scored.update)
+    # The first token of a window was predicted in the one before it.
+    found = [-row[len(begin) + 1 :].astype(np.float64).mean() for row in rows]
     size = sum(len(text.encode()) for text in texts)
     sizes = np.array([len(window) - 1 for window in cut])
     nats = float(np.average(found, weights=sizes))
