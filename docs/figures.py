@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rl.groups.packing import best_fit_decreasing
+from rl.groups.packing import best_fit
 
 IMAGES = pathlib.Path(__file__).parent / "images"
 BLUE, ORANGE, GREEN, GREY, INK = "#3b6fb6", "#e08a3c", "#4d9a6a", "#c9ced6", "#30363d"
@@ -94,17 +94,18 @@ def flow() -> None:
 
 
 def packing() -> None:
-    """Draws the rows that `best_fit_decreasing` makes of 40 log-normal segments."""
+    """Draws the rows that `best_fit` makes of 40 log-normal segments."""
     rng = np.random.default_rng(0)
     drawn = 150 + rng.lognormal(np.log(700), 0.84, 40)
     lengths = np.minimum(drawn, 4096).astype(int)
-    rows = best_fit_decreasing([int(n) for n in lengths], 4096)
+    own = range(len(lengths))
+    rows = best_fit(lengths.tolist(), 4096, own, [0] * len(own))
     scale, marks = 700 / 4096, []
     for r, row in enumerate(rows):
         x = 60.0
         marks.append(words(52, 27 + 24 * r, f"row {r}", "end"))
         marks.append(box(60, 12 + 24 * r, 700, 20, "#eef0f3"))
-        for i in row:
+        for (i,) in row:
             wide = lengths[i] * scale
             marks.append(box(x, 12 + 24 * r, 150 * scale, 20, INK))
             fill = _SHADES[i % len(_SHADES)]

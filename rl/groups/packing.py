@@ -164,13 +164,6 @@ def best_fit(
     return [list(row.values()) for row in rows]
 
 
-def best_fit_decreasing(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Return the indices in each row; see `best_fit`, with each segment by itself."""
-    own = range(len(lengths))
-    rows = best_fit(lengths, capacity, own, [0] * len(own))
-    return [[index for group in row for index in group] for row in rows]
-
-
 def pack(
     segments: Sequence[Segment],
     *,

@@ -276,8 +276,8 @@ def number(value: int | Fraction, ulp: Fraction | None = None) -> Num:
     return Num(Fraction(value), ulp)
 
 
-ZERO, ONE, MINUS_ONE, TWO = map(number, (0, 1, -1, 2))
-PI, EULER, IMAGINARY, INFINITY = map(Const, ("pi", "e", "i", "inf"))
+ZERO, ONE, MINUS_ONE = map(number, (0, 1, -1))
+EULER, IMAGINARY, INFINITY = map(Const, ("e", "i", "inf"))
 MINUS_INFINITY = Mul((MINUS_ONE, INFINITY))
 SYMMETRIC = frozenset("= != approx equiv parallel perp".split())
 """Relations whose sides may be swapped."""
