@@ -143,7 +143,7 @@ def _describe_set(of_set: ProblemSet) -> str:
     return (
         f"{text}; left out: {of_set.too_long:,} longer than"
         f" config.rollout.max_prompt_tokens, {of_set.unreadable:,} with an unreadable"
-        " gold"
+        " gold or prompt"
     )
 
 

@@ -261,6 +261,6 @@ def test_a_start_says_what_is_left_out(config, tmp_path, monkeypatch, capsys):
         pass
     said = capsys.readouterr().out
     assert "4 rows, 2 used; left out: 1 longer than config.rollout.max_pro" in said
-    assert "max_prompt_tokens, 1 with an unreadable gold\n" in said
+    assert "max_prompt_tokens, 1 with an unreadable gold or prompt\n" in said
     assert "\nWARNING: " in said
     assert "t.jsonl: the verifier cannot read the golds of 1 of 4 problems" in said
