@@ -25,15 +25,20 @@ def pairs(shared_data):
     return [row for row in map(json.loads, rows) if row["mode"] == "answer"]
 
 
+# Words behind a gold, dots in another order, a line in polar coordinates solved for its
+# radius, a parameter that the answer names otherwise.
+UNREADABLE = {"v00253", "v00594", "v00617", "v00756"}
+
+
 def test_labelled_pairs(pairs):
     exact = [row for row in pairs if row["kind"] == "exact"]
     verdicts = [is_equivalent(row["pred"], row["gold"]) for row in exact]
-    wrong = [
-        (row["id"], row["gold"], row["pred"])
+    wrong = {
+        row["id"]: (row["gold"], row["pred"])
         for row, verdict in zip(exact, verdicts, strict=True)
         if verdict != row["label"]
-    ]
-    assert len(wrong) <= 0.02 * len(exact), wrong
+    }
+    assert wrong.keys() <= UNREADABLE, wrong
     false_positives = [
         row["id"]
         for row, verdict in zip(exact, verdicts, strict=True)
