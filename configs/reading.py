@@ -89,7 +89,7 @@ def read_config(name: str) -> ConfigDict:
 def run_file(name: str) -> dict[str, Any]:
     """Runs a config file; what it defines, by name.
 
-    The file's folder goes on `sys.path`, so that functions next to it are found by
+    The file's folder is added to `sys.path`, so that functions next to it are found by
     "module:function". A relative name under configs/ that is not there is looked up
     among the configs that came with this package.
 

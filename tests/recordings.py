@@ -80,7 +80,7 @@ def _rows(path: pathlib.Path) -> list[dict]:
 
 
 def _train(root: pathlib.Path, out: pathlib.Path, name: str) -> pathlib.Path:
-    """Trains in out/work/NAME, where an interrupted run resumes; returns the folder."""
+    """Trains a run, or resumes it, and returns its folder below `out`."""
     steps, settings = RUNS[name]
     work = out / "work"
     work.mkdir(parents=True, exist_ok=True)

@@ -113,7 +113,7 @@ def _load_run(
     """Read the policy of a run's checkpoint, and the base below its adapters.
 
     Raises:
-      ValueError: there is no such checkpoint, or the base is not the run's.
+      ValueError: the checkpoint does not exist, or the base is not the run's.
     """
     m = json.loads((workdir / "config.json").read_text("utf-8"))["model"]
     sizes = m.get("lora") or {"rank": 0}

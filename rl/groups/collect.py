@@ -67,7 +67,7 @@ class Collector:
           seed: of the run; each round derives its own.
           prompts_per_step: groups of a full batch.
           filter, ..., on_shortfall: see `DynamicSampling` in configs/base.py. A round
-            requests as many prompts as the recent share of informative groups requires,
+            requests more prompts if the recent share of informative groups is small,
             at most `oversample * prompts_per_step`. With `carry` a round ends once it
             has enough groups (APRIL, arXiv 2509.18521), but not before those that would
             then be older than `max_age` steps and one.

@@ -20,7 +20,7 @@ from rl.verifier import extract_answer, is_equivalent
 from tools.page import is_number
 
 Readings = Mapping[str, tuple[int, int]]
-"""Source -> golds that somebody checked by hand, and how many of them were wrong."""
+"""Source -> golds that were checked by hand, and how many of them were wrong."""
 
 Kind = Literal["solve_rate", "verified_solutions", "agreement", "graded"]
 SOLVED = 0.5

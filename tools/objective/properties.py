@@ -74,7 +74,7 @@ _WHY = {
     "packing": "it depends on rows, their number or their length",
     "shared prompts": "it counts prompts' positions, which completions may share",
     "micro-batches": "it depends on what else is in the micro-batch",
-    "row order": "it depends on where in the batch a row stands",
+    "row order": "it depends on a row's place in the batch",
     "mesh": "it depends on how rows are split over devices",
     "masked positions": "it reads positions that do not count",
     "large ratios": "log-ratios of +-200 overflow in float32: hold the exponent, as"

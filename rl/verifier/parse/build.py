@@ -90,9 +90,9 @@ def based(digits: str, index: str) -> t.Node:
     base = COUNTING.index(word) if word in COUNTING else word
     whole, _, places = digits.partition(".")
     if not str(base).isdigit() or not (whole + places).isdigit():
-        raise t.Unparsable("has a number with an index that is no base")
+        raise t.Unparsable("has a number with an index that is not a base")
     if not 2 <= int(base) <= 36 or max(map(int, whole + places)) >= int(base):
-        raise t.Unparsable(f"is no number in base {str(base)[:10]}")
+        raise t.Unparsable(f"is not a number in base {str(base)[:10]}")
     places = "." + places.rstrip("0") if places.strip("0") else ""
     return t.Based((whole.lstrip("0") or "0") + places, int(base))
 
@@ -105,7 +105,7 @@ def name_of(node: t.Node) -> str:
             return "".join(part.name for part in node.factors)
     if isinstance(node, t.Num):
         return str(node.value)
-    raise t.Unparsable("has a mark over what is no name")
+    raise t.Unparsable("has a mark over something that is not a name")
 
 
 def apply(name: str, base: t.Node | None, arguments: list[t.Node]) -> t.Node:

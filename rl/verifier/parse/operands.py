@@ -122,7 +122,7 @@ class Operands(Cursor):
         braced = closing == ")" or self._accept("{")
         block = self._next.value
         if self._next.kind != "num" or not block.isdigit():
-            raise t.Unparsable("has a bar over what is no digit")
+            raise t.Unparsable("has a bar over something that is not a digit")
         self._at += 1
         if braced:
             self._expect(closing)

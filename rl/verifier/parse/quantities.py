@@ -55,7 +55,7 @@ class Quantities(Expressions):
         words = self._unit_text()
         if self._currency is not None:
             if not isinstance(node, t.Expression):
-                raise t.Unparsable("has a currency sign before what is no number")
+                raise t.Unparsable("has a currency sign before no number")
             words = f"{self._currency} {words}"
         if not words or words.lower() in ORDINALS:
             return node
@@ -71,14 +71,14 @@ class Quantities(Expressions):
             if clock := _with_half(node, _HALF_DAYS[words.lower()]):
                 return clock
         if not isinstance(node, t.Expression | t.Ratio | t.Based):
-            raise t.Unparsable(f"has a value beside {words[:40]!r}")
+            raise t.Unparsable(f"has a value next to {words[:40]!r}")
         if first.startswith("degree"):
             if rest in ("", "angle"):
                 return t.Degrees(unmarked(node))
             words = words.partition(" ")[2]
         reading = parse_unit(words)
         if reading is None:
-            raise t.Unparsable(f"has a value beside {words[:40]!r}")
+            raise t.Unparsable(f"has a value next to {words[:40]!r}")
         if reading.multiplier != 1:
             # A nested product marks 5 million, unlike a product of two numbers.
             node = t.Mul((numeric(node), t.Mul((t.Num(reading.multiplier),))))
@@ -111,7 +111,7 @@ class Quantities(Expressions):
                 self._at += 1
                 exponent = t.fold(self._argument())
                 if not isinstance(exponent, t.Num):
-                    raise t.Unparsable("has a unit with an exponent that is no number")
+                    raise t.Unparsable("has a unit with a power that is not a number")
                 words.append(f"^ {exponent.value}")
             elif (
                 (words or token.value == "/")

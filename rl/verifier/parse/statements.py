@@ -258,7 +258,7 @@ class Parser(Quantities):
         if _is_in_reals(pattern):
             pattern = pattern.left
         if len(items) > 1 or not isinstance(pattern, t.Sym) or not stated:
-            raise t.Unparsable("has a set builder that is no condition on one name")
+            raise t.Unparsable("has a set builder that is not a condition on one name")
         if any(is_membership(s) for s in stated):
             raise t.Unparsable("has a set builder over other numbers than the reals")
         return t.Braces(
