@@ -16,9 +16,10 @@ import os
 import pathlib
 import random
 import shutil
-import socket
 import subprocess
 import sys
+
+from rollout.vllm.server import free_port
 
 PARTS = ("runs", "verdicts", "curation", "evaluation")
 CARRY = {"dynamic_sampling.carry": True}
@@ -93,9 +94,7 @@ def _train(root: pathlib.Path, out: pathlib.Path, name: str) -> pathlib.Path:
     if name != "two_processes":
         _run(root, *command)
         return work / name
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command += [f"--coordinator=127.0.0.1:{port}", "--num_processes=2"]
     command += ["--config.mesh.cpu_devices=1"]
     both = [_start(root, *command, f"--process_id={i}") for i in (0, 1)]

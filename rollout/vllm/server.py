@@ -8,10 +8,12 @@ runs a server for trainers on other hosts, in vLLM's environment, which has no J
 import argparse
 import contextlib
 import dataclasses
+import errno
 import logging
 import os
 import pathlib
 import re
+import secrets
 import socket
 import subprocess
 import sys
@@ -145,6 +147,22 @@ def environment(spec: ServerSpec) -> dict[str, str]:
     return inherited | added
 
 
+def free_port(host: str = "127.0.0.1") -> int:
+    """Returns a port on which nothing listens.
+
+    A server binds it only seconds later, when it has imported its packages. The port is
+    therefore below those that Linux gives to outgoing connections, from 32768 on.
+    """
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        try:
+            with socket.create_server((host, port)):
+                return port
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+
+
 class ServerProcess:
     """A server that this process starts, and that ends with it even by `kill -9`."""
 
@@ -174,8 +192,7 @@ class ServerProcess:
 
     def start(self) -> None:
         """Starts the process; `wait_ready` returns when it serves."""
-        with socket.create_server((self.spec.host, 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port = free_port(self.spec.host)
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         run = command(self.spec, port=self._port)
         with self.log_file.open("ab") as output:

@@ -1,12 +1,12 @@
 """The probe, and a publish by two processes, without servers."""
 
-import socket
 import subprocess
 import sys
 
 import pytest
 
 from rl.sampler_servers import probe_prompt
+from rollout.vllm.server import free_port
 from tests.rl.processes.publishing import publish
 from tests.rollout.vllm.policies import ROOT
 
@@ -17,9 +17,7 @@ def test_the_probe_prompt_fills_blocks_and_leaves_room():
 
 
 def _published(count, late=0):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     module = [sys.executable, "-m", "tests.rl.processes.publishing"]
     processes = [
         subprocess.Popen(

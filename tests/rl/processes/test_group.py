@@ -1,7 +1,6 @@
 """Real processes, connected as a run's are, without a run."""
 
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -11,6 +10,7 @@ import pytest
 
 from rl.processes import start
 from rl.processes.group import SingleProcess
+from rollout.vllm.server import free_port
 from tests.rl.test_train import ROOT
 
 SCRIPT = """
@@ -76,9 +76,7 @@ SCRIPT = """
 
 def run(how, count):
     """Starts the script's processes; their exit statuses and what they printed."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     script = [sys.executable, "-c", textwrap.dedent(SCRIPT), how, str(port), str(count)]
     processes = [
         subprocess.Popen(

@@ -4,7 +4,6 @@ import contextlib
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import time
 
@@ -14,6 +13,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from rl.checkpoint import steps_in
+from rollout.vllm.server import free_port
 from tests.rl import test_train as runs
 from tests.tools.tiny import make_model
 
@@ -51,12 +51,6 @@ def command(workdir, cache, *, devices, **changes):
     return runs.command(workdir, cache, **settings)
 
 
-def _free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 def by_flags(port):
     """Flags and variables of each of two processes."""
     flags = [f"--coordinator=127.0.0.1:{port}", "--num_processes=2"]
@@ -90,7 +84,7 @@ def two(arguments, joined=by_flags, of_second=()):
             stderr=subprocess.PIPE,
             text=True,
         )
-        for i, (flags, variables) in enumerate(joined(_free_port()))
+        for i, (flags, variables) in enumerate(joined(free_port()))
     ]
     try:
         yield processes

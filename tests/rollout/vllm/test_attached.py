@@ -1,13 +1,13 @@
 """Servers that run already: updated and left running, or rejected with one line."""
 
 import os
-import socket
 import subprocess
 
 import pytest
 
 from rollout.vllm.client import ServerRefused, VllmClient
 from rollout.vllm.sampler import VllmSampler
+from rollout.vllm.server import free_port
 from tests.rollout.vllm import policies
 
 pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("no_litter")]
@@ -26,9 +26,7 @@ class _Foreign:
     def __init__(self, tmp, folder, *extra, key=""):
         policies.needs_vllm()
         self.log = tmp / "foreign.log"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         arguments = f"--model {folder} --dtype float32 --max_model_len 512"
         arguments += f" --max_num_seqs 64 --enforce_eager --port {port}"
