@@ -307,14 +307,11 @@ def save_folder(
     layout = {name: kept[name] for name in specs if name in kept}
     if len(layout) != len(specs):
         layout = _split(specs, max_shard_bytes)
-    partial = folder.with_name(f".{folder.name}.partial")
     # A model on one process's own devices is that process's to write.
     local = all(x.is_fully_addressable for x in jax.tree.leaves(params))
     writes = local or jax.process_index() == 0
-    if writes:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-    try:
+    target = replaced_folder(folder) if writes else contextlib.nullcontext(folder)
+    with target as partial:
         if writes:
             copy_assets(assets, partial)
             _describe(partial / "config.json", dtype)
@@ -330,14 +327,25 @@ def save_folder(
             stream = _finite(stream, folder, dtype)
             with _named(folder / file):
                 write_tensors(partial / file, subset, stream, metadata={"format": "pt"})
+
+
+@contextlib.contextmanager
+def replaced_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields an empty folder, which takes the place of `folder` when it is complete.
+
+    If the body raises, what it wrote is removed, and `folder` stays as it was.
+    """
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
     except BaseException:
-        if writes:
-            shutil.rmtree(partial)
+        shutil.rmtree(partial)
         raise
-    if writes:
-        if folder.exists():
-            shutil.rmtree(folder)
-        partial.rename(folder)
+    if folder.exists():
+        shutil.rmtree(folder)
+    partial.rename(folder)
 
 
 def _finite(stream, folder: pathlib.Path, dtype: str):

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import pathlib
-import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ from jax.sharding import NamedSharding
 from models import lora
 from models.config import DecoderConfig
 from models.decoder import Decoder, Params, abstract_params, param_shardings
-from models.hf import DTYPES
+from models.hf import DTYPES, replaced_folder
 from models.names import TABLE
 from models.safetensors_io import Specs, read_tensors, write_tensors
 from sharding.rules import laid_out, place
@@ -139,19 +138,10 @@ def save_folder(
         for _ in stream:
             pass
         return
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    with replaced_folder(folder) as partial:
         (partial / CONFIG).write_text(describe(config, base=base), encoding="utf-8")
         specs = tensor_specs(config, DTYPES[dtype])
         write_tensors(partial / WEIGHTS, specs, stream, metadata={"format": "pt"})
-    except BaseException:
-        shutil.rmtree(partial)
-        raise
-    if folder.exists():
-        shutil.rmtree(folder)
-    partial.rename(folder)
 
 
 def read_config(folder: str | os.PathLike) -> dict[str, Any]:
