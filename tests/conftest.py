@@ -1,4 +1,4 @@
-"""Eight virtual CPU devices stand in for a pod; the shared data is optional."""
+"""Makes eight virtual CPU devices, as a small pod; the shared data is optional."""
 
 import contextlib
 import os

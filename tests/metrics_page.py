@@ -8,7 +8,7 @@ PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "monitoring.md"
 
 
 def documented() -> re.Pattern[str]:
-    """Words in capitals stand for any; `{a,b}` for each."""
+    """A word in capitals matches any word; `{a,b}` matches a and b."""
     cells = re.findall(r"^\| (`.*?) \| ", PAGE.read_text(), re.M)
     names = [name for cell in cells for name in re.findall(r"`(.*?)`", cell)]
     return re.compile("|".join(one for name in names for one in _patterns(name)))

@@ -36,7 +36,7 @@ from rl import files
 from rl.processes.stopping import run, status_of
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
-# What depends on the machine and the moment; saves go on beside the steps.
+# What depends on the machine and the moment; saves run while steps do.
 _TIMINGS = ("seconds/", "speed/", "timing/", "sampling/seconds", "checkpoint/")
 _STAGES = (
     {"name": "easy", "levels": {"2": 0.3, "3": 0.7}, "steps": 4},
@@ -76,7 +76,7 @@ SMALL = {
 _SIDES = {1: 1, 8: 2}  # of the mesh, by its devices
 # Where a signal strikes: within a call of a function, perhaps under a condition; in
 # which call at the latest, 1 where a start has no more; and after how many seconds of
-# it at the latest, about as many as it takes.
+# it at the latest, about the number that it takes.
 _MOMENTS = {
     "plan": ("rl.run_spec:validate", 1, 0.5),
     "load": ("models.hf:load_params", 1, 0.1),

@@ -1,4 +1,4 @@
-"""The way of one prompt, as docs/architecture.md tells it, is the one that it goes."""
+"""A prompt goes through the code as docs/architecture.md says."""
 
 import functools
 import pathlib
@@ -34,12 +34,12 @@ def _place(filename, qualname):
     if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in ROOMS:
         return None
     name = qualname.replace(".<locals>", "")
-    # A comprehension is part of the function that it stands in.
+    # A comprehension is part of the function around it.
     return f"{path.relative_to(ROOT)}:{re.sub(r'[.]<.*', '', name)}"
 
 
 def _record(run):
-    """Calls from function to function of ours, in order, libraries between left out."""
+    """Calls between functions of this project, in order, without libraries."""
     calls = {}
 
     def place(frame):

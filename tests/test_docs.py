@@ -28,7 +28,7 @@ def _commands(path):
 
 
 def _python_commands():
-    """(where, module, words after it) of every `python -m` of ours in the pages."""
+    """(where, module, words after it) of each `python -m` of a project module."""
     found = []
     for path in PAGES:
         for line in _commands(path):

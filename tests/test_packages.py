@@ -5,7 +5,7 @@ import graphlib
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# A layer imports itself and what stands before it.
+# A layer imports itself and those before it.
 LAYERS = ("sharding", "models", "rollout", "rl", "tools")
 
 
@@ -23,7 +23,7 @@ FILES = {
 
 
 def _imports(module):
-    """Modules of ours that a file imports, wherever in it the statement stands."""
+    """Modules of this project that a file imports, at any depth."""
     for node in ast.walk(ast.parse(FILES[module].read_text())):
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
@@ -89,7 +89,7 @@ def test_the_verifier_stands_alone():
 
 
 def test_what_only_tools_need_stands_under_tools():
-    # The last stands beside the sampler whose programs it describes.
+    # The last is in the folder of the sampler whose programs it describes.
     commands = ["rl.train", "rl.minimal", "rollout.programs"]
     reached, ahead = set(), [*commands, *(m for m in FILES if m.startswith("configs"))]
     while ahead:

@@ -1,4 +1,4 @@
-"""Beside another package with the name of ours, commands end with one line."""
+"""With another package of this project's name installed, commands end with one line."""
 
 import os
 import pathlib

@@ -26,7 +26,7 @@ LLAMA_3 = dict(
     high_freq_factor=4.0,
     original_max_position_embeddings=64,
 )
-# A head that is no part of the width, as of Qwen3-4B and most of its family.
+# Heads whose widths do not add up to the width, as of Qwen3-4B and most of its family.
 FAMILIES = {
     "Qwen2": {},
     "Qwen3": dict(head_dim=32, sliding_window=None),

@@ -195,7 +195,7 @@ def test_blocks_of_queries_and_of_keys_name_each_other(q_block, k_block):
     seen |= np.asarray(prefixes)[:, :, None] == np.asarray(ids)[:, None]
     seen &= np.tri(LENGTH, dtype=bool) & (np.asarray(ids) > 0)[:, :, None]
     wanted = {(row, q // q_block, k // k_block) for row, q, k in np.argwhere(seen)}
-    # Besides what is seen: blocks of padding, and the second segment's neighbours.
+    # Also blocks of padding, and the neighbours of the second segment.
     assert wanted <= found and len(found) <= len(wanted) + 2 * ROWS
 
 

@@ -41,7 +41,7 @@ def llama_1(folder):
 
 
 def widened(tensors):
-    """As many kv heads as query heads."""
+    """Has one kv head for each query head."""
     return {
         name: np.repeat(x.reshape(2, 16, 64), 2, axis=0).reshape(64, 64)
         if ".k_proj" in name or ".v_proj" in name
@@ -73,7 +73,7 @@ def without_prefix(folder):
 
 
 def stale_index(folder):
-    """An index and its files of other weights beside a single file."""
+    """Writes an index with files of other weights, and a single file."""
     reference.make(folder, seed=1, max_shard_size="100KB")
     reference.make(folder / "new", seed=2)
     (folder / "new" / WEIGHTS).rename(folder / WEIGHTS)

@@ -145,7 +145,7 @@ def test_texts_are_split_as_the_model_was_trained(tmp_path):
     ]  # fmt: skip
     thought = tokenizer.encode("<think>the<|other|>", add_special_tokens=False)
     assert thought[0] == 2
-    # A verifier reads what is thought; an end is no text.
+    # A verifier reads the thoughts; an end token has no text.
     assert tokenizer.decode(thought, skip_special_tokens=True) == "<think>the"
     text = "é 你好\n\n  then 1,024?"
     ids = tokenizer.encode(text, add_special_tokens=False)

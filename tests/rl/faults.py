@@ -42,7 +42,7 @@ def nan_batch(**arguments):
 
 
 def a_second_process_that_sees_no_checkpoint(**arguments):
-    """As where a file system has not told it yet; what is joint would wait for it."""
+    """As on a file system that does not show it yet; joint calls would wait for it."""
     if jax.process_index() == 1:
         checkpoint.steps_in = lambda folder: set()
     # Its stop token is none of the model, so that completions never end.

@@ -488,7 +488,7 @@ def test_the_cost_of_checkpoints_of_7b_is_stated(tmp_path):
     )  # fmt: skip
     shapes, _ = abstract_params(Decoder(qwen))
     nbytes = checkpoint.state_bytes(shapes, make_optimizer(**OPTIMIZER))
-    # 7,615,616,512 parameters, twice as many moments, and Adam's count.
+    # 7,615,616,512 parameters, two moments for each, and Adam's count.
     assert nbytes == 12 * 7_615_616_512 + 4
     text = checkpoint.describe_cost(nbytes, keep=3, folder=tmp_path / "none")
     assert text.startswith("91.39 GB each, 3 newest kept, 639.71 GB at most (")

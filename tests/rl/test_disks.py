@@ -33,7 +33,7 @@ def mounted(folder, options):
 
 
 def fill(folder, *, leave=0):
-    """Takes all the room but for so many bytes."""
+    """Fills the disk up to a given number of bytes."""
     path = folder / "filler"
     with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
         while True:

@@ -1,4 +1,4 @@
-"""The engine: what an objective asks of it besides the policy."""
+"""The engine: what an objective needs in addition to the policy."""
 
 import dataclasses
 import gc

@@ -145,7 +145,7 @@ def test_verdicts_are_counted_by_the_rule_that_decided():
 
 
 def test_one_definition_of_repetitive_serves_training_and_evaluation():
-    """A long start is no excuse: a loop at the end does not recover."""
+    """A loop at the end counts, however long the text before it is."""
     tokens = np.array([*range(1500), *[7, 8, 9, 10] * 130], np.int32)
     zeros, versions = np.zeros(len(tokens), np.float32), np.zeros(len(tokens), np.int32)
     plain = Completion(tokens[:1500], zeros[:1500], "stop", versions[:1500])

@@ -34,7 +34,7 @@ def test_a_file_is_replaced_whole(tmp_path):
 def test_a_full_disk_is_named_and_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.json"
     path.write_text("old")
-    # Where the new file is written first, there is no space.
+    # There is no space for the new file, which is written first.
     (tmp_path / ".a.json.part").symlink_to("/dev/full")
     with pytest.raises(OSError, match=r"No space left on device: '.*/a.json'"):
         files.replace(path, "new")

@@ -62,7 +62,7 @@ def test_a_series_that_stands_still_is_no_chart_until_it_moves(tmp_path):
     board = read(tmp_path)
     assert set(board.Tags()["scalars"]) == {"a/moves", "a/late"}
     assert points(board, "a/moves") == [(s, s / 4) for s in range(1, 7)]
-    # Where it began to stand still, where that ended, and all that followed.
+    # The first and last step of a constant stretch, and all that follow.
     assert points(board, "a/late") == [(1, 0), (4, 0), (5, 3), (6, 3)]
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line).get("a/still") for line in lines] == [7] * 6 + [None]
@@ -71,7 +71,7 @@ def test_a_series_that_stands_still_is_no_chart_until_it_moves(tmp_path):
 def test_a_resumed_run_goes_on_with_its_charts(tmp_path):
     rows = [(s, {"a/moves": s / 4, "a/still": 7, "a/lost": s}) for s in (1, 2, 3)]
     write(tmp_path, rows)
-    # Step 3 was lost; what moved goes on point by point, what stood still comes whole.
+    # Step 3 was lost. What changes keeps each point, what does not is written whole.
     write(tmp_path, [(3, {"a/moves": 0.75, "a/still": 8})], keep=2)
     board = read(tmp_path)
     assert points(board, "a/moves") == [(1, 0.25), (2, 0.5), (3, 0.75)]
@@ -136,7 +136,7 @@ def test_hyperparameters_and_histograms(tmp_path):
 
 
 class Kept:
-    """A sink that keeps what it is told."""
+    """A sink that keeps what it receives."""
 
     opened = []
 
@@ -212,7 +212,7 @@ def test_wandb_is_asked_for_only_where_it_is_named(monkeypatch):
 def test_a_run_on_wandb_resumes_under_its_id_with_steps_of_its_own(
     tmp_path, monkeypatch
 ):
-    """A stand-in for the package: what it is called with."""
+    """Replaces the package, and keeps the arguments of its calls."""
     calls = []
     run = types.SimpleNamespace(
         define_metric=lambda *a, **k: calls.append(("define", a, k)),

@@ -43,7 +43,7 @@ SMALL = {
     "batch.prompts_per_update": 2,
     "eval.samples": 2,
     "checkpoint.every_steps": 2,
-    # A busy machine is no reason to lose a step.
+    # A busy machine must not lose a step.
     "checkpoint.grace_seconds": 600,
     "dynamic_sampling.max_rounds": 40,
     "mesh.cpu_devices": 2,
@@ -85,7 +85,7 @@ def run(arguments, *, check=True):
 
 
 def starts(folder, commands):
-    """Runs commands that nobody looks at while they run, see `tests.forked`."""
+    """Runs commands without a terminal, see `tests.forked`."""
     after = [arguments[arguments.index("rl.train") + 1 :] for arguments in commands]
     needs = ("rl.setup", "rl.loop", "tensorboard")
     return forked.starts(
@@ -109,7 +109,7 @@ def _rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-# What depends on the machine and the moment; saves go on beside the steps.
+# What depends on the machine and the moment; saves run while steps do.
 TIMINGS = ("seconds/", "speed/", "timing/", "sampling/seconds", "checkpoint/")
 
 
@@ -235,7 +235,7 @@ def test_tensorboard_opens_the_run(finished):
         (name, row[name]) for row in _rows(workdir / "metrics.jsonl") for name in row
     ]
     assert named <= {name for name, _ in seen}
-    # What has not moved is no chart.
+    # A metric that has not moved has no chart.
     moved = {name for name in named if len({v for n, v in seen if n == name}) > 1}
     tags = set(board.Tags()["scalars"])
     assert tags & named == moved and len(moved) > 20

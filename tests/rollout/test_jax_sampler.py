@@ -543,7 +543,7 @@ def test_too_long_a_request_is_refused_with_both_numbers(folder):
 
 
 def test_no_publish_holds_two_copies(folder):
-    # A start publishes twice, and after a skipped step nobody has made room.
+    # A start publishes twice, and a skipped step frees no memory before a publish.
     path = folder[0]
     mesh = make_mesh(devices=jax.devices()[:1])
     # Of another dtype than the masters, so that the copy shares nothing with them.

@@ -1,4 +1,4 @@
-"""What the sampler's programs hold once compiled: weights that stand still."""
+"""What the sampler's compiled programs hold: weights that are never moved."""
 
 import collections
 import dataclasses
@@ -112,7 +112,7 @@ def _elements(shape):
 @pytest.mark.failure(48)
 @pytest.mark.parametrize("tensor", [1, 4, 8])
 def test_between_two_looks_only_sums_within_a_copy_are_exchanged(tensor):
-    """At 4 and 8 each kv head stands on several devices."""
+    """At 4 and 8 each kv head is on several devices."""
     layout = _layout(tensor)
     found = exchanges(programs(layout)["decode"].lower().compile().as_text())
     rows = 16 // layout.copies

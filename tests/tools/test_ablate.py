@@ -1,4 +1,4 @@
-"""Runs of an ablation: made once, side by side, resumed, and told as they were."""
+"""Runs of an ablation: made once, in parallel, resumed, and reported as they were."""
 
 import json
 import math

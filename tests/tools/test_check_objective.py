@@ -62,7 +62,7 @@ def detached(policy_logprobs, old_logprobs, advantages):
 
 
 def shifted(policy_logprobs, old_logprobs, advantages):
-    """Logits of position t beside the token at t, the usual slip."""
+    """Pairs the logits of position t with the token at t, the usual slip."""
     old = jnp.roll(old_logprobs, 1, axis=1)
     return _grpo(importance(policy_logprobs - old), advantages)
 

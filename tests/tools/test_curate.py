@@ -116,7 +116,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
     )
     for result, message in zip(ends, bad.values(), strict=True):
         assert result.returncode == 1, result.args
-        # It may stand behind a bar of progress.
+        # It may follow a progress bar.
         assert result.stderr.count("curate: ") == 1
         said = result.stderr.rpartition("curate: ")[2].splitlines()[0]
         assert message in said

@@ -144,7 +144,7 @@ def test_rescoring_leaves_every_output(tmp_path, shared_data, capsys):
 
 
 def _set(folder, answer):
-    """A known set's name over other problems, as many; and its golds."""
+    """A known set's name over other problems of the same number; and its golds."""
     rows = [{"id": str(i), "problem": f"{i}+1", "answer": answer} for i in range(30)]
     folder.mkdir()
     (folder / "aime2024.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
@@ -305,7 +305,7 @@ def test_a_score_beside_its_audit(model, tmp_path, capsys):
     assert main(arguments) == 0
     # Random weights know nothing by heart.
     assert "| 0.0 (40%), 0.0 (60%), 0.0 (80%) |" in capsys.readouterr().out
-    # A model that does is told from its kept completions.
+    # A model that does is recognized by its kept completions.
     kept = out / "audit" / "completions.jsonl"
     drawn = [json.loads(line) for line in kept.read_text().splitlines()]
     assert len(drawn) == 12
@@ -319,7 +319,7 @@ def test_a_score_beside_its_audit(model, tmp_path, capsys):
 
 @pytest.mark.failure(40)
 def test_a_runs_own_held_out_problems(model, tmp_path, capsys, monkeypatch):
-    """As data: nothing that somebody's workdir names is imported or called."""
+    """As data: nothing that another person's workdir names is imported or called."""
     run = tmp_path / "run"
     shutil.copytree(model, run / "hf")
     sums = arithmetic.problems(split="held_out", held_out=20, seed=0)

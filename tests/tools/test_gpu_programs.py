@@ -29,7 +29,7 @@ _, found = programs(make_workload(from_config(config), parse_target("h100:1")))
 texts = {program: found[program].lower().compile().as_text() for program in wanted}
 pathlib.Path(folder, "texts.json").write_text(json.dumps(texts))
 """
-# Stands in for the assembler: keeps what it reads and what it reports.
+# Replaces the assembler: keeps what it reads and what it reports.
 PTXAS = """#!/bin/sh
 case "$1" in --version) exec {ptxas} "$@";; esac
 cp "$1" {folder}/$$.ptx

@@ -1,4 +1,4 @@
-"""A text under two models, as a user asks for it, beside transformers."""
+"""A text under two models, through the command, against transformers."""
 
 import json
 import math

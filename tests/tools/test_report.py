@@ -158,7 +158,7 @@ def test_a_planted_fault_is_named(tmp_path, name):
     faults, (kind, steps, text) = FAULTS[name]
     found = told(make(tmp_path / "run", faults=faults))
     assert [f for f in found if f[:2] == (kind, steps) and f[2].startswith(text)]
-    # And nothing else, but for the alarm that a skipped update raises besides.
+    # And nothing else but the alarm of a skipped update.
     kinds = {f[2].partition(":")[0] for f in found} - {"skipped_updates"}
     assert len(kinds) == 1, found
 
@@ -289,7 +289,7 @@ def test_a_completion_that_nobody_says_why_it_is_shown_is_shown(tmp_path):
 
 
 def hostile(folder):
-    """A run in which every text that can be somebody's is hostile."""
+    """A run in which every text from outside is hostile."""
     make(folder)
     own = {k: HOSTILE for k in ("problem", "completion", "gold", "rule", "suspect")}
     kinds = {"shown_as": [HOSTILE], "components": {HOSTILE: HOSTILE}, "tokens": HOSTILE}

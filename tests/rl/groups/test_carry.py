@@ -1,4 +1,4 @@
-"""Groups that a step leaves unfinished and the next goes on with."""
+"""Groups that a step leaves unfinished and the next one finishes."""
 
 import json
 
@@ -217,7 +217,7 @@ def test_nothing_drawn_at_another_temperature_meets_an_update(how):
         assert stats.aged_out == waiting and stats.carried == stats.partial == 0
         assert {group.created_step for group in groups} == {2}
     assert set(asked) == {1.5}
-    # From there on surplus groups go on as within any stage.
+    # From there on surplus groups are carried as within a stage.
     assert collector.collect(3)[1].aged_out == 0
 
 

@@ -207,7 +207,7 @@ def test_coverage_and_refusals_are_counted():
     coverage = [row["draws/coverage"] for row in rows]
     assert 0 < coverage[0] < 0.9 < coverage[-1] <= 1
     last = rows[-1]
-    # Of those that were passed over few would have taught, and so it is told.
+    # Few of the problems that were passed over had signal, and the metric says so.
     assert last["draws/refused"] > 5
     assert last["draws/refused_in_vain"] < 0.3 * last["draws/refused"]
 

@@ -182,7 +182,7 @@ def test_rows_are_as_long_as_fills_them_best():
     assert shapes(10) == [(6, 10)] * 3
     assert shapes(32) == [(2, 32)] * 2
     assert shapes(10, 24, 32) == [(2, 24)] * 2
-    # As many positions either way: the shorter, whose attention costs less.
+    # The same number of positions: the shorter rows, whose attention costs less.
     assert shapes(24, 48) == [(2, 24)] * 2
 
 

@@ -363,7 +363,7 @@ READINGS = {
 }
 
 
-# Of stories that name more than is asked for: by what is told, then by what is asked.
+# Stories that name more than the question needs, by story and then by question.
 STORIES = {
     r"has (\d+) (\w+) and (\d+) (\w+)\. S?[Hh]e [\w ]+? (\d+) \w+ and (\d+) \w+\.": {
         r"many (\w+) does": lambda a, x, b, y, c, d, z: a - c if z == x else b - d,

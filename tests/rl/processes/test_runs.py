@@ -26,7 +26,7 @@ SETTINGS = {
     "dynamic_sampling.filter": False,
     "data.eval": "",
     "rollout.group_size": 4,
-    # A step draws so many completions, and its decode batch narrows once.
+    # The completions of a step: its decode batch narrows once.
     "rollout.slots": 16,
     "rollout.max_response_tokens": 16,
     "checkpoint.every_steps": 2,
@@ -145,7 +145,7 @@ def _assert_same(a, b, step, atol=1e-6):
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bases")
-    # Two kv heads, for as many shards of `tensor`.
+    # Two kv heads, for two shards of `tensor`.
     make_model(folder / "tiny", num_attention_heads=4, num_key_value_heads=2)
     return folder
 
@@ -240,7 +240,7 @@ def test_a_signal_interrupts_sampling_between_completions(alone, cache, tmp_path
         "model.path": folder,
         "data.train": "tests.rl.faults:a_second_process_that_sees_no_checkpoint",
         "rollout.max_response_tokens": 8000,
-        "rollout.stop_token_ids": "(1000,)",  # which is no token of this model
+        "rollout.stop_token_ids": "(1000,)",  # not a token of this model
         "batch.row_lengths": "(8192,)",
         "batch.micro_tokens": 8 * 8192,
         "steps": 6,

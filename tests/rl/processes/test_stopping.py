@@ -134,7 +134,7 @@ def test_children_leave_signals_to_their_parent():
 
 
 class Processes:
-    """Stands in for the processes of a run."""
+    """Replaces the processes of a run."""
 
     def __init__(self, *, leads):
         self.alone, self.leads, self.reported = False, leads, []

@@ -1,4 +1,4 @@
-"""A run goes on when nothing reads its output any more."""
+"""A run continues when nothing reads its output any more."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Judges beside the verifier: what each accepts, which verdicts are turned round."""
+"""Judges other than the verifier: what each accepts, which verdicts are flipped."""
 
 import pytest
 

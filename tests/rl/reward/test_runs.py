@@ -191,7 +191,7 @@ def test_where_nobody_takes_the_weights_they_are_saved(
 
 
 def test_only_the_leader_tries_a_reward_out(config, monkeypatch):
-    """Behind the leader hundreds of processes may stand, and a service behind it."""
+    """The leader may have hundreds of followers, and call a service."""
     config.reward.function = f"verifier + 0.5*{HERE}:fails_on_empty"
     monkeypatch.setattr("rl.run_spec.jax.process_index", lambda: 1)
     (train_set, _), _ = read_data(from_config(config))

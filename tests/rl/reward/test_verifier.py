@@ -101,6 +101,6 @@ def test_right_wrong_and_unjudged(pool):
     )
     scores = of_read + of_unread
     assert [s.verdict.correct for s in scores] == [True, False, False, False, None]
-    # The equation is solved by 5, and shows nothing: it is no answer.
+    # 5 solves the equation, but the equation itself is not an answer.
     assert [s.reward for s in scores[:4]] == [1, -1, -1, -1]
     assert math.isnan(scores[4].reward)

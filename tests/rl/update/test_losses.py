@@ -1,4 +1,4 @@
-"""Losses beside formulas written out in NumPy, token by token; and the oracle's."""
+"""Losses against formulas written in NumPy, token by token, and in torch."""
 
 import json
 

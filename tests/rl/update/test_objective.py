@@ -167,7 +167,7 @@ def _scored(function, batch, hyper, policy, entropy):
 
 
 def _with_outside(function, first, **outside):
-    """A row of which two tokens count; `outside` stands where none does."""
+    """Makes a row in which two tokens count; the others have the value `outside`."""
     inside = np.array([[False, True, True, False]])
 
     def row(here, name):

@@ -193,8 +193,8 @@ def _floor(value: arb) -> int:
 def _last_digit_changed(e: Expression, digits: int, step: int) -> Expression:
     before, ctx.prec = ctx.prec, TRUE_BITS
     try:
-        # The middle is a number, whatever its ball holds: the floor of a ball around an
-        # integer is no single one.
+        # The floor of the middle, since the floor of a ball around an integer is not a
+        # single number.
         value = e.value.mid()
         whole = len(str(_floor(abs(value))))
         places = max(digits - whole, 2)

@@ -1,4 +1,4 @@
-"""Enclosures: nothing is equal because it is small beside something large."""
+"""Enclosures: values are not equal because both are small next to a large one."""
 
 import pytest
 
@@ -33,7 +33,7 @@ _GOLDS = [
 @pytest.mark.failure(42)
 @pytest.mark.parametrize("huge", _HUGE)
 def test_a_function_of_a_huge_number_is_no_gold(huge):
-    """A point where |a - b| is small beside the largest value on the way is not one
+    """A point where |a - b| is small next to the largest intermediate value is not one
     where a = b: by that measure sin(10^50) equalled nearly every gold."""
     accepted = [gold for gold in _GOLDS if is_equivalent(huge, gold)]
     # 158.4962500721156 and 148.47776695177 are what a float prints.
@@ -172,7 +172,7 @@ def test_what_has_no_value_says_nothing():
 
 
 def test_what_stands_below_a_zero_has_no_value():
-    """Not even twice: 1/(1/0) is no 0, though the exponents of 0 have the product 1."""
+    """1/(1/0) is not 0, though the exponents of 0 have the product 1."""
     rows = [
         ("0", "\\frac{1}{\\frac10}"),
         ("0", "(0^{-1})^{-1}"),

@@ -1,4 +1,4 @@
-"""What a reward asks besides equality: finished, not copied, in the asked unit."""
+"""What a reward needs after equality: finished, not copied, in the unit asked for."""
 
 import functools
 import json
@@ -253,7 +253,7 @@ def test_a_problem_without_tex_has_formulas_too():
         ("How many dollars per hour?", "\\$90", True),
         ("How many dollars per hour?", "90 \\text{ dollars per hour}", True),
         ("How many dollars per hour?", "90 \\text{ cents}", False),
-        # "in" and "how many" before what is no unit, or no whole one.
+        # "in" and "how many" before a word that is not a whole unit.
         ("She came in second place. How long was the throw?", "90 \\text{ m}", True),
         ("She came in second. How long was the throw?", "90 \\text{ m}", True),
         ("How many dollar bills, and how high?", "90 \\text{ cm}", True),

@@ -36,7 +36,7 @@ def _formulas(problem: str, gold: str) -> list[str]:
 
 
 def _spellings(text: str) -> list[str]:
-    """As it stands, and as a policy might dress it."""
+    """As it is, and as a policy might disguise it."""
     found = [text, f"\\displaystyle {text}", f"\\color{{red}}{{{text}}}"]
     parts = _SIGN.split(text)
     if len(parts) == 3 and text.count("{") == text.count("}"):

@@ -53,7 +53,7 @@ def test_rounded_pairs_count_only_by_option(pairs):
     accepted = [
         is_equivalent(row["pred"], row["gold"], decimals=True) for row in rounded
     ]
-    # 0.458 shows three digits, too few to stand for 27/59; a rounded equation is none.
+    # 0.458 shows three digits, too few for 27/59; a rounded equation does not hold.
     assert sum(accepted) == len(accepted) - 2
 
 
@@ -245,7 +245,7 @@ def test_an_argument_of_tex_is_one_token():
         ("\\binom{n}{2}", "\\binom n2"),
         ("\\sin\\frac{x}{2}", "\\sin\\frac x2"),
         ("\\frac{n(n+1)}{2}", "\\frac n2 (n+1)"),
-        # A letter is no exponent of an index.
+        # A letter is not the exponent of an index.
         ("n \\cdot 2^{n-1}", "n2^{n-1}"),
         ("n \\cdot 2^n", "n2^n"),
         ("x_1^2 + x_2^2", "x1^2 + x2^2"),

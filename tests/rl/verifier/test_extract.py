@@ -37,7 +37,7 @@ from rl.verifier.parse.extract import extract_boxes
         ("{\\boxed{5}", "5"),
         ("\\boxed6\\phantom{\\boxed5}", "6"),
         ("\\phantom{\\boxed{5}}", None),
-        # Cut off inside: a formula goes on to a blank line at most.
+        # Cut off inside: a formula ends at a blank line at the latest.
         ("\\boxed{-\\boxed{5}", None),
         ("\\boxed{1, or \\boxed{5}", None),
         ("\\boxed{\\frac{1}{2}\n\nNo: \\boxed{5}", "5"),

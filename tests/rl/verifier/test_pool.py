@@ -199,7 +199,7 @@ def test_inside_asyncio(pool):
 
 @pytest.mark.failure(16)
 def test_after_jax_has_started():
-    """Forked children of a JAX process stall; ours are started by exec."""
+    """Forked children of a JAX process stall; the workers are started by exec."""
     jax = pytest.importorskip("jax")
     jax.numpy.ones(3).sum().block_until_ready()
     with VerifierPool(1, timeout=20) as pool:

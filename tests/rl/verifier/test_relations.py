@@ -95,7 +95,7 @@ _OTHER_NAMES = [
     ("\\text{width}=3", "\\text{length}=3"),
     ("\\text{width}>3", "\\text{length}>3"),
     ("x>1, x<3", "x>1, y<3"),
-    # Another name would stand in the place of the free one.
+    # Another name would replace the free one.
     ("f(x)=2x", "f(t)=t+x"),
     ("f(x,y)=x-y", "f(y,x)=x-y"),
     ("f(x,y)=x+y", "f(t,t)=t+t"),

@@ -56,7 +56,7 @@ def test_a_missing_unit_is_forgiven_and_never_converted():
         ("15\\mbox{ cm}^2", "15"),
         ("12 \\text{ square units}", "12"),
         ("9 \\text{ in total}", "9"),
-        # a letter of the value is no unit: l is no litre here
+        # a letter of the value is not a unit: l does not mean litre here
         ("l^2/8 \\text{ square feet}", "\\frac{l^2}{8}"),
     ]
     assert wrong(rows, equal=True) == []
@@ -360,13 +360,13 @@ def test_with_a_problem_its_words_name_what_is_counted():
 
     for words in ("t-shirts", "more apples", "apples more", "apples sold"):
         assert correct(words, _PROBLEM)
-    # told, and not asked for
+    # given, but not asked for
     for words in ("fish", "baskets", "red baskets of apples", "apples per basket"):
         assert not correct(words, _PROBLEM)
     for words in ("mackerel", "apples more", "glyphs drawn", "painted"):
         assert not correct(words, None)
     assert not correct("painted", _PROBLEM)
-    # what nobody spoke of
+    # never mentioned
     assert correct("oranges", None)
     assert not correct("oranges", _PROBLEM)
     assert correct("oranges", _PROBLEM, gold="12 \\text{ oranges}")

@@ -64,7 +64,7 @@ _GOLDS = _golds()
 
 
 def _cases(count: int, salt: int) -> Iterator[random.Random]:
-    """So many seeded sources, or as many as the minutes allow."""
+    """Yields a number of seeded sources, or all that the minutes allow."""
     until, index = time.monotonic() + 60 * _MINUTES / 3, 0
     while index < count or time.monotonic() < until:
         yield random.Random(f"{_SEED} {salt} {index}")

@@ -187,7 +187,7 @@ def test_transformers_ends_where_the_run_does(exported):
         )
         with torch.no_grad():
             said = model.generate(**prompt, max_new_tokens=TOKENS, do_sample=False)
-        # With the base's one end token it would go on to the limit.
+        # With the base's single end token it would continue to the limit.
         assert said[0, prompt["input_ids"].shape[1] :].tolist() == tokens
 
 

@@ -3,7 +3,7 @@
     python stand_in.py MODULE --port N --served-model-name NAME --max-model-len N ...
 
 A token depends on the prompt, the request's seed and its place; an aborted request has
-as many of its tokens as it had time for. A field of sampling
+those of its tokens that it had time for. A field of sampling
 that a request leaves out is filled in from DEFAULTS, as vLLM does from a model folder's
 generation_config.json. Standard library only.
 """

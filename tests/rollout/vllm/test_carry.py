@@ -62,9 +62,9 @@ def test_unfinished_completions_continue_under_new_weights(running, tmp_path):
 
 
 def _others(client) -> float:
-    """Requests that the engine works on besides ours.
+    """The engine's running requests, without the trainer's own.
 
-    It counts when it steps: what was ended between two steps stands in the last count
+    It counts when it steps: what ended between two steps is part of the last count
     until another request comes. The second answer comes after the first is counted.
     """
     one = policies.draw(1)

@@ -1,4 +1,4 @@
-"""The client side, with real processes and connections, and a stand-in for vLLM."""
+"""The client, with real processes and connections, and a small server for vLLM."""
 
 import os
 import pathlib
@@ -33,7 +33,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sampler(server):
-    # Few at a time: whoever kills the server finds it at work.
+    # Few at a time, so that the server is working when it is killed.
     sampler = FixedVllmSampler(servers=[server], max_model_len=64, concurrency=3)
     yield sampler
     sampler.close()
@@ -96,7 +96,7 @@ def test_a_call_that_ends_early_is_continued_by_the_next(sampler):
 
 
 def test_a_call_that_ends_early_does_not_wait_for_slots(sampler):
-    """An evaluation beside an async collector has them all."""
+    """An evaluation during async collection has them all."""
     with ThreadPoolExecutor(2) as pool:
         other = pool.submit(sampler.sample, PROMPTS * 4, LONG, seed=5)
         time.sleep(0.3)

@@ -1,4 +1,4 @@
-"""Estimates beside compiled figures, and the layouts chosen by them."""
+"""Estimates against compiled figures, and the layouts chosen by them."""
 
 import pytest
 
