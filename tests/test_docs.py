@@ -109,6 +109,17 @@ def test_every_config_key_in_the_pages_and_configs_exists():
         assert _has_key(config, key), f"{where}: --config.{key}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_every_key_in_backticks_exists(page):
+    """`section.key` of the config; a name such as rollout.prompts may be a module."""
+    config = base.get_config()
+    for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)[=`]", page.read_text()):
+        path = ROOT / name.replace(".", "/")
+        module = any(p.with_suffix(".py").is_file() for p in (path, path.parent))
+        if name.split(".")[0] in config and not module:
+            assert _has_key(config, name), name
+
+
 def test_every_config_file_named_in_the_pages_exists():
     for path in [*PAGES, *CONFIGS]:
         for name in re.findall(r"configs/([a-z]\w*)\.py", path.read_text()):
