@@ -3,14 +3,21 @@
     python docs/figures.py                              # flow, packing, layout
     python docs/figures.py --run runs/quickstart        # and a learning curve
     python docs/figures.py --plan plan.json             # and the memory of a plan
+    python docs/figures.py --screens runs/quickstart    # and TensorBoard, the report
 
-`plan.json` is the output of `python -m tools.plan ... --json=plan.json`.
+The last one needs Chromium and writes PNG files. `plan.json` is the output of
+`python -m tools.plan ... --json=plan.json`.
 """
 
 import argparse
+import contextlib
 import html
 import json
 import pathlib
+import subprocess
+import sys
+import time
+import urllib.request
 from collections.abc import Sequence
 
 import numpy as np
@@ -205,11 +212,36 @@ def memory(plan: pathlib.Path) -> None:
     save("memory", 800, bottom + 36, marks)
 
 
+def screens(run: pathlib.Path) -> None:
+    """Photographs TensorBoard's first screen and the report page of a run."""
+    address = "http://localhost:16006"
+    board = subprocess.Popen(
+        ["tensorboard", "--logdir", run / "tensorboard", "--port", "16006"]
+    )
+    try:
+        subprocess.run([sys.executable, "-m", "tools.report", run], check=True)
+        for _ in range(60):
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"{address}/data/environment").close()
+                break
+            time.sleep(1)
+        browser = "chromium --headless=new --no-sandbox --hide-scrollbars"
+        browser += " --disable-gpu --disable-webgl --virtual-time-budget=60000"
+        browser += " --run-all-compositor-stages-before-draw --window-size=1280,900"
+        page = (run / "report.html").resolve().as_uri()
+        for name, url in (("tensorboard", address), ("report", page)):
+            shot = f"--screenshot={IMAGES / name}.png"
+            subprocess.run([*browser.split(), shot, url], check=True)
+    finally:
+        board.terminate()
+
+
 def main() -> None:
     """Draws the pictures that the flags ask for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", type=pathlib.Path, help="workdir of a run: its curve")
     parser.add_argument("--plan", type=pathlib.Path, help="JSON of a plan: its memory")
+    parser.add_argument("--screens", type=pathlib.Path, help="workdir of a run")
     args = parser.parse_args()
     IMAGES.mkdir(exist_ok=True)
     flow()
@@ -219,6 +251,8 @@ def main() -> None:
         curve(args.run)
     if args.plan:
         memory(args.plan)
+    if args.screens:
+        screens(args.screens)
 
 
 if __name__ == "__main__":
