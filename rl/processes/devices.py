@@ -3,7 +3,7 @@
 import itertools
 import os
 import pathlib
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,7 +13,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from configs.base import RunConfig
 
-MatmulPrecision = Literal["default", "high", "highest"]
 _JOIN_SECONDS = 600
 GPU_SHARE = 0.92
 """Of a GPU's memory what a run may have, and plans count on; JAX's own is 0.75."""
@@ -25,15 +24,6 @@ def take_gpu_memory() -> None:
     Must come before JAX first looks for devices.
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", str(GPU_SHARE))
-
-
-def set_precision(matmul_precision: MatmulPrecision) -> None:
-    """Sets how exactly accelerators multiply float32 matrices; CPUs always do fully.
-
-    "default" is TF32 on GPUs (three digits) and one bfloat16 pass on TPUs. Products of
-    16-bit floats are not concerned.
-    """
-    jax.config.update("jax_default_matmul_precision", matmul_precision)
 
 
 def make_deterministic(workdir: pathlib.Path | None) -> None:
@@ -126,7 +116,8 @@ def start_devices(c: RunConfig, workdir: pathlib.Path | None = None) -> None:
       workdir: where a deterministic run keeps XLA's choices; None: nowhere.
     """
     if c.model.dtype == "float32":
-        set_precision(c.model.matmul_precision)
+        # "default" is TF32 on GPUs (three digits), and one bfloat16 pass on TPUs.
+        jax.config.update("jax_default_matmul_precision", c.model.matmul_precision)
     if c.deterministic:
         make_deterministic(workdir)
     rows = c.batch.micro_tokens // max(c.batch.row_lengths)

@@ -24,50 +24,21 @@ from jax._src.distributed import global_state
 from jax.experimental import multihost_utils
 
 from rl.processes.messages import Message, decode, encode
-from rl.processes.stopping import ERROR
+from rl.processes.stopping import ERROR, SingleProcess
 
 HEARTBEAT_SECONDS = 30
 _BARRIER_SECONDS = 60
 _LOOK_SECONDS = 1.0
 # Between the loss of a process and its report: the reason may be on its way.
 _CAUSE_SECONDS = 2.0
-# How long the leader, which hosts the store, waits for the others to read how all end.
-_LEAVE_SECONDS = 5.0
+# How long a process waits for the others to read from the leader how all end.
+_LEAVE_SECONDS = 5
 _DAY_MS = 24 * 3600 * 1000
-_CALL, _SIGNAL, _END, _LEFT = "rl/call", "rl/signal", "rl/end", "rl/end/left"
+_CALL, _SIGNAL, _END = "rl/call", "rl/signal", "rl/end"
 _STORE_BYTES = 1 << 16  # of a command that the store carries
 _CHUNK = 1 << 18  # uint32 numbers of a broadcast over the devices
 
 Errors = tuple[type[Exception], ...]
-
-
-class SingleProcess:
-    """A run of one process.
-
-    Attributes:
-      alone: there are no other processes.
-      leads: this process runs the loop and decides when the run ends.
-    """
-
-    alone, leads = True, True
-
-    def watch_signals(self, on_signal: Callable[[int], None]) -> None:
-        """Calls `on_signal` with the first signal that any other process received."""
-
-    def signal(self, number: int) -> None:
-        """Reports a signal that this process received to the leader."""
-
-    def abandon(self, status: int) -> None:
-        """Ends all processes at once with this exit status."""
-
-    def end(self, status: int) -> None:
-        """Ends the run in order, with this exit status."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace) -> None:
-        """Releases nothing."""
 
 
 class _Group(SingleProcess):
@@ -144,13 +115,7 @@ class _Group(SingleProcess):
             f"process {end['process']}: {end['reason']}" if other else end["reason"]
         )
         with contextlib.suppress(jax.errors.JaxRuntimeError):
-            left = self._client.key_value_increment(_LEFT, 1)
-            until = time.monotonic() + _LEAVE_SECONDS
-            while self.leads and left < len(self._everyone):
-                if time.monotonic() > until:
-                    break
-                time.sleep(0.05)
-                left = self._client.key_value_increment(_LEFT, 0)
+            self._client.wait_at_barrier("rl/left", 1000 * _LEAVE_SECONDS)
         os._exit(end["status"])
 
     def _end_all(self, status: int, reason: str, process: int | None = None) -> None:

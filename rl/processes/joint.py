@@ -6,12 +6,12 @@ announces the call and makes it too, so that all processes run the same programs
 same order. `follow` is the main loop of the others.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, cast
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
-from rl.processes.group import Leader, Processes
-from rl.processes.messages import Message
-from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar
+from rl.processes.group import Follower, Leader, Processes
+from rollout.types import Completion, OnFinished, OnPause
 
 # Calls of the engine that all processes make. What is not listed is the leader's alone.
 JOINT = ("update", "score", "publish", "save", "restore", "export", "close")
@@ -19,22 +19,10 @@ JOINT = ("update", "score", "publish", "save", "restore", "export", "close")
 E = TypeVar("E")
 
 
-class Announcer(Protocol):
-    """Sends commands to the followers; see `rl.processes.group.Leader`."""
-
-    def announce(self, name: str, *args: Any, **kwargs: Any) -> None: ...
-
-
-class Receiver(Protocol):
-    """Receives the leader's commands; see `rl.processes.group.Follower`."""
-
-    def receive(self) -> Message: ...
-
-
 class JointEngine:
     """Proxy of an engine: calls listed in `JOINT` are made by all processes."""
 
-    def __init__(self, engine: Any, leader: Announcer, *, embedded: bool):
+    def __init__(self, engine: Any, leader: Leader, *, embedded: bool):
         """
         Args:
           engine: the leader's own.
@@ -57,39 +45,31 @@ class JointEngine:
 
     def sample(
         self,
-        prompts: Sequence[Sequence[int]],
-        params: SamplingParams,
-        *,
-        seed: int,
-        begun: SoFar | None = None,
+        *args: Any,
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
+        **kwargs: Any,
     ) -> list[list[Completion]]:
-        """See `Engine.sample`. All processes leave it at the same pause.
+        """See `Sampler.sample`. All processes leave it at the same pause.
 
         A pause is between two programs and comes at the same point in all processes.
         """
-        leader = self._leader
+        sample = functools.partial(
+            self._engine.sample, *args, on_finished=on_finished, **kwargs
+        )
+        if not self._embedded:
+            return sample(on_pause=on_pause)
 
         def pause() -> bool:
             enough = on_pause is not None and bool(on_pause())
-            leader.announce("enough" if enough else "go on")
+            self._leader.announce("enough" if enough else "go on")
             return enough
 
-        if self._embedded:
-            leader.announce("sample", prompts, params, seed=seed, begun=begun)
+        self._leader.announce("sample", *args, **kwargs)
         try:
-            return self._engine.sample(
-                prompts,
-                params,
-                seed=seed,
-                begun=begun,
-                on_finished=on_finished,
-                on_pause=pause if self._embedded else on_pause,
-            )
+            return sample(on_pause=pause)
         except BaseException:
-            if self._embedded:
-                leader.announce("leave")
+            self._leader.announce("leave")
             raise
 
 
@@ -117,7 +97,7 @@ class _Left(Exception):
     """The leader has left a call of `sample`."""
 
 
-def follow(leader: Receiver, make_engine: Callable[[str], Any]) -> int:
+def follow(leader: Follower, make_engine: Callable[[str], Any]) -> int:
     """Does what the leader announces until it ends the run.
 
     Args:

@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import NoReturn, Protocol, Self
+from typing import NoReturn, Self
 
 # Exit statuses of the commands; after a signal see `status_of`.
 DONE = 0
@@ -56,15 +56,33 @@ class Stopped(BaseException):
         self.signal = number
 
 
-class Processes(Protocol):
-    """The processes of a run; see `rl.processes.group.SingleProcess`."""
+class SingleProcess:
+    """A run of one process; `rl.processes.group` has those of several.
 
-    alone: bool
-    leads: bool
+    Attributes:
+      alone: there are no other processes.
+      leads: this process runs the loop and decides when the run ends.
+    """
 
-    def watch_signals(self, on_signal: Callable[[int], None]) -> None: ...
-    def signal(self, number: int) -> None: ...
-    def abandon(self, status: int) -> None: ...
+    alone, leads = True, True
+
+    def watch_signals(self, on_signal: Callable[[int], None]) -> None:
+        """Call `on_signal` with the first signal that any other process received."""
+
+    def signal(self, number: int) -> None:
+        """Report a signal that this process received to the leader."""
+
+    def abandon(self, status: int) -> None:
+        """End all processes at once with this exit status."""
+
+    def end(self, status: int) -> None:
+        """End the run in order, with this exit status."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        """Release nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,7 +109,7 @@ class StopSignals:
         """
         self.finish: Callable[[], None] = lambda: None
         self._message = message
-        self._processes: Processes | None = None
+        self._processes = SingleProcess()
         self._number: int | None = None
         self._raised = False
         self._phase = _Phase(interrupts=True, patience=PATIENCE_SECONDS)
@@ -113,7 +131,7 @@ class StopSignals:
         signal.set_wakeup_fd(self._before)
         os.close(self._writing)  # which ends the thread
 
-    def join(self, processes: Processes) -> None:
+    def join(self, processes: SingleProcess) -> None:
         """Makes a signal to any of these processes one to all."""
         self._processes = processes
         processes.watch_signals(self._receive)
@@ -139,17 +157,15 @@ class StopSignals:
             yield
             self.check()
 
-    @contextlib.contextmanager
-    def grace_period(self, *, grace_seconds: float) -> Iterator[None]:
-        """Lets work that would be lost run on until `check`, at most so long."""
-        with self._during(_Phase(interrupts=False, patience=grace_seconds)):
-            yield
+    def grace_period(
+        self, *, grace_seconds: float
+    ) -> contextlib.AbstractContextManager[None]:
+        """Lets work that would be lost run on until `check`, for a limited time."""
+        return self._during(_Phase(interrupts=False, patience=grace_seconds))
 
-    @contextlib.contextmanager
-    def saving(self) -> Iterator[None]:
+    def saving(self) -> contextlib.AbstractContextManager[None]:
         """Lets work run to its end."""
-        with self._during(_Phase(interrupts=False, patience=math.inf)):
-            yield
+        return self._during(_Phase(interrupts=False, patience=math.inf))
 
     @contextlib.contextmanager
     def _during(self, phase: _Phase) -> Iterator[None]:
@@ -164,9 +180,7 @@ class StopSignals:
     def _handle(self, number: int, _frame) -> None:
         """Runs in the main thread, as soon as that executes Python again."""
         self._number = self._number or number
-        if self._processes and not self._processes.alone:
-            return
-        if self._phase.interrupts and not self._raised:
+        if self._processes.alone and self._phase.interrupts and not self._raised:
             self.check()
 
     def _receive(self, number: int) -> None:
@@ -192,21 +206,18 @@ class StopSignals:
                 own |= not other
             phase = self._phase
             deadline = max(arrived, phase.began) + phase.patience
-            follows = self._processes and not self._processes.leads
-            if time.monotonic() > deadline and not follows:
+            if time.monotonic() > deadline and self._processes.leads:
                 self._abandon(number)
 
     def _begin(self, number: int) -> None:
         self._number = self._number or number
         self._say(f"{signal.Signals(number).name}: stopping; a second one ends at once")
-        if self._processes:
-            self._processes.signal(number)
+        self._processes.signal(number)
 
     def _abandon(self, number: int) -> NoReturn:
         self.finish()
         self._say(self._message)
-        if self._processes:
-            self._processes.abandon(status_of(number))
+        self._processes.abandon(status_of(number))
         os._exit(status_of(number))
 
     def _say(self, line: str) -> None:

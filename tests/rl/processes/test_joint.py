@@ -36,7 +36,7 @@ class Together:
     def __init__(self, barrier):
         self._barrier, self.done = barrier, []
 
-    def sample(self, prompts, params, *, seed, begun, on_finished=None, on_pause=None):
+    def sample(self, prompts, params, *, seed, on_finished=None, on_pause=None):
         for call in range(4):
             self.publish(call)
             if call == 2 and on_finished is not None:

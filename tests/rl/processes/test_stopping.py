@@ -133,7 +133,7 @@ def test_children_leave_signals_to_their_parent():
     assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-class Processes:
+class Processes(stopping.SingleProcess):
     """Replaces the processes of a run."""
 
     def __init__(self, *, leads):
