@@ -18,14 +18,7 @@ from rl.progress import phase
 from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
 from rl.update.step import Score, Step, TrainState
-from rollout.types import (
-    Completion,
-    OnFinished,
-    OnPause,
-    PolicySampler,
-    SamplingParams,
-    SoFar,
-)
+from rollout.types import Completion, PolicySampler
 from sharding.rules import place
 
 OldLogprobs = Literal["trainer", "sampler"]
@@ -102,25 +95,10 @@ class Engine:
         """Step of the newest complete checkpoint; 0 before the first."""
         return self._checkpoints.latest() or 0
 
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        params: SamplingParams,
-        *,
-        seed: int,
-        begun: SoFar | None = None,
-        on_finished: OnFinished | None = None,
-        on_pause: OnPause | None = None,
-    ) -> list[list[Completion]]:
+    @property
+    def sample(self) -> Callable[..., list[list[Completion]]]:
         """See `rollout.types.Sampler.sample`."""
-        return self._sampler.sample(
-            prompts,
-            params,
-            seed=seed,
-            begun=begun,
-            on_finished=on_finished,
-            on_pause=on_pause,
-        )
+        return self._sampler.sample
 
     def update(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
@@ -173,40 +151,34 @@ class Engine:
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
     ) -> list[list[Batch]]:
         """The arguments of `update` as its programs take them: placed, and scored."""
+        hyper = hypers[0]
+        # With a single update the policy is its own old policy.
+        scores = len(hypers) > 1
         off_policy = any(b.off_policy.any() for micro in mini_batches for b in micro)
         if self._reject is not None and off_policy:
-            mini_batches = [self._kept(micro, hypers[0]) for micro in mini_batches]
-            scores = False
-        else:
-            # With a single update the policy is its own old policy.
-            scores = len(hypers) > 1
-        place_one = self._scored if scores else self._placed
-        placed = [[place_one(b, hypers[0]) for b in micro] for micro in mini_batches]
-        if self._reference or self.state.reference:
-            placed = [[self._referred(b, hypers[0]) for b in micro] for micro in placed]
-        return placed
-
-    def _placed(self, batch: Batch, _: Hyper) -> Batch:
-        return place(batch, self.step.rows)
-
-    def _scored(self, batch: Batch, hyper: Hyper) -> Batch:
-        if self._old_logprobs == "sampler" and not batch.off_policy.any():
-            batch = batch.replace(old_logprobs=batch.sampler_logprobs)
-            return self._placed(batch, hyper)
-        batch = self._placed(batch, hyper)
-        scored = self.step.score(self.policy, batch, hyper)
-        return batch.replace(old_logprobs=scored)
-
-    def _kept(self, micro: Sequence[Batch], hyper: Hyper) -> list[Batch]:
-        """Return a mini-batch on the host, scored and without rejected tokens."""
-        assert self._reject is not None
-        scored = [b.replace(old_logprobs=self.score(b, hyper)) for b in micro]
-        return self._reject(scored)
-
-    def _referred(self, batch: Batch, hyper: Hyper) -> Batch:
+            scores = False  # rejection needs the scores already, on the host
+            mini_batches = [
+                self._reject(
+                    [b.replace(old_logprobs=self.score(b, hyper)) for b in micro]
+                )
+                for micro in mini_batches
+            ]
         reference = self.state.reference or self._reference
-        scored = self._score_reference(reference, batch, hyper)
-        return batch.replace(reference_logprobs=scored)
+
+        def prepared(batch: Batch) -> Batch:
+            own = self._old_logprobs == "sampler" and not batch.off_policy.any()
+            if scores and own:
+                batch = batch.replace(old_logprobs=batch.sampler_logprobs)
+            batch = place(batch, self.step.rows)
+            if scores and not own:
+                old = self.step.score(self.policy, batch, hyper)
+                batch = batch.replace(old_logprobs=old)
+            if reference:
+                scored = self._score_reference(reference, batch, hyper)
+                batch = batch.replace(reference_logprobs=scored)
+            return batch
+
+        return [[prepared(batch) for batch in micro] for micro in mini_batches]
 
     def publish(self, version: int) -> None:
         """Hands the current parameters to the sampler as `version`.

@@ -8,14 +8,16 @@ import collections
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from configs.base import RunConfig
 from models import hf, peft_folder
 from models.decoder import Decoder, Params
+from rl.base_model import base_name
 from rl.types import Batch
 from rl.update.objective import token_logprobs
 from rollout.types import Completion, PolicySampler
@@ -35,48 +37,29 @@ _PROBE_LENGTH = 300
 
 
 def make_vllm_sampler(
+    c: RunConfig,
     *,
     model: Decoder,
     folder: pathlib.Path,
     workdir: pathlib.Path,
     prompt: Sequence[int],
-    max_model_len: int,
-    head_chunk: int,
-    in_flight: str,
-    python: str,
-    url: str,
-    dtype: str,
-    devices: str,
-    gpu_memory_utilization: float,
-    cpu_kv_cache_gib: int,
-    max_num_seqs: int,
-    enforce_eager: bool,
-    weight_dir: str,
-    publish: Literal["merged", "adapter"],
-    base_name: str,
-    probe_tolerance: float,
-    start_seconds: float,
-    sync_seconds: float,
-    stall_seconds: float,
 ) -> PolicySampler:
     """Starts or attaches to servers for `model`; they serve after the first publish.
 
     Args:
+      c: the config, above all its section `rollout.vllm`.
       model: of the trainer, with its mesh.
       folder: the base model's.
       workdir: gets the servers' logs.
       prompt: a prompt of the data, from which the probe is made.
-      max_model_len: longest prompt and completion together.
-      head_chunk: see `rl.update.step.make_step`.
-      in_flight: see `VllmSampler`.
-      base_name: what published adapters call their base.
-      Others: the section `rollout.vllm` of the config, explained in configs/base.py.
 
     Raises:
       ValueError: a setting that does not fit; names it.
       OSError: too little space for the weights.
     """
-    dtype = dtype or str(np.dtype(model.dtype))
+    v = c.rollout.vllm
+    max_model_len = c.rollout.max_prompt_tokens + c.rollout.max_response_tokens
+    dtype = v.dtype or str(np.dtype(model.dtype))
     if dtype not in PROBE_TOLERANCE:
         raise ValueError(
             f"config.rollout.vllm.dtype={dtype!r}: must be one of"
@@ -84,20 +67,20 @@ def make_vllm_sampler(
         )
 
     # Either all weights, merged, or the adapters of a model that the servers have read.
-    adapter, written = publish == "adapter", hf.DTYPES[dtype]
+    adapter, written = v.publish == "adapter", hf.DTYPES[dtype]
     tensors: Any = peft_folder if adapter else hf
 
     def export(params: Params) -> Iterable[tuple[str, np.ndarray]]:
         return tensors.export_tensors(params, model.config, written)
 
-    urls = [part.strip() for part in url.split(",") if part.strip()]
+    urls = [part.strip() for part in v.url.split(",") if part.strip()]
     # The first process starts the servers, on its own machine's GPUs.
     attached = urls or jax.process_index()
-    sets = [] if attached else device_sets(devices, gpu_memory_utilization)
+    sets = [] if attached else device_sets(v.devices, v.gpu_memory_utilization)
     probe = make_probe(
         model,
         max_model_len=max_model_len,
-        head_chunk=head_chunk,
+        head_chunk=c.model.head_chunk,
         servers=len(urls) or len(sets),
     )
     if jax.process_index():
@@ -107,21 +90,21 @@ def make_vllm_sampler(
     file, described = "model.safetensors", {}
     if adapter and model.config.lora is not None:
         tolerances, rank = ADAPTER_PROBE_TOLERANCE, model.config.lora.rank
-        text = peft_folder.describe(model.config, base=base_name)
+        text = peft_folder.describe(model.config, base=base_name(c, folder))
         file, described = peft_folder.WEIGHTS, {peft_folder.CONFIG: text}
     servers = make_servers(
         sets,
-        python=python,
+        python=v.python,
         key="config.rollout.vllm.python",
         folder=folder,
         logs=workdir,
         dtype=dtype,
         max_model_len=max_model_len,
-        max_num_seqs=max_num_seqs,
-        gpu_memory_utilization=gpu_memory_utilization or 0.9,
-        cpu_kv_cache_gib=cpu_kv_cache_gib,
+        max_num_seqs=v.max_num_seqs,
+        gpu_memory_utilization=v.gpu_memory_utilization or 0.9,
+        cpu_kv_cache_gib=v.cpu_kv_cache_gib,
         api_key=api_key,
-        enforce_eager=enforce_eager,
+        enforce_eager=v.enforce_eager,
         lora_rank=rank,
     )
     return VllmSampler(
@@ -129,12 +112,12 @@ def make_vllm_sampler(
             servers=servers,
             urls=urls,
             api_key=api_key,
-            concurrency=max_num_seqs - 1,  # one slot stays free for the probe
-            start_seconds=start_seconds,
-            stall_seconds=stall_seconds,
+            concurrency=v.max_num_seqs - 1,  # one slot stays free for the probe
+            start_seconds=v.start_seconds,
+            stall_seconds=v.stall_seconds,
         ),
         weights=WeightFolder(
-            weight_dir,
+            v.weight_dir,
             fallback=workdir / "weights",
             export=export,
             specs=tensors.tensor_specs(model.config, written),
@@ -144,10 +127,10 @@ def make_vllm_sampler(
         ),
         probe=probe,
         probe_prompt=probe_prompt(prompt, max_model_len),
-        probe_tolerance=probe_tolerance or tolerances[dtype],
+        probe_tolerance=v.probe_tolerance or tolerances[dtype],
         max_model_len=max_model_len,
-        in_flight=in_flight,
-        sync_seconds=sync_seconds,
+        in_flight="keep" if c.rollout.schedule == "async" else "abort",
+        sync_seconds=v.sync_seconds,
         model_specs=hf.tensor_specs(model.config, written) if adapter else None,
     )
 

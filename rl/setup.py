@@ -57,7 +57,6 @@ from rl.workdir.trace import Trace
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import device_bytes, device_memory, make_layout
 from rollout.prompts import common_length
-from rollout.types import PolicySampler
 from sharding.mesh import make_mesh
 
 
@@ -233,7 +232,13 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
     servers = None
     if c.rollout.backend == "vllm":
         # First: servers come up while weights are read and programs compiled.
-        servers = make_servers(spec, model, folder, workdir)
+        servers = make_vllm_sampler(
+            c,
+            model=model.clone(remat="none"),
+            folder=folder,
+            workdir=workdir,
+            prompt=spec.encode(spec.train[0]).tolist(),
+        )
     step = make_update(c, model, spec.objective)
     count = parameter_count(spec.model)
     with phase("load", str(folder), total=count, unit="parameters") as loaded:
@@ -361,34 +366,3 @@ def make_embedded(
     with phase("compile", "the sampler", total=sizes, unit="programs") as compiled:
         sampler.warm_up(begun=carry, on_compiled=compiled.update)
     return sampler
-
-
-def make_servers(
-    spec: RunSpec, model: Decoder, folder: pathlib.Path, workdir: pathlib.Path
-) -> PolicySampler:
-    """Make the sampler on vLLM servers, started or attached to."""
-    c, v = spec.config, spec.config.rollout.vllm
-    return make_vllm_sampler(
-        model=model.clone(remat="none"),
-        folder=folder,
-        workdir=workdir,
-        prompt=spec.encode(spec.train[0]).tolist(),
-        max_model_len=c.rollout.max_prompt_tokens + c.rollout.max_response_tokens,
-        head_chunk=c.model.head_chunk,
-        in_flight="keep" if c.rollout.schedule == "async" else "abort",
-        python=v.python,
-        url=v.url,
-        dtype=v.dtype,
-        devices=v.devices,
-        gpu_memory_utilization=v.gpu_memory_utilization,
-        cpu_kv_cache_gib=v.cpu_kv_cache_gib,
-        max_num_seqs=v.max_num_seqs,
-        enforce_eager=v.enforce_eager,
-        weight_dir=v.weight_dir,
-        publish=v.publish,
-        base_name=base_name(c, folder),
-        probe_tolerance=v.probe_tolerance,
-        start_seconds=v.start_seconds,
-        sync_seconds=v.sync_seconds,
-        stall_seconds=v.stall_seconds,
-    )
