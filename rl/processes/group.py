@@ -116,6 +116,8 @@ class _Group(SingleProcess):
         )
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             self._client.wait_at_barrier("rl/left", 1000 * _LEAVE_SECONDS)
+        if self.leads:  # JAX aborts a process that loses the service before it ends
+            time.sleep(0.3)
         os._exit(end["status"])
 
     def _end_all(self, status: int, reason: str, process: int | None = None) -> None:
