@@ -11,7 +11,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rollout.seeds import derive
 from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar, so_far
@@ -24,151 +24,167 @@ _PAUSE_SECONDS = 0.5
 _ABORT_SECONDS = 10
 
 
-def sample_all(
-    fleet: ServerFleet,
-    prompts: Sequence[Sequence[int]],
-    params: SamplingParams,
-    *,
-    seed: int,
-    version_of: Callable[[str], int],
-    max_model_len: int,
-    begun: SoFar | None,
-    on_finished: OnFinished | None,
-    on_pause: OnPause | None,
-) -> list[list[Completion]]:
-    """See `Sampler.sample`. May be called from several threads.
+class FleetSampler:
+    """Implements `Sampler.sample` over a fleet of servers."""
 
-    Args:
-      fleet: has been updated.
-      prompts, params, seed, begun, on_finished, on_pause: see `Sampler.sample`.
-      version_of: reads a server's version label.
-      max_model_len: longest prompt and completion together.
+    def __init__(self, fleet: ServerFleet, *, max_model_len: int):
+        """
+        Args:
+          fleet: of servers that serve the weights to sample with.
+          max_model_len: longest prompt and completion together.
+        """
+        self._fleet, self._max_model_len = fleet, max_model_len
 
-    Raises:
-      ValueError: a prompt is empty, or does not fit with its completion.
-      ServerFailed: no server is left, and why.
-      ServerRefused: a server rejected a request, in its words.
-    """
-    room = max_model_len - params.max_tokens
-    for i, prompt in enumerate(prompts):
-        if not 0 < len(prompt) <= room:
-            raise ValueError(
-                f"prompt {i} has {len(prompt)} tokens; with {params.max_tokens} to"
-                f" generate, 1 to {room} fit"
-            )
-    results = so_far(prompts, params, begun)
-    todo = collections.deque(
-        (i, j)
-        for i, completions in enumerate(results)
-        for j, completion in enumerate(completions)
-        if completion.unfinished
-    )
-    finished: queue.SimpleQueue = queue.SimpleQueue()
-    # After an error all is lost; after the caller's pause the rest is unfinished.
-    stopped, ending = threading.Event(), threading.Event()
-    in_flight: dict[str, Member] = {}  # by request name
+    def _version_of(self, label: str) -> int:
+        """Returns the policy version that a server's label names."""
+        return 0
 
-    def draw(prompt: Sequence[int], start: Completion, own_seed: int) -> Completion:
-        """Samples one completion; repeats the request after faults."""
-        faults = 0
-        text = [*prompt, *start.token_ids.tolist()]
-        left = params.max_tokens - len(start.token_ids)
-        rest = dataclasses.replace(params, max_tokens=left)
-        name = secrets.token_hex(8)
-        while not ending.is_set():
-            with fleet.slot(unless=ending.is_set) as given:
-                if given is None:
-                    break
-                member, epoch = given
-                in_flight[name] = member
-                fault: Exception | None = None
+    def close(self) -> None:
+        """Ends the servers that were started here; the others keep running."""
+        self._fleet.close()
+
+    def sample(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams,
+        *,
+        seed: int,
+        begun: SoFar | None = None,
+        on_finished: OnFinished | None = None,
+        on_pause: OnPause | None = None,
+    ) -> list[list[Completion]]:
+        """See `Sampler.sample`. May be called from several threads.
+
+        Raises:
+          ValueError: a prompt is empty, or does not fit with its completion.
+          ServerFailed: no server is left, and why.
+          ServerRefused: a server rejected a request, in its words.
+        """
+        room = self._max_model_len - params.max_tokens
+        for i, prompt in enumerate(prompts):
+            if not 0 < len(prompt) <= room:
+                raise ValueError(
+                    f"prompt {i} has {len(prompt)} tokens; with {params.max_tokens} to"
+                    f" generate, 1 to {room} fit"
+                )
+        fleet = self._fleet
+        results = so_far(prompts, params, begun)
+        todo = collections.deque(
+            (i, j)
+            for i, completions in enumerate(results)
+            for j, completion in enumerate(completions)
+            if completion.unfinished
+        )
+        finished: queue.SimpleQueue = queue.SimpleQueue()
+        # After an error all is lost; after the caller's pause the rest is unfinished.
+        stopped, ending = threading.Event(), threading.Event()
+        in_flight: dict[str, Member] = {}  # by request name
+
+        def draw(prompt: Sequence[int], start: Completion, own_seed: int) -> Completion:
+            """Samples one completion; repeats the request after faults."""
+            faults = 0
+            text = [*prompt, *start.token_ids.tolist()]
+            left = params.max_tokens - len(start.token_ids)
+            rest = dataclasses.replace(params, max_tokens=left)
+            name = secrets.token_hex(8)
+            while not ending.is_set():
+                with fleet.slot(unless=ending.is_set) as given:
+                    if given is None:
+                        break
+                    member, epoch = given
+                    in_flight[name] = member
+                    fault: Exception | None = None
+                    try:
+                        drawn = member.client.generate(
+                            text,
+                            rest,
+                            seed=own_seed,
+                            version_of=self._version_of,
+                            name=name,
+                        )
+                        return start.followed_by(drawn)
+                    except Aborted as abort:
+                        if ending.is_set():
+                            return start.followed_by(abort.drawn)
+                    except ServerBusy:
+                        pass
+                    except ServerGone as error:
+                        fault = error
+                    except ServerRefused as error:
+                        if not error.internal:
+                            raise
+                        fault = error
+                    finally:
+                        del in_flight[name]
+                if stopped.is_set():
+                    raise ServerGone("sampling was stopped")
+                if fault is not None:
+                    faults += 1
+                    if faults > fleet.max_restarts + 2:
+                        raise ServerFailed(f"{faults} requests failed, last: {fault}")
+                    fleet.report(member, epoch, fault)
+                time.sleep(_BACKOFF_SECONDS[min(faults, len(_BACKOFF_SECONDS) - 1)])
+            return start
+
+        def work() -> None:
+            while not (stopped.is_set() or ending.is_set()):
                 try:
-                    drawn = member.client.generate(
-                        text, rest, seed=own_seed, version_of=version_of, name=name
-                    )
-                    return start.followed_by(drawn)
-                except Aborted as abort:
-                    if ending.is_set():
-                        return start.followed_by(abort.drawn)
-                except ServerBusy:
-                    pass
-                except ServerGone as error:
-                    fault = error
+                    i, j = todo.popleft()
+                except IndexError:
+                    break
+                try:
+                    done = draw(prompts[i], results[i][j], derive(seed, i, j))
+                except Exception as error:
+                    finished.put(error)
+                    return
+                finished.put((i, j, done))
+            finished.put(None)
+
+        def abort() -> None:
+            """Ends the requests that the servers have; called again for later ones."""
+            names_of = collections.defaultdict(list)
+            for name, member in list(in_flight.items()):
+                names_of[member].append(name)
+            for member, names in names_of.items():
+                try:
+                    member.client.abort(names, timeout=_ABORT_SECONDS)
+                except (ServerGone, ServerBusy):
+                    continue  # the threads that wait for its answers handle it
                 except ServerRefused as error:
                     if not error.internal:
                         raise
-                    fault = error
-                finally:
-                    del in_flight[name]
-            if stopped.is_set():
-                raise ServerGone("sampling was stopped")
-            if fault is not None:
-                faults += 1
-                if faults > fleet.max_restarts + 2:
-                    raise ServerFailed(f"{faults} requests failed, last: {fault}")
-                fleet.report(member, epoch, fault)
-            time.sleep(_BACKOFF_SECONDS[min(faults, len(_BACKOFF_SECONDS) - 1)])
-        return start
 
-    def work() -> None:
-        while not (stopped.is_set() or ending.is_set()):
-            try:
-                i, j = todo.popleft()
-            except IndexError:
-                break
-            try:
-                done = draw(prompts[i], results[i][j], derive(seed, i, j))
-            except Exception as error:
-                finished.put(error)
-                return
-            finished.put((i, j, done))
-        finished.put(None)
-
-    def abort() -> None:
-        """Ends the requests that the servers have; called again for later ones."""
-        names_of = collections.defaultdict(list)
-        for name, member in list(in_flight.items()):
-            names_of[member].append(name)
-        for member, names in names_of.items():
-            try:
-                member.client.abort(names, timeout=_ABORT_SECONDS)
-            except (ServerGone, ServerBusy):
-                continue  # the threads that wait for its answers handle it
-            except ServerRefused as error:
-                if not error.internal:
-                    raise
-
-    def next_finished():
-        while True:
-            # Take all that is there first: a pause may judge it together.
-            with contextlib.suppress(queue.Empty):
-                return finished.get_nowait()
-            if on_pause is not None and on_pause() and not ending.is_set():
-                ending.set()
-                abort()
-            try:
-                return finished.get(timeout=_PAUSE_SECONDS)
-            except queue.Empty:
-                if ending.is_set():
+        def next_finished():
+            while True:
+                # Take all that is there first: a pause may judge it together.
+                with contextlib.suppress(queue.Empty):
+                    return finished.get_nowait()
+                if on_pause is not None and on_pause() and not ending.is_set():
+                    ending.set()
                     abort()
+                try:
+                    return finished.get(timeout=_PAUSE_SECONDS)
+                except queue.Empty:
+                    if ending.is_set():
+                        abort()
 
-    workers = min(fleet.slots, len(todo))
-    fleet.run(work, workers)
-    try:
-        while workers:
-            item = next_finished()
-            if isinstance(item, Exception):
-                raise item
-            if item is None:
-                workers -= 1
-                continue
-            i, j, completion = item
-            results[i][j] = completion
-            if on_finished is not None and not completion.unfinished:
-                on_finished(i, j, completion)
-    except BaseException:
-        # This breaks other callers' requests too; they repeat theirs.
-        stopped.set()
-        fleet.cut()
-        raise
-    return results
+        workers = min(fleet.slots, len(todo))
+        fleet.run(work, workers)
+        try:
+            while workers:
+                item = next_finished()
+                if isinstance(item, Exception):
+                    raise item
+                if item is None:
+                    workers -= 1
+                    continue
+                i, j, completion = item
+                results[i][j] = completion
+                if on_finished is not None and not completion.unfinished:
+                    on_finished(i, j, completion)
+        except BaseException:
+            # This breaks other callers' requests too; they repeat theirs.
+            stopped.set()
+            fleet.cut()
+            raise
+        return results

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from models.safetensors_io import Specs
-from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar
+from rollout.types import Completion, SamplingParams
 from rollout.vllm.client import LoadFailed, OutOfStep, VllmClient
-from rollout.vllm.fan_out import sample_all
+from rollout.vllm.fan_out import FleetSampler
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.weight_folder import PublishedWeights, WeightFolder
 
@@ -24,8 +24,8 @@ ADAPTER_PROBE_TOLERANCE = {"float32": 3e-4, "bfloat16": 0.1, "float16": 0.04}
 PROBE_DRAW = SamplingParams(max_tokens=16, stop_token_ids=(), ignore_stop=True)
 
 
-class VllmSampler:
-    """A `Sampler` over one or several vLLM servers."""
+class VllmSampler(FleetSampler):
+    """A `PolicySampler` over one or several vLLM servers."""
 
     def __init__(
         self,
@@ -57,12 +57,11 @@ class VllmSampler:
           model_specs: where only adapters are written, those of the servers' model;
             None: all weights are written.
         """
-        self._fleet = fleet
+        super().__init__(fleet, max_model_len=max_model_len)
         self._weights = weights
         self._probe = probe
         self._probe_prompt = list(probe_prompt)
         self._probe_tolerance = probe_tolerance
-        self._max_model_len = max_model_len
         self._in_flight = in_flight
         self._sync_seconds = sync_seconds
         self._adapter = model_specs is not None
@@ -85,41 +84,8 @@ class VllmSampler:
         return self._metrics | {"sampler/restarts": float(self._fleet.restarts)}
 
     def close(self) -> None:
-        """Ends the servers that were started here; the others keep serving."""
-        self._fleet.close()
+        super().close()
         self._weights.close()
-
-    # -- sampling --------------------------------------------------------------------
-
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        params: SamplingParams,
-        *,
-        seed: int,
-        begun: SoFar | None = None,
-        on_finished: OnFinished | None = None,
-        on_pause: OnPause | None = None,
-    ) -> list[list[Completion]]:
-        """See `Sampler.sample`. May be called from several threads.
-
-        Raises:
-          ServerFailed: no server is left, and why.
-          ServerRefused: a server rejected a request, in its words.
-        """
-        if self._current is None:
-            raise RuntimeError("publish a policy before sampling from it")
-        return sample_all(
-            self._fleet,
-            prompts,
-            params,
-            seed=seed,
-            version_of=self._version_of,
-            max_model_len=self._max_model_len,
-            begun=begun,
-            on_finished=on_finished,
-            on_pause=on_pause,
-        )
 
     @property
     def _published(self) -> PublishedWeights:

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from rollout.types import Completion, OnFinished, OnPause, SamplingParams, SoFar
-from rollout.vllm.fan_out import sample_all
+from rollout.vllm.fan_out import FleetSampler
 from rollout.vllm.fleet import ServerFleet
 from rollout.vllm.server import ServerProcess
 
 
-class FixedVllmSampler:
+class FixedVllmSampler(FleetSampler):
     """Implements `Sampler` over vLLM servers whose weights stay as they are.
 
     The servers at `urls` may be ordinary ones (`vllm serve MODEL`).
@@ -32,44 +31,17 @@ class FixedVllmSampler:
         max_model_len: int,
         concurrency: int = 256,
     ):
-        self._max_model_len = max_model_len
-        self._fleet = ServerFleet(
+        fleet = ServerFleet(
             servers=servers, urls=urls, api_key=api_key, concurrency=concurrency
         )
+        super().__init__(fleet, max_model_len=max_model_len)
         try:
-            self._fleet.start(
+            fleet.start(
                 attach=lambda client: client.attach(max_model_len=max_model_len),
                 update=lambda client: None,
                 check_restarted=lambda client, answer: None,
             )
-            self._fleet.update_all()
+            fleet.update_all()
         except BaseException:
             self.close()
             raise
-
-    def sample(
-        self,
-        prompts: Sequence[Sequence[int]],
-        params: SamplingParams,
-        *,
-        seed: int,
-        begun: SoFar | None = None,
-        on_finished: OnFinished | None = None,
-        on_pause: OnPause | None = None,
-    ) -> list[list[Completion]]:
-        """See `Sampler.sample` and `rollout.vllm.fan_out.sample_all`."""
-        return sample_all(
-            self._fleet,
-            prompts,
-            params,
-            seed=seed,
-            version_of=lambda label: 0,
-            max_model_len=self._max_model_len,
-            begun=begun,
-            on_finished=on_finished,
-            on_pause=on_pause,
-        )
-
-    def close(self) -> None:
-        """Ends the servers that were started here; the others keep running."""
-        self._fleet.close()
