@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import json
 import pathlib
 import time
@@ -14,13 +13,12 @@ import numpy as np
 from configs.base import RunConfig
 from configs.schema import config_json
 from rl.alarms import Alarm
-from rl.evaluate import evaluate, headline
 from rl.groups.collect import Shortfall
 from rl.groups.packing import padding_fraction
 from rl.groups.schedule import staleness_metrics
 from rl.groups.stats import RolloutStats
+from rl.held_out import scalars_of, score_of
 from rl.metrics import (
-    EVALUATED,
     LEGEND,
     MetricsWriter,
     Stopwatch,
@@ -33,9 +31,9 @@ from rl.metrics import (
 from rl.processes import group
 from rl.processes.compiles import Compiles
 from rl.processes.stopping import Stopped, StopSignals
-from rl.progress import WatchedSampler, duration, phase, watch
+from rl.progress import phase, watch
 from rl.reward.rewards import RewardError
-from rl.run_spec import EVALUATION, ProblemSet, RunSpec
+from rl.run_spec import RunSpec
 from rl.setup import Parts, open_parts
 from rl.start_page import config_changes
 from rl.types import Batch, Group, Hyper
@@ -44,7 +42,6 @@ from rl.workdir.dump import dump_updates
 from rl.workdir.examples import example_rows
 from rl.workdir.export import model_card
 from rl.workdir.tokens import token_rows
-from rollout.seeds import Stream, run_seed
 from rollout.types import SamplerError
 
 Result = TypeVar("Result")
@@ -63,9 +60,8 @@ def train(
     With several processes the leader runs it; the others run `joint.follow`.
 
     Args:
-      spec: the run.
-      workdir: of the run; locked.
-      processes: of the run.
+      spec, processes: of the run.
+      workdir: locked.
       stop: raises when a signal ends the run.
       accept_changes: see `rl.workdir.manifest.begin`.
 
@@ -93,7 +89,7 @@ def train(
         elif run.evaluation_due() and run.evaluated < run.done:
             # A signal interrupted the evaluation after this step.
             run.evaluate()
-            if (score := run.score) is not None:
+            if (score := score_of(run.latest or {})) is not None:
                 engine.record_score(run.done, score)
 
         print(LEGEND, flush=True)
@@ -117,7 +113,10 @@ def train(
                 # Advantages within each group, and rows of packed tokens with each
                 # token's weight in the loss (`groups.packing`).
                 with clock.phase("pack"):
-                    batches, hypers = run.pack(groups, stats)
+                    batches = parts.pack(groups, version=run.done)
+                    hypers = parts.hypers(
+                        stats.stage, updates=engine.updates, mini_batches=len(batches)
+                    )
 
                 # Old log-probabilities of all tokens, then an update per mini-batch:
                 # gradients of its micro-batches, one optimizer application (`engine`).
@@ -143,8 +142,7 @@ def train(
             if run.evaluation_due():
                 run.evaluate()
             if run.done == c.steps or due(run.done, c.checkpoint.every_steps):
-                with stop.saving():
-                    run.save(run.state(), healthy=run.healthy)
+                run.save(run.state(), healthy=run.healthy)
 
         if ended:
             print(f"ending after step {run.done}: {ended}", flush=True)
@@ -167,9 +165,9 @@ def _open_run(
     processes: group.Processes,
     stop: StopSignals,
 ) -> Iterator["_Run"]:
-    """Restore the newest checkpoint, or publish the base; close the writer at the end.
+    """Restore the newest checkpoint, or publish the base; at the end close the writer.
 
-    However the run ends: metric loggers may hold back what they get until then.
+    Metric loggers may hold back what they get until it is closed.
     """
     run = _Run(spec=spec, workdir=workdir, parts=parts, processes=processes, stop=stop)
     stop.finish = parts.engine.finish_saving
@@ -183,15 +181,14 @@ def _open_run(
         run.evaluated = loop["evaluated"]
         run.started -= loop["wall_seconds"]
         print(f"resuming after step {run.done}", flush=True)
-    writer = MetricsWriter(
+    run.writer = MetricsWriter(
         workdir,
         keep=run.done if restored else -1,
         evaluated=run.evaluated,
         config=config_changes(spec.config),
         sinks=spec.sinks,
     )
-    run.writer = writer
-    with contextlib.closing(writer):
+    with contextlib.closing(run.writer):
         yield run
 
 
@@ -238,16 +235,16 @@ class _Run:
             "wall_seconds": time.time() - self.started,
         }
 
-    def save(self, state: Mapping[str, Any], *, healthy: bool) -> None:
-        """Start to write a checkpoint of the policy and of `state`."""
-        score = self.score if state["evaluated"] == self.done else None
-        self.parts.engine.save(self.done, state, healthy=healthy, score=score)
-
-    def save_completely(self, state: Mapping[str, Any], *, healthy: bool) -> None:
-        """Write a checkpoint and wait until it is complete."""
+    def save(
+        self, state: Mapping[str, Any], *, healthy: bool, wait: bool = False
+    ) -> None:
+        """Start to write a checkpoint of the policy and of `state`; wait if asked."""
+        evaluated = self.latest if state["evaluated"] == self.done else None
+        score = score_of(evaluated or {})
         with self.stop.saving():
-            self.save(state, healthy=healthy)
-            self.parts.engine.finish_saving()
+            self.parts.engine.save(self.done, state, healthy=healthy, score=score)
+            if wait:
+                self.parts.engine.finish_saving()
 
     def interruptible(self, work: Callable[[], Result]) -> Result:
         """Run `work`; if interrupted, checkpoint the state from before it."""
@@ -258,7 +255,7 @@ class _Run:
                 return work()
         except (Stopped, Shortfall, RewardError, SamplerError) as end:
             if self.base is not None:
-                self.save_completely(before, healthy=self.healthy)
+                self.save(before, healthy=self.healthy, wait=True)
                 if isinstance(end, Stopped):
                     saved = self.parts.engine.saved
                     print(f"{end}: saved after step {saved}", flush=True)
@@ -273,7 +270,7 @@ class _Run:
             # With several processes the others may be in the middle of it. The alarms
             # have not judged this step yet.
             if self.processes.alone:
-                self.save_completely(self.state(), healthy=False)
+                self.save(self.state(), healthy=False, wait=True)
             raise
 
     def begin_step(self) -> Stopwatch:
@@ -282,16 +279,6 @@ class _Run:
         self._compiled = self._compiles.programs
         self.parts.trace.begin(self.done + 1)
         return Stopwatch()
-
-    def pack(
-        self, groups: list[Group], stats: RolloutStats
-    ) -> tuple[list[list[Batch]], list[Hyper]]:
-        """Return the mini-batches of a step, and the scalars of each update."""
-        batches = self.parts.pack(groups, version=self.done)
-        updates = self.parts.engine.updates
-        return batches, self.parts.hypers(
-            stats.stage, updates=updates, mini_batches=len(batches)
-        )
 
     def score_shown(
         self, batches: list[list[Batch]], hypers: list[Hyper]
@@ -316,11 +303,7 @@ class _Run:
     ) -> dict[str, float]:
         """Write distributions, tokens and a dump if due; return the updates' metrics.
 
-        Args:
-          groups, stats, batches, hypers: of the step.
-          updates: statistics of each update.
-          tokens_before: see `score_shown`.
-          clock: has measured the updates.
+        `tokens_before` are those of `score_shown`; `clock` has measured the updates.
         """
         engine, step = self.parts.engine, self.done
         if any(s["skipped"] for s in updates):
@@ -334,7 +317,7 @@ class _Run:
                 groups, shown, tokens_before, after, hypers[-1], self.spec.decode
             )
             self.writer.tokens(step + 1, rows)
-        micro = [batch for of_update in batches for batch in of_update]
+        micro = [batch for mini_batch in batches for batch in mini_batch]
         tokens = float(sum((batch.segment_ids != 0).sum() for batch in micro))
         passes = len(hypers) / len(batches)
         return update_metrics(updates) | {
@@ -363,18 +346,9 @@ class _Run:
         left = clock.total * (steps - self.done)
         print(console_line(self.done, steps, metrics, left), flush=True)
         self.writer.scalars(self.done, metrics)
-        samples = self.config.log.samples
-        decode, decode_prompt = self.spec.decode, self.spec.decode_prompt
-        examples = example_rows(stats, decode, decode_prompt, samples=samples)
+        spec, samples = self.spec, self.config.log.samples
+        examples = example_rows(stats, spec.decode, spec.decode_prompt, samples=samples)
         self.writer.samples(self.done, examples)
-        self.check_alarms(metrics)
-
-    def check_alarms(self, metrics: Mapping[str, float]) -> None:
-        """Print the warnings of a step.
-
-        Raises:
-          Alarm: one of them ends the run.
-        """
         warnings, alarm = self.parts.alarms.check(metrics)
         for warning in warnings:
             print(f"WARNING: step {self.done}: {warning}", flush=True)
@@ -388,88 +362,20 @@ class _Run:
         return last or due(self.done, self.config.eval.every_steps)
 
     def evaluate(self, *, whole: bool = False) -> None:
-        """Measure held-out accuracy after this step, and record it.
-
-        Args:
-          whole: evaluate all problems, as before the first and after the last step.
-        """
+        """Measure held-out accuracy; `whole`, as at both ends: of all problems."""
         whole = whole or self.base is None or self.done == self.config.steps
-        summary = self.interruptible(lambda: self._evaluate(whole))
+        summary = self.interruptible(
+            lambda: self.parts.held_out.measure(self.done, whole=whole)
+        )
         self.latest, self.evaluated = summary, self.done
         if self.base is None:
             self.base = summary
-        curves = {EVALUATED: summary.get("curve", summary)}
-        for name, of_set in summary.get("sets", {}).items():
-            curves[f"{EVALUATED}{name}/"] = of_set.get("curve", of_set)
-        scalars = {
-            prefix + key: value
-            for prefix, curve in curves.items()
-            for key, value in curve.items()
-            if isinstance(value, int | float) and key != "part"
-        }
-        if scalars:
+        if scalars := scalars_of(summary):
             self.writer.scalars(self.done, scalars)
-
-    @property
-    def score(self) -> float | None:
-        """Return the newest held-out accuracy, over the problems of the curve."""
-        latest = self.latest or {}
-        return latest.get("curve", latest).get("accuracy")
-
-    def _evaluate(self, whole: bool) -> dict[str, Any]:
-        """Evaluate all held-out sets: the first, with the others under "sets"."""
-        if not self.spec.held_out:
-            return {}
-        started = time.perf_counter()
-        first, *others = self.spec.held_out
-        summary = self._evaluate_set(first, whole)
-        if others:
-            sets = {of_set.name: self._evaluate_set(of_set, whole) for of_set in others}
-            summary["sets"] = sets
-        print(
-            f"evaluation after step {self.done}: {headline(summary)}"
-            f" ({duration(time.perf_counter() - started)})",
-            flush=True,
-        )
-        return summary
-
-    def _evaluate_set(self, held_out: ProblemSet, whole: bool) -> dict[str, Any]:
-        """Sample held-out completions, and greedy ones; the same seed every time."""
-        spec, e = self.spec, self.config.eval
-        every = held_out.problems
-        of_curve = every[: e.problems] if e.problems else every
-        problems = every if whole else of_curve
-        sampled = dataclasses.replace(
-            spec.sampling, n=e.samples, temperature=e.temperature
-        )
-        greedy = dataclasses.replace(spec.sampling, n=1, temperature=0.0)
-        measure = functools.partial(
-            evaluate,
-            problems=problems,
-            curve=of_curve,
-            prompts=[spec.encode(p).tolist() for p in problems],
-            sampler=WatchedSampler(self.parts.engine, "evaluate", self.stop.check),
-            seed=run_seed(self.config.seed, Stream.EVALUATING, 0),
-            decode=spec.decode,
-            judge=self.parts.rewards.reward(EVALUATION),
-        )
-        text = f"{held_out.name}: {len(problems)} problems, {sampled.n} completions"
-        with phase("evaluate", text + (", and a greedy one" if e.greedy else "")):
-            _, summary = measure(params=sampled)
-            if e.greedy:
-                _, of_greedy = measure(params=greedy)
-                for part in {"curve"} & summary.keys():
-                    summary[part]["greedy_accuracy"] = of_greedy[part]["accuracy"]
-                summary["greedy_accuracy"] = of_greedy["accuracy"]
-        if held_out.left_out:
-            summary["left_out"] = held_out.left_out
-        if len(problems) < len(every):
-            summary["part"] = True
-        return summary
 
     def finish(self, ended: str) -> dict[str, Any]:
         """Export the policy; return what summary.json holds."""
-        engine, export = self.parts.engine, self.config.export
+        engine = self.parts.engine
         in_a_row, skipped = engine.skipped
         unhealthy = f"its last {in_a_row} updates were not finite" if in_a_row else ""
         card = model_card(
@@ -478,9 +384,7 @@ class _Run:
             evaluations={"base": self.base or {}, "final": self.latest or {}},
         )
         exported = engine.export(
-            str(self.workdir / "hf"),
-            card=card,
-            dtype=export.dtype,
+            str(self.workdir / "hf"), card=card, dtype=self.config.export.dtype
         )
         return {
             "base": self.base,

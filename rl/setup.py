@@ -35,13 +35,14 @@ from rl.groups.judge import Judge
 from rl.groups.packing import packing_from_config
 from rl.groups.schedule import Rollouts
 from rl.groups.weights import reject
+from rl.held_out import HeldOut
 from rl.problems.curriculum import Curriculum
 from rl.problems.reading import HELD_OUT, write_problems
 from rl.processes import group, joint
 from rl.processes.devices import join_cpu_devices
 from rl.progress import WatchedSampler, phase
 from rl.reward.rewards import Rewards
-from rl.run_spec import TRAINING, RunSpec, reference_model
+from rl.run_spec import EVALUATION, TRAINING, RunSpec, reference_model
 from rl.sampler_servers import make_vllm_sampler
 from rl.start_page import start_page
 from rl.types import Batch, Hyper
@@ -68,6 +69,7 @@ class Parts:
       engine: samples, updates, publishes, saves.
       rollouts: gives each step's groups, when the schedule says.
       rewards: judge completions of training and of evaluation.
+      held_out: evaluates the policy.
       alarms: watch the metrics.
       trace: profiles the steps that the config names.
       pack: `pack_groups` of this run: groups and their version to mini-batches.
@@ -78,6 +80,7 @@ class Parts:
     engine: Engine
     rollouts: Rollouts
     rewards: Rewards
+    held_out: HeldOut
     alarms: Alarms
     trace: Trace
     pack: Callable[..., list[list[Batch]]]
@@ -143,6 +146,11 @@ def open_parts(
             engine=engine,
             rollouts=rollouts,
             rewards=rewards,
+            held_out=HeldOut(
+                spec=spec,
+                sampler=WatchedSampler(engine, "evaluate", check_stop),
+                judge=rewards.reward(EVALUATION),
+            ),
             alarms=Alarms(c.alarms),
             trace=trace,
             pack=packing_from_config(
