@@ -83,7 +83,9 @@ _RESUMES = (
     "stopped: the same command resumes, from the newest checkpoint if there is one"
 )
 # Keys of summary.json that `_report` reads.
-_REPORTED = {"base", "final", "steps", "updates", "wall_seconds", "unhealthy"}
+_REPORTED = {
+    *("base", "final", "steps", "updates", "wall_seconds", "unhealthy", "exported")
+}
 # Errors whose message, one line, is all that a user needs.
 _EXPECTED_ERRORS = (ValueError, OSError, SamplerError)
 
@@ -116,13 +118,12 @@ def _report(summary: dict[str, Any], workdir: pathlib.Path) -> int:
         if summary[name]:
             print(f"{name:>5}: {headline(summary[name])}")
     folder = workdir / "hf"
-    # A summary of an earlier version does not say.
-    if summary.get("exported", folder.is_dir()):
+    if summary["exported"]:
         model = f"the model is in {folder}"
+    elif folder.is_dir():
+        model = f"no model was exported, that in {folder} is of an earlier end"
     else:
         model = "no model was exported"
-        if folder.is_dir():
-            model += f", that in {folder} is of an earlier end"
     print(
         f"{summary['steps']} steps, {summary['updates']} updates,"
         f" {duration(summary['wall_seconds'])}; {model}"
