@@ -61,7 +61,6 @@ class Model:
     param_dtype: DType = "float32"  # masters; bfloat16 hardly moves at lr 1e-6
     # What the backward pass recomputes.
     remat: Literal["none", "dots", "full"] = "full"
-    unroll: Count = 1  # layers per scan iteration
     # triton runs on GPUs, splash on TPUs; auto chooses by platform and dtype.
     attention: Literal["auto", "xla", "triton", "splash"] = "auto"
     head_chunk: Count = 1024  # tokens per device whose logits exist at a time
@@ -121,16 +120,12 @@ class Vllm:
     # Completions decoded together by a server.
     max_num_seqs: Annotated[int, Range(2)] = 256
     gpu_memory_utilization: float = 0.0  # 0: 0.9; set it on a shared GPU
-    cpu_kv_cache_gib: int = 1
     enforce_eager: bool = False  # True starts sooner and decodes slower
     weight_dir: str = ""  # directory shared with the servers; empty: /dev/shm
     # merged: all weights | adapter: those of model.lora, applied by the servers.
     publish: Literal["merged", "adapter"] = "merged"
     # Mean gap of the probe after a publish, in nats per token; 0: by dtype.
     probe_tolerance: float = 0.0
-    start_seconds: float = 900.0
-    sync_seconds: float = 300.0  # for each phase of a weight update
-    stall_seconds: float = 120.0  # without a token, before a server counts as hung
 
 
 @section
@@ -162,9 +157,6 @@ class Sampling:
     policy: Literal["uniform", "signal"] = "uniform"
     # signal: the least chance that a problem on offer is drawn.
     explore: Annotated[float, Range(0, 1, open=True)] = 0.05
-    power: NotNegative = 1.0  # signal: 0 draws all alike, more prefers signal more
-    # signal: solve rate from which a problem is only explored.
-    retire_at: Annotated[float, Range(0, 1, open=True)] = 0.9
     half_life: Positive = 200.0  # steps, of what is known about a problem
 
 
@@ -294,7 +286,6 @@ class Export:
 class Log:
     # Completions per step in samples.jsonl and TensorBoard.
     samples: Annotated[int, Range(0, 8)] = 4
-    tokens_every: Index = 20  # steps, of which some tokens go to tokens.jsonl; 0: never
     sinks: tuple[str, ...] = ()  # more metric loggers: "wandb", or "module:function"
 
 
@@ -307,13 +298,9 @@ class Profile:
 class Alarms:
     """Every alarm warns at each step at which it holds; some end the run.
 
-    Limits of the alarms that are not here are in rl/alarms.py.
+    Their limits are in rl/alarms.py.
     """
 
-    truncated: Share = 0.9  # share of completions, above
-    unjudged: Share = 0.01  # share of completions without a verdict, above
-    sampler_gap: NotNegative = 0.1  # nats per token between sampler and trainer
-    skipped_updates: Count = 3  # in a row
     # Names of the alarms that end the run.
     stop_on: tuple[AlarmName, ...] = ("truncated", "unjudged", "skipped_updates")
     patience: Count = 5  # steps in a row at which an alarm holds, before it ends a run

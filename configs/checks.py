@@ -53,7 +53,7 @@ _IDLE: tuple[tuple[str, Callable[[RunConfig, bool], bool], str], ...] = (
         "dynamic_sampling.filter=False",
     ),
     (
-        "sampling.explore sampling.power sampling.retire_at sampling.half_life",
+        "sampling.explore sampling.half_life",
         lambda c, _: c.sampling.policy == "uniform",
         "sampling.policy='uniform'",
     ),

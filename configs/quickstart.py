@@ -31,7 +31,6 @@ def get_config() -> ConfigDict:
     )
     c.model.dtype = "float32"
     c.model.remat = "none"
-    c.model.unroll = 3
     c.mesh.data = -1
     c.mesh.fsdp = 1
 

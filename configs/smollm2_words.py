@@ -109,7 +109,6 @@ def get_config(text: str = "") -> ConfigDict:
     c.schedule.learning_rate = 1e-5
     c.schedule.warmup_updates = 8
 
-    c.rollout.vllm.cpu_kv_cache_gib = 2
     c.rollout.vllm.max_num_seqs = 128
 
     c.eval.samples = 8

@@ -26,6 +26,7 @@ from models.cache import Cached, Entries
 from models.config import DecoderConfig
 from models.embedding import look_up
 from models.lora import LAYERS
+from sharding.mesh import platform
 from sharding.rules import constrain, named_sharding
 
 Params = Any
@@ -224,8 +225,6 @@ class Decoder(nn.Module):
       dtype: of activations and matrix products.
       param_dtype: of the parameters.
       remat: what the backward pass recomputes, a key of `REMAT_POLICIES`.
-      unroll: layers per iteration of the scan; more compile longer and, on CPU, run
-        faster.
       attention: a key of `models.attention.IMPLEMENTATIONS`.
       deterministic: sums the embedding's gradient in a fixed order.
     """
@@ -235,7 +234,6 @@ class Decoder(nn.Module):
     dtype: Any = jnp.float32
     param_dtype: Any = jnp.float32
     remat: Remat = "none"
-    unroll: int = 1
     attention: Implementation = "xla"
     deterministic: bool = False
 
@@ -274,7 +272,8 @@ class Decoder(nn.Module):
             split_rngs={"params": True},
             in_axes=(nn.broadcast,) * 4,
             length=c.num_layers,
-            unroll=min(self.unroll, c.num_layers),
+            # A CPU runs a few layers faster without a loop.
+            unroll=c.num_layers <= 4 and platform(self.mesh) == "cpu",
             metadata_params={nn.PARTITION_NAME: "layers"},
         )(
             c,

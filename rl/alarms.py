@@ -5,7 +5,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from configs.base import Alarms as Limits
+from configs import base
 
 Metrics = Mapping[str, float]
 
@@ -23,7 +23,7 @@ class Rule(NamedTuple):
       beyond: compares the value with the limit.
       says: the message, formatted with the value and the names that are not finite.
       counts: whether the value counts steps in a row, and stops a run at its limit.
-      limit: where the config has none.
+      limit: of the value.
     """
 
     name: str
@@ -50,6 +50,7 @@ RULES = (
         operator.gt,
         "{:.0%} of the completions are truncated: raise rollout.max_response_tokens or"
         " check the stop tokens",
+        limit=0.9,
     ),
     Rule(
         "unjudged",
@@ -57,6 +58,7 @@ RULES = (
         operator.gt,
         "{:.1%} of the completions have no verdict: see verifier/lost (workers that"
         " died or were stopped) and verifier/bad_gold",
+        limit=0.01,
     ),
     Rule(
         "no_signal",
@@ -93,6 +95,7 @@ RULES = (
         _of("policy/sampler_gap_mean", "off_policy/stale_gap"),
         operator.gt,
         "sampler and trainer differ by {:.4f} nats per token on average",
+        limit=0.1,
     ),
     Rule(
         "stuck_reward",
@@ -108,6 +111,7 @@ RULES = (
         lambda value, limit: value > 0,
         "{:.0f} updates in a row were skipped: not finite",
         counts=True,
+        limit=3.0,
     ),
     Rule(
         "not_finite",
@@ -126,8 +130,8 @@ class Alarms:
     at its limit.
     """
 
-    def __init__(self, limits: Limits):
-        self.limits = limits
+    def __init__(self, settings: base.Alarms):
+        self.settings = settings
         self._in_a_row: dict[str, int] = {}
         self._reward: float | None = None
         self._unmoved = 0
@@ -143,15 +147,11 @@ class Alarms:
         for rule, value, text in self._holding(metrics):
             warnings.append(text)
             row = self._in_a_row[rule.name]
-            limit = self._limit(rule)
-            over = value >= limit if rule.counts else row >= self.limits.patience
-            if over and rule.name in self.limits.stop_on:
+            over = value >= rule.limit if rule.counts else row >= self.settings.patience
+            if over and rule.name in self.settings.stop_on:
                 rows = "" if rule.counts else f", {row} steps in a row"
                 due.append(f"{rule.name}: {text}{rows}")
         return warnings, next(iter(due), None)
-
-    def _limit(self, rule: Rule) -> float:
-        return getattr(self.limits, rule.name, rule.limit)
 
     def warnings(self, metrics: Metrics) -> dict[str, str]:
         """Return the warnings of `check` by the alarm's name."""
@@ -163,8 +163,8 @@ class Alarms:
         names = ", ".join(_not_finite(metrics)[:3])
         holding = []
         for rule in RULES:
-            value, limit = rule.value(metrics), self._limit(rule)
-            if rule.beyond(value, limit):
+            value = rule.value(metrics)
+            if rule.beyond(value, rule.limit):
                 self._in_a_row[rule.name] = self._in_a_row.get(rule.name, 0) + 1
                 holding.append((rule, value, rule.says.format(value, names=names)))
             else:

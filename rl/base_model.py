@@ -65,7 +65,6 @@ def model_from_config(
         dtype=jnp.dtype(m.dtype),
         param_dtype=jnp.dtype(m.dtype if sizes else m.param_dtype),
         remat=m.remat,
-        unroll=m.unroll,
         attention=default_implementation(mesh, m.dtype)
         if m.attention == "auto"
         else m.attention,

@@ -44,6 +44,8 @@ from rl.workdir.export import model_card
 from rl.workdir.tokens import token_rows
 from rollout.types import SamplerError
 
+TOKENS_EVERY = 20  # steps, of which some tokens go to tokens.jsonl
+
 Result = TypeVar("Result")
 
 
@@ -287,7 +289,7 @@ class _Run:
 
         From the first step on, so that its program is compiled with the others.
         """
-        if not due(self.done, self.config.log.tokens_every):
+        if not due(self.done, TOKENS_EVERY):
             return None
         return self.parts.engine.score(batches[0][0], hypers[0])
 

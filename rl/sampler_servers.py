@@ -102,7 +102,6 @@ def make_vllm_sampler(
         max_model_len=max_model_len,
         max_num_seqs=v.max_num_seqs,
         gpu_memory_utilization=v.gpu_memory_utilization or 0.9,
-        cpu_kv_cache_gib=v.cpu_kv_cache_gib,
         api_key=api_key,
         enforce_eager=v.enforce_eager,
         lora_rank=rank,
@@ -113,8 +112,6 @@ def make_vllm_sampler(
             urls=urls,
             api_key=api_key,
             concurrency=v.max_num_seqs - 1,  # one slot stays free for the probe
-            start_seconds=v.start_seconds,
-            stall_seconds=v.stall_seconds,
         ),
         weights=WeightFolder(
             v.weight_dir,
@@ -130,7 +127,6 @@ def make_vllm_sampler(
         probe_tolerance=v.probe_tolerance or tolerances[dtype],
         max_model_len=max_model_len,
         in_flight="keep" if c.rollout.schedule == "async" else "abort",
-        sync_seconds=v.sync_seconds,
         model_specs=hf.tensor_specs(model.config, written) if adapter else None,
     )
 

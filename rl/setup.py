@@ -187,8 +187,6 @@ def make_collector(
             spec.train,
             policy=c.sampling.policy,
             explore=c.sampling.explore,
-            power=c.sampling.power,
-            retire_at=c.sampling.retire_at,
             half_life=c.sampling.half_life,
         ),
         sample=sample,

@@ -2,11 +2,11 @@
 
 Under "signal" a problem is drawn with the chance
 
-    max(explore, (teaches / most) ** power)
+    max(explore, teaches / most)
 
 and skipped otherwise. `teaches` is the probability that its group has right and wrong
 completions, under the Beta distribution of its solve rate (`SolveRates`), and `most`
-the largest one of the stage. A problem whose rate is `retire_at` or more has the chance
+the largest one of the stage. A problem whose rate is 0.9 or more has the chance
 `explore`. Before anything is known, and under "uniform", every problem is drawn.
 
 Sources: GRESO (arXiv 2506.02177) passes over prompts whose groups taught nothing;
@@ -20,14 +20,14 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from configs.schema import NotNegative, Positive, Range
+from configs.schema import Positive, Range
 from rl.groups.rates import Rate, SolveRates
 from rl.problems.curriculum import Counts, Curriculum, Stage
 from rl.types import Group, Problem
 from rollout.seeds import generator
 
 Policy = Literal["uniform", "signal"]
-OpenShare = Annotated[float, Range(0, 1, open=True)]
+_RETIRE_AT = 0.9  # solve rate from which a problem is only explored
 # Of a round's seed, which the sampler has too.
 _OFFERS = 1
 
@@ -85,21 +85,18 @@ class Draws:
         problems: Sequence[Problem],
         *,
         policy: Policy,
-        explore: OpenShare,
-        power: NotNegative,
-        retire_at: OpenShare,
+        explore: Annotated[float, Range(0, 1, open=True)],
         half_life: Positive,
     ):
         """
         Args:
           curriculum: offers the problems.
           problems: all that it may offer.
-          policy, explore, power, retire_at: see the module's docstring.
+          policy, explore: see the module's docstring.
           half_life: see `SolveRates`.
         """
         self._curriculum, self._policy = curriculum, policy
-        self._explore, self._power, self._retire_at = explore, power, retire_at
-        self._problems = problems
+        self._explore, self._problems = explore, problems
         self._places = {p.id: place for place, p in enumerate(problems)}
         self._levels = np.array([-1 if p.level is None else p.level for p in problems])
         self._rates = SolveRates(problems, half_life=half_life)
@@ -144,11 +141,9 @@ class Draws:
     def _chances(self, rates: Rate, teaches: np.ndarray) -> np.ndarray:
         if self._policy == "uniform":
             return np.ones(len(teaches))
-        learning = rates.mean < self._retire_at
-        worth = np.where(learning, teaches, 0.0)
+        worth = np.where(rates.mean < _RETIRE_AT, teaches, 0.0)
         most = max(worth[self._pool].max(), 1e-12)
-        chances = np.where(learning, (worth / most) ** self._power, 0.0)
-        return np.clip(chances, self._explore, 1.0)
+        return np.clip(worth / most, self._explore, 1.0)
 
     def observe(self, drawn: Sequence[SampledGroup]) -> None:
         """Take in the groups of a round."""
@@ -181,7 +176,7 @@ class Draws:
             name: float(count[name])
             for name in ("offered", "refused", "refused_in_vain")
         } | {
-            "retired": float((rates.mean[pool] >= self._retire_at).mean()),
+            "retired": float((rates.mean[pool] >= _RETIRE_AT).mean()),
             "coverage": float(self._rates.seen[pool].mean()),
         }
         if count["compared"]:

@@ -141,7 +141,7 @@ def make_base(
     devices = jax.local_devices()
     count = math.gcd(batch, len(devices))
     mesh = make_mesh(data=count, fsdp=1, tensor=1, devices=devices[:count])
-    model = Decoder(DecoderConfig.from_hf(raw), mesh=mesh, unroll=layers)
+    model = Decoder(DecoderConfig.from_hf(raw), mesh=mesh)
     params = _pretrain(
         model,
         init_params(model, mesh, seed),

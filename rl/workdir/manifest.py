@@ -33,7 +33,7 @@ MAY_CHANGE = """
     config.data.eval config.data.eval_args config.checkpoint config.export config.alarms
     config.reward.workers config.data.unreadable config.rollout.vllm
     config.model.attention config.model.head_chunk config.model.remat
-    config.model.unroll config.batch.micro_tokens config.batch.row_lengths
+    config.batch.micro_tokens config.batch.row_lengths
     config.rollout.slots config.rollout.tensor
     config.model.path config.model.maker config.model.maker_args config.data.train
     config.data.train_args config.data.fields config.data.template

@@ -57,7 +57,7 @@ class ServerFleet:
         urls: Sequence[str] = (),
         api_key: str = "",
         concurrency: int = 255,
-        start_seconds: float = 900.0,
+        start_seconds: float = 1800.0,
         stall_seconds: float = 120.0,
         max_restarts: int = 3,
     ):

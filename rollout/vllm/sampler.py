@@ -37,7 +37,7 @@ class VllmSampler(FleetSampler):
         probe_tolerance: float,
         max_model_len: int,
         in_flight: str = "abort",
-        sync_seconds: float = 300.0,
+        sync_seconds: float = 600.0,
         model_specs: Specs | None = None,
     ):
         """Starts the servers; the first `publish` waits for them.

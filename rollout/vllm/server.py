@@ -32,6 +32,7 @@ _INHERITED = (
 )
 _SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, those that vLLM has
+_CPU_KV_CACHE_GIB = "2"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,6 @@ class ServerSpec:
     max_num_seqs: int = 256  # completions decoded together
     devices: tuple[int, ...] = ()  # GPUs, tensor-parallel over them; empty: the CPU
     gpu_memory_utilization: float = 0.9  # share of each GPU's memory
-    cpu_kv_cache_gib: int = 1
     host: str = "127.0.0.1"  # others require a key: requests can replace the weights
     api_key: str = ""  # required of every request, unless empty
     enforce_eager: bool = False  # no compilation: starts sooner, decodes slower
@@ -138,7 +138,7 @@ def environment(spec: ServerSpec) -> dict[str, str]:
         added["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, spec.devices))
     else:
         added["CUDA_VISIBLE_DEVICES"] = ""
-        added["VLLM_CPU_KVCACHE_SPACE"] = str(spec.cpu_kv_cache_gib)
+        added["VLLM_CPU_KVCACHE_SPACE"] = _CPU_KV_CACHE_GIB
         # One process schedules and decodes, as on a single GPU. By default vLLM starts
         # a second one, bound to all cores but one.
         usual = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
@@ -285,7 +285,6 @@ def main() -> None:
     parser.add_argument("--max_num_seqs", type=int, default=256)
     parser.add_argument("--devices", type=int, nargs="*", default=[], help="GPU ids")
     parser.add_argument("--gpu_memory_utilization", type=float, default=0.9)
-    parser.add_argument("--cpu_kv_cache_gib", type=int, default=1)
     parser.add_argument("--enforce_eager", action="store_true")
     parser.add_argument("--lora_rank", type=int, default=0, help="of adapters alone")
     options, extra = parser.parse_known_args()

@@ -28,8 +28,8 @@ def _lines(needs_reference=False, **changes):
             "config.objective.reset_every=5: objective.kl_penalty=0 and the loss",
         ),
         (
-            {"sampling__power": 2.0},
-            "config.sampling.power=2.0: sampling.policy='uniform'",
+            {"sampling__explore": 0.1},
+            "config.sampling.explore=0.1: sampling.policy='uniform'",
         ),
         (
             {"optimizer__function": "a:b", "optimizer__b1": 0.5},

@@ -8,11 +8,11 @@ import pytest
 from configs import base
 from rl.alarms import RULES, Alarms
 
-LIMITS = base.Alarms(patience=3, skipped_updates=2)
+SETTINGS = base.Alarms(patience=3)
 
 
 def _alarms(**changes):
-    return Alarms(dataclasses.replace(LIMITS, **changes))
+    return Alarms(dataclasses.replace(SETTINGS, **changes))
 
 
 # Each alarm's own figures: one at which it holds, one at which it does not.
@@ -33,7 +33,7 @@ FIGURES = {
     ],
     "stuck_reward": [{"reward/mean": -1.0}, {}],
     "skipped_updates": [
-        {"policy/skipped_in_a_row": 2.0},
+        {"policy/skipped_in_a_row": 3.0},
         {"policy/skipped_in_a_row": 0.0},
     ],
     "not_finite": [{"policy/loss": float("nan")}, {"policy/loss": 0.1}],
@@ -68,7 +68,7 @@ def test_an_alarm_holds_by_its_own_figure_alone_and_does_what_it_is_told(name):
             assert due is None
         else:
             assert due.startswith(f"{name}: ")
-            # Three steps in a row; two updates in a row are one step's already, and
+            # Three steps in a row; three updates in a row are one step's already, and
             # what has not moved for ten steps was seen first a step before.
             assert steps == {"skipped_updates": 1, "stuck_reward": 11}.get(name, 3)
 
@@ -98,8 +98,8 @@ def test_updates_that_are_not_finite_warn_at_once_and_end_the_run_after_a_few():
     alarms = _alarms()
     warnings, due = alarms.check({"policy/skipped_in_a_row": 1})
     assert warnings == ["1 updates in a row were skipped: not finite"] and due is None
-    _, due = alarms.check({"policy/skipped_in_a_row": 2})
-    assert "2 updates in a row" in due
+    _, due = alarms.check({"policy/skipped_in_a_row": 3})
+    assert "3 updates in a row" in due
 
 
 @pytest.mark.failure(38)

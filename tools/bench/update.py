@@ -43,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--row_length", type=int, default=0, help="0: the longest")
     parser.add_argument("--micro_tokens", type=int, default=2048)
     parser.add_argument("--head_chunk", type=int, default=256)
-    parser.add_argument("--unroll", type=int, default=4)
     parser.add_argument("--remat", choices=sorted(REMAT_POLICIES), default="none")
     parser.add_argument("--attention", choices=sorted(IMPLEMENTATIONS), default="xla")
     parser.add_argument(
@@ -114,7 +113,7 @@ def make_trainer(
 
 def _measure_ours(arguments, shape: Shape, tokens) -> dict:
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    names = ("remat", "unroll", "attention", "head_chunk")
+    names = ("remat", "attention", "head_chunk")
     options = {name: getattr(arguments, name) for name in names}
     model, step = make_trainer(shape, mesh, dtype="float32", **options)
     packed = pack(

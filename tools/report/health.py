@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from configs import base
 from configs.schema import parse
-from rl.alarms import Alarms, Limits
+from rl.alarms import Alarms
 from tools.report.reading import Run, interval_of, part
 
 _WINDOW = 10  # a window is this part of a run's steps
@@ -52,7 +53,7 @@ def findings(run: Run) -> list[Finding]:
 def _alarms(run: Run) -> list[Finding]:
     """Applies the run's own alarms to its metrics."""
     try:
-        alarms = Alarms(parse(Limits, part(run.config, "alarms")))
+        alarms = Alarms(parse(base.Alarms, part(run.config, "alarms")))
         held: dict[str, tuple[list[int], str]] = {}
         for row in run.steps:
             figures = {key: value for key, value in row.items() if key != "step"}

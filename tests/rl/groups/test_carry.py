@@ -78,9 +78,7 @@ def _collector(sampler, *stages, **changes):
         on_shortfall="skip",
     )
     problems = [make_problem(i) for i in range(64)]
-    drawing = dict(
-        policy="uniform", explore=0.05, power=1.0, retire_at=0.9, half_life=50.0
-    )
+    drawing = dict(policy="uniform", explore=0.05, half_life=50.0)
     return Collector(
         draws=Draws(Curriculum(stages or ALL, problems, seed=0), problems, **drawing),
         sample=sampler.sample,

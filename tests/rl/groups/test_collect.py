@@ -21,7 +21,7 @@ from rollout.types import NOT_BEGUN, Completion, SamplingParams
 from tests.rl.examples import make_completion, make_problem, of_each
 
 PARAMS = SamplingParams(n=4, max_tokens=20, stop_token_ids=(0,))
-UNIFORM = dict(policy="uniform", explore=0.05, power=1.0, retire_at=0.9, half_life=50.0)
+UNIFORM = dict(policy="uniform", explore=0.05, half_life=50.0)
 
 
 class Coins:

@@ -16,7 +16,7 @@ from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams
 from tests.rl.examples import of_each
 
-SETTINGS = dict(explore=0.05, power=1.0, retire_at=0.9, half_life=100.0)
+SETTINGS = dict(explore=0.05, half_life=100.0)
 NONE, ZERO = np.zeros(1, np.float32), np.zeros(1, np.int32)
 COMPLETIONS = [
     Completion(np.array([right], np.int32), NONE, "stop", ZERO) for right in (0, 1)
@@ -153,16 +153,6 @@ def test_the_retired_are_explored_still_and_come_back_when_they_are_lost():
     world.asked.clear()
     world.run(20)
     assert np.mean(np.array(world.asked) < 20) > 0.12
-
-
-def test_the_retired_are_passed_over_where_all_others_are_drawn_alike():
-    rates = np.array([1.0] * 20 + [0.5] * 80)
-    world = World(rates, policy="signal", power=0.0)
-    world.run(20)
-    world.asked.clear()
-    world.run(20)
-    # As often as the others they would be a fifth.
-    assert 0 < np.mean(np.array(world.asked) < 20) < 0.1
 
 
 def test_a_stage_ends_by_the_problems_on_offer_and_not_by_those_drawn():

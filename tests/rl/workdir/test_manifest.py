@@ -120,7 +120,7 @@ GOES_ON = [
     ("how often is evaluated", _set("eval.every_steps", 5)),
     ("other problems held out", _eval_row),
     ("how often is saved", _set("checkpoint.every_steps", 3)),
-    ("an alarm's threshold", _set("alarms.truncated", 0.5)),
+    ("an alarm's patience", _set("alarms.patience", 9)),
     ("the verifier's workers", _set("reward.workers", 1)),
     ("a server's memory", _set("rollout.vllm.gpu_memory_utilization", 0.5)),
     ("the export's dtype", _set("export.dtype", "float32")),
