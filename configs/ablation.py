@@ -1,8 +1,7 @@
 """Ablations: runs that differ from one config in a few keys each, their arms.
 
-A file that defines one as `ABLATION`, with `get_config = ABLATION.get_config`, is what
-`tools.ablate` runs, and each of its arms is a config: `FILE.py:ARM`, or with another
-base than its own `FILE.py:ARM@BASE`.
+A file that defines one as `ABLATION` is what `tools.ablate` runs, and each of its arms
+is a config: `FILE.py:ARM`, or with another base than its own `FILE.py:ARM@BASE`.
 """
 
 import dataclasses

@@ -3,13 +3,30 @@
 Each raises ValueError with one line that names the keys, their values, and what to do.
 """
 
+import functools
 import re
-from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, NoReturn
 
 from configs.base import RunConfig
 
 _VERIFIER_FIRST = re.compile(r"\s*[+-]?\s*([\d.eE+-]+\s*\*\s*)?verifier(?![\w.:])")
+# Keys without effect at one value of another key, and with an effect at one value only.
+_IDLE_AT: dict[str, tuple[str, Any]] = {
+    "objective.kl_estimate": ("objective.kl_penalty", 0),
+    "dynamic_sampling.filter_on": ("dynamic_sampling.filter", False),
+    "sampling.explore": ("sampling.policy", "uniform"),
+    "sampling.half_life": ("sampling.policy", "uniform"),
+    "reward.overlong_buffer": ("reward.overlong_factor", 0),
+    "schedule.decay_updates": ("schedule.decay", "constant"),
+}
+_ONLY_AT: dict[str, tuple[str, Any]] = {
+    "rollout.max_staleness": ("rollout.schedule", "async"),
+    "optimizer.b1": ("optimizer.function", "adamw"),
+    "optimizer.b2": ("optimizer.function", "adamw"),
+    "optimizer.weight_decay": ("optimizer.function", "adamw"),
+    "optimizer.moments_dtype": ("optimizer.function", "adamw"),
+}
+_OF_REFERENCE = ("objective.reference", "objective.reset_every")
 
 
 def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
@@ -19,146 +36,69 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
       c: the config.
       needs_data: whether problems to train on must be named.
     """
+
+    def refuse(key: str, reason: str) -> NoReturn:
+        raise ValueError(f"config.{key}={_value(c, key)!r}: {reason}")
+
+    b, d, r = c.batch, c.dynamic_sampling, c.rollout
+    steps, rank = c.profile.steps, c.model.lora.rank
+    if not b.row_lengths:
+        refuse("batch.row_lengths", "must have an entry")
+    if max(b.row_lengths) < r.max_prompt_tokens + r.max_response_tokens:
+        refuse(
+            "batch.row_lengths",
+            f"no row holds rollout.max_prompt_tokens={r.max_prompt_tokens} +"
+            f" rollout.max_response_tokens={r.max_response_tokens} tokens",
+        )
+    if b.prompts_per_step % b.prompts_per_update:
+        multiple = f"config.batch.prompts_per_update={b.prompts_per_update}"
+        refuse("batch.prompts_per_step", f"must be a multiple of {multiple}")
     if needs_data and not c.data.train:
-        raise ValueError("config.data.train='': give files or a function")
-    _check_rollout(c)
-    _check_sampling(c)
-    check_overlong(c, c.rollout.max_response_tokens)
-    _check_batch(c)
-    _check_optimizer(c)
-    _check_objective(c)
-    _check_profile(c)
+        refuse("data.train", "give files or a function")
     if bool(c.model.path) == bool(c.model.maker):
-        raise ValueError(
-            f"config.model.path={c.model.path!r}, config.model.maker={c.model.maker!r}:"
-            " give one of the two"
-        )
-
-
-# Keys that have no effect under a condition, and the condition in words.
-_IDLE: tuple[tuple[str, Callable[[RunConfig, bool], bool], str], ...] = (
-    (
-        "objective.kl_estimate",
-        lambda c, _: not c.objective.kl_penalty,
-        "objective.kl_penalty=0",
-    ),
-    (
-        "objective.reference objective.reset_every",
-        lambda c, needs_reference: not needs_reference,
-        "objective.kl_penalty=0 and the loss names no reference",
-    ),
-    (
-        "dynamic_sampling.filter_on",
-        lambda c, _: not c.dynamic_sampling.filter,
-        "dynamic_sampling.filter=False",
-    ),
-    (
-        "sampling.explore sampling.half_life",
-        lambda c, _: c.sampling.policy == "uniform",
-        "sampling.policy='uniform'",
-    ),
-    (
-        "rollout.max_staleness",
-        lambda c, _: c.rollout.schedule != "async",
-        "rollout.schedule is not 'async'",
-    ),
-    (
-        "reward.overlong_buffer",
-        lambda c, _: not c.reward.overlong_factor,
-        "reward.overlong_factor=0",
-    ),
-    (
-        "schedule.decay_updates",
-        lambda c, _: c.schedule.decay == "constant",
-        "schedule.decay='constant'",
-    ),
-    (
-        "optimizer.b1 optimizer.b2 optimizer.weight_decay optimizer.moments_dtype",
-        lambda c, _: c.optimizer.function != "adamw",
-        "optimizer.function is not 'adamw'",
-    ),
-)
-
-
-def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]:
-    """Return a line on each setting of a config that changes nothing.
-
-    Args:
-      c: the config.
-      needs_reference: whether the objective reads the reference's log-probabilities.
-    """
-    b, lines = c.batch, []
-    if b.ppo_epochs * b.prompts_per_step == b.prompts_per_update:
-        lines.append(
-            "with one update a step every ratio is 1: config.objective.eps_low and"
-            " eps_high clip nothing"
-        )
-    d = c.dynamic_sampling
-    if c.rollout.group_size == 2 and d.filter and filter_on(c) == "correct":
-        lines.append(
-            "with config.rollout.group_size=2 every retained group has one right and"
-            " one wrong completion: advantages 'std', 'mean' and 'batch_std' differ by"
-            " a constant factor only"
-        )
-    default = RunConfig()
-    for names, idle, reason in _IDLE:
-        for name in names.split() if idle(c, needs_reference) else ():
-            section, key = name.split(".")
-            value = getattr(getattr(c, section), key)
-            if value != getattr(getattr(default, section), key):
-                lines.append(f"config.{name}={value!r}: {reason}")
-    return [f"no effect: {line}" for line in lines]
-
-
-def filter_on(c: RunConfig) -> Literal["correct", "reward"]:
-    """Return what has to differ in a group that is trained on.
-
-    A reward of the user's may be graded: groups that are all wrong can still differ.
-    """
-    chosen = c.dynamic_sampling.filter_on
-    if chosen != "auto":
-        return chosen
-    judged = _VERIFIER_FIRST.match(c.reward.function)
-    return "correct" if judged or c.sampling.policy != "uniform" else "reward"
-
-
-def _check_rollout(c: RunConfig) -> None:
-    r = c.rollout
+        refuse("model.path", f"give this or config.model.maker={c.model.maker!r}")
     if r.schedule != "sync" and r.backend == "jax":
-        raise ValueError(
-            f"config.rollout.schedule={r.schedule!r}: the embedded sampler"
-            " shares its devices with the update; set rollout.backend='vllm'"
+        refuse(
+            "rollout.schedule",
+            "the embedded sampler shares its devices with the update; set"
+            " rollout.backend='vllm'",
         )
-    if r.vllm.publish == "adapter" and not 0 < c.model.lora.rank <= 512:
-        raise ValueError(
-            f"config.rollout.vllm.publish='adapter': needs config.model.lora.rank from"
-            f" 1 to 512, not {c.model.lora.rank}"
-        )
-
-
-def _check_sampling(c: RunConfig) -> None:
-    d = c.dynamic_sampling
+    if r.vllm.publish == "adapter" and not 0 < rank <= 512:
+        needed = "config.model.lora.rank from 1 to 512"
+        refuse("rollout.vllm.publish", f"needs {needed}, not {rank}")
     if d.carry and c.reward.shuffle:
-        raise ValueError(
-            "config.reward.shuffle=True: verdicts are dealt among all groups of a"
-            " round, and carried groups end one by one; change it, or set"
-            " config.dynamic_sampling.carry=False"
+        refuse(
+            "reward.shuffle",
+            "verdicts are dealt among all groups of a round, and carried groups end one"
+            " by one; change it, or set config.dynamic_sampling.carry=False",
         )
     if c.sampling.policy != "uniform" and (not d.filter or d.filter_on == "reward"):
-        raise ValueError(
-            f"config.sampling.policy={c.sampling.policy!r}: needs"
-            " config.dynamic_sampling.filter=True and filter_on='correct', not"
-            f" {d.filter} and {d.filter_on!r}"
+        refuse(
+            "sampling.policy",
+            "needs config.dynamic_sampling.filter=True and filter_on='correct', not"
+            f" {d.filter} and {d.filter_on!r}",
         )
-
-
-def _check_objective(c: RunConfig) -> None:
-    if c.objective.reset_every and c.model.lora.rank:
-        raise ValueError(
-            f"config.objective.reset_every={c.objective.reset_every}: adapters cannot"
-            " replace the reference, which is their base; set it to 0, or"
-            " config.model.lora.rank=0"
+    if c.optimizer.moments_dtype == "bfloat16" and c.optimizer.b2 > 0.99:
+        refuse(
+            "optimizer.b2",
+            "with config.optimizer.moments_dtype='bfloat16' the second moment would"
+            " stop moving; use b2 <= 0.99",
         )
+    if c.schedule.decay != "constant" and not c.schedule.decay_updates:
+        refuse(
+            "schedule.decay",
+            "give schedule.decay_updates, the updates from the warm-up's end to a rate"
+            " of 0",
+        )
+    if c.objective.reset_every and rank:
+        refuse(
+            "objective.reset_every",
+            "adapters cannot replace the reference, which is their base; set it to 0,"
+            " or config.model.lora.rank=0",
+        )
+    if steps and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
+        refuse("profile.steps", "must be the first and the last step, from 1, or empty")
+    check_overlong(c, r.max_response_tokens)
 
 
 def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
@@ -178,39 +118,52 @@ def check_overlong(c: RunConfig, max_response_tokens: int) -> None:
         )
 
 
-def _check_batch(c: RunConfig) -> None:
-    b, r = c.batch, c.rollout
-    if b.prompts_per_step % b.prompts_per_update:
-        raise ValueError(
-            f"config.batch.prompts_per_step={b.prompts_per_step}: must be a multiple of"
-            f" config.batch.prompts_per_update={b.prompts_per_update}"
+def settings_without_effect(c: RunConfig, *, needs_reference: bool) -> list[str]:
+    """Return a line on each setting of a config that changes nothing.
+
+    Args:
+      c: the config.
+      needs_reference: whether the objective reads the reference's log-probabilities.
+    """
+    b, d, lines = c.batch, c.dynamic_sampling, []
+    if b.ppo_epochs * b.prompts_per_step == b.prompts_per_update:
+        lines.append(
+            "with one update a step every ratio is 1: config.objective.eps_low and"
+            " eps_high clip nothing"
         )
-    if max(b.row_lengths) < r.max_prompt_tokens + r.max_response_tokens:
-        raise ValueError(
-            f"config.batch.row_lengths={b.row_lengths}: no row holds"
-            f" rollout.max_prompt_tokens={r.max_prompt_tokens} +"
-            f" rollout.max_response_tokens={r.max_response_tokens} tokens"
+    if c.rollout.group_size == 2 and d.filter and filter_on(c) == "correct":
+        lines.append(
+            "with config.rollout.group_size=2 every retained group has one right and"
+            " one wrong completion: advantages 'std', 'mean' and 'batch_std' differ by"
+            " a constant factor only"
         )
+    default = RunConfig()
+    idle = [
+        key for key, (other, value) in _IDLE_AT.items() if _value(c, other) == value
+    ]
+    idle += [
+        key for key, (other, value) in _ONLY_AT.items() if _value(c, other) != value
+    ]
+    reasons = {key: (_IDLE_AT | _ONLY_AT)[key][0] for key in idle}
+    if not needs_reference:
+        reasons |= dict.fromkeys(_OF_REFERENCE, "objective.kl_penalty")
+    for key, other in reasons.items():
+        if (value := _value(c, key)) != _value(default, key):
+            lines.append(f"config.{key}={value!r}: {other}={_value(c, other)!r}")
+    return [f"no effect: {line}" for line in lines]
 
 
-def _check_optimizer(c: RunConfig) -> None:
-    if c.optimizer.moments_dtype == "bfloat16" and c.optimizer.b2 > 0.99:
-        raise ValueError(
-            f"config.optimizer.b2={c.optimizer.b2} with"
-            " config.optimizer.moments_dtype='bfloat16': the second moment would stop"
-            " moving; use b2 <= 0.99"
-        )
-    if c.schedule.decay != "constant" and not c.schedule.decay_updates:
-        raise ValueError(
-            f"config.schedule.decay={c.schedule.decay!r}: give schedule.decay_updates,"
-            " the updates from the warm-up's end to a rate of 0"
-        )
+def filter_on(c: RunConfig) -> Literal["correct", "reward"]:
+    """Return what has to differ in a group that is trained on.
+
+    A reward of the user's may be graded: groups that are all wrong can still differ.
+    """
+    chosen = c.dynamic_sampling.filter_on
+    if chosen != "auto":
+        return chosen
+    judged = _VERIFIER_FIRST.match(c.reward.function)
+    return "correct" if judged or c.sampling.policy != "uniform" else "reward"
 
 
-def _check_profile(c: RunConfig) -> None:
-    steps = c.profile.steps
-    if steps and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
-        raise ValueError(
-            f"config.profile.steps={steps}: must be the first and the last step, from"
-            " 1, or empty"
-        )
+def _value(c: RunConfig, key: str) -> Any:
+    return functools.reduce(getattr, key.split("."), c)

@@ -22,10 +22,14 @@ With verl's meaning of the first two numbers an iteration has 128 / 32 = 4 updat
 `ppo_epochs=4` keeps all three printed numbers, which is our reading.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from configs import base
-from configs.hardware import Choices, on_hardware
+
+Choices = Mapping[str, Mapping[str, Any]]
 
 # The paper trains in stages of different difficulty and settings, and gives none of
 # them: we chose this plan. At 128 prompts a step the three stages train on about 7,700,
@@ -67,6 +71,8 @@ LORA = {
     "curriculum.stages": (*STAGES[:-1], {**STAGES[-1], "learning_rate": 5e-6}),
 }
 
+# Mesh, micro-batch and remat, chosen with tools.plan (docs/scaling.md). Without a
+# choice all devices share one fsdp axis.
 HARDWARE: Choices = {
     "h100-8": {
         "mesh.fsdp": 8,
@@ -103,8 +109,28 @@ HARDWARE: Choices = {
 
 
 def get_config(hardware: str = "") -> ConfigDict:
+    return recipe("Qwen/Qwen2.5-Math-7B", hardware, HARDWARE)
+
+
+def recipe(
+    model: str, hardware: str, choices: Choices, *, slots: int = 256
+) -> ConfigDict:
+    """Return the recipe for a base model.
+
+    Args:
+      model: folder or hub id.
+      hardware: a key of `choices`, or empty.
+      choices: values by the config's dotted keys.
+      slots: of the embedded sampler, unless the choice sets them.
+
+    Raises:
+      ValueError: there is no such choice; names those that there are.
+    """
+    if hardware and hardware not in choices:
+        raise ValueError(f"{hardware!r}: known are {', '.join(choices)}")
     c = base.get_config()
-    c.model.path = "Qwen/Qwen2.5-Math-7B"
+    c.model.path = model
+    c.rollout.slots = slots
 
     # The paper's.
     c.batch.prompts_per_step = 128
@@ -129,4 +155,6 @@ def get_config(hardware: str = "") -> ConfigDict:
     c.steps = 200
     c.eval.every_steps = 20
     c.eval.samples = 4
-    return on_hardware(c, hardware, HARDWARE)
+    if hardware:
+        c.update_from_flattened_dict(choices[hardware])
+    return c

@@ -1,7 +1,6 @@
-"""Qwen2.5-Math-1.5B: the math base in small
+"""Qwen2.5-Math-1.5B: the math base in small.
 
-Command:   python -m rl.train --config=configs/qwen2_5_math_1_5b.py:h100-1 --workdir=DIR
-               --config.data.train=problems.jsonl --config.data.eval=math500.jsonl
+Command:   as in configs/compass_thinker_7b.py
 Hardware:  h100-1    one H100 80 GB
            v5e-8     TPU v5e, 2x4: 8 chips
 Score:     none yet; this configuration has not been run to its end.
@@ -9,8 +8,7 @@ Score:     none yet; this configuration has not been run to its end.
 
 from ml_collections import ConfigDict
 
-from configs import compass_thinker_7b
-from configs.hardware import Choices, on_hardware
+from configs.compass_thinker_7b import Choices, recipe
 
 HARDWARE: Choices = {
     "h100-1": {
@@ -24,7 +22,4 @@ HARDWARE: Choices = {
 
 
 def get_config(hardware: str = "") -> ConfigDict:
-    c = compass_thinker_7b.get_config()
-    c.model.path = "Qwen/Qwen2.5-Math-1.5B"
-    c.rollout.slots = 128
-    return on_hardware(c, hardware, HARDWARE)
+    return recipe("Qwen/Qwen2.5-Math-1.5B", hardware, HARDWARE, slots=128)

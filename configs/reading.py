@@ -65,17 +65,20 @@ class _Parser(flags.ArgumentParser):
 
 
 def read_config(name: str) -> ConfigDict:
-    """The config of a file; `FILE.py:TEXT` gives TEXT to its `get_config`.
+    """Return the config of a file; `FILE.py:TEXT` gives TEXT to its `get_config`.
 
     Raises:
       UnreadableConfig: one line that names the file and, where it has one, the line.
     """
     file, _, text = name.partition(":")
     module = run_file(file)
-    if "get_config" not in module:
+    get_config = module.get("get_config")
+    if "ABLATION" in module:  # each of its arms is a config
+        get_config = module["ABLATION"].get_config
+    if get_config is None:
         raise UnreadableConfig(f"{file}: defines no get_config()")
     try:
-        config = module["get_config"](*([text] if text else []))
+        config = get_config(*([text] if text else []))
     except UnreadableConfig:  # of another file, on which this one is built
         raise
     except Exception as error:
@@ -87,7 +90,7 @@ def read_config(name: str) -> ConfigDict:
 
 
 def run_file(name: str) -> dict[str, Any]:
-    """Runs a config file; what it defines, by name.
+    """Run a config file and return what it defines, by name.
 
     The file's folder is added to `sys.path`, so that functions next to it are found by
     "module:function". A relative name under configs/ that is not there is looked up
@@ -113,7 +116,7 @@ def run_file(name: str) -> dict[str, Any]:
 
 
 def _blame(error: Exception, path: str) -> str:
-    """`:LINE: KIND: MESSAGE`, the line being the last of the file that took part."""
+    """Return `:LINE: KIND: MESSAGE`; LINE is the last of the file in the traceback."""
     if isinstance(error, SyntaxError):
         at = error.lineno if error.filename == path else None
         message = error.msg
@@ -127,9 +130,9 @@ def _blame(error: Exception, path: str) -> str:
 
 
 def _unknown_key(error: Exception) -> str:
-    """Which key ml_collections does not know, without the config that it shows whole.
+    """Return which key ml_collections does not know; empty for another error.
 
-    Empty where that is not what is wrong. It says so in errors within errors.
+    Its own message shows the whole config, and may be in an error within an error.
     """
     while error.args and isinstance(error.args[0], Exception):
         error = error.args[0]
@@ -142,12 +145,12 @@ def _unknown_key(error: Exception) -> str:
 
 
 def user_path(text: str) -> pathlib.Path:
-    """A path of a flag; `~` is the home folder."""
+    """Return the path of a flag; `~` is the home folder."""
     return pathlib.Path(text).expanduser()
 
 
 def expand_home(config: ConfigDict) -> None:
-    """Writes out `~` where it begins a text, or a part of one after a comma."""
+    """Replace `~` where it begins a text, or a part of one after a comma."""
     with config.unlocked():
         for key, value in config.items():
             if isinstance(value, ConfigDict):

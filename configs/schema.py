@@ -32,16 +32,6 @@ class Range:
         return f"be above {self.low:g}" if self.open else f"be at least {self.low:g}"
 
 
-class NonEmpty:
-    """Sequences that have an entry."""
-
-    def __contains__(self, value: Sequence[Any]) -> bool:
-        return len(value) > 0
-
-    def __str__(self) -> str:
-        return "have an entry"
-
-
 Count = Annotated[int, Range(1)]
 Index = Annotated[int, Range(0)]
 Positive = Annotated[float, Range(0, open=True)]
@@ -99,19 +89,22 @@ def check(section: str, values: Mapping[str, Any], function: Callable) -> None:
       ValueError: an argument that it does not take, or a value that does not fit; one
         line with the key, the value, and what it must be.
     """
-    hints = _hints(function)
-    kinds = [p.kind for p in inspect.signature(function).parameters.values()]
-    takes_any = inspect.Parameter.VAR_KEYWORD in kinds
+    hints = typing.get_type_hints(
+        function.__init__ if inspect.isclass(function) else function,
+        include_extras=True,
+    )
+    parameters = inspect.signature(function).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for name, value in values.items():
         key = f"config.{section}.{name}" if section else f"config.{name}"
-        if name not in hints and not takes_any:
+        if name not in parameters and not takes_any:
             raise ValueError(f"{key}={value!r}: unknown key")
         if wrong := _wrong(value, hints.get(name, Any)):
             raise ValueError(f"{key}={value!r}: must {wrong}")
 
 
 def call(function: Callable, section: str, values: Mapping[str, Any], **others) -> Any:
-    """Calls a user's function with its section and with `others`.
+    """Call a user's function with its section and with `others`.
 
     Raises:
       ValueError: as of `check`, or a key that is missing.
@@ -125,15 +118,8 @@ def call(function: Callable, section: str, values: Mapping[str, Any], **others) 
     return function(**values, **others)
 
 
-def _hints(taker: Callable) -> dict[str, Any]:
-    """What a function, or a class when it is made, says of each keyword argument."""
-    made = taker.__init__ if inspect.isclass(taker) else taker
-    hints = typing.get_type_hints(made, include_extras=True)
-    return {name: hints.get(name, Any) for name in inspect.signature(taker).parameters}
-
-
 def _wrong(value: Any, hint: Any) -> str:
-    """What `value` must be to fit `hint`, or nothing where it does."""
+    """Return what `value` must be to fit `hint`; empty if it does."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         if wrong := _wrong(value, arguments[0]):
@@ -151,10 +137,8 @@ def _wrong(value: Any, hint: Any) -> str:
             return "be a list"
         entries = (_wrong(entry, arguments[0]) for entry in value)
         return next((f"each {said}" for said in entries if said), "")
-    if hint is types.NoneType:
-        return "" if value is None else "be None"
-    if hint not in (int, float, str, bool):
-        return ""  # mappings are read by whom they are for
+    if hint not in (int, float, str, bool, types.NoneType):
+        return ""  # a mapping, which its reader checks
     wanted = (int, float) if hint is float else hint
     fits = isinstance(value, wanted) and (hint is bool or not isinstance(value, bool))
     return "" if fits else f"be of type {hint.__name__}"
@@ -180,22 +164,22 @@ def check_same(config: Any, of_leader: str) -> None:
 
 def changes(config: Mapping[str, Any], base: Any) -> dict[str, Any]:
     """Return the keys of a config, as JSON, whose values `base` does not have."""
-    before = flatten(json.loads(config_json(base)))
     own = flatten(config)
-    return {k: v for k, v in own.items() if k not in before or before[k] != v}
+    found = differences(config, json.loads(config_json(base)))
+    return {key: value for key, value, _ in found if key in own}
 
 
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> list[tuple[str, Any, Any]]:
-    """(dotted key, first, second) of each leaf that differs; None where it is not."""
+    """Return (dotted key, first, second) of each leaf that differs; None: missing."""
     a, b = flatten(first), flatten(second)
     keys = sorted(a.keys() | b.keys())
     return [(k, a.get(k), b.get(k)) for k in keys if a.get(k) != b.get(k)]
 
 
 def flatten(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Leaves of nested sections by their dotted names."""
+    """Return the leaves of nested sections by their dotted names."""
     leaves: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict):

@@ -8,4 +8,3 @@ ABLATION = Ablation(
     ),
     reference="advantage=std",
 )
-get_config = ABLATION.get_config

@@ -10,4 +10,3 @@ ABLATION = Ablation(
     arms=grid({"objective.aggregation": ("token", "group", "sequence", "constant")}),
     reference="aggregation=token",
 )
-get_config = ABLATION.get_config

@@ -6,4 +6,3 @@ ABLATION = Ablation(
     arms=grid({"objective.eps_high": (0.20, 0.24, 0.28, 0.32, 0.36, 0.40)}),
     reference="eps_high=0.28",
 )
-get_config = ABLATION.get_config

@@ -10,4 +10,3 @@ ABLATION = Ablation(
     reference="uniform",
     base="configs/uneven_sums.py",
 )
-get_config = ABLATION.get_config

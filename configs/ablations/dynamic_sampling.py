@@ -19,4 +19,3 @@ ABLATION = Ablation(
     },
     reference="refill",
 )
-get_config = ABLATION.get_config

@@ -13,4 +13,3 @@ ABLATION = Ablation(
     },
     reference="group_size=8",
 )
-get_config = ABLATION.get_config

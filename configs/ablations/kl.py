@@ -11,4 +11,3 @@ ABLATION = Ablation(
     },
     reference="none",
 )  # fmt: skip
-get_config = ABLATION.get_config

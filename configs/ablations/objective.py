@@ -30,4 +30,3 @@ ABLATION = Ablation(
     },
     reference="dapo",
 )
-get_config = ABLATION.get_config

@@ -20,4 +20,3 @@ ABLATION = Ablation(
     },
     reference="sync",
 )
-get_config = ABLATION.get_config

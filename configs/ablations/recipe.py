@@ -28,4 +28,3 @@ ABLATION = Ablation(
     reference="full",
     base="configs/smollm2_words.py:first",
 )
-get_config = ABLATION.get_config

@@ -12,4 +12,3 @@ ABLATION = Ablation(
     },
     reference="plain",
 )
-get_config = ABLATION.get_config

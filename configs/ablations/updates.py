@@ -10,4 +10,3 @@ ABLATION = Ablation(
     },
     reference="4",
 )
-get_config = ABLATION.get_config

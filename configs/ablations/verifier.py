@@ -24,4 +24,3 @@ ABLATION = Ablation(
     },
     reference="verifier",
 )
-get_config = ABLATION.get_config

@@ -25,4 +25,3 @@ ABLATION = Ablation(
     },
     reference="none",
 )
-get_config = ABLATION.get_config

@@ -138,7 +138,6 @@ def test_an_arm_that_cannot_be_is_one_line(tmp_path, text, message):
         "    'typo': {'objective.eps_hgih': 0.3},\n"
         "    'kind': {'objective.eps_high': 'much'},\n"
         "})\n"
-        "get_config = ABLATION.get_config\n"
     )
     with pytest.raises(UnreadableConfig) as caught:
         read_config(f"{tmp_path / 'mine.py'}:{text}")

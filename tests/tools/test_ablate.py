@@ -31,7 +31,6 @@ ABLATION = Ablation(
     seeds=(0, 1),
 )
 ABLATION.arms["broken"]["log.samples"] = 3
-get_config = ABLATION.get_config
 """
 # `rl.train` where a process begins: it leaves what the real one does. An arm with 3
 # samples fails; accuracy is 0.5, 0.1 more with each seed and 0.2 less when clipped.
@@ -250,7 +249,6 @@ def test_a_real_ablation_resumes_after_a_kill_and_its_jobs_are_its_runs(tmp_path
         "from configs.ablation import Ablation, grid\n"
         "ABLATION = Ablation(arms=grid({'objective.eps_high': (0.2, 0.28)}),\n"
         "                    reference='eps_high=0.28', seeds=(0,))\n"
-        "get_config = ABLATION.get_config\n"
     )
     settings = {
         "steps": 8,
