@@ -15,7 +15,6 @@ from ml_collections import ConfigDict, FieldReference
 from configs.schema import (
     Count,
     Index,
-    NonEmpty,
     NotNegative,
     Positive,
     Range,
@@ -227,7 +226,7 @@ class Batch:
     prompts_per_update: Count = 32
     ppo_epochs: Count = 1
     # Lengths of packed rows; the one that packs a mini-batch fullest is used.
-    row_lengths: Annotated[tuple[Count, ...], NonEmpty()] = (4096,)
+    row_lengths: tuple[Count, ...] = (4096,)
     # Completions in one row share the positions of their prompt: pays where prompts are
     # long compared with completions.
     share_prompts: bool = False

@@ -24,7 +24,7 @@ from configs.base import RunConfig, from_config
 from models import hf
 from models.config import DecoderConfig
 from rl.base_model import base_folder, model_from_config
-from rl.groups.packing import packing_from_config
+from rl.groups.packing import pack_groups
 from rl.problems.reading import ProblemStream, load_problems
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
@@ -35,7 +35,7 @@ from rl.processes.devices import keep_programs, start_devices
 from rl.types import Batch, Group, Problem, make_hyper
 from rl.update.metrics import update_metrics
 from rl.update.objective import objective_from_config
-from rl.update.optimizer import optimizer_from_config, schedule_from_config
+from rl.update.optimizer import make_optimizer, make_schedule
 from rl.update.step import Step, TrainState, make_step
 from rl.verifier import VerifierPool
 from rollout.jax_sampler import JaxSampler
@@ -65,7 +65,7 @@ def train(c: RunConfig) -> Trained:
     model = model_from_config(c, architecture, mesh)
     step = make_step(
         model,
-        optimizer_from_config(c),
+        make_optimizer(c.optimizer),
         mesh,
         objective_from_config(c),
         head_chunk=c.model.head_chunk,
@@ -80,7 +80,6 @@ def train(c: RunConfig) -> Trained:
         response_length=c.rollout.max_response_tokens,
     )
     sampler = JaxSampler(layout, state.params)
-    pack = packing_from_config(c, row_multiple=jax.device_count())
 
     rows = []
     r = c.reward
@@ -97,7 +96,9 @@ def train(c: RunConfig) -> Trained:
             # Advantages (r - mean) / std within each group; one mini-batch per update.
             # Each token's weight in the loss is counted on the host over its whole
             # mini-batch, so that nothing that follows can change the average.
-            mini_batches = pack(groups, version=number)
+            mini_batches = pack_groups(
+                groups, c, version=number, row_multiple=jax.device_count()
+            )
             state, of_updates = update(c, step, state, mini_batches)
             sampler.publish(state.params, number + 1)
             rows.append({"step": number + 1, **metrics, **of_updates})
@@ -215,7 +216,7 @@ def update(
     c: RunConfig, step: Step, state: TrainState, mini_batches: list[list[Batch]]
 ) -> tuple[TrainState, dict[str, float]]:
     """Update the policy once per mini-batch; return it with the updates' metrics."""
-    schedule = schedule_from_config(c)
+    schedule = make_schedule(c.schedule)
     done = int(state.updates)
 
     hypers = [

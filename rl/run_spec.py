@@ -41,7 +41,7 @@ from rl.reward.golds import readable
 from rl.reward.rewards import Rewards, try_out, uses_verifier
 from rl.types import Problem
 from rl.update.objective import Objective, objective_from_config
-from rl.update.optimizer import optimizer_from_config
+from rl.update.optimizer import make_optimizer
 from rl.update.rejection import load_rejection
 from rollout.types import SamplingParams
 from sharding.mesh import abstract_mesh, resolve_shape
@@ -172,7 +172,7 @@ def validate(c: RunConfig) -> RunSpec:
     load_advantage(c.objective.advantage)
     load_rejection(c.objective.correction)
     load_extra_groups(c.rollout.extra_groups)
-    optimizer_from_config(c)
+    make_optimizer(c.optimizer)
     sinks = load_sinks(sinks=c.log.sinks)
     sets, unread = read_data(c)
     mesh_shape = resolve_shape(

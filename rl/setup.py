@@ -31,8 +31,8 @@ from rl.engine import Engine, Reject
 from rl.groups.collect import Collector
 from rl.groups.draws import Draws
 from rl.groups.extra import load_extra_groups
-from rl.groups.judge import Judge
-from rl.groups.packing import packing_from_config
+from rl.groups.judge import judge
+from rl.groups.packing import pack_groups
 from rl.groups.schedule import Rollouts
 from rl.groups.weights import reject
 from rl.held_out import HeldOut
@@ -47,9 +47,8 @@ from rl.sampler_servers import make_vllm_sampler
 from rl.start_page import start_page
 from rl.types import Batch, Hyper
 from rl.update.examine import check_finite
-from rl.update.hyper import make_hypers
 from rl.update.objective import Objective
-from rl.update.optimizer import optimizer_from_config, schedule_from_config
+from rl.update.optimizer import make_hypers, make_optimizer
 from rl.update.rejection import load_rejection, rejection_weights
 from rl.update.step import Score, Step, make_score, make_step
 from rl.workdir import manifest
@@ -153,8 +152,9 @@ def open_parts(
             ),
             alarms=Alarms(c.alarms),
             trace=trace,
-            pack=packing_from_config(
-                c,
+            pack=functools.partial(
+                pack_groups,
+                c=c,
                 row_multiple=spec.row_multiple,
                 extra_groups=load_extra_groups(
                     c.rollout.extra_groups,
@@ -163,15 +163,7 @@ def open_parts(
                     tokenize=spec.tokenize,
                 ),
             ),
-            hypers=functools.partial(
-                make_hypers,
-                ppo_epochs=c.batch.ppo_epochs,
-                schedule=schedule_from_config(c),
-                learning_rate=c.schedule.learning_rate,
-                eps_low=c.objective.eps_low,
-                eps_high=c.objective.eps_high,
-                temperature=c.rollout.temperature,
-            ),
+            hypers=functools.partial(make_hypers, c),
         )
 
 
@@ -182,32 +174,20 @@ def make_collector(
     c = spec.config
     curriculum = Curriculum(spec.stages, spec.train, seed=c.seed)
     return Collector(
-        draws=Draws(
-            curriculum,
-            spec.train,
-            policy=c.sampling.policy,
-            explore=c.sampling.explore,
-            half_life=c.sampling.half_life,
-        ),
+        draws=Draws(curriculum, spec.train, c.sampling),
         sample=sample,
-        judge=Judge(
+        judge=functools.partial(
+            judge,
             reward=rewards.reward(TRAINING),
             decode=spec.decode,
-            shuffle=c.reward.shuffle,
-            overlong_buffer=c.reward.overlong_buffer,
-            overlong_factor=c.reward.overlong_factor,
+            settings=c.reward,
         ),
         encode=spec.encode,
         sampling=spec.sampling,
         seed=c.seed,
         prompts_per_step=c.batch.prompts_per_step,
-        filter=c.dynamic_sampling.filter,
         filter_on=filter_on(c),
-        max_rounds=c.dynamic_sampling.max_rounds,
-        oversample=c.dynamic_sampling.oversample,
-        max_age=c.dynamic_sampling.max_age,
-        carry=c.dynamic_sampling.carry,
-        on_shortfall=c.dynamic_sampling.on_shortfall,
+        settings=c.dynamic_sampling,
     )
 
 
@@ -290,7 +270,7 @@ def make_update(c: RunConfig, model: Decoder, objective: Objective) -> Step:
     assert model.mesh is not None
     return make_step(
         model,
-        optimizer_from_config(c),
+        make_optimizer(c.optimizer),
         model.mesh,
         objective,
         head_chunk=c.model.head_chunk,

@@ -21,7 +21,7 @@ from rl.base_model import lora_from_config, model_from_config, parameter_count
 from rl.checkpoint import describe_cost, state_bytes
 from rl.problems.repeats import count_repeats
 from rl.run_spec import TRAINING, ProblemSet, RunSpec
-from rl.update.optimizer import optimizer_from_config
+from rl.update.optimizer import make_optimizer
 
 _MOST_CHARACTERS, _MOST_TOKENS = 1000, 32  # of the prompt that is shown
 _VLLM = "from importlib.metadata import version; print(version('vllm'))"
@@ -65,7 +65,7 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         "updates per step": str(spec.updates_per_step),
         "steps": f"{c.steps} ({c.steps * spec.updates_per_step:,} updates)",
         "checkpoints": describe_cost(
-            state_bytes(shapes, optimizer_from_config(c)),
+            state_bytes(shapes, make_optimizer(c.optimizer)),
             keep=c.checkpoint.keep,
             folder=workdir / "checkpoints",
         ),

@@ -1,4 +1,4 @@
-"""How tokens are averaged; see `rl.groups.informative`.
+"""How tokens are averaged; see `rl.groups.weights`.
 
 `constant` divides by the longest completion that is allowed, so that its gradients are
 smaller than those of the others. Adam hardly minds.

@@ -13,14 +13,13 @@ with a number for each token. G may differ from group to group: completions with
 verdict are left out before.
 """
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64
 
-from rl.problems.functions import load_named
+from rl.problems.functions import argument_names, load_named
 from rl.types import Group
 
 # `[G]`, or an array of each completion.
@@ -107,23 +106,18 @@ def load_advantage(
     Raises:
       ValueError: one line that names the key and what is wrong.
     """
-    key = "config.objective.advantage"
-    advantage = load_named(function, ADVANTAGES, key=key)
-    named = inspect.signature(advantage).parameters.keys()
-    for name in named - {*_GIVEN, "batch"}:
-        raise ValueError(
-            f"{key}={function!r}: takes {name!r}, which is none of"
-            f" {', '.join(_GIVEN)}, batch"
-        )
+    advantage = load_named(function, ADVANTAGES, key="config.objective.advantage")
+    key = f"config.objective.advantage={function!r}"
+    named = argument_names(advantage, (*_GIVEN, "batch"), key=key)
 
     def of_groups(groups):
-        common = {"batch": [_GIVEN["rewards"](group) for group in groups]}
-        return [of_group(group, common) for group in groups]
+        batch = [_GIVEN["rewards"](group) for group in groups]
+        return [of_group(group, batch) for group in groups]
 
-    def of_group(group, common):
-        given = {name: of(group) for name, of in _GIVEN.items()} | common
+    def of_group(group, batch):
+        given = {name: of(group) for name, of in _GIVEN.items()} | {"batch": batch}
         values = advantage(**{name: given[name] for name in named})
-        return check_advantages(values, group, key=f"{key}={function!r}")
+        return check_advantages(values, group, key=key)
 
     return of_groups
 

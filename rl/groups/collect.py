@@ -5,24 +5,19 @@ import math
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from configs.schema import Count, Index, Range
-from rl.groups.draws import Draws, SampledGroup
-from rl.groups.informative import FilterOn, informative
-from rl.groups.judge import Judge
-from rl.groups.partial import PartialGroup
-from rl.groups.state import restore_group, to_json
-from rl.groups.stats import RolloutStats
+from configs.base import DynamicSampling
+from rl.groups.draws import Draw, Draws, SampledGroup
+from rl.groups.state import from_json, to_json
+from rl.groups.stats import FilterOn, RolloutStats, informative
 from rl.types import Group, Problem
 from rollout.seeds import Stream, run_seed
 from rollout.types import NOT_BEGUN, Completion, SamplingParams
 
-OnShortfall = Literal["skip", "partial", "stop"]
-Sample = Callable[..., list[list[Completion]]]
-_G = TypeVar("_G", Group, PartialGroup)
+_G = TypeVar("_G", Group, "PartialGroup")
 
 
 MAX_SHORTFALLS = 5
@@ -31,6 +26,38 @@ MAX_SHORTFALLS = 5
 
 class Shortfall(RuntimeError):
     """Too few informative groups, and the config says to stop."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class PartialGroup:
+    """A group some of whose completions are unfinished.
+
+    Attributes:
+      draw: its problem.
+      created_step: the step in which its first token was sampled; before that, the one
+        in which it was last given to the sampler.
+      completions: G of them, finished or not.
+    """
+
+    draw: Draw
+    created_step: int
+    completions: tuple[Completion, ...]
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(c.token_ids) for c in self.completions)
+
+    @property
+    def missing(self) -> int:
+        """Return the number of unfinished completions."""
+        return sum(c.unfinished for c in self.completions)
+
+    def fits(self, params: SamplingParams) -> bool:
+        """Return whether `params`, which a stage may have changed, can complete it."""
+        return len(self.completions) == params.n and all(
+            len(c.token_ids) < params.max_tokens or not c.unfinished
+            for c in self.completions
+        )
 
 
 class Collector:
@@ -43,42 +70,35 @@ class Collector:
         self,
         *,
         draws: Draws,
-        sample: Sample,
-        judge: Judge,
+        sample: Callable[..., list[list[Completion]]],
+        judge: Callable[..., list[Group]],
         encode: Callable[[Problem], np.ndarray],
         sampling: SamplingParams,
         seed: int,
-        prompts_per_step: Count,
-        filter: bool,
+        prompts_per_step: int,
         filter_on: FilterOn,
-        max_rounds: Count,
-        oversample: Annotated[float, Range(1)],
-        max_age: Index,
-        carry: bool,
-        on_shortfall: OnShortfall,
+        settings: DynamicSampling,
     ):
         """
         Args:
           draws: gives problems, and the settings of the curriculum's stages.
           sample: as `Sampler.sample`.
-          judge: makes groups of completions.
+          judge: makes groups of completions, see `rl.groups.judge`.
           encode: a problem to its prompt's token ids, int32 `[P]`.
           sampling: the run's settings; `n` is G, the group size.
           seed: of the run; each round derives its own.
           prompts_per_step: groups of a full batch.
-          filter, ..., on_shortfall: see `DynamicSampling` in configs/base.py. A round
-            requests more prompts if the recent share of informative groups is small,
-            at most `oversample * prompts_per_step`. With `carry` a round ends once it
-            has enough groups (APRIL, arXiv 2509.18521), but not before those that would
-            then be older than `max_age` steps and one.
+          filter_on: see `informative`.
+          settings: a round requests more prompts if the recent share of informative
+            groups is small, at most `oversample * prompts_per_step`. With `carry` a
+            round ends once it has enough groups (APRIL, arXiv 2509.18521), but not
+            before those that would then be older than `max_age` steps and one.
         """
         self._draws, self._sample = draws, sample
         self._judge, self._encode = judge, encode
         self._sampling, self._seed, self._groups = sampling, seed, prompts_per_step
-        self._filter, self._filter_on = filter, filter_on
-        self._max_rounds, self._max_age = max_rounds, max_age + carry
-        self._oversample, self._carry = oversample, carry
-        self._on_shortfall = on_shortfall
+        self._settings, self._filter_on = settings, filter_on
+        self._max_age = settings.max_age + settings.carry
         self._left: list[Group] = []
         self._partial: list[PartialGroup] = []
         self._rounds = 0
@@ -111,25 +131,20 @@ class Collector:
         # An update uses one temperature, that of its stage.
         alike = params.temperature == self._temperature
         self._temperature = params.temperature
-        young = [
+        kept = [
             g for g in self._left if alike and step - g.created_step <= self._max_age
         ]
-        stats.aged_out = len(self._left) - len(young)
-        stats.carried = len(young)
-        continues = alike and self._carry
-        partial = [g for g in self._partial if continues and g.fits(params)]
+        stats.aged_out = len(self._left) - len(kept)
+        stats.carried = len(kept)
+        partial = [g for g in self._partial if alike and g.fits(params)]
         stats.partial = sum(group.tokens > 0 for group in partial)
         stats.aged_out += sum(g.tokens > 0 for g in self._partial) - stats.partial
         self._partial = partial
-        kept = young
-        while stats.rounds < self._max_rounds and (
+        while stats.rounds < self._settings.max_rounds and (
             len(kept) < self._groups or any(self._due(g, step) for g in self._partial)
         ):
             missing = self._groups - len(kept)
-            if self._carry:
-                drawn = self._continue(step, missing, params)
-            else:
-                drawn = self._round(step, missing, params)
+            drawn = self._round(step, missing, params)
             stats.rounds += 1
             accepted = [d.group for d in drawn if self._teaches(d.group)]
             for group in drawn:
@@ -138,7 +153,7 @@ class Collector:
                 share = len(accepted) / len(drawn)
                 self._acceptance = 0.5 * self._acceptance + 0.5 * share
             kept += accepted
-        if self._carry:
+        if self._settings.carry:
             kept.sort(key=_age_order)
         stats.unfinished = sum(g.missing for g in self._partial if g.tokens)
         stats.seconds = time.perf_counter() - began
@@ -158,9 +173,9 @@ class Collector:
             f"{len(kept)} of {self._groups} informative groups after {stats.rounds}"
             f" rounds ({stats.sampled} groups sampled: {solved})"
         )
-        if self._on_shortfall == "stop":
+        if self._settings.on_shortfall == "stop":
             raise Shortfall(f"{message}; dynamic_sampling.on_shortfall='stop'")
-        if self._on_shortfall == "partial" and kept:
+        if self._settings.on_shortfall == "partial" and kept:
             self._left, self._shortfalls = [], 0
             return kept
         # No update, so the next version is this one: nothing ages.
@@ -173,7 +188,7 @@ class Collector:
         # A single judged completion has nothing to be compared with.
         if len(group.completions) < min(2, self._sampling.n):
             return False
-        return not self._filter or informative(group, on=self._filter_on)
+        return not self._settings.filter or informative(group, on=self._filter_on)
 
     def _due(self, group: PartialGroup, step: int) -> bool:
         """Return whether a partial group has to end in this step."""
@@ -182,80 +197,69 @@ class Collector:
     def _round(
         self, step: int, missing: int, params: SamplingParams
     ) -> list[SampledGroup]:
-        """Sample problems and judge their completions; each becomes a group."""
-        n = math.ceil(missing / max(self._acceptance, 0.1))
-        n = min(n, int(self._oversample * self._groups))
+        """Sample problems and judge their completions; each becomes a group.
+
+        With `carry` only until enough groups are informative; the others are kept.
+        """
+        carry, oversample = self._settings.carry, self._settings.oversample
+        needed = max(0, missing) / max(self._acceptance, 0.1)
+        if carry:
+            count = max(0, math.ceil(oversample * needed) - len(self._partial))
+        else:
+            count = min(math.ceil(needed), int(oversample * self._groups))
         number = self._next_number()
         seed = run_seed(self._seed, Stream.SAMPLING, number)
-        draws = self._draws.draw(n, size=params.n, seed=seed)
-        problems = [draw.problem for draw in draws]
-        prompts = [self._encode(problem).tolist() for problem in problems]
-        completions = self._sample(
-            prompts, params, seed=seed, on_finished=lambda *_: None
-        )
-        groups = self._judge(
-            problems,
-            prompts,
-            completions,
-            [step] * len(problems),
-            max_tokens=params.max_tokens,
-            seed=run_seed(self._seed, Stream.SHUFFLING, number),
-        )
-        drawn = [
-            SampledGroup(draw, group, asked=params.n)
-            for draw, group in zip(draws, groups, strict=True)
-        ]
-        self._draws.observe(drawn)
-        return drawn
-
-    def _continue(
-        self, step: int, missing: int, params: SamplingParams
-    ) -> list[SampledGroup]:
-        """Return the groups that end until enough are informative; keep the others."""
-        seed = run_seed(self._seed, Stream.SAMPLING, self._next_number())
-        needed = max(0, missing) / max(self._acceptance, 0.1)
-        new = max(0, math.ceil(self._oversample * needed) - len(self._partial))
         groups = [
             group if group.tokens else dataclasses.replace(group, created_step=step)
             for group in self._partial
         ] + [
             PartialGroup(draw, step, (NOT_BEGUN,) * params.n)
-            for draw in self._draws.draw(new, size=params.n, seed=seed)
+            for draw in self._draws.draw(count, size=params.n, seed=seed)
         ]
+        prompts = [self._encode(group.draw.problem).tolist() for group in groups]
         completions = [list(group.completions) for group in groups]
         left = [group.missing for group in groups]
         due = {i for i, group in enumerate(groups) if self._due(group, step)}
-        whole: list[int] = []
-        found: dict[int, SampledGroup] = {}
-        teach = 0
-        prompts = [self._encode(group.draw.problem).tolist() for group in groups]
+        ended: list[int] = []
+        judged: dict[int, SampledGroup] = {}
+
+        def judge(number: int) -> None:
+            found = self._judge(
+                [groups[i].draw.problem for i in ended],
+                [prompts[i] for i in ended],
+                [completions[i] for i in ended],
+                [groups[i].created_step for i in ended],
+                max_tokens=params.max_tokens,
+                seed=run_seed(self._seed, Stream.SHUFFLING, number),
+            )
+            new = {
+                i: SampledGroup(groups[i].draw, group, asked=params.n)
+                for i, group in zip(ended, found, strict=True)
+            }
+            judged.update(new)
+            self._draws.observe(list(new.values()))
+            ended.clear()
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
             completions[prompt][sample] = completion
             left[prompt] -= 1
             if not left[prompt]:
-                whole.append(prompt)
+                ended.append(prompt)
 
         def enough() -> bool:
-            nonlocal teach
-            if whole:
-                judged = self._judge(
-                    [groups[i].draw.problem for i in whole],
-                    [prompts[i] for i in whole],
-                    [completions[i] for i in whole],
-                    [groups[i].created_step for i in whole],
-                    max_tokens=params.max_tokens,
-                    seed=run_seed(self._seed, Stream.SHUFFLING, self._next_number()),
-                )
-                for i, group in zip(whole, judged, strict=True):
-                    found[i] = SampledGroup(groups[i].draw, group, asked=params.n)
-                self._draws.observe([found[i] for i in whole])
-                teach += sum(self._teaches(group) for group in judged)
-                due.difference_update(whole)
-                whole.clear()
-            return not due and teach >= missing
+            if ended:
+                judge(self._next_number())
+            teach = sum(self._teaches(d.group) for d in judged.values())
+            return due <= judged.keys() and teach >= missing
 
-        drawn = self._sample(
+        if not carry:
+            completions = self._sample(
+                prompts, params, seed=seed, on_finished=lambda *_: None
+            )
+            ended = list(range(len(groups)))
+            judge(number)
+            return list(judged.values())
+        completions = self._sample(
             prompts,
             params,
             seed=seed,
@@ -265,11 +269,11 @@ class Collector:
         )
         enough()
         self._partial = [
-            dataclasses.replace(group, completions=tuple(drawn[i]))
+            dataclasses.replace(group, completions=tuple(completions[i]))
             for i, group in enumerate(groups)
-            if i not in found
+            if i not in judged
         ]
-        return list(found.values())
+        return list(judged.values())
 
     def _next_number(self) -> int:
         number, self._rounds = self._rounds, self._rounds + 1
@@ -281,7 +285,7 @@ class Collector:
             "problems": self._draws.state(),
             "rounds": self._rounds,
             "left": to_json(self._left),
-            "partial": [group.state() for group in self._partial],
+            "partial": to_json(self._partial),
             "shortfalls": self._shortfalls,
             "acceptance": self._acceptance,
             "temperature": self._temperature,
@@ -291,11 +295,8 @@ class Collector:
         """Continue from `state`."""
         self._draws.restore(state["problems"])
         self._rounds = state["rounds"]
-        self._left = [restore_group(g) for g in state["left"]]
-        self._partial = [
-            PartialGroup.restored(group, self._draws.restored)
-            for group in state["partial"]
-        ]
+        self._left = list(from_json(list[Group], state["left"]))
+        self._partial = list(from_json(list[PartialGroup], state["partial"]))
         self._shortfalls = state["shortfalls"]
         self._acceptance = state["acceptance"]
         self._temperature = state["temperature"]
@@ -309,8 +310,6 @@ def _renumbered(groups: Sequence[_G]) -> list[_G]:
             created_step=group.created_step + 1,
             completions=tuple(
                 dataclasses.replace(c, versions=c.versions + 1)
-                if len(c.token_ids)
-                else c
                 for c in group.completions
             ),
         )

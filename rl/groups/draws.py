@@ -16,17 +16,16 @@ ScaleRL (arXiv 2510.13786) retires those that are solved nine times in ten.
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 
-from configs.schema import Positive, Range
+from configs.base import Sampling
 from rl.groups.rates import Rate, SolveRates
 from rl.problems.curriculum import Counts, Curriculum, Stage
 from rl.types import Group, Problem
 from rollout.seeds import generator
 
-Policy = Literal["uniform", "signal"]
 _RETIRE_AT = 0.9  # solve rate from which a problem is only explored
 # Of a round's seed, which the sampler has too.
 _OFFERS = 1
@@ -47,10 +46,6 @@ class Draw:
     place: int
     chance: float
     rate: Rate
-
-    def state(self) -> dict[str, Any]:
-        """Return what `Draws.restored` reads, as JSON."""
-        return {"place": self.place, "chance": self.chance, "rate": list(self.rate)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,23 +78,18 @@ class Draws:
         self,
         curriculum: Curriculum,
         problems: Sequence[Problem],
-        *,
-        policy: Policy,
-        explore: Annotated[float, Range(0, 1, open=True)],
-        half_life: Positive,
+        settings: Sampling,
     ):
         """
         Args:
           curriculum: offers the problems.
           problems: all that it may offer.
-          policy, explore: see the module's docstring.
-          half_life: see `SolveRates`.
+          settings: see the module's docstring and `SolveRates`.
         """
-        self._curriculum, self._policy = curriculum, policy
-        self._explore, self._problems = explore, problems
+        self._curriculum, self._settings = curriculum, settings
         self._places = {p.id: place for place, p in enumerate(problems)}
         self._levels = np.array([-1 if p.level is None else p.level for p in problems])
-        self._rates = SolveRates(problems, half_life=half_life)
+        self._rates = SolveRates(problems, half_life=settings.half_life)
         self._step, self._pool = 0, np.ones(len(problems), bool)
         self._counts = _no_counts()
 
@@ -132,18 +122,12 @@ class Draws:
                 self._counts["refused_in_vain"] += teaches[place]
         return draws
 
-    def restored(self, state: Mapping[str, Any]) -> Draw:
-        """Return the draw of a `Draw.state()`, of the same problems."""
-        place = state["place"]
-        rate = Rate(*state["rate"])
-        return Draw(self._problems[place], place, state["chance"], rate)
-
     def _chances(self, rates: Rate, teaches: np.ndarray) -> np.ndarray:
-        if self._policy == "uniform":
+        if self._settings.policy == "uniform":
             return np.ones(len(teaches))
         worth = np.where(rates.mean < _RETIRE_AT, teaches, 0.0)
         most = max(worth[self._pool].max(), 1e-12)
-        return np.clip(worth / most, self._explore, 1.0)
+        return np.clip(worth / most, self._settings.explore, 1.0)
 
     def observe(self, drawn: Sequence[SampledGroup]) -> None:
         """Take in the groups of a round."""

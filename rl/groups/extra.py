@@ -15,19 +15,17 @@ tokens count as off-policy: `objective.correction` weighs or rejects them by the
 """
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from rl.groups.advantages import Advantages, check_advantages
-from rl.problems.functions import load_function
+from rl.problems.functions import argument_names, load_function
 from rl.types import Group, Problem
 from rollout.types import Completion
 
 ExtraGroups = Callable[[Sequence[Group], int], list[tuple[Group, Advantages]]]
-_KEY = "config.rollout.extra_groups"
 _ELSEWHERE = -1  # a version that no step has
 _NAMES = ("groups", "step", "problems", "encode", "tokenize")
 
@@ -44,17 +42,14 @@ def load_extra_groups(function: str, **given: Any) -> ExtraGroups | None:
     """
     if not function:
         return None
-    make = load_function(function, key=_KEY)
-    named = inspect.signature(make).parameters.keys()
-    for name in named - {*_NAMES}:
-        raise ValueError(
-            f"{_KEY}={function!r}: takes {name!r}, which is none of {', '.join(_NAMES)}"
-        )
+    make = load_function(function, key="config.rollout.extra_groups")
+    key = f"config.rollout.extra_groups={function!r}"
+    named = argument_names(make, _NAMES, key=key)
 
     def extra_groups(groups, step):
         every = given | {"groups": groups, "step": step}
         return [
-            (_marked(g), check_advantages(values, g, key=f"{_KEY}={function!r}"))
+            (_marked(g), check_advantages(values, g, key=key))
             for g, values in make(**{name: every[name] for name in named})
         ]
 

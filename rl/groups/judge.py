@@ -1,97 +1,82 @@
 """Makes groups of completions: texts, scores, shaped rewards."""
 
-import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from configs.schema import Count, NotNegative
+from configs import base
 from rl.reward.score import Reward, Score
 from rl.reward.shaping import overlong_penalty, shuffled
 from rl.types import Group, Problem
 from rollout.types import Completion
 
 
-class Judge:
-    """Makes groups of completions."""
+def judge(
+    problems: Sequence[Problem],
+    prompts: Sequence[Sequence[int]],
+    completions: Sequence[Sequence[Completion]],
+    created_step: Sequence[int],
+    *,
+    max_tokens: int,
+    seed: int,
+    reward: Reward,
+    decode: Callable[[Sequence[int]], str],
+    settings: base.Reward,
+) -> list[Group]:
+    """Return a group of each problem, without completions that have no verdict.
 
-    def __init__(
-        self,
-        *,
-        reward: Reward,
-        decode: Callable[[Sequence[int]], str],
-        shuffle: bool,
-        overlong_buffer: Count,
-        overlong_factor: NotNegative,
+    Args:
+      problems, prompts, completions: of the groups; prompts are token ids.
+      created_step: the step in which each was started.
+      max_tokens: most that a completion may have.
+      seed: of the order in which `settings.shuffle` deals.
+      reward: groups of texts and their problems to scores.
+      decode: token ids to text.
+      settings: `shuffle` and the overlong penalty, see `rl.reward.shaping`.
+    """
+    texts = [
+        [decode(c.token_ids.tolist()) for c in of_group] for of_group in completions
+    ]
+    scores = [s for of_group in reward(texts, problems) for s in of_group]
+    correct = np.array([s.verdict.correct is True for s in scores], bool)
+    raw = np.array([s.reward for s in scores], np.float32)
+    components = _by_name(scores)
+    if settings.shuffle:
+        correct, raw = shuffled(correct, raw, seed=seed)
+    lengths = np.array([len(c.token_ids) for of_group in completions for c in of_group])
+    rewards = raw + overlong_penalty(
+        lengths,
+        max_tokens=max_tokens,
+        buffer=settings.overlong_buffer,
+        factor=settings.overlong_factor,
+    )
+    groups = []
+    end = 0
+    for problem, prompt, of_group, began in zip(
+        problems, prompts, completions, created_step, strict=True
     ):
-        """
-        Args:
-          reward: groups of texts and their problems to scores.
-          decode: token ids to text.
-          shuffle, overlong_buffer, overlong_factor: see `rl.reward.shaping`.
-        """
-        self._reward, self._decode, self._shuffle = reward, decode, shuffle
-        self._penalty = functools.partial(
-            overlong_penalty, buffer=overlong_buffer, factor=overlong_factor
-        )
-
-    def __call__(
-        self,
-        problems: Sequence[Problem],
-        prompts: Sequence[Sequence[int]],
-        completions: Sequence[Sequence[Completion]],
-        created_step: Sequence[int],
-        *,
-        max_tokens: int,
-        seed: int,
-    ) -> list[Group]:
-        """Return a group of each problem, without completions that have no verdict.
-
-        Args:
-          problems, prompts, completions: of the groups; prompts are token ids.
-          created_step: the step in which each was started.
-          max_tokens: most that a completion may have.
-          seed: of the order in which `shuffle` deals.
-        """
-        flat = [c for group in completions for c in group]
-        texts = [
-            [self._decode(c.token_ids.tolist()) for c in group] for group in completions
-        ]
-        scores = [s for of_group in self._reward(texts, problems) for s in of_group]
-        correct = np.array([s.verdict.correct is True for s in scores], bool)
-        raw = np.array([s.reward for s in scores], np.float32)
-        components = _by_name(scores)
-        if self._shuffle:
-            correct, raw = shuffled(correct, raw, seed=seed)
-        lengths = np.array([len(c.token_ids) for c in flat])
-        rewards = raw + self._penalty(lengths, max_tokens=max_tokens)
-        groups = []
-        end = 0
-        for problem, prompt, group, began in zip(
-            problems, prompts, completions, created_step, strict=True
-        ):
-            own = slice(end, end := end + len(group))
-            judged = np.flatnonzero(~np.isnan(rewards[own])).tolist()
-            groups.append(
-                Group(
-                    problem=problem,
-                    prompt_ids=np.asarray(prompt, np.int32),
-                    completions=tuple(group[j] for j in judged),
-                    correct=correct[own][judged],
-                    raw=raw[own][judged],
-                    rewards=rewards[own][judged],
-                    components={
-                        name: part[own][judged] for name, part in components.items()
-                    },
-                    rules=tuple(scores[own][j].verdict.rule for j in judged),
-                    created_step=began,
-                )
+        own = slice(end, end := end + len(of_group))
+        judged = np.flatnonzero(~np.isnan(rewards[own])).tolist()
+        groups.append(
+            Group(
+                problem=problem,
+                prompt_ids=np.asarray(prompt, np.int32),
+                completions=tuple(of_group[j] for j in judged),
+                correct=correct[own][judged],
+                raw=raw[own][judged],
+                rewards=rewards[own][judged],
+                components={
+                    name: part[own][judged] for name, part in components.items()
+                },
+                rules=tuple(scores[own][j].verdict.rule for j in judged),
+                created_step=began,
             )
-        return groups
+        )
+    return groups
 
 
 def _by_name(scores: Sequence[Score]) -> dict[str, np.ndarray]:
-    """Components of the scores; NaN where one has none of that name."""
+    """Return the components of the scores; NaN where one has none of that name."""
     names = dict.fromkeys(name for score in scores for name in score.components)
     return {
         name: np.array([s.components.get(name, np.nan) for s in scores], np.float32)

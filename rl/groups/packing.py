@@ -1,82 +1,59 @@
 """Packs segments of unequal length into rows, and rows into micro-batches."""
 
 import collections
-import functools
-from collections.abc import Callable, Sequence
-from typing import Annotated
+from collections.abc import Sequence
 
 import numpy as np
 
 from configs.base import RunConfig
-from configs.schema import Count, NonEmpty
 from rl.groups.advantages import Advantages, load_advantage
 from rl.groups.extra import ExtraGroups
-from rl.groups.weights import Aggregation, weigh
+from rl.groups.weights import weigh
 from rl.types import Batch, Group, Segment
 
 
 def pack_groups(
     groups: Sequence[Group],
+    c: RunConfig,
     *,
     version: int,
-    sampler_is_trainer: bool,
-    advantage: str,
-    aggregation: Aggregation,
-    constant: int,
-    prompts_per_update: Count,
-    row_lengths: Annotated[Sequence[Count], NonEmpty()],
-    micro_tokens: Count,
     row_multiple: int,
-    share_prompts: bool,
     extra_groups: ExtraGroups | None = None,
 ) -> list[list[Batch]]:
-    """Pack a step's groups into mini-batches of `prompts_per_update`.
+    """Pack a step's groups into mini-batches of `batch.prompts_per_update`.
 
     Returns:
       The micro-batches of each mini-batch, weighted (see `make_segments`, `pack` and
       `weigh`). Mini-batches get the groups of `extra_groups` (`rl.groups.extra`) in
       turn, after their own.
     """
-    advantages = load_advantage(advantage)(groups)
+    advantages = load_advantage(c.objective.advantage)(groups)
     extra = extra_groups(groups, version) if extra_groups else []
     mini_batches = []
-    starts = range(0, len(groups), prompts_per_update)
+    starts = range(0, len(groups), c.batch.prompts_per_update)
     for i, start in enumerate(starts):
-        own, more = slice(start, start + prompts_per_update), extra[i :: len(starts)]
+        own = slice(start, start + c.batch.prompts_per_update)
+        more = extra[i :: len(starts)]
         segments = make_segments(
             [*groups[own], *(group for group, _ in more)],
             [*advantages[own], *(values for _, values in more)],
             version=version,
-            sampler_is_trainer=sampler_is_trainer,
+            sampler_is_trainer=c.rollout.backend == "jax",
         )
         packed = pack(
             segments,
-            row_lengths=row_lengths,
-            micro_tokens=micro_tokens,
+            row_lengths=c.batch.row_lengths,
+            micro_tokens=c.batch.micro_tokens,
             row_multiple=row_multiple,
-            share_prompts=share_prompts,
+            share_prompts=c.batch.share_prompts,
         )
-        mini_batches.append(weigh(packed, aggregation=aggregation, constant=constant))
+        weighed = weigh(
+            packed,
+            aggregation=c.objective.aggregation,
+            constant=c.rollout.max_response_tokens,
+        )
+        mini_batches.append(weighed)
     return mini_batches
-
-
-def packing_from_config(
-    c: RunConfig, *, row_multiple: int, extra_groups: ExtraGroups | None = None
-) -> Callable[..., list[list[Batch]]]:
-    """Return `pack_groups` as a config says; it still takes groups and `version`."""
-    return functools.partial(
-        pack_groups,
-        sampler_is_trainer=c.rollout.backend == "jax",
-        advantage=c.objective.advantage,
-        aggregation=c.objective.aggregation,
-        constant=c.rollout.max_response_tokens,
-        prompts_per_update=c.batch.prompts_per_update,
-        row_lengths=c.batch.row_lengths,
-        micro_tokens=c.batch.micro_tokens,
-        row_multiple=row_multiple,
-        share_prompts=c.batch.share_prompts,
-        extra_groups=extra_groups,
-    )
 
 
 def make_segments(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from rl.groups.state import restore_array, to_json
+from rl.groups.state import from_json, to_json
 from rl.types import Problem
 
 _MEMORY = 512  # groups that a level's prior remembers
@@ -144,7 +144,7 @@ class SolveRates:
           ValueError: the state is of other problems.
         """
         right, wrong, last = (
-            restore_array(state[name]) for name in ("right", "wrong", "last")
+            from_json(np.ndarray, state[name]) for name in ("right", "wrong", "last")
         )
         if len(last) != len(self._last) or len(state["groups"]) != len(self._groups):
             raise ValueError("the checkpoint was written with other problems")

@@ -1,18 +1,16 @@
-"""Groups and arrays to JSON and back, bit for bit: what a checkpoint holds of them."""
+"""Records and arrays to JSON and back, bit for bit: what a checkpoint holds of them."""
 
 import base64
 import dataclasses
+import typing
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from rl.types import Group, Problem
-from rollout.types import Completion
-
 
 def to_json(value: Any) -> Any:
-    """Return arrays, records, mappings and sequences as JSON."""
+    """Return arrays of one axis, records, mappings and sequences as JSON."""
     if isinstance(value, np.ndarray):
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
         return {"dtype": str(value.dtype), "data": data}
@@ -26,29 +24,20 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def restore_array(state: Mapping[str, str]) -> np.ndarray:
-    data = base64.b64decode(state["data"])
-    return np.frombuffer(data, state["dtype"]).copy()
-
-
-def restore_completion(state: Mapping[str, Any]) -> Completion:
-    return Completion(**_with_arrays(state))
-
-
-def restore_group(state: Mapping[str, Any]) -> Group:
-    problem = state["problem"] | {"answers": tuple(state["problem"]["answers"])}
-    parts = {
-        "problem": Problem(**problem),
-        "completions": tuple(restore_completion(c) for c in state["completions"]),
-        "components": _with_arrays(state["components"]),
-        "rules": tuple(state["rules"]),
-    }
-    return Group(**_with_arrays(state) | parts)
-
-
-def _with_arrays(state: Mapping[str, Any]) -> dict[str, Any]:
-    def part(value: Any) -> Any:
-        is_array = isinstance(value, Mapping) and value.keys() == {"dtype", "data"}
-        return restore_array(value) if is_array else value
-
-    return {key: part(value) for key, value in state.items()}
+def from_json(kind: Any, value: Any) -> Any:
+    """Return what `to_json` has written; `kind` is the annotation of its type."""
+    if isinstance(value, Mapping):
+        if value.keys() == {"dtype", "data"}:
+            data = base64.b64decode(value["data"])
+            return np.frombuffer(data, value["dtype"]).copy()
+        if not dataclasses.is_dataclass(kind):
+            return {key: from_json(Any, part) for key, part in value.items()}
+        hints = typing.get_type_hints(kind)
+        parts = {key: from_json(hints[key], part) for key, part in value.items()}
+        return kind(**parts)  # type: ignore[operator]
+    if isinstance(value, list):
+        of_parts, *_ = typing.get_args(kind) or (Any,)
+        entries = [from_json(of_parts, part) for part in value]
+        is_named = isinstance(kind, type) and hasattr(kind, "_fields")
+        return kind(*entries) if is_named else tuple(entries)
+    return value

@@ -1,15 +1,56 @@
-"""Counts over the rounds of one step, whether or not a group is trained on."""
+"""Statistics of groups: whether they hold a signal, repetition, counts of a step."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
+from jaxtyping import Bool, Int
 
 from rl.groups.draws import SampledGroup
-from rl.groups.informative import FilterOn, informative
-from rl.groups.repetition import duplicated, is_repetitive
 from rl.problems.curriculum import Counts, Stage
 from rl.types import Group
+
+FilterOn = Literal["correct", "reward"]
+_WINDOW = 8  # tokens; prose and algebra rarely repeat runs of this length
+_TAIL = 512  # tokens; a looping completion rarely recovers
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+def informative(group: Group, *, on: FilterOn = "correct") -> bool:
+    """Return whether completions of a group differ in what they are worth.
+
+    Args:
+      group: with one completion at least.
+      on: "correct": some right and some wrong (DAPO, arXiv 2503.14476, eq. 11);
+        "reward": raw rewards differ, for rewards with more than two values. Shaped
+        rewards are ignored: an all-wrong group of unequal lengths teaches nothing about
+        being right.
+    """
+    if on == "reward":
+        return bool(np.ptp(group.raw) > 0)
+    return bool(group.correct.any() and not group.correct.all())
+
+
+def is_repetitive(token_ids: Int[np.ndarray, " n"]) -> bool:
+    """Return whether most runs of 8 of the last 512 tokens came before within them.
+
+    Compares 64-bit hashes of the runs; 2,048 completions take 0.2 s.
+    """
+    token_ids = token_ids[-_TAIL:]
+    count = len(token_ids) - _WINDOW + 1
+    if count < _WINDOW:
+        return False
+    hashes = np.zeros(count, np.uint64)
+    for i in range(_WINDOW):
+        hashes = hashes * _FACTOR + token_ids[i : i + count].astype(np.uint64) + 1
+    return len(np.unique(hashes)) < count / 2
+
+
+def duplicated(texts: Sequence[Int[np.ndarray, " _"]]) -> Bool[np.ndarray, " G"]:
+    """Return which completions of a group are equal to another one of it."""
+    keys = [text.tobytes() for text in texts]
+    return np.array([keys.count(key) > 1 for key in keys], bool)
 
 
 @dataclasses.dataclass(slots=True)

@@ -1,7 +1,8 @@
 """Functions of the user's, by name."""
 
 import importlib
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
@@ -26,3 +27,17 @@ def load_named(
             f"{key}={where!r}: must be one of {', '.join(known)}, or 'module:function'"
         )
     return known[where]
+
+
+def argument_names(
+    function: Callable[..., Any], known: Sequence[str], *, key: str
+) -> frozenset[str]:
+    """Return the arguments that a function names in its signature.
+
+    Raises:
+      ValueError: one is not known; `key` says in the error where the function is named.
+    """
+    named = inspect.signature(function).parameters.keys()
+    for name in sorted(named - {*known}):
+        raise ValueError(f"{key}: takes {name!r}, which is none of {', '.join(known)}")
+    return frozenset(named)

@@ -10,8 +10,8 @@ by a sampler that is not the trainer) have a truncated, detached importance weig
 are rejected before weights are counted (`rl.update.rejection`).
 """
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,6 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 
 from configs.base import RunConfig
-from configs.schema import NotNegative, Range
 from models.decoder import Decoder, Params, head_table
 from rl.types import Batch, Scalar
 from rl.update.head import score_tokens
@@ -54,34 +53,20 @@ MEASURED = frozenset(
 )
 
 
-def make_objective(
-    *,
-    function: str,
-    function_args: Mapping[str, Any],
-    correction: str,
-    correction_cap: Annotated[float, Range(1)],
-    entropy_bonus: float,
-    kl_penalty: NotNegative,
-    kl_estimate: Literal["k1", "k3"],
-) -> Objective:
+def objective_from_config(c: RunConfig) -> Objective:
     """Build the objective of a run.
 
-    Args:
-      function, function_args: the surrogate, see `rl.update.losses`.
-      correction: "truncate" weighs off-policy tokens by
-        `min(exp(old - sampler), correction_cap)`; any other removes tokens before, see
-        `rl.update.rejection`.
-      correction_cap: at least 1.
-      entropy_bonus: factor of the entropy; 0 costs nothing.
-      kl_penalty: factor of the divergence from the reference, loaded if it is above 0.
-      kl_estimate: of that divergence.
+    Its surrogate is `objective.function` (`rl.update.losses`). The correction
+    "truncate" weighs off-policy tokens by `min(exp(old - sampler), correction_cap)`;
+    any other removes tokens before (`rl.update.rejection`).
 
     Raises:
       ValueError: one line that names the key and what is wrong.
     """
-    surrogate, named = load_loss(function, function_args)
-    _check_result(surrogate, named, f"config.objective.function={function!r}")
-    needs_reference = kl_penalty > 0 or "reference_logprobs" in named
+    o = c.objective
+    surrogate, named = load_loss(o.function, o.function_args)
+    _check_result(surrogate, named, f"config.objective.function={o.function!r}")
+    needs_reference = o.kl_penalty > 0 or "reference_logprobs" in named
 
     def loss(policy_logprobs, entropy, batch, hyper):
         loss_mask = batch.loss_mask
@@ -114,17 +99,17 @@ def make_objective(
         off_policy = loss_mask & batch.off_policy
         log_weight = jnp.clip(old - sampled, -MAX_LOG_RATIO, MAX_LOG_RATIO)
         weight = jnp.ones_like(log_weight)
-        if correction == TRUNCATE:  # others have removed tokens before
-            weight = jnp.exp(jnp.minimum(log_weight, jnp.log(correction_cap)))
+        if o.correction == TRUNCATE:  # others have removed tokens before
+            weight = jnp.exp(jnp.minimum(log_weight, jnp.log(o.correction_cap)))
         weight = jax.lax.stop_gradient(jnp.where(off_policy, weight, 1))
         # Off-policy tokens stand for others in every mean, that of the entropy too.
         weights = batch.loss_weights * weight
         total = jnp.sum(weights * per_token)
-        if entropy_bonus:
-            total -= entropy_bonus * jnp.sum(weights * entropy)
-        if kl_penalty:
-            kl = KL_ESTIMATES[kl_estimate](policy, reference)
-            total += kl_penalty * jnp.sum(weights * kl)
+        if o.entropy_bonus:
+            total -= o.entropy_bonus * jnp.sum(weights * entropy)
+        if o.kl_penalty:
+            kl = KL_ESTIMATES[o.kl_estimate](policy, reference)
+            total += o.kl_penalty * jnp.sum(weights * kl)
 
         def count(where, value=1.0):
             return jnp.sum(jnp.where(where, value, 0.0))
@@ -154,7 +139,7 @@ def make_objective(
             "old_gap": largest(drift),
             "correction": largest(weight, off_policy),
         }
-        if kl_penalty:
+        if o.kl_penalty:
             sums["kl_reference"] = count(loss_mask, kl)
         for name, value in jax.lax.stop_gradient(metrics).items():
             if value.dtype == bool:
@@ -165,19 +150,6 @@ def make_objective(
         return total, {"sum": sums, "max": maxima}
 
     return Objective(loss, needs_reference)
-
-
-def objective_from_config(c: RunConfig) -> Objective:
-    """Build the objective of a config."""
-    return make_objective(
-        function=c.objective.function,
-        function_args=c.objective.function_args,
-        correction=c.objective.correction,
-        correction_cap=c.objective.correction_cap,
-        entropy_bonus=c.objective.entropy_bonus,
-        kl_penalty=c.objective.kl_penalty,
-        kl_estimate=c.objective.kl_estimate,
-    )
 
 
 def _check_result(surrogate, named, key: str) -> None:

@@ -1,43 +1,34 @@
-"""AdamW with fp32 masters, clipped by global norm, and the learning-rate schedule."""
+"""AdamW with fp32 masters, the learning-rate schedule, and the scalars of updates."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from configs.base import RunConfig
-from configs.schema import Index, NotNegative, Positive, Share
+from configs import base
+from rl.problems.curriculum import Stage
 from rl.problems.functions import load_named
+from rl.types import Hyper, make_hyper
 
 ADAMW = "adamw"
 
 
 def make_optimizer(
-    *,
-    function: str = ADAMW,
-    b1: Share,
-    b2: Share,
-    eps: NotNegative = 1e-8,
-    weight_decay: NotNegative,
-    max_grad_norm: Positive,
-    moments_dtype: Literal["float32", "bfloat16"],
+    settings: base.Optimizer, *, eps: float = 1e-8
 ) -> optax.GradientTransformation:
     """AdamW (arXiv 1711.05101) at learning rate 1; the step multiplies by its own.
 
-    Args:
-      function: "adamw", or a user's "module:function" that takes no arguments and
-        returns an `optax.GradientTransformation` at learning rate 1. Of the other
-        arguments it meets only `max_grad_norm`.
-      b1, b2, eps: as in Adam.
-      weight_decay: decoupled, on matrices only (norms and biases are left alone).
-      max_grad_norm: the gradient's global norm is scaled down to this.
-      moments_dtype: in which both moments rest between updates; they are updated in
-        float32. bfloat16 halves the state, and loses second-moment changes below
-        1/256, so `b2` should then not exceed 0.99.
+    Weight decay is decoupled, and on matrices only. Moments rest in `moments_dtype`
+    between updates and are updated in float32: bfloat16 halves the state, and loses
+    second-moment changes below 1/256, so `b2` should then not exceed 0.99.
+
+    `function` may name a user's "module:function" instead, which takes no arguments and
+    returns an `optax.GradientTransformation` at learning rate 1. Of the other settings
+    only `max_grad_norm` applies to it.
     """
-    clip = optax.clip_by_global_norm(max_grad_norm)
+    function = settings.function
+    clip = optax.clip_by_global_norm(settings.max_grad_norm)
     if function != ADAMW:
         key = "config.optimizer.function"
         own = load_named(function, {ADAMW: optax.adamw}, key=key)()
@@ -47,23 +38,12 @@ def make_optimizer(
                 " optax.GradientTransformation"
             )
         return optax.chain(clip, own)
+    adam = optax.scale_by_adam(b1=settings.b1, b2=settings.b2, eps=eps)
     return optax.chain(
         clip,
-        _rest_in(optax.scale_by_adam(b1=b1, b2=b2, eps=eps), jnp.dtype(moments_dtype)),
-        optax.add_decayed_weights(weight_decay, mask=_matrices),
+        _rest_in(adam, jnp.dtype(settings.moments_dtype)),
+        optax.add_decayed_weights(settings.weight_decay, mask=_matrices),
         optax.scale(-1.0),
-    )
-
-
-def optimizer_from_config(c: RunConfig) -> optax.GradientTransformation:
-    """Build the optimizer of a config."""
-    return make_optimizer(
-        function=c.optimizer.function,
-        b1=c.optimizer.b1,
-        b2=c.optimizer.b2,
-        weight_decay=c.optimizer.weight_decay,
-        max_grad_norm=c.optimizer.max_grad_norm,
-        moments_dtype=c.optimizer.moments_dtype,
     )
 
 
@@ -74,7 +54,7 @@ def _matrices(params) -> dict:
 
 
 def _rest_in(inner: optax.GradientTransformation, dtype: jnp.dtype):
-    """Keeps `inner`'s floating-point state in `dtype` between updates."""
+    """Keep `inner`'s floating-point state in `dtype` between updates."""
 
     def cast(state, to):
         return jax.tree.map(
@@ -98,41 +78,48 @@ def _rest_in(inner: optax.GradientTransformation, dtype: jnp.dtype):
     return optax.GradientTransformation(init, update)
 
 
-def make_schedule(
-    *,
-    learning_rate: Positive,
-    warmup_updates: Index,
-    decay: Literal["constant", "linear", "cosine"],
-    decay_updates: Index,
-) -> Callable[[int], float]:
-    """Learning rate by the number of updates done.
+def make_schedule(settings: base.Schedule) -> Callable[[int], float]:
+    """Return the learning rate by the number of updates done.
 
-    Args:
-      learning_rate: the peak.
-      warmup_updates: linear from 0; the first update already has a rate above 0.
-      decay: "constant", "linear" or "cosine", after the warm-up.
-      decay_updates: updates from the warm-up's end to a rate of 0.
+    It warms up linearly, with a rate above 0 from the first update on, and then decays
+    to 0 within `decay_updates`.
     """
+    peak, warmup = settings.learning_rate, settings.warmup_updates
     after = {
-        "constant": lambda: optax.constant_schedule(learning_rate),
-        "linear": lambda: optax.linear_schedule(learning_rate, 0.0, decay_updates),
-        "cosine": lambda: optax.cosine_decay_schedule(learning_rate, decay_updates),
+        "constant": lambda: optax.constant_schedule(peak),
+        "linear": lambda: optax.linear_schedule(peak, 0.0, settings.decay_updates),
+        "cosine": lambda: optax.cosine_decay_schedule(peak, settings.decay_updates),
     }
-    rest = after[decay]()
+    rest = after[settings.decay]()
 
     def schedule(update: int) -> float:
-        if update < warmup_updates:
-            return learning_rate * (update + 1) / (warmup_updates + 1)
-        return float(rest(update - warmup_updates))
+        if update < warmup:
+            return peak * (update + 1) / (warmup + 1)
+        return float(rest(update - warmup))
 
     return schedule
 
 
-def schedule_from_config(c: RunConfig) -> Callable[[int], float]:
-    """Build the learning-rate schedule of a config."""
-    return make_schedule(
-        learning_rate=c.schedule.learning_rate,
-        warmup_updates=c.schedule.warmup_updates,
-        decay=c.schedule.decay,
-        decay_updates=c.schedule.decay_updates,
-    )
+def make_hypers(
+    c: base.RunConfig, stage: Stage, *, updates: int, mini_batches: int
+) -> list[Hyper]:
+    """Return the scalars of each update of a step; a stage's own replace the run's.
+
+    Args:
+      c: the run's config.
+      stage: of the step.
+      updates: done before this step.
+      mini_batches: of the step, each used `batch.ppo_epochs` times.
+    """
+    schedule = make_schedule(c.schedule)
+    scale = (stage.learning_rate or c.schedule.learning_rate) / c.schedule.learning_rate
+    return [
+        make_hyper(
+            learning_rate=scale * schedule(updates + i),
+            eps_low=c.objective.eps_low,
+            eps_high=stage.eps_high or c.objective.eps_high,
+            temperature=stage.temperature or c.rollout.temperature,
+            first_update=i == 0,
+        )
+        for i in range(mini_batches * c.batch.ppo_epochs)
+    ]

@@ -34,7 +34,7 @@ def _make(**shape):
     model = Decoder(CONFIG, mesh=mesh)
     step = make_step(
         model,
-        make_optimizer(**OPTIMIZER),
+        make_optimizer(OPTIMIZER),
         mesh,
         OBJECTIVE,
         head_chunk=16,
@@ -487,7 +487,7 @@ def test_the_cost_of_checkpoints_of_7b_is_stated(tmp_path):
         )
     )  # fmt: skip
     shapes, _ = abstract_params(Decoder(qwen))
-    nbytes = checkpoint.state_bytes(shapes, make_optimizer(**OPTIMIZER))
+    nbytes = checkpoint.state_bytes(shapes, make_optimizer(OPTIMIZER))
     # 7,615,616,512 parameters, two moments for each, and Adam's count.
     assert nbytes == 12 * 7_615_616_512 + 4
     text = checkpoint.describe_cost(nbytes, keep=3, folder=tmp_path / "none")
@@ -496,7 +496,7 @@ def test_the_cost_of_checkpoints_of_7b_is_stated(tmp_path):
 
 
 def test_a_checkpoints_size_on_disk_is_as_stated(made, pair):
-    stated = checkpoint.state_bytes(made[1].params, make_optimizer(**OPTIMIZER))
+    stated = checkpoint.state_bytes(made[1].params, make_optimizer(OPTIMIZER))
     arrays = sum(x.nbytes for x in jax.tree.leaves(made[1]))
     assert stated + 3 * 4 == arrays  # the three counters of the step
     written = sum(os.path.getsize(p) for p in _files(pair / "2" / "state"))

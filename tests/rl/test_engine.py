@@ -52,19 +52,10 @@ def opened(config, tmp_path, monkeypatch):
 
 def _arguments(config, groups, *, version, updates=2, sampler_is_trainer=True):
     """Of `Engine.update` and `Engine.prepare`."""
+    config.rollout.backend = "jax" if sampler_is_trainer else "vllm"
     c = from_config(config)
     mini_batches = pack_groups(
-        groups,
-        advantage=c.objective.advantage,
-        aggregation=c.objective.aggregation,
-        prompts_per_update=c.batch.prompts_per_update,
-        row_lengths=c.batch.row_lengths,
-        micro_tokens=c.batch.micro_tokens,
-        share_prompts=c.batch.share_prompts,
-        version=version,
-        sampler_is_trainer=sampler_is_trainer,
-        constant=1,
-        row_multiple=validate(c).row_multiple,
+        groups, c, version=version, row_multiple=validate(c).row_multiple
     )
     hypers = [
         make_hyper(

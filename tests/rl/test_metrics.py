@@ -14,6 +14,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata as hparams
 from tensorboard.util import tensor_util
 
+from configs import base
 from rl.groups.draws import Draw, SampledGroup
 from rl.groups.packing import pack_groups
 from rl.groups.rates import Rate
@@ -303,12 +304,12 @@ def test_a_verdict_worth_a_second_look(completion, changes, said):
 
 
 def step_of(groups):
-    packed = pack_groups(
-        groups, version=1, share_prompts=False, sampler_is_trainer=True,
-        advantage="mean", aggregation="token", constant=8, prompts_per_update=2,
-        row_lengths=(32,), micro_tokens=64, row_multiple=1,
-    )  # fmt: skip
-    return packed
+    config = base.get_config()
+    config.objective.advantage = "mean"
+    config.batch.prompts_per_update = 2
+    config.batch.row_lengths, config.batch.micro_tokens = (32,), 64
+    c = base.from_config(config)
+    return pack_groups(groups, c, version=1, row_multiple=1)
 
 
 def test_each_completion_counts_once_in_the_histograms():

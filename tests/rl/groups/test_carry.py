@@ -1,13 +1,15 @@
 """Groups that a step leaves unfinished and the next one finishes."""
 
+import functools
 import json
 
 import numpy as np
 import pytest
 
+from configs import base
 from rl.groups.collect import Collector
 from rl.groups.draws import Draws
-from rl.groups.judge import Judge
+from rl.groups.judge import judge
 from rl.problems.curriculum import Curriculum, Stage
 from rl.reward.score import Score
 from rl.verifier import Verdict
@@ -66,23 +68,14 @@ class Slots:
         return texts
 
 
-def _collector(sampler, *stages, **changes):
-    options = dict(
-        prompts_per_step=8,
-        filter=True,
-        filter_on="correct",
-        max_rounds=6,
-        oversample=2.0,
-        max_age=1,
-        carry=True,
-        on_shortfall="skip",
-    )
+def _collector(sampler, *stages, prompts_per_step=8, **settings):
     problems = [make_problem(i) for i in range(64)]
-    drawing = dict(policy="uniform", explore=0.05, half_life=50.0)
+    curriculum = Curriculum(stages or ALL, problems, seed=0)
     return Collector(
-        draws=Draws(Curriculum(stages or ALL, problems, seed=0), problems, **drawing),
+        draws=Draws(curriculum, problems, base.Sampling()),
         sample=sampler.sample,
-        judge=Judge(
+        judge=functools.partial(
+            judge,
             reward=of_each(
                 lambda texts, problems: [
                     Score.of(Verdict(text == str(RIGHT), None, "last"))
@@ -90,14 +83,16 @@ def _collector(sampler, *stages, **changes):
                 ]
             ),
             decode=lambda ids: str(ids[-1]),
-            shuffle=False,
-            overlong_buffer=1,
-            overlong_factor=0.0,
+            settings=base.Reward(),
         ),
         encode=lambda problem: np.array([int(problem.id[1:])], np.int32),
         sampling=PARAMS,
         seed=0,
-        **{**options, **changes},
+        prompts_per_step=prompts_per_step,
+        filter_on="correct",
+        settings=base.DynamicSampling(
+            **{"max_rounds": 6, "max_age": 1, "carry": True, **settings}
+        ),
     )
 
 
@@ -166,7 +161,7 @@ def test_a_run_goes_on_bit_for_bit_from_what_is_saved_between_steps():
     collector = _collector(sampler)
     _run(collector, sampler, 4)
     state = json.loads(json.dumps(collector.state()))
-    assert any(group["completions"][0] for group in state["partial"])
+    assert any(g["completions"][0]["token_ids"]["data"] for g in state["partial"])
     resumed = _collector(sampler)
     resumed.restore(state)
     for step in range(4, 8):

@@ -1,16 +1,17 @@
 """Dynamic sampling: batches exactly full, rounds bounded, nothing lost or split."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
 import pytest
 
-from rl.groups.collect import Collector, Shortfall, _renumbered
+from configs import base
+from rl.groups.collect import Collector, PartialGroup, Shortfall, _renumbered
 from rl.groups.draws import Draw, Draws
-from rl.groups.judge import Judge
-from rl.groups.packing import pack_groups
-from rl.groups.partial import PartialGroup
+from rl.groups.judge import judge
+from rl.groups.packing import make_segments, pack
 from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
 from rl.problems.curriculum import Curriculum, Stage
@@ -21,7 +22,6 @@ from rollout.types import NOT_BEGUN, Completion, SamplingParams
 from tests.rl.examples import make_completion, make_problem, of_each
 
 PARAMS = SamplingParams(n=4, max_tokens=20, stop_token_ids=(0,))
-UNIFORM = dict(policy="uniform", explore=0.05, half_life=50.0)
 
 
 class Coins:
@@ -68,38 +68,34 @@ def _digits(texts, problems):
     return [Score.of(_verdict(text[0] == texts[0][0])) for text in texts]
 
 
-def _collector(chance, **changes):
+def _collector(
+    chance,
+    *,
+    reward=_reward,
+    decode=lambda ids: "".join(map(str, ids)),
+    shaping=None,
+    filter_on="correct",
+    prompts_per_step=8,
+    **settings,
+):
     sampler = Coins(chance)
-    judging = dict(
-        reward=_reward,
-        decode=lambda ids: "".join(map(str, ids)),
-        shuffle=False,
-        overlong_buffer=10,
-        overlong_factor=0.0,
-    )
-    judging |= {k: changes.pop(k) for k in judging.keys() & changes}
-    judging["reward"] = of_each(judging["reward"])
-    options = dict(
-        prompts_per_step=8,
-        filter=True,
-        filter_on="correct",
-        max_rounds=6,
-        oversample=2.0,
-        max_age=1,
-        carry=False,
-        on_shortfall="skip",
-    )
     problems = [make_problem(i) for i in range(64)]
-    drawing = UNIFORM | {k: changes.pop(k) for k in UNIFORM.keys() & changes}
     curriculum = Curriculum((Stage(name="all"),), problems, seed=0)
     collector = Collector(
-        draws=Draws(curriculum, problems, **drawing),
+        draws=Draws(curriculum, problems, base.Sampling()),
         sample=sampler.sample,
-        judge=Judge(**judging),
+        judge=functools.partial(
+            judge,
+            reward=of_each(reward),
+            decode=decode,
+            settings=shaping or base.Reward(),
+        ),
         encode=lambda problem: np.array([int(problem.id[1:])], np.int32),
         sampling=PARAMS,
         seed=0,
-        **{**options, **changes},
+        prompts_per_step=prompts_per_step,
+        filter_on=filter_on,
+        settings=base.DynamicSampling(**{"max_rounds": 6, **settings}),
     )
     return collector, sampler
 
@@ -146,10 +142,12 @@ def test_ids_are_trained_on_as_they_were_drawn():
     collector, _ = _collector(lambda p: 0.5, decode=tokenizer.decode, reward=_digits)
     collector._sample = Spells(lambda p: 0.5).sample
     groups, _ = collector.collect(0)
-    (micro,) = pack_groups(
-        groups, version=0, prompts_per_update=8, row_lengths=(16,),
-        micro_tokens=16 * 64, row_multiple=1, share_prompts=False, constant=1,
-        sampler_is_trainer=True, advantage="std", aggregation="token",
+    segments = make_segments(
+        groups, [np.zeros(4)] * 8, version=0, sampler_is_trainer=True
+    )
+    micro = pack(
+        segments, row_lengths=(16,), micro_tokens=16 * 64, row_multiple=1,
+        share_prompts=False,
     )  # fmt: skip
     trained = np.concatenate([b.token_ids[b.loss_mask] for b in micro]).reshape(-1, 6)
     assert len(trained) == 8 * 4
@@ -160,7 +158,7 @@ def test_what_is_not_begun_stays_so_in_the_next_version():
     draw = Draw(make_problem(), 0, 1.0, (1.0, 1.0))
     begun = PartialGroup(draw, 3, [NOT_BEGUN, make_completion(4, version=2)])
     (later,) = _renumbered([begun])
-    assert later.created_step == 4 and later.completions[0] is NOT_BEGUN
+    assert later.created_step == 4 and not len(later.completions[0].token_ids)
     assert later.completions[1].versions.tolist() == [3] * 4
 
 
@@ -262,7 +260,9 @@ def test_the_overlong_penalty_reaches_the_reward_and_not_the_filter():
         [0, -0.1, -0.25, -0.5, -0.5],
         rtol=1e-6,
     )
-    collector, _ = _collector(lambda p: 0.5, overlong_factor=0.5)
+    collector, _ = _collector(
+        lambda p: 0.5, shaping=base.Reward(overlong_factor=0.5, overlong_buffer=10)
+    )
     groups, _ = collector.collect(0)
     for group in groups:
         for completion, correct, reward in zip(
@@ -377,7 +377,9 @@ def test_partial_credit_is_not_right_and_the_filter_reads_what_it_is_told():
 
 def test_the_graded_filter_reads_rewards_before_they_are_shaped():
     collector, _ = _collector(
-        lambda p: 0.0, filter_on="reward", overlong_factor=0.5, overlong_buffer=19
+        lambda p: 0.0,
+        filter_on="reward",
+        shaping=base.Reward(overlong_factor=0.5, overlong_buffer=19),
     )
     groups, _ = collector.collect(0)
     assert groups == []  # all wrong, though of unequal lengths

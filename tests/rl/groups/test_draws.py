@@ -1,14 +1,16 @@
 """Which problems are drawn: what it saves, what it never costs, and what it reports."""
 
+import functools
 import json
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from configs import base
 from rl.groups.collect import Collector
 from rl.groups.draws import Draws
-from rl.groups.judge import Judge
+from rl.groups.judge import judge
 from rl.problems.curriculum import Advance, Curriculum, Stage
 from rl.reward.score import Score
 from rl.types import Problem
@@ -16,7 +18,6 @@ from rl.verifier import Verdict
 from rollout.types import Completion, SamplingParams
 from tests.rl.examples import of_each
 
-SETTINGS = dict(explore=0.05, half_life=100.0)
 NONE, ZERO = np.zeros(1, np.float32), np.zeros(1, np.int32)
 COMPLETIONS = [
     Completion(np.array([right], np.int32), NONE, "stop", ZERO) for right in (0, 1)
@@ -27,7 +28,9 @@ SCORES = {str(r): Score.of(Verdict(bool(r), None, "coin")) for r in (0, 1)}
 class World:
     """Problems that are solved at rates of their own, which rise from step to step."""
 
-    def __init__(self, rates, *, policy, size=8, seed=0, levels=None, **others):
+    def __init__(
+        self, rates, *, policy, size=8, seed=0, levels=None, half_life=100.0, **others
+    ):
         self.rates = np.array(rates, float)
         levels = levels or [None] * len(rates)
         self.problems = [
@@ -39,21 +42,20 @@ class World:
         self.draws = Draws(
             Curriculum(stages, self.problems, seed=seed, tell=lambda line: None),
             self.problems,
-            policy=policy,
-            **SETTINGS | others,
+            base.Sampling(policy=policy, half_life=half_life),
         )
-        judge = Judge(
-            reward=of_each(lambda texts, _: [SCORES[text] for text in texts]),
-            decode=lambda ids: str(ids[0]), shuffle=False, overlong_buffer=1,
-            overlong_factor=0.0,
-        )  # fmt: skip
         self.collector = Collector(
-            draws=self.draws, sample=self._sample, judge=judge,
+            draws=self.draws, sample=self._sample,
+            judge=functools.partial(
+                judge,
+                reward=of_each(lambda texts, _: [SCORES[text] for text in texts]),
+                decode=lambda ids: str(ids[0]),
+                settings=base.Reward(),
+            ),
             encode=lambda problem: np.array([int(problem.id[1:])], np.int32),
             sampling=SamplingParams(n=size, max_tokens=8, stop_token_ids=(0,)),
-            seed=seed, prompts_per_step=16, filter=True,
-            filter_on="correct", max_rounds=60, max_age=1, on_shortfall="skip",
-            carry=False, oversample=2.0,
+            seed=seed, prompts_per_step=16, filter_on="correct",
+            settings=base.DynamicSampling(max_rounds=60),
         )  # fmt: skip
 
     def _sample(self, prompts, params, *, seed, on_finished):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from configs import base
 from rl.groups.extra import demonstration, load_extra_groups
 from rl.groups.packing import pack_groups
 from tests.rl.examples import make_group, make_problem
@@ -27,18 +28,14 @@ def unknown(rewards):
 
 def _packed(function, groups, version):
     extra = load_extra_groups(f"{__name__}:{function}", problems=[make_problem(0)])
+    config = base.get_config()
+    config.batch.prompts_per_update = 2
+    config.batch.row_lengths, config.batch.micro_tokens = (32,), 128
     return pack_groups(
         groups,
+        base.from_config(config),
         version=version,
-        sampler_is_trainer=True,
-        advantage="std",
-        aggregation="token",
-        constant=1,
-        prompts_per_update=2,
-        row_lengths=(32,),
-        micro_tokens=128,
         row_multiple=1,
-        share_prompts=False,
         extra_groups=extra,
     )
 

@@ -14,6 +14,7 @@ from rl.update.step import make_step
 from sharding.rules import place
 from tests.rl.update.test_step import (
     CONFIG,
+    EPS,
     OBJECTIVE,
     OPTIMIZER,
     _batches,
@@ -27,7 +28,9 @@ SIZES = lora.Lora(rank=3, alpha=6.0, targets="all")
 
 def _step(mesh, config, dtype, **options):
     model = Decoder(config, mesh=mesh, dtype=dtype, param_dtype=dtype, **options)
-    step = make_step(model, make_optimizer(**OPTIMIZER), mesh, OBJECTIVE, head_chunk=16)
+    step = make_step(
+        model, make_optimizer(OPTIMIZER, eps=EPS), mesh, OBJECTIVE, head_chunk=16
+    )
     return model, step
 
 

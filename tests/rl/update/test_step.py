@@ -31,10 +31,7 @@ CONFIG = DecoderConfig.from_hf(
 )
 # Adam turns a gradient that is rounding noise into a full step of random sign; an
 # epsilon above the noise keeps the change a smooth function of the gradient.
-OPTIMIZER = dict(
-    b1=0.9, b2=0.99, eps=1e-3, weight_decay=0.01, max_grad_norm=1.0,
-    moments_dtype="float32",
-)  # fmt: skip
+OPTIMIZER, EPS = base.Optimizer(weight_decay=0.01), 1e-3
 OBJECTIVE = objective_from_config(base.RunConfig())
 
 
@@ -96,7 +93,7 @@ def _hyper(first=False, learning_rate=1e-2):
 @functools.cache  # what one test has traced, the next need not trace again
 def _step(
     mesh,
-    eps=OPTIMIZER["eps"],
+    eps=EPS,
     offload=False,
     config=CONFIG,
     objective=OBJECTIVE,
@@ -104,7 +101,7 @@ def _step(
 ):
     model = Decoder(config, mesh=mesh, **model_options)
     return make_step(
-        model, make_optimizer(**{**OPTIMIZER, "eps": eps}), mesh, objective,
+        model, make_optimizer(OPTIMIZER, eps=eps), mesh, objective,
         head_chunk=16, offload_optimizer=offload,
     )  # fmt: skip
 
@@ -335,7 +332,7 @@ def test_every_skip_of_a_step_is_counted_though_its_last_update_is_not():
 
 
 def test_bfloat16_moments_are_halved_and_refused_where_they_would_stall():
-    optimizer = make_optimizer(**{**OPTIMIZER, "moments_dtype": "bfloat16"})
+    optimizer = make_optimizer(base.Optimizer(moments_dtype="bfloat16"))
     params = {"kernel": jnp.ones((4, 4))}
     state = optimizer.init(params)
     moments = [x for x in jax.tree.leaves(state) if x.ndim == 2]
@@ -351,7 +348,7 @@ def test_bfloat16_moments_are_halved_and_refused_where_they_would_stall():
 @pytest.mark.parametrize("moments", ["float32", "bfloat16"])
 def test_a_state_keeps_its_dtypes(masters, moments):
     """One that an update widens is another state than a fresh run restores into."""
-    optimizer = make_optimizer(**{**OPTIMIZER, "moments_dtype": moments})
+    optimizer = make_optimizer(base.Optimizer(moments_dtype=moments))
     params = {"kernel": jnp.ones((4, 4), masters)}
     first = optimizer.init(params)
     _, second = optimizer.update(params, first, params)
@@ -362,10 +359,9 @@ def test_a_state_keeps_its_dtypes(masters, moments):
 @pytest.mark.failure(18)
 def test_the_schedule_counts_updates():
     schedule = make_schedule(
-        learning_rate=1.0,
-        warmup_updates=3,
-        decay="linear",
-        decay_updates=10,
+        base.Schedule(
+            learning_rate=1.0, warmup_updates=3, decay="linear", decay_updates=10
+        )
     )
     assert [schedule(i) for i in range(4)] == pytest.approx([0.25, 0.5, 0.75, 1.0])
     assert schedule(8) == pytest.approx(0.5)

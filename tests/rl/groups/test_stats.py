@@ -1,8 +1,10 @@
-"""Repetitive and duplicated completions."""
+"""The filter, and repetitive and duplicated completions."""
 
 import numpy as np
+import pytest
 
-from rl.groups.repetition import duplicated, is_repetitive
+from rl.groups.stats import duplicated, informative, is_repetitive
+from tests.rl.examples import make_group
 
 
 def _ids(*parts):
@@ -32,3 +34,12 @@ def test_duplicates_are_counted_on_both_sides_and_within_their_group():
     a, b = _ids([1, 2, 3]), _ids([1, 2])
     assert duplicated([a, b, a.copy()]).tolist() == [True, False, True]
     assert duplicated([a]).tolist() == [False] and duplicated([]).tolist() == []
+
+
+@pytest.mark.failure(19)
+def test_the_filter_reads_raw_accuracy_and_not_the_shaped_reward():
+    wrong = make_group([False] * 3, lengths=[3, 9, 20], rewards=[-1.0, -1.4, -1.9])
+    assert not informative(wrong)
+    right = make_group([True] * 3, rewards=[1.0, 0.5, 0.1])
+    assert not informative(right)
+    assert informative(make_group([True, False, False]))
