@@ -278,7 +278,6 @@ def save_folder(
     *,
     assets: str | os.PathLike,
     dtype: str = "bfloat16",
-    max_shard_bytes: int = 5 * 10**9,
     card: str = "",
 ) -> None:
     """Writes a Hugging Face folder; it appears under its name only when complete.
@@ -290,9 +289,9 @@ def save_folder(
       params: the parameter tree, sharded or not.
       config: its architecture.
       assets: folder with `config.json`, tokenizer, chat template and generation files
-        to carry along, and possibly an index whose file names are kept.
+        to carry along, and possibly an index whose file names are kept; without one all
+        weights are in one file.
       dtype: of the weights, a key of `DTYPES`.
-      max_shard_bytes: largest file, where `assets` gives no layout.
       card: README.md of the folder; empty for none.
 
     Raises:
@@ -306,7 +305,7 @@ def save_folder(
     kept = file_layout(assets) or {}
     layout = {name: kept[name] for name in specs if name in kept}
     if len(layout) != len(specs):
-        layout = _split(specs, max_shard_bytes)
+        layout = dict.fromkeys(specs, WEIGHTS)
     # A model on one process's own devices is that process's to write.
     local = all(x.is_fully_addressable for x in jax.tree.leaves(params))
     writes = local or jax.process_index() == 0
@@ -367,26 +366,6 @@ def copy_assets(source: str | os.PathLike, target: str | os.PathLike) -> None:
     for name in (*CARRIED, *index):
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
-
-
-def _split(specs: Specs, max_bytes: int) -> dict[str, str]:
-    """Greedy files of at most `max_bytes`, in the names that transformers uses."""
-    shards: list[list[str]] = [[]]
-    size = 0
-    for name, (shape, dtype) in specs.items():
-        nbytes = int(np.prod(shape)) * dtype.itemsize
-        if shards[-1] and size + nbytes > max_bytes:
-            shards.append([])
-            size = 0
-        shards[-1].append(name)
-        size += nbytes
-    if len(shards) == 1:
-        return dict.fromkeys(specs, WEIGHTS)
-    return {
-        name: f"model-{i:05d}-of-{len(shards):05d}.safetensors"
-        for i, shard in enumerate(shards, 1)
-        for name in shard
-    }
 
 
 def _write_index(folder: pathlib.Path, layout: Mapping[str, str], specs: Specs):

@@ -59,8 +59,6 @@ class Step(NamedTuple):
       zeros: `(params, Batch, Hyper) -> Carry`, of nothing; params are the whole tree.
       accumulate: `(Carry, params, Batch, Hyper) -> Carry`; the carry is donated.
       apply: `(TrainState, Carry, Hyper) -> (TrainState, Stats)`; the state is donated.
-      propose: `(TrainState, Carry, Hyper) -> (params, opt_state)`, what `apply` takes
-        over if all of it is finite. Not compiled, nothing is donated.
       shardings: of the `TrainState`.
       rows: sharding of a `Batch`'s arrays.
     """
@@ -71,7 +69,6 @@ class Step(NamedTuple):
     zeros: Callable[[Params, Batch, Hyper], Carry]
     accumulate: Callable[[Carry, Params, Batch, Hyper], Carry]
     apply: Callable[[TrainState, Carry, Hyper], tuple[TrainState, Stats]]
-    propose: Callable[[TrainState, Carry, Hyper], tuple[Params, optax.OptState]]
     shardings: TrainState
     rows: NamedSharding
 
@@ -234,7 +231,6 @@ def make_step(
         zeros=zeros_jit,
         accumulate=accumulate_jit,
         apply=apply_jit,
-        propose=lambda state, *of: propose(at_work(state), *of),
         shardings=shardings,
         rows=rows,
     )

@@ -25,8 +25,6 @@ LAYER = {
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
 }
@@ -122,19 +120,6 @@ def test_a_llama_becomes_an_equal_folder(tmp_path):
     )
 
 
-@pytest.mark.parametrize("family", ["Qwen2", "Qwen3"])
-def test_a_qwen_keeps_its_biases_or_norms_and_its_own_head(tmp_path, family):
-    sizes = dict(vocab_size=len(TOKENS), tie_word_embeddings=False)
-    model = reference.make(tmp_path / "in", family, **sizes)
-    file = tmp_path / "q.gguf"
-    write(file, model, architecture=family.lower(), pre="qwen2")
-    gguf_file.convert(file, tmp_path / "out", dtype="float32")
-    converted = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    assert type(converted) is type(model)
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(converted.state_dict()[name], tensor), name
-
-
 def test_texts_are_split_as_the_model_was_trained(tmp_path):
     llama = tiny_llama(tmp_path / "in")
     file = write(tmp_path / "tiny.gguf", llama, architecture="llama")
@@ -161,10 +146,10 @@ def test_what_cannot_be_converted_is_one_line(tmp_path):
         tmp_path / "none.gguf": "none.gguf: no such file",
         tmp_path / "text.gguf": "text.gguf: no readable GGUF file",
         write(tmp_path / "g.gguf", model, architecture="gemma"): (
-            "general.architecture='gemma' is not supported, only llama, qwen2, qwen3"
+            "general.architecture='gemma' is not supported, only llama"
         ),
         write(tmp_path / "p.gguf", model, architecture="llama", pre="tekken"): (
-            "tokenizer.ggml.pre='tekken' is not supported, only smollm and qwen2"
+            "tokenizer.ggml.pre='tekken' is not supported, only smollm"
         ),
         write(
             tmp_path / "r.gguf",
@@ -172,10 +157,6 @@ def test_what_cannot_be_converted_is_one_line(tmp_path):
             architecture="llama",
             llama__rope__scaling__type="yarn",
         ): "rope.scaling.type='yarn' is not supported, only none",
-        # Llama's permutation and no biases: a Qwen2 has them.
-        write(tmp_path / "b.gguf", model, architecture="qwen2", pre="qwen2"): (
-            "tensor blk.0.attn_q.bias is missing"
-        ),
     }
     for file, message in files.items():
         with pytest.raises(SystemExit) as stop:

@@ -64,24 +64,6 @@ def test_greedy_equals_transformers(folder):
         assert completion.finish_reason == "length"
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 2)])
-def test_prompts_with_a_page_in_common_go_on_as_if_each_were_read_alone(folder, shape):
-    sampler = _sampler(folder[0], shape)
-    params = SamplingParams(n=2, max_tokens=12, stop_token_ids=STOP)
-    page = _prompts(1, seed=1)[0] * 5
-    assert len(page) > 20
-    prompts = [page + prompt for prompt in _prompts(7)]
-    together = sampler.sample(prompts, params, seed=3)
-    # With another that begins otherwise nothing is common.
-    apart = sampler.sample([*prompts, [0, 1, 2]], params, seed=3)[:-1]
-    for ours, alone in zip(together, apart, strict=True):
-        for one, other in zip(ours, alone, strict=True):
-            assert one.token_ids.tolist() == other.token_ids.tolist()
-            np.testing.assert_allclose(
-                one.sampler_logprobs, other.sampler_logprobs, atol=1e-5
-            )
-
-
 PAGE = [5, 80, 33, 2, 17, 64, 90, 41, 8, 71] * 3
 CPU = Pace(layers=False, columns=0, tokens=1, call=4, read=128, page=8)
 # As on an accelerator: one loop over the layers, the cache by blocks, several tokens.
