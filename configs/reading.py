@@ -3,6 +3,7 @@
 A config is a Python file with `get_config()`. An error in one is reported in one line.
 """
 
+import os
 import pathlib
 import re
 import signal
@@ -117,16 +118,15 @@ def run_file(name: str) -> dict[str, Any]:
 
 def _blame(error: Exception, path: str) -> str:
     """Return `:LINE: KIND: MESSAGE`; LINE is the last of the file in the traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f.lineno for f in frames if f.filename == path]
+    message = str(error)
     if isinstance(error, SyntaxError):
-        at = error.lineno if error.filename == path else None
+        lines = [error.lineno] if error.filename == path else []
         message = error.msg
-    else:
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [f.lineno for f in frames if f.filename == path]
-        at, message = (lines or [None])[-1], str(error)
-    where = f":{at}" if at else ""
-    told = f"{type(error).__name__}: {' '.join(message.split())}"
-    return f"{where}: {_unknown_key(error) or told}"
+    where = f":{lines[-1]}" if lines else ""
+    reason = f"{type(error).__name__}: {' '.join(message.split())}"
+    return f"{where}: {_unknown_key(error) or reason}"
 
 
 def _unknown_key(error: Exception) -> str:
@@ -156,12 +156,8 @@ def expand_home(config: ConfigDict) -> None:
             if isinstance(value, ConfigDict):
                 expand_home(value)
             elif isinstance(value, str) and "~" in value:
-                config[key] = ",".join(map(_expanded, value.split(",")))
-
-
-def _expanded(text: str) -> str:
-    is_home = text == "~" or text.startswith("~/")
-    return str(user_path(text)) if is_home else text
+                parts = map(os.path.expanduser, value.split(","))
+                config[key] = ",".join(parts)
 
 
 def describe_keys() -> str:
