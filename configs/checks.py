@@ -55,8 +55,6 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
         refuse("batch.prompts_per_step", f"must be a multiple of {multiple}")
     if needs_data and not c.data.train:
         refuse("data.train", "give files or a function")
-    if bool(c.model.path) == bool(c.model.maker):
-        refuse("model.path", f"give this or config.model.maker={c.model.maker!r}")
     if r.schedule != "sync" and r.backend == "jax":
         refuse(
             "rollout.schedule",
@@ -98,6 +96,8 @@ def check_config(c: RunConfig, *, needs_data: bool = True) -> None:
         )
     if steps and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
         refuse("profile.steps", "must be the first and the last step, from 1, or empty")
+    if bool(c.model.path) == bool(c.model.maker):
+        refuse("model.path", f"give this or config.model.maker={c.model.maker!r}")
     check_overlong(c, r.max_response_tokens)
 
 

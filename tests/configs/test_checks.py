@@ -25,7 +25,7 @@ def _lines(needs_reference=False, **changes):
         ),
         (
             {"objective__reset_every": 5},
-            "config.objective.reset_every=5: objective.kl_penalty=0 and the loss",
+            "config.objective.reset_every=5: objective.kl_penalty=0",
         ),
         (
             {"sampling__explore": 0.1},
@@ -33,7 +33,7 @@ def _lines(needs_reference=False, **changes):
         ),
         (
             {"optimizer__function": "a:b", "optimizer__b1": 0.5},
-            "config.optimizer.b1=0.5: optimizer.function is not 'adamw'",
+            "config.optimizer.b1=0.5: optimizer.function='a:b'",
         ),
     ],
 )
