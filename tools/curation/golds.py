@@ -22,11 +22,12 @@ _ASKS_FOR_A_RULE = any_of(
 )
 _MANIPULATES = any_of(
     r"\b(?:simplif|in terms of|express|as a function of|factori?[sz]?e?|differentiat"
-    r"|derivative|integra|remainder when)"
+    r"|derivative|integra|remainder when|compute|calculate|evaluate|product of|sum of"
+    r"|(?:number|value|limit|area|length|order|dimension|degree|probability) of)"
 )
 _EITHER_OR = re.compile(
     rf"\W*(?:{STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false"
-    r"|correct|right|wrong|possible|impossible|always|never|sometimes|cannot|not|√|×"
+    r"|odd|even|neither|both|correct|right|wrong|possible|impossible|always|never|sometimes|cannot|not|√|×"
     r"|(?:absolutely |conditionally )?(?:con|di)verge(?:s|nt))\b\W*(?:[,.;].*)?",
     re.I | re.S,
 )
@@ -40,6 +41,8 @@ _STYLING = re.compile(rf"{STYLE}(?![a-z])|\\(?=\W)|[{{}}\s$.]")
 _NAMES_OPTIONS = re.compile(
     r"\([A-Za-j]\)|(?:\(?[①-⑩]\)?|\((?:\d|i{1,3}|iv|v)\)|[,，、;]|and)+"
 )
+
+_NAMES_POINTS = re.compile(r"[A-Z]{2,4}|[A-Za-z]\([a-z]\)")
 
 
 def no_answer(row: Row) -> str | None:
@@ -84,7 +87,7 @@ def condition_as_gold(row: Row) -> str | None:
 
 
 def letter_as_gold(row: Row) -> str | None:
-    """Finds a lone letter that is not computed, and names of options or points."""
+    """Finds a lone letter that is not computed, names of options or points, `f(x)`."""
     for answer in row.answers:
         node = parse_answer(answer).node
         items: Sequence[tree.Node | None] = (node,)
@@ -96,7 +99,9 @@ def letter_as_gold(row: Row) -> str | None:
             alone = len(names) == 1 and not _MANIPULATES.search(row.problem)
             if named or alone:
                 return answer[:60]
-        if _NAMES_OPTIONS.fullmatch(_STYLING.sub("", answer)):
+        bare = _STYLING.sub("", answer)
+        stated = bare in row.problem and _NAMES_POINTS.fullmatch(bare)
+        if stated or _NAMES_OPTIONS.fullmatch(bare):
             return answer[:60]
     return None
 

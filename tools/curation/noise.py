@@ -3,7 +3,7 @@
 import re
 
 from tools.curation.evidence import SOLVED
-from tools.curation.grammar import FORMULA, any_of, found
+from tools.curation.grammar import ASKS, FORMULA, any_of, found, sentences
 from tools.curation.row import Row
 
 # A drawing's source, a link, an image, a tag that carries structure or holds a place.
@@ -36,22 +36,48 @@ _SAYS = (
 _ENDS = r"(?![\w/^]|\.\d)"
 
 
+_ASY = re.compile(r"\[asy\].*?\[/asy\]", re.S)
+_AMOUNT = re.compile(r"label\(\"[^\"]*\d")
+_DESCRIPTION = 150  # characters that describe what is drawn
+_POINTS = any_of(rf"\b{_FIGURE}|\b(?:shown|shaded|below|pictured|follow(?:s|ing))\b")
+# Only the drawing says which part is shaded.
+_SHADED = any_of(r"\bshaded (?:region|area|part|figure|portion|circle|square|triangle)")
+_DESCRIBED = any_of(
+    r"\b(?:inside|outside|within|between|bounded|enclosed|common|overlap\w*|consist\w*"
+    r"|form(?:s|ed)|shaded (?:as|is)|is shaded|in the (?:middle|cent(?:er|re)))\b"
+)
+_LOST = any_of(r"(?<!\\)\\\s+[a-z]{2}")  # a backslash whose command is gone
+
+
 def not_text(row: Row) -> str | None:
-    """Finds links, images or placeholders, drawings, and HTML with structure."""
-    return found(_NOT_TEXT, row.problem) or found(_NOT_TEXT, row.answer)
+    """Finds links, images, drawings, HTML with structure, and TeX that lost its name.
+
+    The code of a drawing stays where solvers succeed, the text describes what is drawn
+    and does not point at it, and only the text has amounts.
+    """
+    text = bare = row.problem
+    if row.strength >= SOLVED and not _AMOUNT.search(text):
+        bare = _ASY.sub("", text)
+    if len(bare) >= _DESCRIPTION and not _POINTS.search(bare):
+        text = bare
+    lost = found(_LOST, FORMULA.sub("", text))
+    return lost or found(_NOT_TEXT, text) or found(_NOT_TEXT, row.answer)
 
 
 def missing_figure(row: Row) -> str | None:
     """Finds texts that point at a missing figure, unless solvers succeed without it."""
     problem = row.problem
-    if row.strength >= SOLVED or "[asy]" in problem or _TABLE.search(problem):
+    if "[asy]" in problem or _TABLE.search(problem):
         return None
+    if row.strength >= SOLVED:
+        return None if _DESCRIBED.search(problem) else found(_SHADED, problem)
     return found(_FIGURE_ABSENT, problem)
 
 
 def other_language(row: Row) -> str | None:
-    """Finds other scripts: in the gold, or in a tenth of the prose."""
-    prose = re.sub(r"\\[A-Za-z]+", "", FORMULA.sub("", row.problem))
+    """Finds other scripts: in the gold, or in a tenth of prose that is not solved."""
+    problem = "" if row.strength >= SOLVED else row.problem
+    prose = re.sub(r"\\[A-Za-z]+", "", FORMULA.sub("", problem))
     for text, share in ((row.answer, 0), (prose, 0.1)):
         other = _OTHER_SCRIPT.findall(text)
         if len(other) > share * sum(map(str.isalpha, text)):
@@ -60,13 +86,19 @@ def other_language(row: Row) -> str | None:
 
 
 def answer_leak(row: Row) -> str | None:
-    """Finds problems that state their own answer."""
+    """Finds problems that state their own answer, or end in it and ask nothing more."""
+    last = sentences(row.problem)[-1]
+    is_prose = len(re.findall(r"[A-Za-z]{3,}", FORMULA.sub("", last))) > 1
+    last = last if is_prose and not ASKS.search(last) else ""
     for answer in filter(None, row.answers):
         gold = re.escape(answer)
         if told := found(
             re.compile(rf"boxed\s*{{\s*{gold}\s*}}|{_SAYS}{gold}{_ENDS}", re.I),
             row.problem,
         ):
+            return told
+        ends = re.compile(rf"(?:=|\b(?:is|get|and))[\s$({{]*{gold}[\s$.)}}\\]*\Z")
+        if told := found(ends, last):
             return told
     return found(_STATED, row.problem)
 

@@ -32,8 +32,15 @@ _LINK = re.compile(r"(?<!!)\[([^\[\].]*)\]\(https?://(?:[^()\s]|\([^()]*\))*\)")
 _ENTITY = re.compile(r"&(?:[A-Za-z]+|#\d+);")
 _STYLE = re.compile(
     r"</?(?:b|i|u|em|strong|span|font)(?:\s[^<>]*)?>|\[asy\]\s*\[/asy\]"
-    r"|\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]"
-    r"|\n[^\n]*(?:源文本|翻译成英文|输出翻译|翻译结果)[^\n]*",
+    r"|\[/?(?:b|i|u|size|color|center|hide|list)(?:=[^\]]*)?\]",
+    re.I,
+)
+# What a translating model was told, or said of its work, up to the end of the line.
+_ABOUT_TEXT = r"(?:English|Chinese|text|format|request|portion|note|part)"
+_TRANSLATION = re.compile(
+    r"(?:\n(?:[ -]*\n)*[^\n]*?|(?=\(|(?-i:\b[A-Z]))[^\n.?$]*?)"
+    r"(?:源文本|翻译成英文|输出翻译|翻译结果|untranslated|\btranslation:"
+    rf"|\btranslat\w+[^\n]*\b{_ABOUT_TEXT}|\b{_ABOUT_TEXT}\b[^\n]*\btranslat)[^\n]*",
     re.I,
 )
 _END = re.compile(r"(?:\s|~|[.,;]|\\[,;:! ]?|\\q?quad|\\noindent)+(?<!\.\.)$")
@@ -73,7 +80,11 @@ def restore_escapes(text: str) -> str:
 
 
 def plain_markup(text: str) -> str:
-    """Turns layout tags, entities and links into text; removes translation orders."""
+    """Turns layout tags, entities and links into text.
+
+    Of a text with orders to translate, the longest part between them stays.
+    """
+    text = max(_TRANSLATION.split(text), key=len)
     text = _LINK.sub(r"\1", _BREAK.sub("\n", text))
     text = _SUBSCRIPT.sub(lambda m: f"{'_' if m[1] in 'bB' else '^'}{{{m[2]}}}", text)
     text = _STYLE.sub("", text)

@@ -23,6 +23,9 @@ _MANY_ANSWERS = any_of(
     r"|integer|value|function)\b(?![^.?]{0,12}\b(?:on|as|of)\b|[^.?]*\binclusive\b)",
     r"\bwrite (?:out |down )?(?:the|an?) (?:\w+ ){0,2}(?:expression|formula|equation)s?"
     r"\b(?! of (?:the|a) (?:line|circle|plane|parabola|ellipse|tangent))",
+    # what no one quantity answers
+    rf"{grammar.ORDER}(?:derive|determine|describe|discuss|characteri[sz]e|investigate)"
+    r" the (?:\w+ )?(?:distribution|properties|behaviou?r|nature|structure|position)\b",
     r"\byour score (?:will|for|on)\b|\W(?-i:[A-Z])\W* is the correct answer\b"
     r"|\bif the correct answer is \W*(?-i:[A-Z])\b|\bestimate (?:of )?\$[A-Z]",
 )
@@ -64,7 +67,9 @@ _OPTION = (
 _OPTIONS = re.compile(
     "|".join(".*".join(label % name for name in "ABC") for label in _OPTION), re.S
 )
-_OPTIONS_ABSENT = any_of(r"\bwhich\b[^.?:]{0,40} following\b[^:?,&]*\?\W*\Z")
+_OPTIONS_ABSENT = any_of(
+    r"(?-i:\bOptions:)", r"\bwhich\b[^.?:]{0,40} following\b[^:?,&]*\?\W*\Z"
+)
 _CONTENT = re.compile(r"[A-Za-z]{2,}|[=,;，；]")
 _MATH = r"(?:\$[^$]+\$|\\+\((?:(?!\\+\))[^$])+\\+\))"
 # "The sum of the two" and "between the two" are one thing.
@@ -77,6 +82,10 @@ _BOTH_ASKED = any_of(
     r"(?: such that(?:(?! find)[^.?])*)?[.?\s]*$",
     rf"\b(?:{grammar.FIND}|what are) the respective\b",
     r"\bwhat are the [^.?]*\brespectively\b",
+    rf"\b{grammar.FIND} the (?:values|increments|lengths|areas|equations) of"
+    r" (?:(?!\b(?:and|such|if)\b)[^.?,])+ and [^.?,]+[.?,]",
+    rf"\b{grammar.FIND} the [a-z]+ [^.?]*\band (?:its|their) (?!{_JOINT})[a-z]+"
+    r"[.?\s]*$",
     rf"\b{grammar.FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
     rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]{{2,}},? ){{1,2}}and"
     r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?(?:possible )?"
@@ -94,6 +103,13 @@ _ORDERS = any_of(rf"{grammar.ORDER}(?:hence |also |then )?{_VERB}\b")
 _SECOND_ORDER = any_of(
     rf"{grammar.ORDER}(?:find|determine|compute|calculate|solve|sketch|evaluate)\b"
     rf"[^.?!]*\b(?:and|then)(?: then| hence| also)? {_VERB}\b(?! (?:your|that))"
+)
+# "How many are there, and what is their sum?", "Also, find the height."
+_ASKS_MORE = any_of(
+    r"\b(?:what|which|how|who|when|where)\b[^.?!]*\band (?:(?:by|for|from) )?(?:how"
+    r"|what|who|when|why|(?:will|can|does|do|did) (?:it|s?he|they|the)\b)[^.?]*\?",
+    r"(?:^|[.!?;,\n])\s*(?:also|additionally|furthermore|in addition|after this)\b"
+    rf",? {grammar.FIND}\b",
 )
 _OF_THE_ANSWER = any_of(
     r"\b(?:your|the|final) (?:final )?(?:answer|result)\b|\b(?:decimal|nearest|form)\b"
@@ -116,7 +132,8 @@ def open_question(row: Row) -> str | None:
 
 def yes_no(row: Row) -> str | None:
     """Finds questions that yes or no answers, whatever the gold."""
-    *_, last = parts = sentences(row.problem)
+    *_, last = sentences(row.problem)
+    parts = sentences(FORMULA.sub("F", row.problem))
     orders = [one for one in parts if ASKS.search(one)] or [last]
     asking = [_WHETHER.sub(r"\1oes\2?", one) for one in orders]
     return last[-60:] if _either_or(last) or all(map(_either_or, asking)) else None
@@ -145,9 +162,13 @@ def multi_part(row: Row) -> str | None:
     asked = [one for one in parts if one[-1:] == "?" and _ASKS_VALUE.search(one[:-1])]
     several = [*filter(_CONTENT.search, blanks[1:-1])]
     several += [one for one in asked if one != asked[0]]
+    several += [one for one in parts if _ASKS_MORE.search(FORMULA.sub("F", one))]
     if row.strength < SOLVED:
         several += _second_orders(parts)
-    return several[0][-60:] if several else found(_BOTH_ASKED, row.problem)
+    if several:
+        return several[0][-60:]
+    texts = (row.problem, FORMULA.sub("", row.problem))
+    return next(filter(None, (found(_BOTH_ASKED, text) for text in texts)), None)
 
 
 def _second_orders(parts: list[str]) -> list[str]:

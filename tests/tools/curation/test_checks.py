@@ -65,6 +65,29 @@ def test_a_question_that_solvers_answer_needs_no_figure():
     assert reasons(asked, evidence=solved(14)) == set()
 
 
+def test_a_shaded_region_needs_its_figure_even_where_solvers_guess_it():
+    asked = "In the diagram, three circles touch. Find the {} of the shaded region{}."
+    sure = solved(16)
+    assert reasons(asked.format("area", ""), evidence=sure) == {"missing_figure"}
+    assert reasons(asked.format("area", " between them"), evidence=sure) == set()
+
+
+def test_solved_rows_stay_in_any_language_and_with_a_drawing_that_repeats_the_text():
+    chinese = "已知等边三角形的边长为 1, 求它的面积的四倍的平方."
+    assert "other_language" in reasons(chinese)
+    assert reasons(chinese, evidence=solved(16)) == set()
+    drawn = (
+        "In right triangle $EAD$ with right angle at $A$, $AE = 4$ units and $AB = BC$,"
+        " the area of triangle $ABE$ is 6 square units. What is the length of $CE$?"
+        ' {}[asy] draw((0,0)--(0,4)); label("{}",(0,0),S); [/asy]'
+    )
+    assert reasons(drawn.format("", "$A$")) == {"not_text"}
+    assert reasons(drawn.format("", "$A$"), evidence=solved(16)) == set()
+    assert reasons(drawn.format("", "4"), evidence=solved(16)) == {"not_text"}
+    below = drawn.format("See below. ", "$A$")
+    assert reasons(below, evidence=solved(16)) == {"not_text"}
+
+
 def test_two_orders_stay_where_solvers_agree_on_what_is_asked():
     asked = "Find the root $r$ of $x + 1 = 3$. Then find the largest power of 5 in $9!$"
     assert reasons(asked) == {"multi_part"}

@@ -41,6 +41,11 @@ def test_markup_becomes_text_or_tex():
     drawn = "Find it: [a.png](https://a.org/a.png)"
     assert plain_markup(drawn) == drawn
     assert plain_markup("Find $x$.\n请将上面的源文本翻译成英文") == "Find $x$."
+    order = "Translate the above text into English, and keep the format."
+    assert plain_markup(f"Find $x$.\n\n---\n\n{order}") == "Find $x$."
+    assert plain_markup(f"Then $x$ is {order}") == "Then $x$ is "
+    moved = "Translate the graph of $y$ by 1. Find the translation."
+    assert plain_markup(moved) == moved
     assert plain_markup("5&radic;3 &pi;") == "5√3 π"
     assert plain_markup(r"a &lt b \\\\ c &= d") == r"a &lt b \\\\ c &= d"
     assert plain_markup("x < y and y > z") == "x < y and y > z"
