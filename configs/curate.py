@@ -62,14 +62,6 @@ def get_config(sets: str = "shared") -> ConfigDict:
             ),
             "data_dir": f"{data}/eval",
             "screen": {
-                # Rows solved less or more often go. 0.01 asks that one graded
-                # completion verified (see tools.grade).
-                "min_solve_rate": 0.0,
-                "max_solve_rate": 1.0,
-                # What a grading says of a gold counts from this many completions on,
-                # where this share of them agrees on another answer.
-                "min_grading": 4,
-                "max_disagreement": 0.75,
                 # Of a problem; about 3.5 characters make a token.
                 "min_chars": 16,
                 "max_chars": 2500,

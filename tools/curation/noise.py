@@ -34,9 +34,9 @@ _SAYS = (
     r"|[=:\])])|\W{1,3})|\be\.g\.[^()?]{0,30}?)[\s$({]*(?<![\w.^/-])"
 )
 _ENDS = r"(?![\w/^]|\.\d)"
-
-
-_ASY = re.compile(r"\[asy\].*?\[/asy\]", re.S)
+_DRAWING = re.compile(
+    r"\[asy\].*?\[/asy\]|!\[[^\]]*\]\([^()\s]*\)|\[img\].*?\[/img\]", re.S
+)
 _AMOUNT = re.compile(r"label\(\"[^\"]*\d")
 _DESCRIPTION = 150  # characters that describe what is drawn
 _POINTS = any_of(rf"\b{_FIGURE}|\b(?:shown|shaded|below|pictured|follow(?:s|ing))\b")
@@ -52,12 +52,12 @@ _LOST = any_of(r"(?<!\\)\\\s+[a-z]{2}")  # a backslash whose command is gone
 def not_text(row: Row) -> str | None:
     """Finds links, images, drawings, HTML with structure, and TeX that lost its name.
 
-    The code of a drawing stays where solvers succeed, the text describes what is drawn
-    and does not point at it, and only the text has amounts.
+    A drawing's code or link stays where solvers succeed and the text describes what is
+    drawn, has all amounts, and does not point at it.
     """
     text = bare = row.problem
     if row.strength >= SOLVED and not _AMOUNT.search(text):
-        bare = _ASY.sub("", text)
+        bare = _DRAWING.sub("", text)
     if len(bare) >= _DESCRIPTION and not _POINTS.search(bare):
         text = bare
     lost = found(_LOST, FORMULA.sub("", text))

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from configs.schema import Count, Index, Share
+from configs.schema import Count, Index
 from tools.curation import golds, noise, verifiable
 from tools.curation.answers import unverifiable_answer
 from tools.curation.repair import repair
@@ -14,16 +14,14 @@ from tools.curation.text import band_hashes, exact_key
 from tools.page import is_number
 
 Check = Callable[[Row], str | None]
+_MIN_GRADING = 4  # completions from which on a grading says something of the gold
+_MAJORITY = 0.75  # share of them that agrees on one answer
 
 
 @dataclasses.dataclass(frozen=True)
 class Screen:
     """Holds the options of the checks, which configs/curate.py explains."""
 
-    max_solve_rate: Share
-    min_solve_rate: Share
-    min_grading: Count
-    max_disagreement: Share
     min_chars: Index
     max_chars: Count
     max_answer_chars: Count
@@ -35,7 +33,7 @@ class Screen:
             "verifiable": (*verifiable.CHECKS, *golds.CHECKS),
             "noise": noise.CHECKS,
             "quality": (self.size, *noise.QUALITY_CHECKS),
-            "graded": (self.solve_rate, self.majority_against_gold),
+            "graded": (majority_against_gold,),
             "verifier": (unverifiable_answer,),
         }
 
@@ -71,24 +69,15 @@ class Screen:
         fits = self.min_chars <= size <= self.max_chars
         return None if fits else f"{size} characters"
 
-    def solve_rate(self, row: Row) -> str | None:
-        """Finds graded rows that are solved too rarely or too often."""
-        rate = row.solve_rate
-        if rate is None or self.min_solve_rate <= rate <= self.max_solve_rate:
-            return None
-        return f"solve rate {rate:g}"
 
-    def majority_against_gold(self, row: Row) -> str | None:
-        """Finds rows to which completions give another answer than the gold, or none.
-
-        A grading of fewer than `min_grading` completions says nothing.
-        """
-        grade: Any = row.meta.get("graded")
-        samples: Any = grade.get("samples") if isinstance(grade, Mapping) else None
-        if not is_number(samples) or samples < self.min_grading:
-            return None
-        if grade.get("unparsable") == samples:
-            return f"none of {samples} completions has an answer"
-        if grade.get("against_gold") and grade["agreement"] >= self.max_disagreement:
-            return f"{grade['agreement']:.0%} answer {grade['majority'][:60]}"
+def majority_against_gold(row: Row) -> str | None:
+    """Finds rows to which most completions of `tools.grade` give another answer."""
+    grade: Any = row.meta.get("graded")
+    samples: Any = grade.get("samples") if isinstance(grade, Mapping) else None
+    if not is_number(samples) or samples < _MIN_GRADING:
         return None
+    if grade.get("unparsable") == samples:
+        return f"none of {samples} completions has an answer"
+    if grade.get("against_gold") and grade["agreement"] >= _MAJORITY:
+        return f"{grade['agreement']:.0%} answer {grade['majority'][:60]}"
+    return None

@@ -10,10 +10,6 @@ from tools.curation.row import Row
 from tools.curation.screen import Screen
 
 OPTIONS = {
-    "max_solve_rate": 1.0,
-    "min_solve_rate": 0.0,
-    "min_grading": 4,
-    "max_disagreement": 0.75,
     "min_chars": 16,
     "max_chars": 2500,
     "max_answer_chars": 120,
@@ -92,18 +88,6 @@ def test_two_orders_stay_where_solvers_agree_on_what_is_asked():
     asked = "Find the root $r$ of $x + 1 = 3$. Then find the largest power of 5 in $9!$"
     assert reasons(asked) == {"multi_part"}
     assert reasons(asked, evidence=solved(15)) == set()
-
-
-def test_solve_rates_are_a_filter_only_when_asked():
-    graded = Screen(**OPTIONS | {"min_solve_rate": 0.01, "max_solve_rate": 0.9})
-    row = {"id": "a", "problem": "What is the sum of 2 and 5?", "answers": ("7",)}
-
-    def dropped(rate):
-        return "solve_rate" in graded(Row(**row, solve_rate=rate)).reasons
-
-    assert [dropped(rate) for rate in (None, 0.0, 0.5, 1.0)] == [
-        False, True, False, True,
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
