@@ -90,13 +90,6 @@ def get_config(sets: str = "shared") -> ConfigDict:
             # JSONL of golds checked by hand, {"source": ..., "wrong": true} each: the
             # report gives the share of wrong ones by source.
             "readings": "",
-            # The scale that levels are kept on; "auto": the one most rows have.
-            "levels": "auto",
-            # Rows of another grader get levels if at least this many rows have both
-            # grades; 0: they get none.
-            "common_rows": 100,
-            # Seconds that two answers may take to compare, and processes.
-            "answer_timeout": 10.0,
             "workers": 2,
         }
     )

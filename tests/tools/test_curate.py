@@ -97,7 +97,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path, config):
     bad = {
         # The real problems would stay in the training set.
         "--config.evaluation=('aime2024',)": f"aime2024 of {tmp_path} is another copy",
-        "--config.common_rows=-1": "config.common_rows=-1: must be at least 0",
+        "--config.workers=0": "config.workers=0: must be at least 1",
         "--config.near.threshold=0.5": "same_answer_threshold: exceeds",
         "--config.near.threshold=1.5": "config.near.threshold=1.5: must lie in",
         "--config.evidence=x": "evidence='x': must be one of required, preferred",

@@ -12,6 +12,7 @@ from tools.curation.evidence import RATES
 from tools.curation.row import Row
 
 LEVELS = 5
+_COMMON_ROWS = 100  # that two graders must both have graded to be linked
 _MIN_CORRELATION = 0.3  # of two graders, below which one says nothing of the other
 
 
@@ -33,23 +34,21 @@ class Link(NamedTuple):
         return float(np.interp(share, places, self.positions))
 
 
-def level_scale(wanted: str, rows: Iterable[Row]) -> str | None:
-    """Returns the scale of the levels; "auto" is the one that graded most rows left."""
-    if wanted != "auto":
-        return wanted
+def level_scale(rows: Iterable[Row]) -> str | None:
+    """Returns the scale of the levels: the one that graded most of the rows left."""
     scales = (name for row in rows if row.survives for name, _ in gradings(row))
     return next(iter(statistics.multimode(sorted(scales))), None)
 
 
 def assign_levels(
-    rows: Sequence[Row], scale: str | None, common_rows: int
+    rows: Sequence[Row], scale: str | None, common_rows: int = _COMMON_ROWS
 ) -> dict[str, int]:
     """Gives rows left a level on `scale` or None; returns linked scale -> rows shared.
 
     A row's position is the mean of its positions by all graders. Another grader than
-    `scale` counts if both graded at least `common_rows` rows (0: none does) and agree
-    on which are harder. Levels that sources gave on `scale` stay. On a scale of solve
-    rates, levels are fifths of the rows left, and rows that were never solved are 5.
+    `scale` counts if both graded at least `common_rows` rows and agree on which are
+    harder. Levels that sources gave on `scale` stay. On a scale of solve rates, levels
+    are fifths of the rows left, and rows that were never solved are 5.
     """
     graded: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for row in rows:
@@ -89,7 +88,7 @@ def _links(
     links = {scale: Link(np.sort([*own.values()]), np.linspace(0, 1, len(own)))}
     for name, theirs in graded.items():
         common = [key for key in own if key in theirs]
-        if name == scale or not common_rows or len(common) < max(2, common_rows):
+        if name == scale or len(common) < max(2, common_rows):
             continue
         values = np.array([[theirs[key], own[key]] for key in common]).T
         if all(len({*side}) > 1 for side in values):

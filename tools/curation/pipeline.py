@@ -31,6 +31,7 @@ from tools.curation.sources import inspect, read
 from tools.tables import markdown, page
 
 _CHUNK = 2_000  # rows screened at a time, whose solutions are in memory
+_ANSWER_SECONDS = 10.0  # of comparing two answers
 _ROW_SECONDS = 60.0  # of screening, which takes some milliseconds
 _LATER_STEPS: Steps = {
     "decontamination": {
@@ -63,8 +64,8 @@ def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
     with files.locked(out):
         total = sum(source["rows"] for source in inspected)
         rows = _screened(plan, total)
-        scale = level_scale(plan.levels, rows)
-        with AnswerJudge(plan.workers, plan.answer_timeout) as judge:
+        scale = level_scale(rows)
+        with AnswerJudge(plan.workers, _ANSWER_SECONDS) as judge:
             decontaminate(plan, rows, judge)
             drop_duplicates(plan, rows, judge, scale)
         if plan.evidence == "required":
@@ -78,7 +79,7 @@ def curate(plan: Plan, out: pathlib.Path) -> dict[str, Any]:
             "sources": inspected,
             "options": options,
             "level_scale": scale,
-            "linked_scales": assign_levels(rows, scale, plan.common_rows),
+            "linked_scales": assign_levels(rows, scale),
         }
         return _write(out, facts, plan, rows)
 

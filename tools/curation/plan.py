@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from configs.schema import Count, Index, Positive, Range, Share, call, parse
+from configs.schema import Count, Range, Share, call, parse
 from rl.problems.types import Problem
 from tools.curation.evidence import Readings, load_readings
 from tools.curation.screen import Screen
@@ -36,9 +36,6 @@ class Options:
 
     evidence: Literal["required", "preferred", "off"]
     min_evidence: Share
-    levels: str
-    common_rows: Index
-    answer_timeout: Positive
     workers: Count
 
 

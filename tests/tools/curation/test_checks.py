@@ -56,7 +56,7 @@ def solved(correct):
 
 
 def test_a_question_that_solvers_answer_needs_no_figure():
-    asked = "In the diagram, what is the area of the shaded region?"
+    asked = "In the diagram, what is the length of the side $AB$ of the kite?"
     assert "missing_figure" in reasons(asked, evidence=solved(9))
     assert reasons(asked, evidence=solved(14)) == set()
 

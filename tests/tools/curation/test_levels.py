@@ -54,7 +54,7 @@ def graded(key, level=None, scale=None, **rates):
     )
 
 
-def levels_of(rows, scale, common_rows=0):
+def levels_of(rows, scale, common_rows=100):
     linked = assign_levels(rows, scale, common_rows)
     return [row.level for row in rows], linked
 
@@ -71,9 +71,8 @@ def test_the_scale_is_the_one_that_graded_most_rows():
         graded("b", llama=5),
         graded("c", 1, "math"),
     ]
-    assert level_scale("auto", [*rows, graded("d", llama=0)]) == "llama"
-    assert level_scale("auto", []) is None
-    assert level_scale("math", rows) == "math"
+    assert level_scale([*rows, graded("d", llama=0)]) == "llama"
+    assert level_scale([]) is None
 
 
 def test_solve_rates_become_fifths_and_what_is_never_solved_is_hardest():

@@ -40,9 +40,6 @@ BASE = Plan(
     evidence="preferred",
     min_evidence=0.25,
     readings={},
-    levels="auto",
-    answer_timeout=10.0,
-    common_rows=0,
     workers=1,
 )
 LONG = (
@@ -160,13 +157,6 @@ def test_the_page_shows_pairs_and_what_was_kept(finished):
     assert "exam/0 (0.80)" in kinds["evaluation_near"]
     assert EVALUATION["exam/0"].problem in kinds["evaluation_near"]
     assert "<h4>twice 1</h4>" in kinds["kept of rows"]
-
-
-def test_the_scale_of_levels_can_be_named(tmp_path):
-    rows = [r for r in ROWS if r["id"] in ("foreign", "scaled")]
-    _, out = run(tmp_path, rows, levels="x")
-    levels = {name: r["level"] for name, r in read(out / "problems.jsonl").items()}
-    assert levels == {"foreign": 4, "scaled": None}
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1), (2, 1, 0)])
