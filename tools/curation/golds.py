@@ -23,7 +23,7 @@ _ASKS_FOR_A_RULE = any_of(
 _MANIPULATES = any_of(
     r"\b(?:simplif|in terms of|express|as a function of|factori?[sz]?e?|differentiat"
     r"|derivative|integra|remainder when|compute|calculate|evaluate|product of|sum of"
-    r"|(?:number|value|limit|area|length|order|dimension|degree|probability) of)"
+    r"|(?:number|value|limit|area|length|order|cardinality|degree|probability) of)"
 )
 _EITHER_OR = re.compile(
     rf"\W*(?:{STYLE}\s*\{{)?\s*(?:it is )?(?:not )?(?:yes|no|true|false"

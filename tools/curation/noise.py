@@ -39,14 +39,16 @@ _DRAWING = re.compile(
 )
 _AMOUNT = re.compile(r"label\(\"[^\"]*\d")
 _DESCRIPTION = 150  # characters that describe what is drawn
-_POINTS = any_of(rf"\b{_FIGURE}|\b(?:shown|shaded|below|pictured|follow(?:s|ing))\b")
+_POINTS = any_of(
+    rf"\b{_FIGURE}|\b(?:shown|shaded|gr[ae]y|below|pictured|follow(?:s|ing))\b|图"
+)
 # Only the drawing says which part is shaded.
 _SHADED = any_of(r"\bshaded (?:region|area|part|figure|portion|circle|square|triangle)")
 _DESCRIBED = any_of(
     r"\b(?:inside|outside|within|between|bounded|enclosed|common|overlap\w*|consist\w*"
     r"|form(?:s|ed)|shaded (?:as|is)|is shaded|in the (?:middle|cent(?:er|re)))\b"
 )
-_LOST = any_of(r"(?<!\\)\\\s+[a-z]{2}")  # a backslash whose command is gone
+_LOST = any_of(r"(?<![\\.])\\\s+[a-z]{2}")  # a backslash whose command is gone
 
 
 def not_text(row: Row) -> str | None:
@@ -60,7 +62,7 @@ def not_text(row: Row) -> str | None:
         bare = _DRAWING.sub("", text)
     if len(bare) >= _DESCRIPTION and not _POINTS.search(bare):
         text = bare
-    lost = found(_LOST, FORMULA.sub("", text))
+    lost = found(_LOST, FORMULA.sub("", text.replace(r"\$", "")))
     return lost or found(_NOT_TEXT, text) or found(_NOT_TEXT, row.answer)
 
 

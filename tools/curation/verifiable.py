@@ -83,11 +83,11 @@ _BOTH_ASKED = any_of(
     rf"\b(?:{grammar.FIND}|what are) the respective\b",
     r"\bwhat are the [^.?]*\brespectively\b",
     rf"\b{grammar.FIND} the (?:values|increments|lengths|areas|equations) of"
-    r" (?:(?!\b(?:and|such|if)\b)[^.?,])+ and [^.?,]+[.?,]",
+    r" (?:(?!\b(?:and|such|if|for|that)\b)[^.?,]){1,40} and [^.?,]+[.?,]",
     rf"\b{grammar.FIND} the [a-z]+ [^.?]*\band (?:its|their) (?!{_JOINT})[a-z]+"
     r"[.?\s]*$",
     rf"\b{grammar.FIND} (?:both )?(?:(?:the|its|their) (?!{_JOINT})[a-z]+, ){{0,2}}"
-    rf"(?:the|its|their) (?:(?!{_JOINT})[a-z]{{2,}},? ){{1,2}}and"
+    rf"(?:the|its|their) (?:(?!{_JOINT}|that\b)[a-z]{{2,}},? ){{1,2}}and"
     r" (?:(?:the|its|their) )?(?!justify|explain|prove)(?:[a-z]{2,} )?(?:possible )?"
     r"[a-z]{2,}(?: of\b|[.?\s]*$)(?![^.?]*\b(?:sum|product|difference|ratio|their)\b)",
 )
