@@ -17,7 +17,6 @@ from models.attention import (
     segment_attention,
 )
 from models.block_attention import block_attention, visits
-from sharding.mesh import make_mesh
 
 ROWS, LENGTH, HEADS, KV_HEADS, WIDTH = 2, 384, 4, 2, 32
 
@@ -132,20 +131,6 @@ def test_one_segment_changes_no_other_by_a_bit(name):
         other[1] = True
         np.testing.assert_array_equal(before[other], after[other])
         assert (before[0, middle] != after[0, middle]).any(axis=(1, 2)).all()
-
-
-def test_a_mesh_changes_nothing():
-    ids, prefixes = _layout()
-    mesh = make_mesh(data=1, fsdp=2, tensor=2, devices=jax.devices()[:4])
-    plain, meshed = (
-        jax.jit(
-            lambda *x, m=m: segment_attention(
-                *x, ids, prefixes, implementation="xla", mesh=m
-            )
-        )(*_inputs())
-        for m in (None, mesh)
-    )
-    np.testing.assert_allclose(plain, meshed, atol=1e-6)
 
 
 def test_blocks_visited_grow_with_the_segments_not_the_square_of_the_row():

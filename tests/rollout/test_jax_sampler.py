@@ -17,7 +17,6 @@ from rollout import decoding, jax_sampler
 from rollout.inverse_cdf import draw_tokens
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import Pace, make_layout
-from rollout.seeds import Stream, run_seed
 from rollout.types import SamplingParams
 from sharding.mesh import SIZES, make_mesh
 from tests.models import reference
@@ -282,25 +281,6 @@ def test_the_decode_batch_narrows_as_completions_end(folder, shape, monkeypatch)
     assert [[c.token_ids.tolist() for c in group] for group in groups] == [
         [c.token_ids.tolist() for c in group] for group in alone
     ]
-
-
-def test_calls_of_one_stream_of_seeds_do_not_repeat_each_other(folder):
-    path, _ = folder
-    sampler = _sampler(path)
-    first, second = (run_seed(7, Stream.SAMPLING, count) for count in range(2))
-    params = SamplingParams(n=3, max_tokens=16, stop_token_ids=STOP)
-    a = sampler.sample(_prompts(), params, seed=first)
-    b = sampler.sample(_prompts(), params, seed=second)
-    flat = [
-        tuple(c.token_ids.tolist()) for call in (a, b) for group in call for c in group
-    ]
-    assert len(set(flat)) > len(flat) // 2 + 3  # identical calls would give half
-    again = sampler.sample(_prompts(), params, seed=first)
-    assert all(
-        x.token_ids.tolist() == y.token_ids.tolist()
-        for p, q in zip(a, again, strict=True)
-        for x, y in zip(p, q, strict=True)
-    )
 
 
 @pytest.mark.failure(24)

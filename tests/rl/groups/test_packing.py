@@ -186,28 +186,6 @@ def test_rows_are_as_long_as_fills_them_best():
     assert shapes(24, 48) == [(2, 24)] * 2
 
 
-def test_padding_is_small_on_realistic_lengths():
-    rng = np.random.default_rng(0)
-    # Log-normal completions with p95 four times the median, cut at 3,072 tokens.
-    lengths = np.exp(rng.normal(np.log(600), np.log(4) / 1.645, 512))
-    groups = [
-        make_group(
-            [True, False],
-            lengths=np.clip(pair, 16, 3072).astype(int).tolist(),
-            prompt=int(rng.integers(40, 200)),
-            seed=i,
-        )
-        for i, pair in enumerate(lengths.reshape(-1, 2))
-    ]
-    batches = pack(
-        _segments(groups),
-        row_lengths=(4096,),
-        micro_tokens=4096 * 2,
-        **PLAIN,
-    )
-    assert padding_fraction(batches) <= 0.03
-
-
 def test_a_segment_longer_than_every_row_is_an_error():
     with pytest.raises(ValueError, match="a segment of 9 tokens exceeds rows of 8"):
         _rows([3, 9], 8)
