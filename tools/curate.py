@@ -25,6 +25,7 @@ from typing import Any
 from absl import app, flags
 
 from configs.reading import define_config, expand_home, parse_flags, user_path
+from rl.files import replace_json
 from rl.processes.stopping import DONE, ERROR, run
 from tools.curation.formats import parse_fields
 from tools.curation.pipeline import curate
@@ -39,6 +40,7 @@ _INPUT = flags.DEFINE_list(
 _FIELDS = flags.DEFINE_string(
     "fields", "", "of --input in an unknown format: problem=COLUMN,answer=COLUMN.key[0]"
 )
+_JSON = flags.DEFINE_string("json", None, "also write the summary to this file")
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
@@ -61,6 +63,8 @@ def _curate() -> int:
     except (ValueError, OSError) as error:
         print(f"curate: {error}", file=sys.stderr)
         return ERROR
+    if _JSON.value:
+        replace_json(user_path(_JSON.value), summary)
     for line in lost(summary):
         print(f"WARNING: {line}")
     print(
