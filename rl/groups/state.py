@@ -35,7 +35,7 @@ def from_json(kind: Any, value: Any) -> Any:
         hints = typing.get_type_hints(kind)
         parts = {key: from_json(hints[key], part) for key, part in value.items()}
         return kind(**parts)  # type: ignore[operator]
-    if isinstance(value, list):
+    if isinstance(value, list) and kind is not Any:
         of_parts, *_ = typing.get_args(kind) or (Any,)
         entries = [from_json(of_parts, part) for part in value]
         is_named = isinstance(kind, type) and hasattr(kind, "_fields")
