@@ -218,7 +218,6 @@ class Collector:
         ]
         prompts = [self._encode(group.draw.problem).tolist() for group in groups]
         completions = [list(group.completions) for group in groups]
-        left = [group.missing for group in groups]
         due = {i for i, group in enumerate(groups) if self._due(group, step)}
         ended: list[int] = []
         judged: dict[int, SampledGroup] = {}
@@ -244,8 +243,7 @@ class Collector:
 
         def finished(prompt: int, sample: int, completion: Completion) -> None:
             completions[prompt][sample] = completion
-            left[prompt] -= 1
-            if not left[prompt]:
+            if not any(c.unfinished for c in completions[prompt]):
                 ended.append(prompt)
 
         def enough() -> bool:
