@@ -9,7 +9,7 @@ no zero-copy reader; a 7B model wants host memory near one tensor. The format: a
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import ml_dtypes
@@ -96,38 +96,23 @@ def write_tensors(
       ValueError: the stream does not hold just what `specs` announces.
     """
     text, offsets, size = _layout(specs, metadata)
+    left = dict(specs)
     with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b") as file:
         file.truncate(size)
         file.write(text)
-        for name, array in _as_announced(path, specs, tensors):
+        for name, array in tensors:
+            shape, dtype = left.pop(name)
+            if array.shape != shape or array.dtype != dtype:
+                raise ValueError(
+                    f"{path}: {name} is {array.dtype}{array.shape}, announced as"
+                    f" {dtype}{shape}"
+                )
             file.seek(offsets[name])
             file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        if left:
+            raise ValueError(f"{path}: tensors are missing: {sorted(left)[:3]}")
         file.flush()
         os.fsync(file.fileno())
-
-
-def _as_announced(
-    path: str | os.PathLike, specs: Specs, tensors: Iterable[tuple[str, np.ndarray]]
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Passes tensors through.
-
-    Raises:
-      ValueError: they are not just what `specs` announces; names `path`.
-    """
-    missing = set(specs)
-    for name, array in tensors:
-        if name not in missing:
-            raise ValueError(f"{path}: tensor {name} is unannounced or repeated")
-        shape, dtype = specs[name]
-        if array.shape != shape or array.dtype != dtype:
-            raise ValueError(
-                f"{path}: {name} is {array.dtype}{array.shape}, announced as"
-                f" {dtype}{shape}"
-            )
-        missing.remove(name)
-        yield name, array
-    if missing:
-        raise ValueError(f"{path}: tensors never came: {sorted(missing)[:3]}")
 
 
 def _layout(

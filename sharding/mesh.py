@@ -103,10 +103,6 @@ def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
     Raises:
       ValueError: `tensor` does not divide the devices.
     """
-    if tensor < 1 or mesh.size % tensor:
-        raise ValueError(
-            f"tensor={tensor}: copies of so many devices do not divide {mesh.size}"
-        )
     shape = resolve_shape(mesh.size, data=-1, fsdp=1, tensor=tensor)
     return Mesh(
         mesh.devices.reshape(shape), AXES, axis_types=(AxisType.Auto,) * len(AXES)
