@@ -94,30 +94,30 @@ class DecoderConfig:
 
     @classmethod
     def from_hf(cls, raw: Mapping[str, Any], *, where: str = "config.json"):
-        """Reads a Hugging Face config; refuses by name and value what is not built.
+        """Read a Hugging Face config; refuse by name and value what is not built.
 
         Raises:
           ValueError: another architecture, another rope scaling than Llama 3's, a
             sliding window in use, another activation, other biases than the family's,
             quantised weights, or a missing or ill-fitting size.
         """
-        said = _Said(raw, where)
-        model_type = said.one_of("model_type", FAMILIES)
+        fields = JsonFields(raw, where)
+        model_type = fields.one_of("model_type", FAMILIES)
         architecture, family = FAMILIES[model_type]
         # Llama 1 was written as LLaMA; a folder may hold the decoder without its head.
         known = [architecture, architecture.replace("ForCausalLM", "Model")]
         for name in raw.get("architectures") or ():
             if str(name).lower() not in map(str.lower, known):
-                said.refuse("architectures", name, architecture)
+                fields.refuse("architectures", name, architecture)
         for key, value in _ASSUMED.items():
             if raw.get(key):
-                said.one_of(key, [value])
+                fields.one_of(key, [value])
         for layer_type in raw.get("layer_types") or ():
             if layer_type != "full_attention":
-                said.refuse("layer_types", layer_type, "'full_attention'")
-        theta, scaling = _rope(said)
-        hidden, heads = said.size("hidden_size"), said.size("num_attention_heads")
-        kv_heads = said.size("num_key_value_heads", heads)
+                fields.refuse("layer_types", layer_type, "'full_attention'")
+        theta, scaling = _rope(fields)
+        hidden, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
+        kv_heads = fields.size("num_key_value_heads", heads)
         if heads % kv_heads:
             raise ValueError(
                 f"{where}: num_attention_heads={heads} is not a multiple of"
@@ -128,21 +128,21 @@ class DecoderConfig:
                 f"{where}: hidden_size={hidden} is not a multiple of"
                 f" num_attention_heads={heads}"
             )
-        head_dim = said.size("head_dim", hidden // heads)
+        head_dim = fields.size("head_dim", hidden // heads)
         if head_dim % 2:
-            said.refuse("head_dim", head_dim, "an even one: rotations take pairs")
+            fields.refuse("head_dim", head_dim, "an even one: rotations take pairs")
         return cls(
-            vocab_size=said.size("vocab_size"),
+            vocab_size=fields.size("vocab_size"),
             hidden_size=hidden,
-            intermediate_size=said.size("intermediate_size"),
-            num_layers=said.size("num_hidden_layers"),
+            intermediate_size=fields.size("intermediate_size"),
+            num_layers=fields.size("num_hidden_layers"),
             num_heads=heads,
             num_kv_heads=kv_heads,
             head_dim=head_dim,
             rope_theta=theta,
-            rms_norm_eps=said.positive("rms_norm_eps", raw.get("rms_norm_eps", 1e-6)),
+            rms_norm_eps=fields.positive("rms_norm_eps", raw.get("rms_norm_eps", 1e-6)),
             tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
-            max_positions=said.size(
+            max_positions=fields.size(
                 "max_position_embeddings", _DEFAULT_POSITIONS[model_type]
             ),
             rope_scaling=scaling,
@@ -151,22 +151,31 @@ class DecoderConfig:
 
     @classmethod
     def from_folder(cls, folder: str | pathlib.Path):
-        """Reads `folder/config.json`; see `from_hf` for the errors."""
+        """Read `folder/config.json`; see `from_hf` for the errors."""
         path = pathlib.Path(folder) / "config.json"
-        try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(raw, dict):
-                raise ValueError(f"an object, not {type(raw).__name__}, must be there")
-        except FileNotFoundError:
-            raise ValueError(f"{path}: no such file; not a model folder") from None
-        except ValueError as error:
-            raise ValueError(f"{path}: not valid JSON: {error}") from None
-        return cls.from_hf(raw, where=str(path))
+        return cls.from_hf(read_json(path, "model"), where=str(path))
+
+
+def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
+    """Read the object in a file that every folder of that kind has.
+
+    Raises:
+      ValueError: it is missing or damaged; names the file.
+    """
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(raw, dict):
+            raise ValueError(f"an object, not {type(raw).__name__}, must be there")
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file; not a {kind} folder") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid JSON: {error}") from None
+    return raw
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Said:
-    """What a config.json says, with its name for the errors."""
+class JsonFields:
+    """Reads an object's fields; `where` names its file in the errors."""
 
     raw: Mapping[str, Any]
     where: str
@@ -195,40 +204,40 @@ class _Said:
         return float(value)
 
 
-def _rope(said: _Said) -> tuple[float, RopeScaling | None]:
-    """The rotary base, and how the longer waves are stretched.
+def _rope(fields: JsonFields) -> tuple[float, RopeScaling | None]:
+    """Return the rotary base, and how the longer waves are stretched.
 
     transformers 5 writes `rope_parameters`, with the base among them, and still obeys
     a `rope_scaling`, which some model cards ask their readers to add.
     """
-    there = [key for key in ("rope_scaling", "rope_parameters") if said.raw.get(key)]
+    raw = fields.raw
+    there = [key for key in ("rope_scaling", "rope_parameters") if raw.get(key)]
     for key in there:
-        rope = said.raw[key]
-        if not isinstance(rope, Mapping):
-            said.refuse(key, rope, "an object")
-        kind = rope.get("rope_type", rope.get("type", "default"))
+        if not isinstance(raw[key], Mapping):
+            fields.refuse(key, raw[key], "an object")
+        kind = raw[key].get("rope_type", raw[key].get("type", "default"))
         if kind not in ("default", "llama3"):
             only = "'default', 'llama3'; without it the model has the positions that"
-            said.refuse(f"{key}.rope_type", kind, f"{only} it was pretrained with")
+            fields.refuse(f"{key}.rope_type", kind, f"{only} it was pretrained with")
     key = there[0] if there else "rope_scaling"
-    rope = said.raw.get(key) or {}
+    rope = raw.get(key) or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
-    if len(there) == 2 and rope != said.raw[there[1]]:
-        said.refuse(key, rope, f"what {there[1]} says too: {said.raw[there[1]]!r}")
-    if (rope.get("partial_rotary_factor") or 1) != 1:
-        said.refuse(f"{key}.partial_rotary_factor", rope["partial_rotary_factor"], "1")
-    theta = rope.get("rope_theta", said.raw.get("rope_theta"))
-    theta = said.positive("rope_theta", _DEFAULT_THETA if theta is None else theta)
+    if len(there) == 2 and rope != raw[there[1]]:
+        fields.refuse(key, rope, f"what {there[1]} says too: {raw[there[1]]!r}")
+    if (partial := rope.get("partial_rotary_factor") or 1) != 1:
+        fields.refuse(f"{key}.partial_rotary_factor", partial, "1")
+    theta = rope.get("rope_theta", raw.get("rope_theta"))
+    theta = fields.positive("rope_theta", _DEFAULT_THETA if theta is None else theta)
     if kind == "default":
         return theta, None
 
     def number(name):
-        return said.positive(f"{key}.{name}", rope.get(name))
+        return fields.positive(f"{key}.{name}", rope.get(name))
 
     factor = number("factor")
     low, high = number("low_freq_factor"), number("high_freq_factor")
     if low >= high:
-        said.refuse(f"{key}.low_freq_factor", low, f"below high_freq_factor={high}")
+        fields.refuse(f"{key}.low_freq_factor", low, f"below high_freq_factor={high}")
     return theta, RopeScaling(
         factor=factor,
         low_freq_factor=low,

@@ -17,7 +17,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from models import lora
-from models.config import DecoderConfig
+from models.config import DecoderConfig, JsonFields, read_json
 from models.decoder import Decoder, Params, abstract_params, param_shardings
 from models.hf import DTYPES, replaced_folder
 from models.names import TABLE
@@ -151,23 +151,14 @@ def read_config(folder: str | os.PathLike) -> dict[str, Any]:
       ValueError: it is missing or damaged, or has a setting that is not supported.
     """
     path = pathlib.Path(folder) / CONFIG
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; not a PEFT folder") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON: {error}") from None
+    content = read_json(path, "PEFT")
+    fields = JsonFields(content, str(path))
     for key, value in _SUPPORTED.items():
         # Both mean that the setting is not used.
         if (content.get(key) or None) != (value or None):
-            raise ValueError(
-                f"{path}: {key}={content.get(key)!r} is not supported, only {value!r}"
-            )
-    rank, alpha = content.get("r"), content.get("lora_alpha")
-    if type(rank) is not int or rank < 1:
-        raise ValueError(f"{path}: r={rank!r} must be a positive integer")
-    if type(alpha) not in (int, float) or alpha <= 0:
-        raise ValueError(f"{path}: lora_alpha={alpha!r} must be positive")
+            fields.refuse(key, content.get(key), repr(value))
+    fields.size("r")
+    fields.positive("lora_alpha", content.get("lora_alpha"))
     return content
 
 
