@@ -15,8 +15,6 @@ from rl.groups.packing import (
 )
 from tests.rl.examples import make_group
 
-PLAIN = dict(row_multiple=1, share_prompts=False)
-
 
 def _segments(groups, *, version=0, sampler_is_trainer=True):
     return make_segments(
@@ -24,6 +22,16 @@ def _segments(groups, *, version=0, sampler_is_trainer=True):
         load_advantage("std")(groups),
         version=version,
         sampler_is_trainer=sampler_is_trainer,
+    )
+
+
+def _pack(segments, row_lengths, micro_tokens, *, row_multiple=1, share_prompts=False):
+    return pack(
+        segments,
+        row_lengths=row_lengths,
+        micro_tokens=micro_tokens,
+        row_multiple=row_multiple,
+        share_prompts=share_prompts,
     )
 
 
@@ -47,7 +55,7 @@ def test_rows_hold_every_segment_once_within_capacity(lengths, capacity):
 def test_a_batch_says_what_each_token_is():
     group = make_group([True, False], lengths=[2, 3], prompt=2)
     segments = _segments([group])
-    (batch,) = pack(segments, row_lengths=(12,), micro_tokens=12, **PLAIN)
+    (batch,) = _pack(segments, (12,), 12)
     long, short = segments[1].token_ids, segments[0].token_ids
     np.testing.assert_array_equal(batch.token_ids[0], [*long, *short, 0, 0, 0])
     np.testing.assert_array_equal(
@@ -66,9 +74,7 @@ def test_a_batch_says_what_each_token_is():
 def test_completions_in_one_row_share_their_prompt():
     group = make_group([True, False], lengths=[2, 3], prompt=4)
     segments = _segments([group])
-    (batch,) = pack(
-        segments, row_lengths=(12,), micro_tokens=12, row_multiple=1, share_prompts=True
-    )
+    (batch,) = _pack(segments, (12,), 12, share_prompts=True)
     *prompt, last = group.prompt_ids
     short, long = (c.token_ids for c in group.completions)
     np.testing.assert_array_equal(
@@ -98,15 +104,9 @@ def test_shared_rows_hold_every_completion_once(lengths, prompt):
         make_group([True] * len(of_group), lengths=of_group, prompt=prompt, seed=i)
         for i, of_group in enumerate(lengths)
     ]
-    batches = pack(
-        _segments(groups),
-        row_lengths=(64,),
-        micro_tokens=64,
-        row_multiple=1,
-        share_prompts=True,
-    )
+    batches = _pack(_segments(groups), (64,), 64, share_prompts=True)
     assert sum(int(b.loss_mask.sum()) for b in batches) == sum(map(sum, lengths))
-    plain = pack(_segments(groups), row_lengths=(64,), micro_tokens=64, **PLAIN)
+    plain = _pack(_segments(groups), (64,), 64)
     filled = [sum(int((b.segment_ids > 0).sum()) for b in p) for p in (batches, plain)]
     assert filled[0] <= filled[1]
 
@@ -128,13 +128,7 @@ def test_padding_is_small_on_lognormal_lengths():
         )
     segments = _segments(groups)
     for share_prompts in (False, True):
-        batches = pack(
-            segments,
-            row_lengths=(4096,),
-            micro_tokens=4096,
-            row_multiple=1,
-            share_prompts=share_prompts,
-        )
+        batches = _pack(segments, (4096,), 4096, share_prompts=share_prompts)
         assert padding_fraction(batches) < 0.03
 
 
@@ -150,13 +144,7 @@ def test_tokens_of_another_version_or_sampler_are_off_policy():
 
 def test_micro_batches_have_one_shape():
     groups = [make_group([True, False], lengths=[9, 7], seed=i) for i in range(20)]
-    batches = pack(
-        _segments(groups),
-        row_lengths=(8, 16),
-        micro_tokens=64,
-        row_multiple=2,
-        share_prompts=False,
-    )
+    batches = _pack(_segments(groups), (8, 16), 64, row_multiple=2)
     assert {b.token_ids.shape for b in batches} == {(4, 16)}
     assert sum(int(b.loss_mask.sum()) for b in batches) == 20 * 16
     assert micro_rows(4096, 1, 8) == 8  # never less than a row per device
@@ -169,13 +157,7 @@ def test_rows_are_as_long_as_fills_them_best():
     )
 
     def shapes(*row_lengths):
-        batches = pack(
-            segments,
-            row_lengths=row_lengths,
-            micro_tokens=64,
-            row_multiple=1,
-            share_prompts=True,
-        )
+        batches = _pack(segments, row_lengths, 64, share_prompts=True)
         return [b.token_ids.shape for b in batches]
 
     # The shortest that holds a completion takes each prompt four times.
