@@ -140,26 +140,24 @@ def verify(folder: pathlib.Path) -> None:
     Raises:
       CorruptCheckpointError: names the first file that differs.
     """
+    sums = folder / SUMS
+    if not os.path.lexists(sums):
+        return
     try:
-        lines = (folder / SUMS).read_text().splitlines() if _has_sums(folder) else []
-        pairs = [line.split("  ", 1) for line in lines]
+        pairs = [line.split("  ", 1) for line in sums.read_text().splitlines()]
         stated = {name: sha for sha, name in pairs}
-        there = _files_in(folder) if lines else set()
+        there = _files_in(folder)
         for name in sorted(stated.keys() ^ there):
             is_so = "is missing" if name in stated else f"is not in {SUMS}"
             raise CorruptCheckpointError(f"{folder / name}: {is_so}")
         for name, sha in _hash_files(folder, sorted(there)).items():
             if sha != stated[name]:
                 raise CorruptCheckpointError(f"{folder / name}: its SHA-256 differs")
-    except OSError as error:
-        where = error.filename or folder
-        raise CorruptCheckpointError(
-            f"{where}: cannot be read ({error.strerror})"
-        ) from None
-    except ValueError as error:
-        if isinstance(error, CorruptCheckpointError):
-            raise
-        raise CorruptCheckpointError(f"{folder / SUMS}: {one_line(error)}") from None
+    except CorruptCheckpointError:
+        raise
+    except (OSError, ValueError) as error:
+        where = getattr(error, "filename", None) or sums
+        raise CorruptCheckpointError(f"{where}: {one_line(error)[:300]}") from None
 
 
 def check_shapes(folder: pathlib.Path, stated: Tensors, abstract: Any) -> None:
@@ -205,10 +203,6 @@ def _read(path: pathlib.Path) -> dict[str, Any]:
 
 def _late_score(score: Any) -> dict[str, Any]:
     return {"score": score, "sha256": hash_json(score)}
-
-
-def _has_sums(folder: pathlib.Path) -> bool:
-    return os.path.lexists(folder / SUMS)
 
 
 def _hash_files(folder: pathlib.Path, names: list[str]) -> dict[str, str]:

@@ -30,6 +30,11 @@ class Engine:
 
     Arguments and results are plain host data, so that a leader can announce a call to
     the other processes (`rl.processes.joint`).
+
+    Attributes:
+      state: the train state.
+      sampler: serves the policy of the last publish.
+      checkpoints: of the run; every process has its own.
     """
 
     def __init__(
@@ -66,7 +71,7 @@ class Engine:
         """
         self.step = step
         self.state, self._config = state, config
-        self._sampler, self._checkpoints = sampler, checkpoints
+        self.sampler, self.checkpoints = sampler, checkpoints
         self._score_reference = score_reference or step.score
         self._reset_every = reset_every
         self._assets, self._reference = assets, reference
@@ -91,14 +96,9 @@ class Engine:
         return int(self.state.skipped), int(self.state.skipped_in_all)
 
     @property
-    def saved(self) -> int:
-        """Step of the newest complete checkpoint; 0 before the first."""
-        return self._checkpoints.latest() or 0
-
-    @property
     def sample(self) -> Callable[..., list[list[Completion]]]:
         """See `rollout.types.Sampler.sample`."""
-        return self._sampler.sample
+        return self.sampler.sample
 
     def update(
         self, mini_batches: Sequence[Sequence[Batch]], hypers: Sequence[Hyper]
@@ -116,8 +116,8 @@ class Engine:
         Raises:
           OSError: the checkpoint that was being written meanwhile has failed.
         """
-        self._checkpoints.check()
-        self._sampler.make_room()
+        self.checkpoints.check()
+        self.sampler.make_room()
         placed = self.prepare(mini_batches, hypers)
         every = zip(hypers, itertools.cycle(placed), strict=False)
         stats = []
@@ -142,7 +142,7 @@ class Engine:
           batch: NumPy arrays.
           hyper: of its temperature.
         """
-        self._sampler.make_room()
+        self.sampler.make_room()
         placed = place(batch, self.step.rows)
         scored = self.step.score(self.policy, placed, hyper)
         return jax.device_get(self._gather(scored))
@@ -194,11 +194,7 @@ class Engine:
                 self.state.params,
             )
             self.state = self.state.replace(reference=reset)
-        self._sampler.publish(self.policy, version)
-
-    def sampler_metrics(self) -> dict[str, float]:
-        """The sampler's own figures, such as what the last publish cost."""
-        return self._sampler.metrics()
+        self.sampler.publish(self.policy, version)
 
     def save(
         self,
@@ -209,15 +205,7 @@ class Engine:
         score: float | None = None,
     ) -> None:
         """Begins to write a checkpoint; see `Checkpoints.save`, for errors too."""
-        self._checkpoints.save(step, self.state, loop, healthy=healthy, score=score)
-
-    def record_score(self, step: int, score: float) -> None:
-        """Adds what was evaluated later; see `Checkpoints.record_score`."""
-        self._checkpoints.record_score(step, score)
-
-    def finish_saving(self) -> None:
-        """Waits for the save in the background, from any thread."""
-        self._checkpoints.finish()
+        self.checkpoints.save(step, self.state, loop, healthy=healthy, score=score)
 
     def restore(self) -> tuple[int, dict[str, Any]] | None:
         """Goes back to the newest whole checkpoint, if any, and publishes the policy.
@@ -227,7 +215,7 @@ class Engine:
           `Checkpoints.restore` for errors.
         """
         abstract = abstract_state(self.state, self.step.shardings)
-        restored = self._checkpoints.restore(abstract, make_room=self._make_room)
+        restored = self.checkpoints.restore(abstract, make_room=self._make_room)
         if restored is None:
             self.publish(0)
             return None
@@ -238,7 +226,7 @@ class Engine:
     def _make_room(self) -> None:
         # Two states of a large model do not fit.
         self.state = cast(TrainState, None)
-        self._sampler.make_room()
+        self.sampler.make_room()
 
     def export(self, folder: str, *, card: str, dtype: hf.DType) -> bool:
         """Writes the policy as a Hugging Face folder, adapters merged.
@@ -279,5 +267,5 @@ class Engine:
         return True
 
     def close(self) -> None:
-        self._sampler.close()
-        self._checkpoints.close()
+        self.sampler.close()
+        self.checkpoints.close()

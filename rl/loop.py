@@ -92,7 +92,7 @@ def train(
             # A signal interrupted the evaluation after this step.
             run.evaluate()
             if (score := score_of(run.latest or {})) is not None:
-                engine.record_score(run.done, score)
+                engine.checkpoints.record_score(run.done, score)
 
         print(LEGEND, flush=True)
         ended = ""
@@ -172,7 +172,7 @@ def _open_run(
     Metric loggers may hold back what they get until it is closed.
     """
     run = _Run(spec=spec, workdir=workdir, parts=parts, processes=processes, stop=stop)
-    stop.finish = parts.engine.finish_saving
+    stop.finish = parts.engine.checkpoints.finish
     with phase("serve", "the base, or the newest checkpoint"):
         restored = parts.engine.restore()
     if restored:
@@ -246,7 +246,7 @@ class _Run:
         with self.stop.saving():
             self.parts.engine.save(self.done, state, healthy=healthy, score=score)
             if wait:
-                self.parts.engine.finish_saving()
+                self.parts.engine.checkpoints.finish()
 
     def interruptible(self, work: Callable[[], Result]) -> Result:
         """Run `work`; if interrupted, checkpoint the state from before it."""
@@ -259,7 +259,7 @@ class _Run:
             if self.base is not None:
                 self.save(before, healthy=self.healthy, wait=True)
                 if isinstance(end, Stopped):
-                    saved = self.parts.engine.saved
+                    saved = self.parts.engine.checkpoints.latest()
                     print(f"{end}: saved after step {saved}", flush=True)
             raise
 
@@ -309,7 +309,7 @@ class _Run:
         """
         engine, step = self.parts.engine, self.done
         if any(s["skipped"] for s in updates):
-            engine.finish_saving()
+            engine.checkpoints.finish()
             dump_updates(self.workdir, step, groups, batches, hypers, updates)
         self.writer.histograms(step + 1, distributions(stats, batches))
         if tokens_before is not None:
@@ -341,10 +341,10 @@ class _Run:
         """
         engine, steps = self.parts.engine, self.config.steps
         metrics = {**sampling_metrics(stats), **stats.curriculum, **of_update}
-        metrics |= engine.sampler_metrics() | speed_metrics(metrics, clock)
+        metrics |= engine.sampler.metrics() | speed_metrics(metrics, clock)
         metrics |= verifier_metrics(self._judged, self.parts.rewards.counts)
         metrics["timing/compiled_programs"] = self._compiles.programs - self._compiled
-        metrics["checkpoint/step"] = engine.saved
+        metrics["checkpoint/step"] = engine.checkpoints.latest() or 0
         left = clock.total * (steps - self.done)
         print(console_line(self.done, steps, metrics, left), flush=True)
         self.writer.scalars(self.done, metrics)

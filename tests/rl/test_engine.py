@@ -82,7 +82,7 @@ def test_a_state_is_read_where_neither_the_old_one_nor_what_is_served_stands(
     gc.collect()
     before = _resident()
     state = sum(array.nbytes for array in jax.tree.leaves(engine.state))
-    served = sum(array.nbytes for array in jax.tree.leaves(engine._sampler._params))
+    served = sum(array.nbytes for array in jax.tree.leaves(engine.sampler._params))
     read, freed = ocp.StandardCheckpointer.restore, []
 
     def reading(self, *args, **kwargs):
