@@ -584,19 +584,14 @@ BAD = [
         ({"rollout.max_response_tokens": 200, "batch.row_lengths": "(256,)"},
          "max_prompt_tokens=8 + config.rollout.max_response_tokens=200 exceed the"
          " model's max_position_embeddings=128"),
-        ({"mesh.data": 3}, "mesh data=3 fsdp=1 tensor=1 needs 3 devices, there are 2"),
         ({"batch.prompts_per_update": 3}, "prompts_per_step=4: must be a multiple"),
         ({"batch.row_lengths": "(16,)"}, "no row holds"),
         ({"batch.micro_tokens": 64}, "micro_tokens=64: less than one row"),
-        ({"objective.aggregation": "mean"}, "objective.aggregation='mean'"),
         ({"reward.overlong_factor": 1.0}, "config.reward.overlong_buffer=512: must be"
          " less than the 32 tokens that a completion may have"),
         ({"data.template": "qwen"}, "template='qwen'"),
         ({"reward.function": "nowhere:f"}, "reward.function='nowhere:f': cannot be"
          " imported (ModuleNotFoundError: No module named 'nowhere')"),
-        ({"dynamic_sampling.on_shortfall": "wait"}, "on_shortfall='wait'"),
-        ({"rollout.grup_size": 4},
-         "config: unknown key 'grup_size'. Did you mean \"group_size\"?"),
         ({"model.maker_args.hiden_size": 4}, "config: unknown key 'hiden_size'"),
         ({"rollout.group_size": "many"}, "many"),
 ]  # fmt: skip
