@@ -1,6 +1,5 @@
 """Measurements that the documentation quotes: `python -m tools.bench NAME`.
 
-Enters: each submodule's flags, by its `add_arguments(parser)`.
-Leaves: the dict that its `run(arguments)` returns, printed, and written with --json.
-Begin at `__main__`, which names the submodules.
+Each submodule that `__main__` names has `add_arguments(parser)` for its flags, and
+`run(arguments)`, whose result is printed and written with --json.
 """

@@ -1,119 +1,178 @@
-"""Runs other projects on the same work, each in its own environment."""
+"""Measures other projects on the same work, in this process, where they are installed.
 
-import argparse
-import dataclasses
-import json
-import os
-import pathlib
-import platform
-import subprocess
+TRL's update is `GRPOTrainer.compute_loss` (DAPO loss, eps 0.2/0.28, no KL) on a ready
+batch, backward, clipping and AdamW. transformers samples by `generate`, as TRL does
+without vLLM. Math-Verify judges with its own parser. `requirements-test.txt` installs
+the last two; `pip install trl==1.16.0` adds the first.
+"""
+
+import importlib.metadata
+import importlib.util
+import logging
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
-import numpy as np
-
-from configs.reading import user_path
-from tools.bench.work import Shape, make_tokens, report
-
-PEERS = {"tunix": ".venv-tunix", "trl": ".venv-trl"}
-_SCRIPTS = pathlib.Path(__file__).parent
-
-
-def add_arguments(
-    parser: argparse.ArgumentParser, *names: str, **defaults: int
-) -> None:
-    """Flags for the work's shape, the calls and the devices, and for named peers."""
-    sizes = dataclasses.asdict(Shape()) | {"repeat": 5} | defaults
-    parser.add_argument(
-        "--lengths", choices=("equal", "lognormal"), default=sizes.pop("lengths")
-    )
-    for name, default in sizes.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--devices", type=int, default=0, help="on a CPU; 0: cores")
-    for name in names:
-        folder = PEERS[name]
-        parser.add_argument(
-            f"--{name}",
-            type=user_path,
-            default=pathlib.Path(folder) / "bin/python",
-            metavar="PYTHON",
-            help=f"of an environment with {name} (default: {folder}/bin/python)",
-        )
-    parser.add_argument("--only_ours", action="store_true")
-
-
-def shape_of(arguments: argparse.Namespace) -> Shape:
-    fields = [field.name for field in dataclasses.fields(Shape)]
-    return Shape(**{name: getattr(arguments, name) for name in fields})
+from rl.processes.stopping import one_line
+from tools.bench.work import Run, Shape, stop_ids
 
 
 def compare(
     result: dict[str, Any],
-    arguments: argparse.Namespace,
-    *works: tuple[Shape, Sequence[str]],
+    peer: str,
+    measure: Callable[[], Mapping[str, Any]],
+    *,
+    rate: str = "tokens_per_s",
 ) -> dict[str, Any]:
-    """Adds the peers that have an environment, and our figures over theirs.
+    """Adds a peer's figures and the ratios of this project's to them.
 
     Args:
-      result: our figures by measurement; shares of `peak_gflop_per_s` are added.
-      arguments: of the command.
-      works: each a shape, and what is measured of it.
+      result: this project's figures by measurement, as "ours".
+      peer: name of its package; nothing is added if it is not installed.
+      measure: returns the peer's figures. If it fails, the error is reported in place
+        of them.
+      rate: the figure that ratios are of.
     """
-    ours = result["ours"]
-    for name in PEERS:
-        python = getattr(arguments, name, None)
-        if python and python.is_file() and not arguments.only_ours:
-            result[name] = {}
-            for shape, what in works:
-                result[name] |= _measure(name, python, what, shape, arguments.repeat)
+    if importlib.util.find_spec(peer) is None:
+        print(f"bench: {peer} is not installed", file=sys.stderr)
+        return result
+    result[peer] = {"version": importlib.metadata.version(peer.replace("_", "-"))}
+    try:
+        result[peer] |= measure()
+    except Exception as error:  # of any kind: this project's figures are printed
+        result[peer]["failed"] = f"{type(error).__name__}: {one_line(error)[:400]}"
+        print(f"bench: {peer}: {result[peer]['failed']}", file=sys.stderr)
     result["ratios"] = {
-        f"{key} / {name}": row["tokens_per_s"] / result[name][key]["tokens_per_s"]
-        for name in PEERS
-        for key, row in ours.items()
-        if key in result.get(name, {})
+        f"{name} / {peer}": row[rate] / result[peer][name][rate]
+        for name, row in result["ours"].items()
+        if name in result[peer]
     }
-    for name in ("ours", *PEERS):
-        for row in result.get(name, {}).values():
-            if "gflop_per_s" in row:
-                row["of_peak"] = row["gflop_per_s"] / result["peak_gflop_per_s"]
     return result
 
 
-def _measure(
-    name: str, python: pathlib.Path, what: Sequence[str], shape: Shape, repeat: int
-) -> dict[str, Any]:
-    """Runs `peer_NAME.py`, which writes a timing by measurement.
+def math_verify() -> Callable[[str, str], bool]:
+    """Returns Math-Verify's judgement of a prediction and a gold."""
+    from math_verify import parse, verify
 
-    Returns:
-      Its version and a report by measurement; or `failed`, the end of what it printed:
-      one peer's failure costs no other figure.
-    """
-    tokens: dict[str, Any] = make_tokens(shape)
-    with tempfile.TemporaryDirectory() as folder:
-        work = pathlib.Path(folder) / "work.npz"
-        out = pathlib.Path(folder) / "out.json"
-        np.savez(work, shape=json.dumps(dataclasses.asdict(shape)), **tokens)
-        script = _SCRIPTS / f"peer_{name}.py"
-        command = [*map(str, (python, script, work, out, repeat)), *what]
-        environment = {k: v for k, v in os.environ.items() if k != "NPROC"}
-        print(f"bench: {name} ...", file=sys.stderr, flush=True)
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        if done.returncode:
-            tail = " ".join((done.stderr or done.stdout).split())[-400:]
-            print(f"bench: {name} failed: {tail}", file=sys.stderr, flush=True)
-            return {"failed": tail}
-        found = json.loads(out.read_text())
-    reports = report(found["timings"], shape, tokens["lengths"])
-    return {"version": found["version"], **reports}
+    logging.getLogger("math_verify").setLevel(logging.CRITICAL)
+
+    def judge(predicted: str, gold: str) -> bool:
+        # A gold is math; without delimiters Math-Verify would look for numbers only.
+        return verify(parse(f"${gold}$"), parse(f"${predicted}$"))
+
+    return judge
 
 
-def machine() -> dict:
+def transformers_model(shape: Shape) -> Any:
+    """Returns a random model of transformers."""
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.Qwen2Config(**shape.hf_config(), pad_token_id=0)
+    return transformers.Qwen2ForCausalLM(config)
+
+
+def transformers_sampling(shape: Shape, prompts: Any) -> dict[str, Run]:
+    """Returns the sampler's measurements with `generate`; see `tools.bench.sampler`."""
+    import torch
+
+    model = transformers_model(shape)
+    ids = torch.tensor(prompts).long()
+
+    @torch.no_grad()
+    def generate(**options: Any) -> int:
+        new = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=shape.completion,
+            **options,
+        )[:, shape.prompt :]
+        # What follows the end of a row is padding.
+        return int((new != 0).sum())
+
+    full = {"min_new_tokens": shape.completion}
+    drawn = {"do_sample": True, "temperature": 1.0, "top_k": 0}
     return {
-        "cores": len(os.sched_getaffinity(0)),
-        "devices": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
-        "jax": jax.__version__,
-        "python": platform.python_version(),
+        "sample": lambda: generate(**full, **drawn),
+        "sample_top_p": lambda: generate(**full, **drawn, top_p=0.95),
+        "greedy": lambda: generate(**full, do_sample=False),
+        "mixed": lambda: generate(**drawn, eos_token_id=stop_ids(shape)),
     }
+
+
+def trl_update(shape: Shape, arrays: Mapping[str, Any]) -> dict[str, Run]:
+    """Returns TRL's update and log-probabilities of the work of `make_tokens`."""
+    import torch
+
+    trainer = _trl_trainer(shape)
+    model = trainer.model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
+    lengths = torch.tensor(arrays["lengths"])
+    completions = torch.tensor(arrays["completions"]).long()
+    mask = (torch.arange(shape.completion) < lengths[:, None]).long()
+    prompts = torch.tensor(arrays["prompts"]).long()
+    batch = {
+        "prompt_ids": prompts,
+        "prompt_mask": torch.ones_like(prompts),
+        "completion_ids": completions,
+        "completion_mask": mask,
+        "advantages": torch.tensor(arrays["advantages"]),
+        "old_per_token_logps": torch.full(completions.shape, -6.9),
+        "num_items_in_batch": mask.sum().float(),
+    }
+
+    def update() -> None:
+        model.train()
+        trainer.compute_loss(model, batch).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    @torch.no_grad()
+    def logprobs() -> None:
+        model.eval()
+        ids = torch.cat([prompts, completions], 1)
+        attended = torch.cat([batch["prompt_mask"], mask], 1)
+        trainer._get_per_token_logps_and_entropies(
+            model, ids, attended, shape.completion
+        )
+
+    return {"logprobs": logprobs, "update": update}
+
+
+def _trl_trainer(shape: Shape) -> Any:
+    import tokenizers
+    import transformers
+    import trl
+    from datasets import Dataset
+
+    vocabulary = {f"t{i}": i for i in range(shape.vocab)}
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, None, "t0"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    config = trl.GRPOConfig(
+        output_dir=tempfile.mkdtemp(),
+        per_device_train_batch_size=shape.rows,
+        num_generations=max(2, shape.group_size),  # it refuses one
+        beta=0.0,
+        epsilon=0.2,
+        epsilon_high=0.28,
+        loss_type="dapo",
+        use_cpu=True,
+        report_to=[],
+        max_completion_length=shape.completion,
+        bf16=False,
+        gradient_checkpointing=False,
+    )
+    trainer = trl.GRPOTrainer(
+        model=transformers_model(shape),
+        args=config,
+        processing_class=transformers.PreTrainedTokenizerFast(
+            tokenizer_object=words, pad_token="t0", eos_token=f"t{shape.vocab - 1}"
+        ),
+        reward_funcs=[lambda completions, **_: [0.0] * len(completions)],
+        train_dataset=Dataset.from_dict({"prompt": ["t1 t2"] * shape.rows}),
+    )
+    trainer.current_gradient_accumulation_steps = 1
+    return trainer

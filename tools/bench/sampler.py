@@ -1,89 +1,93 @@
-"""Measures the embedded sampler, and those of Tunix and transformers (TRL).
+"""Measures the embedded sampler, and `generate` of transformers.
 
 `sample` draws one completion of full length per row at T = 1, `sample_top_p` with top-p
 0.95, `greedy` at T = 0. `mixed` draws every prompt `group_size` times and stops at stop
-tokens; useful tokens count. fp32, random weights. Peers that are not installed are left
-out.
+tokens. Float32, random weights.
 """
 
 import argparse
 import dataclasses
-import functools
 import itertools
-from collections.abc import Sequence
+from typing import Any
 
 from models.config import DecoderConfig
 from models.decoder import Decoder, init_params
 from rl.processes.devices import start_cpu_devices
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import make_layout
-from rollout.types import Sampler, SamplingParams
+from rollout.types import SamplingParams
 from sharding.mesh import make_mesh
-from tools.bench import peers
-from tools.bench.work import Shape, make_tokens, measure, report, stop_ids
+from tools.bench import peers, work
+from tools.bench.work import Run, Shape, make_tokens, report, stop_ids
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    peers.add_arguments(parser, "tunix", "trl", groups=32)
+    work.add_arguments(parser, groups=32)
     parser.add_argument("--slots", type=int, default=64)
 
 
 def run(arguments: argparse.Namespace) -> dict:
     """Measures; see the module's docstring."""
-    shape = peers.shape_of(arguments)
-    # The prompts once, then each of them group_size times.
-    once = dataclasses.replace(shape, group_size=1)
-    works = (once, ("sample", "sample_top_p", "greedy")), (shape, ("mixed",))
-    start_cpu_devices(arguments.devices, rows=64)
+    shape, repeat = work.shape_of(arguments), arguments.repeat
+    # Each prompt once, then group_size times.
+    works = {
+        dataclasses.replace(shape, group_size=1): ("sample", "sample_top_p", "greedy"),
+        shape: ("mixed",),
+    }
+    start_cpu_devices(0, rows=64)
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
     model = Decoder(DecoderConfig.from_hf(shape.hf_config()), mesh=mesh)
     params = init_params(model, mesh, 0)
-    ours: dict[str, dict] = {}
-    for of_shape, what in works:
-        layout = make_layout(
-            model,
-            slots=min(arguments.slots, of_shape.rows),
-            prompt_length=of_shape.prompt,
-            response_length=of_shape.completion,
-            common=of_shape.page,
-        )
-        sampler = JaxSampler(layout, params)
-        ours |= measure_sampler(sampler, of_shape, what, arguments.repeat)
-    result = {
+
+    def measured(make_runs) -> dict[str, Any]:
+        rows: dict[str, Any] = {}
+        for each, names in works.items():
+            tokens = make_tokens(each)
+            runs = make_runs(each, tokens["prompts"])
+            chosen = {name: runs[name] for name in names}
+            rows |= report(chosen, each, tokens["lengths"], repeat)
+        return rows
+
+    def embedded(each: Shape, prompts) -> dict[str, Run]:
+        slots = min(arguments.slots, each.rows)
+        return _runs(model, params, each, prompts[:: each.group_size].tolist(), slots)
+
+    result: dict[str, Any] = {
         "shape": dataclasses.asdict(shape),
-        "machine": peers.machine(),
-        "ours": ours,
+        "machine": work.machine(),
+        "ours": measured(embedded),
     }
-    return peers.compare(result, arguments, *works)
+    if arguments.only_ours:
+        return result
+    return peers.compare(
+        result, "transformers", lambda: measured(peers.transformers_sampling)
+    )
 
 
-def measure_sampler(
-    sampler: Sampler, shape: Shape, what: Sequence[str], repeat: int
-) -> dict[str, dict]:
-    """A report by measurement; see the module's docstring."""
-    tokens = make_tokens(shape)
-    prompts = tokens["prompts"][:: shape.group_size].tolist()
-    whole = SamplingParams(
+def _runs(model, params, shape: Shape, prompts, slots: int) -> dict[str, Run]:
+    layout = make_layout(
+        model,
+        slots=slots,
+        prompt_length=shape.prompt,
+        response_length=shape.completion,
+    )
+    sampler, seeds = JaxSampler(layout, params), itertools.count()
+    full = SamplingParams(
         n=shape.group_size,
         max_tokens=shape.completion,
         stop_token_ids=(),
         ignore_stop=True,
     )
-    ends = tuple(stop_ids(shape))
-    kinds = {
-        "sample": whole,
-        "sample_top_p": dataclasses.replace(whole, top_p=0.95),
-        "greedy": dataclasses.replace(whole, temperature=0.0),
-        "mixed": dataclasses.replace(whole, stop_token_ids=ends, ignore_stop=False),
-    }
-    seeds = itertools.count()
 
-    def draw(params):
-        groups = sampler.sample(prompts, params, seed=next(seeds))
+    def draw(**changes) -> int:
+        changed = dataclasses.replace(full, **changes)
+        groups = sampler.sample(prompts, changed, seed=next(seeds))
         return sum(len(c.token_ids) for group in groups for c in group)
 
-    timings = {
-        name: measure(functools.partial(draw, kinds[name]), repeat=repeat)
-        for name in what
+    ends = tuple(stop_ids(shape))
+    return {
+        "sample": draw,
+        "sample_top_p": lambda: draw(top_p=0.95),
+        "greedy": lambda: draw(temperature=0.0),
+        "mixed": lambda: draw(stop_token_ids=ends, ignore_stop=False),
     }
-    return report(timings, shape, tokens["lengths"])

@@ -1,9 +1,8 @@
-"""Measures the update, and those of Tunix and TRL on the same work.
+"""Measures the update, and TRL's on the same work.
 
-An update is loss, gradient, clipping by norm and AdamW, in fp32, with old
+An update is loss, gradient, clipping by norm and AdamW, in float32, with old
 log-probabilities given; log-probabilities are also measured alone. Padding does not
-count as tokens. Peers (`pip install google-tunix==0.1.7`, `pip install trl==1.16.0`)
-that are not installed are left out. Medians count.
+count as tokens. Medians count.
 """
 
 import argparse
@@ -17,21 +16,20 @@ import numpy as np
 from jax.sharding import Mesh
 
 from configs import base
-from models.attention import IMPLEMENTATIONS
 from models.config import DecoderConfig
-from models.decoder import REMAT_POLICIES, Decoder, init_params
+from models.decoder import Decoder, init_params
 from rl.base_model import model_from_config
 from rl.groups.packing import pack, padding_fraction
 from rl.groups.weights import weigh
 from rl.processes.devices import start_cpu_devices
 from rl.setup import make_update
-from rl.types import Segment, make_hyper
+from rl.types import Batch, Segment, make_hyper
 from rl.update.objective import objective_from_config
 from rl.update.step import Step
 from sharding.mesh import make_mesh
 from sharding.rules import laid_out, place, shards
-from tools.bench import peers
-from tools.bench.work import Shape, make_tokens, measure, report
+from tools.bench import peers, work
+from tools.bench.work import Run, Shape, make_tokens, measure, report
 
 SCALARS = make_hyper(
     learning_rate=1e-6, eps_low=0.2, eps_high=0.28, temperature=1.0, first_update=False
@@ -39,12 +37,9 @@ SCALARS = make_hyper(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    peers.add_arguments(parser, "tunix", "trl", repeat=7)
+    work.add_arguments(parser, repeat=7)
     parser.add_argument("--row_length", type=int, default=0, help="0: the longest")
     parser.add_argument("--micro_tokens", type=int, default=2048)
-    parser.add_argument("--head_chunk", type=int, default=256)
-    parser.add_argument("--remat", choices=sorted(REMAT_POLICIES), default="none")
-    parser.add_argument("--attention", choices=sorted(IMPLEMENTATIONS), default="xla")
     parser.add_argument(
         "--no_sharing",
         action="store_true",
@@ -54,35 +49,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict:
     """Measures; see the module's docstring."""
-    shape = peers.shape_of(arguments)
+    shape = work.shape_of(arguments)
     tokens = make_tokens(shape)
-    start_cpu_devices(arguments.devices, rows=64)
-    result = {
+    lengths = tokens["lengths"]
+    start_cpu_devices(0, rows=64)
+    batches, runs = _runs(arguments, shape, tokens)
+    result: dict[str, Any] = {
         "shape": dataclasses.asdict(shape),
-        "machine": peers.machine(),
+        "machine": work.machine(),
         "peak_gflop_per_s": matmul_peak() / 1e9,
-        **_measure_ours(arguments, shape, tokens),
+        "rows": [batch.token_ids.shape for batch in batches],
+        "padding": padding_fraction(batches),
+        "ours": report(runs, shape, lengths, arguments.repeat),
     }
-    return peers.compare(result, arguments, (shape, ("update", "logprobs")))
+    if arguments.only_ours:
+        return result
+    return peers.compare(
+        result,
+        "trl",
+        lambda: report(
+            peers.trl_update(shape, tokens), shape, lengths, arguments.repeat
+        ),
+    )
 
 
 def matmul_peak(size: int = 2048, repeat: int = 9) -> float:
-    """FLOP/s of one square fp32 matrix product over all devices, rows split."""
+    """Returns the FLOP/s of one square float32 product, its rows split over devices."""
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
     rows, whole = laid_out(mesh, "batch"), laid_out(mesh)
     a, b = (jnp.ones((size, size), jnp.float32) for _ in range(2))
     a, b = jax.device_put(a, rows), jax.device_put(b, whole)
     product = jax.jit(jnp.matmul, out_shardings=rows)
 
-    def multiply():
+    def multiply() -> None:
         product(a, b).block_until_ready()
 
-    seconds = measure(multiply, repeat=repeat)["seconds"]
-    return 2 * size**3 / statistics.median(seconds)
+    return (
+        2
+        * size**3
+        / statistics.median(seconds for seconds, _ in measure(multiply, repeat=repeat))
+    )
 
 
 def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
-    """The work as the trainer's own segments."""
+    """Returns the work as the trainer's own segments."""
     return [
         Segment(
             group=i // shape.group_size,
@@ -102,7 +112,7 @@ def make_segments(shape: Shape, tokens: dict[str, np.ndarray]) -> list[Segment]:
 def make_trainer(
     shape: Shape, mesh: Mesh, *, deterministic: bool = False, **options: Any
 ) -> tuple[Decoder, Step]:
-    """Make the model and the update of a run; `options` are of `config.model`."""
+    """Makes the model and the update of a run; `options` are of `config.model`."""
     config = base.get_config()
     config.deterministic = deterministic
     config.model.update(options)
@@ -111,11 +121,16 @@ def make_trainer(
     return model, make_update(c, model, objective_from_config(c))
 
 
-def _measure_ours(arguments, shape: Shape, tokens) -> dict:
+def _runs(arguments, shape: Shape, tokens) -> tuple[list[Batch], dict[str, Run]]:
     mesh = make_mesh(data=-1, fsdp=1, tensor=1)
-    names = ("remat", "attention", "head_chunk")
-    options = {name: getattr(arguments, name) for name in names}
-    model, step = make_trainer(shape, mesh, dtype="float32", **options)
+    model, step = make_trainer(
+        shape,
+        mesh,
+        dtype="float32",
+        remat="none",
+        attention="xla",
+        head_chunk=256,
+    )
     packed = pack(
         make_segments(shape, tokens),
         row_lengths=(arguments.row_length or shape.prompt + shape.completion,),
@@ -127,20 +142,13 @@ def _measure_ours(arguments, shape: Shape, tokens) -> dict:
     placed = [place(batch, step.rows) for batch in batches]
     state = step.init(init_params(model, mesh, 0))
 
-    def update():
+    def update() -> None:
         nonlocal state
         state, stats = step.update(state, placed, SCALARS)
         jax.block_until_ready(stats)
 
-    def logprobs():
+    def logprobs() -> None:
         scored = [step.score(state.params, batch, SCALARS) for batch in placed]
         jax.block_until_ready(scored)
 
-    runs = {"logprobs": logprobs, "update": update}
-    timings = {k: measure(run, repeat=arguments.repeat) for k, run in runs.items()}
-    return {
-        "rows": [batch.token_ids.shape for batch in batches],
-        "padding": padding_fraction(batches),
-        "positions": int(sum((b.segment_ids > 0).sum() for b in batches)),
-        "ours": report(timings, shape, tokens["lengths"]),
-    }
+    return batches, {"logprobs": logprobs, "update": update}

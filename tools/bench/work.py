@@ -1,30 +1,28 @@
-"""Makes the work of all contenders: shape, token ids, advantages, a clock.
+"""The work that is measured: a model's shape, token ids, advantages; and a clock."""
 
-Runs in the peers' environments: imports only NumPy.
-"""
-
+import argparse
 import dataclasses
-import json
+import os
+import platform
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping
 
+import jax
 import numpy as np
 
-# Seconds of each call, and the tokens that it says it made, if it does.
-Timing = Mapping[str, list]
+# May return the number of tokens that it has sampled.
+Run = Callable[[], int | None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A tied Qwen2.5 model, fp32, and how many completions of which length it meets.
+    """A tied Qwen2.5 model in float32, and the completions that it reads or samples.
 
     Attributes:
       vocab, layers, hidden, heads, kv_heads, mlp: of the model.
-      groups, group_size: prompts, and completions of each.
-      prompt, completion: tokens; of completions the longest.
-      page: tokens that all prompts begin with.
+      groups, group_size: number of prompts, and of completions of each.
+      prompt, completion: tokens; of the longest completion.
       lengths: "equal", or "lognormal" with p95/median = 4 and the same longest.
     """
 
@@ -38,7 +36,6 @@ class Shape:
     group_size: int = 8
     prompt: int = 128
     completion: int = 128
-    page: int = 0
     lengths: str = "equal"
 
     @property
@@ -61,7 +58,7 @@ class Shape:
         }
 
     def forward_flops(self, lengths: np.ndarray) -> float:
-        """Of one forward pass that does only what the loss needs.
+        """Returns the FLOPs of a forward pass that does only what the loss needs.
 
         Matrix products, attention's causal half, the head at completion tokens alone.
 
@@ -78,8 +75,24 @@ class Shape:
         return float(np.sum(per_token * total + attention + head))
 
 
+def add_arguments(parser: argparse.ArgumentParser, **defaults: int) -> None:
+    """Adds flags for the work's shape and the number of calls."""
+    sizes = dataclasses.asdict(Shape()) | {"repeat": 5} | defaults
+    parser.add_argument(
+        "--lengths", choices=("equal", "lognormal"), default=sizes.pop("lengths")
+    )
+    for name, default in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--only_ours", action="store_true", help="leave peers out")
+
+
+def shape_of(arguments: argparse.Namespace) -> Shape:
+    fields = [field.name for field in dataclasses.fields(Shape)]
+    return Shape(**{name: getattr(arguments, name) for name in fields})
+
+
 def make_tokens(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
-    """The work itself; id 0 is padding and the last id ends a text.
+    """Draws the work; id 0 is padding and the last id ends a text.
 
     Returns:
       `prompts [n, P]`, `completions [n, C]` (padded at the right), `lengths [n]` and
@@ -87,7 +100,6 @@ def make_tokens(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
     """
     rng = np.random.default_rng(seed)
     prompts = rng.integers(1, shape.vocab - 1, (shape.groups, shape.prompt))
-    prompts[:, : shape.page] = prompts[0, : shape.page]
     size = (shape.rows, shape.completion)
     completions = rng.integers(1, shape.vocab - 1, size)
     lengths = np.full(shape.rows, shape.completion)
@@ -105,63 +117,49 @@ def make_tokens(shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def stop_ids(shape: Shape) -> list[int]:
-    """Ids of which a random model draws one about every 50 tokens."""
+    """Returns ids of which a random model draws one about every 50 tokens."""
     return list(range(shape.vocab - max(1, shape.vocab // 50), shape.vocab))
 
 
-def contend(version: str, prepare: Callable[..., Mapping[str, Callable]]) -> None:
-    """Measures a peer, in the process that `tools.bench.peers` has started for it.
-
-    Args:
-      version: of the peer, with its name.
-      prepare: of the shape and of the arrays of `make_tokens` makes what can be called,
-        by the names of measurements.
-    """
-    work, out, repeat, *what = sys.argv[1:]
-    arrays = dict(np.load(work))
-    runs = dict(prepare(Shape(**json.loads(str(arrays.pop("shape")))), arrays))
-    timings = {name: measure(runs.pop(name), repeat=int(repeat)) for name in what}
-    with open(out, "w") as file:
-        json.dump({"version": version, "timings": timings}, file)
-
-
-def measure(run: Callable[[], int | None], *, repeat: int) -> Timing:
-    """Times `repeat` calls after two others."""
-    for _ in range(2):
-        run()
-    seconds, tokens = [], []
-    for _ in range(repeat):
+def measure(run: Run, *, repeat: int) -> list[tuple[float, int | None]]:
+    """Returns the seconds and results of `repeat` calls after two others."""
+    calls = []
+    for _ in range(2 + repeat):
         began = time.perf_counter()
-        tokens.append(run())
-        seconds.append(time.perf_counter() - began)
-    return {"seconds": seconds, "tokens": tokens}
+        tokens = run()
+        calls.append((time.perf_counter() - began, tokens))
+    return calls[2:]
 
 
 def report(
-    timings: Mapping[str, Timing], shape: Shape, lengths: np.ndarray
+    runs: Mapping[str, Run], shape: Shape, lengths: np.ndarray, repeat: int
 ) -> dict[str, dict]:
-    """Medians over the calls of each measurement.
+    """Returns medians over the calls of each measurement.
 
     Args:
-      timings: of `measure`, by name.
+      runs: by the measurement's name.
       shape: of the work.
       lengths: of its completions.
+      repeat: number of calls.
     """
     useful = int(lengths.sum()) + shape.rows * shape.prompt
     forward = shape.forward_flops(lengths)
     flops = {"update": 3 * forward, "logprobs": forward}
     rows = {}
-    for name, timing in timings.items():
-        seconds = timing["seconds"]
-        made = [n or useful for n in timing["tokens"]]
-        rates = [n / s for n, s in zip(made, seconds, strict=True)]
-        rows[name] = {
-            "median_s": statistics.median(seconds),
-            "best_s": min(seconds),
-            "tokens_per_s": statistics.median(rates),
-            "best_tokens_per_s": max(rates),
-        }
+    for name, run in runs.items():
+        calls = measure(run, repeat=repeat)
+        seconds = statistics.median(s for s, _ in calls)
+        rate = statistics.median((n or useful) / s for s, n in calls)
+        rows[name] = {"median_s": seconds, "tokens_per_s": rate}
         if name in flops:
-            rate = flops[name] / rows[name]["median_s"]
-            rows[name]["gflop_per_s"] = rate / 1e9
+            rows[name]["gflop_per_s"] = flops[name] / seconds / 1e9
     return rows
+
+
+def machine() -> dict:
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "devices": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+    }
