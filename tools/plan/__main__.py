@@ -7,10 +7,8 @@ memory, FLOPs, memory and link traffic, and the least time that it can take. `ma
 installs the compilers.
 """
 
-import pathlib
 import signal
 import sys
-from typing import Any
 
 from absl import app, flags, logging
 
@@ -22,15 +20,15 @@ from configs.reading import (
     parse_flags,
     user_path,
 )
-from rl.files import replace, replace_json
+from rl.files import replace_json
 from rl.processes.stopping import status_of
 from rl.progress import watch
 from tools.plan import search
-from tools.plan.compiling import CACHE, compile_programs, use_compiler
+from tools.plan.compiling import compile_programs, use_compiler
 from tools.plan.programs import NAMES
 from tools.plan.report import describe, make_report
 from tools.plan.targets import CHIPS, parse_target
-from tools.plan.workload import Workload, make_workload
+from tools.plan.workload import make_workload
 
 _CONFIG = define_config("Run configuration.")
 _TARGET = flags.DEFINE_string(
@@ -49,22 +47,6 @@ _CONTEXT = flags.DEFINE_integer(
     lower_bound=0,
 )
 _JSON = flags.DEFINE_string("json", None, "Write the plan to this file.")
-_DUMP = flags.DEFINE_string("dump_text", None, "Write the compiled texts there.")
-_CACHE = flags.DEFINE_string("cache", str(CACHE), "Keeps compiled programs.")
-
-
-def make_plan(work: Workload) -> dict[str, Any]:
-    """Compiles a run's programs and reports on them."""
-    with watch("compile", unit="programs") as count:
-        resident, compiled = compile_programs(
-            work, only=NAMES, cache=user_path(_CACHE.value), on_compiled=count.update
-        )
-    if _DUMP.value:
-        folder: pathlib.Path = user_path(_DUMP.value)
-        folder.mkdir(parents=True, exist_ok=True)
-        for program in compiled:
-            replace(folder / f"{program.name}.txt", program.text)
-    return make_report(work, resident, compiled, context=_CONTEXT.value)
 
 
 def main(argv: list[str]) -> None:
@@ -78,11 +60,15 @@ def main(argv: list[str]) -> None:
         config = from_config(_CONFIG.value)
         target = parse_target(_TARGET.value)
         if _SEARCH.value:
-            work = search.best(config, target, cache=user_path(_CACHE.value))
+            work = search.best(config, target)
         else:
             work = make_workload(config, target)
             use_compiler(target)
-        plan = make_plan(work)
+        with watch("compile", unit="programs") as count:
+            resident, compiled = compile_programs(
+                work, only=NAMES, on_compiled=count.update
+            )
+        plan = make_report(work, resident, compiled, context=_CONTEXT.value)
         if _JSON.value:
             replace_json(user_path(_JSON.value), plan)
     except (ValueError, OSError) as error:

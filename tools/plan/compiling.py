@@ -33,7 +33,6 @@ _COMPILERS = {
     "tpu": ("libtpu",),
     "cuda": ("jax-cuda13-plugin", "jax-cuda12-plugin"),
 }
-_UNITS = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,7 @@ def use_compiler(target: Target) -> None:
       ValueError: the compiler is not installed.
     """
     python, platform = sys.executable, target.chip.platform
-    if installed := bool(_versions(*_COMPILERS[platform])):
+    if _versions(*_COMPILERS[platform]):
         if os.environ.get("JAX_PLATFORMS") == "cpu":
             return
     else:
@@ -75,12 +74,11 @@ def use_compiler(target: Target) -> None:
         prefix = os.environ.get("COMPASS_PLAN") or ROOT / ".venv-plan"
         folder = pathlib.Path(f"{prefix}-{platform}").absolute()
         python = str(folder / "bin/python")
-        installed = (folder / ".done").exists() and python != sys.executable
-    if not installed:
-        raise ValueError(
-            f"--target={target}: its compiler is not installed in {folder}; run"
-            " `make plan`"
-        )
+        if not (folder / ".done").exists() or python == sys.executable:
+            raise ValueError(
+                f"--target={target}: its compiler is not installed in {folder}; run"
+                " `make plan`"
+            )
     # Without the last one, libtpu asks Google Cloud's metadata server for its devices.
     os.environ |= {
         "JAX_PLATFORMS": "cpu",
@@ -94,7 +92,6 @@ def compile_programs(
     work: Workload,
     *,
     only: Collection[str],
-    cache: pathlib.Path,
     on_compiled: Callable[[], None] = lambda: None,
 ) -> tuple[Resident, list[Compiled]]:
     """Compiles a run's programs, or finds them in the cache.
@@ -102,33 +99,27 @@ def compile_programs(
     Args:
       work: the run.
       only: names of programs.
-      cache: a folder for compiled programs.
       on_compiled: called after each program.
 
     Raises:
       ValueError: the sampler does not fit, or the compiler refuses a program for
         another reason than its size.
     """
-    cache.mkdir(parents=True, exist_ok=True)
+    CACHE.mkdir(parents=True, exist_ok=True)
     resident, found = programs(work)
     compiled = []
     for name in filter(only.__contains__, found):
-        compiled.append(_compiled(name, found[name].lower(), work.trainer, cache))
+        compiled.append(_compiled(name, found[name].lower(), work.trainer))
         on_compiled()
     return resident, compiled
 
 
-def _compiled(
-    name: str, lowered: jax.stages.Lowered, target: Target, cache: pathlib.Path
-) -> Compiled:
+def _compiled(name: str, lowered: jax.stages.Lowered, target: Target) -> Compiled:
     versions = _versions("jax", "jaxlib", *_COMPILERS[target.chip.platform])
     key = "\0".join([lowered.as_text(), str(target), target.chip.device, *versions])
-    path = cache / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json.gz"
+    path = CACHE / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json.gz"
     if not path.is_file():
-        try:
-            row = _compile(lowered)
-        except jax.errors.JaxRuntimeError as error:
-            raise ValueError(f"{name}: {one_line(error)[:300]}") from None
+        row = _compile(name, lowered)
         part = path.with_suffix(f".{os.getpid()}.part")
         with gzip.open(part, "wt", encoding="utf-8") as file:
             json.dump(row, file)
@@ -145,14 +136,13 @@ def _versions(*names: str) -> list[str]:
     ]
 
 
-def _compile(lowered: jax.stages.Lowered) -> dict[str, Any]:
+def _compile(name: str, lowered: jax.stages.Lowered) -> dict[str, Any]:
     began = time.perf_counter()
     try:
         executable = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
-        exceeds = _needed(str(error))
-        if not exceeds:
-            raise
+        if not (exceeds := _needed(str(error))):
+            raise ValueError(f"{name}: {one_line(error)[:300]}") from None
         return {"exceeds": exceeds, "seconds": time.perf_counter() - began}
     memory: Any = executable.memory_analysis()
     return {
@@ -170,4 +160,4 @@ def _needed(error: str) -> int:
     found = re.search(r"Used ([\d.]+)([BKMGT]) of [\d.]+[BKMGT] hbm", error) or (
         re.search(r"total memory required .*?\(([\d.]+)([BKMGT])\)", error)
     )
-    return int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    return int(float(found[1]) * 2 ** (10 * "BKMGT".index(found[2]))) if found else 0

@@ -14,12 +14,16 @@ that moves the fewest bytes.
 import functools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 _BITS = {"pred": 8, "c64": 64, "c128": 128, "f8e4m3fn": 8, "f8e5m2": 8}
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([^}]*)\})?")
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
+# Layouts in types have parentheses too, such as T(8,128), without a space.
+_LINE = re.compile(r"\s+(ROOT )?%?(\S+) = (.*?) ([a-z][\w\-]*)\((.*?)\)(, .*|)$")
 _CALLED = re.compile(
     r"\b(?:calls|to_apply|body|condition|called_computations|branch_computations"
     r"|true_computation|false_computation)=(?:%?([\w.\-]+)|\{([^}]*)\})"
@@ -70,8 +74,23 @@ class Instruction(NamedTuple):
     def is_kernel(self) -> bool:
         return self.op == "custom-call" and any(k in self.rest for k in _KERNELS)
 
+    @property
+    def elements(self) -> int:
+        return max(1, sum(array.elements for array in self.arrays))
+
+    @property
+    def called(self) -> list[str]:
+        """The computations that it calls."""
+        names = [found[1] or found[2] for found in _CALLED.finditer(self.rest)]
+        return [n.strip().lstrip("%") for listed in names for n in listed.split(",")]
+
+    def attribute(self, name: str) -> str:
+        found = re.search(rf"\b{name}=%?([\w.\-]+)", self.rest)
+        return found[1] if found else ""
+
 
 Block = Mapping[str, Instruction]
+Shares = tuple[Sequence[float], Sequence[float]]  # of operands read, results written
 
 
 class Visit(NamedTuple):
@@ -149,18 +168,15 @@ class Module:
         self, text: str, trips: Sequence[float], kernel_share: float, cache: int
     ):
         self._trips, self._kernel_share, self._cache = trips, kernel_share, cache
-        self._entry, name = "", None
+        self._entry, name = "", ""
         self._blocks: dict[str, dict[str, Instruction]] = {"": {}}
         # A kernel's attributes may run over several lines.
         for line in re.sub(r"\n(?=[^ \n%}A-Z]|\}[^\n ])", " ", text).splitlines():
-            if name is None:
-                if found := _HEAD.match(line):
-                    name = found[2]
-                    self._blocks[name] = {}
-                    self._entry = name if found[1] else self._entry
-            elif line.startswith("}"):
-                name = None
-            elif " = " in line:
+            if found := _HEAD.match(line):
+                name = found[2]
+                self._blocks[name] = {}
+                self._entry = name if found[1] else self._entry
+            elif line.startswith("  ") and " = " in line:
                 instruction = _parse(line)
                 self._blocks[name][instruction.name] = instruction
         self._fusion = functools.cache(self._read_fusion)
@@ -173,47 +189,41 @@ class Module:
         block = self._blocks[name or self._entry]
         for i in block.values():
             yield Visit(i, block, times, fused)
-            called = _called(i)
             if i.op == "while":
                 known = self._trip_count(i, block)
                 count = self._trips[min(depth, len(self._trips) - 1)]
                 inside = times * (count if known is None else known)
-                for c in called:
+                for c in i.called:
                     yield from self.visits(c, inside, fused, depth + (known is None))
             elif i.op == "conditional":
-                branches = [list(self.visits(c, times, fused, depth)) for c in called]
+                branches = [list(self.visits(c, times, fused, depth)) for c in i.called]
                 yield from min(branches, key=lambda b: sum(map(self.moved, b)))
             elif i.base in ("fusion", "call", "async"):
-                for c in called:
-                    inner = fused or i.base == "fusion"
-                    yield from self.visits(c, times, inner, depth)
+                for c in i.called:
+                    yield from self.visits(c, times, fused or i.base == "fusion", depth)
 
     def moved(self, visit: Visit) -> float:
         """Returns the bytes that an instruction moves, all its executions together."""
         i, block = visit.instruction, visit.block
         if visit.fused or i.base in _FREE or i.op.endswith("-done"):
             return 0.0
-        results = _results(i, block)
         operands = [name for name in i.operands if name in block]
-        read = [self._in_memory(block[n].arrays, n, block) for n in operands]
-        written = [self._in_memory([array], i.name, block) for array in results]
-        if i.base == "fusion":
-            shares = self._fusion(_called(i)[0])
-            # An asynchronous start has one more result, its context.
-            read = [a * b for a, b in zip(read, shares[0], strict=False)]
-            written = [a * b for a, b in zip(written, shares[1], strict=False)]
-        elif i.base in _SLICES:
-            read[0] = sum(array.bytes for array in results)
-        elif i.base in _UPDATES:
-            update = read[_UPDATES[i.base]]
-            read[0], written = update * self._accumulates(i), [update]
-        elif i.op == "custom-call":
+        results = _results(i, block)
+        if i.op == "custom-call":
             if not operands:  # only allocates a buffer
                 return 0.0
             if "__cublas$" in i.rest:  # further results are scratch memory
-                written = written[:1]
-        share = self._kernel_share if i.is_kernel else 1.0
-        return visit.times * share * (sum(read) + sum(written))
+                results = results[:1]
+        # An asynchronous start has one more result, its context.
+        reads, writes = self._shares(i, block)
+        moved = sum(
+            share * self._in_memory(block[name].arrays, name, block)
+            for share, name in zip(reads, operands, strict=False)
+        ) + sum(
+            share * self._in_memory([array], i.name, block)
+            for share, array in zip(writes, results, strict=False)
+        )
+        return visit.times * moved * (self._kernel_share if i.is_kernel else 1.0)
 
     def _in_memory(self, arrays: Sequence[Array], name: str, block: Block) -> float:
         """Returns the bytes of a value's arrays that are in main memory."""
@@ -224,16 +234,28 @@ class Module:
             return found
         return 0.0
 
-    def _accumulates(self, update: Instruction) -> bool:
-        """Returns whether an update in place needs the old values."""
-        if update.base != "scatter":
-            return False
-        return _root(self._blocks[_attribute(update, "to_apply")]).op != "parameter"
+    def _shares(self, i: Instruction, block: Block, in_place: bool = True) -> Shares:
+        """Returns the shares of its operands and results that an instruction touches.
 
-    def _read_fusion(self, name: str) -> tuple[Sequence[float], Sequence[float]]:
-        """Returns the share of each parameter that a fusion reads, and the share of
-        each result that it writes.
+        Args:
+          in_place: whether an update changes its first operand's memory.
         """
+        if i.base == "fusion":
+            return self._fusion(i.called[0])
+        reads, writes = [1.0] * len(i.operands), [1.0] * len(i.arrays)
+        if i.base in _SLICES:
+            used = sum(array.elements for array in _results(i, block))
+            reads[0] = used / block[i.operands[0]].elements
+        elif i.base in _UPDATES and in_place:
+            update = block[i.operands[_UPDATES[i.base]]].elements
+            writes = [update / block[i.operands[0]].elements]
+            adds = i.base == "scatter" and (
+                _root(self._blocks[i.attribute("to_apply")]).op != "parameter"
+            )
+            reads[0] = writes[0] * adds  # an addition needs the old values
+        return reads, writes
+
+    def _read_fusion(self, name: str) -> Shares:
         block = self._blocks[name]
         root = _root(block)
         results = root.operands if root.op == "tuple" else (root.name,)
@@ -244,17 +266,11 @@ class Module:
         for i in reversed(block.values()):
             if i.op == "parameter":
                 read[int(i.inside)] = needed[i.name]
-            inner = self._fusion(_called(i)[0])[0] if i.op == "fusion" else ()
-            for index, operand in enumerate(i.operands if i.op != "tuple" else ()):
-                size, share = max(1, _elements(block[operand])), needed[i.name]
-                if inner:
-                    share *= inner[index]
-                elif index == 0 and i.op in _SLICES:
-                    share *= _elements(i) / size
-                elif index == 0 and i.name in in_place:
-                    update = _elements(block[i.operands[_UPDATES[i.op]]])
-                    share = update / size * self._accumulates(i)
-                needed[operand] = min(1.0, needed[operand] + share)
+            elif i.op != "tuple":
+                shares, _ = self._shares(i, block, i.name in in_place)
+                for operand, share in zip(i.operands, shares, strict=False):
+                    share = needed[operand] + needed[i.name] * share
+                    needed[operand] = min(1.0, share)
         return [read[n] for n in sorted(read)], written
 
     def _written(self, block: Block, result: str, in_place: set[str]) -> float:
@@ -263,24 +279,22 @@ class Module:
         Adds the instructions that update a parameter in place to `in_place`.
         """
         made = _source(result, block, _COPIES)
-        if made.op == "fusion":
-            return self._fusion(_called(made)[0])[1][0]
-        size, updated, chain = max(1, _elements(made)), 0, []
+        share, chain = 0.0, []
         while made.op in _UPDATES:
-            updated += _elements(block[made.operands[_UPDATES[made.op]]])
+            share += self._shares(made, block)[1][0]
             chain.append(made.name)
             made = _source(made.operands[0], block, _COPIES)
         if not chain or made.op != "parameter":
             return 1.0
         in_place.update(chain)
-        return min(1.0, updated / size)
+        return min(1.0, share)
 
     def _trip_count(self, loop: Instruction, block: Block) -> int | None:
         """Returns a loop's trip count, None if it depends on data."""
         if found := re.search(r'known_trip_count[^}]*?"n":"(\d+)"', loop.rest):
             return int(found[1])
         # A TPU's compiler does not print it: compare the counter with its bound.
-        condition = self._blocks[_attribute(loop, "condition")]
+        condition = self._blocks[loop.attribute("condition")]
         root, state = _root(condition), block[loop.operands[0]]
         if root.op != "compare" or "direction=LT" not in root.rest:
             return None
@@ -289,14 +303,14 @@ class Module:
         def initial(element: Instruction) -> int | None:
             if element.op != "get-tuple-element" or not state.operands:
                 return _constant(element)
-            index = int(_attribute(element, "index"))
-            return _constant(_source(state.operands[index], block, _COPIES))
+            name = state.operands[int(element.attribute("index"))]
+            return _constant(_source(name, block, _COPIES))
 
         high = initial(bound)
         if high is None or counter.op != "get-tuple-element":
             return None
-        body = self._blocks[_attribute(loop, "body")]
-        step = _step(body, int(_attribute(counter, "index")))
+        body = self._blocks[loop.attribute("body")]
+        step = _step(body, int(counter.attribute("index")))
         return max(0, -(-(high - (initial(counter) or 0)) // step))
 
 
@@ -329,10 +343,6 @@ def _results(i: Instruction, block: Block) -> Sequence[Array]:
     return i.arrays[operands:] or i.arrays
 
 
-def _elements(i: Instruction) -> int:
-    return sum(array.elements for array in i.arrays)
-
-
 @functools.lru_cache(maxsize=65536)
 def _arrays(text: str) -> Sequence[Array]:
     arrays = []
@@ -347,36 +357,12 @@ def _arrays(text: str) -> Sequence[Array]:
 
 
 def _parse(line: str) -> Instruction:
-    name, _, rest = line.strip().partition(" = ")
-    root = name.startswith("ROOT ")
-    name = name.removeprefix("ROOT ").lstrip("%")
-    end = _closing(rest, 0) + 1 if rest.startswith("(") else rest.index(" ")
-    kind, rest = rest[:end], rest[end:].lstrip()
-    op, _, _ = rest.partition("(")
-    end = _closing(rest, len(op))
-    inside = rest[len(op) + 1 : end]
+    found = _LINE.match(line)
+    if not found:
+        raise ValueError(f"compiled program: cannot read {line[:80]!r}")
+    root, name, kind, op, inside, rest = found.groups()
     operands = tuple(re.findall(r"%([\w.\-]+)", inside))
-    return Instruction(name, _arrays(kind), op, operands, rest[end + 1 :], root, inside)
-
-
-def _closing(text: str, start: int) -> int:
-    """Returns the index of the parenthesis that closes the first from `start` on."""
-    depth = 0
-    for found in re.finditer(r"[()]", text[start:]):
-        depth += 1 if found[0] == "(" else -1
-        if not depth:
-            return start + found.start()
-    raise ValueError(f"compiled program: unbalanced parentheses in {text[:80]!r}")
-
-
-def _called(i: Instruction) -> list[str]:
-    names = [found[1] or found[2] for found in _CALLED.finditer(i.rest)]
-    return [n.strip().lstrip("%") for listed in names for n in listed.split(",")]
-
-
-def _attribute(i: Instruction, name: str) -> str:
-    found = re.search(rf"\b{name}=%?([\w.\-]+)", i.rest)
-    return found[1] if found else ""
+    return Instruction(name, _arrays(kind), op, operands, rest, bool(root), inside)
 
 
 def _constant(i: Instruction) -> int | None:
@@ -412,27 +398,38 @@ def _continues(block: Block) -> bool:
 
 def _collective(visit: Visit) -> Collective:
     i, block = visit.instruction, visit.block
-    operands = [a for name in i.operands for a in block[name].arrays]
-    whole = _results(i, block) if i.base == "all-gather" else operands
-    return Collective(i.base, sum(a.bytes for a in whole), visit.times, *_group(i.rest))
+    arrays = [a for name in i.operands for a in block[name].arrays]
+    whole = _results(i, block) if i.base == "all-gather" else arrays
+    members = _members(i.rest)
+    return Collective(
+        kind=i.base,
+        bytes=sum(array.bytes for array in whole),
+        times=visit.times,
+        devices=len(members),
+        reach=max(members) - min(members) + 1,
+    )
 
 
-def _group(rest: str) -> tuple[int, int]:
-    """Returns a group's size, and how far apart its first and last devices are."""
+def _members(rest: str) -> list[int]:
+    """Returns the numbers of the devices of a collective's first group."""
+    listed = re.search(r"(?:replica_groups|source_target_pairs)=\{\{([\d,]*)\}", rest)
+    if listed:
+        return [int(n) for n in listed[1].split(",") if n]
+    # [GROUPS,SIZE]<=[DIMENSIONS]T(PERMUTATION)
     if found := re.search(
-        r"(?:replica_groups|source_target_pairs)=\{\{([\d,]*)\}", rest
+        r"replica_groups=\[\d+,(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", rest
     ):
-        members = [int(n) for n in found[1].split(",") if n]
-        return len(members), max(members) - min(members) + 1
-    if found := re.search(r"replica_groups=\[(\d+),(\d+)\]<=\[[\d,]+\](T?)", rest):
-        groups, size = int(found[1]), int(found[2])
-        # Without a transposition the members of a group follow each other.
-        return size, groups * size if found[3] else size
-    size = reach = stride = 1
+        numbers = _grid(found[2].split(","))
+        if found[3]:
+            numbers = numbers.transpose([int(n) for n in found[3].split(",")])
+        return numbers.ravel()[: int(found[1])].tolist()
     if found := re.search(r"replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}", rest):
-        taken = re.findall(r"'(\w+)'", found[2])
-        for axis, count in reversed(re.findall(r"'(\w+)'=(\d+)", found[1])):
-            if axis in taken:
-                size, reach = size * int(count), reach + (int(count) - 1) * stride
-            stride *= int(count)
-    return size, reach
+        axes = dict(re.findall(r"'(\w+)'=(\d+)", found[1]))
+        first = tuple(slice(None) if f"'{a}'" in found[2] else 0 for a in axes)
+        return _grid(axes.values())[first].ravel().tolist()
+    return [0]
+
+
+def _grid(sizes: Iterable[str]) -> np.ndarray:
+    dimensions = [int(size) for size in sizes]
+    return np.arange(math.prod(dimensions)).reshape(dimensions)

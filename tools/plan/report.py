@@ -1,6 +1,5 @@
-"""Puts together what the compilers reported: as JSON, and as text."""
+"""Reports what the compilers found: as JSON, and as one table."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,6 @@ from tools.plan.programs import Resident
 from tools.plan.workload import Workload
 
 _GIB = 2**30
-_BAR = 60  # characters of the longest bar
 _STATE = ("masters", "moments")
 _SAMPLER = ("masters", "moments", "served", "cache")
 # By program: what it takes or makes of the arrays that stay, and all that stay.
@@ -26,17 +24,6 @@ _PHASES = {
     "apply": (("masters", "moments", "gradients"), (*_STATE, "gradients")),
     "publish_table": (("masters", "base", "served"), (*_STATE, "served")),
     "publish_layers": (("masters", "base", "served"), (*_STATE, "served")),
-}
-_LETTERS = {
-    "masters": "W",
-    "base": "B",
-    "moments": "O",
-    "gradients": "G",
-    "reference": "R",
-    "served": "S",
-    "cache": "C",
-    "prompts": "P",
-    "temporary": "T",
 }
 
 
@@ -100,27 +87,24 @@ def memory(resident: Resident, program: Compiled) -> dict[str, int]:
 def _program(
     work: Workload, resident: Resident, program: Compiled, filled: float
 ) -> dict[str, Any]:
-    """Returns what the plan says of one program.
+    """Returns the report of one program.
 
     Args:
       filled: share of the cache that decoding reads.
     """
     r = work.config.rollout
-    slot = r.max_prompt_tokens + r.max_response_tokens
-    trips: tuple[float, ...]
-    share = 1.0
+    # The head's chunks, with every token scored; whole rows of one text each, the most
+    # that attention can take.
+    trips: tuple[float, ...] = (-(-work.local_tokens // work.config.model.head_chunk),)
+    share, length = 1.0, float(work.row_length)
     if program.name == "decode":
         # One run draws a few tokens. A kernel or a loop reads the filled cache.
-        trips, share = (1, -(-filled * slot // resident.columns)), filled
-    else:
-        # The head's chunks, with every token scored.
-        trips = (-(-work.local_tokens // work.config.model.head_chunk),)
+        length = filled * (r.max_prompt_tokens + r.max_response_tokens)
+        trips, share = (1, -(-length // resident.columns)), filled
     chip = work.trainer.chip
     reading = hlo.read(program.text, trips=trips, kernel_share=share, cache=chip.cache)
     flops = 0.0
     if program.name in resident.tokens:
-        # Whole rows of one text each, the most that attention can take.
-        length = filled * slot if program.name == "decode" else work.row_length
         flops = work.flops(program.name, resident.tokens[program.name], length)
     seconds = {
         "compute": flops / chip.flops,
@@ -146,12 +130,14 @@ def _program(
     }
 
 
-# -- text ----------------------------------------------------------------------------
+def gib(size: float) -> str:
+    return f"{size / _GIB:,.2f}"
 
 
 def describe(plan: Mapping[str, Any]) -> str:
     """Returns the plan as text."""
-    trainer, sampler = plan["trainer"], plan["sampler"]
+    trainer, sampler, programs = plan["trainer"], plan["sampler"], plan["programs"]
+    usable = gib(plan["memory"]["usable_bytes"])
     lines = [
         f"{plan['model']} on {plan['target']}: trainer on {trainer['devices']},"
         f" data {trainer['data']} x fsdp {trainer['fsdp']} x tensor"
@@ -164,21 +150,29 @@ def describe(plan: Mapping[str, Any]) -> str:
             f"Sampler: {sampler['copies']} x {sampler['devices_per_copy']} devices,"
             f" {sampler['slots']} slots; decode at {sampler['context']} positions"
         )
-    lines += ["", *_table(plan["programs"]), "", *_bars(plan), ""]
-    lines.append("It fits." if plan["fits"] else f"It does not fit: {_misfit(plan)}")
+    lines.append(
+        f"Memory of each device: {usable} GiB usable of"
+        f" {gib(plan['memory']['device_bytes'])}; during a program, "
+        + ", ".join(f"{part} {gib(size)}" for part, size in _parts(programs).items())
+    )
+    lines += ["", *_table(programs), ""]
+    name, worst = max(programs.items(), key=lambda row: row[1]["peak_bytes"])
+    lines.append(
+        "It fits."
+        if plan["fits"]
+        else f"It does not fit: {name} needs {gib(worst['peak_bytes'])} GiB of each"
+        f" device, usable are {usable}."
+    )
     return "\n".join(lines)
 
 
-def gib(size: float) -> str:
-    return f"{size / _GIB:,.2f}"
-
-
-def _misfit(plan: Mapping[str, Any]) -> str:
-    name, worst = max(plan["programs"].items(), key=lambda row: row[1]["peak_bytes"])
-    return (
-        f"{name} needs {gib(worst['peak_bytes'])} GiB of each device, usable are"
-        f" {gib(plan['memory']['usable_bytes'])}."
-    )
+def _parts(programs: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the bytes of the arrays that stay; each has the same size throughout."""
+    parts: dict[str, int] = {}
+    for row in programs.values():
+        parts |= row["parts"]
+    parts.pop("temporary", None)
+    return parts
 
 
 def _table(programs: Mapping[str, Any]) -> list[str]:
@@ -205,32 +199,7 @@ def _table(programs: Mapping[str, Any]) -> list[str]:
     ]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     return [
-        "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+        row[0].ljust(widths[0])
+        + "".join(f"  {c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))
         for row in (header, *rows)
     ]
-
-
-def _bars(plan: Mapping[str, Any]) -> list[str]:
-    """Returns a bar of memory for each program; a full bar is the largest peak."""
-    usable, programs = plan["memory"]["usable_bytes"], plan["programs"]
-    full = max(row["peak_bytes"] for row in programs.values())
-    used = {part for row in programs.values() for part in row["parts"]}
-    lines = [
-        f"Memory of each device, of {gib(usable)} GiB usable"
-        f" ({gib(plan['memory']['device_bytes'])} in all): "
-        + ", ".join(f"{k} {name}" for name, k in _LETTERS.items() if name in used)
-    ]
-    width = max(map(len, programs))
-    for name, row in programs.items():
-        sizes = [row["parts"].get(part, 0) for part in _LETTERS]
-        ends = [round(_BAR * end / full) for end in itertools.accumulate(sizes)]
-        starts = [0, *ends]
-        bar = "".join(
-            letter * (end - start)
-            for letter, start, end in zip(_LETTERS.values(), starts, ends, strict=False)
-        )
-        lines.append(f"{name.ljust(width)} {bar} {gib(row['peak_bytes'])}")
-    return lines

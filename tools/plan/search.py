@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import pathlib
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -91,7 +90,7 @@ def estimate(work: Workload) -> Estimate:
     )
 
 
-def best(config: RunConfig, target: Target, *, cache: pathlib.Path) -> Workload:
+def best(config: RunConfig, target: Target) -> Workload:
     """Returns the run with the mesh and micro-batch of the highest throughput.
 
     Raises:
@@ -117,33 +116,35 @@ def best(config: RunConfig, target: Target, *, cache: pathlib.Path) -> Workload:
         tried.append(smallest)
     if tried:
         use_compiler(target)
-    refused = ""
     with watch("search", total=len(tried), unit="candidates") as count:
         for guess, work in tried:
-            try:
-                resident, compiled = compile_programs(work, only=_UPDATE, cache=cache)
-            except ValueError as error:  # such as no room for the sampler
-                fits, refused = False, f"; {error}"
-            else:
-                refused = ""
-                fits = all(
-                    not p.exceeds and sum(memory(resident, p).values()) <= target.usable
-                    for p in compiled
-                )
+            refused = _refused(work)
             count.update()
-            verdict = "fits" if fits else f"does not fit{refused}"
             print(
-                f"{_name(work)}: about {gib(guess.peak)} GiB, {verdict}",
+                f"{_name(work)}: about {gib(guess.peak)} GiB, {refused or 'fits'}",
                 file=sys.stderr,
             )
-            if fits:
+            if not refused:
                 return work
     guess, work = smallest
     raise ValueError(
         f"--target={target}: {work.config.model.path or work.config.model.maker} fits"
         f" in no layout; the smallest, {_name(work)}, needs about {gib(guess.peak)} of"
-        f" {gib(target.usable)} GiB{refused}"
+        f" {gib(target.usable)} GiB"
     )
+
+
+def _refused(work: Workload) -> str:
+    """Compiles an update; returns why it does not fit, or an empty string."""
+    try:
+        resident, compiled = compile_programs(work, only=_UPDATE)
+    except ValueError as error:  # such as no room for the sampler
+        return f"does not fit; {error}"
+    fits = all(
+        not p.exceeds and sum(memory(resident, p).values()) <= work.target.usable
+        for p in compiled
+    )
+    return "" if fits else "does not fit"
 
 
 def _candidates(config: RunConfig, target: Target) -> Iterator[Workload]:

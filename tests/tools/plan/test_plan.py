@@ -15,13 +15,7 @@ from tools.plan import compiling
 from tools.plan.targets import parse_target
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-KERNEL = {
-    "v5e:4x4": "tpu_custom_call",
-    "v5p:2x2x2": "tpu_custom_call",
-    "h100:1": "__gpu$xla.gpu.triton",
-    "h100:8": "__gpu$xla.gpu.triton",
-    "b200:8": "__gpu$xla.gpu.triton",
-}
+TARGETS = ("b200:8", "h100:1", "h100:8", "v5e:4x4", "v5p:2x2x2")
 MODEL = {
     "model_type": "qwen2",
     "vocab_size": 8192,
@@ -75,16 +69,15 @@ def _plan(folder, target, *arguments):
         "tools.plan",
         f"--target={target}",
         f"--json={folder / 'plan.json'}",
-        f"--dump_text={folder / 'text'}",
         *arguments,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads((folder / "plan.json").read_text()), done.stdout
 
 
-@pytest.fixture(scope="module", params=sorted(KERNEL))
+@pytest.fixture(scope="module", params=TARGETS)
 def planned(request, tmp_path_factory):
-    """The target, the plan, and the folder with the compiled texts."""
+    """The target, and its plan."""
     folder = tmp_path_factory.mktemp("plan")
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text(json.dumps(MODEL))
@@ -92,31 +85,29 @@ def planned(request, tmp_path_factory):
     config.write_text(CONFIG.format(folder=str(folder / "model")))
     plan, stdout = _plan(folder, request.param, f"--config={config}")
     assert stdout.endswith("It fits.\n")
-    return request.param, plan, folder / "text"
+    return request.param, plan
 
 
 def test_every_program_of_the_run_is_compiled(planned):
-    target, plan, texts = planned
+    _, plan = planned
     programs = plan["programs"]
     # Forward, forward again for the gradient, and two kernels back.
     kernels = {"prefill": 1, "score": 1, "accumulate": 4}
     others = ("insert", "decode", "apply", "publish_table", "publish_layers")
     assert set(programs) == {*kernels, *others}
-    for name, row in programs.items():
+    for row in programs.values():
         assert row["peak_bytes"] == sum(row["parts"].values()) and row["fits"]
         assert row["hbm_bytes"] > 0 and row["compile_seconds"] > 0
         assert max(row["seconds"].values()) > 0
-        assert (texts / f"{name}.txt").stat().st_size > 0
     for name, count in kernels.items():
         assert programs[name]["kernel_calls"] == count
-        assert KERNEL[target] in (texts / f"{name}.txt").read_text()
     parts = programs["accumulate"]["parts"]
     assert parts["moments"] == pytest.approx(2 * parts["masters"], abs=8)
     assert "served" not in parts and "cache" in programs["decode"]["parts"]
 
 
 def test_weights_travel_in_the_update_and_not_in_decoding(planned):
-    target, plan, _ = planned
+    target, plan = planned
     sent = {
         name: sum(c["sent"] for c in row["collectives"])
         for name, row in plan["programs"].items()

@@ -82,7 +82,7 @@ def compiler(monkeypatch):
     asked = []
 
     def install(size):
-        def compile_programs(work, *, only, cache):
+        def compile_programs(work, *, only):
             asked.append(work)
             found = [
                 Compiled(name="score", temporary=size),
@@ -97,27 +97,26 @@ def compiler(monkeypatch):
     return install
 
 
-def test_the_fastest_that_the_compiler_takes_is_chosen(compiler, tmp_path):
+def test_the_fastest_that_the_compiler_takes_is_chosen(compiler):
     asked = compiler(10 * GIB)
     target = parse_target("h100:8")
-    chosen = search.best(_config(), target, cache=tmp_path)
+    chosen = search.best(_config(), target)
     assert asked == [chosen]
     assert chosen.mesh_shape[1] * chosen.mesh_shape[2] == 8
     usual = make_workload(_config(), target)
     assert estimate(chosen).seconds <= estimate(usual).seconds
 
 
-def test_what_fits_nowhere_is_named_and_not_compiled(compiler, tmp_path):
+def test_what_fits_nowhere_is_named_and_not_compiled(compiler):
     asked = compiler(1000 * GIB)
     with pytest.raises(ValueError, match="--target=h100:8: .* fits in no layout"):
-        search.best(_config(), parse_target("h100:8"), cache=tmp_path)
+        search.best(_config(), parse_target("h100:8"))
     assert len(asked) > 1
     asked.clear()
     with pytest.raises(ValueError) as caught:
         search.best(
             _config(model__path="Qwen/Qwen2.5-72B"),
             parse_target("v5e:4x4"),
-            cache=tmp_path,
         )
     assert str(caught.value).startswith(
         "--target=v5e:4x4: Qwen/Qwen2.5-72B fits in no layout; the smallest, fsdp "
@@ -126,7 +125,7 @@ def test_what_fits_nowhere_is_named_and_not_compiled(compiler, tmp_path):
 
 
 def test_a_layout_without_room_for_the_sampler_is_passed_over(
-    compiler, tmp_path, monkeypatch, capsys
+    compiler, monkeypatch, capsys
 ):
     asked = compiler(10 * GIB)
     compiles = search.compile_programs
@@ -138,6 +137,6 @@ def test_a_layout_without_room_for_the_sampler_is_passed_over(
         return answer
 
     monkeypatch.setattr(search, "compile_programs", first_refused)
-    chosen = search.best(_config(), parse_target("h100:8"), cache=tmp_path)
+    chosen = search.best(_config(), parse_target("h100:8"))
     assert len(asked) == 2 and chosen == asked[1] != asked[0]
     assert "does not fit; config.rollout.slots=256: takes" in capsys.readouterr().err
