@@ -128,21 +128,19 @@ def _faulty_rejection(change):
     """Rejects by `change(micro-batches, weights, **how)`."""
 
     def make(c):
-        def apply(mini_batch):
-            rejection = load_rejection(c.objective.correction)
-            weights = rejection_weights(mini_batch, rejection, 2.0)
-            return change(
-                mini_batch,
-                weights,
-                aggregation=c.objective.aggregation,
-                constant=c.rollout.max_response_tokens,
-            )
-
-        return apply
+        how = {
+            "aggregation": c.objective.aggregation,
+            "constant": c.rollout.max_response_tokens,
+        }
+        rejection = load_rejection(c.objective.correction)
+        return lambda batches: change(
+            batches, rejection_weights(batches, rejection, 2.0), **how
+        )
 
     return make
 
 
+@_faulty_rejection
 def _only_weighed(mini_batch, weights, **how):
     """Gives rejected tokens weight 0, and leaves them in the mask."""
     kept = reject(mini_batch, weights, **how)
@@ -151,6 +149,7 @@ def _only_weighed(mini_batch, weights, **how):
     ]
 
 
+@_faulty_rejection
 def _still_divided_by(mini_batch, weights, **_):
     """Leaves rejected tokens in the divisor."""
     return [
@@ -167,17 +166,26 @@ def _stale_tokens_only(log_weights, off_policy, completions, cap):
     return geometric(log_weights, off_policy, completions, cap) | ~off_policy
 
 
-def _with_objective(**changes):
-    def make(c):
-        changed = dataclasses.replace(c.objective, **changes)
-        return objective_from_config(dataclasses.replace(c, objective=changed))
+def _with_objective(c, **changes):
+    changed = dataclasses.replace(c.objective, **changes)
+    return objective_from_config(dataclasses.replace(c, objective=changed))
 
-    return make
+
+def _without_cap(c):
+    return _with_objective(c, correction_cap=1e9)
+
+
+def _unweighed(c):
+    return _with_objective(c, correction="mask")  # which the loss does not weigh
+
+
+def _entropy_lowered(c):
+    return _with_objective(c, entropy_bonus=-c.objective.entropy_bonus)
 
 
 def _unweighed_kl(c):
     """Adds the KL term without importance weights."""
-    plain = _with_objective(kl_penalty=0.0)(c)
+    plain = _with_objective(c, kl_penalty=0.0)
     if not c.objective.kl_penalty:
         return plain
     estimate = KL_ESTIMATES[c.objective.kl_estimate]
@@ -192,58 +200,23 @@ def _unweighed_kl(c):
 
 _KL = "rl.update.objective.KL_ESTIMATES"
 _REJECT = "tools.objective.corrections.make_rejection"
+_GEOMETRIC = ("rl.update.rejection.REJECTIONS", "geometric")
 _OBJECTIVE = "tools.objective.corrections.objective_from_config"
 
 
 @pytest.mark.parametrize(
     ("loss", "correction", "where", "fault", "names"),
     [
-        (
-            "gspo",
-            "mask",
-            _REJECT,
-            _faulty_rejection(_only_weighed),
-            {"rejected tokens"},
-        ),
-        (
-            "grpo",
-            "mask",
-            _REJECT,
-            _faulty_rejection(_only_weighed),
-            {"rejected tokens"},
-        ),
-        ("grpo", "mask", _REJECT, _faulty_rejection(_still_divided_by), {"divisor"}),
-        (
-            "grpo",
-            "geometric",
-            ("rl.update.rejection.REJECTIONS", "geometric"),
-            _stale_tokens_only,
-            {"whole completions"},
-        ),
-        (
-            "grpo",
-            "truncate",
-            _OBJECTIVE,
-            _with_objective(correction_cap=1e9),
-            {"importance weights"},
-        ),
-        (
-            "grpo",
-            "truncate",
-            _OBJECTIVE,
-            _with_objective(correction="mask"),  # which the loss does not weigh
-            {"importance weights"},
-        ),
+        ("gspo", "mask", _REJECT, _only_weighed, {"rejected tokens"}),
+        ("grpo", "mask", _REJECT, _only_weighed, {"rejected tokens"}),
+        ("grpo", "mask", _REJECT, _still_divided_by, {"divisor"}),
+        ("grpo", "geometric", _GEOMETRIC, _stale_tokens_only, {"whole completions"}),
+        ("grpo", "truncate", _OBJECTIVE, _without_cap, {"importance weights"}),
+        ("grpo", "truncate", _OBJECTIVE, _unweighed, {"importance weights"}),
         ("grpo", "truncate", _OBJECTIVE, _unweighed_kl, {"importance weights"}),
         ("grpo", "mask", (_KL, "k3"), lambda p, r: -k3(p, r), {"KL penalty"}),
         ("grpo", "mask", (_KL, "k1"), lambda p, r: p - r, {"KL penalty"}),
-        (
-            "grpo",
-            "mask",
-            _OBJECTIVE,
-            lambda c: _with_objective(entropy_bonus=-c.objective.entropy_bonus)(c),
-            {"entropy bonus"},
-        ),
+        ("grpo", "mask", _OBJECTIVE, _entropy_lowered, {"entropy bonus"}),
     ],
 )
 def test_each_fault_of_a_correction_is_named(

@@ -1,6 +1,5 @@
 """Checks of an objective, for `tools.check_objective`.
 
-Enters: a config, whose `objective` is checked.
-Leaves: a `Finding` for each property.
-Begin at `properties`, of a loss; `corrections` checks what the update adds to one.
+`trial` lays completions out in rows and runs an objective on them; `properties` checks
+a loss with it, and `corrections` what the update adds to a loss.
 """

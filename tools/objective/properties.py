@@ -9,7 +9,7 @@ import numpy as np
 
 from sharding.mesh import make_mesh
 from sharding.rules import laid_out
-from tools.objective.trial import ROWS, SHORT, Trial, alone, layout
+from tools.objective.trial import OWNER, SHORT, Trial, layout, make_values
 
 TOLERANCE = 1e-10
 DEVICES = 8
@@ -28,34 +28,35 @@ class Finding:
 
 
 def loss_findings(trial: Trial) -> Iterator[Finding]:
-    (together,) = layout()
-    plain = trial.run([together])
+    """Yields a finding for each property; only the first if numbers are not finite."""
+    (together,), values = layout(), make_values()
+    plain = trial.run([together], values)
     yield (finite := _finite("finite", plain))
     if not finite.holds:
         return  # other properties would fail for the same reason
     yield _reaches(plain)
-    fourfold = trial.run([together], weight=4.0)
+    fourfold = trial.run([together], values, weight=4.0)
     yield _same("weights", {"policy": 4 * plain["policy"]}, fourfold)
-    yield from _reach(trial.reach(together), trial.owner)
+    yield from _reach(trial.reach(together, values))
     short = layout(length=SHORT, rows=2 * DEVICES)
     mesh = make_mesh(data=2, fsdp=2, tensor=2, devices=jax.devices()[:DEVICES])
     for property, found in {
-        "packing": trial.run(short),
-        "shared prompts": trial.run(layout(share_prompts=True)),
-        "micro-batches": trial.run([alone(together, row) for row in range(ROWS)]),
-        "row order": trial.run([jax.tree.map(lambda x: x[::-1], together)]),
-        "mesh": trial.run(short, laid_out(mesh, "batch")),
-        "masked positions": trial.run([together], apart=200.0),
+        "packing": trial.run(short, values),
+        "shared prompts": trial.run(layout(share_prompts=True), values),
+        "micro-batches": trial.run(layout(rows=1), values),
+        "row order": trial.run([jax.tree.map(lambda x: x[::-1], together)], values),
+        "mesh": trial.run(short, values, rows=laid_out(mesh, "batch")),
+        "masked positions": trial.run([together], values, apart=200.0),
     }.items():
         yield _same(property, plain, found)
-    far = {k: v.copy() for k, v in trial.values.items()}
-    far["policy"][[4, 20]] += 200.0, -200.0
-    overflowing = trial.run([together], values=far, dtype=np.float32)
+    far = values["policy"].copy()
+    far[[4, 20]] += 200.0, -200.0
+    overflowing = trial.run([together], {**values, "policy": far}, dtype=np.float32)
     yield _finite("large ratios", overflowing)
     # Old log-probabilities are the policy's own then, whatever was reported.
-    policy, old = trial.values["policy"], trial.values["old"]
-    reported = trial.values | {"old": old - 50, "sampler": policy - 0.3}
-    first = trial.run([together], values=reported, first=True)
+    policy, old = values["policy"], values["old"]
+    reported = values | {"old": old - 50, "sampler": policy - 0.3}
+    first = trial.run([together], reported, first=True)
     if "metric ratio" in first:
         yield _same("first update", {"metric ratio": first["metric tokens"]}, first)
     else:
@@ -85,7 +86,7 @@ _WHY = {
 
 
 def _finding(name: str, fault: str, well: str) -> Finding:
-    """The fault and what is wrong; or, where there is none, what holds."""
+    """Returns a fault and what is wrong, or what holds where there is none."""
     return Finding(name, not fault, f"{fault}: {_WHY[name]}" if fault else well)
 
 
@@ -102,11 +103,15 @@ def _same(name: str, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Fin
     return _finding(name, differs if off[worst] > TOLERANCE else "", differs)
 
 
-_LABELS = {"policy": "the gradient", "entropy": "the gradient by the entropy"}
+_LABELS = {
+    "policy": "the gradient",
+    "entropy": "the gradient by the entropy",
+    "part": "a token's part of the loss",
+}
 
 
 def _distance(a: Any, b: Any) -> float:
-    """Return the largest difference relative to `b`; infinite where one is NaN."""
+    """Returns the largest difference relative to `b`; infinite where one is NaN."""
     difference, size = np.max(np.abs(np.subtract(a, b))), np.max(np.abs(b))
     return float(difference / max(size, 1.0)) if np.isfinite(difference) else np.inf
 
@@ -117,8 +122,8 @@ def _reaches(plain: Mapping[str, Any]) -> Finding:
     return _finding("gradient", fault, f"reaches {reached} of {total} tokens")
 
 
-def _reach(acts: Mapping[str, np.ndarray], owner: np.ndarray) -> Iterator[Finding]:
-    strangers = owner[:, None] != owner
+def _reach(acts: Mapping[str, np.ndarray]) -> Iterator[Finding]:
+    strangers = OWNER[:, None] != OWNER
     leaks = {name: int((on & strangers).sum()) for name, on in acts.items()}
     named = ", ".join(name for name, count in leaks.items() if count)
     fault = (
@@ -129,7 +134,7 @@ def _reach(acts: Mapping[str, np.ndarray], owner: np.ndarray) -> Iterator[Findin
         "completions", fault if named else "", "none acts on the loss of another"
     )
     # A ratio takes both log-probabilities of one token.
-    reach = acts["policy"] | np.eye(len(owner), dtype=bool)
+    reach = acts["policy"] | np.eye(len(OWNER), dtype=bool)
     shifted = [name for name, on in acts.items() if (on & ~strangers & ~reach).any()]
     if acts["policy"].any() and not acts["policy"].diagonal().any():
         shifted.append("policy")

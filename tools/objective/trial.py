@@ -15,36 +15,39 @@ from sharding.rules import place
 
 # Prompt, and tokens of each completion, by group.
 _SHAPES = ((4, (3, 7)), (2, (1, 5, 2)), (5, (9, 4)), (3, (6, 2)))
-LONG, SHORT, ROWS = 48, 14, 4
+LONG, SHORT = 48, 14
+_LENGTHS = [length for _, lengths in _SHAPES for length in lengths]
+_GROUPS = [group for group, (_, lengths) in enumerate(_SHAPES) for _ in lengths]
+# The completion and the group of each token.
+OWNER = np.repeat(np.arange(len(_LENGTHS)), _LENGTHS)
+GROUP = np.take(_GROUPS, OWNER)
 # Compiling takes most of the time here.
 _QUICK = {"xla_backend_optimization_level": 0}
+Values = Mapping[str, np.ndarray]  # by token
 
 
-def _segments() -> list[Segment]:
-    rng = np.random.default_rng(0)
-    segments, start = [], 0
+def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
+    """Packs the completions into micro-batches of `rows` rows of `length` tokens.
+
+    `sampler_logprobs` holds the tokens' numbers, from 1, by which `lay` finds them.
+    """
+    rng, first, segments = np.random.default_rng(0), 1, []
     for group, (prompt, lengths) in enumerate(_SHAPES):
-        for length in lengths:
+        for count in lengths:
             segments.append(
                 Segment(
                     group=group,
-                    token_ids=rng.integers(1, 90, prompt + length).astype(np.int32),
+                    token_ids=rng.integers(1, 90, prompt + count).astype(np.int32),
                     prompt_length=prompt,
-                    # The tokens' numbers, by which they are found again in rows.
-                    sampler_logprobs=np.arange(start, start + length, dtype=float),
-                    off_policy=np.zeros(length, bool),
-                    stale=np.zeros(length, bool),
+                    sampler_logprobs=np.arange(first, first + count, dtype=float),
+                    off_policy=np.zeros(count, bool),
+                    stale=np.zeros(count, bool),
                     advantage=float(rng.normal()),
                 )
             )
-            start += length
-    return segments
-
-
-def layout(*, length=LONG, rows=ROWS, share_prompts=False) -> list[Batch]:
-    """The completions in micro-batches of `rows` rows of `length` tokens."""
+            first += count
     packed = pack(
-        _segments(),
+        segments,
         row_lengths=(length,),
         micro_tokens=length * rows,
         row_multiple=rows,
@@ -53,132 +56,142 @@ def layout(*, length=LONG, rows=ROWS, share_prompts=False) -> list[Batch]:
     return weigh(packed, aggregation="sequence", constant=1)
 
 
-def alone(batch: Batch, row: int) -> Batch:
-    """One row, the others padding."""
-    keep = np.arange(ROWS)[:, None] == row
-    return jax.tree.map(lambda x: np.where(keep, x, np.zeros_like(x)), batch)
+def token_numbers(batch: Batch) -> np.ndarray:
+    """Returns the number of the token at each position, -1 where there is none."""
+    return np.asarray(batch.sampler_logprobs).astype(int) - 1
+
+
+def make_values() -> dict[str, np.ndarray]:
+    """Returns values of every token, with ratios near 1, where no bound is met."""
+    rng, size = np.random.default_rng(1), len(OWNER)
+    old = rng.normal(-2, 0.5, size)
+    return {
+        "policy": old + rng.normal(0, 0.02, size),
+        "entropy": rng.uniform(0.5, 2, size),
+        "old": old,
+        "sampler": old + rng.normal(0, 0.02, size),
+        "reference": old + rng.normal(0, 0.02, size),
+    }
+
+
+def lay(
+    batch: Batch, values: Values, *, apart: float = 0.0, dtype: type = np.float64
+) -> tuple[np.ndarray, np.ndarray, Batch]:
+    """Returns the loss's arguments: every value at its token.
+
+    Args:
+      batch: of `layout`.
+      values: by token; "off_policy" is optional.
+      apart: by which log-probabilities differ from each other where there is no token.
+      dtype: of all numbers.
+    """
+    number = token_numbers(batch)
+
+    def at(name: str, elsewhere: float) -> np.ndarray:
+        return np.where(number >= 0, values[name][number], elsewhere).astype(dtype)
+
+    off_policy = values.get("off_policy", np.zeros(len(OWNER), bool))
+    laid = batch.replace(
+        advantages=batch.advantages.astype(dtype),
+        loss_weights=batch.loss_weights.astype(dtype),
+        old_logprobs=at("old", -apart),
+        sampler_logprobs=at("sampler", apart),
+        reference_logprobs=at("reference", -apart),
+        off_policy=(number >= 0) & off_policy[number],
+    )
+    return at("policy", apart), at("entropy", 0), laid
 
 
 class Trial:
-    """Runs an objective on completions with log-probabilities of every kind."""
+    """Runs an objective on completions, compiled once for each shape of rows."""
 
     def __init__(self, objective: Objective):
-        self._loss = objective.loss
+        def loss(policy, entropy, weights, batch, hyper):
+            batch = batch.replace(loss_weights=weights)
+            return objective.loss(policy, entropy, batch, hyper)
+
+        self._loss = loss
         self._program = jax.jit(
-            jax.value_and_grad(objective.loss, (0, 1), has_aux=True),
-            compiler_options=_QUICK,
+            jax.value_and_grad(loss, (0, 1, 2), has_aux=True), compiler_options=_QUICK
         )
-        lengths = [len(s.off_policy) for s in _segments()]
-        self.owner = np.repeat(np.arange(len(lengths)), lengths)
-        rng, size = np.random.default_rng(1), len(self.owner)
-        # Ratios near 1, where neither bound is met.
-        old = rng.normal(-2, 0.5, size)
-        self.values = {
-            "policy": old + rng.normal(0, 0.02, size),
-            "entropy": rng.uniform(0.5, 2, size),
-            "old": old,
-            "sampler": old + rng.normal(0, 0.02, size),
-            "reference": old + rng.normal(0, 0.02, size),
-        }
 
     def run(
         self,
         batches: Sequence[Batch],
-        rows: NamedSharding | None = None,
+        values: Values,
         *,
-        values: Mapping[str, np.ndarray] | None = None,
+        rows: NamedSharding | None = None,
         apart: float = 0.0,
         weight: float = 1.0,
         first: bool = False,
         dtype: type = np.float64,
     ) -> dict[str, Any]:
-        """The loss, its gradient by token, and metrics, over all micro-batches.
+        """Returns the loss, its gradients by token, and metrics, over micro-batches.
+
+        The gradient by a token's weight is its part of the loss. "outside" counts
+        gradients at positions without a weight.
 
         Args:
           batches: of a layout.
+          values, apart, dtype: see `lay`.
           rows: how rows are split over devices.
-          values: by token; the trial's own by default.
-          apart: by which log-probabilities differ from each other where none counts.
-          weight: times the weights of tokens.
+          weight: factor of the tokens' weights.
           first: whether this is a step's first update.
-          dtype: of all numbers.
         """
-        found: dict[str, Any] = {
-            "loss": 0.0,
-            "policy": np.zeros(len(self.owner)),
-            "entropy": np.zeros(len(self.owner)),
-        }
+        names = "policy", "entropy", "part"
+        found: dict[str, Any] = {name: np.zeros(len(OWNER)) for name in names}
+        found |= {"loss": 0.0, "outside": 0}
         for batch in batches:
-            scored = batch.loss_mask
-            token = token_numbers(batch)[scored]
-            weighed = batch.replace(loss_weights=weight * batch.loss_weights)
-            laid = self._laid(weighed, values or self.values, apart, dtype)
+            laid: Any = lay(batch, values, apart=apart, dtype=dtype)
             if rows is not None:
                 laid = place(laid, rows)
-            (loss, stats), slopes = jax.device_get(self._program(*laid, hyper(first)))
+            policy, entropy, placed = laid
+            (loss, stats), slopes = jax.device_get(
+                self._program(
+                    policy, entropy, weight * placed.loss_weights, placed, _hyper(first)
+                )
+            )
             found["loss"] += loss
-            for name, slope in zip(("policy", "entropy"), slopes, strict=True):
-                np.add.at(found[name], token, slope[scored])
+            scored, number = batch.loss_mask, token_numbers(batch)
+            for name, slope in zip(names, slopes, strict=True):
+                np.add.at(found[name], number[scored], slope[scored])
+            for slope in slopes[:2]:
+                found["outside"] += np.count_nonzero(slope[batch.loss_weights == 0])
             for name, value in stats["sum"].items():
                 key = f"metric {name}"
                 found[key] = found.get(key, 0.0) + value
         return found
 
-    def reach(self, batch: Batch) -> dict[str, np.ndarray]:
-        """By an array's name: whose loss, `[t]`, an entry of it, `[u]`, acts on."""
-        size, scored = len(self.owner), batch.loss_mask
-        cases = [("", self.values)]
-        for name, value in self.values.items():
+    def reach(self, batch: Batch, values: Values) -> dict[str, np.ndarray]:
+        """Returns by an array's name whose loss, `[t]`, an entry of it, `[u]`, acts on.
+
+        The loss is linear in the weights: its slope is each token's own part.
+        """
+        size, scored = len(OWNER), batch.loss_mask
+        cases = [("", values)]
+        for name, value in values.items():
             moved = value + 1e-3 * np.eye(size)
-            cases += [(name, {**self.values, name: row}) for row in moved]
-        laid = [self._laid(batch, values, 0.0, np.float64) for _, values in cases]
+            cases += [(name, {**values, name: row}) for row in moved]
+        laid = [lay(batch, values) for _, values in cases]
         stacked = jax.tree.map(lambda *parts: np.stack(parts), *laid)
 
-        def losses(case):
+        def parts(case):
             policy, entropy, batch = case
-
-            def loss(weights):
-                weighed = batch.replace(loss_weights=weights)
-                return self._loss(policy, entropy, weighed, hyper(False))[0]
-
-            # The loss is linear in the weights: its slope is each token's own part.
-            return jax.grad(loss)(batch.loss_weights)
+            slope = jax.grad(self._loss, 2, has_aux=True)
+            return slope(policy, entropy, batch.loss_weights, batch, _hyper(False))[0]
 
         by_case = jax.jit(
-            lambda cases: jax.lax.map(losses, cases), compiler_options=_QUICK
+            lambda cases: jax.lax.map(parts, cases), compiler_options=_QUICK
         )
         plain, *others = jax.device_get(by_case(stacked))
         changed = np.empty((len(others), size), bool)
         different = np.abs(np.subtract(others, plain)) > 1e-12
         changed[:, token_numbers(batch)[scored]] = different[:, scored]
         names = np.array([name for name, _ in cases[1:]])
-        return {name: changed[names == name] for name in self.values}
-
-    def _laid(self, batch: Batch, values, apart, dtype) -> tuple[Any, Any, Batch]:
-        """The loss's arguments: every value at its token."""
-
-        def at(name, elsewhere):
-            laid = np.where(
-                batch.loss_mask, values[name][token_numbers(batch)], elsewhere
-            )
-            return laid.astype(dtype)
-
-        rows = batch.replace(
-            advantages=batch.advantages.astype(dtype),
-            loss_weights=batch.loss_weights.astype(dtype),
-            old_logprobs=at("old", -apart),
-            sampler_logprobs=at("sampler", apart),
-            reference_logprobs=at("reference", -apart),
-        )
-        return at("policy", apart), at("entropy", 0), rows
+        return {name: changed[names == name] for name in values}
 
 
-def token_numbers(batch: Batch) -> np.ndarray:
-    """The number of the token at each position; 0 where none counts."""
-    return np.where(batch.loss_mask, batch.sampler_logprobs, 0).astype(int)
-
-
-def hyper(first: bool) -> Hyper:
+def _hyper(first: bool) -> Hyper:
     return make_hyper(
         learning_rate=1, eps_low=0.2, eps_high=0.28, temperature=1.0, first_update=first
     )
