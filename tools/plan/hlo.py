@@ -14,7 +14,7 @@ that moves the fewest bytes.
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -93,15 +93,6 @@ Block = Mapping[str, Instruction]
 Shares = tuple[Sequence[float], Sequence[float]]  # of operands read, results written
 
 
-class Visit(NamedTuple):
-    """An instruction, its computation, and its executions in one run of the program."""
-
-    instruction: Instruction
-    block: Block
-    times: float
-    fused: bool
-
-
 class Collective(NamedTuple):
     """A transfer between devices.
 
@@ -148,17 +139,7 @@ def read(
       kernel_share: part of their operands that handwritten kernels read.
       cache: bytes of the device's cache.
     """
-    module = Module(text, trips, kernel_share, cache)
-    visits = list(module.visits())
-    return Reading(
-        collectives=[
-            _collective(visit)
-            for visit in visits
-            if visit.instruction.base in _COLLECTIVES and not _continues(visit.block)
-        ],
-        kernel_calls=sum(visit.instruction.is_kernel for visit in visits),
-        hbm_bytes=sum(map(module.moved, visits)),
-    )
+    return Module(text, trips, kernel_share, cache).read()
 
 
 class Module:
@@ -182,30 +163,46 @@ class Module:
         self._fusion = functools.cache(self._read_fusion)
         self._leaving = {id(block): _leaving(block) for block in self._blocks.values()}
 
-    def visits(
+    def read(
         self, name: str = "", times: float = 1.0, fused: bool = False, depth: int = 0
-    ) -> Iterator[Visit]:
-        """Yields each instruction of a computation, and those of what it calls."""
-        block = self._blocks[name or self._entry]
-        for i in block.values():
-            yield Visit(i, block, times, fused)
-            if i.op == "while":
-                known = self._trip_count(i, block)
-                count = self._trips[min(depth, len(self._trips) - 1)]
-                inside = times * (count if known is None else known)
-                for c in i.called:
-                    yield from self.visits(c, inside, fused, depth + (known is None))
-            elif i.op == "conditional":
-                branches = [list(self.visits(c, times, fused, depth)) for c in i.called]
-                yield from min(branches, key=lambda b: sum(map(self.moved, b)))
-            elif i.base in ("fusion", "call", "async"):
-                for c in i.called:
-                    yield from self.visits(c, times, fused or i.base == "fusion", depth)
+    ) -> Reading:
+        """Reads a computation and those that it calls.
 
-    def moved(self, visit: Visit) -> float:
-        """Returns the bytes that an instruction moves, all its executions together."""
-        i, block = visit.instruction, visit.block
-        if visit.fused or i.base in _FREE or i.op.endswith("-done"):
+        Args:
+          name: of the computation; the entry by default.
+          times: executions of it in one run of the program.
+          fused: whether a fusion calls it, which counts the traffic.
+          depth: how many loops of unknown length are around it.
+        """
+        block = self._blocks[name or self._entry]
+        collectives, kernels, moved = [], 0, 0.0
+        for i in block.values():
+            if i.base in _COLLECTIVES and not _continues(block):
+                collectives.append(_collective(i, block, times))
+            kernels += i.is_kernel
+            moved += 0.0 if fused else times * self._moved(i, block)
+            called = []
+            if i.op == "while":
+                count: float | None = self._trip_count(i, block)
+                deeper = depth + (count is None)
+                if count is None:
+                    count = self._trips[min(depth, len(self._trips) - 1)]
+                called = [self.read(c, times * count, fused, deeper) for c in i.called]
+            elif i.op == "conditional":
+                branches = [self.read(c, times, fused, depth) for c in i.called]
+                called = [min(branches, key=lambda branch: branch.hbm_bytes)]
+            elif i.base in ("fusion", "call", "async"):
+                inside = fused or i.base == "fusion"
+                called = [self.read(c, times, inside, depth) for c in i.called]
+            for reading in called:
+                collectives += reading.collectives
+                kernels += reading.kernel_calls
+                moved += reading.hbm_bytes
+        return Reading(collectives, kernels, moved)
+
+    def _moved(self, i: Instruction, block: Block) -> float:
+        """Returns the bytes that an instruction moves each time."""
+        if i.base in _FREE or i.op.endswith("-done"):
             return 0.0
         operands = [name for name in i.operands if name in block]
         results = _results(i, block)
@@ -223,7 +220,7 @@ class Module:
             share * self._in_memory([array], i.name, block)
             for share, array in zip(writes, results, strict=False)
         )
-        return visit.times * moved * (self._kernel_share if i.is_kernel else 1.0)
+        return moved * (self._kernel_share if i.is_kernel else 1.0)
 
     def _in_memory(self, arrays: Sequence[Array], name: str, block: Block) -> float:
         """Returns the bytes of a value's arrays that are in main memory."""
@@ -294,24 +291,22 @@ class Module:
         if found := re.search(r'known_trip_count[^}]*?"n":"(\d+)"', loop.rest):
             return int(found[1])
         # A TPU's compiler does not print it: compare the counter with its bound.
-        condition = self._blocks[loop.attribute("condition")]
-        root, state = _root(condition), block[loop.operands[0]]
-        if root.op != "compare" or "direction=LT" not in root.rest:
+        condition, body = (
+            self._blocks[loop.attribute(name)] for name in ("condition", "body")
+        )
+        test, state = _root(condition), block[loop.operands[0]]
+        if test.op != "compare" or "direction=LT" not in test.rest:
             return None
-        counter, bound = (_source(name, condition, _COPIES) for name in root.operands)
-
-        def initial(element: Instruction) -> int | None:
-            if element.op != "get-tuple-element" or not state.operands:
-                return _constant(element)
-            name = state.operands[int(element.attribute("index"))]
-            return _constant(_source(name, block, _COPIES))
-
-        high = initial(bound)
+        first = {n: _integer(name, block, {}) for n, name in enumerate(state.operands)}
+        high = _integer(test.operands[1], condition, first)
+        counter = _source(test.operands[0], condition, _COPIES)
         if high is None or counter.op != "get-tuple-element":
             return None
-        body = self._blocks[loop.attribute("body")]
-        step = _step(body, int(counter.attribute("index")))
-        return max(0, -(-(high - (initial(counter) or 0)) // step))
+        index = int(counter.attribute("index"))
+        start = first.get(index) or 0
+        after = _integer(_root(body).operands[index], body, {index: start})
+        # Loops may be unrolled: the counter then grows by more than 1.
+        return max(0, -(-(high - start) // max(1, (after or 0) - start)))
 
 
 def _root(block: Block) -> Instruction:
@@ -365,25 +360,17 @@ def _parse(line: str) -> Instruction:
     return Instruction(name, _arrays(kind), op, operands, rest, bool(root), inside)
 
 
-def _constant(i: Instruction) -> int | None:
-    constant = i.op == "constant" and re.fullmatch(r"-?\d+", i.inside)
-    return int(i.inside) if constant else None
-
-
-def _step(body: Block, counter: int) -> int:
-    """Returns the increment of a loop's counter: a TPU's loops may be unrolled."""
-    total, root = 0, _root(body)
-    made = (
-        _source(root.operands[counter], body, _COPIES) if root.op == "tuple" else root
-    )
-    while made.op == "add":
-        parts = [_source(name, body, _COPIES) for name in made.operands]
-        steps = [n for n in map(_constant, parts) if n is not None]
-        if not steps:
-            return 1
-        total += steps[0]
-        made = next(part for part in parts if _constant(part) is None)
-    return total or 1
+def _integer(name: str, block: Block, state: Mapping[int, int | None]) -> int | None:
+    """Returns a value if it is known, with those of the computation's parameter."""
+    i = _source(name, block, _COPIES)
+    if i.op == "constant" and re.fullmatch(r"-?\d+", i.inside):
+        return int(i.inside)
+    if i.op == "get-tuple-element" and block[i.operands[0]].op == "parameter":
+        return state.get(int(i.attribute("index")))
+    if i.op == "add":
+        a, b = (_integer(operand, block, state) for operand in i.operands)
+        return None if a is None or b is None else a + b
+    return None
 
 
 def _continues(block: Block) -> bool:
@@ -396,15 +383,14 @@ def _continues(block: Block) -> bool:
     return chained and not any("AsyncCollectiveStart" in rest for rest in targets)
 
 
-def _collective(visit: Visit) -> Collective:
-    i, block = visit.instruction, visit.block
+def _collective(i: Instruction, block: Block, times: float) -> Collective:
     arrays = [a for name in i.operands for a in block[name].arrays]
     whole = _results(i, block) if i.base == "all-gather" else arrays
     members = _members(i.rest)
     return Collective(
         kind=i.base,
         bytes=sum(array.bytes for array in whole),
-        times=visit.times,
+        times=times,
         devices=len(members),
         reach=max(members) - min(members) + 1,
     )

@@ -150,12 +150,21 @@ def describe(plan: Mapping[str, Any]) -> str:
             f"Sampler: {sampler['copies']} x {sampler['devices_per_copy']} devices,"
             f" {sampler['slots']} slots; decode at {sampler['context']} positions"
         )
+    # Each array that stays has the same size throughout.
+    parts = {k: v for row in programs.values() for k, v in row["parts"].items()}
     lines.append(
         f"Memory of each device: {usable} GiB usable of"
         f" {gib(plan['memory']['device_bytes'])}; during a program, "
-        + ", ".join(f"{part} {gib(size)}" for part, size in _parts(programs).items())
+        + ", ".join(f"{k} {gib(v)}" for k, v in parts.items() if k != "temporary")
     )
-    lines += ["", *_table(programs), ""]
+    rows = [_row(name, row) for name, row in programs.items()]
+    cells = [[*rows[0]], *([*row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines.append("")
+    for line in cells:
+        padded = [f"{cell:>{w}}" for cell, w in zip(line, widths, strict=True)]
+        lines.append("  ".join([f"{line[0]:<{widths[0]}}", *padded[1:]]))
+    lines.append("")
     name, worst = max(programs.items(), key=lambda row: row[1]["peak_bytes"])
     lines.append(
         "It fits."
@@ -166,40 +175,18 @@ def describe(plan: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _parts(programs: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the bytes of the arrays that stay; each has the same size throughout."""
-    parts: dict[str, int] = {}
-    for row in programs.values():
-        parts |= row["parts"]
-    parts.pop("temporary", None)
-    return parts
-
-
-def _table(programs: Mapping[str, Any]) -> list[str]:
-    """Returns one row for each program, of one run of it on each device."""
-    header = (
-        "program", "peak GiB", "temporary", "kernels", "TFLOP", "memory GB",
-        "collectives", "sent GB", "at least ms", "bound by", "compiled in s",
-    )  # fmt: skip
-    rows = [
-        (
-            name,
-            gib(row["peak_bytes"]) + ("" if row["fits"] else "!"),
-            gib(row["temporary_bytes"]),
-            str(row["kernel_calls"]),
-            f"{row['flops'] / 1e12:,.2f}",
-            f"{row['hbm_bytes'] / 1e9:,.2f}",
-            str(len(row["collectives"])),
-            f"{sum(c['sent'] for c in row['collectives']) / 1e9:,.2f}",
-            f"{1e3 * max(row['seconds'].values()):,.2f}",
-            row["bound_by"],
-            f"{row['compile_seconds']:,.0f}",
-        )
-        for name, row in programs.items()
-    ]
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return [
-        row[0].ljust(widths[0])
-        + "".join(f"  {c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))
-        for row in (header, *rows)
-    ]
+def _row(name: str, row: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the columns of one program, of one run of it on each device."""
+    return {
+        "program": name,
+        "peak GiB": gib(row["peak_bytes"]) + ("" if row["fits"] else "!"),
+        "temporary": gib(row["temporary_bytes"]),
+        "kernels": str(row["kernel_calls"]),
+        "TFLOP": f"{row['flops'] / 1e12:,.2f}",
+        "memory GB": f"{row['hbm_bytes'] / 1e9:,.2f}",
+        "collectives": str(len(row["collectives"])),
+        "sent GB": f"{sum(c['sent'] for c in row['collectives']) / 1e9:,.2f}",
+        "at least ms": f"{1e3 * max(row['seconds'].values()):,.2f}",
+        "bound by": row["bound_by"],
+        "compiled in s": f"{row['compile_seconds']:,.0f}",
+    }

@@ -34,16 +34,13 @@ _FITTED = {
 
 
 class Estimate(NamedTuple):
-    """An update's estimated cost on each device.
+    """An update's estimated cost.
 
     Attributes:
-      masters, moments: bytes that stay.
-      peak: bytes of the larger of the update's programs.
+      peak: bytes of each device, of the larger of the update's programs.
       seconds: at least, for one token of a micro-batch on all devices.
     """
 
-    masters: int
-    moments: int
     peak: float
     seconds: float
 
@@ -54,26 +51,29 @@ def estimate(work: Workload) -> Estimate:
     _, fsdp, tensor = work.mesh_shape
     weights, layers = shard_sizes(c, work.mesh_shape)
     wide, narrow = jnp.dtype(t.param_dtype).itemsize, jnp.dtype(t.dtype).itemsize
-    masters, gradients = weights * wide, weights * summed_in(t.param_dtype).itemsize
     moments = 2 * weights * jnp.dtype(config.optimizer.moments_dtype).itemsize
-    at_rest = 0 if config.mesh.offload_optimizer else moments
     tokens, d = work.local_tokens, c.hidden_size
     heads = (c.num_heads + 2 * c.num_kv_heads) * c.head_dim / tensor
     mlp = c.intermediate_size / tensor
-    saved = {"full": 0.0, "dots": heads + d + 2 * mlp}
-    kept = saved.get(t.remat, 2 * heads + 6 * d + 4 * mlp)
-    block = BLOCK if work.target.chip.platform == "tpu" else GPU_BLOCK
+    kept = {
+        "full": 0.0,
+        "dots": heads + d + 2 * mlp,
+        "none": 2 * heads + 6 * d + 4 * mlp,
+    }
+    platform = work.target.chip.platform
+    block = BLOCK if platform == "tpu" else GPU_BLOCK
     parts = (
         weights * wide,
         layers * narrow,
         c.num_layers * tokens * d * narrow,
         layers * fsdp / c.num_layers * narrow,
         tokens * (heads + 2 * d + 3 * mlp) * narrow,
-        c.num_layers * tokens * kept * narrow,
+        c.num_layers * tokens * kept[t.remat] * narrow,
         min(t.head_chunk, tokens) * block * 4 + (block + tokens) * d * 8,
     )
-    factors = _FITTED[work.target.chip.platform]
-    temporary = sum(a * b for a, b in zip(factors, parts, strict=True))
+    temporary = sum(a * b for a, b in zip(_FITTED[platform], parts, strict=True))
+    if not config.mesh.offload_optimizer:
+        temporary += moments
     # Weights are gathered forward, back and for remat; gradients are reduced.
     passes = 3 if t.remat == "none" else 4
     summed = 4 * (tensor - 1) / tensor * tokens * d
@@ -82,12 +82,9 @@ def estimate(work: Workload) -> Estimate:
     count, chip = work.trainer.count, work.trainer.chip
     each = work.rows * work.row_length / count
     compute = work.flops("accumulate", each, work.row_length / 4) / chip.flops
-    return Estimate(
-        masters=masters,
-        moments=at_rest,
-        peak=masters + gradients + max(at_rest + temporary, moments),
-        seconds=max(compute, links / work.trainer.link_rate(count)) / each / count,
-    )
+    seconds = max(compute, links / work.trainer.link_rate(count)) / each / count
+    masters_and_gradients = weights * (wide + summed_in(t.param_dtype).itemsize)
+    return Estimate(masters_and_gradients + max(temporary, moments), seconds)
 
 
 def best(config: RunConfig, target: Target) -> Workload:

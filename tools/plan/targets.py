@@ -17,45 +17,35 @@ class Chip:
     """One accelerator.
 
     Attributes:
-      name: in targets.
       platform: of its compiler.
       flops: dense bfloat16, per second.
       hbm: bytes per second.
       links: bytes per second to the chips of its host or slice, both directions: half
         of it leaves the chip.
       memory: bytes, as the compiler counts them.
-      usable: share of `memory` for programs; the rest is for the runtime, the
-        collectives' buffers and fragmentation.
       dimensions: of a slice; two for GPUs, nodes and GPUs of a node.
       cache: bytes of a GPU's L2 cache. A TPU's compiler places VMEM itself.
-      network: bytes per second that each chip sends to other hosts; None if links reach
-        everywhere.
       device: the compiler's `GpuTargetConfigProto` as text, for a GPU.
     """
 
-    name: str
     platform: Literal["tpu", "cuda"]
     flops: float
     hbm: float
     links: float
     memory: int
-    usable: float
     dimensions: int
     cache: int = 0
-    network: float | None = None
     device: str = ""
 
 
-def _tpu(name: str, dimensions: int, *sheet: float) -> Chip:
+def _tpu(dimensions: int, *sheet: float) -> Chip:
     teraflops, hbm, links, gib = sheet
     return Chip(
-        name=name,
         platform="tpu",
         flops=teraflops * 1e12,
         hbm=hbm * 1e9,
         links=links * 1e9,
         memory=int(gib * 2**30),
-        usable=0.95,
         dimensions=dimensions,
     )
 
@@ -75,47 +65,45 @@ def _gpu(name: str, *sheet: float) -> Chip:
     platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 10 }}
     device_description_str: "NVIDIA {name.upper()}" """
     return Chip(
-        name=name,
         platform="cuda",
         flops=teraflops * 1e12,
         hbm=float(hbm),
         links=links * 1e9,
         memory=int(memory),
-        usable=GPU_SHARE,
         dimensions=2,
         cache=int(l2),
-        network=50e9,  # a 400 Gb/s adapter for each GPU
         device=device,
     )
 
 
-CHIPS = {
-    chip.name: chip
-    for chip in (
-        # Dimensions, TFLOP/s, HBM and links in GB/s, memory in GiB.
-        _tpu("v5e", 2, 197, 819, 200, 15.75),
-        _tpu("v5p", 3, 459, 2765, 600, 95.74),
-        _tpu("v6e", 2, 918, 1640, 448, 31.25),
-        # TFLOP/s, links in GB/s, multiprocessors, memory, HBM in bytes/s, compute
-        # capability, L2 cache, GHz, FPUs and shared memory of a multiprocessor.
-        _gpu(
-            "a100", 312, 600, 108, 85100068864, 2039040000000,
-            8, 41943040, 1.41, 64, 167936,
-        ),
-        _gpu(
-            "h100", 989, 900, 132, 84942979072, 3352320000000,
-            9, 52428800, 1.98, 128, 233472,
-        ),
-        _gpu(
-            "h200", 989, 900, 132, 151397597184, 4800000000000,
-            9, 52428800, 1.98, 128, 233472,
-        ),
-        _gpu(
-            "b200", 2250, 1800, 148, 191514411008, 7672320000000,
-            10, 132644864, 1.965, 128, 233472,
-        ),
-    )
+# Dimensions, TFLOP/s, HBM and links in GB/s, memory in GiB.
+_TPUS = {
+    "v5e": (2, 197, 819, 200, 15.75),
+    "v5p": (3, 459, 2765, 600, 95.74),
+    "v6e": (2, 918, 1640, 448, 31.25),
+}
+# TFLOP/s, links in GB/s, multiprocessors, memory, HBM in bytes/s, compute capability,
+# L2 cache, GHz, FPUs and shared memory of a multiprocessor.
+_GPUS = {
+    "a100": (
+        312, 600, 108, 85100068864, 2039040000000, 8, 41943040, 1.41, 64, 167936,
+    ),
+    "h100": (
+        989, 900, 132, 84942979072, 3352320000000, 9, 52428800, 1.98, 128, 233472,
+    ),
+    "h200": (
+        989, 900, 132, 151397597184, 4800000000000, 9, 52428800, 1.98, 128, 233472,
+    ),
+    "b200": (
+        2250, 1800, 148, 191514411008, 7672320000000, 10, 132644864, 1.965, 128, 233472,
+    ),
 }  # fmt: skip
+CHIPS = {name: _tpu(*sheet) for name, sheet in _TPUS.items()}
+CHIPS |= {name: _gpu(name, *sheet) for name, sheet in _GPUS.items()}
+# The share of its memory for programs; the rest is for the runtime, the collectives'
+# buffers and fragmentation.
+_USABLE = {"tpu": 0.95, "cuda": GPU_SHARE}
+_NETWORK = 50e9  # bytes per second of each GPU to other nodes: a 400 Gb/s adapter
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,18 +111,22 @@ class Target:
     """A slice of TPUs, or nodes of GPUs.
 
     Attributes:
-      chip: each of them.
+      name: of its chips, in CHIPS.
       shape: of the slice; nodes and GPUs of each.
     """
 
-    chip: Chip
+    name: str
     shape: tuple[int, ...]
 
     def __str__(self) -> str:
         shape = self.shape
         if self.chip.platform == "cuda" and shape[0] == 1:
             shape = shape[1:]
-        return f"{self.chip.name}:{'x'.join(map(str, shape))}"
+        return f"{self.name}:{'x'.join(map(str, shape))}"
+
+    @property
+    def chip(self) -> Chip:
+        return CHIPS[self.name]
 
     @property
     def count(self) -> int:
@@ -143,7 +135,7 @@ class Target:
     @property
     def usable(self) -> int:
         """Bytes of each device that programs may use."""
-        return int(self.chip.memory * self.chip.usable)
+        return int(self.chip.memory * _USABLE[self.chip.platform])
 
     def link_rate(self, reach: int) -> float:
         """Returns the bytes per second that a chip sends within a group.
@@ -153,9 +145,9 @@ class Target:
             inclusive; beyond a node they use the network.
         """
         within = self.chip.links / 2
-        if self.chip.network is None or reach <= self.shape[-1]:
+        if self.chip.platform == "tpu" or reach <= self.shape[-1]:
             return within
-        return min(within, self.chip.network)
+        return min(within, _NETWORK)
 
     def first(self, count: int) -> "Target":
         """Returns the first `count` GPUs, for a trainer; servers take the others.
@@ -165,14 +157,14 @@ class Target:
         """
         if count == self.count:
             return self
-        nodes, each = self.shape[0], self.shape[-1]
+        each = self.shape[-1]
         if self.chip.platform != "cuda" or (count > each and count % each):
             raise ValueError(
                 f"--target={self}: a trainer cannot have {count} chips of it; use"
                 " whole nodes of GPUs, or part of one"
             )
-        nodes, each = max(1, count // each), min(count, each)
-        return Target(chip=self.chip, shape=(nodes, each))
+        shape = max(1, count // each), min(count, each)
+        return Target(name=self.name, shape=shape)
 
 
 def parse_target(text: str) -> Target:
@@ -196,7 +188,7 @@ def parse_target(text: str) -> Target:
     if len(sizes) != chip.dimensions:
         kind = "NODESxGPUS" if chip.platform == "cuda" else f"{chip.dimensions} sizes"
         raise ValueError(f"--target={text}: the shape of {name} has {kind}")
-    return Target(chip=chip, shape=sizes)
+    return Target(name=name, shape=sizes)
 
 
 def devices(target: Target) -> Sequence[jax.Device]:
@@ -211,7 +203,7 @@ def devices(target: Target) -> Sequence[jax.Device]:
     try:
         if chip.platform == "cuda":
             topology = topologies.get_topology_desc(
-                chip.name,
+                target.name,
                 "cuda",
                 target_config=chip.device,
                 topology="1x" + "x".join(map(str, target.shape)),
