@@ -154,10 +154,7 @@ def test_every_command_is_listed_with_a_line_of_what_it_does():
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         if module != "tools.__main__" and '__name__ == "__main__"' in path.read_text():
             mains.add(module.removesuffix(".__main__"))
-    # Started by others, in environments of their own.
-    peers = {name for name in mains if name.startswith("tools.bench.")}
-    peers.add("tools.plan.compiling")
-    assert mains - peers == set(COMMANDS.values()) - {"rl.train"}
+    assert mains == set(COMMANDS.values()) - {"rl.train"}
     for name, module in COMMANDS.items():
         assert f"  {name:<17}{summary(module)}" in usage()
         assert len(summary(module)) > 20

@@ -3,17 +3,16 @@
 import pathlib
 import tempfile
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-import transformers
 from torch.nn.functional import cross_entropy
 
 from models import hf
 from models.decoder import head_table
+from tools.bench.peers import transformers_model
 from tools.gpu_check.__main__ import say
 from tools.gpu_check.shapes import PEAK, SIZES, clock, error, make_batch, trainer
 
@@ -35,15 +34,14 @@ def peer(tiny: bool) -> None:
     square = torch.randn(n, n, dtype=torch.bfloat16)
     tflops = 2e-12 * n**3 / _seconds(lambda: square @ square, 10)
     say(what="torch_matmul", version=torch.__version__, tflops=tflops)
-    config = transformers.Qwen2Config(**size.hf_config())
-    model: Any = transformers.Qwen2ForCausalLM(config).bfloat16()
+    model = transformers_model(size).bfloat16()
     rows, prompt = (2, 16) if tiny else (256, 512)
     ids = torch.randint(0, size.vocab, (rows, prompt))
 
     def draw(new: int) -> None:
         model.generate(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=new,
-            min_new_tokens=new, do_sample=True, top_k=0, pad_token_id=0,
+            min_new_tokens=new, do_sample=True, top_k=0,
         )  # fmt: skip
 
     each = (_seconds(lambda: draw(40), 1) - _seconds(lambda: draw(8), 1)) / 32
@@ -77,11 +75,8 @@ def logits(tiny: bool) -> None:
     """Compares logits with those of transformers on the same device."""
     size = SIZES["tiny" if tiny else "0.5B"]
     device = "cuda" if torch.cuda.is_available() and not tiny else "cpu"
-    torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = False
-    config = transformers.Qwen2Config(**size.hf_config())
-    theirs: Any = transformers.Qwen2ForCausalLM(config)
-    theirs.to(device)
+    theirs = transformers_model(size).to(device)
     theirs.get_input_embeddings().weight.data.mul_(4)  # as wide as trained logits
     shape = 2, 65 if tiny else 513
     ids = np.random.default_rng(0).integers(0, size.vocab, shape, np.int32)

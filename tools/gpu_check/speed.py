@@ -24,11 +24,11 @@ from tools.gpu_check import shapes
 from tools.gpu_check.__main__ import say
 from tools.gpu_check.shapes import SIZES, clock
 
-Variant = tuple[int, int, Remat, int]  # rows, their length, remat, head_chunk
-UPDATES: dict[str, list[Variant]] = {
-    "tiny": [(2, 128, "full", 64), (2, 128, "none", 64)],
-    "0.5B": [(8, 4096, "dots", 1024), (8, 4096, "none", 1024), (8, 4096, "full", 1024)],
-    "1.5B": [(4, 4096, "dots", 1024), (8, 4096, "full", 1024)],
+# Rows of a micro-batch, their length, remat.
+UPDATES: dict[str, list[tuple[int, int, Remat]]] = {
+    "tiny": [(2, 128, "full"), (2, 128, "none")],
+    "0.5B": [(8, 4096, "dots"), (8, 4096, "none"), (8, 4096, "full")],
+    "1.5B": [(4, 4096, "dots"), (8, 4096, "full")],
 }
 # Slots, and the positions that are cached for each when decoding begins.
 DECODES = {
@@ -44,7 +44,7 @@ def update_small(tiny: bool, name: str = "0.5B") -> None:
     model, _ = shapes.trainer(SIZES[name])
     params = init_params(model, shapes.one_device(), 0)
     for number, variant in enumerate(UPDATES[name]):
-        step, batch = _accumulate(name, params, variant, trace=number == 0)
+        step, batch = _accumulate(name, params, *variant, trace=number == 0)
     state = step.init(params)
 
     def apply():
@@ -59,9 +59,10 @@ def update_small(tiny: bool, name: str = "0.5B") -> None:
 update_large = functools.partial(update_small, name="1.5B")
 
 
-def _accumulate(name: str, params, variant: Variant, *, trace: bool):
-    rows, length, remat, chunk = variant
-    _, step = shapes.trainer(SIZES[name], remat=remat, head_chunk=chunk)
+def _accumulate(
+    name: str, params, rows: int, length: int, remat: Remat, *, trace: bool
+):
+    _, step = shapes.trainer(SIZES[name], remat=remat)
     host, lengths, flops = shapes.make_batch(SIZES[name], rows, length)
     batch = place(host, step.rows)
     carry = step.zeros(params, batch, SCALARS)
@@ -78,7 +79,7 @@ def _accumulate(name: str, params, variant: Variant, *, trace: bool):
 
     t, tokens = clock(run, most=6), int(lengths.sum())
     say(
-        what="accumulate", size=name, rows=rows, remat=remat, head_chunk=chunk, **t,
+        what="accumulate", size=name, rows=rows, remat=remat, **t,
         tokens_per_s=tokens / t["s"], mfu=flops / t["s"] / shapes.PEAK,
         compile_s=compile_s, peak_gib=shapes.peak_gib(),
         temporary_gib=memory.temp_size_in_bytes / 2**30,
