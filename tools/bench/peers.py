@@ -28,7 +28,7 @@ def compare(
     """Adds a peer's figures and the ratios of this project's to them.
 
     Args:
-      result: this project's figures by measurement, as "ours".
+      result: of a bench; this project's figures are in it.
       peer: name of its package; nothing is added if it is not installed.
       measure: returns the peer's figures. If it fails, the error is reported in place
         of them.

@@ -57,7 +57,7 @@ def layout(*, length=LONG, rows=4, share_prompts=False) -> list[Batch]:
 
 
 def token_numbers(batch: Batch) -> np.ndarray:
-    """Returns the number of the token at each position, -1 where there is none."""
+    """Returns the number of the token at each position, -1 without one."""
     return np.asarray(batch.sampler_logprobs).astype(int) - 1
 
 
@@ -82,7 +82,7 @@ def lay(
     Args:
       batch: of `layout`.
       values: by token; "off_policy" is optional.
-      apart: by which log-probabilities differ from each other where there is no token.
+      apart: by which log-probabilities differ from each other at positions without a token.
       dtype: of all numbers.
     """
     number = token_numbers(batch)
