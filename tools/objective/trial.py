@@ -82,7 +82,7 @@ def lay(
     Args:
       batch: of `layout`.
       values: by token; "off_policy" is optional.
-      apart: by which log-probabilities differ from each other at positions without a token.
+      apart: difference of log-probabilities at positions without a token.
       dtype: of all numbers.
     """
     number = token_numbers(batch)
