@@ -149,7 +149,8 @@ def _trl_trainer(shape: Shape) -> Any:
     from datasets import Dataset
 
     vocabulary = {f"t{i}": i for i in range(shape.vocab)}
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, None, "t0"))
+    model = tokenizers.models.WordLevel(vocabulary, unk_token="t0")
+    words = tokenizers.Tokenizer(model)
     words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     config = trl.GRPOConfig(
         output_dir=tempfile.mkdtemp(),
