@@ -13,7 +13,6 @@ Sources: GRESO (arXiv 2506.02177) passes over prompts whose groups taught nothin
 ScaleRL (arXiv 2510.13786) retires those that are solved nine times in ten.
 """
 
-import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,6 +25,9 @@ from rl.problems.curriculum import Counts, Curriculum, Stage
 from rl.types import Group, Problem
 from rollout.seeds import generator
 
+_COUNTED = (
+    "offered", "refused", "refused_in_vain", "compared", "expected", "found"
+)  # fmt: skip
 _RETIRE_AT = 0.9  # solve rate from which a problem is only explored
 # Of a round's seed, which the sampler has too.
 _OFFERS = 1
@@ -63,10 +65,6 @@ class SampledGroup:
     asked: int
 
 
-def _no_counts() -> collections.defaultdict[str, float]:
-    return collections.defaultdict(float)
-
-
 class Draws:
     """Draws problems from the curriculum.
 
@@ -91,7 +89,7 @@ class Draws:
         self._levels = np.array([-1 if p.level is None else p.level for p in problems])
         self._rates = SolveRates(problems, half_life=settings.half_life)
         self._step, self._pool = 0, np.ones(len(problems), bool)
-        self._counts = _no_counts()
+        self._counts = dict.fromkeys(_COUNTED, 0.0)
 
     def begin(self, step: int) -> Stage:
         """Return the stage of `step`, the next to be sampled."""
@@ -100,7 +98,7 @@ class Draws:
         self._pool = np.ones(len(self._levels), bool)
         if stage.levels is not None:
             self._pool = np.isin(self._levels, list(stage.levels))
-        self._counts = _no_counts()
+        self._counts = dict.fromkeys(_COUNTED, 0.0)
         return stage
 
     def draw(self, n: int, *, size: int, seed: int) -> list[Draw]:

@@ -8,8 +8,8 @@ Every token records the version that sampled it.
 
 import collections
 import concurrent.futures
-import dataclasses
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Literal
 
 import numpy as np
@@ -20,14 +20,6 @@ from rl.groups.stats import RolloutStats
 from rl.types import Group
 
 Schedule = Literal["sync", "one_step_off", "async"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Ahead:
-    """A batch that is collected in the background, and the state before it."""
-
-    state: concurrent.futures.Future
-    batch: concurrent.futures.Future
 
 
 class Rollouts:
@@ -56,7 +48,8 @@ class Rollouts:
         self._staleness = ahead[schedule]
         self._waits = schedule == "one_step_off"
         self._steps = steps
-        self._ahead: collections.deque[_Ahead] = collections.deque()
+        # Batches that are collected ahead, each with the state before it.
+        self._ahead: collections.deque[tuple[Future, Future]] = collections.deque()
         # One thread: a batch continues where the previous one left the data.
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "rollouts")
 
@@ -69,20 +62,23 @@ class Rollouts:
             return self._collector.collect(step)
         self._begin(step, step)
         # Keep it queued until ready, so an interrupted run resumes before this batch.
-        batch = self._ahead[0].batch.result()
+        _, batch = self._ahead[0]
+        groups, stats = batch.result()
         self._ahead.popleft()
         self._begin(step + 1, min(step + self._staleness, self._steps - 1))
-        return batch
+        return groups, stats
 
     def wait(self) -> None:
         """Wait, before a publish, if no completion may see two versions."""
         if self._waits:
-            concurrent.futures.wait([ahead.batch for ahead in self._ahead])
+            concurrent.futures.wait([batch for _, batch in self._ahead])
 
     def state(self) -> dict[str, Any]:
         """Return the state before the first batch that was not taken."""
-        ahead = self._ahead
-        return ahead[0].state.result() if ahead else self._collector.state()
+        if not self._ahead:
+            return self._collector.state()
+        state, _ = self._ahead[0]
+        return state.result()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`; call it before the first `take`."""
@@ -94,13 +90,11 @@ class Rollouts:
 
     def _begin(self, first: int, last: int) -> None:
         for step in range(first + len(self._ahead), last + 1):
-            state: concurrent.futures.Future = concurrent.futures.Future()
+            state: Future = Future()
             batch = self._thread.submit(self._run, step, state)
-            self._ahead.append(_Ahead(state, batch))
+            self._ahead.append((state, batch))
 
-    def _run(
-        self, step: int, state: concurrent.futures.Future
-    ) -> tuple[list[Group], RolloutStats]:
+    def _run(self, step: int, state: Future) -> tuple[list[Group], RolloutStats]:
         state.set_result(self._collector.state())
         return self._collector.collect(step)
 
