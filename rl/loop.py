@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-import numpy as np
-
 from configs.base import RunConfig
 from configs.schema import config_json
 from rl.alarms import Alarm
@@ -41,10 +39,7 @@ from rl.update.metrics import update_metrics
 from rl.workdir.dump import dump_updates
 from rl.workdir.examples import example_rows
 from rl.workdir.export import model_card
-from rl.workdir.tokens import token_rows
 from rollout.types import SamplerError
-
-TOKENS_EVERY = 20  # steps, of which some tokens go to tokens.jsonl
 
 Result = TypeVar("Result")
 
@@ -122,13 +117,11 @@ def train(
 
                 # Old log-probabilities of all tokens, then an update per mini-batch:
                 # gradients of its micro-batches, one optimizer application (`engine`).
-                with clock.phase("log"):
-                    tokens = run.score_shown(batches, hypers)
                 with clock.phase("update"), watch("update"):
                     updates = engine.update(batches, hypers)
                 with clock.phase("log"):
                     metrics = run.log_update(
-                        groups, stats, batches, hypers, updates, tokens, clock
+                        groups, stats, batches, hypers, updates, clock
                     )
             else:
                 print(f"step {run.done + 1}: too few informative groups, no update")
@@ -282,17 +275,6 @@ class _Run:
         self.parts.trace.begin(self.done + 1)
         return Stopwatch()
 
-    def score_shown(
-        self, batches: list[list[Batch]], hypers: list[Hyper]
-    ) -> np.ndarray | None:
-        """Score the tokens that tokens.jsonl shows, at the steps at which it does.
-
-        From the first step on, so that its program is compiled with the others.
-        """
-        if not due(self.done, TOKENS_EVERY):
-            return None
-        return self.parts.engine.score(batches[0][0], hypers[0])
-
     def log_update(
         self,
         groups: list[Group],
@@ -300,25 +282,17 @@ class _Run:
         batches: list[list[Batch]],
         hypers: list[Hyper],
         updates: list[dict[str, Any]],
-        tokens_before: np.ndarray | None,
         clock: Stopwatch,
     ) -> dict[str, float]:
-        """Write distributions, tokens and a dump if due; return the updates' metrics.
+        """Write distributions, and a dump if due; return the updates' metrics.
 
-        `tokens_before` are those of `score_shown`; `clock` has measured the updates.
+        `clock` has measured the updates.
         """
         engine, step = self.parts.engine, self.done
         if any(s["skipped"] for s in updates):
             engine.checkpoints.finish()
             dump_updates(self.workdir, step, groups, batches, hypers, updates)
         self.writer.histograms(step + 1, distributions(stats, batches))
-        if tokens_before is not None:
-            shown = batches[0][0]
-            after = engine.score(shown, hypers[0])
-            rows = token_rows(
-                groups, shown, tokens_before, after, hypers[-1], self.spec.decode
-            )
-            self.writer.tokens(step + 1, rows)
         micro = [batch for mini_batch in batches for batch in mini_batch]
         tokens = float(sum((batch.segment_ids != 0).sum() for batch in micro))
         passes = len(hypers) / len(batches)

@@ -1,6 +1,6 @@
 """Compute the metrics of a step and write them, with examples of completions.
 
-They go to metrics.jsonl, samples.jsonl, tokens.jsonl and TensorBoard, whose errors end
+They go to metrics.jsonl, samples.jsonl and TensorBoard, whose errors end
 the run, and to the metric loggers of the config, whose errors do not.
 """
 
@@ -32,7 +32,7 @@ HEADLINE = {
 }
 """Charts on which TensorBoard and the report open."""
 
-_FILES = ("metrics.jsonl", "samples.jsonl", "tokens.jsonl")
+_FILES = ("metrics.jsonl", "samples.jsonl")
 
 EVALUATED = "eval/"  # prefix of the metrics of an evaluation
 
@@ -51,8 +51,7 @@ class MetricsWriter:
     ):
         """
         Args:
-          workdir: `metrics.jsonl`, `samples.jsonl`, `tokens.jsonl` and `tensorboard/`
-            live there.
+          workdir: `metrics.jsonl`, `samples.jsonl` and `tensorboard/` are in it.
           keep: the last step whose rows stay; later ones belong to lost work and are
             removed. -1 starts from nothing.
           evaluated: the same for evaluations: that of a step may be lost alone.
@@ -67,20 +66,17 @@ class MetricsWriter:
         kept = {
             name: _keep_until(self._workdir / name, keep, evaluated) for name in _FILES
         }
-        self._metrics, self._samples, self._tokens = (
-            Rows(self._workdir / name) for name in _FILES
-        )
+        self._metrics, self._samples = (Rows(self._workdir / name) for name in _FILES)
         self._board = Board(
             self._workdir / "tensorboard",
             keep=keep,
             before=kept["metrics.jsonl"],
-            front=HEADLINE,
+            front={tag for tags in HEADLINE.values() for tag in tags},
             config=self._config,
         )
         self._sinks = Sinks(self._makers, self._workdir, config=self._config, keep=keep)
         self._opened = contextlib.ExitStack()
-        rows = self._tokens, self._samples, self._metrics
-        for part in (self._sinks, self._board, *rows):
+        for part in (self._sinks, self._board, self._samples, self._metrics):
             self._opened.callback(part.close)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
@@ -104,10 +100,6 @@ class MetricsWriter:
         self._samples.write(*({"step": step, **row} for row in rows))
         self._board.text("samples", _table(rows), step)
         self._sinks.samples(step, rows)
-
-    def tokens(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write completions token by token, a line each; see `rl.workdir.tokens`."""
-        self._tokens.write(*({"step": step, **row} for row in rows))
 
     def close(self) -> None:
         """Closes all of them, though one fails; a second call does nothing."""

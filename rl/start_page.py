@@ -79,7 +79,7 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
         "stages": "; ".join(spec.gaps),
         **_example(spec),
         "writes": f"{workdir}/: config.json manifest.json held_out.jsonl assets/"
-        " metrics.jsonl samples.jsonl tokens.jsonl tensorboard/ profile/"
+        " metrics.jsonl samples.jsonl tensorboard/ profile/"
         " checkpoints/ dumps/ summary.json hf/"
         + (" adapter/" if lora_from_config(c) else "")
         + (f", {c.compiled}/" if c.compiled else ""),

@@ -14,7 +14,7 @@ from rl.processes.group import Follower, Leader, Processes
 from rollout.types import Completion, OnFinished, OnPause
 
 # Calls of the engine that all processes make. What is not listed is the leader's alone.
-JOINT = ("update", "score", "publish", "save", "restore", "export", "close")
+JOINT = ("update", "publish", "save", "restore", "export", "close")
 
 E = TypeVar("E")
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata as hparams
 from tensorboard.util import tensor_util
 
@@ -21,18 +20,15 @@ from rl.groups.rates import Rate
 from rl.groups.stats import RolloutStats
 from rl.metric_loggers import load_sinks
 from rl.metrics import (
-    HEADLINE,
     MetricsWriter,
     Stopwatch,
     console_line,
     distributions,
 )
 from rl.problems.curriculum import Stage
-from rl.types import make_hyper
 from rl.update.metrics import update_metrics
 from rl.update.objective import MEASURED
 from rl.workdir.examples import example_rows, suspicion
-from rl.workdir.tokens import token_rows
 from rl.workdir.trace import Trace
 from tests.rl.examples import make_group
 
@@ -89,15 +85,6 @@ def test_what_matters_stands_in_front(tmp_path):
     tags = sorted(board.Tags()["scalars"])
     assert tags[:2] == ["Front/policy entropy", "Front/reward accuracy"]
     assert points(board, "Front/reward accuracy") == points(board, "reward/accuracy")
-    (event,) = board.Tensors("custom_scalars__config__")
-    text = tensor_util.make_ndarray(event.tensor_proto).item()
-    layout = layout_pb2.Layout.FromString(text)
-    charts = {chart.title: chart for chart in layout.category[0].chart}
-    assert list(charts) == list(HEADLINE) and len(charts) == 6
-    assert list(charts["clip fractions"].multiline.tag) == [
-        "^policy/clipped_high$",
-        "^policy/clipped_low$",
-    ]
 
 
 def test_the_line_of_a_step_fits_a_terminal():
@@ -322,38 +309,6 @@ def test_each_completion_counts_once_in_the_histograms():
     advantages = np.sort(found["advantage/completions"])
     third = 2 / 3  # rewards of 1, -1, -1 have the mean -1/3
     np.testing.assert_allclose(advantages, [-third] * 4 + [4 / 3] * 2, rtol=1e-6)
-
-
-def test_tokens_stand_beside_what_sampler_and_trainer_thought_of_them():
-    groups = [make_group([True, False], lengths=[5, 3], seed=s) for s in range(2)]
-    batch = step_of(groups)[0][0]
-    before = batch.sampler_logprobs + np.float32(0.25)
-    hyper = make_hyper(
-        learning_rate=1e-6,
-        eps_low=0.2,
-        eps_high=0.28,
-        temperature=1.0,
-        first_update=False,
-    )
-    rows = token_rows(groups, batch, before, before + 1, hyper, decode)
-    assert len(rows) == 2
-    by_ids = {
-        (group.problem.id, *c.token_ids.tolist()): (c, advantage)
-        for group in groups
-        for c, advantage in zip(group.completions, (1.0, -1.0), strict=True)
-    }
-    for row in rows:
-        completion, advantage = by_ids[row["id"], *row["ids"]]
-        assert row["advantage"] == advantage
-        assert row["texts"] == [str(id) for id in completion.token_ids]
-        assert row["versions"] == completion.versions.tolist()
-        np.testing.assert_allclose(
-            row["sampler"], completion.sampler_logprobs, rtol=1e-4
-        )
-        np.testing.assert_allclose(
-            np.subtract(row["trainer"], row["sampler"]), 0.25, atol=1e-3
-        )
-    assert rows[0]["eps_high"] == pytest.approx(0.28)
 
 
 # -- traces --------------------------------------------------------------------------

@@ -66,15 +66,6 @@ def sample(step, **changes):
     } | changes  # fmt: skip
 
 
-def token_row(step, **changes):
-    return {
-        "step": step, "id": "7+8", "problem": "7+8", "advantage": 1.0,
-        "eps_low": 0.2, "eps_high": 0.28, "ids": [1, 2, 3], "texts": ["1", "5", ""],
-        "sampler": [-0.1, -0.2, -0.3], "trainer": [-0.1, -0.15, -0.3],
-        "after": [-0.1, 0.2, -0.35], "versions": [0, 0, 1],
-    } | changes  # fmt: skip
-
-
 def evaluated(accuracy):
     part = {"accuracy": accuracy, "accuracy_interval": [accuracy - 0.1, 1.0]}
     part |= {"problems": 256}
@@ -104,7 +95,6 @@ def make(folder, *, seed=0, end=True, after=0.75, faults=None, **changes):
     rows = [metrics(s, rng, **faults.get(s, {})) for s in range(1, STEPS + 1)]
     write(folder / "metrics.jsonl", [{"step": 0, "eval/accuracy": 0.25}, *rows])
     write(folder / "samples.jsonl", [sample(s) for s in range(1, STEPS + 1)])
-    write(folder / "tokens.jsonl", [token_row(1), token_row(21)])
     if end:
         summary = {
             "base": evaluated(0.25), "final": evaluated(after), "steps": STEPS,
@@ -226,11 +216,11 @@ def test_a_run_that_goes_on_is_no_finding_and_a_killed_one_is(tmp_path):
 
 def test_a_line_being_written_does_not_count_and_a_broken_one_is_told(tmp_path):
     folder = make(tmp_path / "run")
-    for name in ("metrics", "samples", "tokens"):
+    for name in ("metrics", "samples"):
         with (folder / f"{name}.jsonl").open("a") as file:
             file.write('{"step": 41, "reward/me')
     run = read_run(folder)
-    assert (run.done, len(run.samples), len(run.tokens)) == (STEPS, STEPS, 2)
+    assert (run.done, len(run.samples)) == (STEPS, STEPS)
     assert findings(run) == []
     lines = (folder / "samples.jsonl").read_text().splitlines()
     lines[1:4] = ["nonsense", '["no", "object"]', '{"step": "3", "problem": "?"}']
@@ -294,8 +284,6 @@ def hostile(folder):
     own = {k: HOSTILE for k in ("problem", "completion", "gold", "rule", "suspect")}
     kinds = {"shown_as": [HOSTILE], "components": {HOSTILE: HOSTILE}, "tokens": HOSTILE}
     write(folder / "samples.jsonl", [sample(1, **own, **kinds), sample(2)])
-    texts = {"texts": [HOSTILE] * 3, "problem": HOSTILE, "versions": [HOSTILE] * 3}
-    write(folder / "tokens.jsonl", [token_row(1, **texts)])
     config = json.loads((folder / "config.json").read_text())
     config["model"]["path"] = config["alarms"][HOSTILE] = HOSTILE
     config[HOSTILE] = {HOSTILE: HOSTILE}
@@ -356,10 +344,6 @@ def test_a_long_run_stays_under_five_megabytes(tmp_path):
     write(folder / "metrics.jsonl", [metrics(s, rng) for s in range(1, 2001)])
     long = "<&> " * 4000
     write(folder / "samples.jsonl", [sample(s, completion=long) for s in range(1500)])
-    many = 4096
-    row = token_row(1, ids=[151_000] * many, texts=["<long"] * many)
-    row |= {k: [-1.23456] * many for k in ("sampler", "trainer", "after", "versions")}
-    write(folder / "tokens.jsonl", [row | {"step": s} for s in range(0, 2000, 50)])
     text = page([read_run(folder)])
     assert 5e5 < len(text.encode()) < 5e6
     assert "others are in samples.jsonl" in text

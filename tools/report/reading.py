@@ -32,7 +32,7 @@ class Run:
       changes: the config's differences from configs/base.py, by dotted key.
       steps: numbers of each step's row of metrics.jsonl, by ascending step.
       evaluations: numbers of each evaluation's row.
-      samples, tokens: rows of samples.jsonl and tokens.jsonl.
+      samples: rows of samples.jsonl.
       summary: summary.json; empty before the end.
       dumps: names of the folders in dumps/, each with its dump.json.
       running: whether a process holds the folder.
@@ -46,7 +46,6 @@ class Run:
     steps: Sequence[Mapping[str, float]]
     evaluations: Sequence[Mapping[str, float]]
     samples: Sequence[Row]
-    tokens: Sequence[Row]
     summary: Row
     dumps: Mapping[str, Row]
     running: bool
@@ -102,7 +101,6 @@ def read_run(workdir: pathlib.Path) -> Run:
         steps=[row for row in metrics if "seconds/step" in row],
         evaluations=[row for row in metrics if "seconds/step" not in row],
         samples=_rows(workdir / "samples.jsonl", wrong, _is_sample),
-        tokens=_rows(workdir / "tokens.jsonl", wrong, _is_token_row),
         summary=summary,
         dumps={
             path.parent.name: _object(path, wrong)
@@ -172,17 +170,6 @@ def _is_sample(row: Row) -> bool:
     texts = [row["problem"], row["completion"], row["gold"], *why]
     is_list = isinstance(why, list) and is_number(row["reward"])
     return is_list and all(isinstance(text, str) for text in texts)
-
-
-def _is_token_row(row: Row) -> bool:
-    columns = [row[key] for key in ("ids", "sampler", "trainer", "after", "texts")]
-    numbers = [row[key] for key in ("advantage", "eps_low", "eps_high")]
-    return (
-        len({len(column) for column in columns if isinstance(column, list)}) == 1
-        and all(isinstance(column, list) for column in columns)
-        and all(is_number(x) for column in (*columns[:4], numbers) for x in column)
-        and all(isinstance(text, str) for text in row["texts"])
-    )
 
 
 def _is_held(lock: pathlib.Path) -> bool:

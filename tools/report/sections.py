@@ -27,9 +27,8 @@ CURVES = HEADLINE | {
 }
 """Charts, with the metrics that each shows where a run has them."""
 
-# Characters: of a completion, of all completions; tokens of a row, rows of tokens.
+# Characters: of a completion, of all completions.
 _MOST_OF_A_TEXT, _MOST_TEXT = 6_000, 2_500_000
-_MOST_TOKENS, _MOST_TOKEN_ROWS = 512, 8
 _SMOOTHED = 20  # a curve is averaged over this part of a run
 _KINDS = ("best", "worst", "suspect", "truncated", "repeated", "right", "wrong")
 
@@ -50,7 +49,6 @@ def page(runs: Sequence[Run]) -> str:
         "Settings": each(_settings),
         "Time": each(_spent),
         "Completions": _samples(runs),
-        "Tokens": _tokens(runs),
     }
     body = "".join(section(title, content) for title, content in parts.items())
     return html_page.document(", ".join(r.name for r in runs), _outcome(runs) + body)
@@ -337,32 +335,3 @@ def _sample(run: Run, row: Mapping[str, Any], several: bool) -> str:
     body += html_page.text(row["completion"], _MOST_OF_A_TEXT)
     kind = "right" if row.get("correct") is True else "wrong"
     return html_page.details(" · ".join(facts), body, kind)
-
-
-def _tokens(runs: Sequence[Run]) -> str:
-    """Returns completions of tokens.jsonl; each token has its figures on hover."""
-    rows = [(run, row) for run in runs for row in run.tokens]
-    blocks = []
-    for run, row in rows[:: max(1, math.ceil(len(rows) / _MOST_TOKEN_ROWS))]:
-        spans = []
-        for i, word in enumerate(row["texts"][:_MOST_TOKENS]):
-            sampler, trainer = row["sampler"][i], row["trainer"][i]
-            ratio = math.exp(min(20.0, max(-20.0, row["after"][i] - trainer)))
-            high, low = ratio > 1 + row["eps_high"], ratio < 1 - row["eps_low"]
-            gap = 60 * min(1.0, abs(sampler - trainer) / 0.1)
-            shown_as = {
-                "class": "clipped" if (high if row["advantage"] > 0 else low) else "",
-                "title": f"id {row['ids'][i]}: sampler {sampler:.4f}, trainer"
-                f" {trainer:.4f}, ratio after the step {ratio:.4f}",
-                "style": f"--gap:{gap:.0f}%",
-            }
-            spans.append(tag("span", html.escape(word) or "∅", **shown_as))
-        name = f"{run.name}, step {row['step']}: {str(row.get('problem', ''))[:60]}"
-        name += f" (advantage {row['advantage']:.3f})"
-        tokens = tag("div", "".join(spans), class_="tokens")
-        blocks.append(html_page.details(name, tokens))
-    words = (
-        "Darker: sampler and trainer differ more, up to 0.1 nats. Underlined: clipped"
-        " after the step's updates. Hover over a token for its figures."
-    )
-    return note(words) + "".join(blocks) if blocks else ""
