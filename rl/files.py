@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import mmap
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -221,19 +220,18 @@ def _is_whole(line: bytes) -> bool:
 
 def _end_last_row(path: pathlib.Path) -> None:
     """Makes a file ready for the next row: completes the last one, or cuts it off."""
-    if not path.exists() or not path.stat().st_size:
+    if not path.exists():
         return
     with path.open("rb+") as file:
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            start = data.rfind(b"\n") + 1
-            last = data[start:]
-        if not last:
+        end, last = 0, b""
+        for last in file:
+            end += len(last)
+        if not last or last.endswith(b"\n"):
             return
         if _is_whole(last):
-            file.seek(0, os.SEEK_END)
             file.write(b"\n")
         else:
-            file.truncate(start)
+            file.truncate(end - len(last))
 
 
 def sync(path: pathlib.Path) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from rl.files import Rows, markdown_table, read_rows, replace_rows
+from rl.files import Rows, read_rows, replace_rows
 from rl.groups.stats import RolloutStats
-from rl.metric_loggers import Maker, Sinks
+from rl.metric_loggers import Maker, Sink, Sinks
 from rl.progress import duration
 from rl.types import Batch
 from rl.workdir.board import Board
@@ -58,25 +58,20 @@ class MetricsWriter:
           config: hyperparameters by dotted key.
           sinks: more metric loggers by name; see `rl.metric_loggers`.
         """
-        self._workdir, self._config = workdir, dict(config or {})
-        self._makers = dict(sinks or {})
-        self._open(keep, evaluated)
-
-    def _open(self, keep: int, evaluated: int) -> None:
-        kept = {
-            name: _keep_until(self._workdir / name, keep, evaluated) for name in _FILES
-        }
-        self._metrics, self._samples = (Rows(self._workdir / name) for name in _FILES)
-        self._board = Board(
-            self._workdir / "tensorboard",
+        kept = {name: _keep_until(workdir / name, keep, evaluated) for name in _FILES}
+        self._metrics, self._samples = (Rows(workdir / name) for name in _FILES)
+        config = dict(config or {})
+        board = Board(
+            workdir / "tensorboard",
             keep=keep,
             before=kept["metrics.jsonl"],
             front={tag for tags in HEADLINE.values() for tag in tags},
-            config=self._config,
+            config=config,
         )
-        self._sinks = Sinks(self._makers, self._workdir, config=self._config, keep=keep)
+        others = Sinks(sinks or {}, workdir, config=config, keep=keep)
+        self._loggers: tuple[Sink, ...] = board, others
         self._opened = contextlib.ExitStack()
-        for part in (self._sinks, self._board, self._samples, self._metrics):
+        for part in (*reversed(self._loggers), self._samples, self._metrics):
             self._opened.callback(part.close)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
@@ -84,22 +79,20 @@ class MetricsWriter:
         plain = {name: _plain(value) for name, value in values.items()}
         self._metrics.write({"step": step, **plain})
         finite = {k: v for k, v in plain.items() if math.isfinite(v)}
-        self._board.scalars(step, finite)
-        self._board.flush()
-        self._sinks.scalars(step, finite)
+        for logger in self._loggers:
+            logger.scalars(step, finite)
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
         """Write distributions of a step to TensorBoard."""
         some = {name: array for name, array in values.items() if len(array)}
-        for name, array in some.items():
-            self._board.histogram(name, array, step)
-        self._sinks.histograms(step, some)
+        for logger in self._loggers:
+            logger.histograms(step, some)
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write completions as text: a line each, and a table on TensorBoard."""
         self._samples.write(*({"step": step, **row} for row in rows))
-        self._board.text("samples", _table(rows), step)
-        self._sinks.samples(step, rows)
+        for logger in self._loggers:
+            logger.samples(step, rows)
 
     def close(self) -> None:
         """Closes all of them, though one fails; a second call does nothing."""
@@ -242,12 +235,6 @@ def console_line(step: int, steps: int, m: Mapping[str, float], left: float) -> 
 def _plain(value: float) -> float | int:
     value = float(value)
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    columns = ("prompt", "completion", "gold", "reward")
-    cells = [[str(row[column]) for column in columns] for row in rows]
-    return "\n".join(markdown_table(columns, cells))
 
 
 def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from models import lora
 from models.decoder import abstract_params
 from rl.base_model import lora_from_config, model_from_config, parameter_count
 from rl.checkpoint import describe_cost, state_bytes
-from rl.problems.repeats import count_repeats
+from rl.problems.repeats import describe_repeats
 from rl.run_spec import TRAINING, ProblemSet, RunSpec
 from rl.update.optimizer import make_optimizer
 
@@ -87,7 +87,7 @@ def start_page(spec: RunSpec, workdir: pathlib.Path) -> str:
     width = max(map(len, lines))
     text = [f"{key:<{width}}  {value}" for key, value in lines.items() if value]
     held_out = [p for of_set in spec.held_out for p in of_set.problems]
-    notes = [*spec.unread, *count_repeats(spec.train, held_out).messages()]
+    notes = [*spec.unread, *describe_repeats(spec.train, held_out)]
     text += [f"WARNING: {note}" for note in notes]
     return "\n".join(
         text

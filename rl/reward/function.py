@@ -12,13 +12,12 @@ line, the problem and the completion.
 
 import asyncio
 import dataclasses
-import functools
 import inspect
 import math
 import os
 import sysconfig
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from rl.problems.functions import load_function
@@ -89,79 +88,51 @@ def open_function(
         if texts is None:
             return form
         assert problem is not None  # only its form is asked for without a problem
-        suspect = 0
+        suspect, answers = 0, []
         try:
-            values = _called(function, form, texts, problem)
-            answers: list[Answer] = []
-            for value in values:
-                suspect = len(answers)
+            values = _values(function, form, texts, problem)
+            for suspect, value in enumerate(values):  # noqa: B007
                 answers.append(_answer(value))
             return answers
         except _Broken as broken:
             what = f"{form.place}: {broken}"
-        except _Raised as raised:
-            suspect, error = raised.suspect, raised.error
-            kind = type(error).__name__
-            what = f"{_place(error, form)}: {kind}: {_line(str(error))}"
+        except Exception as error:  # a user's function may raise anything
+            message = " ".join(str(error).split())
+            what = f"{_place(error, form)}: {type(error).__name__}: {message}"
         return Fault(f"{named}: {what}; {told(problem, texts[suspect])}")
 
     return work
 
 
-class _Raised(Exception):
-    """The function raised, at one completion; which is unknown for a batch."""
-
-    def __init__(self, suspect: int, error: Exception):
-        self.suspect, self.error = suspect, error
-
-
-def _called(
+def _values(
     function: Callable, form: Form, texts: Sequence[str], problem: Problem
 ) -> Sequence[Any]:
-    """One value for each text.
+    """Return what a function says of each text, or the exception that it raised.
 
     Raises:
-      _Raised, _Broken: what the user has to know.
+      _Broken: it did not return one value for each text.
     """
-    if _is_batch(function):
-        values = _guarded(
-            0, lambda: _awaited(function(list(texts), [problem] * len(texts)))
-        )
-        if not isinstance(values, Sequence) or isinstance(values, str | bytes):
-            raise _Broken(f"returned {_shown(values)}, not a list")
-        if len(values) != len(texts):
-            raise _Broken(f"returned {len(values)} for {len(texts)} completions")
-        return values
-    if form.grouped:  # async, one by one: all at once
-        return _runner.run(_gathered(function, texts, problem))
-    return [
-        _guarded(i, functools.partial(function, text, problem))
-        for i, text in enumerate(texts)
-    ]
+    if not form.grouped:
+        return [function(text, problem) for text in texts]
+    if not _is_batch(function):  # async, one by one: all at once
+        return _await_all(*(function(text, problem) for text in texts))
+    values = function(list(texts), [problem] * len(texts))
+    if inspect.isawaitable(values):
+        (values,) = _await_all(values)
+    if isinstance(values, Exception):
+        raise values
+    if not isinstance(values, Sequence) or isinstance(values, str | bytes):
+        raise _Broken(f"returned {_shown(values)}, not a list")
+    if len(values) != len(texts):
+        raise _Broken(f"returned {len(values)} for {len(texts)} completions")
+    return values
 
 
-async def _gathered(function, texts, problem) -> list[Any]:
-    async def one(i: int, text: str) -> Any:
-        try:
-            return await function(text, problem)
-        except Exception as error:
-            raise _Raised(i, error) from error
+def _await_all(*calls: Awaitable[Any]) -> list[Any]:
+    async def wait() -> list[Any]:
+        return await asyncio.gather(*calls, return_exceptions=True)
 
-    return await asyncio.gather(*(one(i, text) for i, text in enumerate(texts)))
-
-
-def _guarded(suspect: int, call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except Exception as error:  # a user's function may raise anything
-        raise _Raised(suspect, error) from error
-
-
-def _awaited(value: Any) -> Any:
-    async def wait():
-        return await value
-
-    return _runner.run(wait()) if inspect.isawaitable(value) else value
+    return _runner.run(wait())
 
 
 # One loop for all calls: a client that a function keeps belongs to a loop.
@@ -184,7 +155,9 @@ def _form(function: Callable) -> Form:
 
 
 def _answer(value: Any) -> Answer:
-    """Holds one value to the contract."""
+    """Check one value against the contract, and raise what a call has raised."""
+    if isinstance(value, Exception):
+        raise value
     if not isinstance(value, Mapping):
         return Answer(_number(value, "returned", most=LARGEST))
     unknown = [key for key in value if key not in _KEYS]
@@ -256,7 +229,3 @@ def _shown(value: Any) -> str:
     except Exception:  # such as of a whole number of too many digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= 160 else f"{text[:80]} ... {text[-70:]}"
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())

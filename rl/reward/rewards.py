@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from rl.reward import function as functions
-from rl.reward.function import LARGEST, Answer, Fault, Form, told
+from rl.reward.function import LARGEST, Answer, Fault, told
 from rl.reward.score import Reward, Score
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
@@ -104,7 +104,6 @@ class Rewards:
         self._pool: VerifierPool | None = None
         self._workers: Workers | None = None
         self._by_name: dict[str, Reward] = {}
-        self._grouped: set[str] = set()
         try:
             if VERIFIER in keys:
                 self._pool = VerifierPool(
@@ -143,10 +142,6 @@ class Rewards:
             counts["replaced"] += self._workers.replaced
         return counts
 
-    def of_groups(self, key: str) -> list[str]:
-        """The functions of a key's formula that see all completions of a problem."""
-        return [term.name for term in self._terms[key] if term.name in self._grouped]
-
     def reward(self, key: str) -> Reward:
         """The reward by the formula of a key."""
         terms = self._terms[key]
@@ -172,30 +167,29 @@ class Rewards:
             raise RewardError(form.text)
         if isinstance(form, Lost):
             raise RewardError(f"{named}: cannot be imported (it {form.reason})")
-        if form.grouped:
-            self._grouped.add(name)
 
         def judge(
             groups: Sequence[Sequence[str]], problems: Sequence[Problem]
         ) -> list[list[Score]]:
-            requests = [
-                ((name, key, problem), _calls(form, texts))
-                for texts, problem in zip(groups, problems, strict=True)
+            calls = [
+                [tuple(texts)] if form.grouped else [(text,) for text in texts]
+                for texts in groups
             ]
-            scores: list[list[Score]] = []
-            for ((_, _, problem), calls), results in zip(
-                requests, workers.map(requests), strict=True
-            ):
-                scores.append([])
-                for call, result in zip(calls, results, strict=True):
+            results = workers.map(
+                [((name, key, p), c) for p, c in zip(problems, calls, strict=True)]
+            )
+            scores: list[list[Score]] = [[] for _ in groups]
+            for i, problem in enumerate(problems):
+                for call, result in zip(calls[i], results[i], strict=True):
                     if isinstance(result, Fault):
                         raise RewardError(result.text)
                     if isinstance(result, Lost):
-                        what = f"{result.reason} (reward.timeout={self._timeout:g} s);"
-                        what = f"{form.place}: {what} {told(problem, call[0])}"
-                        scores[-1] += self._unjudged(call, f"{named}: {what}")
+                        what = f"{result.reason} (reward.timeout={self._timeout:g} s)"
+                        where = f"{named}: {form.place}: {what}"
+                        reason = f"{where}; {told(problem, call[0])}"
+                        scores[i] += self._unjudged(call, reason)
                     else:
-                        scores[-1] += map(self._score, call, result)
+                        scores[i] += map(self._score, call, result)
             return scores
 
         return judge
@@ -236,18 +230,15 @@ def try_out(
     *,
     timeout: float,
     right_from: float,
-) -> Mapping[str, list[str]]:
-    """Has the functions of some formulas judge one problem.
+) -> None:
+    """Let the user's functions of some formulas judge one problem.
 
-    They are given its answer in a box, and an empty completion, which a model may well
-    draw.
-
-    Returns:
-      Those functions of each formula that see all completions of a problem in one call.
+    They judge its answer in a box, and an empty completion, which a model may well
+    sample.
 
     Raises:
-      ValueError: a formula is none; a function cannot be imported, breaks its contract,
-        or takes too long.
+      ValueError: a formula is invalid; a function cannot be imported, breaks its
+        contract, or takes too long.
     """
     names = {
         key: [t.name for t in parse(formula, key=key) if t.name != VERIFIER]
@@ -255,15 +246,13 @@ def try_out(
     }
     own = {key: " + ".join(of_key) for key, of_key in names.items() if of_key}
     if not own:
-        return {key: [] for key in formulas}
-    texts = [f"\\boxed{{{problem.answers[0]}}}", ""]
+        return
     with contextlib.closing(
         Rewards(own, workers=1, timeout=timeout, right_from=right_from, on_lost=_refuse)
     ) as rewards:
-        for text in texts:
+        for text in (f"\\boxed{{{problem.answers[0]}}}", ""):
             for key in own:
                 rewards.reward(key)([[text]], [problem])
-        return {k: rewards.of_groups(k) if k in own else [] for k in formulas}
 
 
 def _warn(reason: str) -> None:
@@ -272,10 +261,6 @@ def _warn(reason: str) -> None:
 
 def _refuse(reason: str) -> None:
     raise RewardError(reason)
-
-
-def _calls(form: Form, texts: Sequence[str]) -> list[tuple[str, ...]]:
-    return [tuple(texts)] if form.grouped else [(text,) for text in texts]
 
 
 def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:

@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import socket
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from rl.files import named
+from rl.files import markdown_table, named
 
 FRONT = "Front"
 """Group of the main charts; TensorBoard sorts a capital before other groups."""
@@ -33,8 +33,9 @@ class _Flat:
 class Board:
     """Writes the event file of one start.
 
-    A series that has never changed gets no chart: it is held back until it changes, and
-    is then written with the first and last point of its constant part.
+    It is a `rl.metric_loggers.Sink`. A series that has never changed gets no chart: it
+    is held back until it changes, and is then written with the first and last point of
+    its constant part.
 
     TensorBoard's own writer is not used: on a full disk it prints the traceback of a
     thread.
@@ -93,6 +94,8 @@ class Board:
                 )
         for (at, when), found in sorted(points.items(), key=lambda point: point[0]):
             self._write(Event(wall_time=when, step=at, summary=Summary(value=found)))
+        with named(self._path):
+            self._file.flush()
 
     def _points(
         self, tag: str, value: float, step: int, now: float
@@ -111,12 +114,16 @@ class Board:
         constant = dict.fromkeys((flat.first, flat.last))
         return [*((*point, flat.value) for point in constant), (step, now, value)]
 
-    def histogram(self, tag: str, values: np.ndarray, step: int) -> None:
-        """Write the distribution of at least one value."""
-        self._event(step, summary=histogram_pb(tag, values))
+    def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
+        """Write distributions, each of at least one value."""
+        for tag, array in values.items():
+            self._event(step, summary=histogram_pb(tag, array))
 
-    def text(self, tag: str, markdown: str, step: int) -> None:
-        self._event(step, summary=text_pb(tag, markdown))
+    def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write completions as a table."""
+        columns = ("prompt", "completion", "gold", "reward")
+        table = markdown_table(columns, [[str(r[c]) for c in columns] for r in rows])
+        self._event(step, summary=text_pb("samples", "\n".join(table)))
 
     def _event(self, step: int, **content) -> None:
         self._write(Event(wall_time=time.time(), step=step, **content))
@@ -124,10 +131,6 @@ class Board:
     def _write(self, event: Event) -> None:
         with named(self._path):
             self._records.write(event.SerializeToString())
-
-    def flush(self) -> None:
-        with named(self._path):
-            self._file.flush()
 
     def close(self) -> None:
         with named(self._path), self._file:

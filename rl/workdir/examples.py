@@ -27,37 +27,32 @@ def example_rows(
     one, as far as there are such; then the first of each group. Each comes with its
     prompt as the model saw it.
     """
-    drawn = []
+    rows, firsts = [], []
     for group, repeated in zip(stats.examples, stats.repeated, strict=False):
+        firsts.append(len(rows))
         for index, of in enumerate(repeated):
-            drawn.append((group, index, bool(of)))
-    if not drawn or not samples:
+            rows.append(_example(group, index, bool(of), decode, decode_prompt))
+    if not rows or not samples:
         return []
-    of_reward = [float(group.rewards[index]) for group, index, _ in drawn]
-    rows = {}
 
-    def row(at: int) -> dict[str, Any]:
-        if at not in rows:
-            rows[at] = _example(*drawn[at], decode, decode_prompt)
-        return rows[at]
+    def first(holds: Callable[[dict[str, Any]], bool]) -> list[int]:
+        return [i for i, row in enumerate(rows) if holds(row)][:1]
 
-    def first(holds: Callable[[int], bool]) -> list[int]:
-        return [next((i for i in range(len(drawn)) if holds(i)), -1)]
-
+    rewards = [row["reward"] for row in rows]
     picked = {
-        "best": [int(np.argmax(of_reward))],
-        "worst": [int(np.argmin(of_reward))],
-        "suspect": first(lambda i: bool(row(i)["suspect"])),
-        "truncated": first(lambda i: drawn[i][0].completions[drawn[i][1]].truncated),
-        "repeated": first(lambda i: drawn[i][2]),
-        "": [i for i in range(len(drawn)) if drawn[i][1] == 0],
+        "best": [int(np.argmax(rewards))],
+        "worst": [int(np.argmin(rewards))],
+        "suspect": first(lambda row: bool(row["suspect"])),
+        "truncated": first(lambda row: row["finish_reason"] == "length"),
+        "repeated": first(lambda row: row["repeated"]),
+        "": firsts,
     }
     shown: dict[int, list[str]] = {}
     for kind, found in picked.items():
         for at in found:
-            if at >= 0 and (at in shown or len(shown) < samples):
+            if at in shown or len(shown) < samples:
                 shown.setdefault(at, []).extend([kind] if kind else [])
-    return [row(at) | {"shown_as": kinds} for at, kinds in shown.items()]
+    return [rows[at] | {"shown_as": kinds} for at, kinds in shown.items()]
 
 
 def _example(
@@ -76,11 +71,17 @@ def _example(
         "gold": group.problem.answers[0],
         "correct": bool(group.correct[index]),
         "reward": float(group.rewards[index]),
-        **_components(group, index),
         "finish_reason": completion.finish_reason,
         "tokens": len(completion.token_ids),
         "repeated": repeated,
     }
+    components = {
+        name: float(part[index])
+        for name, part in group.components.items()
+        if not np.isnan(part[index])
+    }
+    if components:
+        row["components"] = components
     if group.rules:
         row["rule"] = group.rules[index]
     return row | {"suspect": suspicion(row)}
@@ -106,12 +107,3 @@ def suspicion(row: Mapping[str, Any]) -> str:
     end = row["completion"][-_END:].rstrip(" .$\n")
     ends = re.search(rf"{gold}\Z", end)
     return "no answer found, though it ends on the gold" if ends else ""
-
-
-def _components(group: Group, index: int) -> dict[str, Any]:
-    found = {
-        k: float(v[index])
-        for k, v in group.components.items()
-        if not np.isnan(v[index])
-    }
-    return {"components": found} if found else {}

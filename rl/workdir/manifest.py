@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from configs.schema import config_json, flatten
+from configs import schema
 from rl import files
 from rl.checkpoint import DAMAGED, steps_in
 from rl.run_spec import RunSpec
@@ -46,12 +46,11 @@ _JAX_DEFAULTS = {
     "jax_random_seed_offset": 0,
     "jax_threefry_partitionable": True,
 }
-_SECTIONS = ("config", "base", "data", "versions", "hosts", "jax")
 _LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 _MODEL_FILES = (".safetensors", ".json", ".txt", ".jinja")
 
 Identity = Mapping[str, Mapping[str, Any]]
-"""Values by section and name."""
+"""Values by section (config, base, data, versions, hosts, jax) and name."""
 
 
 class Change(NamedTuple):
@@ -79,7 +78,7 @@ def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
     held_out = [p for of_set in spec.held_out for p in of_set.problems]
     settings = {name: getattr(jax.config, name) for name in _JAX_DEFAULTS}
     return {
-        "config": _flat(spec),
+        "config": _config(spec),
         "base": {p.name: sha for p, sha in zip(paths, hashes, strict=True)},
         "data": {
             "train": _hash_problems(spec, spec.train),
@@ -98,13 +97,9 @@ def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
 def differences(before: Identity, now: Identity) -> list[Change]:
     """Return what differs, refused differences first."""
     changes = []
-    for section in _SECTIONS:
-        old, new = before[section], now[section]
-        for name in sorted(old.keys() | new.keys()):
-            if old.get(name) != new.get(name):
-                key = f"{section}.{name}"
-                allowed = any(f"{key}.".startswith(f"{k}.") for k in MAY_CHANGE)
-                changes.append(Change(key, old.get(name), new.get(name), not allowed))
+    for key, old, new in schema.differences(before, now):
+        allowed = any(f"{key}.".startswith(f"{k}.") for k in MAY_CHANGE)
+        changes.append(Change(key, old, new, not allowed))
     return sorted(changes, key=lambda change: not change.refused)
 
 
@@ -120,31 +115,28 @@ def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list
       A line for each difference that was accepted.
 
     Raises:
-      ValueError: it would be another run, with every difference; or the workdir lacks
-        checkpoints that its metrics name. Nothing was written.
+      ValueError: it would be another run, with every difference; nothing was written.
     """
     path = workdir / "manifest.json"
-    if not accept_changes:
-        check_checkpoints(workdir)
     content = _read(path)
-    changes = [] if content is None else differences(content["identity"], now)
+    changes = differences(content["identity"], now) if content else []
     checkpoint = max(steps_in(workdir / "checkpoints"), default=0)
-    if content is None and checkpoint and not accept_changes:
-        raise ValueError(
-            f"{path}: no such file, though there are checkpoints: their run is unknown;"
-            " --accept_changes goes on"
-        )
     if not accept_changes:
+        if content is None and checkpoint:
+            raise ValueError(
+                f"{path}: no such file, though there are checkpoints: their run is"
+                " unknown; --accept_changes goes on"
+            )
         _refuse(workdir, changes)
+    time = datetime.datetime.now(datetime.UTC).isoformat()
     history = content["history"] if content else []
     if content is None or changes:
         rows = [change._asdict() for change in changes]
-        history.append({"time": _now(), "after": checkpoint, "changes": rows})
+        history.append({"time": time, "after": checkpoint, "changes": rows})
     devices = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
-    start = {"time": _now(), "commit": commit(), "devices": devices, "machine": machine}
-    identity = now if content is None or changes else content["identity"]
-    files.replace_json(path, {"identity": identity, "history": history, "start": start})
+    start = {"time": time, "commit": commit(), "devices": devices, "machine": machine}
+    files.replace_json(path, {"identity": now, "history": history, "start": start})
     return [f"changed: {change}" for change in changes]
 
 
@@ -152,7 +144,7 @@ def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
     """Refuse another run's config, before a base is made; see `begin` for errors."""
     if content := _read(workdir / "manifest.json"):
         before = content["identity"]
-        _refuse(workdir, differences(before, {**before, "config": _flat(spec)}))
+        _refuse(workdir, differences(before, {**before, "config": _config(spec)}))
 
 
 def check_checkpoints(workdir: pathlib.Path) -> None:
@@ -201,21 +193,20 @@ def _refuse(workdir: pathlib.Path, changes: Iterable[Change]) -> None:
 def _read(path: pathlib.Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if not all(isinstance(content["identity"][n], dict) for n in _SECTIONS):
-            raise TypeError("a section that is not an object")
-        if not all(isinstance(row["after"], int) for row in content["history"]):
-            raise TypeError("a start that is after no step")
+        schema.flatten(content["identity"])
+        if not isinstance(content["history"], list):
+            raise TypeError("its history is not a list")
         return content
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path}: damaged ({error}); once it is gone, --accept_changes goes on"
         ) from None
 
 
-def _flat(spec: RunSpec) -> dict[str, Any]:
-    return flatten(json.loads(config_json(spec.config)))
+def _config(spec: RunSpec) -> dict[str, Any]:
+    return json.loads(schema.config_json(spec.config))
 
 
 def _hash(parts: Iterable[str]) -> str:
@@ -223,10 +214,6 @@ def _hash(parts: Iterable[str]) -> str:
     for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat()
 
 
 def _short(value: Any) -> str:

@@ -1,13 +1,13 @@
 """Profile some steps: device programs, and the phases of the loop by name."""
 
+import contextlib
 import pathlib
 from collections.abc import Sequence
-from typing import Self
 
 import jax
 
 
-class Trace:
+class Trace(contextlib.AbstractContextManager["Trace"]):
     """Writes `WORKDIR/profile` of this process, for TensorBoard, XProf or Perfetto.
 
     A step lasts until the next one begins, so its trace includes an evaluation after
@@ -23,31 +23,21 @@ class Trace:
         self._first, self._last = steps or (0, 0)
         self._folder = workdir / "profile"
         self._running = False
-        self._step: jax.profiler.StepTraceAnnotation | None = None
+        self._trace, self._step = contextlib.ExitStack(), contextlib.ExitStack()
 
     def begin(self, step: int) -> None:
         """Begin a step and end the one before."""
-        self._end_step()
-        if self._running and not self._first <= step <= self._last:
-            self._running = False
-            jax.profiler.stop_trace()
-        if not self._running and self._first <= step <= self._last:
-            jax.profiler.start_trace(str(self._folder))
-            self._running = True
-        if self._running:
-            self._step = jax.profiler.StepTraceAnnotation("step", step_num=step)
-            self._step.__enter__()
-
-    def _end_step(self) -> None:
-        if self._step is not None:
-            self._step.__exit__(None, None, None)
-            self._step = None
-
-    def __enter__(self) -> Self:
-        return self
+        self._step.close()
+        within = self._first <= step <= self._last
+        if self._running and not within:
+            self._trace.close()
+        if within and not self._running:
+            self._trace.enter_context(jax.profiler.trace(self._folder))
+        self._running = within
+        if within:
+            annotation = jax.profiler.StepTraceAnnotation("step", step_num=step)
+            self._step.enter_context(annotation)
 
     def __exit__(self, *_) -> None:
-        self._end_step()
-        if self._running:
-            self._running = False
-            jax.profiler.stop_trace()
+        self._step.close()
+        self._trace.close()

@@ -270,22 +270,17 @@ def test_checkpoints_of_an_unknown_run_are_not_gone_on_with(workdir, first):
 
 
 @pytest.mark.failure(50)
-def test_a_workdir_without_the_checkpoints_of_its_metrics_is_refused(workdir, first):
+def test_a_workdir_without_the_checkpoints_of_its_metrics_is_refused(tmp_path):
     rows = [{"step": s, "checkpoint/step": 2 * ((s - 1) // 2)} for s in range(1, 7)]
     text = "".join(json.dumps(row) + "\n" for row in rows)
-    (workdir / "metrics.jsonl").write_text(text + '{"step": 7, "chec')
-
-    def begin(**options):
-        manifest.begin(workdir, first, **{"accept_changes": False, **options})
-
+    (tmp_path / "metrics.jsonl").write_text(text + '{"step": 7, "chec')
     with pytest.raises(ValueError, match="a checkpoint of step 4, there is none; put"):
-        begin()
-    folder = workdir / "checkpoints"
+        manifest.check_checkpoints(tmp_path)
+    folder = tmp_path / "checkpoints"
     (folder / "2").mkdir(parents=True)
     with pytest.raises(ValueError, match="of step 4, the newest is of step 2; put it"):
-        begin()
-    begin(accept_changes=True)
+        manifest.check_checkpoints(tmp_path)
     (folder / "4.damaged").mkdir()  # set aside by a start that a kill cut short
-    begin()
+    manifest.check_checkpoints(tmp_path)
     (folder / "4.damaged").rename(folder / "4")
-    begin()
+    manifest.check_checkpoints(tmp_path)
