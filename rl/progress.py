@@ -53,34 +53,27 @@ class Watch:
         """Return the seconds since it began."""
         return time.time() - self._began
 
-    @property
-    def _rate(self) -> float:
+    def text(self, columns: int = 0) -> str:
+        """Return the progress as a line, or as a bar of at most so many columns."""
         since, first = self._first or (self._began, 0)
-        return (self._done - first) / max(time.time() - since, 1e-9)
-
-    def line(self) -> str:
-        """Return the progress as text."""
-        if not self._total:
-            return f"{self._name}: {duration(self.seconds)} so far"
-        text = f"{self._name}: {self._done:,} of {self._total:,} {self._unit}"
-        if not (rate := self._rate):
-            return f"{text}, {duration(self.seconds)} so far"
-        left = (self._total - self._done) / rate
-        return f"{text}, {rate:,.{0 if rate >= 10 else 2}f}/s, {duration(left)} left"
-
-    def bar(self, width: int) -> str:
-        """Return the progress as a bar of at most `width` characters."""
-        if not self._total:
-            return self.line()[:width]
-        return tqdm.tqdm.format_meter(
-            self._done,
-            self._total,
-            self.seconds,
-            ncols=width,
-            prefix=self._name,
-            unit=f" {self._unit}",
-            rate=self._rate,
-        )
+        rate = (self._done - first) / max(time.time() - since, 1e-9)
+        if self._total and columns:
+            return tqdm.tqdm.format_meter(
+                self._done,
+                self._total,
+                self.seconds,
+                ncols=columns,
+                prefix=self._name,
+                unit=f" {self._unit}",
+                rate=rate,
+            )
+        line = f"{self._name}: "
+        if self._total:
+            line += f"{self._done:,} of {self._total:,} {self._unit}, "
+        if not rate or not self._total:
+            return f"{line}{duration(self.seconds)} so far"[: columns or None]
+        left = duration((self._total - self._done) / rate)
+        return f"{line}{rate:,.{0 if rate >= 10 else 2}f}/s, {left} left"
 
     def show(self, ended: threading.Event, stream: TextIO) -> None:
         """Show the progress at intervals until `ended` is set."""
@@ -90,10 +83,10 @@ class Watch:
                 continue
             shown = terminal
             if terminal:
-                print(end=f"\r{self.bar(_columns(stream) - 1)}{_CLEAR}", file=stream)
-                stream.flush()
+                text = f"\r{self.text(_columns(stream) - 1)}{_CLEAR}"
+                print(end=text, file=stream, flush=True)
             else:
-                print(self.line(), file=stream, flush=True)
+                print(self.text(), file=stream, flush=True)
         if shown:
             print(end=f"\r{_CLEAR}", file=stream, flush=True)
 

@@ -30,7 +30,7 @@ from rl.problems.curriculum import (
     make_stages,
 )
 from rl.problems.reading import load_problems
-from rl.problems.templates import check_template, encode_all
+from rl.problems.templates import check_template, encode_set
 from rl.problems.tokenizer import (
     PreTrainedTokenizerBase,
     check_ids,
@@ -56,6 +56,7 @@ class ProblemSet:
 
     Attributes:
       name: "train", "held-out", or the key of a mapping `data.eval`.
+      key: the config's name for the source.
       source: files or function, as the config names them.
       problems: whose gold can be read and whose prompt fits.
       unreadable: number of problems left out because of their golds, or because the
@@ -64,6 +65,7 @@ class ProblemSet:
     """
 
     name: str
+    key: str
     source: str
     problems: Sequence[Problem]
     unreadable: int = 0
@@ -122,11 +124,6 @@ class RunSpec:
         """Return the number of devices that share the rows of a batch."""
         return shards("batch", abstract_mesh(self.mesh_shape))
 
-    @property
-    def rewards(self) -> Mapping[str, str]:
-        """Return the formulas of the rewards, by config key."""
-        return _reward_formulas(self.config)
-
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
@@ -145,7 +142,7 @@ class RunSpec:
         """Start the workers that judge, 0: as configured; the caller closes them."""
         r = self.config.reward
         return Rewards(
-            self.rewards,
+            _reward_formulas(self.config),
             workers=workers or r.workers,
             timeout=r.timeout,
             right_from=r.right_from,
@@ -190,25 +187,32 @@ def validate(c: RunConfig) -> RunSpec:
         stop_ids = stop_ids or default_stop_ids(folder, tokenizer, vocab_size=size)
     check_positions(c, model)
     param_shardings(Decoder(model), abstract_mesh(mesh_shape))
-    prompts, fit, faults = encode_all(
-        tokenizer,
-        problems=[of_set.problems for of_set in sets],
-        template=c.data.template,
-        max_prompt_tokens=c.rollout.max_prompt_tokens,
-        vocab_size=model.vocab_size,
-        unreadable=c.data.unreadable,
-    )
-    unread = (*unread, *faults)
-    train_set, *held_out = [
-        _without_unfit(s, p, prompts) for s, p in zip(sets, fit, strict=True)
-    ]
-    for of_set in held_out:
-        if not of_set.problems:
+    prompts: dict[str, np.ndarray] = {}
+    every = sets[0].problems
+    for i, of_set in enumerate(sets):
+        own, fit, fault = encode_set(
+            tokenizer,
+            of_set.problems,
+            template=c.data.template,
+            max_prompt_tokens=c.rollout.max_prompt_tokens,
+            vocab_size=model.vocab_size,
+            unreadable=c.data.unreadable,
+        )
+        if not fit:
             raise ValueError(
                 f"config.rollout.max_prompt_tokens={c.rollout.max_prompt_tokens}: no"
-                f" prompt of config.data.eval={of_set.source!r} fits"
+                f" prompt of {of_set.key}={of_set.source!r} fits"
             )
-    stages, gaps = _stages(c, sets[0].problems, train_set.problems)
+        prompts |= own
+        readable = sum(p.problem in own for p in of_set.problems)
+        sets[i] = dataclasses.replace(
+            of_set,
+            problems=fit,
+            unreadable=of_set.unreadable + len(of_set.problems) - readable,
+            too_long=readable - len(fit),
+        )
+        unread += [fault] if fault else []
+    stages, gaps = _stages(c, every, sets[0].problems)
     return RunSpec(
         config=c,
         model=model,
@@ -219,8 +223,8 @@ def validate(c: RunConfig) -> RunSpec:
             temperature=c.rollout.temperature,
             stop_token_ids=tuple(stop_ids),
         ),
-        train_set=train_set,
-        held_out=held_out,
+        train_set=sets[0],
+        held_out=sets[1:],
         prompts=prompts,
         unread=unread,
         mesh_shape=mesh_shape,
@@ -267,19 +271,6 @@ def check_reference(
         )
 
 
-def _without_unfit(
-    of_set: ProblemSet, fit: Sequence[Problem], prompts: Mapping[str, np.ndarray]
-) -> ProblemSet:
-    """Return a set with the problems whose prompts fit, and count the others."""
-    readable = sum(p.problem in prompts for p in of_set.problems)
-    return dataclasses.replace(
-        of_set,
-        problems=fit,
-        unreadable=of_set.unreadable + len(of_set.problems) - readable,
-        too_long=readable - len(fit),
-    )
-
-
 def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
     """Reject micro-batches that do not give every device a row.
 
@@ -310,7 +301,7 @@ def check_positions(c: RunConfig, model: DecoderConfig) -> None:
         )
 
 
-def read_data(c: RunConfig) -> tuple[list[ProblemSet], tuple[str, ...]]:
+def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
     """Read the problems to train on and those held out, and try the rewards out.
 
     The leader alone calls the user's rewards on the first problem: a reward may ask a
@@ -326,10 +317,11 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], tuple[str, ...]]:
     d, formulas = c.data, _reward_formulas(c)
     sets: list[ProblemSet] = []
     messages: list[str] = []
-    sources = {"train": (d.train, "config.data.train", d.train_args)}
-    for name, (source, key, arguments) in {**sources, **_held_out(d)}.items():
+    sources = [("train", "config.data.train", d.train, d.train_args), *_held_out(d)]
+    for name, key, source, arguments in sources:
         problems = load_problems(source, key=key, fields=d.fields, **arguments)
-        sets.append(ProblemSet(name=name, source=source, problems=problems))
+        of_set = ProblemSet(name=name, key=key, source=source, problems=problems)
+        sets.append(of_set)
     if jax.process_index() == 0:
         try_out(
             formulas,
@@ -338,8 +330,8 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], tuple[str, ...]]:
             right_from=c.reward.right_from,
         )
     for i, of_set in enumerate(sets):
-        key = EVALUATION if i else TRAINING
-        if uses_verifier(formulas[key], key=key):
+        formula = EVALUATION if i else TRAINING
+        if uses_verifier(formulas[formula], key=formula):
             problems, message = readable(
                 of_set.problems,
                 where=of_set.source,
@@ -349,29 +341,27 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], tuple[str, ...]]:
             )
             lost = len(of_set.problems) - len(problems)
             sets[i] = dataclasses.replace(of_set, problems=problems, unreadable=lost)
-            messages.append(message)
-    return sets, tuple(filter(None, messages))
+            messages += [message] if message else []
+    return sets, messages
 
 
-def _held_out(d: Data) -> dict[str, tuple[str, str, Mapping[str, Any]]]:
-    """Return source, config key and arguments of each held-out set, by name.
+def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
+    """Return name, config key, source and arguments of each held-out set.
 
     Raises:
       ValueError: a name or source that does not fit; one line that names it.
     """
+    key = "config.data.eval"
     if isinstance(d.eval, str):
-        whole = (d.eval, "config.data.eval", d.eval_args)
-        return {"held-out": whole} if d.eval else {}
+        return [("held-out", key, d.eval, d.eval_args)] if d.eval else []
     if not isinstance(d.eval, Mapping):
-        raise ValueError(f"config.data.eval={d.eval!r}: must be text, or text by name")
+        raise ValueError(f"{key}={d.eval!r}: must be text, or text by name")
     for name, source in d.eval.items():
         if not (isinstance(source, str) and source):
-            raise ValueError(
-                f"config.data.eval.{name}={source!r}: give files or a function"
-            )
+            raise ValueError(f"{key}.{name}={source!r}: give files or a function")
         if not re.fullmatch(r"[A-Za-z0-9][\w-]*", name) or name == "train":
             raise ValueError(
-                f"config.data.eval: {name!r} cannot name a set; use letters and digits"
+                f"{key}: {name!r} cannot name a set; use letters and digits"
             )
     for name, arguments in d.eval_args.items():
         if name not in d.eval or not isinstance(arguments, Mapping):
@@ -379,10 +369,10 @@ def _held_out(d: Data) -> dict[str, tuple[str, str, Mapping[str, Any]]]:
                 f"config.data.eval_args.{name}={arguments!r}: with several sets, give"
                 f" arguments by set: {', '.join(d.eval)}"
             )
-    return {
-        name: (source, f"config.data.eval.{name}", d.eval_args.get(name, {}))
+    return [
+        (name, f"{key}.{name}", source, d.eval_args.get(name, {}))
         for name, source in d.eval.items()
-    }
+    ]
 
 
 def _reward_formulas(c: RunConfig) -> Mapping[str, str]:
@@ -408,15 +398,7 @@ def _stages(
     r = c.rollout
     try:
         stages, gaps = fill_gaps(make_stages(c.curriculum.stages), every)
-        try:
-            Curriculum(stages, fit, seed=c.seed)
-        except NoProblem as error:
-            # The level is gone with the prompts that are too long.
-            raise ValueError(
-                f"{error} whose prompt fits"
-                f" config.rollout.max_prompt_tokens={r.max_prompt_tokens}:"
-                f" {len(every) - len(fit):,} prompts do not"
-            ) from None
+        Curriculum(stages, fit, seed=c.seed)
         for i, stage in enumerate(stages):
             longest = stage.max_response_tokens or r.max_response_tokens
             if longest > r.max_response_tokens:
@@ -429,5 +411,12 @@ def _stages(
             except ValueError as error:
                 raise ValueError(f"[{i}]: {error}") from None
     except ValueError as error:
-        raise ValueError(f"config.curriculum.stages{error}") from None
+        why = ""
+        if isinstance(error, NoProblem) and len(fit) < len(every):
+            # The level may be gone with the prompts that are too long.
+            why = (
+                f" whose prompt fits config.rollout.max_prompt_tokens="
+                f"{r.max_prompt_tokens}: {len(every) - len(fit):,} prompts do not"
+            )
+        raise ValueError(f"config.curriculum.stages{error}{why}") from None
     return stages, gaps

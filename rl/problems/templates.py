@@ -20,7 +20,7 @@ from rl.problems.tokenizer import (
     check_ids,
     check_text,
 )
-from rl.progress import watch
+from rl.progress import each
 from rl.types import Problem
 
 SLOT = "{problem}"
@@ -187,61 +187,49 @@ def encode_checked(
     return begin + bare
 
 
-def encode_all(
+def encode_set(
     tokenizer: PreTrainedTokenizerBase,
+    problems: Sequence[Problem],
     *,
-    problems: Sequence[Sequence[Problem]],
     template: str,
     max_prompt_tokens: Count,
     vocab_size: int,
     unreadable: Share,
-) -> tuple[dict[str, np.ndarray], list[list[Problem]], list[str]]:
-    """Encodes the prompts of several sets, and finds the problems whose prompts fit.
+) -> tuple[dict[str, np.ndarray], list[Problem], str]:
+    """Encodes the prompts of a set, and finds the problems whose prompts fit.
 
     Args:
       tokenizer: the model's own.
-      problems: the sets; the one to train on first.
+      problems: the set.
       template: see `render_prompt`.
       max_prompt_tokens: of a prompt that fits.
       vocab_size: rows of the model's embedding.
-      unreadable: share of a set whose prompts the model may be unable to read; these
+      unreadable: share of the set whose prompts the model may be unable to read; these
         problems are left out.
 
     Returns:
-      Prompts by the problem's text (ids of two sets may be equal), the problems of each
-      set that are left, and a message for each set that lost unreadable prompts.
+      Readable prompts by the problem's text, the problems whose prompts fit, and a
+      message about unreadable prompts, empty if there are none.
 
     Raises:
-      ValueError: more prompts cannot be read, or no prompt to train on fits.
+      ValueError: more prompts cannot be read.
     """
     prompts: dict[str, np.ndarray] = {}
-    fit: list[list[Problem]] = []
-    messages = []
-    with watch("encode", total=sum(map(len, problems)), unit="prompts") as count:
-        for of_set in problems:
-            faults = []
-            fit.append([])
-            for p in of_set:
-                count.update()
-                try:
-                    ids = encode_checked(tokenizer, template, p, vocab_size=vocab_size)
-                except UnreadableText as error:
-                    faults.append(str(error))
-                    continue
-                prompts[p.problem] = np.asarray(ids, np.int32)
-                if len(ids) <= max_prompt_tokens:
-                    fit[-1].append(p)
-            if faults:
-                message = (
-                    f"the model cannot read {len(faults):,} of {len(of_set):,} prompts"
-                    f" of template {template!r}; first {faults[0]}"
-                )
-                messages.append(
-                    check_left_out(message, len(faults), len(of_set), unreadable)
-                )
-    if not fit[0]:
-        raise ValueError(
-            f"config.rollout.max_prompt_tokens={max_prompt_tokens}: no prompt of"
-            " config.data.train fits"
-        )
-    return prompts, fit, messages
+    fit, faults = [], []
+    for p in each(problems, "encode", "prompts"):
+        try:
+            ids = encode_checked(tokenizer, template, p, vocab_size=vocab_size)
+        except UnreadableText as error:
+            faults.append(str(error))
+            continue
+        prompts[p.problem] = np.asarray(ids, np.int32)
+        if len(ids) <= max_prompt_tokens:
+            fit.append(p)
+    if not faults:
+        return prompts, fit, ""
+    message = (
+        f"the model cannot read {len(faults):,} of {len(problems):,} prompts of"
+        f" template {template!r}; first {faults[0]}"
+    )
+    message = check_left_out(message, len(faults), len(problems), unreadable)
+    return prompts, fit, message

@@ -6,7 +6,7 @@ from tokenizers.models import WordLevel
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rl.problems import arithmetic
-from rl.problems.templates import encode_all, encode_checked, encode_prompt
+from rl.problems.templates import encode_checked, encode_prompt, encode_set
 from rl.problems.tokenizer import (
     UnreadableText,
     default_stop_ids,
@@ -185,17 +185,14 @@ def test_unreadable_prompts_are_counted_or_refused():
         Problem(id=text, problem=text, answers=("1",))
         for text in ("1+1?", "2*2?", "3+3?", "44444+1?")
     ]
-    options = dict(problems=[problems, problems[:1]], template="none")
-    options |= dict(max_prompt_tokens=5, vocab_size=len(tokenizer))
-    prompts, (train, held_out), (message,) = encode_all(
-        tokenizer, **options, unreadable=0.25
-    )
-    assert [p.id for p in train] == ["1+1?", "3+3?"] and len(held_out) == 1
-    assert "2*2?" not in prompts
+    options = dict(template="none", max_prompt_tokens=5, vocab_size=len(tokenizer))
+    prompts, fit, message = encode_set(tokenizer, problems, **options, unreadable=0.25)
+    assert [p.id for p in fit] == ["1+1?", "3+3?"]
+    assert list(prompts) == ["1+1?", "3+3?", "44444+1?"]
     assert message.startswith("the model cannot read 1 of 4 prompts of template 'none'")
     assert message.endswith(": left out")
     with pytest.raises(ValueError, match="config.data.unreadable=0.2 is the share"):
-        encode_all(tokenizer, **options, unreadable=0.2)
+        encode_set(tokenizer, problems, **options, unreadable=0.2)
 
 
 @pytest.mark.failure(33)

@@ -234,7 +234,7 @@ def test_golds_are_read_when_a_run_is_planned(config, tmp_path):
     # A reward of the user's may read what the verifier cannot.
     config.reward.function, config.data.unreadable = f"{HERE}:simple", 0.0
     plan = validate(from_config(config))
-    assert len(plan.train) == 3 and plan.unread == ()
+    assert len(plan.train) == 3 and not plan.unread
 
 
 @pytest.mark.failure(51)
