@@ -9,11 +9,10 @@ docs/monitoring.md says how to repeat the step.
 """
 
 import dataclasses
-import json
 import os
 import pathlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -45,54 +44,15 @@ def dump_updates(
     if folder.parent.exists():
         return
     partial = workdir / ".dump.partial"
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        (partial / folder.name).mkdir(parents=True)
-        _write(
-            partial / folder.name, workdir, step, groups, mini_batches, hypers, stats
-        )
-        partial.rename(folder.parent)
-    except OSError as error:
-        print(f"WARNING: {folder}: not written ({error.strerror})", flush=True)
-    else:
-        print(f"dumped: the updates of step {step + 1}, in {folder}", flush=True)
-
-
-def _write(folder, workdir, step, groups, mini_batches, hypers, stats) -> None:
     arrays = {
         f"{m}/{b}/{field.name}": np.asarray(getattr(batch, field.name))
         for m, micro_batches in enumerate(mini_batches)
         for b, batch in enumerate(micro_batches)
         for field in dataclasses.fields(Batch)
     }
-    safetensors.numpy.save_file(arrays, folder / "batches.safetensors")
-    rows = [
-        {
-            "problem": group.problem.id,
-            "prompt_ids": group.prompt_ids.tolist(),
-            "token_ids": completion.token_ids.tolist(),
-            "sampler_logprobs": completion.sampler_logprobs.tolist(),
-            "versions": completion.versions.tolist(),
-            "finish_reason": completion.finish_reason,
-            "correct": bool(correct),
-            "reward": float(reward),
-        }
-        for group in groups
-        for completion, correct, reward in zip(
-            group.completions, group.correct, group.rewards, strict=True
-        )
-    ]
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / "completions.jsonl").write_text(text, encoding="utf-8")
     skipped = [i + 1 for i, s in enumerate(stats) if s["skipped"]]
     before = [s for s in steps_in(workdir / "checkpoints") if s <= step]
     checkpoint = max(before, default=None)
-    if checkpoint is not None:
-        # Links: they cost nothing, and stay when the checkpoint itself is removed.
-        source = workdir / "checkpoints" / str(checkpoint)
-        shutil.copytree(
-            source, folder / "checkpoint" / source.name, copy_function=_link
-        )
     about = {
         "step": step + 1,
         "cause": f"not finite: update {', '.join(map(str, skipped))} of {len(stats)}",
@@ -100,7 +60,38 @@ def _write(folder, workdir, step, groups, mini_batches, hypers, stats) -> None:
         "hypers": [_numbers(vars(hyper)) for hyper in hypers],
         "updates": [_numbers(s) for s in stats],
     }
-    files.replace_json(folder / "dump.json", about)
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        (new := partial / folder.name).mkdir(parents=True)
+        safetensors.numpy.save_file(arrays, new / "batches.safetensors")
+        files.replace_rows(new / "completions.jsonl", _completions(groups))
+        if checkpoint is not None:
+            # Links: they cost nothing, and stay when the checkpoint itself is removed.
+            source = workdir / "checkpoints" / str(checkpoint)
+            target = new / "checkpoint" / source.name
+            shutil.copytree(source, target, copy_function=_link)
+        files.replace_json(new / "dump.json", about)
+        partial.rename(folder.parent)
+    except OSError as error:
+        print(f"WARNING: {folder}: not written ({error.strerror})", flush=True)
+    else:
+        print(f"dumped: the updates of step {step + 1}, in {folder}", flush=True)
+
+
+def _completions(groups: Sequence[Group]) -> Iterator[dict[str, Any]]:
+    for group in groups:
+        verdicts = zip(group.completions, group.correct, group.rewards, strict=True)
+        for completion, correct, reward in verdicts:
+            yield {
+                "problem": group.problem.id,
+                "prompt_ids": group.prompt_ids.tolist(),
+                "token_ids": completion.token_ids.tolist(),
+                "sampler_logprobs": completion.sampler_logprobs.tolist(),
+                "versions": completion.versions.tolist(),
+                "finish_reason": completion.finish_reason,
+                "correct": bool(correct),
+                "reward": float(reward),
+            }
 
 
 def _numbers(tree: Any) -> Any:
