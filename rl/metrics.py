@@ -32,8 +32,6 @@ HEADLINE = {
 }
 """Charts on which TensorBoard and the report open."""
 
-_FILES = ("metrics.jsonl", "samples.jsonl")
-
 EVALUATED = "eval/"  # prefix of the metrics of an evaluation
 
 
@@ -58,13 +56,14 @@ class MetricsWriter:
           config: hyperparameters by dotted key.
           sinks: more metric loggers by name; see `rl.metric_loggers`.
         """
-        kept = {name: _keep_until(workdir / name, keep, evaluated) for name in _FILES}
-        self._metrics, self._samples = (Rows(workdir / name) for name in _FILES)
+        files = workdir / "metrics.jsonl", workdir / "samples.jsonl"
+        for file in files:
+            _keep_until(file, keep, evaluated)
+        self._metrics, self._samples = map(Rows, files)
         config = dict(config or {})
         board = Board(
             workdir / "tensorboard",
             keep=keep,
-            before=kept["metrics.jsonl"],
             front={tag for tags in HEADLINE.values() for tag in tags},
             config=config,
         )
@@ -237,8 +236,8 @@ def _plain(value: float) -> float | int:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
-def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> list[dict[str, Any]]:
-    """Remove the rows of later steps and return the others."""
+def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> None:
+    """Remove the rows of later steps."""
 
     def last(row: Mapping[str, Any]) -> int:
         return evaluated if any(name.startswith(EVALUATED) for name in row) else keep
@@ -251,4 +250,3 @@ def _keep_until(path: pathlib.Path, keep: int, evaluated: int) -> list[dict[str,
             rows.append(row)
     if path.exists():
         replace_rows(path, rows)
-    return rows

@@ -52,24 +52,14 @@ TRAINING, EVALUATION = "config.reward.function", "config.eval.reward"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemSet:
-    """Holds the usable problems of a data set, and counts the others.
+    """Holds the usable problems of a data set, and counts the others."""
 
-    Attributes:
-      name: "train", "held-out", or the key of a mapping `data.eval`.
-      key: the config's name for the source.
-      source: files or function, as the config names them.
-      problems: whose gold can be read and whose prompt fits.
-      unreadable: number of problems left out because of their golds, or because the
-        tokenizer cannot represent their prompts.
-      too_long: number of problems left out because of their prompts.
-    """
-
-    name: str
-    key: str
-    source: str
-    problems: Sequence[Problem]
-    unreadable: int = 0
-    too_long: int = 0
+    name: str  # "train", "held-out", or the key of a mapping `data.eval`
+    key: str  # the config's name for the source
+    source: str  # files or function, as the config names them
+    problems: Sequence[Problem]  # whose gold can be read and whose prompt fits
+    unreadable: int = 0  # problems whose gold or prompt cannot be read
+    too_long: int = 0  # problems whose prompt does not fit
 
     @property
     def left_out(self) -> int:
@@ -78,37 +68,21 @@ class ProblemSet:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """A run, checked but not started.
-
-    Attributes:
-      config: with all values resolved.
-      model: the architecture.
-      tokenizer: the model's own.
-      sampling: how completions for training are sampled.
-      train_set: the problems to train on.
-      held_out: the held-out sets; the first decides which checkpoint is the best.
-      prompts: token ids by problem text, template applied.
-      unread: messages about problems left out because of unreadable golds.
-      mesh_shape: sizes of data, fsdp and tensor.
-      stages: of the curriculum; a single one where the config gives none.
-      gaps: messages about levels without problems, whose share others take.
-      objective: what the updates minimize.
-      sinks: additional metric loggers, by name.
-    """
+    """A run, checked but not started."""
 
     config: RunConfig
     model: DecoderConfig
     tokenizer: PreTrainedTokenizerBase
-    sampling: SamplingParams
+    sampling: SamplingParams  # of completions to train on
     train_set: ProblemSet
-    held_out: Sequence[ProblemSet]
-    prompts: Mapping[str, np.ndarray]
-    unread: Sequence[str]
-    mesh_shape: tuple[int, int, int]
-    stages: tuple[Stage, ...]
-    gaps: Sequence[str]
+    held_out: Sequence[ProblemSet]  # the first decides which checkpoint is the best
+    prompts: Mapping[str, np.ndarray]  # token ids by problem text, template applied
+    unread: Sequence[str]  # messages about unreadable golds and prompts
+    mesh_shape: tuple[int, int, int]  # data, fsdp and tensor
+    stages: tuple[Stage, ...]  # of the curriculum; a single one by default
+    gaps: Sequence[str]  # messages about levels without problems
     objective: Objective
-    sinks: Mapping[str, Maker]
+    sinks: Mapping[str, Maker]  # additional metric loggers, by name
 
     @property
     def train(self) -> Sequence[Problem]:
@@ -252,11 +226,7 @@ def check_reference(
     model: DecoderConfig,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Reject a reference that does not read the policy's tokens.
-
-    Raises:
-      ValueError: one line that names the key.
-    """
+    """Reject a reference that does not read the policy's tokens."""
     if not c.objective.reference or not objective.needs_reference:
         return
     key = f"config.objective.reference={c.objective.reference!r}"
@@ -272,11 +242,7 @@ def check_reference(
 
 
 def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
-    """Reject micro-batches that do not give every device a row.
-
-    Raises:
-      ValueError: one line that names the key.
-    """
+    """Reject micro-batches that do not give every device a row."""
     devices = shards("batch", abstract_mesh(mesh_shape))
     longest = max(c.batch.row_lengths)
     if c.batch.micro_tokens < longest * devices:
@@ -287,11 +253,7 @@ def check_sizes(c: RunConfig, mesh_shape: tuple[int, int, int]) -> None:
 
 
 def check_positions(c: RunConfig, model: DecoderConfig) -> None:
-    """Reject prompts and completions that are longer than the model's positions.
-
-    Raises:
-      ValueError: one line that names the keys.
-    """
+    """Reject prompts and completions that are longer than the model's positions."""
     r = c.rollout
     if r.max_prompt_tokens + r.max_response_tokens > model.max_positions:
         raise ValueError(
@@ -346,11 +308,7 @@ def read_data(c: RunConfig) -> tuple[list[ProblemSet], list[str]]:
 
 
 def _held_out(d: Data) -> list[tuple[str, str, str, Mapping[str, Any]]]:
-    """Return name, config key, source and arguments of each held-out set.
-
-    Raises:
-      ValueError: a name or source that does not fit; one line that names it.
-    """
+    """Return name, config key, source and arguments of each held-out set."""
     key = "config.data.eval"
     if isinstance(d.eval, str):
         return [("held-out", key, d.eval, d.eval_args)] if d.eval else []
@@ -387,13 +345,8 @@ def _stages(
 ) -> tuple[tuple[Stage, ...], list[str]]:
     """Make the curriculum's stages and check them against the run's sizes.
 
-    Args:
-      c: the config.
-      every: all problems.
-      fit: those whose prompts fit.
-
-    Returns:
-      The stages, and a message about each share of a level that another one takes.
+    `fit` are those of `every` problem whose prompts fit. Also return a message about
+    each share of a level that another one takes.
     """
     r = c.rollout
     try:

@@ -32,52 +32,32 @@ class NoProblem(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Advance:
-    """When a stage may end before its last step.
+    """When a stage may end before its last step."""
 
-    Attributes:
-      metric: "accuracy" of all sampled completions, or "solve_all", the share of groups
-        that are all right.
-      at_least: the quotient that suffices, of sums over the window.
-      window: steps of the sums; no earlier end is possible.
-    """
-
-    metric: Metric
-    at_least: Annotated[float, Range(0, 1, open=True)]
-    window: Count
+    metric: Metric  # accuracy of all completions, or share of groups that are all right
+    at_least: Annotated[float, Range(0, 1, open=True)]  # by sums over the window
+    window: Count  # steps of the sums; no earlier end is possible
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stage; what is None is the run's own setting.
-
-    Attributes:
-      name: for the log.
-      levels: level -> its share of the problems; None draws from all problems alike.
-      steps: most steps that update; None for a last stage, or with an advance rule.
-      advance: the rule that may end it earlier.
-      max_response_tokens: of a completion.
-      group_size: completions per prompt.
-      temperature: of drawing and of the update's log-probabilities.
-      eps_high: upper clip of the ratio.
-      learning_rate: at the height of the schedule, which it scales.
-    """
+    """One stage; from `max_response_tokens` on, None is the run's own setting."""
 
     name: str
-    levels: Mapping[int, float] | None = None
-    steps: Count | None = None
-    advance: Advance | None = None
+    levels: Mapping[int, float] | None = None  # shares; None: all problems alike
+    steps: Count | None = None  # most that update; None: the last, or with `advance`
+    advance: Advance | None = None  # the rule that may end it earlier
     max_response_tokens: Count | None = None
     group_size: Annotated[int, Range(2)] | None = None
-    temperature: Positive | None = None
+    temperature: Positive | None = None  # of sampling and of log-probabilities
     eps_high: Positive | None = None
-    learning_rate: Positive | None = None
+    learning_rate: Positive | None = None  # the schedule's peak, which it scales
 
 
 class Curriculum:
-    """Problems for the loop, stage by stage.
+    """Draws problems for the loop, stage by stage.
 
-    For each step, in order: `begin`, any number of `draw`, `observe`, `metrics`. A
-    step's stage is settled at `begin`.
+    For each step, in order: `begin`, any number of `draw`, `observe`, `metrics`.
 
     Args:
       stages: in order; the last one stays.
@@ -166,12 +146,10 @@ class Curriculum:
         return problems
 
     def observe(self, counts: Counts, *, updates: bool) -> None:
-        """Take in what sampling a step has shown.
+        """Count a step, if it updates the policy.
 
-        Args:
-          counts: right ones of all its completions, retained or not, and groups that
-            are all right of all its groups. A step that sampled nothing is left out.
-          updates: whether the step updates the policy; only those that do count.
+        `counts` are of all its completions and groups, retained or not. A step that
+        sampled nothing is not part of the window.
         """
         if not updates:
             return
@@ -202,11 +180,7 @@ class Curriculum:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continues from `state`.
-
-        Raises:
-          ValueError: the state is of other stages or levels.
-        """
+        """Continue from `state`; ValueError if it is of other stages or levels."""
         streams = dict((level, of_level) for level, of_level in state["streams"])
         if streams.keys() != self._streams.keys() or state["stage"] >= len(
             self._stages
@@ -226,13 +200,9 @@ def _levels(stage: Stage) -> tuple[int | None, ...]:
 def fill_gaps(
     stages: Sequence[Stage], problems: Sequence[Problem]
 ) -> tuple[tuple[Stage, ...], list[str]]:
-    """Gives a level's share to the nearest one where no problem has the level itself.
+    """Give a level's share to the nearest level if no problem has the level itself.
 
-    Of two levels as near, the easier takes it. A level beyond the scale's ends is not a
-    gap.
-
-    Returns:
-      The stages, and a line on each share that went elsewhere.
+    Of two levels as near, the easier takes it. Also return a line on each such share.
 
     Raises:
       NoProblem: a level below or above all that the problems have.
@@ -257,7 +227,7 @@ def fill_gaps(
 
 
 def make_stages(stages: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
-    """Stages from their configuration; none gives one that draws from all problems.
+    """Make stages of their configuration; by default one that draws from all problems.
 
     Raises:
       ValueError: names the stage by its place, and the key.

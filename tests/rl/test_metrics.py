@@ -50,29 +50,16 @@ def write(workdir, rows, *, keep=-1, **options):
     writer.close()
 
 
-def test_a_series_that_stands_still_is_no_chart_until_it_moves(tmp_path):
-    rows = [
-        (step, {"a/moves": step / 4, "a/still": 7, "a/late": 0 if step < 5 else 3})
-        for step in range(1, 7)
-    ]
-    write(tmp_path, [*rows, (6, {"eval/once": 0.5})])
-    board = read(tmp_path)
-    assert set(board.Tags()["scalars"]) == {"a/moves", "a/late"}
-    assert points(board, "a/moves") == [(s, s / 4) for s in range(1, 7)]
-    # The first and last step of a constant stretch, and all that follow.
-    assert points(board, "a/late") == [(1, 0), (4, 0), (5, 3), (6, 3)]
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line).get("a/still") for line in lines] == [7] * 6 + [None]
-
-
 def test_a_resumed_run_goes_on_with_its_charts(tmp_path):
-    rows = [(s, {"a/moves": s / 4, "a/still": 7, "a/lost": s}) for s in (1, 2, 3)]
-    write(tmp_path, rows)
-    # Step 3 was lost. What changes keeps each point, what does not is written whole.
-    write(tmp_path, [(3, {"a/moves": 0.75, "a/still": 8})], keep=2)
+    rows = [(s, {"a/moves": s / 4, "a/lost": s}) for s in (1, 2, 3)]
+    write(tmp_path, [*rows, (3, {"eval/once": 0.5})])
+    # Step 3 was lost.
+    write(tmp_path, [(3, {"a/moves": 0.5})], keep=2)
     board = read(tmp_path)
-    assert points(board, "a/moves") == [(1, 0.25), (2, 0.5), (3, 0.75)]
-    assert points(board, "a/still") == [(1, 7), (2, 7), (3, 8)]
+    assert points(board, "a/moves") == [(1, 0.25), (2, 0.5), (3, 0.5)]
+    assert points(board, "a/lost") == [(1, 1), (2, 2)]
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3]
 
 
 def test_what_matters_stands_in_front(tmp_path):
