@@ -15,22 +15,13 @@ class Alarm(RuntimeError):
 
 
 class Rule(NamedTuple):
-    """Describes one alarm.
+    """Describes one alarm."""
 
-    Attributes:
-      name: of its limit.
-      value: computes it from a step's metrics; NaN, if they lack it, never alarms.
-      beyond: compares the value with the limit.
-      says: the message, formatted with the value and the names that are not finite.
-      counts: whether the value counts steps in a row, and stops a run at its limit.
-      limit: of the value.
-    """
-
-    name: str
-    value: Callable[[Metrics], float]
-    beyond: Callable[[float, float], bool]
-    says: str
-    counts: bool = False
+    name: str  # of its limit
+    value: Callable[[Metrics], float]  # NaN, if the metrics lack it, never alarms
+    beyond: Callable[[float, float], bool]  # compares the value with the limit
+    says: str  # formatted with the value and the names that are not finite
+    counts: bool = False  # the value counts steps in a row, and stops at its limit
     limit: float = 0.0
 
 

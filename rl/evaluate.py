@@ -29,34 +29,19 @@ Decode = Callable[[Sequence[int]], str]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SampledCompletion:
-    """Holds a completion as text.
+    """Holds a completion as text; what is not known is None."""
 
-    Attributes:
-      id: of its problem.
-      sample: 0 to n - 1.
-      completion: decoded, without special tokens.
-      tokens: its length, the stop token included; None where unknown.
-      finish_reason: as the sampler gave it; None where unknown.
-      repetitive: whether it repeats itself at its end; None where its tokens are not
-        known.
-    """
-
-    id: str
-    sample: int
-    completion: str
-    tokens: int | None = None
+    id: str  # of its problem
+    sample: int  # 0 to n - 1
+    completion: str  # decoded, without special tokens
+    tokens: int | None = None  # its length, the stop token included
     finish_reason: FinishReason | None = None
-    repetitive: bool | None = None
+    repetitive: bool | None = None  # whether it repeats itself at its end
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """Holds a completion with its verdict and reward.
-
-    Attributes:
-      drawn: the completion.
-      verdict, reward, components: see `rl.reward.score.Score`.
-    """
+    """Holds a completion with its `rl.reward.score.Score`."""
 
     drawn: SampledCompletion
     verdict: Verdict
@@ -100,9 +85,7 @@ def evaluate(
     Args:
       problems: with unique ids.
       prompts: token ids for each problem, template applied.
-      sampler: draws the completions.
-      params: temperature 0 and n=1 is greedy pass@1.
-      seed: of the sampler's call.
+      sampler, params, seed: of the completions; temperature 0 and n=1 is greedy pass@1.
       decode: token ids to text, special tokens left out.
       judge: groups of texts and their problems to scores.
       curve: a part of the problems, which is also summarised alone, under "curve".
@@ -165,13 +148,10 @@ def draw(
             repetitive=is_repetitive(completion.token_ids),
         )
 
-    def report(problem: int, sample: int, completion: Completion) -> None:
-        if on_drawn is not None:
-            on_drawn(as_text(problem, sample, completion))
-
     if len(problems) != len(prompts):
         raise ValueError(f"{len(problems)} problems with {len(prompts)} prompts")
-    groups = sampler.sample(prompts, params, seed=seed, on_finished=report)
+    on_finished = (lambda *of: on_drawn(as_text(*of))) if on_drawn else None
+    groups = sampler.sample(prompts, params, seed=seed, on_finished=on_finished)
     return [
         as_text(problem, sample, completion)
         for problem, group in enumerate(groups)
@@ -190,14 +170,9 @@ def score(
         [by_id[id] for id in groups],
     )
     return [
-        Scored(
-            drawn=d,
-            verdict=score.verdict,
-            reward=score.reward,
-            components=score.components,
-        )
+        Scored(drawn=d, verdict=s.verdict, reward=s.reward, components=s.components)
         for group, of_group in zip(groups.values(), scores, strict=True)
-        for d, score in zip(group, of_group, strict=True)
+        for d, s in zip(group, of_group, strict=True)
     ]
 
 
@@ -210,11 +185,9 @@ def summarise(
     and `pass@k` come with a 95% interval over problems (`mean_interval`). `pass@k` is
     given for the fewest completions of a problem and the powers of two below it.
     `rules` counts verdicts by what decided; `unjudged` ones count as wrong here.
-    `reward` is the mean of those judged, where they say more than right or wrong, and
-    `component/NAME` that of a component. `repeated`, `tokens_*` and `truncated`
-    are absent where tokens, lengths and finish reasons are not known.
-    `clusters` are problems that are not
-    independent, by problem id; see `templates_of`.
+    `reward` and `component/NAME` are means of those judged, if they are graded.
+    `repeated`, `tokens_*` and `truncated` are absent if they are not known.
+    `clusters` of problems that are not independent: see `templates_of`.
     """
     groups = by_problem(scored)
     if not groups:
@@ -293,13 +266,7 @@ def breakdown(
     labels: Mapping[str, Any],
     clusters: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Compute `accuracy_of` the problems of each label.
-
-    Args:
-      scored: completions.
-      labels: of the problems, by id; None of one that has none.
-      clusters: see `summarise`.
-    """
+    """Compute `accuracy_of` the problems of each label; None is not a label."""
     parts: dict[Any, dict[str, list[bool]]] = {}
     for id, group in by_problem(scored).items():
         if labels[id] is not None:

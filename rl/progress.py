@@ -111,17 +111,10 @@ def hush() -> None:
 
 @contextlib.contextmanager
 def watch(name: str, *, total: int | None = None, unit: str = "") -> Iterator[Watch]:
-    """Show the progress of work that may take long.
+    """Show the progress of work that may take long, and yield its counter.
 
-    A watch within another one is shown in its place until it ends.
-
-    Args:
-      name: of the phase.
-      total: how many there are; without it only the time is shown.
-      unit: what is counted, in the plural.
-
-    Yields:
-      The counter.
+    Without a `total` of `unit` (in the plural), only the time is shown. A watch within
+    another one is shown in its place until it ends.
     """
     count, outer = Watch(name, total, unit), _within.get()
     ended = threading.Event()

@@ -22,10 +22,7 @@ def pass_at_k(correct: Sequence[Sequence[bool]], k: int) -> np.ndarray:
     """Chance that one of k completions, drawn without replacement, is right.
 
     The unbiased estimate `1 - C(n - c, k) / C(n, k)` of Chen et al., arXiv 2107.03374,
-    from c right ones among n, as a product that cannot overflow.
-
-    Raises:
-      ValueError: where a problem has fewer than k completions.
+    from c right ones among n >= k, as a product that cannot overflow.
     """
     n = np.array([len(row) for row in correct])
     c = np.array([np.sum(row) for row in correct])
@@ -47,10 +44,9 @@ def t_interval(values: Sequence[float]) -> Interval | None:
 
 def wilson_interval(successes: int, trials: int) -> Interval:
     """Wilson's 95% score interval of a proportion, for one verdict per problem."""
-    interval = stats.binomtest(int(successes), int(trials)).proportion_ci(
-        0.95, method="wilson"
-    )
-    return float(interval.low), float(interval.high)
+    test = stats.binomtest(int(successes), int(trials))
+    low, high = test.proportion_ci(0.95, method="wilson")
+    return float(low), float(high)
 
 
 def mean_interval(

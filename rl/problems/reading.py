@@ -56,24 +56,12 @@ def load_problems(
 def read_problems(
     path: pathlib.Path, fields: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Reads the problems of a JSONL file, whatever its name: nothing is imported.
-
-    Args:
-      path: the file.
-      fields: our field names to the file's, where they differ.
-
-    Raises:
-      ValueError: names the file and row, and what is wrong.
-    """
+    """Read the problems of a JSONL file as `load_problems` does, importing nothing."""
     return _read([path], fields or {}, str(path))
 
 
 def write_problems(path: pathlib.Path, problems: Sequence[Problem]) -> None:
-    """Writes what `read_problems` reads.
-
-    Raises:
-      ValueError: a problem cannot be stored.
-    """
+    """Write what `read_problems` reads; ValueError if a problem cannot be stored."""
     checked = _checked(((f"problem {p.id!r}", p) for p in problems), str(path))
     replace_rows(path, map(dataclasses.asdict, checked))
 
@@ -104,11 +92,7 @@ def _read(
 
 
 def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
-    """Check problems from anywhere, each with its place.
-
-    Raises:
-      ValueError: there is none, two have one id, or one cannot be stored or compared.
-    """
+    """Check problems, each with its place: unique ids, texts, and JSON-able."""
     places: dict[str, str] = {}
     problems = []
     for where, problem in rows:
@@ -163,13 +147,10 @@ def _parse(
     answers = row.get(columns["answers"])
     if answers is None:
         answers = [text("answer")]
-    elif isinstance(answers, list):
-        answers = list(map(_as_text, answers))
-    if (
-        not isinstance(answers, list)
-        or not answers
-        or not all(isinstance(a, str) and a.strip() for a in answers)
-    ):
+    if not isinstance(answers, list):
+        raise wrong("answers", "a list of texts")
+    answers = list(map(_as_text, answers))
+    if not answers or not all(isinstance(a, str) and a.strip() for a in answers):
         raise wrong("answers", "a list of texts")
     own_id, level = row.get(columns["id"]), row.get(columns["level"])
     if level is not None and (not isinstance(level, int) or isinstance(level, bool)):
@@ -185,11 +166,11 @@ def _parse(
 
 
 def _as_text(answer: Any) -> Any:
-    """An answer that is a finite number in JSON, as text; any other as it is."""
-    if isinstance(answer, float):
-        return repr(answer) if math.isfinite(answer) else answer
-    is_integer = isinstance(answer, int) and not isinstance(answer, bool)
-    return repr(answer) if is_integer else answer
+    """Return a finite JSON number as text, and any other answer as it is."""
+    if isinstance(answer, bool) or not isinstance(answer, int | float):
+        return answer
+    finite = isinstance(answer, int) or math.isfinite(answer)
+    return repr(answer) if finite else answer
 
 
 def _rest(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
@@ -214,12 +195,7 @@ def check_left_out(message: str, count: int, total: int, unreadable: float) -> s
 
 
 class ProblemStream:
-    """Passes over a list, each in its own seeded order: all once before any twice.
-
-    Args:
-      problems: the list.
-      seed: of the orders; a pair of numbers where several streams share one.
-    """
+    """Passes over a list, each in its own seeded order: all once before any twice."""
 
     def __init__(self, problems: Sequence[Problem], *, seed: int | Sequence[int]):
         self._problems = list(problems)
@@ -260,11 +236,8 @@ class ProblemStream:
         self._order = np.concatenate([left, shuffled])
 
     def state(self) -> dict[str, Any]:
-        return {
-            "epoch": self._epoch,
-            "cursor": self._cursor,
-            "turns": list(self._turns),
-        }
+        turns = list(self._turns)
+        return {"epoch": self._epoch, "cursor": self._cursor, "turns": turns}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._epoch, self._cursor = state["epoch"], state["cursor"]

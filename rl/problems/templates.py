@@ -69,10 +69,9 @@ def check_template(template: str) -> None:
 
 
 def chat_arguments(template: str) -> dict[str, Any] | None:
-    """What "model" or "model:{...}" gives to the tokenizer's own chat template.
+    """Return the JSON object in `model:{"enable_thinking": false}`, `{}` for "model".
 
-    None: `template` is another. The object after the colon is one of JSON, as in
-    `model:{"enable_thinking": false}`.
+    They are arguments of the tokenizer's own chat template. None for other templates.
     """
     name, colon, text = template.partition(":")
     if name != "model" or not colon:
@@ -116,14 +115,11 @@ def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> str:
 def render_prompt(
     tokenizer: PreTrainedTokenizerBase, template: str, problem_text: str
 ) -> str:
-    """Puts a problem into a template.
+    """Put a problem into a template.
 
-    Args:
-      tokenizer: the model's own.
-      template: "none" (the bare problem), "qwen_math", "r1", "model" (the tokenizer's
-        chat template, the problem being the user's turn, with `chat_arguments`), or a
-        text with `{problem}`.
-      problem_text: the problem as its data set states it.
+    `template` is "none" (the bare problem), "qwen_math", "r1", "model" (the tokenizer's
+    chat template, the problem being the user's turn, with `chat_arguments`), or a text
+    with `{problem}`.
 
     Raises:
       ValueError: for an unknown template, "model" with a tokenizer that carries no chat
@@ -154,12 +150,7 @@ def render_prompt(
 def encode_prompt(
     tokenizer: PreTrainedTokenizerBase, template: str, problem_text: str
 ) -> list[int]:
-    """Encodes `render_prompt` as one text.
-
-    Returns:
-      The prompt's token ids, with what the tokenizer puts before any text, unless a
-      chat template has put it there.
-    """
+    """Encode `render_prompt` as one text, with what the tokenizer puts before any."""
     text = render_prompt(tokenizer, template, problem_text)
     bare = tokenizer.encode(text, add_special_tokens=False)
     return _begin_ids(tokenizer, text) + bare
@@ -196,23 +187,14 @@ def encode_set(
     vocab_size: int,
     unreadable: Share,
 ) -> tuple[dict[str, np.ndarray], list[Problem], str]:
-    """Encodes the prompts of a set, and finds the problems whose prompts fit.
-
-    Args:
-      tokenizer: the model's own.
-      problems: the set.
-      template: see `render_prompt`.
-      max_prompt_tokens: of a prompt that fits.
-      vocab_size: rows of the model's embedding.
-      unreadable: share of the set whose prompts the model may be unable to read; these
-        problems are left out.
+    """Encode the prompts of a set, and find the problems whose prompts fit.
 
     Returns:
       Readable prompts by the problem's text, the problems whose prompts fit, and a
       message about unreadable prompts, empty if there are none.
 
     Raises:
-      ValueError: more prompts cannot be read.
+      ValueError: a larger share than `unreadable` cannot be read.
     """
     prompts: dict[str, np.ndarray] = {}
     fit, faults = [], []

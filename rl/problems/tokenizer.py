@@ -28,16 +28,8 @@ from transformers import (  # noqa: E402
 if _HIDE:
     del sys.modules["torch"]
 
-__all__ = [
-    "AutoTokenizer",
-    "PreTrainedTokenizerBase",
-    "Qwen2Tokenizer",
-    "UnreadableText",
-    "check_ids",
-    "check_text",
-    "default_stop_ids",
-    "load_tokenizer",
-]
+
+__all__ = ["AutoTokenizer", "PreTrainedTokenizerBase", "Qwen2Tokenizer"]
 
 
 class UnreadableText(ValueError):
@@ -45,11 +37,7 @@ class UnreadableText(ValueError):
 
 
 def load_tokenizer(folder: pathlib.Path) -> PreTrainedTokenizerBase:
-    """Loads the tokenizer of a model folder.
-
-    Raises:
-      ValueError: it cannot be read; one line with the reason.
-    """
+    """Load the tokenizer of a model folder; ValueError if it cannot be read."""
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as error:  # tokenizers' own errors are plain Exceptions
@@ -112,14 +100,7 @@ def check_text(
     vocab_size: int,
     what: str,
 ) -> None:
-    """Rejects tokens that do not represent their text.
-
-    Args:
-      tokenizer: the model's own.
-      text: what was encoded.
-      ids: its tokens.
-      vocab_size: rows of the model's embedding.
-      what: names the text in an error.
+    """Reject tokens that do not represent their text; `what` names it in an error.
 
     Raises:
       UnreadableText: an id has no row in the embedding, or decoding gives another text.
@@ -147,7 +128,7 @@ def _bare(text: str) -> str:
 
 
 def _stated(path: pathlib.Path) -> set[int]:
-    """Returns the stop ids that a config names."""
+    """Return the stop ids that a config names."""
     try:
         stated = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
         ids = set(stated if isinstance(stated, list) else [stated]) - {None}

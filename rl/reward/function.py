@@ -30,26 +30,18 @@ LARGEST = 2**24
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
-    """How a function wants to be called.
+    """How a function is to be called."""
 
-    Attributes:
-      grouped: with all completions of a problem, rather than with one.
-      place: `file:line` of it.
-    """
-
-    grouped: bool
-    place: str
+    grouped: bool  # with all completions of a problem, rather than with one
+    place: str  # `file:line` of the function
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What it said of one completion; `correct` is None where it did not say.
+    """What a function returned for one completion."""
 
-    The reward is None where the completion could not be judged.
-    """
-
-    reward: float | None
-    correct: bool | None = None
+    reward: float | None  # None: it could not be judged
+    correct: bool | None = None  # None: it does not say
     components: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -67,12 +59,9 @@ class _Broken(Exception):
 def open_function(
     where: str, key: str, problem: Problem | None
 ) -> Callable[[Sequence[str] | None], Form | list[Answer] | Fault]:
-    """What a worker runs: completions of `problem` to answers, None to the form.
+    """Return what a worker runs: completions of `problem` to answers, None to the form.
 
-    Args:
-      where: "module:function".
-      key: the config's name for it.
-      problem: what was asked.
+    `where` is "module:function", and `key` the config's name for it.
     """
     named = f"{key}={where!r}"
     try:
@@ -198,7 +187,7 @@ def _number(value: Any, said: str, *, most: float = math.inf) -> float:
 
 
 def _place(error: BaseException, form: Form) -> str:
-    """`file:line` where it was raised: the last that is not a library's."""
+    """Return `file:line` where it was raised: the last that is not a library's."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not f.filename.startswith(_NOT_THE_USERS)]
     if not theirs:
@@ -219,7 +208,7 @@ def _short_path(path: str) -> str:
 
 
 def told(problem: Problem, completion: str) -> str:
-    """The problem and the completion, shortened, for a line."""
+    """Return the problem and the completion, shortened, for an error."""
     return f"problem {problem.id!r}, completion {_shown(completion)}"
 
 

@@ -19,10 +19,10 @@ def readable(
     timeout: float,
     unreadable: float,
 ) -> tuple[list[Problem], str]:
-    """The problems with a gold that the verifier can read, and what to say of others.
+    """Find the problems with a gold that the verifier can read.
 
-    A gold is read where it has a meaning other than its letters, and equals itself by
-    that. A plain number is, without asking.
+    A gold is readable if it has a meaning other than its letters, and equals itself by
+    that; a plain number is readable.
 
     Args:
       problems: to be judged by the verifier.
@@ -31,10 +31,10 @@ def readable(
       unreadable: share of the problems that may be left out.
 
     Returns:
-      Those problems, and a line on what was left out, empty where nothing was.
+      Those problems, and a message about the others, empty if there are none.
 
     Raises:
-      ValueError: more than that would be left out: how many, and the first.
+      ValueError: a larger share cannot be read.
     """
     golds = {gold: None for p in problems for gold in p.answers if not _is_plain(gold)}
     faults: dict[str, str | None] = {}

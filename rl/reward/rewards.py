@@ -40,11 +40,7 @@ class Term:
 
 
 def parse(function: str, *, key: str) -> tuple[Term, ...]:
-    """The terms of a formula, `reward.function` of a config.
-
-    Raises:
-      ValueError: it is none; or it has a term twice.
-    """
+    """Return the terms of a formula; ValueError if it is invalid or repeats a term."""
     terms: list[Term] = []
     at = 0
     while at < len(function) or not terms:
@@ -67,12 +63,11 @@ class Rewards:
     """Makes rewards of formulas; one pool of workers for all functions of the user's.
 
     Args:
-      formulas: that `reward` will be asked for, by the config's key for each.
+      formulas: by the config's key of each.
       workers: completions judged at the same time.
       timeout: seconds that a verdict, or a call of a function, may take.
-      right_from: a reward that does not say what is correct says it by this number.
-      literal: whether the verifier refuses arithmetic where a gold is a number.
-      after: the verifier ignores all before this delimiter; empty for none.
+      right_from: completions with this reward are correct if the reward does not say.
+      literal, after: see `VerifierPool`.
       on_lost: called with one line (function, place, problem, completion) if a call
         was stopped, or ended its worker, more than once.
 
@@ -125,7 +120,7 @@ class Rewards:
             raise
 
     def close(self) -> None:
-        """Ends all workers."""
+        """End all workers."""
         for pool in (self._pool, self._workers):
             if pool is not None:
                 pool.close()
@@ -143,7 +138,7 @@ class Rewards:
         return counts
 
     def reward(self, key: str) -> Reward:
-        """The reward by the formula of a key."""
+        """Return the reward by the formula of a key."""
         terms = self._terms[key]
 
         def judge(
@@ -160,7 +155,7 @@ class Rewards:
         return judge
 
     def _function(self, workers: Workers, name: str, key: str) -> Reward:
-        """A user's function as a reward."""
+        """Return a user's function as a reward."""
         named = f"{key}={name!r}"
         ((form,),) = workers.map([((name, key, None), (None,))])
         if isinstance(form, Fault):
@@ -216,11 +211,7 @@ class Rewards:
 
 
 def uses_verifier(formula: str, *, key: str) -> bool:
-    """Whether a formula asks the verifier, so that golds have to be read.
-
-    Raises:
-      ValueError: it is not a formula.
-    """
+    """Return whether a formula has the verifier, which has to read the golds."""
     return any(term.name == VERIFIER for term in parse(formula, key=key))
 
 
@@ -264,7 +255,7 @@ def _refuse(reason: str) -> None:
 
 
 def _sum(terms: Sequence[Term], scores: Sequence[Score]) -> Score:
-    """The weighted sum, with each term's own reward among the components."""
+    """Return the weighted sum, with each term's own reward among the components."""
     if len(terms) == 1 and terms[0].weight == 1:
         return scores[0]
     components: dict[str, float] = {}

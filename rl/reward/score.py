@@ -10,22 +10,16 @@ from rl.verifier import Verdict
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """The result of judging one completion.
+    """The result of judging one completion."""
 
-    Attributes:
-      reward: a finite number; NaN if it could not be judged, which leaves it out of
-        training.
-      verdict: whether it is correct, and what decided.
-      components: of the reward, by name, for a reader.
-    """
-
-    reward: float
-    verdict: Verdict
+    reward: float  # finite; NaN, if it could not be judged, leaves it out of training
+    verdict: Verdict  # whether it is correct, and what decided
+    # Of the reward, by name, for metrics and samples.
     components: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, verdict: Verdict) -> "Score":
-        """+1 for a right and finished answer, else -1; NaN without a verdict."""
+        """Return +1 for a correct answer, -1 for another, NaN without a verdict."""
         worth = {True: 1.0, False: -1.0, None: math.nan}
         return cls(reward=worth[verdict.correct], verdict=verdict)
 

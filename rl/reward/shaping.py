@@ -1,4 +1,4 @@
-"""What a run does to rewards on their way: the control, and the penalty of length."""
+"""Changes of rewards: the control experiment, and the penalty of length."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from rollout.seeds import generator
 def shuffled(
     correct: np.ndarray, rewards: np.ndarray, *, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The control: verdicts are dealt out at random among the completions.
+    """Permute verdicts at random among the completions, as a control experiment.
 
-    Their number stays, their meaning goes: a gain under it is not due to the reward.
+    A gain under it is not due to what the reward says.
     """
     order = generator(seed).permutation(len(rewards))
     return correct[order], rewards[order]

@@ -45,7 +45,7 @@ def _score(verdict: Verdict, problem: Problem) -> Score:
 
 
 def _golds(problem: Problem) -> tuple[str, ...]:
-    """The accepted answers, in their unit where that is a word; in percent, or bare."""
+    """Return the accepted answers, with a unit that is a word; in percent, or bare."""
     unit = problem.meta.get("unit")
     unit = unit.strip("$") if isinstance(unit, str) else ""
     if unit in ("%", r"\%"):
@@ -58,7 +58,7 @@ def _golds(problem: Problem) -> tuple[str, ...]:
 
 
 def _within_tolerance(answer: str | None, problem: Problem) -> bool:
-    """Whether a decimal answer is as near to a gold as the problem allows."""
+    """Return whether a decimal answer is within the problem's tolerance of a gold."""
     error = problem.meta.get("error")
     if answer is None or not error:
         return False
