@@ -92,15 +92,13 @@ def json_line(row: Mapping[str, Any]) -> str:
 def read_rows(
     path: pathlib.Path, *, appended: bool = False
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """`("PATH:LINE", object)` for each line that is not blank.
+    """Yield `("PATH:LINE", object)` for each line of a JSONL file that is not blank.
 
-    Args:
-      path: a JSONL file.
-      appended: it is written by `Rows`. It may be missing, and a last row that was cut
-        short does not count.
+    A file that is `appended` to by `Rows` may be missing, and its last row may be cut
+    short.
 
     Raises:
-      ValueError: names the file and line that holds no JSON object, and says why.
+      ValueError: names the file and line without a JSON object, and says why.
     """
     if appended and not path.exists():
         return
@@ -122,22 +120,21 @@ def read_rows(
 
 
 def sha256(path: pathlib.Path) -> str:
-    """The digest of a file's bytes, in hexadecimal."""
+    """Return the digest of a file's bytes, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fetched(name: str) -> pathlib.Path:
-    """Where a file lies on this machine, whether or not there is one.
+    """Return where a file is on this machine, downloaded if it is on the hub.
 
     Args:
-      name: a path, `~` and environment variables expanded; or of a data set on the
-        Hugging Face hub `hf://OWNER/DATASET/PATH` or
-        `hf://OWNER/DATASET@REVISION/PATH`, which is kept in the hub's own cache.
+      name: a path, `~` and environment variables expanded; or
+        `hf://OWNER/DATASET/PATH` or `hf://OWNER/DATASET@REVISION/PATH` of a data set
+        on the Hugging Face Hub, which is stored in the hub's own cache.
 
     Raises:
-      ValueError: names what is on the hub; it is written otherwise, or the hub does not
-        give it.
+      ValueError: names what could not be downloaded.
     """
     if name.startswith(HUB):
         return _download(name)
@@ -161,19 +158,16 @@ def _download(spec: str) -> pathlib.Path:
         )
     except (huggingface_hub.errors.HfHubHTTPError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:160]
-        raise ValueError(f"{spec}: cannot be had from the hub: {reason}") from None
+        raise ValueError(f"{spec}: could not be downloaded: {reason}") from None
     return pathlib.Path(file)
 
 
 def markdown_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], align: str = ""
 ) -> list[str]:
-    """The lines of a table in Markdown, a blank one last.
+    """Return the lines of a table in Markdown, a blank one last.
 
-    Args:
-      header: a text for each column.
-      rows: a text for each column each; bars and line ends in them are no mark-up.
-      align: for each column `<`, or `>` for figures; all `<` by default.
+    `align` has for each column `<`, or `>` for figures; all `<` by default.
     """
 
     def line(cells: Iterable[str]) -> str:

@@ -58,7 +58,7 @@ def load_sinks(*, sinks: Sequence[str]) -> dict[str, Maker]:
 
 
 class Sinks:
-    """Holds all metric loggers of a run; none of them can end it."""
+    """Holds the metric loggers of a run; one that raises is dropped with a warning."""
 
     def __init__(
         self,
@@ -70,37 +70,23 @@ class Sinks:
     ):
         self._open: dict[str, Sink] = {}
         for name, maker in makers.items():
-            with _guarded(self._open, name):
+            with self._guarded(name):
                 self._open[name] = maker(workdir, config=dict(config), keep=keep)
 
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        self._call("scalars", step, values)
-
-    def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        self._call("histograms", step, values)
-
-    def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._call("samples", step, rows)
-
-    def close(self) -> None:
-        self._call("close")
-        self._open.clear()
-
-    def _call(self, what: str, *arguments: Any) -> None:
+    def call(self, method: str, *arguments: Any) -> None:
+        """Call a method of all of them."""
         for name, sink in list(self._open.items()):
-            with _guarded(self._open, name):
-                getattr(sink, what)(*arguments)
+            with self._guarded(name):
+                getattr(sink, method)(*arguments)
 
-
-@contextlib.contextmanager
-def _guarded(opened: dict[str, Sink], name: str) -> Iterator[None]:
-    """Drop a logger that raises within, with a warning."""
-    try:
-        yield
-    except Exception as error:
-        opened.pop(name, None)
-        reason = one_line(error)
-        print(f"WARNING: the sink {name} is left out: {reason}", flush=True)
+    @contextlib.contextmanager
+    def _guarded(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._open.pop(name, None)
+            reason = one_line(error)
+            print(f"WARNING: the sink {name} is left out: {reason}", flush=True)
 
 
 def _wandb() -> Maker:

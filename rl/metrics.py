@@ -16,7 +16,7 @@ import numpy as np
 
 from rl.files import Rows, read_rows, replace_rows
 from rl.groups.stats import RolloutStats
-from rl.metric_loggers import Maker, Sink, Sinks
+from rl.metric_loggers import Maker, Sinks
 from rl.progress import duration
 from rl.types import Batch
 from rl.workdir.board import Board
@@ -61,16 +61,16 @@ class MetricsWriter:
             _keep_until(file, keep, evaluated)
         self._metrics, self._samples = map(Rows, files)
         config = dict(config or {})
-        board = Board(
+        self._board = Board(
             workdir / "tensorboard",
             keep=keep,
             front={tag for tags in HEADLINE.values() for tag in tags},
             config=config,
         )
-        others = Sinks(sinks or {}, workdir, config=config, keep=keep)
-        self._loggers: tuple[Sink, ...] = board, others
+        self._sinks = Sinks(sinks or {}, workdir, config=config, keep=keep)
         self._opened = contextlib.ExitStack()
-        for part in (*reversed(self._loggers), self._samples, self._metrics):
+        self._opened.callback(self._sinks.call, "close")
+        for part in (self._board, self._samples, self._metrics):
             self._opened.callback(part.close)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
@@ -78,20 +78,20 @@ class MetricsWriter:
         plain = {name: _plain(value) for name, value in values.items()}
         self._metrics.write({"step": step, **plain})
         finite = {k: v for k, v in plain.items() if math.isfinite(v)}
-        for logger in self._loggers:
-            logger.scalars(step, finite)
+        self._board.scalars(step, finite)
+        self._sinks.call("scalars", step, finite)
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
         """Write distributions of a step to TensorBoard."""
         some = {name: array for name, array in values.items() if len(array)}
-        for logger in self._loggers:
-            logger.histograms(step, some)
+        self._board.histograms(step, some)
+        self._sinks.call("histograms", step, some)
 
     def samples(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write completions as text: a line each, and a table on TensorBoard."""
         self._samples.write(*({"step": step, **row} for row in rows))
-        for logger in self._loggers:
-            logger.samples(step, rows)
+        self._board.samples(step, rows)
+        self._sinks.call("samples", step, rows)
 
     def close(self) -> None:
         """Closes all of them, though one fails; a second call does nothing."""

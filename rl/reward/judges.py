@@ -7,26 +7,27 @@ import functools
 import hashlib
 import logging
 import math
-from collections.abc import Sequence
 
 from rl.problems.types import Problem
-from rl.reward.score import Score
-from rl.reward.verifier import Item, verifier_reward
-from rl.verifier import Verdict, extract_answer, judge
+from rl.reward.verifier import verifier_reward
+from rl.verifier import extract_answer, judge
+
+# Judges in this process, where `VerifierPool.judge` has workers.
+_verify = verifier_reward(lambda items: [judge(*item) for item in items])
 
 
 def exact_match(completion: str, problem: Problem) -> float:
-    """Whether the box holds an accepted answer, letter by letter."""
+    """Return whether the box has an accepted answer, letter by letter."""
     return 1.0 if extract_answer(completion) in problem.answers else -1.0
 
 
 def boxed(completion: str, problem: Problem) -> float:
-    """Whether there is an answer in a box, right or wrong: the form without the sum."""
+    """Return whether there is an answer in a box, right or wrong."""
     return 1.0 if extract_answer(completion) else -1.0
 
 
 def math_verify(completion: str, problem: Problem) -> float:
-    """What Math-Verify says, a package of its own (`math-verify[antlr4_13_2]`)."""
+    """Return the verdict of Math-Verify, of the package `math-verify[antlr4_13_2]`."""
     from math_verify import parse, verify
 
     logging.getLogger("math_verify").setLevel(logging.CRITICAL)
@@ -45,7 +46,7 @@ def flipped(
     the same verdict; if `systematic`, a hash of the problem decides for all of its
     completions, as where a gold is wrong.
     """
-    score = _verified(completion, problem)
+    ((score,),) = _verify([[completion]], [problem])
     if math.isnan(score.reward):
         return {"reward": None}
     text = f"{problem.id}\0{'' if systematic else completion}".encode()
@@ -57,13 +58,3 @@ flipped_5 = functools.partial(flipped, share=0.05)
 flipped_10 = functools.partial(flipped, share=0.10)
 flipped_5_problems = functools.partial(flipped, share=0.05, systematic=True)
 flipped_10_problems = functools.partial(flipped, share=0.10, systematic=True)
-
-
-def _verified(completion: str, problem: Problem) -> Score:
-    ((score,),) = verifier_reward(_judge_here)([[completion]], [problem])
-    return score
-
-
-def _judge_here(items: Sequence[Item]) -> list[Verdict]:
-    """Judge as `VerifierPool.judge` does, in this process."""
-    return [judge(*item) for item in items]

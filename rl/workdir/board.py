@@ -21,7 +21,7 @@ FRONT = "Front"
 
 
 class Board:
-    """Writes the event file of one start; a `rl.metric_loggers.Sink`.
+    """Writes the event file of one start.
 
     TensorBoard's own writer is not used: on a full disk it prints the traceback of a
     thread.

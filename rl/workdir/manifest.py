@@ -66,12 +66,7 @@ class Change(NamedTuple):
 
 
 def identify(spec: RunSpec, base: pathlib.Path) -> Identity:
-    """Hash what a run depends on.
-
-    Args:
-      spec: the run.
-      base: the base model's folder, with its weights.
-    """
+    """Hash what a run depends on; `base` is the base model's folder."""
     paths = [p for p in sorted(base.iterdir()) if p.suffix in _MODEL_FILES]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         hashes = list(pool.map(files.sha256, paths))
@@ -106,13 +101,8 @@ def differences(before: Identity, now: Identity) -> list[Change]:
 def begin(workdir: pathlib.Path, now: Identity, *, accept_changes: bool) -> list[str]:
     """Compare a start with the workdir's manifest, and record it there.
 
-    Args:
-      workdir: of the run; locked.
-      now: this start.
-      accept_changes: record the differences that would be refused.
-
     Returns:
-      A line for each difference that was accepted.
+      A line for each difference that was accepted; with `accept_changes` for all.
 
     Raises:
       ValueError: it would be another run, with every difference; nothing was written.
@@ -150,8 +140,7 @@ def check_config(workdir: pathlib.Path, spec: RunSpec) -> None:
 def check_checkpoints(workdir: pathlib.Path) -> None:
     """Refuse a workdir without the checkpoints that its metrics name.
 
-    Raises:
-      ValueError: going on would begin at an earlier step, and lose metrics.
+    A start would begin at an earlier step, and lose metrics.
     """
     path, named = workdir / "metrics.jsonl", 0
     for where, row in files.read_rows(path, appended=True):

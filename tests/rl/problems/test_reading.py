@@ -55,7 +55,7 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
     for source in (f"{there},{here}", f"{here},{there}"):
         problems = load_problems(source, key="x")
         assert sorted(p.id for p in problems) == ["b-1", "train-1"]
-    with pytest.raises(ValueError, match="^hf://ann/more/x.jsonl: cannot be had"):
+    with pytest.raises(ValueError, match="^hf://ann/more/x.jsonl: could not be downl"):
         load_problems(f"{here},hf://ann/more/x.jsonl", key="x")
 
 

@@ -131,7 +131,7 @@ def test_parquet_reads_like_jsonl(tmp_path):
 
 def test_the_hub_out_of_reach_is_one_line(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ValueError, match=r"hf://a/b/c.jsonl: cannot be had") as error:
+    with pytest.raises(ValueError, match=r"hf://a/b/c.jsonl: could not be") as error:
         Source(path="hf://a/b/c.jsonl")
     assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match="must be hf://OWNER/DATASET/PATH"):

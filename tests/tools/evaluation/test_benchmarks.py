@@ -62,7 +62,7 @@ def test_specs():
     with pytest.raises(ValueError, match="benchmark 'math5000': neither one of aime20"):
         load_benchmark("math5000")
     # The suite runs offline.
-    with pytest.raises(ValueError, match="test.jsonl: cannot be had from the hub"):
+    with pytest.raises(ValueError, match="test.jsonl: could not be downloaded"):
         load_benchmark("hf://nobody/nothing/test.jsonl")
     with pytest.raises(ValueError, match="must be hf://OWNER/DATASET/PATH"):
         load_benchmark("hf://nobody/test.jsonl")
