@@ -214,13 +214,13 @@ def _is_whole(line: bytes) -> bool:
 
 def _end_last_row(path: pathlib.Path) -> None:
     """Makes a file ready for the next row: completes the last one, or cuts it off."""
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:
         return
     with path.open("rb+") as file:
         end, last = 0, b""
         for last in file:
             end += len(last)
-        if not last or last.endswith(b"\n"):
+        if last.endswith(b"\n"):
             return
         if _is_whole(last):
             file.write(b"\n")

@@ -116,14 +116,11 @@ def compare_seeds(
     if min(len(first), len(second)) < 2:
         return None
     mean = float(np.mean(second) - np.mean(first))
-    degrees = len(first) + len(second) - 2
-    squares = sum(float(np.var(x) * len(x)) for x in (first, second))
-    error = np.sqrt(squares / degrees * (1 / len(first) + 1 / len(second)))
-    half = float(stats.t.ppf(0.975, degrees) * error)
-    if error == 0:
+    if np.ptp(first) == np.ptp(second) == 0:
         return (mean, mean), float(mean == 0)
-    p = float(2 * stats.t.sf(abs(mean) / error, degrees))
-    return (mean - half, mean + half), p
+    test = stats.ttest_ind(second, first)
+    low, high = test.confidence_interval(0.95)
+    return (float(low), float(high)), float(test.pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -6,8 +6,8 @@ import numpy as np
 
 from configs import base
 from rl.reward.score import Reward, Score
-from rl.reward.shaping import overlong_penalty, shuffled
 from rl.types import Group, Problem
+from rollout.seeds import generator
 from rollout.types import Completion
 
 
@@ -32,7 +32,7 @@ def judge(
       seed: of the order in which `settings.shuffle` deals.
       reward: groups of texts and their problems to scores.
       decode: token ids to text.
-      settings: `shuffle` and the overlong penalty, see `rl.reward.shaping`.
+      settings: `shuffle`, see `shuffled`, and the `overlong_penalty`.
     """
     texts = [
         [decode(c.token_ids.tolist()) for c in of_group] for of_group in completions
@@ -82,3 +82,33 @@ def _by_name(scores: Sequence[Score]) -> dict[str, np.ndarray]:
         name: np.array([s.components.get(name, np.nan) for s in scores], np.float32)
         for name in names
     }
+
+
+def shuffled(
+    correct: np.ndarray, rewards: np.ndarray, *, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Permute verdicts at random among the completions, as a control experiment.
+
+    A gain under it is not due to what the reward says.
+    """
+    order = generator(seed).permutation(len(rewards))
+    return correct[order], rewards[order]
+
+
+def overlong_penalty(
+    lengths: np.ndarray, *, max_tokens: int, buffer: int, factor: float
+) -> np.ndarray:
+    """Soft overlong punishment (DAPO, arXiv 2503.14476, eq. 13), added to the reward.
+
+    `factor * min(0, -(L - (max_tokens - buffer)) / buffer)`, not below `-factor`.
+
+    Args:
+      lengths: L, tokens of each completion with its stop token.
+      max_tokens: most that a completion may have.
+      buffer: the last tokens of that, over which the penalty grows.
+      factor: its size at the very end; 0 switches it off.
+    """
+    if not factor:
+        return np.zeros(len(lengths), np.float32)
+    over = (np.asarray(lengths) - (max_tokens - buffer)) / buffer
+    return (-factor * np.clip(over, 0, 1)).astype(np.float32)

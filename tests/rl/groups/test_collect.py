@@ -10,13 +10,12 @@ import pytest
 from configs import base
 from rl.groups.collect import Collector, PartialGroup, Shortfall, _renumbered
 from rl.groups.draws import Draw, Draws
-from rl.groups.judge import judge
+from rl.groups.judge import judge, overlong_penalty
 from rl.groups.packing import make_segments, pack
 from rl.metrics import sampling_metrics
 from rl.problems.arithmetic import make_tokenizer
 from rl.problems.curriculum import Curriculum, Stage
 from rl.reward.score import Score
-from rl.reward.shaping import overlong_penalty
 from rl.verifier import Verdict
 from rollout.types import NOT_BEGUN, Completion, SamplingParams
 from tests.rl.examples import make_completion, make_problem, of_each
