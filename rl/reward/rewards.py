@@ -99,11 +99,12 @@ class Rewards:
         self._pool: VerifierPool | None = None
         self._workers: Workers | None = None
         self._by_name: dict[str, Reward] = {}
-        try:
+        with contextlib.ExitStack() as opened:
             if VERIFIER in keys:
                 self._pool = VerifierPool(
                     workers, timeout, literal=literal, after=after
                 )
+                opened.callback(self._pool.close)
                 self._by_name[VERIFIER] = verifier_reward(self._pool.judge)
             if own:
                 self._workers = Workers(
@@ -113,17 +114,14 @@ class Rewards:
                     preload=[name.partition(":")[0] for name in own],
                     confined=False,
                 )
+                opened.callback(self._workers.close)
                 for name, key in own.items():
                     self._by_name[name] = self._function(self._workers, name, key)
-        except BaseException:
-            self.close()
-            raise
+            self._opened = opened.pop_all()
 
     def close(self) -> None:
         """End all workers."""
-        for pool in (self._pool, self._workers):
-            if pool is not None:
-                pool.close()
+        self._opened.close()
 
     @property
     def counts(self) -> Mapping[str, int]:
