@@ -148,10 +148,13 @@ def draw(
             repetitive=is_repetitive(completion.token_ids),
         )
 
+    def report(problem: int, sample: int, completion: Completion) -> None:
+        if on_drawn is not None:
+            on_drawn(as_text(problem, sample, completion))
+
     if len(problems) != len(prompts):
         raise ValueError(f"{len(problems)} problems with {len(prompts)} prompts")
-    on_finished = (lambda *of: on_drawn(as_text(*of))) if on_drawn else None
-    groups = sampler.sample(prompts, params, seed=seed, on_finished=on_finished)
+    groups = sampler.sample(prompts, params, seed=seed, on_finished=report)
     return [
         as_text(problem, sample, completion)
         for problem, group in enumerate(groups)
