@@ -1,6 +1,5 @@
 """The command itself: what it writes, how it ends, and that it resumes bit for bit."""
 
-import collections
 import json
 import os
 import pathlib
