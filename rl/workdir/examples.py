@@ -27,7 +27,8 @@ def example_rows(
     one, as far as there are such; then the first of each group. Each comes with its
     prompt as the model saw it.
     """
-    rows, firsts = [], []
+    rows: list[dict[str, Any]] = []
+    firsts: list[int] = []
     for group, repeated in zip(stats.examples, stats.repeated, strict=False):
         firsts.append(len(rows))
         for index, of in enumerate(repeated):
