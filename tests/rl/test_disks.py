@@ -82,7 +82,8 @@ def test_points_that_the_disk_does_not_take_name_their_file(tmp_path):
         fill(disk)
         with pytest.raises(OSError) as caught:
             # More than is held back before the file is written to.
-            board.text("samples", "x" * 2**20, 1)
+            row = dict(prompt="x" * 2**20, completion="", gold="", reward=1)
+            board.samples(1, [row])
         assert caught.value.errno == errno.ENOSPC
         assert pathlib.Path(caught.value.filename).parent == disk / "tensorboard"
         with pytest.raises(OSError) as caught:
