@@ -160,10 +160,7 @@ def _open_run(
     processes: group.Processes,
     stop: StopSignals,
 ) -> Iterator["_Run"]:
-    """Restore the newest checkpoint, or publish the base; at the end close the writer.
-
-    Metric loggers may hold back what they get until it is closed.
-    """
+    """Load the newest checkpoint or publish the base; close the writer at the end."""
     run = _Run(spec=spec, workdir=workdir, parts=parts, processes=processes, stop=stop)
     stop.finish = parts.engine.checkpoints.finish
     with phase("serve", "the base, or the newest checkpoint"):
@@ -183,7 +180,7 @@ def _open_run(
         config=config_changes(spec.config),
         sinks=spec.sinks,
     )
-    with contextlib.closing(run.writer):
+    with contextlib.closing(run.writer):  # metric loggers may hold rows back until then
         yield run
 
 
