@@ -3,13 +3,14 @@
 import itertools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from configs.base import Objective
 from models import hf, lora, peft_folder
 from models.config import DecoderConfig
 from models.decoder import Params
@@ -21,7 +22,6 @@ from rl.update.step import Score, Step, TrainState
 from rollout.types import Completion, PolicySampler
 from sharding.rules import place
 
-OldLogprobs = Literal["trainer", "sampler"]
 Reject = Callable[[Sequence[Batch]], list[Batch]]
 
 
@@ -46,26 +46,21 @@ class Engine:
         sampler: PolicySampler,
         checkpoints: Checkpoints,
         assets: pathlib.Path,
-        base: Params | None = None,
-        base_name: str = "",
-        reference: Params | None = None,
-        score_reference: Score | None = None,
-        reset_every: int = 0,
-        old_logprobs: OldLogprobs = "trainer",
-        reject: Reject | None = None,
+        base: Params,
+        base_name: str,
+        reference: Params | None,
+        score_reference: Score | None,
+        settings: Objective,
+        reject: Reject | None,
     ):
         """See `rl.setup.make_engine`.
 
         Args:
-          base: frozen parameters; None, or `{}`: all of them are trained.
+          base: frozen parameters; `{}`: all of them are trained.
           base_name: its path, or hub id, for those who load exported adapters.
           reference: parameters of the KL term; None: of no model, or those of `state`.
           score_reference: scores with them; None: as the policy is scored.
-          reset_every: versions after which the state's reference becomes the policy.
-          old_logprobs: whose they are. "sampler" takes its own for a micro-batch all
-            of which the current weights drew in this process, which saves a forward
-            pass and differs by rounding (`policy/sampler_gap_max` says how much); any
-            other is scored all the same.
+          settings: the section `objective` of the config.
           reject: removes tokens of a mini-batch, given old log-probabilities; None:
             keeps all.
         """
@@ -73,10 +68,9 @@ class Engine:
         self.state, self._config = state, config
         self.sampler, self.checkpoints = sampler, checkpoints
         self._score_reference = score_reference or step.score
-        self._reset_every = reset_every
         self._assets, self._reference = assets, reference
         self._base, self._base_name = base, base_name
-        self._old_logprobs, self._reject = old_logprobs, reject
+        self._settings, self._reject = settings, reject
         everywhere = NamedSharding(step.rows.mesh, PartitionSpec())
         self._gather = jax.jit(lambda x: x, out_shardings=everywhere)
 
@@ -166,7 +160,9 @@ class Engine:
         reference = self.state.reference or self._reference
 
         def prepared(batch: Batch) -> Batch:
-            own = self._old_logprobs == "sampler" and not batch.off_policy.any()
+            own = (
+                self._settings.old_logprobs == "sampler" and not batch.off_policy.any()
+            )
             if scores and own:
                 batch = batch.replace(old_logprobs=batch.sampler_logprobs)
             batch = place(batch, self.step.rows)
@@ -187,7 +183,8 @@ class Engine:
           NotFinite: they hold a NaN or an infinity; nothing is served.
         """
         check_finite(self.state.params, f"the policy of version {version}")
-        if self._reset_every and version and version % self._reset_every == 0:
+        every = self._settings.reset_every if self.state.reference else 0
+        if every and version and version % every == 0:
             reset = jax.tree.map(
                 lambda old, new: jnp.array(new, old.dtype),
                 self.state.reference,

@@ -259,8 +259,7 @@ def make_engine(spec: RunSpec, workdir: pathlib.Path) -> Engine:
         base_name=name,
         reference=reference,
         score_reference=score_reference,
-        reset_every=c.objective.reset_every if state.reference else 0,
-        old_logprobs=c.objective.old_logprobs,
+        settings=c.objective,
         reject=make_rejection(c),
     )
 
