@@ -44,7 +44,7 @@ from rl.update.objective import Objective, objective_from_config
 from rl.update.optimizer import make_optimizer
 from rl.update.rejection import load_rejection
 from rollout.types import SamplingParams
-from sharding.mesh import abstract_mesh, resolve_shape
+from sharding.mesh import abstract_mesh, all_devices, resolve_shape
 from sharding.rules import shards
 
 TRAINING, EVALUATION = "config.reward.function", "config.eval.reward"
@@ -147,7 +147,7 @@ def validate(c: RunConfig) -> RunSpec:
     sinks = load_sinks(sinks=c.log.sinks)
     sets, unread = read_data(c)
     mesh_shape = resolve_shape(
-        jax.device_count(), data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor
+        len(all_devices()), data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor
     )
     check_sizes(c, mesh_shape)
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,6 +1,7 @@
 """The device mesh: sizes of its axes data, fsdp and tensor."""
 
 import math
+import os
 from collections.abc import Sequence
 
 import jax
@@ -12,6 +13,23 @@ from sharding.rules import AXES
 
 # What the sizes are called, whatever the axes are.
 SIZES = ("data", "fsdp", "tensor")
+
+
+def all_devices() -> list[jax.Device]:
+    """Returns every device of every process.
+
+    Raises:
+      ValueError: JAX cannot start its platform; one line.
+    """
+    try:
+        return jax.devices()
+    except RuntimeError as error:
+        named = os.environ.get("JAX_PLATFORMS", "")
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"JAX_PLATFORMS={named!r}: JAX finds no devices ({reason[:300]});"
+            " JAX_PLATFORMS=cpu runs on the CPU"
+        ) from None
 
 
 def make_mesh(
@@ -38,7 +56,7 @@ def make_mesh(
       ValueError: the sizes do not fit the devices, or a tensor group would cross from
         one slice or node to another; the message has both.
     """
-    devices = jax.devices() if devices is None else list(devices)
+    devices = all_devices() if devices is None else list(devices)
     shape = resolve_shape(len(devices), data=data, fsdp=fsdp, tensor=tensor)
     types = (AxisType.Auto,) * len(AXES)
     return Mesh(arranged(shape, devices), AXES, axis_types=types)

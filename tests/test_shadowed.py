@@ -10,6 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.failure(68)
 @pytest.mark.parametrize("command", ["rl.train", "tools.evaluate", "tools"])
 def test_a_package_of_our_name_is_named(tmp_path, command):
     (tmp_path / "configs").mkdir()

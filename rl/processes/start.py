@@ -18,6 +18,7 @@ from rl.processes.group import (
     end_process,
 )
 from rl.processes.stopping import ERROR, one_line
+from sharding.mesh import all_devices
 
 _START_SECONDS = 300
 # Variables that name several processes: by a count, by a list, by their presence.
@@ -73,7 +74,7 @@ def start(
     try:
         if not _initialize(source, arguments):
             return SingleProcess()
-        jax.devices()  # the processes exchange what devices they have
+        all_devices()  # the processes exchange what devices they have
         if jax.process_count() == 1:
             return SingleProcess()
         if jax.process_index() == 0:

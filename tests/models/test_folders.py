@@ -178,6 +178,8 @@ def of_transformers(folder):
         return model(torch.tensor(IDS)).logits.numpy()
 
 
+@pytest.mark.failure(65)
+@pytest.mark.failure(60)
 @pytest.mark.parametrize("name", FOLDERS)
 def test_logits_are_those_of_transformers(tmp_path, name):
     base, out = tmp_path / "base", tmp_path / "out"
@@ -190,6 +192,7 @@ def test_logits_are_those_of_transformers(tmp_path, name):
     np.testing.assert_array_equal(logits(out)[0], found)
 
 
+@pytest.mark.failure(65)
 @pytest.mark.parametrize("make", REFUSED, ids=lambda make: make.__name__)
 def test_what_is_not_read_is_one_line(tmp_path, make):
     make(tmp_path)

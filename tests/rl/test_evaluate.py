@@ -144,6 +144,7 @@ def test_verdicts_are_counted_by_the_rule_that_decided():
     assert summary["unjudged"] == 0.25 and summary["accuracy"] == 0.5
 
 
+@pytest.mark.failure(72)
 def test_one_definition_of_repetitive_serves_training_and_evaluation():
     """A loop at the end counts, however long the text before it is."""
     tokens = np.array([*range(1500), *[7, 8, 9, 10] * 130], np.int32)

@@ -28,6 +28,7 @@ def _file(path, *pairs):
     return str(path)
 
 
+@pytest.mark.failure(61)
 def test_what_is_left_out_or_occurs_twice_is_shown(config, tmp_path):
     page = dry_run(validate(from_config(config)), tmp_path / "work")
     lines = page.splitlines()
@@ -49,6 +50,7 @@ def test_a_reward_that_does_not_see_the_answer_is_named(config, tmp_path):
     assert r"\boxed{2} -1; \boxed{3} -1 (the same: does the reward read" in page
 
 
+@pytest.mark.failure(71)
 def test_a_dry_run_looks_for_vllm(config, tmp_path):
     config.rollout.backend = "vllm"
     vllm = config.rollout.vllm
@@ -72,6 +74,7 @@ def test_a_dry_run_looks_for_vllm(config, tmp_path):
             _find_vllm(from_config(config))
 
 
+@pytest.mark.failure(70)
 def test_what_to_type_next(tmp_path):
     first, *commands = next_commands(tmp_path).splitlines()
     assert first == "next:" and len(commands) == 3

@@ -185,6 +185,7 @@ def declined(accuracies, tmp_path, training=None):
     return told(folder)
 
 
+@pytest.mark.failure(64)
 def test_a_run_that_ends_below_its_start_or_its_best_is_named(tmp_path):
     (found,) = declined([0.387, 0.164], tmp_path / "a")
     text = "held-out accuracy ended at 16.4%, below its start of 38.7% at step 0"
@@ -321,6 +322,7 @@ def test_hostile_texts_stay_texts(tmp_path, count):
     assert policy.startswith("default-src 'none'; script-src 'none';")
 
 
+@pytest.mark.failure(70)
 def test_what_is_shown_of_a_run(tmp_path):
     text = page([read_run(make(tmp_path / "run", eps_high=0.36))])
     assert "commit abc123" in text and "8 x H100" in text

@@ -353,6 +353,7 @@ def _graded(texts, problems):
     return scores
 
 
+@pytest.mark.failure(63)
 @pytest.mark.failure(44)
 def test_partial_credit_is_not_right_and_the_filter_reads_what_it_is_told():
     """Above 0 is not right: read so, every group with two long ones was dropped."""

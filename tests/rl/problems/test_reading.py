@@ -59,6 +59,7 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
         load_problems(f"{here},hf://ann/more/x.jsonl", key="x")
 
 
+@pytest.mark.failure(66)
 @pytest.mark.failure(33)
 @pytest.mark.parametrize(
     "content,message",
@@ -112,6 +113,7 @@ def test_what_no_problem_would_be_read_from_is_named(tmp_path):
         load_problems("a.parquet", key="x")
 
 
+@pytest.mark.failure(66)
 def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"problem": "1+1?", "answer": "2"}\n', encoding="utf-8-sig")

@@ -1,5 +1,7 @@
 """Duplicates, contradictions, and overlap with held-out problems."""
 
+import pytest
+
 from rl.problems.repeats import describe_repeats
 from rl.types import Problem
 
@@ -8,6 +10,7 @@ def _problem(id, text, *answers):
     return Problem(id=id, problem=text, answers=answers)
 
 
+@pytest.mark.failure(61)
 def test_each_kind_is_counted():
     train = [
         _problem("a", "What is 1/2?", "0.5"),

@@ -108,6 +108,7 @@ def test_empty_prompt_is_refused(tokenizer):
         encode_prompt(tokenizer, "none", "")
 
 
+@pytest.mark.failure(62)
 def test_a_line_break_typed_in_a_shell_is_refused(tokenizer):
     with pytest.raises(ValueError, match="holds a backslash and an n where a line br"):
         encode_prompt(tokenizer, r"Question: {problem}\nAnswer:", "2+2?")
@@ -148,6 +149,7 @@ def test_a_byte_order_mark_of_a_chat_template_is_not_in_the_prompt():
     assert encode_prompt(llama, "model", "one") == [0, 1]
 
 
+@pytest.mark.failure(57)
 @pytest.mark.parametrize(
     "text,fault",
     [
@@ -170,6 +172,7 @@ def test_a_text_is_what_its_tokens_decode_to(text, fault):
     assert str(caught.value).startswith(f"prompt of problem 'a': {fault}")
 
 
+@pytest.mark.failure(56)
 def test_composed_accents_and_any_bytes_are_read(tokenizer):
     for text in ("e\u0301 = x\u00b2", " 2 \u4f60\U0001f600\n", "<|im_end|> "):
         problem = Problem(id="a", problem=text, answers=("1",))
@@ -179,6 +182,7 @@ def test_composed_accents_and_any_bytes_are_read(tokenizer):
         encode_checked(tokenizer, "qwen_math", problem, vocab_size=151643)
 
 
+@pytest.mark.failure(57)
 def test_unreadable_prompts_are_counted_or_refused():
     tokenizer = arithmetic.make_tokenizer()
     problems = [

@@ -1,6 +1,10 @@
 import os
+import pathlib
+import subprocess
+import sys
 
 import jax
+import pytest
 
 from rl.processes.devices import make_deterministic, take_gpu_memory
 
@@ -35,3 +39,20 @@ def test_a_deterministic_run_says_so_to_xla_and_keeps_its_choices(
         "--xla_gpu_deterministic_ops=true",
         f"--xla_gpu_per_fusion_autotune_cache_dir={tmp_path}/autotune",
     ]
+
+
+@pytest.mark.failure(65)
+def test_a_platform_that_is_not_there_is_one_line(tmp_path):
+    """It was 30 lines of traceback."""
+    command = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
+    done = subprocess.run(
+        [*command, f"--workdir={tmp_path}/run", "--dry_run"],
+        cwd=pathlib.Path(__file__).resolve().parents[3],
+        env=os.environ | {"JAX_PLATFORMS": "cuda"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("error: JAX_PLATFORMS='cuda': JAX finds no devices (")
+    assert last.endswith("; JAX_PLATFORMS=cpu runs on the CPU")

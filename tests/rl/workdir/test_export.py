@@ -67,6 +67,7 @@ def test_a_chat_template_keeps_what_it_was_trained_with():
     assert chat_template("model", llama) == '{{ "2024" }}'
 
 
+@pytest.mark.failure(58)
 def test_no_field_of_the_bases_generation_config_is_obeyed(tmp_path, shared_data):
     fields = {k: 7 for k in vars(transformers.GenerationConfig()) if k[0] != "_"}
     assert len(fields) > 60
