@@ -152,7 +152,15 @@ class DecoderConfig:
     @classmethod
     def from_folder(cls, folder: str | pathlib.Path):
         """Read `folder/config.json`; see `from_hf` for the errors."""
-        path = pathlib.Path(folder) / "config.json"
+        folder = pathlib.Path(folder)
+        path = folder / "config.json"
+        if (folder / "adapter_config.json").is_file() and not path.is_file():
+            raise ValueError(
+                f"{folder}: LoRA adapters and not a model; make one with"
+                f" python -m tools.convert --peft {folder} --out MERGED"
+            )
+        if (folder / "checkpoints").is_dir() and (folder / "hf").is_dir():
+            raise ValueError(f"{folder}: a run's folder; its model is {folder / 'hf'}")
         return cls.from_hf(read_json(path, "model"), where=str(path))
 
 

@@ -72,6 +72,9 @@ def open_function(
         fault = Fault(str(error))
         return lambda _: fault
     form = _form(function)
+    if theirs := _other_contract(function):
+        fault = Fault(f"{named}: {form.place}: {theirs}")
+        return lambda _: fault
 
     def work(texts: Sequence[str] | None) -> Form | list[Answer] | Fault:
         if texts is None:
@@ -131,6 +134,21 @@ _runner = asyncio.Runner()
 def _is_batch(function: Callable) -> bool:
     names = list(inspect.signature(function).parameters)
     return names[:2] == ["completions", "problems"]
+
+
+def _other_contract(function: Callable) -> str:
+    """Says how a function of another trainer differs from the contract, or ""."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind("completion", "problem")
+    except TypeError:
+        fits = False
+    else:
+        fits = _is_batch(function) or "completions" not in signature.parameters
+    if fits:
+        return ""
+    takes = ", ".join(map(str, signature.parameters.values()))
+    return f"takes ({takes}), not (completion, problem) or (completions, problems)"
 
 
 def _form(function: Callable) -> Form:

@@ -239,9 +239,9 @@ def try_out(
     with contextlib.closing(
         Rewards(own, workers=1, timeout=timeout, right_from=right_from, on_lost=_refuse)
     ) as rewards:
-        for text in (f"\\boxed{{{problem.answers[0]}}}", ""):
-            for key in own:
-                rewards.reward(key)([[text]], [problem])
+        texts = [f"\\boxed{{{problem.answers[0]}}}", ""]
+        for key in own:
+            rewards.reward(key)([texts], [problem])
 
 
 def _warn(reason: str) -> None:

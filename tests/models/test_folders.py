@@ -134,6 +134,16 @@ def missing_shard(folder):
     next(folder.glob("model-00002-of-*")).unlink()
 
 
+def adapters(folder):
+    (folder / "adapter_config.json").write_text("{}")
+
+
+def workdir(folder):
+    (folder / "checkpoints").mkdir()
+    (folder / "hf").mkdir()
+    (folder / "config.json").write_text("{}")
+
+
 FOLDERS = {
     "Qwen2": lambda folder: reference.make(folder),
     "Qwen2 untied, sharded": lambda folder: reference.make(
@@ -157,6 +167,8 @@ REFUSED = {
     marked_config: "config.json: not valid JSON: Unexpected UTF-8 BOM",
     git_lfs: "model.safetensors: a pointer of Git LFS and not the file",
     missing_shard: "model-00002-of-0000.*: no such file",
+    adapters: "LoRA adapters and not a model; make one with .*--peft .* --out MERGED",
+    workdir: "a run's folder; its model is .*/hf$",
 }
 
 

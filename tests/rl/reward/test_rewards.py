@@ -190,6 +190,29 @@ def test_a_fault_is_found_on_one_problem():
 
 
 @pytest.mark.parametrize(
+    "name, takes",
+    [
+        ("of_trl", "prompts, completions, **kwargs"),
+        ("of_verl", "data_source, solution_str, ground_truth, extra_info=None"),
+    ],
+)
+def test_a_function_of_another_trainer_is_told_the_contract(name, takes):
+    """Called as ours it raised an error of its own, deep within."""
+    with pytest.raises(RewardError) as error:
+        try_out({KEY: f"{HERE}:{name}"}, FOUR, timeout=20, right_from=1.0)
+    assert str(error.value) == (
+        f"{KEY}='{HERE}:{name}': tests/rl/reward/functions.py:{_line(f'def {name}(')}:"
+        f" takes ({takes}), not (completion, problem) or (completions, problems)"
+    )
+
+
+def test_too_few_rewards_are_found_before_a_run_starts():
+    """With one completion a list of one reward is right."""
+    with pytest.raises(RewardError, match="returned 1 for 2 completions"):
+        try_out({KEY: f"{HERE}:short"}, FOUR, timeout=20, right_from=1.0)
+
+
+@pytest.mark.parametrize(
     "name, what",
     [
         ("nowhere:f", r"cannot be imported \(ModuleNotFoundError: No module named 'no"),
