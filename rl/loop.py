@@ -314,9 +314,11 @@ class _Run:
         metrics = {**sampling_metrics(stats), **stats.curriculum, **of_update}
         metrics |= engine.sampler.metrics() | speed_metrics(metrics, clock)
         metrics |= verifier_metrics(self._judged, self.parts.rewards.counts)
-        metrics["timing/compiled_programs"] = self._compiles.programs - self._compiled
+        compiled = self._compiles.programs - self._compiled
+        metrics["timing/compiled_programs"] = compiled
         metrics["checkpoint/step"] = engine.checkpoints.latest() or 0
-        left = clock.total * (steps - self.done)
+        # A step that compiles says nothing about those to come.
+        left = None if compiled else clock.total * (steps - self.done)
         print(console_line(self.done, steps, metrics, left), flush=True)
         self.writer.scalars(self.done, metrics)
         spec, samples = self.spec, self.config.log.samples

@@ -211,8 +211,17 @@ LEGEND = (
 )
 
 
-def console_line(step: int, steps: int, m: Mapping[str, float], left: float) -> str:
-    """Return the progress of a run in at most 100 characters; see `LEGEND`."""
+def console_line(
+    step: int, steps: int, m: Mapping[str, float], left: float | None
+) -> str:
+    """Return the progress of a run in at most 100 characters; see `LEGEND`.
+
+    Args:
+      step: steps done.
+      steps: of the run.
+      m: metrics of the step.
+      left: seconds that the run still takes; None for a step that compiled programs.
+    """
     clipped = [m[key] for key in CLIPPED if key in m]
     values = {
         "reward": m.get("reward/mean"),
@@ -226,7 +235,7 @@ def console_line(step: int, steps: int, m: Mapping[str, float], left: float) -> 
     parts += [f"{k} {v:{forms[k]}}" for k, v in values.items() if v is not None]
     seconds = m["seconds/step"]
     parts.append(f"{seconds:.{1 if seconds < 99.95 else 0}f} s/step")
-    parts.append(f"{duration(left)} left")
+    parts.append("compiled" if left is None else f"{duration(left)} left")
     line = "  ".join(parts)
     return line if len(line) <= 100 else " ".join(parts)
 

@@ -130,7 +130,8 @@ def describe_devices() -> str:
 
 def describe_numbers(c: RunConfig) -> str:
     """Return how exactly, and whether repeatably, accelerators compute."""
-    repeat = "deterministic" if c.deterministic else "not deterministic on a GPU"
+    repeats = c.deterministic or jax.devices()[0].platform == "cpu"
+    repeat = "deterministic" if repeats else "not deterministic on a GPU"
     how = f" at matmul_precision={c.model.matmul_precision}"
     return f"{c.model.dtype}{how if c.model.dtype == 'float32' else ''}; {repeat}"
 

@@ -87,6 +87,7 @@ def test_the_line_of_a_step_fits_a_terminal():
     assert len(console_line(20_000, 20_000, metrics, 400_000)) <= 100
     few = {"seconds/step": 1.25}
     assert console_line(1, 2, few, 1) == "step 1/2  1.2 s/step  1.0 s left"
+    assert console_line(1, 2, few, None) == "step 1/2  1.2 s/step  compiled"
 
 
 def test_hyperparameters_and_histograms(tmp_path):
