@@ -23,9 +23,10 @@ def all_devices() -> list[jax.Device]:
     """
     try:
         return jax.devices()
-    except RuntimeError as error:
+    # JAX asserts that there is a platform, for cuda without its plugin.
+    except (RuntimeError, AssertionError) as error:
         named = os.environ.get("JAX_PLATFORMS", "")
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split()) or "no such platform is installed"
         raise ValueError(
             f"JAX_PLATFORMS={named!r}: JAX finds no devices ({reason[:300]});"
             " JAX_PLATFORMS=cpu runs on the CPU"
