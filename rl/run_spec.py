@@ -145,9 +145,10 @@ def validate(c: RunConfig) -> RunSpec:
     load_extra_groups(c.rollout.extra_groups)
     make_optimizer(c.optimizer)
     sinks = load_sinks(sinks=c.log.sinks)
+    devices = all_devices()
     sets, unread = read_data(c)
     mesh_shape = resolve_shape(
-        len(all_devices()), data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor
+        len(devices), data=c.mesh.data, fsdp=c.mesh.fsdp, tensor=c.mesh.tensor
     )
     check_sizes(c, mesh_shape)
     with tempfile.TemporaryDirectory() as scratch:
