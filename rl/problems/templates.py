@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jinja2 import TemplateError
 
 from configs.schema import Count, Share
 from rl.problems.reading import check_left_out
@@ -131,17 +132,23 @@ def render_prompt(
     else:
         try:
             chat = own_chat_template(tokenizer)
+            text = str(
+                tokenizer.apply_chat_template(
+                    [{"role": "user", "content": problem_text}],
+                    tokenize=False,
+                    add_generation_prompt=True,
+                    chat_template=chat,
+                    **arguments,
+                )
+            )
+        except TemplateError as error:
+            name = tokenizer.name_or_path
+            raise ValueError(
+                f"template={template!r}: the chat template of {name!r} fails on one"
+                f" turn of a user: {error.message}"
+            ) from None
         except ValueError as error:
             raise ValueError(f"template={template!r}: {error}") from None
-        text = str(
-            tokenizer.apply_chat_template(
-                [{"role": "user", "content": problem_text}],
-                tokenize=False,
-                add_generation_prompt=True,
-                chat_template=chat,
-                **arguments,
-            )
-        )
     if not text:
         raise ValueError(f"template={template!r}: the prompt of an empty problem")
     return text

@@ -134,6 +134,21 @@ def test_a_tokenizer_that_cannot_be_read_is_one_line(tmp_path, start, reason):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "chat, reason",
+    [
+        ("{{ raise_exception('System role required') }}", "System role required"),
+        ("{% for m in messages %}", "Unexpected end of template"),
+    ],
+)
+def test_a_chat_template_that_fails_is_one_line(chat, reason):
+    llama = beginning_tokenizer()
+    llama.chat_template = chat
+    message = f"template='model': the chat template of .* fails on .*: {reason}"
+    with pytest.raises(ValueError, match=message):
+        encode_prompt(llama, "model", "one")
+
+
 def test_no_end_token_is_put_after_a_prompt():
     llama = beginning_tokenizer()
     llama.backend_tokenizer.post_processor = processors.TemplateProcessing(
