@@ -1,8 +1,4 @@
-"""Sums most of whose groups teach nothing: what draws that teach are measured on.
-
-A share is right whatever the answer and a share never, as problems are that a policy
-has long learnt, or that no sampling will solve.
-"""
+"""Sums of which most groups have no signal, to measure which problems are drawn."""
 
 import dataclasses
 
@@ -14,14 +10,9 @@ from rollout.seeds import generator
 def problems(
     *, count: int, easy: float, hard: float, held_out: int, seed: int
 ) -> list[Problem]:
-    """Sums of one level.
+    """Return `count` training problems of `arithmetic.problems(held_out, seed)`.
 
-    Args:
-      count: of them.
-      easy: share of which any answer is right.
-      hard: share of which none is.
-      held_out: see `arithmetic.problems`, of whose training part they are.
-      seed: of the parting, and of which ones.
+    For a share of them (`easy`) any answer is right, for another (`hard`) none is.
     """
     sums = arithmetic.problems(split="train", held_out=held_out, seed=seed)
     random = generator(seed)

@@ -32,13 +32,10 @@ def dump_updates(
     hypers: Sequence[Hyper],
     stats: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Writes a dump, unless the run has one. A dump that fails only warns.
+    """Write a dump, unless the run has one; one that cannot be written only warns.
 
-    Args:
-      workdir: of the run; no checkpoint is being written.
-      step: steps done before this one.
-      groups: of the step.
-      mini_batches, hypers, stats: arguments and result of `Engine.update`.
+    No checkpoint may be being written. `step` counts the steps before this one;
+    `mini_batches`, `hypers` and `stats` are arguments and result of `Engine.update`.
     """
     folder = workdir / "dumps" / str(step + 1)
     if folder.parent.exists():

@@ -36,15 +36,10 @@ def serve_as_trained(
     template: str,
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
-    """Writes generation config and chat template of the run over the base's.
+    """Write generation config and chat template of the run over the base's.
 
-    Args:
-      folder: with the base's description, from which models are exported.
-      stop_token_ids: any of them ended a completion.
-      temperature: that completions are drawn at in the end, from all of the
-        distribution.
-      template: `config.data.template`.
-      tokenizer: the base's.
+    `folder` has the base's config and tokenizer. Completions were sampled at the last
+    `temperature`, without top-p and top-k.
     """
     path = folder / "generation_config.json"
     kept = json.loads(path.read_text("utf-8")) if path.is_file() else {}
@@ -64,7 +59,7 @@ def serve_as_trained(
 
 
 def chat_template(template: str, tokenizer: PreTrainedTokenizerBase) -> str:
-    """The Jinja text that makes a user's last message the prompt of a run.
+    """Return the Jinja text that makes a user's last message the prompt of a run.
 
     Servers put nothing before what it writes, so that it begins as a text does.
     """
@@ -89,13 +84,10 @@ def model_card(
     step: int,
     evaluations: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """README.md of an exported folder: base, recipe, data, evaluation, commit.
+    """Return README.md of an exported folder: base, recipe, data, evaluation, commit.
 
-    Args:
-      config: of the run, as config.json holds it.
-      step: that the weights are of.
-      evaluations: by name ("base", "final") what `rl.evaluate.summarise` says; those
-        that are empty are left out.
+    `config` is that of config.json, and `step` that of the weights. `evaluations` are
+    results of `rl.evaluate.summarise` by name; empty ones are left out.
     """
     model, data, rollout = config["model"], config["data"], config["rollout"]
     args = model["maker_args"] or {}
@@ -162,7 +154,7 @@ def model_card(
 
 
 def commit() -> str:
-    """The commit of this code, and whether files differ from it."""
+    """Return the commit of this code, and whether files differ from it."""
 
     def git(*words: str) -> str | None:
         done = subprocess.run(
@@ -190,7 +182,7 @@ def _adapters(sizes: Mapping[str, Any]) -> str:
 
 
 def _stage(stage: Mapping[str, Any]) -> str:
-    """A stage's name, and what it has in place of the run's own settings."""
+    """Return a stage's name and its own settings."""
     course = {"name", "levels", "steps", "advance"}
     own = [f"{k}={v}" for k, v in stage.items() if k not in course and v is not None]
     return stage["name"] + (f" ({', '.join(own)})" if own else "")

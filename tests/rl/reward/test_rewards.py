@@ -17,34 +17,16 @@ KEY = "config.reward.function"
 FOUR = Problem(id="a-7", problem="2+2", answers=("4",), meta={"column": 3})
 FIVE = Problem(id="a-8", problem="2+3", answers=("5",), meta={"column": 4})
 # In one pool, as a run has it; the terms of each are asked for by a key.
-FORMULAS = (
-    {
-        name: f"{HERE}:{name}"
-        for name in ("simple", "batch", "waits", "waits_for_all", "judge", "fails")
-    }
-    | {
-        name: f"{HERE}:{name}"
-        for name in (
-            "nan",
-            "infinite_part",
-            "no_list",
-            "word",
-            "nothing",
-            "endless",
-            "vast",
-            "stubborn",
-            "several",
-            "misspelt",
-            "short",
-        )
-    }
-    | {
-        "sum": f"verifier + 0.1*{HERE}:simple - 2*{HERE}:batch",
-        "half": f"0.5*{HERE}:judge",
-        "weighty": f"1e30*{HERE}:judge",
-        "clash": f"{HERE}:batch + {HERE}:own_part",
-    }
+FUNCTIONS = (
+    "simple batch waits waits_for_all judge fails nan infinite_part no_list word"
+    " nothing endless vast stubborn several misspelt short"
 )
+FORMULAS = {name: f"{HERE}:{name}" for name in FUNCTIONS.split()} | {
+    "sum": f"verifier + 0.1*{HERE}:simple - 2*{HERE}:batch",
+    "half": f"0.5*{HERE}:judge",
+    "weighty": f"1e30*{HERE}:judge",
+    "clash": f"{HERE}:batch + {HERE}:own_part",
+}
 
 
 @pytest.fixture(scope="module")
