@@ -43,7 +43,7 @@ def readable(
         chunks = [asked[i : i + 64] for i in range(0, len(asked), 64)]
         with (
             watch("golds", total=len(asked), unit="golds") as count,
-            Workers(workers, timeout, "rl.verifier.pool:read_golds") as pool,
+            Workers(workers, timeout, "rl.verifier.batch:read_golds") as pool,
         ):
             found = pool.map([((), chunk) for chunk in chunks], on_done=count.update)
         for chunk, of_chunk in zip(chunks, found, strict=True):

@@ -15,6 +15,7 @@ import hashlib
 import pathlib
 from collections.abc import Sequence
 
+from .batch import VerifierPool
 from .equal.equivalence import (
     canonical_key,
     equivalence_classes,
@@ -23,7 +24,6 @@ from .equal.equivalence import (
 )
 from .grade.contract import Examiner, Rule, Verdict, judge
 from .parse.extract import extract_answer
-from .pool import VerifierPool
 from .trl import reward
 
 __all__ = [

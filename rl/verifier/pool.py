@@ -1,4 +1,4 @@
-"""Judges in worker processes, with a hard deadline for each item.
+"""Worker processes with a hard deadline for each item.
 
 The budget already bounds a verdict, so the deadline only guards against faults and
 users' reward functions. A worker that misses it or dies is replaced and its item tried
@@ -6,7 +6,6 @@ once more. Workers are fresh interpreters; no signal handler and no timer is use
 pool may be called from any thread.
 """
 
-import collections
 import concurrent.futures
 import contextlib
 import importlib
@@ -18,12 +17,8 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Self, get_args
-
-from .equal.equivalence import self_check
-from .grade.contract import UNEVALUATED, Examiner, Rule, Verdict
-from .parse.extract import extract_boxes
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 _START_SECONDS = 120.0
 _TRIES = 2
@@ -31,7 +26,6 @@ _MEMORY_BYTES = 1 << 30
 # What an interpreter needs of the environment, which has no key and no token.
 _NEEDS = ("PATH", "HOME", "LANG", "LC_", "TMPDIR", "LD_LIBRARY_PATH", "PYTHON")
 _ROOT = str(pathlib.Path(__file__).resolve().parents[__name__.count(".")])
-_SERVE = f"import sys; from {__name__} import serve; serve(int(sys.argv[1]))"
 
 
 class Lost(NamedTuple):
@@ -40,45 +34,35 @@ class Lost(NamedTuple):
     reason: str
 
 
-def examine(
-    golds: Sequence[str], problem: str | None, literal: bool = True
-) -> Callable[[str], Verdict]:
-    """Returns a function from an answer to its verdict; reads the golds once."""
-    return Examiner(golds, problem, literal=literal).judge
-
-
-def read_golds() -> Callable[[str], str | None]:
-    """Returns a function that says why an answer cannot be a gold, or None."""
-    return self_check
-
-
 class _Worker:
+    """Starts an interpreter that answers on a pipe."""
+
     def __init__(self, function: str, preload: Sequence[str], confined: bool):
         self._pipe, theirs = multiprocessing.Pipe()
-        env = dict(os.environ)
-        if confined:
-            env = {name: env[name] for name in env if name.startswith(_NEEDS)}
+        names = (n for n in os.environ if not confined or n.startswith(_NEEDS))
         # A user's function may use JAX; the accelerators are the trainer's.
-        paths = filter(None, [_ROOT, env.get("PYTHONPATH")])
-        env |= {"PYTHONPATH": os.pathsep.join(paths), "JAX_PLATFORMS": "cpu"}
-        fd = theirs.fileno()
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, str(fd)],
-            env=env, pass_fds=[fd], stdin=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
-        theirs.close()
+        env = {n: os.environ[n] for n in names} | {"JAX_PLATFORMS": "cpu"}
+        fd, path = theirs.fileno(), [*sys.path, _ROOT]
+        serve = f"serve({fd}, {function!r}, {preload!r}, {confined})"
+        code = f"import sys; sys.path[:] = {path!r}; from {__name__} import serve"
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"{code}; {serve}"],
+                env=env, pass_fds=[fd], stdin=subprocess.PIPE, start_new_session=True,
+            )  # fmt: skip
         self.pid, self._started = self._process.pid, False
-        with contextlib.suppress(OSError):  # one that died at once is noticed later
-            self._pipe.send((sys.path, function, preload, confined))
 
-    def send(self, context: tuple, items: Sequence[Any]) -> None:
-        if not self._started:  # no item's deadline includes the start
-            self.receive(_START_SECONDS)
-            self._started = True
-        if items:
-            self._pipe.send((context, items))
+    def wait_for_start(self) -> None:
+        """Waits until items are served: no item's deadline includes the start."""
+        if not self._started:
+            self._started = self._receive(_START_SECONDS)
 
-    def receive(self, timeout: float) -> Any:
+    def ask(self, context: tuple, item: Any, timeout: float) -> Any:
+        self.wait_for_start()
+        self._pipe.send((context, item))
+        return self._receive(timeout)
+
+    def _receive(self, timeout: float) -> Any:
         if not self._pipe.poll(timeout):
             raise TimeoutError("a worker does not answer")
         return self._pipe.recv()
@@ -90,7 +74,7 @@ class _Worker:
         self._pipe.close()
 
 
-class Workers:
+class Workers(contextlib.AbstractContextManager):
     """Runs a function in processes whose number and speed no item can reduce.
 
     Args:
@@ -115,17 +99,13 @@ class Workers:
         self._threads = concurrent.futures.ThreadPoolExecutor(workers, "workers")
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._alive: set[_Worker] = set()
-        self._closed = False
         try:
             for worker in [self._start() for _ in range(workers)]:
-                worker.send((), ())
+                worker.wait_for_start()
                 self._idle.put(worker)
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -144,18 +124,16 @@ class Workers:
 
         One worker does all of a request; `on_done` gets the number of its items.
         """
-        if self._closed:
+        if not self._alive:
             raise RuntimeError("the workers are closed")
-        futures = [self._threads.submit(self._work, *request) for request in requests]
         results = []
-        for future in futures:
-            results.append(future.result())
-            on_done(len(results[-1]))
+        for of_request in self._threads.map(lambda r: self._work(*r), requests):
+            results.append(of_request)
+            on_done(len(of_request))
         return results
 
     def close(self) -> None:
         """Ends all workers; a second call does nothing."""
-        self._closed = True
         self._threads.shutdown(cancel_futures=True)
         while self._alive:
             self._alive.pop().kill()
@@ -166,114 +144,51 @@ class Workers:
         return worker
 
     def _work(self, context: tuple, items: Sequence[Any]) -> list[Any]:
-        results: list[Any] = []
-        worker, tries = self._idle.get(), 0
+        worker, results = self._idle.get(), []
         try:
-            while (done := len(results)) < len(items):
-                try:
-                    worker.send(context, items[done:])
-                    while len(results) < len(items):
-                        results.append(worker.receive(self.timeout))
-                except (EOFError, OSError) as error:
-                    self._alive.discard(worker)
-                    worker.kill()
-                    worker = self._start()
-                    self.replaced += 1
-                    tries = tries + 1 if len(results) == done else 1
-                    if tries == _TRIES:
+            for item in items:
+                result: Any = None
+                for _ in range(_TRIES):
+                    try:
+                        result = worker.ask(context, item, self.timeout)
+                        break
+                    except (EOFError, OSError) as error:
                         late = isinstance(error, TimeoutError)
-                        how = "took too long" if late else "ended its worker"
-                        results.append(Lost(how))
-                        tries = 0
+                        result = Lost("took too long" if late else "ended its worker")
+                        worker.kill()
+                        old, worker = worker, self._start()
+                        self._alive.discard(old)
+                        self.replaced += 1
+                results.append(result)
         finally:
             self._idle.put(worker)
         return results
 
 
-class VerifierPool(Workers):
-    """Judges completions in parallel.
-
-    `judge` names another judge than `examine`, called with an answer or with a tuple of
-    neighbouring boxes. `after` and `literal` are those of `contract.judge`.
-    """
-
-    def __init__(
-        self,
-        workers: int = 2,
-        timeout: float = 5.0,
-        *,
-        judge: str = "",
-        after: str | None = None,
-        literal: bool = True,
-    ):
-        self._after = after or None
-        self._context = () if literal else (False,)
-        super().__init__(workers, timeout, judge or f"{__name__}:examine")
-        self._counts = collections.Counter(
-            {r: 0 for r in ("judged", "unevaluated", *get_args(Rule))}
-        )
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Items judged so far, in all and by rule; and workers replaced."""
-        return {"replaced": self.replaced, **self._counts}
-
-    def judge(
-        self, items: Sequence[tuple[str, Sequence[str], str | None]]
-    ) -> list[Verdict]:
-        """Returns the verdicts on triples of completion, accepted golds and problem."""
-        keys = []
-        groups = collections.defaultdict[Any, dict[Any, None]](dict)
-        for completion, golds, problem in items:
-            if isinstance(golds, str):
-                raise TypeError(
-                    f"golds must be a sequence of strings, not {golds[:60]!r}"
-                )
-            boxes = extract_boxes(completion, after=self._after)
-            answer = boxes[0] if len(boxes) == 1 else boxes or None
-            keys.append(((tuple(golds), problem), answer))
-            if answer is not None:
-                groups[(tuple(golds), problem)][answer] = None
-        results = self.map([(g + self._context, list(t)) for g, t in groups.items()])
-        found: dict[Any, Verdict] = {}
-        for (group, texts), of_group in zip(groups.items(), results, strict=True):
-            for text, result in zip(texts, of_group, strict=True):
-                if isinstance(result, Lost):
-                    last = text if isinstance(text, str) else text[-1]
-                    result = Verdict(None, last, "lost", result.reason)
-                found[group, text] = result
-        nothing = Examiner(()).judge(None)
-        verdicts = [found.get(key, nothing) for key in keys]
-        self._counts.update(verdict.rule for verdict in verdicts)
-        self._counts["judged"] += len(verdicts)
-        self._counts["unevaluated"] += sum(v.reason == UNEVALUATED for v in verdicts)
-        return verdicts
-
-
-def serve(descriptor: int) -> None:
+def serve(fd: int, function: str, preload: Sequence[str], confined: bool) -> None:
     """Answers requests on a pipe, in a worker, until the parent is gone."""
     # Signals are for the parent to see.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     if os.fork():
         # This process only waits: its input ends with the parent, and then it ends the
         # group, with whatever hangs in C or was started by a user's function.
-        os.close(descriptor)
+        os.close(fd)
         sys.stdin.read()
         os.killpg(0, signal.SIGKILL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    pipe = multiprocessing.connection.Connection(descriptor)
-    sys.path[:], function, preload, confined = pipe.recv()
     if confined:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     for name in preload:
-        with contextlib.suppress(BaseException):  # named where it is used
+        with contextlib.suppress(BaseException):  # reported where it is used
             importlib.import_module(name)
     module, name = function.split(":")
     make_work = getattr(importlib.import_module(module), name)
-    pipe.send("ready")
+    pipe = multiprocessing.connection.Connection(fd)
+    pipe.send(True)
+    known, work = None, None
     with contextlib.suppress(EOFError):
         while True:
-            context, items = pipe.recv()
-            work = make_work(*context)
-            for item in items:
-                pipe.send(work(item))
+            context, item = pipe.recv()
+            if work is None or context != known:
+                known, work = context, make_work(*context)
+            pipe.send(work(item))

@@ -17,9 +17,7 @@ from ..parse.relations import (
     ascending,
     label_of,
     labelled_values,
-    may_stand_for,
     relates_names,
-    said_in_words,
     steps_of,
     value_of,
 )
@@ -29,6 +27,7 @@ from .regions import Region, Regions
 
 _MAX_ITEMS = 40
 """Of longer lists the members must be written alike, as numbers are."""
+_MAX_SIGNS = 4
 _STEPS_OF_A_PAIR = 20
 _COUNTING = frozenset("kmn")
 _OPTIONS = frozenset("ABCDE")
@@ -95,13 +94,11 @@ class _Comparison:
 
     Args:
       prover: shows that expressions are equal.
-      alone: whether what is compared is not one of several.
       signs: whether either answer has a plus-minus sign.
     """
 
-    def __init__(self, prover: Prover, *, alone: bool = True, signs: bool = True):
+    def __init__(self, prover: Prover, *, signs: bool = True):
         self._prover = prover
-        self._alone = alone
         self._signs = signs
         self._regions = Regions(prover)
 
@@ -153,9 +150,6 @@ class _Comparison:
             case t.Interval() | t.SetOp() | t.Matrix():
                 return self._same_parts(a, b)
         return False
-
-    def _of_parts(self) -> "_Comparison":
-        return _Comparison(self._prover, alone=False, signs=self._signs)
 
     # --- words
 
@@ -248,34 +242,21 @@ class _Comparison:
                 found.append(node)
         return found
 
-    def _matched(self, first, second) -> bool:
+    def _matched(self, first: list[t.Node], second: list[t.Node]) -> bool:
         """Returns whether the items pair off, whatever their order."""
-        one = self._of_parts()
         common = Counter(first) & Counter(second)
-        ours = list((Counter(first) - common).elements())
-        theirs = list((Counter(second) - common).elements())
-        if len(ours) > _MAX_ITEMS:
+        rest = list((Counter(second) - common).elements())
+        if len(rest) > _MAX_ITEMS:
             return False
-        known: dict[tuple[int, int], bool] = {}
-        owner: dict[int, int] = {}
-
-        def fits(i: int, j: int) -> bool:
-            if (i, j) not in known:
+        for item in (Counter(first) - common).elements():
+            for index, other in enumerate(rest):
                 self._prover.charge(_STEPS_OF_A_PAIR)
-                known[i, j] = one.same(ours[i], theirs[j])
-            return known[i, j]
-
-        def assign(i: int, seen: set[int]) -> bool:
-            # What is free comes first: sets in one order take a step for each item.
-            for j in sorted(range(len(theirs)), key=owner.__contains__):
-                if j not in seen and fits(i, j):
-                    seen.add(j)
-                    if j not in owner or assign(owner[j], seen):
-                        owner[j] = i
-                        return True
-            return False
-
-        return all(assign(i, set()) for i in range(len(ours)))
+                if self.same(item, other):
+                    del rest[index]
+                    break
+            else:
+                return False
+        return True
 
     def _same_cases(self, a: t.Cases, b: t.Node) -> bool:
         if isinstance(b, t.Rel):
@@ -317,17 +298,6 @@ class _Comparison:
             label_a, label_b = label_of(a), label_of(b)
             if label_a == label_b or label_a is None or label_b is None:
                 return self.same(value_a, value_b)
-            match label_a, label_b:
-                case t.Call(f, (t.Sym(x) as ours,)), t.Call(g, (t.Sym(y) as theirs,)):
-                    # f(x) = x^2 is f(t) = t^2, but P(A) = 1/2 is not P(B) = 1/2.
-                    names, others = t.symbols(value_a), t.symbols(value_b)
-                    if f == g and x in names - others and y in others:
-                        renamed = t.substitute(value_b, {theirs: ours})
-                        return self.same(value_a, renamed)
-            if may_stand_for(label_a, label_b, value_a):
-                # Of several, each word would be any of the symbols.
-                if self._alone or not said_in_words(label_a, label_b):
-                    return self.same(value_a, value_b)
             if isinstance(label_a, t.Tuple) and isinstance(label_b, t.Tuple):
                 return False
         a, b = ascending(a), ascending(b)
@@ -353,14 +323,12 @@ class _Comparison:
         """Compares nodes of one kind part by part, in order."""
         if type(a) is not type(b):
             return False
-        # The parameter of a family is one for all coordinates.
-        parts = _Comparison(self._prover, signs=self._signs)
         for name in a.__slots__:
             x, y = getattr(a, name), getattr(b, name)
             if isinstance(x, tuple):
-                if len(x) != len(y) or not all(map(parts.same, x, y)):
+                if len(x) != len(y) or not all(map(self.same, x, y)):
                     return False
-            elif not (parts.same(x, y) if isinstance(x, t.Node) else x == y):
+            elif not (self.same(x, y) if isinstance(x, t.Node) else x == y):
                 return False
         return True
 
@@ -473,14 +441,8 @@ def _plus_minus_values(node: t.Node) -> list[t.Node]:
     """Returns all values of a node with plus-minus signs."""
     if not t.contains(node, t.Sign):
         return [node]
-    if any(part == t.Sign(-1) for part in t.walk(node)):
-        # A minus-plus has the sign that the plus-minus has not: all go together.
-        return [
-            t.substitute(node, {t.Sign(1): t.number(sign), t.Sign(-1): t.number(-sign)})
-            for sign in (1, -1)
-        ]
-    count = sum(part == t.Sign(1) for part in t.walk(node))
-    if 2**count > _MAX_ITEMS:
+    count = sum(isinstance(part, t.Sign) for part in t.walk(node))
+    if count > _MAX_SIGNS:
         raise Open
     choices = itertools.product((1, -1), repeat=count)
     return [t.fold(_with_signs(node, iter(signs))) for signs in choices]

@@ -119,7 +119,7 @@ class Balls:
     def difference(self, left: t.Node, right: t.Node, bits: int, *where) -> Value:
         """Returns an enclosure of left - right; see `value`."""
         a, b = self.value(left, bits, *where), self.value(right, bits, *where)
-        self._budget.charge(2)
+        self._budget.charge(6)
         with _precision(bits):
             return a - b
 

@@ -16,6 +16,7 @@ PRINTED_DIGITS = 14
 """A decimal with this many significant digits is a printed float: it means the exact
 number that it is the nearest decimal to."""
 APPROXIMATE_DIGITS = 4
+_STEPS_OF_A_POINT = 50
 _INFINITE = (t.INFINITY, t.MINUS_INFINITY)
 
 
@@ -112,6 +113,7 @@ class Prover:
                 t.Sym(name): t.Num(coordinate(name, point))
                 for name in t.symbols(left) | t.symbols(right)
             }
+            self.charge(_STEPS_OF_A_POINT)
             a, b = t.substitute(left, at), t.substitute(right, at)
             signs = self.sign(a, t.ZERO), self.sign(b, t.ZERO)
             if None in signs or signs == (0, 0):

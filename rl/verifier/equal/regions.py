@@ -4,7 +4,7 @@ import functools
 from typing import NamedTuple
 
 from ..parse import tree as t
-from ..parse.relations import is_label, said_in_words
+from ..parse.relations import is_label
 from .prover import Prover
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
@@ -72,10 +72,8 @@ class Regions:
 
         What has no points, such as [1, 0] and [3, 2], is nothing else that has none.
         """
-        if left.label is not None and right.label is not None:
-            if left.label != right.label:
-                if not said_in_words(left.label, right.label):
-                    return False
+        if None not in (left.label, right.label) and left.label != right.label:
+            return False
         a, b = self._settled(left.intervals), self._settled(right.intervals)
         if len(a) != len(b) or not a and left.intervals != right.intervals:
             return False
@@ -123,8 +121,6 @@ class Regions:
         if relation == "in":
             found = self.read_as_region(right) if is_label(left) else None
             return found and Region(left, found.intervals)
-        if relation == "notin":
-            return self._outside(left, right)
         if relation not in _FLIPPED:
             return None
         if not (isinstance(left, t.Expression) and isinstance(right, t.Expression)):
@@ -135,18 +131,7 @@ class Regions:
             left, right, relation = right, left, _FLIPPED[relation]
         if t.symbols(left) & t.symbols(right):
             return None
-        if isinstance(left, t.Fn):
-            return _magnitudes(left, relation, right)
         return Region(left, _half_line(relation, right))
-
-    def _outside(self, label: t.Node, node: t.Node) -> Region | None:
-        inside = self.read_as_region(node)
-        if inside is None or not is_label(label):
-            return None
-        try:
-            return Region(label, self._complement(inside.intervals))
-        except Incomparable:
-            return None
 
     def _of_several(self, node: t.Several | t.Braces) -> Region | None:
         """Reads several inequalities, or sets.
@@ -180,7 +165,7 @@ class Regions:
     # --- the algebra of intervals
 
     def _order(self, left: t.Node, right: t.Node) -> int:
-        self._prover.charge(2)
+        self._prover.charge(10)
         sign = self._prover.sign(left, right)
         if sign is None:
             raise Incomparable
@@ -263,26 +248,6 @@ def _point(node: t.Node) -> Region | None:
         case t.Rel("=", label, t.Expression() as value):
             if is_label(label) and not t.symbols(value):
                 return Region(label, (t.Interval(value, value, True, True),))
-    return None
-
-
-def _magnitudes(left: t.Fn, relation: str, bound: t.Node) -> Region | None:
-    """Reads |x| < a as one about x; |AB| < a is about a length."""
-    (inside,) = left.arguments[:1]
-    if left.name != "abs" or not isinstance(inside, t.Sym | t.Mul):
-        return None
-    if isinstance(inside, t.Mul) or inside.name[:1].isupper():
-        return Region(left, _half_line(relation, bound))
-    below = t.negative(bound)
-    closed = relation.endswith("=")
-    if relation in ("<", "<="):
-        return Region(inside, (t.Interval(below, bound, closed, closed),))
-    if relation in (">", ">="):
-        outside = (
-            t.Interval(t.MINUS_INFINITY, below, False, closed),
-            t.Interval(bound, t.INFINITY, closed, False),
-        )
-        return Region(inside, outside)
     return None
 
 

@@ -103,14 +103,14 @@ def is_plain(shape: t.Node) -> bool:
     return False
 
 
-def holds(shape: t.Node, formula: t.Node) -> bool:
-    """Returns whether a shape contains another, also as some terms or factors."""
-    parts = (formula, shape_of(t.Mul((t.MINUS_ONE, formula))))
-    return any(_has_among(node, part) for node in t.walk(shape) for part in parts)
-
-
-def _has_among(node: t.Node, part: t.Node) -> bool:
-    match node, part:
-        case (t.Add(own), t.Add(others)) | (t.Mul(own), t.Mul(others)):
-            return not Counter(others) - Counter(own)
-    return node == part
+def holds(parts: list[t.Node], formula: t.Node) -> bool:
+    """Returns whether parts of a shape are a formula, or have its terms or factors."""
+    for wanted in (formula, shape_of(t.Mul((t.MINUS_ONE, formula)))):
+        if wanted in parts:
+            return True
+        if isinstance(wanted, t.Add | t.Mul):
+            least = Counter(t.children(wanted))
+            alike = (part for part in parts if type(part) is type(wanted))
+            if any(least <= Counter(t.children(part)) for part in alike):
+                return True
+    return False

@@ -4,14 +4,12 @@ A relation that is still to be solved, a sum or a logarithm that was not evaluat
 be equal to the gold, and leaves the last step to the verifier.
 """
 
-import contextlib
 import itertools
 from collections.abc import Iterator, Set
 
 from ..equal.prover import Prover
 from ..equal.regions import Regions
 from ..parse import tree as t
-from ..parse.budget import Open
 from ..parse.relations import function_of, is_decimal, is_label, steps_of
 from .canonical import is_rational, shape_of
 
@@ -37,7 +35,7 @@ def unfinished(answer: t.Node, gold: t.Node) -> str | None:
     return None
 
 
-def left_to_evaluate(answer: t.Node, gold: t.Node) -> str | None:
+def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
     """Returns which function an answer leaves to be evaluated, if any."""
     functions = _FUNCTIONS | (_TRANSCENDENTAL if is_number(gold) else {})
     own = {part.name for part in t.walk(gold) if isinstance(part, t.Fn)}
@@ -45,7 +43,8 @@ def left_to_evaluate(answer: t.Node, gold: t.Node) -> str | None:
         if isinstance(part, t.Fn) and part.name in functions and part.name not in own:
             if not t.symbols(part):
                 return f"leaves {functions[part.name]} to be evaluated"
-    if _leaves_sets(answer) and not _leaves_sets(gold):
+    regions = Regions(prover)
+    if _leaves_sets(answer, regions) and not _leaves_sets(gold, regions):
         return "leaves an operation on sets to be carried out"
     return None
 
@@ -174,8 +173,6 @@ def is_literal(node: t.Node) -> bool:
     factorial, binomial or other function are.
     """
     match node:
-        case t.Quantity(t.Add(terms)) if _falls_in_units(terms):
-            return True
         case t.Percent(value) | t.Degrees(value) | t.Quantity(value):
             return is_literal(value)
         case t.Mul((sign, value)) if sign == t.MINUS_ONE or isinstance(sign, t.Sign):
@@ -240,31 +237,11 @@ def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
     return not t.is_integer(value) or t.fold(bottom) == t.ONE
 
 
-def _falls_in_units(terms: tuple[t.Node, ...]) -> bool:
-    """Returns whether a sum is 2 hours 30 minutes: numbers times sizes, at last 1."""
-    last = terms[-1]
-    return (
-        isinstance(last, t.Mul)
-        and last.factors[1:] == (t.ONE,)
-        and all(
-            isinstance(term, t.Mul)
-            and len(term.factors) == 2
-            and is_literal(term.factors[0])
-            for term in terms
-        )
+def _leaves_sets(node: t.Node, regions: Regions) -> bool:
+    return any(
+        isinstance(part, t.SetOp) and _is_to_carry_out(part, regions)
+        for part in t.walk(node)
     )
-
-
-def _leaves_sets(node: t.Node) -> bool:
-    if not t.contains(node, t.SetOp):
-        return False
-    regions = Regions(Prover())
-    with contextlib.suppress(Open):
-        return any(
-            isinstance(part, t.SetOp) and _is_to_carry_out(part, regions)
-            for part in t.walk(node)
-        )
-    return False
 
 
 def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:

@@ -1,6 +1,5 @@
 """Judges answers: equal to a gold, finished, and not copied from the problem."""
 
-import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from ..parse.answers import Answer, parse_answer
 from ..parse.budget import Budget, Open
 from ..parse.extract import extract_boxes
 from ..parse.relations import is_decimal, is_label, steps_of
-from ..parse.units import Reading, Unit, stems
+from ..parse.units import Reading, stems
 from .canonical import (
     shape_of,
 )
@@ -62,6 +61,10 @@ class Verdict:
     answer: str | None
     rule: Rule | Literal["reward"]
     reason: str = ""
+
+
+_STEPS_OF_A_SHAPE = 4
+"""For each part of an answer and each level on which it may be computed again."""
 
 
 class Examiner:
@@ -133,23 +136,23 @@ class Examiner:
                 and not t.contains(gold.node or t.ZERO, t.Percent),
             )
             try:
-                equal = same_answer(given, wanted, prover)
-            except Open:
+                if same_answer(given, wanted, prover):
+                    in_words = parsed.node is None or isinstance(parsed.node, t.Word)
+                    way: Way = "text" if in_words else prover.way
+                    meant = _as_meant(given, wanted, prover)
+                    verdict = self._finished(answer, meant, gold.written, way, prover)
+                    if verdict.correct:
+                        return verdict
+                    # Another gold may be as it is written.
+                    refused = refused or verdict
+                    continue
+            except (Open, RecursionError):
                 is_open = True
                 continue
             except Exception as fault:
                 # A fault of the verifier: nothing is shown, so nothing is credited.
                 what = f"stopped at a fault of the verifier: {fault!r}"
                 return Verdict(False, answer, "open", what)
-            if equal:
-                in_words = parsed.node is None or isinstance(parsed.node, t.Word)
-                way: Way = "text" if in_words else prover.way
-                meant = _as_meant(given, wanted, percents)
-                verdict = self._finished(answer, meant, gold.written, way)
-                if verdict.correct:
-                    return verdict
-                refused = refused or verdict  # another gold may be as it is written
-                continue
             is_open = is_open or prover.is_open
         if refused is not None:
             return refused
@@ -200,10 +203,17 @@ class Examiner:
         return answer
 
     def _finished(
-        self, answer: str, written: t.Node | None, wanted: t.Node | None, way: Way
+        self,
+        answer: str,
+        written: t.Node | None,
+        wanted: t.Node | None,
+        way: Way,
+        prover: Prover,
     ) -> Verdict:
         named = isinstance(written, t.Choice) and wanted == t.Sym(written.letter)
         if written is not None and wanted is not None and not named:
+            size = sum(1 for _ in t.walk(written))
+            prover.charge(_STEPS_OF_A_SHAPE * size * t.depth(written))
             if (left := unfinished(written, wanted)) is not None:
                 return Verdict(False, answer, "unfinished", left)
             if self._problem and shape_of(written) != shape_of(wanted):
@@ -212,19 +222,23 @@ class Examiner:
                 if _items(value) == [value]:
                     said = [item for each in said for item in _items(each)]
                 formulas = self._formulas
-                copied = bool(said) and all(formulas.hold(s, value) for s in said)
-                if copied or formulas.state(written, wanted):
+                copied = bool(said) and all(
+                    formulas.hold(s, value, prover) for s in said
+                )
+                if copied or formulas.state(written, wanted, prover):
                     return Verdict(False, answer, "echo", "stands in the problem")
-                left_over = [self._left_to_do(side, value) or "" for side in said]
+                left_over = [
+                    self._left_to_do(side, value, prover) or "" for side in said
+                ]
                 if left_over and all(left_over):
                     return Verdict(False, answer, "unfinished", left_over[0])
             if self._literal and unevaluated(written, wanted):
                 return Verdict(False, answer, "unfinished", UNEVALUATED)
         return Verdict(True, answer, way, _REASONS[way])
 
-    def _left_to_do(self, answer: t.Node, gold: t.Node) -> str | None:
+    def _left_to_do(self, answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
         """Returns what an answer leaves of the problem's task, if anything."""
-        if (left := left_to_evaluate(answer, gold)) is not None:
+        if (left := left_to_evaluate(answer, gold, prover)) is not None:
             return left
         how, asked = notation(answer), notation(gold)
         if how != asked and "base" in how + asked:
@@ -252,11 +266,11 @@ class Examiner:
         if not (isinstance(value, t.Num) and is_number(gold)):
             return False
         converted = value != t.fold(shape_of(gold)) or notation(gold) == "expression"
-        told = self._asked.quantities
-        return any(
-            parts <= told and (converted or len(parts) > 1)
+        return converted and any(
+            (abs(number.value), q.unit, q.scale) in self._asked.quantities
             for q in t.walk(answer)
-            if isinstance(q, t.Quantity) and (parts := _measures(q))
+            if isinstance(q, t.Quantity)
+            and isinstance(number := t.fold(q.value), t.Num)
         )
 
     def _is_told(self, shape: t.Node) -> bool:
@@ -330,29 +344,6 @@ def _behind(node: Any) -> t.Node:
     return rest[0] if len(rest) == 1 else t.Chain(tuple(rest))
 
 
-def _measures(quantity: t.Quantity) -> set[tuple[Fraction, Unit, Fraction]]:
-    """Returns value, unit and size of each part of 2 hours 30 minutes."""
-    match quantity.value:
-        case t.Add(terms) if all(map(_is_scaled, terms)):
-            parts = [(t.fold(term.factors[0]), term.factors[1].value) for term in terms]
-        case value:
-            parts = [(t.fold(value), Fraction(1))]
-    if not all(isinstance(number, t.Num) for number, _ in parts):
-        return set()
-    return {
-        (abs(number.value), quantity.unit, quantity.scale * size)
-        for number, size in parts
-    }
-
-
-def _is_scaled(term: t.Node) -> bool:
-    return (
-        isinstance(term, t.Mul)
-        and len(term.factors) == 2
-        and type(term.factors[1]) is t.Num
-    )
-
-
 def _items(value: t.Node) -> list[t.Node]:
     """Returns all items of nested lists, sets, tuples and matrices."""
     match value:
@@ -363,14 +354,11 @@ def _items(value: t.Node) -> list[t.Node]:
     return [value]
 
 
-def _as_meant(answer: Answer, gold: Answer, percents: bool) -> t.Node | None:
+def _as_meant(answer: Answer, gold: Answer, prover: Prover) -> t.Node | None:
     """Returns the tree as written of the reading by which an answer equals the gold."""
-    if answer.other is None:
-        return answer.written
     alone = dataclasses.replace(answer, other=None)
-    with contextlib.suppress(Open):
-        if same_answer(alone, gold, Prover(budget=Budget(), percents=percents)):
-            return answer.written
+    if answer.other is None or same_answer(alone, gold, prover):
+        return answer.written
     return answer.other_written
 
 

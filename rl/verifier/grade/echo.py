@@ -1,13 +1,11 @@
 """Finds answers that are copied from the problem."""
 
-import contextlib
 import re
 from collections.abc import Iterator
 
 from ..equal.prover import Prover
 from ..parse import tree as t
 from ..parse.answers import parse_answer
-from ..parse.budget import Budget, Open
 from .canonical import holds, is_plain, is_rational, shape_of
 from .completeness import sides
 
@@ -28,18 +26,20 @@ class Formulas:
         self.to_compute = {shape for p in pieces for shape, _ in _formulas_of(p)}
         self.to_rewrite = _TO_REWRITE.search(problem) is not None
 
-    def hold(self, answer: t.Node, gold: t.Node) -> bool:
+    def hold(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
         """Returns whether an answer is a formula of the problem or built around one."""
         shape = shape_of(answer)
         if shape == shape_of(gold):
             return False
-        return self.state(answer, gold) or any(
-            holds(shape, formula) and self._has_value(formula, gold)
+        parts = list(t.walk(shape))
+        prover.charge(len(parts) * len(self.trees))
+        return self.state(answer, gold, prover) or any(
+            holds(parts, formula) and self._has_value(formula, gold, prover)
             for formula in self.trees
             if not is_rational(formula) or formula in self.to_compute
         )
 
-    def state(self, answer: t.Node, gold: t.Node) -> bool:
+    def state(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
         """Returns whether an answer is a formula of the problem, not a plain value."""
         match answer:
             case t.Ratio((top, bottom)) if not t.contains(gold, t.Ratio):
@@ -47,7 +47,7 @@ class Formulas:
                 if shape_of(answer) == shape_of(gold):
                     return False
         shapes = [shape_of(answer), shape_of(t.fold(answer))]
-        if (valued := _valued(answer)) != answer:
+        if (valued := _valued(answer, prover)) != answer:
             shapes += [shape_of(valued), shape_of(t.fold(valued))]
         if any(map(self._stands, shapes)):
             return not self._is_respelled(answer, gold)
@@ -76,26 +76,22 @@ class Formulas:
             return False
         return shape not in self.to_compute
 
-    def _has_value(self, formula: t.Node, gold: t.Node) -> bool:
+    def _has_value(self, formula: t.Node, gold: t.Node, prover: Prover) -> bool:
         """Returns whether a formula of the problem is the gold in another shape."""
         value, wanted = t.fold(self.trees[formula]), t.fold(gold)
         if is_plain(formula) or formula == shape_of(gold):
             return False
         if not (isinstance(value, t.Expression) and isinstance(wanted, t.Expression)):
             return False
-        try:
-            return Prover(budget=Budget()).equal(value, wanted)
-        except Open:
-            return False
+        return prover.equal(value, wanted)
 
 
 def _gives_a_value(relation: t.Rel) -> bool:
     return relation.op == "=" and all(map(is_plain, t.children(relation)))
 
 
-def _valued(node: t.Node) -> t.Node:
+def _valued(node: t.Node, prover: Prover) -> t.Node:
     """Replaces whole numbers in other forms: a binomial, a root of a square."""
-    prover = Prover()
 
     def value(part: t.Node) -> t.Node:
         part = t.rebuilt(part, value)
@@ -104,10 +100,9 @@ def _valued(node: t.Node) -> t.Node:
             and not t.symbols(part)
             and not t.is_integer(part)
         ):
-            with contextlib.suppress(Open):
-                whole = prover.balls.nearest_integer(t.fold(part))
-                if whole is not None and prover.equal(t.fold(part), t.number(whole)):
-                    return t.number(whole)
+            whole = prover.balls.nearest_integer(t.fold(part))
+            if whole is not None and prover.equal(t.fold(part), t.number(whole)):
+                return t.number(whole)
         return part
 
     return value(node)

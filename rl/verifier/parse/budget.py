@@ -1,6 +1,6 @@
 """How much work one verdict may take, counted in steps and never in seconds."""
 
-STEPS = 40_000
+STEPS = 20_000
 """A step takes about a microsecond; an ordinary verdict takes hundreds of steps."""
 
 

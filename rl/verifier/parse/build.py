@@ -55,12 +55,6 @@ def multiplied(factors: Sequence[t.Node]) -> t.Node:
     return t.Matrix(matrices[0].width, cells)
 
 
-def transposed(node: t.Matrix) -> t.Matrix:
-    width = node.width
-    cells = [cell for column in range(width) for cell in node.cells[column::width]]
-    return t.Matrix(len(node.cells) // width, tuple(cells))
-
-
 def only(items: list[t.Node]) -> t.Node:
     if len(items) != 1:
         raise t.Unparsable("has several items where one is due")

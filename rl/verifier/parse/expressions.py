@@ -8,7 +8,6 @@ from .build import (
     numeric,
     quotient,
     signed,
-    transposed,
     unmarked,
 )
 from .operands import Operands
@@ -37,7 +36,7 @@ class Expressions(Operands):
 
     def _sum(self) -> t.Node:
         terms = [self._product()]
-        while self._is_any("+-±∓"):
+        while self._is_any("+-±"):
             sign = self._sign()
             terms.append(signed(sign, self._product()))
         if len(terms) == 1:
@@ -47,7 +46,7 @@ class Expressions(Operands):
     def _sign(self) -> t.Node:
         value = self._next.value
         self._at += 1
-        return {"±": t.Sign(1), "∓": t.Sign(-1), "-": t.MINUS_ONE}.get(value, t.ONE)
+        return {"±": t.Sign(), "-": t.MINUS_ONE}.get(value, t.ONE)
 
     def _product(self) -> t.Node:
         factors = [self._unary()]
@@ -142,7 +141,7 @@ class Expressions(Operands):
         return token.kind == "op" and token.value in STARTS
 
     def _unary(self) -> t.Node:
-        if self._is_any("+-±∓"):
+        if self._is_any("+-±"):
             self._enter()
             sign = self._sign()
             node = signed(sign, self._unary())
@@ -174,7 +173,7 @@ class Expressions(Operands):
                 raise t.Unparsable("composes two functions")
             elif value == "°":
                 self._at += 1
-                node = self._degrees(node)
+                node = t.Degrees(unmarked(node))
             elif value == "_" and isinstance(node, t.Num):
                 bracketed = self._tokens[self._at - 1].value == ")"
                 digits = self._tokens[self._at - 1 - bracketed].value
@@ -192,11 +191,11 @@ class Expressions(Operands):
         self._at += 1
         braced = self._is("{")
         inner = self._peek() if braced else self._next
-        if inner.kind == "op" and inner.value in ("°", "'"):
+        if inner.kind == "op" and inner.value == "°":
             self._at += 1 + braced
             if braced:
                 self._expect("}")
-            return t.Call("'", (base,)) if inner.value == "'" else self._degrees(base)
+            return t.Degrees(unmarked(base))
         if inner.kind == "text":
             if inner.value.strip().lower() not in ORDINALS:
                 raise t.Unparsable("has words as an exponent")
@@ -204,26 +203,5 @@ class Expressions(Operands):
             if braced:
                 self._expect("}")
             return base
-        if inner.kind == "sym" and inner.value in ("T", "top"):
-            if isinstance(base, t.Matrix):
-                self._at += 1 + braced
-                if braced:
-                    self._expect("}")
-                return transposed(base)
         exponent = self._argument()
         return t.Pow(numeric(base), numeric(exponent))
-
-    def _degrees(self, node: t.Node) -> t.Node:
-        """Reads degrees, with minutes and seconds where they follow."""
-        total = unmarked(node)
-        last = 1
-        while self._next.kind == "num":
-            marks = "".join(self._peek(i).value for i in (1, 2))
-            doubled = marks == "''"
-            share = 3600 if doubled or marks[:1] == '"' else 60
-            if marks[:1] not in ("'", '"') or share <= last:
-                break
-            total = t.add(total, t.divide(self._number(), t.number(share)))
-            self._at += 1 + doubled
-            last = share
-        return t.Degrees(total)

@@ -4,7 +4,6 @@
 math delimiters); `plain_text` goes further and is only for comparing words.
 """
 
-import itertools
 import re
 import unicodedata
 from fractions import Fraction
@@ -76,8 +75,7 @@ _ONE_ARGUMENT = r"\s*(\{[^{}]{1,40}\}|\w)\s*"
 _CHOICES = re.compile(
     rf"(?<![\w)}}\]])(?:\{{\s*\}}\s*)?[_^]{_ONE_ARGUMENT}C\s*_{_ONE_ARGUMENT}"
 )
-_PRIMES = re.compile(r"(?<=\d)\s*\^\s*(?:\\prime(?![a-zA-Z])|\{((?:\s*\\prime)+)\s*\})")
-_HOURS = re.compile(r"(?<=\d)\s?h(?:rs?)?\s?(?=\d{1,2}\s?min)")
+_PRIMES = re.compile(r"\s*\^\s*(?:\\prime(?![a-zA-Z])|\{((?:\s*\\prime)+)\s*\})")
 _HALF_DAY = re.compile(r"(?i)(?<=[\d\s{])([ap])\.[ ]?m\b\.?")
 _CHINESE_INTRODUCTION = re.compile("^(?:最终|最后)?(?:答案|结果|解)(?:是|为)?[:\\s]*")
 _RUPEES = re.compile(r"(?:\\text\s*\{\s*)?\bRs\.?\s{0,3}\}?\s*(?=\d)")
@@ -94,8 +92,6 @@ TEXT_COMMANDS = frozenset(
 )
 """Commands whose argument is words, or upright letters."""
 TEXT_COMMAND = rf"\\(?:{'|'.join(sorted(TEXT_COMMANDS))})(?![a-zA-Z])\s*"
-_TEXT_BEGINS = re.compile(rf"{TEXT_COMMAND}\{{")
-_BARE_DOLLAR = re.compile(r"(?<!\\)\$")
 SCALE = re.compile(
     rf"(?:\^\s*\{{?\s*\\circ|\\degree)\s*\}}?\s*(?:{TEXT_COMMAND}(\{{)?\s*)?"
     r"([CF])(?![a-zA-Z])(?(1)\s*\})"
@@ -186,7 +182,7 @@ def clean(text: str) -> str:
             text = _DOUBLED.sub(r"\\", text)
         if "\\circ" in text:
             text = SCALE.sub(r"\\text{ degrees \2}", text)
-            # Of minutes and seconds, as with "'".
+        if "\\prime" in text:
             text = _PRIMES.sub(lambda m: "'" * (m[1] or "prime").count("prime"), text)
         if "\\not" in text:
             text = _NEGATED.sub(lambda m: "\\ne " if m[1] == "=" else "\\notin ", text)
@@ -194,13 +190,11 @@ def clean(text: str) -> str:
         text = _UPRIGHT_E.sub(r"\1", _OLD_ROMAN.sub(r"\\mathrm{\1}", text))
     if "C" in text and "_" in text:
         text = _CHOICES.sub(r"\\binom \1 \2 ", text)
-    if "min" in text:
-        text = _HOURS.sub(r"\\text{ h }", text)
     text = _undressed(text)
     if "\\(" in text or "\\[" in text:
         text = _DELIMITER.sub(" ", text)
     if "$" in text:
-        text = _undressed(_drop_delimiters(_with_math_outside(text)))
+        text = _undressed(_drop_delimiters(text))
     if text[-1:] == "}" and text.count("}") > text.count("{"):
         text = text[:-1].rstrip()
     text = text.replace("o'clock", "oclock")
@@ -271,26 +265,6 @@ def _without_look(text: str) -> str:
         ):
             return inner
     return text
-
-
-def _with_math_outside(text: str) -> str:
-    """Ends a command for text where a formula begins in it: if $n = 1$."""
-    pieces, at, seen = [], 0, 0
-    for command in _TEXT_BEGINS.finditer(text):
-        if command.start() < seen:
-            continue
-        end = closing_brace(text, command.end() - 1)
-        if end is None:
-            break
-        seen = end + 1
-        inside = _BARE_DOLLAR.split(text[command.end() : end])
-        formulas = inside[1::2]
-        if len(inside) % 2 and not any(part[:1].isdigit() for part in formulas):
-            words = (f"{command[0]}{part}}}" if part else "" for part in inside[::2])
-            parts = itertools.zip_longest(words, formulas, fillvalue="")
-            pieces += [text[at : command.start()], *itertools.chain(*parts)]
-            at = seen
-    return "".join([*pieces, text[at:]])
 
 
 def _drop_delimiters(text: str) -> str:

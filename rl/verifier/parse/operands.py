@@ -140,9 +140,6 @@ class Operands(Cursor):
                 if name == "angle":
                     corners = min(corners, corners[::-1])
                 return t.Sym(f"{name} {corners}")
-        if name in ("C", "A") and self._next.value in ("_", "^"):
-            if (count := self._choices(name)) is not None:
-                return count
         return self._named(name)
 
     def _corners(self) -> str | None:
@@ -156,28 +153,6 @@ class Operands(Cursor):
         self._at += 3
         return corners
 
-    def _choices(self, name: str) -> t.Node | None:
-        """Reads C_n^k and A_n^k, numbers of choices and of arrangements."""
-        start, parts = self._at, {}
-        for _ in range(2):
-            mark = self._next.value
-            if self._next.kind != "op" or mark not in ("_", "^") or mark in parts:
-                break
-            if self._peek().kind == "text" or self._peek(2).kind == "text":
-                break
-            self._at += 1
-            parts[mark] = self._argument()
-        if len(parts) < 2 or not all(
-            isinstance(p, t.Expression) for p in parts.values()
-        ):
-            self._at = start
-            return None
-        top, bottom = parts["_"], parts["^"]
-        if name == "C":
-            return t.Fn("binom", (top, bottom))
-        rest = t.Add((top, t.Mul((t.MINUS_ONE, bottom))))
-        return quotient(t.Fn("fact", (top,)), t.Fn("fact", (rest,)))
-
     def _named(self, name: str) -> t.Node:
         """Returns a name with its index and primes, or a call of it."""
         while True:
@@ -187,50 +162,19 @@ class Operands(Cursor):
             elif self._is("'"):
                 self._at += 1
                 name += "'"
-            elif self._is("^") and self._prime_ahead():
-                name += "'"
             elif name in _FUNCTION_LETTERS and self._inverse_ahead():
                 name += "^{-1}"
-            elif (
-                self._next.kind == "num"
-                and not self._next.spaced
-                and (self._next.value.isdigit() and "_" not in name)
-                and not self._is_power_of_letters()
-            ):
-                name += "_" + self._next.value
-                self._at += 1
             else:
                 break
         if self._is("(") and self._is_call(name):
             return self._call(name)
         return t.Sym(name)
 
-    def _is_power_of_letters(self) -> bool:
-        """Returns whether digits have a letter as exponent: n2^k, but not x2^2."""
-        if self._peek().value != "^":
-            return False
-        braced = self._peek(2).value == "{"
-        at = self._at + 2
-        while (
-            braced and self._tokens[at].value != "}" and self._tokens[at].kind != "end"
-        ):
-            if self._tokens[at].kind in ("sym", "const", "fn"):
-                return True
-            at += 1
-        return self._peek(2).kind in ("sym", "const", "fn")
-
     def _inverse_ahead(self) -> bool:
         ahead = [self._peek(i).value for i in range(6)]
         if ahead[:2] == ["^", "{"] and ahead[2:] == ["-", "1", "}", "("]:
             self._at += 5
             return True
-        return False
-
-    def _prime_ahead(self) -> bool:
-        if self._peek().value == "{" and self._peek(2).value in ("'", "*"):
-            if self._peek(3).value == "}":
-                self._at += 4
-                return True
         return False
 
     def _index(self) -> str:
@@ -308,11 +252,6 @@ class Operands(Cursor):
             raise t.Unparsable(f"has {opening[:20]!r} where an operand is due")
         self._enter()
         self._at += 1
-        if opening == "set{" and self._next.value.startswith("begin "):
-            node = self._command(braced=True)  # a brace that nothing need close
-            self._accept("set}")
-            self._depth -= 1
-            return node
         outer, self._bar_closes = self._bar_closes, opening in ("|", "set{")
         # ]1, 3[ is an open interval too, and so is [1, 3[ on its right.
         around, self._reversed = self._reversed, opening in "[]"
@@ -351,7 +290,6 @@ class Operands(Cursor):
         base = exponent = None
         while self._is_any(("^", "_")):
             if self._accept("_"):
-                self._split_index()
                 base = self._argument()
             else:
                 self._at += 1
@@ -365,16 +303,6 @@ class Operands(Cursor):
         node = apply(name, base, self._function_arguments())
         self._depth -= 1
         return node if exponent is None else t.Pow(node, numeric(exponent))
-
-    def _split_index(self) -> None:
-        """Splits the index of `\\log_23` behind its first digit, as TeX does."""
-        index, behind = self._next, self._peek()
-        ended = behind.kind == "op" and behind.value not in ("(", "{", "[", "set{", "|")
-        if ended or behind.kind == "end":
-            if index.kind == "num" and re.fullmatch("[2-9][0-9]+", index.value):
-                parts = index.value[0], index.value[1:]
-                split = [Token("num", part, False) for part in parts]
-                self._tokens[self._at : self._at + 1] = split
 
     def _function_arguments(self) -> list[t.Node]:
         if self._is("(") or self._is("{"):
@@ -395,7 +323,7 @@ class Operands(Cursor):
             node = self._juxtaposed(node, self._next)
         return [node]
 
-    def _command(self, braced: bool = False) -> t.Node:
+    def _command(self) -> t.Node:
         self._enter()
         name = self._next.value
         self._at += 1
@@ -412,7 +340,7 @@ class Operands(Cursor):
         elif name == "mathbb":
             node = self._number_set()
         elif name.startswith("begin "):
-            node = self._environment(name[6:], braced)
+            node = self._environment(name[6:])
         else:
             raise t.Unparsable(f"has \\{name[:20]} out of place")
         self._depth -= 1
@@ -432,13 +360,8 @@ class Operands(Cursor):
             letter += self._index()
         return t.REALS if letter == "R" else t.Numbers(letter)
 
-    def _environment(self, name: str, braced: bool) -> t.Node:
-        """Reads rows and cells: a matrix, a system, or a definition by cases.
-
-        Args:
-          name: the environment's.
-          braced: whether a brace opens before it, which makes a system of any.
-        """
+    def _environment(self, name: str) -> t.Node:
+        """Reads rows and cells: a matrix, a system, or a definition by cases."""
         rows = self._rows(name)
         if not rows:
             raise t.Unparsable(f"has an empty {name[:20]}")
@@ -450,7 +373,7 @@ class Operands(Cursor):
             for cell in cells
             for token in cell
         )
-        plain = name in _MATRICES and not (braced or said)
+        plain = name in _MATRICES and not said
         if plain or name in _BRACKETED:
             width = len(rows[0])
             if any(len(row) != width for row in rows):

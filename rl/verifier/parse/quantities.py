@@ -24,12 +24,6 @@ class Quantities(Expressions):
         if self._is(":") and not self._bar_closes:
             node = self._ratio(node, first)
         node = self._measured(node)
-        while isinstance(node, t.Quantity) and self._next.kind == "num":
-            # "2 hours 30 minutes"
-            joined = compound([node, self._measured(self._number())])
-            if joined is None:
-                raise t.Unparsable("has two quantities in a row")
-            node = joined
         self._currency = outer
         return node
 
@@ -127,19 +121,6 @@ class Quantities(Expressions):
             else:
                 break
         return " ".join(words)
-
-
-def compound(nodes) -> t.Quantity | None:
-    """Joins 5 feet and 3 inches to one quantity."""
-    if not all(isinstance(n, t.Quantity) and isinstance(n.unit, str) for n in nodes):
-        return None
-    scales = [node.scale for node in nodes]
-    if len({node.unit for node in nodes}) > 1 or len(set(scales)) < len(scales):
-        return None
-    if scales != sorted(scales, reverse=True):
-        return None
-    terms = tuple(t.Mul((numeric(n.value), t.Num(n.scale / scales[-1]))) for n in nodes)
-    return t.Quantity(t.Add(terms), nodes[-1].unit, scales[-1])
 
 
 def _with_half(node: t.Node, half: str | None) -> t.Clock | None:

@@ -4,7 +4,6 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from . import tree as t
-from .tokens import GREEK
 
 _LABEL_PREFIXES = frozenset({"Delta", "angle", "triangle"})
 _VALUES = (t.Braces, t.Interval, t.SetOp, t.Tuple, t.Matrix, t.Cases)
@@ -39,13 +38,6 @@ def is_label(node: t.Node) -> bool:
                 return len(names) == 1 or all(name[:1].isupper() for name in names)
             return all(name[:1].isupper() for name in names)
     return False
-
-
-def wordy(label: t.Node) -> bool:
-    """Returns whether a label is a word ("area"), which may name a symbol."""
-    if not isinstance(label, t.Sym) or label.name in GREEK:
-        return False
-    return len(label.name) > 1 and label.name.isalpha()
 
 
 def steps_of(node: t.Rel | t.Chain) -> tuple[t.Rel, ...]:
@@ -107,13 +99,7 @@ def _names(first: t.Node, value: t.Node) -> bool:
         return is_name(first) and all(_size(v) == _size(first) for v in several)
     if is_label(first):
         return True
-    if not isinstance(value, _VALUES) or not isinstance(first, t.Expression):
-        return False
-    # The inverse of a matrix A, a + b of vectors; but 2x = (1, 2) is to be solved.
-    names = t.symbols(first)
-    if isinstance(first, t.Pow) and isinstance(value, t.Matrix):
-        return isinstance(first.base, t.Sym) and first.base.name[:1].isupper()
-    return len(names) > 1 and all(n[:1].isupper() or n[:4] == "vec " for n in names)
+    return False
 
 
 def _size(node: t.Node) -> tuple[int, ...]:
@@ -148,31 +134,9 @@ def _with_places(step: t.Rel) -> t.Rel:
 
 def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
     """Returns whether two forms of a value agree; the kept one is more exact."""
-    if part is kept:
-        return True
-    match kept, part:
-        case t.Quantity(), t.Quantity():
-            values = t.values_in_one_size(kept, part)
-            same = kept.unit == part.unit
-            return values is not None and same and _consistent(*values, prover)
-        case t.Quantity(value), t.Expression():
-            return _consistent(value, part, prover)
-        case t.Expression(), t.Quantity(value):
-            return _consistent(kept, value, prover)
-        case t.Expression(), t.Expression():
-            return _says(kept, part, prover)
-    if type(kept) is not type(part):
-        return False
-    for name in kept.__slots__:
-        x, y = getattr(kept, name), getattr(part, name)
-        if isinstance(x, tuple):
-            if len(x) != len(y):
-                return False
-            if not all(_consistent(*pair, prover) for pair in zip(x, y, strict=True)):
-                return False
-        elif not (_consistent(x, y, prover) if isinstance(x, t.Node) else x == y):
-            return False
-    return True
+    if isinstance(kept, t.Expression) and isinstance(part, t.Expression):
+        return _says(kept, part, prover)
+    return kept == part
 
 
 def _says(kept: t.Node, part: t.Node, prover: Equality) -> bool:
@@ -222,12 +186,8 @@ def labelled_values(node: t.Several | t.Braces) -> list[t.Node] | None:
 
 
 def label_of(node: t.Rel) -> t.Node | None:
-    """Returns the name in a relation that has a value; AB for |AB|."""
-    label = next(filter(is_name, (node.left, node.right)), None)
-    match label:
-        case t.Fn("abs", (t.Mul() as segment,)):
-            return segment
-    return label
+    """Returns the name in a relation that has a value."""
+    return next(filter(is_name, (node.left, node.right)), None)
 
 
 def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
@@ -241,30 +201,6 @@ def function_of(label: t.Node) -> tuple[str, tuple[t.Node, ...]] | None:
             if letter and index in _COUNTING_LETTERS:
                 return f"{letter}_", (t.Sym(index),)
     return None
-
-
-def may_stand_for(first: t.Node, second: t.Node, value: t.Node) -> bool:
-    """Returns whether labels may name one thing: y and f(x), A and "area".
-
-    Args:
-      first: a label.
-      second: another one, which is not the same.
-      value: what both are said to be.
-    """
-    for label, call in ((first, second), (second, first)):
-        if isinstance(label, t.Sym) and isinstance(call, t.Call):
-            names = {part.name for part in call.arguments if isinstance(part, t.Sym)}
-            if len(names) == len(call.arguments):
-                same = label.name == call.name and names <= t.symbols(value)
-                # Not for what has a prime or is called a derivative.
-                return same or label == t.Sym("y") and len(call.name) == 1
-    return said_in_words(first, second)
-
-
-def said_in_words(first: t.Node, second: t.Node) -> bool:
-    """Returns whether one label is a word and the other one a symbol: "area" and A."""
-    symbols_only = isinstance(first, t.Sym) and isinstance(second, t.Sym)
-    return symbols_only and wordy(first) != wordy(second)
 
 
 def relates_names(node: t.Node) -> bool:
@@ -294,7 +230,3 @@ def is_membership(node: t.Node) -> bool:
         and node.op == "in"
         and isinstance(node.right, t.Numbers)
     )
-
-
-def assigns(node: t.Node) -> bool:
-    return isinstance(node, t.Rel) and node.op == "=" and is_label(node.left)

@@ -13,15 +13,15 @@ from . import tree as t
 from .expressions import STARTS
 from .normalize import plain_text
 from .operands import CLOSING, OPENING
-from .quantities import BEGINNING, CONDITION, Quantities, compound
-from .relations import assigns, is_label, is_membership
+from .quantities import BEGINNING, CONDITION, Quantities
+from .relations import is_label, is_membership
 from .tokens import RELATIONS, Token, is_relation
 from .units import calculates
 from .words import PHRASES
 
 SEPARATORS = {",": ",", ";": ",", "row": ",", "&": ",", "and": "and", "or": "or"}
 _AFTER_LABELS = RELATIONS | {",", ";", "and", "or", "row", "&"}
-_NOT_IN_LABELS = frozenset(["+", "-", "*", "/", "±", "∓", "cup", "minus"])
+_NOT_IN_LABELS = frozenset(["+", "-", "*", "/", "±", "cup", "minus"])
 _ROUND = {"[": "(", "]": ")"}
 # A label with one of these calculates, or says that it is something else.
 _DOUBTING = frozenset(
@@ -31,7 +31,6 @@ _DOUBTING = frozenset(
 )
 _DENIALS = _DOUBTING | set("if least most less more greater fewer than about".split())
 _SET_SIGNS = frozenset(["|", "cap", "cup", "minus", "'", "set{"])
-_STRONG = frozenset([";", "or", "and", "row"])
 _SAYING = re.compile(
     rf"(?!(?:{BEGINNING})\b)(.*\w) (?:is|are|was|were|equals|has|have)", re.IGNORECASE
 )
@@ -94,25 +93,20 @@ class Parser(Quantities):
 
     def _list(self) -> t.Node:
         """Reads statements up to a condition, or to the end."""
-        groups: list[list[t.Node]] = [[]]
+        nodes: list[t.Node] = []
         joined = ","
         while True:
-            groups[-1].append(self._statement())
+            nodes.append(self._statement())
             if self._next.kind == "end" or self._at_condition():
                 break
-            strong, word = self._separator()
+            word = self._separator()
             if self._next.kind == "end" or self._at_condition():
                 break
             joined = word if word != "," else joined
-            if strong:
-                groups.append([])
-        nodes = [node for group in groups for node in group]
         rest = [node for node in nodes if not is_membership(node)]
         if rest and len(rest) < len(nodes):
-            return _declared(_joined([rest], joined))
-        if rest := [node for node in nodes if not _is_in_reals(node)]:
-            groups = groups if len(rest) == len(nodes) else [rest]
-        return _joined(groups, joined)
+            return _declared(_joined(rest, joined))
+        return _joined([n for n in nodes if not _is_in_reals(n)] or nodes, joined)
 
     def _at_condition(self) -> bool:
         token, after = self._next, self._peek()
@@ -185,17 +179,16 @@ class Parser(Quantities):
     def _at_separator(self) -> bool:
         return self._is_any(SEPARATORS)
 
-    def _separator(self) -> tuple[bool, str]:
-        """Consumes separators: whether one was stronger than a comma, and the word."""
+    def _separator(self) -> str:
+        """Consumes separators; returns the last word among them, else a comma."""
         if not self._at_separator():
             raise t.Unparsable(f"has {self._next.value[:20]!r} out of place")
-        strong, word = False, ","
+        word = ","
         while self._at_separator():
-            strong |= self._next.value in _STRONG
             if SEPARATORS[self._next.value] != ",":
                 word = self._next.value
             self._at += 1
-        return strong, word
+        return word
 
     def _only_words(self) -> t.Node | None:
         tokens = self._tokens[self._at : -1]
@@ -372,21 +365,10 @@ def _said(words: Sequence[str]) -> t.Node | None:
     return PHRASES.get(" ".join(" ".join(words).replace("-", " ").split()))
 
 
-def _joined(groups: list[list[t.Node]], word: str) -> t.Node:
-    """Joins groups to one node; joint solutions stay together."""
-    joint = [len(group) > 1 and all(map(assigns, group)) for group in groups]
-    if len(groups) > 1 and all(joint):
-        return t.Several(tuple(map(_assignment, groups)), word)
-    nodes = tuple(node for group in groups for node in group)
+def _joined(nodes: list[t.Node], word: str) -> t.Node:
     if (excluded := _all_but(nodes)) is not None:
         return excluded
-    return nodes[0] if len(nodes) == 1 else compound(nodes) or t.Several(nodes, word)
-
-
-def _assignment(group: list[t.Node]) -> t.Node:
-    ordered = sorted(group, key=lambda part: str(part.left))
-    names, values = (tuple(getattr(p, s) for p in ordered) for s in ("left", "right"))
-    return t.Rel("=", t.Tuple(names), t.Tuple(values))
+    return nodes[0] if len(nodes) == 1 else t.Several(tuple(nodes), word)
 
 
 def _all_but(nodes: Sequence[t.Node]) -> t.Node | None:
@@ -398,7 +380,7 @@ def _all_but(nodes: Sequence[t.Node]) -> t.Node | None:
     if not all(isinstance(v, t.Expression) and not t.symbols(v) for v in values):
         return None
     apart = [
-        t.substitute(v, {t.Sign(1): s}) for v in values for s in (t.ONE, t.MINUS_ONE)
+        t.substitute(v, {t.Sign(): s}) for v in values for s in (t.ONE, t.MINUS_ONE)
     ]
     if len(set(apart)) < 2:
         return None

@@ -7,7 +7,6 @@ space came before it.
 """
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from . import tree as t
@@ -100,30 +99,14 @@ _ENGLISH = frozenset(
     "and or is are the no on of at it up we he so if as to by yes for not all any one"
     " two ten odd even none".split()
 )
-_UNITED_STATES = frozenset(["US", "U.S."])
-_DOLLARS = re.compile(r"(?:\s|~|\\[,;:! ])*\\\$")
 _UNIT_OR_NOT = frozenset(["min", "sec", "in", "cup"])
 _OUTER_SPACE = re.compile(r"\A(?:\\[,;:! ]|[\s~])+|[\s~]+\Z")
 _JOINING = re.compile(r"(?:^|(?<=[\s,]))(and|or|AND|OR)(?=\s|$)")
 _ONE_LETTER = re.compile(r"\(?([A-Za-z])[).]?")
-# A number among words, or an option behind them: "The answer is 5 apples."
-_SENTENCE = re.compile(
-    r"(?P<before>(?:[A-Za-z,'-]+ ){0,12}(?:is|are|was|were|equals|has|have):? "
-    r"|[A-Za-z][A-Za-z' -]{0,60}: ?)?"
-    r"(?P<number>-?(?:\\?\$)?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?:\\?%)?|\(?[A-Z]\)?(?=\.?\Z))"
-    r"(?P<behind>(?: [A-Za-z][A-Za-z'-]*)*)\.?"
-)
 _MATH = re.compile(r"[=<>^_\\]|(?<=[\w)]) [-+*/] (?=[\w(])")
-_RELATIONS_IN_WORDS = {
-    "to": ":", "is": "=", "equals": "=", "less than": "<", "greater than": ">",
-    "less than or equal to": "<=", "greater than or equal to": ">=",
-    "at most": "<=", "at least": ">=", "equal to": "=", "not equal to": "!=",
-}  # fmt: skip
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"  # abc is a product
 _VOWEL = re.compile("[aeiouyAEIOUY]")
 _ORDINAL = re.compile(r"(?:.*[^1])?(?:1st|2nd|3rd)|.*(?:[04-9]|1[1-3])th")
-_COMPARISONS = frozenset("= < > <= >= != in".split())
-_BREAKS = frozenset([",", ";", "and", "or", "row", "&"])
 _PLAIN_OPERATORS = {
     "·": "*", "**": "^", "==": "=", "<>": "!=", "->": "to", "⋅": "*",
 }  # fmt: skip
@@ -144,7 +127,6 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
     position, spaced = 0, False
     # One entry per open bracket: whether a comma in a number groups its digits there.
     grouping = [group_commas]
-    gaps: list[int] = []
     while position < len(text):
         if len(tokens) > MAX_TOKENS:
             raise t.Unparsable(f"has more than {MAX_TOKENS} tokens")
@@ -155,8 +137,6 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
         position = match.end()
         if kind == "space":
             spaced = True
-            if "quad" in value and len(grouping) == 1:
-                gaps.append(len(tokens))
             continue
         if kind == "num":
             if len(value) > MAX_DIGITS:
@@ -184,31 +164,7 @@ def tokenize(text: str, *, group_commas: bool = True) -> list[Token]:
         # Without an argument it is a unit: 15 min.
         tokens[-1] = Token("text", tokens[-1].value, tokens[-1].spaced)
     tokens.append(Token("end", "", spaced))
-    return _with_gaps(tokens, gaps) if gaps else tokens
-
-
-def _with_gaps(tokens: list[Token], gaps: list[int]) -> list[Token]:
-    """Puts a comma for a wide space between two relations: x=1 \\quad y=2."""
-    parts = [
-        tokens[start:end]
-        for start, end in zip([0, *gaps], [*gaps, len(tokens)], strict=True)
-    ]
-    joined = parts[0]
-    for part in parts[1:]:
-        if _relates(reversed(joined)) and _relates(part) and part[0].kind == "sym":
-            joined.append(Token("op", ",", False))
-        joined += part
-    return joined
-
-
-def _relates(tokens: Iterable[Token]) -> bool:
-    """Returns whether a relation comes before anything that separates."""
-    for token in tokens:
-        if token.kind == "text" or token.kind == "op" and token.value in _BREAKS:
-            return False
-        if token.kind == "op" and token.value in _COMPARISONS:
-            return True
-    return False
+    return tokens
 
 
 def _takes_argument(tokens: list[Token]) -> bool:
@@ -229,8 +185,6 @@ def _command(
     if name in TEXT_COMMANDS:
         content, position = _braced(text, position)
         content = _OUTER_SPACE.sub("", content)
-        if content in _UNITED_STATES and _DOLLARS.match(text, position):
-            return position
         _text_command(content, tokens, spaced)
         return position
     if name in _OPERATORS:
@@ -261,9 +215,8 @@ def _command(
 
 def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     """Appends the tokens of text: math without letters, a unit, or words."""
-    relation = _RELATIONS_IN_WORDS.get(content.lower().removeprefix("is "))
-    if relation and (_after_operand(tokens) or tokens and tokens[-1].kind == "sym"):
-        tokens.append(Token("op", relation, True))
+    if content == "to" and _after_operand(tokens):
+        tokens.append(Token("op", ":", spaced))
         return
     if content[:1] == "(" and ")" not in content:
         tokens.append(Token("op", "(", spaced))
@@ -278,17 +231,6 @@ def _text_command(content: str, tokens: list[Token], spaced: bool) -> None:
     if after_value and _MATH.search(content) and is_unit(content):
         tokens.append(Token("text", content, spaced))
         return
-    said = _SENTENCE.fullmatch(content)
-    if said and (said["before"] or said["behind"]):
-        behind = said["behind"].strip()
-        tail = tokenize(behind)
-        if len(tail) == 1 or any(token.kind == "text" for token in tail):
-            if said["before"]:
-                tokens.append(Token("text", said["before"].strip(), spaced))
-            tokens.extend(tokenize(said["number"])[:-1])
-            if behind:
-                _text_command(behind, tokens, True)
-            return
     inner = tokenize(content, group_commas=len(content) > 3)[:-1]
     if content[:1].isdigit() or content[:1] in ("-", "$") and len(content) > 1:
         tokens.extend(inner)

@@ -81,9 +81,7 @@ class Const(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Sign(Expression):
-    """Plus-minus (+1) or minus-plus (-1): a factor of either sign."""
-
-    upper: int
+    """Plus-minus: a factor of either sign."""
 
 
 @dataclass(frozen=True, slots=True)
