@@ -46,16 +46,6 @@ def main(argv: list[str] | None = None) -> int:
         "--self_check", action="store_true", help="check the gold answers of data files"
     )
     parser.add_argument(
-        "--decimals",
-        action="store_true",
-        help="accept a decimal of four or more digits for the number that it rounds",
-    )
-    parser.add_argument(
-        "--answer_line",
-        action="store_true",
-        help="without a box, accept what follows the last 'Answer:' of a reply",
-    )
-    parser.add_argument(
         "--list", type=int, default=20, metavar="N", help="rows shown (default 20)"
     )
     parser.add_argument("--json", type=user_path, metavar="OUT", help="write here")
@@ -74,11 +64,7 @@ def main(argv: list[str] | None = None) -> int:
         elif arguments.self_check:
             result = check_answers(arguments.files)
         else:
-            result = judge_pairs(
-                arguments.files,
-                decimals=arguments.decimals,
-                answer_line=arguments.answer_line,
-            )
+            result = judge_pairs(arguments.files)
     except (OSError, ValueError) as error:
         print(f"verify: {error}", file=sys.stderr)
         return 2
@@ -118,9 +104,7 @@ def _in_sympy(answer: str) -> str:
         return str(error)
 
 
-def judge_pairs(
-    paths: list[pathlib.Path], *, decimals: bool = False, answer_line: bool = False
-) -> dict:
+def judge_pairs(paths: list[pathlib.Path]) -> dict:
     """Verdicts on every pair of the files, and agreement with their labels."""
     verdicts: list[dict] = []
     agreement: collections.Counter[tuple[bool, bool]] = collections.Counter()
@@ -132,9 +116,9 @@ def judge_pairs(
             raise ValueError(f"{where}: needs the strings 'gold' and 'pred'")
         answer: str | None = predicted
         if row.get("mode") == "response":
-            answer = extract_answer(predicted, answer_line=answer_line)
+            answer = extract_answer(predicted)
         correct = answer is not None and any(
-            is_equivalent(answer, gold, decimals=decimals) for gold in golds
+            is_equivalent(answer, gold) for gold in golds
         )
         verdict = {"id": row.get("id"), "correct": correct, "answer": answer}
         if isinstance(row.get("label"), bool):

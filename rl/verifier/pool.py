@@ -42,15 +42,16 @@ class _Worker:
         names = (n for n in os.environ if not confined or n.startswith(_NEEDS))
         # A user's function may use JAX; the accelerators are the trainer's.
         env = {n: os.environ[n] for n in names} | {"JAX_PLATFORMS": "cpu"}
-        fd, path = theirs.fileno(), [*sys.path, _ROOT]
-        serve = f"serve({fd}, {function!r}, {preload!r}, {confined})"
-        code = f"import sys; sys.path[:] = {path!r}; from {__name__} import serve"
+        env["PYTHONPATH"] = os.pathsep.join([_ROOT, env.get("PYTHONPATH", "")])
+        fd = theirs.fileno()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", f"{code}; {serve}"],
+                [sys.executable, "-c", f"from {__name__} import serve; serve({fd})"],
                 env=env, pass_fds=[fd], stdin=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
         self.pid, self._started = self._process.pid, False
+        with contextlib.suppress(OSError):  # one that died at once is noticed later
+            self._pipe.send((sys.path, function, preload, confined))
 
     def wait_for_start(self) -> None:
         """Waits until items are served: no item's deadline includes the start."""
@@ -165,7 +166,7 @@ class Workers(contextlib.AbstractContextManager):
         return results
 
 
-def serve(fd: int, function: str, preload: Sequence[str], confined: bool) -> None:
+def serve(fd: int) -> None:
     """Answers requests on a pipe, in a worker, until the parent is gone."""
     # Signals are for the parent to see.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
@@ -176,6 +177,8 @@ def serve(fd: int, function: str, preload: Sequence[str], confined: bool) -> Non
         sys.stdin.read()
         os.killpg(0, signal.SIGKILL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    pipe = multiprocessing.connection.Connection(fd)
+    sys.path[:], function, preload, confined = pipe.recv()
     if confined:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     for name in preload:
@@ -183,7 +186,6 @@ def serve(fd: int, function: str, preload: Sequence[str], confined: bool) -> Non
             importlib.import_module(name)
     module, name = function.split(":")
     make_work = getattr(importlib.import_module(module), name)
-    pipe = multiprocessing.connection.Connection(fd)
     pipe.send(True)
     known, work = None, None
     with contextlib.suppress(EOFError):

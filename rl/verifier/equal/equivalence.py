@@ -34,9 +34,7 @@ def _plain_value(text: str) -> Fraction | None:
 _parse_gold = functools.lru_cache(maxsize=2048)(parse_answer)
 
 
-def is_equivalent(
-    predicted: str, gold: str, *, decimals: bool = False, keep_golds: bool = True
-) -> bool:
+def is_equivalent(predicted: str, gold: str, *, keep_golds: bool = True) -> bool:
     """Returns whether two answers are shown to be the same; reflexive and symmetric.
 
     A function of its arguments alone, in bounded time: what cannot be shown within a
@@ -45,25 +43,22 @@ def is_equivalent(
     Args:
       predicted: the answer of a model, as `extract_answer` returns it.
       gold: the accepted answer.
-      decimals: also accept a decimal that shows at least four significant digits of
-        the exact number on the other side. Off for training.
       keep_golds: keep parsed golds for the next call.
     """
     if predicted == gold:
         return True
-    if not decimals:
-        left = _plain_value(predicted)
-        if left is not None and len(predicted) < 14:
-            right = _plain_value(gold)
-            if right is not None and len(gold) < 14:
-                return left == right
+    left = _plain_value(predicted)
+    if left is not None and len(predicted) < 14:
+        right = _plain_value(gold)
+        if right is not None and len(gold) < 14:
+            return left == right
     parse = _parse_gold if keep_golds else parse_answer
-    return _same(parse_answer(predicted), parse(gold), decimals)
+    return _same(parse_answer(predicted), parse(gold))
 
 
-def _same(left: Answer, right: Answer, decimals: bool = False) -> bool:
+def _same(left: Answer, right: Answer) -> bool:
     try:
-        return same_answer(left, right, Prover(decimals))
+        return same_answer(left, right, Prover())
     except Open:
         return False
 

@@ -15,7 +15,6 @@ Way = Literal["text", "number", "enclosure"]
 PRINTED_DIGITS = 14
 """A decimal with this many significant digits is a printed float: it means the exact
 number that it is the nearest decimal to."""
-APPROXIMATE_DIGITS = 4
 _STEPS_OF_A_POINT = 50
 _INFINITE = (t.INFINITY, t.MINUS_INFINITY)
 
@@ -24,8 +23,6 @@ class Prover:
     """Shows that expressions are equal, and remembers how.
 
     Args:
-      decimals: also accept a decimal of at least four significant digits for the exact
-        number that it rounds, or cuts off.
       budget: steps that may be taken; by default what one verdict has.
       percents: whether the sign for percent may be left out.
       ratios: whether 2:40 is surely a ratio and not a time.
@@ -39,14 +36,13 @@ class Prover:
 
     def __init__(
         self,
-        decimals: bool = False,
         budget: Budget | None = None,
         percents: bool = True,
         ratios: bool = False,
         times: bool = False,
         percents_only: bool = False,
     ):
-        self.decimals, self.percents = decimals, percents
+        self.percents = percents
         self.ratios, self.times, self.percents_only = ratios, times, percents_only
         self.way: Way = "number"
         self.is_open = False
@@ -130,9 +126,7 @@ class Prover:
     def _rounds(self, left: t.Node, right: t.Node) -> bool:
         """Returns whether one side is a decimal that rounds the other one."""
         return any(
-            self.shows(decimal, exact, APPROXIMATE_DIGITS)
-            if self.decimals
-            else self._prints(decimal, exact)
+            self._prints(decimal, exact)
             for decimal, exact in ((left, right), (right, left))
             if type(decimal) is t.Num and decimal.ulp is not None
         )

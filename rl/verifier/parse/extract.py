@@ -6,7 +6,6 @@ MAX_BOX = 20_000
 """Characters read around the last `\\boxed`; a longer box does not count."""
 
 _MARKERS = ("\\boxed", "\\fbox")
-_ANSWER_LINE = re.compile(r"(?i)\banswer(?: is)?[ \t]*[:=]?[ \t]*")
 _FIRST = re.compile(r"\\(?:boxed|fbox|[hv]?phantom)")
 _BRACE = re.compile(
     r"(?P<box>\\(?:boxed|fbox)[a-zA-Z]*\s*)(?P<open>\{?)"
@@ -23,9 +22,7 @@ _BETWEEN = re.compile(
 _MAX_BOXES = 20
 
 
-def extract_answer(
-    completion: str, *, answer_line: bool = False, after: str | None = None
-) -> str | None:
+def extract_answer(completion: str, *, after: str | None = None) -> str | None:
     r"""Returns what the last `\boxed{...}` holds that is in no other, or None.
 
     Later boxes replace earlier ones. A last box that is empty or never closed does
@@ -35,8 +32,6 @@ def extract_answer(
 
     Args:
       completion: the text of a reply; any length, one pass.
-      answer_line: with no box at all, fall back to what follows the last "answer is"
-        or "Answer:" on its line. Off for training, where the box is the contract.
       after: a delimiter such as `</think>`: nothing before its last occurrence counts,
         and without it nothing does.
 
@@ -44,9 +39,7 @@ def extract_answer(
       The answer stripped of surrounding space, or None.
     """
     boxes = extract_boxes(completion, after=after)
-    if boxes or not answer_line or any(map(completion.__contains__, _MARKERS)):
-        return boxes[-1] if boxes else None
-    return _after_answer_word(completion)
+    return boxes[-1] if boxes else None
 
 
 def extract_boxes(completion: str, *, after: str | None = None) -> tuple[str, ...]:
@@ -117,15 +110,3 @@ def _outermost(text: str) -> tuple[str, ...]:
         boxes.append(answer)
         begins = opens
     return tuple(reversed(boxes))
-
-
-def _after_answer_word(text: str) -> str | None:
-    tail = text[-MAX_BOX:]
-    word = tail.lower().rfind("answer")
-    if word < 0:
-        return None
-    match = _ANSWER_LINE.match(tail, word)
-    if match is None:
-        return None
-    line = tail[match.end() :].split("\n", 1)[0].strip().strip("*").strip()
-    return line.rstrip(".").strip() or None

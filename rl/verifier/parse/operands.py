@@ -252,6 +252,11 @@ class Operands(Cursor):
             raise t.Unparsable(f"has {opening[:20]!r} where an operand is due")
         self._enter()
         self._at += 1
+        if opening == "set{" and self._next.value.startswith("begin "):
+            node = self._command(braced=True)  # a brace that nothing need close
+            self._accept("set}")
+            self._depth -= 1
+            return node
         outer, self._bar_closes = self._bar_closes, opening in ("|", "set{")
         # ]1, 3[ is an open interval too, and so is [1, 3[ on its right.
         around, self._reversed = self._reversed, opening in "[]"
@@ -323,7 +328,7 @@ class Operands(Cursor):
             node = self._juxtaposed(node, self._next)
         return [node]
 
-    def _command(self) -> t.Node:
+    def _command(self, braced: bool = False) -> t.Node:
         self._enter()
         name = self._next.value
         self._at += 1
@@ -340,7 +345,7 @@ class Operands(Cursor):
         elif name == "mathbb":
             node = self._number_set()
         elif name.startswith("begin "):
-            node = self._environment(name[6:])
+            node = self._environment(name[6:], braced)
         else:
             raise t.Unparsable(f"has \\{name[:20]} out of place")
         self._depth -= 1
@@ -360,8 +365,11 @@ class Operands(Cursor):
             letter += self._index()
         return t.REALS if letter == "R" else t.Numbers(letter)
 
-    def _environment(self, name: str) -> t.Node:
-        """Reads rows and cells: a matrix, a system, or a definition by cases."""
+    def _environment(self, name: str, braced: bool) -> t.Node:
+        """Reads rows and cells: a matrix, a system, or a definition by cases.
+
+        A brace before it makes a system of any.
+        """
         rows = self._rows(name)
         if not rows:
             raise t.Unparsable(f"has an empty {name[:20]}")
@@ -373,7 +381,7 @@ class Operands(Cursor):
             for cell in cells
             for token in cell
         )
-        plain = name in _MATRICES and not said
+        plain = name in _MATRICES and not (braced or said)
         if plain or name in _BRACKETED:
             width = len(rows[0])
             if any(len(row) != width for row in rows):

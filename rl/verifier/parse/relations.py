@@ -99,7 +99,10 @@ def _names(first: t.Node, value: t.Node) -> bool:
         return is_name(first) and all(_size(v) == _size(first) for v in several)
     if is_label(first):
         return True
-    return False
+    # The inverse of a matrix A; but 2x = (1, 2) is to be solved.
+    if not (isinstance(first, t.Pow) and isinstance(value, t.Matrix)):
+        return False
+    return isinstance(first.base, t.Sym) and first.base.name[:1].isupper()
 
 
 def _size(node: t.Node) -> tuple[int, ...]:
@@ -134,8 +137,17 @@ def _with_places(step: t.Rel) -> t.Rel:
 
 def _consistent(kept: t.Node, part: t.Node, prover: Equality) -> bool:
     """Returns whether two forms of a value agree; the kept one is more exact."""
-    if isinstance(kept, t.Expression) and isinstance(part, t.Expression):
-        return _says(kept, part, prover)
+    match kept, part:
+        case t.Quantity(), t.Quantity():
+            values = t.values_in_one_size(kept, part)
+            same = kept.unit == part.unit
+            return values is not None and same and _consistent(*values, prover)
+        case t.Quantity(value), t.Expression():
+            return _consistent(value, part, prover)
+        case t.Expression(), t.Quantity(value):
+            return _consistent(kept, value, prover)
+        case t.Expression(), t.Expression():
+            return _says(kept, part, prover)
     return kept == part
 
 

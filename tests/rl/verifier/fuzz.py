@@ -28,12 +28,12 @@ def judge(data: bytes) -> None:
     seconds = time.process_time() - started
     if seconds > SECONDS_PER_ITEM:
         raise RuntimeError(f"took {seconds:.1f} s")
-    if forth != equivalence.is_equivalent(right, left, decimals=False):
+    if forth != equivalence.is_equivalent(right, left):
         raise RuntimeError("is not symmetric")
     if equivalence.self_check(left) == "does not equal itself":
         raise RuntimeError("does not equal itself")
     extract.extract_answer(text)
-    extract.extract_answer("\\boxed{" + text, answer_line=True)
+    extract.extract_answer("\\boxed{" + text)
 
 
 def main() -> None:

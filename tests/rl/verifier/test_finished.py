@@ -100,7 +100,6 @@ def test_an_operation_on_sets_is_left_to_nobody(answer, gold, problem):
     ("answer", "gold", "problem"),
     [
         ("A\\cap B=\\{2,3\\}", "\\{2,3\\}", _SETS),
-        ("(-\\infty,-1)\\cup(1,\\infty)", "|x|>1", "Solve $x^2>1$."),
         ("(-\\infty,0)\\cup\\{1\\}", "a<0 \\text{ or } a=1", "For which $a$?"),
         ("\\mathbb{R}\\setminus\\{1\\}", "x\\ne1", "Where is it defined?"),
         ("\\mathbb{R}\\setminus[-1,1]", "(-\\infty,-1)\\cup(1,\\infty)", "Where?"),
@@ -140,9 +139,6 @@ def test_what_changes_nothing_does_not_finish_a_calculation(answer):
     assert verdict.correct is False
 
 
-_LONG = "How many minutes are 2 hours and 30 minutes?"
-
-
 @pytest.mark.parametrize(
     ("answer", "gold", "problem"),
     [
@@ -168,13 +164,6 @@ _LONG = "How many minutes are 2 hours and 30 minutes?"
         ),
         ("360", "2^3\\cdot3^2\\cdot5", "What is the prime factorization of 360?"),
         ("1024", "2^{10}", "Write 1024 as a power of 2."),
-        ("2\\text{ hours }30\\text{ minutes}", "150", _LONG),
-        ("2\\text{ hours and }30\\text{ minutes}", "150", _LONG),
-        (
-            "200\\text{ minutes}",
-            "3\\text{ hours }20\\text{ minutes}",
-            "Convert 200 minutes to hours and minutes.",
-        ),
     ],
 )
 def test_the_problems_numbers_are_no_answer_in_a_list_or_a_unit(answer, gold, problem):
@@ -192,7 +181,6 @@ def test_in_a_list_or_a_unit_what_was_worked_out_is_an_answer():
         ("1024", "2^{10}", "How many subsets has a set of ten?"),
         ("1024", "2^{10}", "There are 1024 players. How many pairings are there?"),
         ("30\\text{ minutes}", "\\frac12\\text{ hour}", "It is 30 km at 60 km/h."),
-        ("2\\text{ hours }30\\text{ minutes}", "150\\text{ min}", "It ends at 2:30."),
         ("150\\text{ minutes}", "150", "It lasts 150 minutes. How long, in minutes?"),
         ("\\frac{1}{4}", "25\\%", "What percent of 12 is 3?"),
         ("25\\%", "\\frac14", "Which part of 12 is 3?"),

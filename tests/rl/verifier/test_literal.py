@@ -43,7 +43,6 @@ _LITERAL = [
     (r"\frac1{1024}", r"\frac{1}{2^{10}}"),
     (r"25\%", "25"),
     ("5000000", r"5 \text{ million}"),
-    ("150", r"2 \text{ hours } 30 \text{ minutes}"),
     ("3:4", "6:8"),
     (r"\pm3", "3,-3"),
     ("1", r"\sin 90^\circ"),

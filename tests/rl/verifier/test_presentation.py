@@ -273,7 +273,6 @@ def test_rows_say_the_same_in_every_environment():
         "\\begin{array}{rcl}x&=&1\\\\y&=&2\\end{array}",
         "\\begin{cases}x=1,\\\\y=2.\\end{cases}",
         "\\begin{cases}x&=1\\\\y&=2\\end{cases}",
-        "x=1\\quad y=2",
         "x=1,\\quad y=2",
     ]
     assert wrong([("x=1, y=2", text) for text in system], equal=True) == []

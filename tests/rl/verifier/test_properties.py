@@ -126,4 +126,4 @@ def test_any_text_is_judged_alike_in_both_directions(left, right):
     assert is_equivalent(left, left)
     assert is_equivalent(left, right) == is_equivalent(right, left)
     assert self_check(left) != "does not equal itself"
-    extract_answer(left + "\\boxed{" + right, answer_line=True)
+    extract_answer(left + "\\boxed{" + right)

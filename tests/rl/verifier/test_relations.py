@@ -50,8 +50,6 @@ _RIGHT = [
     ("(1,2)", "(1,2) = (x,y)"),
     ("(1,2)", "(x,y) = (1,\\frac42) = (1,2)"),
     ("(1,2), (2,1)", "(x,y) \\in \\{(1,2), (2,1)\\}"),
-    ("(\\frac13,2)", "P = (\\frac13,2) \\approx (0.333,2)"),
-    ("(1,2)", "\\vec a + \\vec b = (1,2)"),
     ("\\{1,2\\}", "A \\cup B = \\{1,2\\}"),
     ("\\begin{pmatrix}1\\\\2\\end{pmatrix}",
      "\\begin{pmatrix}x\\\\y\\end{pmatrix} = \\begin{pmatrix}1\\\\2\\end{pmatrix}"),
@@ -106,15 +104,8 @@ def test_a_labels_name_counts():
     assert wrong(_SWAPPED + _OTHER_NAMES, equal=False) == []
 
 
-def test_a_label_may_have_another_name_for_what_its_value_is_said_in():
+def test_labels_in_words_may_come_in_any_order():
     rows = [
-        ("f(x)=x^2", "f(t)=t^2"),
-        ("f'(x)=2x", "f'(t)=2t"),
-        ("f^{-1}(x)=2x", "f^{-1}(t)=2t"),
-        ("f(x)=x+1, g(x)=x-1", "g(t)=t-1, f(t)=t+1"),
-        ("f(x)=2x", "y=2x"),
-        ("V(r)=\\pi r^2", "V=\\pi r^2"),
-        ("\\text{area}=12", "A=12"),
         ("\\text{width}=3, \\text{length}=5", "\\text{length}=5, \\text{width}=3"),
     ]
     assert wrong(rows, equal=True) == []
