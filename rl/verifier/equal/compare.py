@@ -7,7 +7,7 @@ because equal trees, and equal words, are equal before any rule is asked.
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..parse import tree as t
 from ..parse.answers import Answer
@@ -242,7 +242,7 @@ class _Comparison:
                 found.append(node)
         return found
 
-    def _matched(self, first: list[t.Node], second: list[t.Node]) -> bool:
+    def _matched(self, first: Sequence[t.Node], second: Sequence[t.Node]) -> bool:
         """Returns whether the items pair off, whatever their order."""
         common = Counter(first) & Counter(second)
         rest = list((Counter(second) - common).elements())
