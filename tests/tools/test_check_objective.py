@@ -29,12 +29,6 @@ def _grpo(ratio, advantages):
     return loss, {"ratio": ratio}
 
 
-def micro_batch_mean(policy_logprobs, old_logprobs, advantages, loss_mask):
-    """Advantages are scaled by what else the micro-batch holds."""
-    size = jnp.sum(jnp.abs(advantages)) / jnp.sum(loss_mask)
-    return _grpo(importance(policy_logprobs - old_logprobs), advantages / size)
-
-
 def row_ratio(policy_logprobs, old_logprobs, advantages, loss_mask):
     """A sequence's ratio, where a row holds several."""
     total = jnp.sum(policy_logprobs - old_logprobs, axis=1, keepdims=True)
@@ -84,10 +78,6 @@ def by_rows(policy_logprobs, old_logprobs, advantages):
     return loss / len(loss), metrics
 
 
-def against_the_sampler(policy_logprobs, sampler_logprobs, advantages):
-    return _grpo(importance(policy_logprobs - sampler_logprobs), advantages)
-
-
 def without_a_limit(policy_logprobs, old_logprobs, advantages):
     return _grpo(jnp.exp(policy_logprobs - old_logprobs), advantages)
 
@@ -102,7 +92,6 @@ def by_position(policy_logprobs, old_logprobs, advantages, segments):
 @pytest.mark.parametrize(
     ("fault", "names"),
     [
-        (micro_batch_mean, {"micro-batches"}),
         (row_ratio, {"completions", "packing", "shared prompts"}),
         (with_the_prompt, {"shared prompts"}),
         (unmasked, {"finite"}),
@@ -111,7 +100,6 @@ def by_position(policy_logprobs, old_logprobs, advantages, segments):
         (weighted_twice, {"weights"}),
         (weights_ignored, {"weights", "micro-batches"}),
         (by_rows, {"packing", "mesh"}),
-        (against_the_sampler, {"first update"}),
         (without_a_limit, {"large ratios"}),
         (by_position, {"packing"}),
     ],

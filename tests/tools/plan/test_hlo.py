@@ -81,20 +81,6 @@ ENTRY %main (x: f32[100,8], y: f32[4,8], j: s32[]) -> f32[100,8] {
   ROOT %d = f32[100,8]{1,0} fusion-done(%s)
 }
 """  # noqa: E501
-GATHER = """
-%rows (t: bf16[1000,8], n: s32[4]) -> f32[4,8] {
-  %t = bf16[1000,8]{1,0} parameter(0)
-  %n = s32[4]{0} parameter(1)
-  %wide = f32[1000,8]{1,0} convert(%t)
-  ROOT %g = f32[4,8]{1,0} gather(%wide, %n), offset_dims={1}, slice_sizes={1,8}
-}
-
-ENTRY %main (t: bf16[1000,8], n: s32[4]) -> f32[4,8] {
-  %t = bf16[1000,8]{1,0} parameter(0)
-  %n = s32[4]{0} parameter(1)
-  ROOT %f = f32[4,8]{1,0} fusion(%t, %n), kind=kLoop, calls=%rows
-}
-"""
 SCATTER = """
 %sum (p: f32[], q: f32[]) -> f32[] {
   %p = f32[] parameter(0)
@@ -140,13 +126,12 @@ ENTRY %main (p: pred[], x: f32[64]) -> f32[64] {
     "text,moved",
     [
         (ASYNC_UPDATE, 128 + 4 + 128),  # four rows read, four written
-        (GATHER, 4 * 8 * 2 + 16 + 128),  # four rows of bfloat16 and their numbers
         # Additions read what they add to.
         (SCATTER.replace("COMBINER", "add(%p, %q)"), 128 + 16 + 128 + 128),
         (SCATTER.replace("%s = f32[] COMBINER", "%q = f32[] parameter(1)"), 272),
         (CONDITIONAL, 512),  # the branch that moves less
     ],
-    ids=["async-update", "gather", "scatter-add", "scatter", "conditional"],
+    ids=["async-update", "scatter-add", "scatter", "conditional"],
 )
 def test_what_is_not_touched_is_not_counted(text, moved):
     assert hlo.read(text, trips=(1,)).hbm_bytes == moved

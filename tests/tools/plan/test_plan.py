@@ -158,7 +158,6 @@ def test_bytes_of_a_real_update_and_decode_are_those_counted_by_hand(tmp_path):
 
 
 BAD = [
-    (["--target=v9:8"], "unknown chip; use one of v5e, v5p"),
     (["--target=v5e:4x4", "--config.mesh.tensor=3"], "does not divide 16 devices"),
     (
         ["--target=h100:1", "--search"],

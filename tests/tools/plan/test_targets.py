@@ -76,12 +76,6 @@ def test_a_known_model_has_its_positions():
     [
         (
             "v5e:4x4",
-            {"mesh__fsdp": 3},
-            "config.mesh on v5e:4x4: mesh data=1 fsdp=3 tensor=1 needs 3 devices,"
-            " there are 16",
-        ),
-        (
-            "v5e:4x4",
             {},
             "config.batch.micro_tokens=32768: less than one row of 4096 tokens on each"
             " of 16 devices",
