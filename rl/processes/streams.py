@@ -1,6 +1,7 @@
 """Output that may end before its process, as `| head` and a closed terminal do."""
 
 import contextlib
+import io
 import os
 import sys
 from typing import Any, TextIO
@@ -41,4 +42,7 @@ def outlast_output() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Outlasted):
+            if isinstance(stream, io.TextIOWrapper):
+                # A terminal that is not UTF-8 must not end a run either.
+                stream.reconfigure(errors="backslashreplace")
             setattr(sys, name, _Outlasted(stream))

@@ -31,3 +31,17 @@ def test_a_broken_pipe_does_not_end_the_process(tmp_path):
     os.close(reader)
     assert process.wait(60) == 0
     assert done.read_text() == "done"
+
+
+def test_a_terminal_that_is_not_utf_8_does_not_end_the_process():
+    code = (
+        "from rl.processes.streams import outlast_output; outlast_output();"
+        "print('caf\\xe9 \\u2211')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == b"caf\\xe9 \\u2211\n"
