@@ -4,7 +4,7 @@
         --benchmarks aime2024,amc83,math500,minerva272,olympiadbench675 \\
         --data_dir DATA --out DIR
     python -m tools.evaluate --rescore DIR --data_dir DATA --json OUT
-    python -m tools.evaluate --compare DIR_A DIR_B ... [--out DIR --data_dir DATA]
+    python -m tools.evaluate --compare DIR_A DIR_B ... [--out DIR] [--json OUT]
 
 DIR keeps every completion; the same command resumes an interrupted evaluation. The
 results are results.json, table.md and report.html.
@@ -31,14 +31,13 @@ from configs.reading import user_path
 from rl import files
 from rl.evaluate import SampledCompletion, score, templates_of
 from rl.problems.reading import write_problems
-from rl.problems.tokenizer import default_stop_ids, load_tokenizer
 from rl.processes.stopping import REFUSED, run
 from rl.reward.rewards import VERIFIER, Rewards, try_out
 from rl.reward.score import Reward
 from rl.reward.verifier import verifier_reward
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
-from rollout.types import Sampler, SamplerError
+from rollout.types import SamplerError
 from tools.curation.formats import parse_fields
 from tools.evaluation import audit
 from tools.evaluation.benchmarks import (
@@ -59,8 +58,8 @@ from tools.evaluation.files import (
     write_verdicts,
 )
 from tools.evaluation.nearest import nearest_result, training_problems
-from tools.evaluation.pages import compare_page, results_page
-from tools.evaluation.report import FIVE, average_of_five, benchmark_result, table
+from tools.evaluation.pages import results_page
+from tools.evaluation.report import FIVE, average_of_five, benchmark_result, tables
 from tools.evaluation.run import (
     PRESETS,
     Conditions,
@@ -71,8 +70,10 @@ from tools.evaluation.run import (
 )
 from tools.evaluation.sampler import add_flags, comma_separated, open_sampler, prepare
 from tools.evaluation.votes import answer_classes
+from tools.tables import markdown
 
 _REWARD = "--reward"
+_REWARD_SECONDS = 5.0  # of a call of a reward function
 AUDIT = "audit"  # folder in an evaluation's
 
 
@@ -102,12 +103,8 @@ def _evaluate(args: argparse.Namespace) -> None:
         run = pathlib.Path(args.model) / "config.json"
         args.reward = judging_reward(args.reward, run, "eval.reward", "reward.function")
     prepare(args)
-    folder = pretrained.find_folder(args.model)
-    positions = pretrained.max_positions(folder)
-    conditions = _conditions(args, positions)
-    dtype = pretrained.resolve_dtype(folder, args.dtype)
-    tokenizer, vocab_size = load_tokenizer(folder), pretrained.vocab_size(folder)
-    stop_ids = default_stop_ids(folder, tokenizer, vocab_size=vocab_size)
+    model = pretrained.find_pretrained(args.model, args.dtype)
+    conditions = _conditions(args, model.max_positions)
     problems = {
         benchmark_name(spec): (
             pretrained.held_out(pathlib.Path(args.model))[0][: args.limit]
@@ -122,43 +119,33 @@ def _evaluate(args: argparse.Namespace) -> None:
         try_out(
             {_REWARD: args.reward},
             next(iter(problems.values()))[0],
-            timeout=args.reward_timeout,
+            timeout=_REWARD_SECONDS,
             right_from=args.right_from,
         )
     tasks = [
-        make_task(args.out, name, of_name, tokenizer, conditions, vocab_size=vocab_size)
+        make_task(args.out, name, of_name, model, conditions)
         for name, of_name in problems.items()
     ]
     facts = {
-        t.name: {
-            "problems": len(t.problems),
-            "sha256": content_hash(t.problems),
-            "shortened": check_prompts(t.problems, t.prompts, conditions, positions),
+        task.name: {
+            "problems": len(task.problems),
+            "sha256": content_hash(task.problems),
+            "shortened": check_prompts(task, model.max_positions),
         }
-        for t in tasks
+        for task in tasks
     }
     drawing = dataclasses.asdict(conditions) | {
         "limit": args.limit,
         "sampler": args.sampler,
-        "dtype": "the server's own" if args.url else dtype,
-        "stop_token_ids": list(stop_ids),
-        "checkpoint": checkpoint_hash(folder),
+        "dtype": "the server's own" if args.url else model.dtype,
+        "stop_token_ids": list(model.stop_token_ids),
+        "checkpoint": checkpoint_hash(model.folder),
     }
     if args.audit:
-        (args.out / AUDIT).mkdir(parents=True, exist_ok=True)
+        folder = args.out / AUDIT
+        folder.mkdir(parents=True, exist_ok=True)
         for name, of_name in problems.items():
-            for part, asked, how in audit.parts(
-                name, of_name, tokenizer, conditions.context
-            ):
-                task = make_task(
-                    args.out / AUDIT,
-                    part,
-                    asked,
-                    tokenizer,
-                    how,
-                    vocab_size=vocab_size,
-                )
-                tasks.append(task)
+            tasks += audit.tasks(folder, name, of_name, model, conditions.context)
     with files.locked(args.out):
         record_conditions(
             args.out, {"model": args.model, "drawing": drawing, "benchmarks": facts}
@@ -167,11 +154,7 @@ def _evaluate(args: argparse.Namespace) -> None:
             path = problems_file(args.out, name)
             path.parent.mkdir(exist_ok=True)
             write_problems(path, problems[name])
-
-        def sampler() -> Sampler:
-            return open_sampler(args, folder, dtype=dtype, context=conditions.context)
-
-        complete(tasks, sampler, tokenizer, stop_ids)
+        complete(tasks, lambda: open_sampler(args, model, conditions.context), model)
         _judge(args.out, args)
 
 
@@ -182,22 +165,23 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
         raise FileNotFoundError(f"{folder}: no completions.jsonl, nothing to judge")
     conditions = read_conditions(folder)
     specs = {benchmark_name(spec): spec for spec in args.benchmarks}
-    whole = {
+    stored = {
         name: _stored(folder, name, args.data_dir, specs.get(name, name))
         for name in completions
     }
     problems = {
         name: _asked(name, of_name, completions[name], conditions, folder)
-        for name, of_name in whole.items()
+        for name, of_name in stored.items()
     }
     reward = judging_reward(args.reward, folder / "results.json", "reward")
     scored, results, classes = {}, {}, {}
     with (
         VerifierPool(workers=os.cpu_count() or 1) as pool,
-        _opened(reward, args, pool) as judge,
+        _opened(reward, args.right_from, pool) as judge,
     ):
         for name, drawn in completions.items():
-            drawn = _in_order(drawn, problems[name])
+            place = {problem.id: i for i, problem in enumerate(problems[name])}
+            drawn.sort(key=lambda d: (place[d.id], d.sample))
             scored[name] = score(drawn, problems[name], judge)
             classes[name] = answer_classes(scored[name], pool)
             results[name] = benchmark_result(
@@ -205,14 +189,18 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
             )
     audited = read_completions(folder / AUDIT)
     known = training_problems(args.nearest) if args.nearest else []
+    nearest = ""
     for name, result in results.items():
-        if is_another_copy(name, whole[name]):
+        if is_another_copy(name, stored[name]):
             result["title"] += ", another copy"
             result["another_copy"] = True
         if original := made_from(name, problems):
             result["original"] = against_original(scored[original], scored[name])
         if args.nearest:
             result["nearest"] = nearest_result(problems[name], known)
+            low, high = result["nearest"]["interval"]
+            share = f"{result['nearest']['accuracy']:.1%} [{low:.1%}, {high:.1%}]"
+            nearest += f"nearest training problem with a calculator, {name}: {share}\n"
         parts = {p: audited.get(f"{name}@{p}", []) for p in audit.SHARES}
         if any(parts.values()):
             result["memory"] = audit.memory(problems[name], parts)
@@ -224,19 +212,14 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
         "reward": reward,
         "conditions": conditions,
     }
-    text = table(written)
+    text = markdown(written["model"], tables(written))
     clusters = {name: templates_of(of_name) for name, of_name in problems.items()}
     write_verdicts(folder, scored, classes, clusters)
     files.replace(folder / "table.md", text)
     files.replace(folder / "report.html", results_page(written, problems, scored))
     for path in filter(None, (folder / "results.json", args.json)):
         files.replace_json(path, written)
-    for name, result in results.items():
-        if "nearest" in result:
-            low, high = result["nearest"]["interval"]
-            share = f"{result['nearest']['accuracy']:.1%} [{low:.1%}, {high:.1%}]"
-            text += f"\nnearest training problem with a calculator, {name}: {share}"
-    print(f"{text}\nbrowse {folder / 'report.html'}")
+    print(f"{text}\n{nearest}browse {folder / 'report.html'}")
 
 
 def _stored(
@@ -269,17 +252,8 @@ def _asked(
     return problems
 
 
-def _in_order(
-    drawn: Sequence[SampledCompletion], problems: Sequence[Problem]
-) -> list[SampledCompletion]:
-    place = {problem.id: i for i, problem in enumerate(problems)}
-    return sorted(drawn, key=lambda d: (place[d.id], d.sample))
-
-
 @contextlib.contextmanager
-def _opened(
-    formula: str, args: argparse.Namespace, pool: VerifierPool
-) -> Iterator[Reward]:
+def _opened(formula: str, right_from: float, pool: VerifierPool) -> Iterator[Reward]:
     """Yields the reward by a formula; the verifier's workers are there already."""
     if formula == VERIFIER:
         yield verifier_reward(pool.judge)
@@ -287,26 +261,19 @@ def _opened(
     rewards = Rewards(
         {_REWARD: formula},
         workers=pool.workers,
-        timeout=args.reward_timeout,
-        right_from=args.right_from,
+        timeout=_REWARD_SECONDS,
+        right_from=right_from,
     )
     with contextlib.closing(rewards):
         yield rewards.reward(_REWARD)
 
 
 def _compare(args: argparse.Namespace) -> None:
-    arms = args.compare
-    result = compare(arms)
+    result = compare(args.compare)
     text = compare_markdown(result)
     if args.out:
-        problems = {
-            name: _stored(arms[0][0], name, args.data_dir, name)
-            for name in result["benchmarks"]
-        }
         args.out.mkdir(parents=True, exist_ok=True)
         files.replace(args.out / "compare.md", text)
-        files.replace(args.out / "compare.html", compare_page(result, arms, problems))
-        text += f"\nbrowse {args.out / 'compare.html'}"
     if args.json:
         files.replace_json(args.json, result)
     print(text)
@@ -387,9 +354,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "alone a function is imported, never by what a folder names",
     )
     judged.add_argument(
-        "--reward_timeout", type=float, default=5.0, help="seconds of a call of it"
-    )
-    judged.add_argument(
         "--right_from", type=float, default=1.0, help="as config.reward.right_from"
     )
     add_flags(parser, slots=64)
@@ -406,7 +370,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         nargs="+",
         metavar="DIR",
         help="judged evaluations against the first, paired; those of several training "
-        "seeds separated by commas; with --out also a page",
+        "seeds separated by commas; --out also gets compare.md",
     )
     args = parser.parse_args(argv)
     if args.compare and len(args.compare) < 2:

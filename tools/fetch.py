@@ -1,12 +1,12 @@
-"""Downloads evaluation sets and training sources from pinned public revisions.
+"""Downloads evaluation sets and GSM8K from pinned public revisions.
 
 python -m tools.fetch --list                    names, where from, licence
 python -m tools.fetch NAME ... --out DATA       or `eval`, `train`, `all`
 python -m tools.fetch all --mirror http://HOST  the same paths from a mirror
 
-`tools.evaluate --data_dir DATA` reads DATA/eval/NAME.jsonl; configs and `tools.curate`
-read DATA/train/NAME.jsonl. DATA/sources.json records the origins. A file that does not
-have the pinned hash is refused, and nothing is written.
+`tools.evaluate --data_dir DATA` reads DATA/eval/NAME.jsonl; configs read
+DATA/train/NAME.jsonl. DATA/sources.json records the origins. A file that does not have
+the pinned hash is refused, and nothing is written.
 """
 
 import argparse
@@ -50,7 +50,7 @@ class Source:
 
 
 def _rows(data: bytes) -> list[Row]:
-    """Parses JSON, JSON lines, Parquet or an Arrow stream."""
+    """Parses JSON, JSON lines, CSV or an Arrow stream."""
     if data[:1] == b"[":
         return json.loads(data)
     if data.startswith(b"Question,"):
@@ -59,14 +59,11 @@ def _rows(data: bytes) -> list[Row]:
     if data[:1] == b"{":
         return [json.loads(line) for line in data.decode().splitlines() if line]
     try:
-        import pyarrow
-        import pyarrow.parquet
+        import pyarrow.ipc
     except ModuleNotFoundError:
         raise ValueError(
-            "this set is an Arrow or Parquet file; `pip install pyarrow` reads it"
+            "this set is an Arrow file; `pip install pyarrow` reads it"
         ) from None
-    if data.startswith(b"PAR1"):
-        return pyarrow.parquet.read_table(pyarrow.BufferReader(data)).to_pylist()
     return pyarrow.ipc.open_stream(data).read_all().to_pylist()
 
 
@@ -134,37 +131,6 @@ def _hash_byte(row: Row) -> int:
     return hashlib.sha256(row["problem"].encode()).digest()[0]
 
 
-def _math_train(row: Row) -> Row | None:
-    if not row["answer"]:  # of 4 rows
-        return None
-    meta = {"subject": row["type"]}
-    return {"problem": row["problem"], "answer": row["answer"], "meta": meta}
-
-
-def _aime_train(row: Row) -> Row:
-    kept = {key: row[key] for key in ("problem", "solution")}
-    return kept | {"answer": str(row["answer"])}
-
-
-def _limr(row: Row) -> Row:
-    return {"problem": row["context"], "answer": row["answer"]}
-
-
-def _big_math(row: Row) -> Row:
-    return {
-        # It ends with an order to use a box, which `tools.curate` removes.
-        "problem": row["extra_info"]["question"],
-        "answer": row["reward_model"]["ground_truth"],
-        "solve_rate": row["llama8b_solve_rate"],
-        "meta": {"of": row["source"], "domain": row["domain"]},
-    }
-
-
-def _of_level(row: Row, level: int) -> Row:
-    problem = {"problem": row["prompt"], "answer": row["answer"]}
-    return problem | {"level": level, "level_source": "deepscaler"}
-
-
 _harness = functools.partial(
     Source,
     kind="eval",
@@ -186,20 +152,6 @@ _svamp_set = functools.partial(
     path="SVAMP.json",
     sha256="5be77703a6d891ae476d7c082787ad361392aa02453b132516cdd5f4e7934e3e",
     licence="MIT",
-)
-_rllm = functools.partial(
-    Source,
-    kind="train",
-    repo="agentica-project/rllm",
-    commit="874daa4acb7f451dc2a4b2b6e8ce28f5aa88d1f5",
-)
-# DeepScaleR in fifths by difficulty, 1 the easiest; by which model is not stated.
-_DEEPSCALER = (
-    (7961, "643655467b7ad4fbe19bdd3cf946ab31b9dc58118b4622da6e5325222d6bdee7"),
-    (7962, "b030b2e9ca7d04c1b80e0703711a22fe602602518d8215bfbf1df74f56c841aa"),
-    (7961, "f19613afe6b5b7c1adafe48b4c6d59cde8e0214855c3e9ddd1119167473fd882"),
-    (7962, "12561f793d0a78e80d1e0cd4147e33a7b2ec89914ef3f6a2e9871b6ed4e811d5"),
-    (7962, "ede17ca19c41c296294a0e2ec9bca827469766613ac97616c6bc05c7363779f4"),
 )
 SOURCES = {
     "aime2024": _harness(
@@ -264,52 +216,6 @@ SOURCES = {
         sha256="17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
         rows=7473,
     ),
-    "math_train": _rllm(
-        path="rllm/data/train/math/math.json",
-        sha256="569230b362fd501e1a33d8f29aae3b4b989d32e2b91b07c3f48493528c3bf6d2",
-        licence="MIT, as MATH",
-        rows=7470,
-        read=_math_train,
-    ),
-    "aime_train": _rllm(
-        path="rllm/data/train/math/aime.json",
-        sha256="78f1b9bae6d00794b43e79a5842917f7ef4e355d9b705743c61f255f3c7c5d49",
-        licence="MIT; problems (c) MAA",
-        rows=975,
-        read=_aime_train,
-    ),
-    "limr": Source(
-        kind="train",
-        repo="GAIR-NLP/LIMR",
-        commit="98ebf1bd54cc4539a9ac2332327ab0200bc2a88f",
-        path="data/train/limr/train/data-00000-of-00001.arrow",
-        sha256="d64ffd21d9c003f93650239dd9223e0003121be8cde5240283827caf66c06a3b",
-        licence="none stated",
-        rows=1389,
-        read=_limr,
-    ),
-    "big_math_hard": Source(
-        kind="train",
-        repo="uw-nsl/TinyV",
-        commit="4a9d2c720c161e2ccc0e492cc59ed5f9c226ec5f",
-        path="verl/data/bigmath_rl_prime/train.parquet",
-        sha256="1de4f4721ca789275b2f213387a12a157e2e624d0ed7f5ac844656245693bd91",
-        licence="MIT; Big-Math Apache-2.0",
-        rows=5000,
-        read=_big_math,
-    ),
-} | {
-    f"deepscaler_{level}": Source(
-        kind="train",
-        repo="ruixin31/Spurious_Rewards",
-        commit="33b9f85d5b099fabade71f562e75db719f5feaf2",
-        path=f"code/data/DeepScaleR_Difficulty_Level_{level}/train.json",
-        sha256=sha256,
-        licence="none stated; DeepScaleR MIT",
-        rows=rows,
-        read=functools.partial(_of_level, level=level),
-    )
-    for level, (rows, sha256) in enumerate(_DEEPSCALER, 1)
 }
 
 

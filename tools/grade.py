@@ -32,13 +32,12 @@ from typing import Any
 from configs.reading import user_path
 from rl import files
 from rl.evaluate import SampledCompletion, Scored, by_problem, score
-from rl.problems.tokenizer import default_stop_ids, load_tokenizer
 from rl.processes.stopping import REFUSED, run
 from rl.reward.verifier import verifier_reward
 from rl.statistics import wilson_interval
 from rl.types import Problem
 from rl.verifier import VERSION, VerifierPool
-from rollout.types import Sampler, SamplerError
+from rollout.types import SamplerError
 from tools.curation.formats import parse_fields
 from tools.curation.levels import percentile_levels
 from tools.curation.repair import with_answer
@@ -132,43 +131,33 @@ def _drawn(
     from tools.evaluation import pretrained
 
     prepare(args)
-    folder = pretrained.find_folder(args.model)
-    positions = pretrained.max_positions(folder)
+    model = pretrained.find_pretrained(args.model, args.dtype)
     conditions = Conditions(
         template=args.template,
         samples=args.samples,
         temperature=args.temperature,
         top_p=args.top_p,
         max_tokens=args.max_tokens,
-        context=min(args.context, positions),
+        context=min(args.context, model.max_positions),
         seed=args.seed,
         chunk=args.chunk,
     )
-    dtype = pretrained.resolve_dtype(folder, args.dtype)
-    tokenizer, vocab_size = load_tokenizer(folder), pretrained.vocab_size(folder)
-    task = make_task(
-        args.out, _NAME, problems, tokenizer, conditions, vocab_size=vocab_size
-    )
-    if check_prompts(problems, task.prompts, conditions, positions):
+    task = make_task(args.out, _NAME, problems, model, conditions)
+    if check_prompts(task, model.max_positions):
         longest = max(map(len, task.prompts))
         raise ValueError(
             f"max_tokens={conditions.max_tokens} and a prompt of {longest} tokens"
             f" exceed the context of {conditions.context}"
         )
     drawing = dataclasses.asdict(conditions) | {
-        "model": str(folder),
-        "checkpoint": checkpoint_hash(folder),
-        "dtype": dtype,
+        "model": str(model.folder),
+        "checkpoint": checkpoint_hash(model.folder),
+        "dtype": model.dtype,
         "sampler": args.sampler,
+        "problems": len(problems),  # seeds depend on them
     }
-    drawing["problems"] = len(problems)  # seeds depend on them
     record_conditions(args.out, {"drawing": drawing, "benchmarks": {}})
-
-    def sampler() -> Sampler:
-        return open_sampler(args, folder, dtype=dtype, context=conditions.context)
-
-    stop_ids = default_stop_ids(folder, tokenizer, vocab_size=vocab_size)
-    complete([task], sampler, tokenizer, stop_ids)
+    complete([task], lambda: open_sampler(args, model, conditions.context), model)
     return present(task)
 
 

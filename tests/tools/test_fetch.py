@@ -13,7 +13,6 @@ from tools.evaluation.benchmarks import BENCHMARKS
 from tools.fetch import SOURCES
 
 pyarrow = pytest.importorskip("pyarrow")
-pytest.importorskip("pyarrow.parquet")
 
 
 def arrow(rows):
@@ -21,12 +20,6 @@ def arrow(rows):
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()
-
-
-def parquet(rows):
-    sink = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
     return sink.getvalue().to_pybytes()
 
 
@@ -39,10 +32,6 @@ OLYMPIAD = {"question": "How far?", "subfield": "Algebra", "error": "1e-1"}
 OLYMPIAD |= {"final_answer": ["4.2"], "unit": None}
 SVAMP = {"Body": "Ann has 3 apples", "Question": "How many?", "Answer": 3.0}
 MATH = {"problem": "2x=4", "answer": "2", "level": 1, "solution": "s", "subject": "A"}
-BIG_MATH = {"source": "orca_math", "domain": ["Algebra"], "llama8b_solve_rate": 0.125}
-BIG_MATH |= {"reward_model": {"ground_truth": "7"}}
-STEPS = "Let's think step by step and output the final answer within \\boxed{}."
-BIG_MATH |= {"extra_info": {"question": f"H {STEPS}"}}
 HALVES = json.dumps([SVAMP | {"Body": "B"}, SVAMP | {"Body": "D"}]).encode()
 FORMS = {
     "aime2024": (arrow([{"problem": "A", "answer": "025"}]), "A", ("25",)),
@@ -66,21 +55,6 @@ FORMS = {
         b"number0 of number1 pens ?,5.0 5.0,* number0 number1,25.0\n"  # by its hash
         b"number0 of number1 pens ?,2.0 6.0,* number0 number1,12.0\n",
         "2 of 6 pens?", ("12",),
-    ),
-    "math_train": (
-        json.dumps([{"problem": "E", "answer": "7", "type": "Algebra"}]).encode(),
-        "E", ("7",),
-    ),
-    "aime_train": (
-        json.dumps([{"problem": "F", "answer": 60, "solution": ""}]).encode(),
-        "F", ("60",),
-    ),
-    "limr": (arrow([{"context": "G", "answer": "5"}]), "G", ("5",)),
-    "big_math_hard": (
-        parquet([BIG_MATH]), BIG_MATH["extra_info"]["question"], ("7",),
-    ),
-    "deepscaler_4": (
-        json.dumps([{"prompt": "I", "answer": "8"}]).encode(), "I", ("8",),
     ),
 }  # fmt: skip
 
@@ -127,17 +101,14 @@ def test_each_form_is_read(tmp_path, monkeypatch, mirror, name):
     said = json.loads((tmp_path / "sources.json").read_text())[name]
     assert said["from"].startswith(f"https://github.com/{SOURCES[name].repo}/blob/")
     assert said["licence"] and said["rows"] == 1
-    if name == "deepscaler_4":
-        assert row.level == 4
     if name == "olympiadbench675":
         assert row.meta["error"] == "1e-1"
 
 
 def test_every_source_is_pinned_and_tried():
     assert {n for n, b in BENCHMARKS.items() if b.sha256} <= set(SOURCES)
-    # gsm8k_train is of the form of gsm8k_test, the levels of that of one.
-    alike = {"gsm8k_train", *(f"deepscaler_{level}" for level in (1, 2, 3, 5))}
-    assert set(FORMS) == set(SOURCES) - alike
+    # gsm8k_train is of the form of gsm8k_test
+    assert set(FORMS) == set(SOURCES) - {"gsm8k_train"}
     for name, source in SOURCES.items():
         assert len(source.commit) == 40 and len(source.sha256) == 64
         assert source.rows == getattr(BENCHMARKS.get(name), "rows", source.rows)
@@ -145,11 +116,14 @@ def test_every_source_is_pinned_and_tried():
 
 def test_two_fetches_share_the_register(tmp_path, monkeypatch, mirror, capsys):
     url, held = mirror
-    for name in ("limr", "amc83"):
+    for name in ("minerva272", "amc83"):
         pin(monkeypatch, held, name, FORMS[name][0])
         fetch.main([name, "--out", str(tmp_path), "--mirror", url + "/"])
-    assert set(json.loads((tmp_path / "sources.json").read_text())) == {"limr", "amc83"}
-    assert "1 problems, none stated" in capsys.readouterr().out
+    assert set(json.loads((tmp_path / "sources.json").read_text())) == {
+        "minerva272",
+        "amc83",
+    }
+    assert "1 problems, MIT; problems of" in capsys.readouterr().out
 
 
 @pytest.mark.failure(33)
@@ -157,11 +131,14 @@ def test_what_cannot_be_had_is_one_line_and_leaves_nothing(
     tmp_path, monkeypatch, mirror
 ):
     url, held = mirror
-    pin(monkeypatch, held, "limr", FORMS["limr"][0])
-    source = SOURCES["limr"]
+    pin(monkeypatch, held, "minerva272", FORMS["minerva272"][0])
+    source = SOURCES["minerva272"]
     held[f"/{source.repo}/{source.commit}/{source.path}"] += b"x"
     for arguments, message in (
-        (["limr", "--mirror", url], "limr: http.* has SHA-256 .* not the pinned file"),
+        (
+            ["minerva272", "--mirror", url],
+            "http.* has SHA-256 .* not the pinned file",
+        ),
         (["amc83", "--mirror", url], "amc/data.* cannot be had: .*Not Found"),
         (["amc83", "--mirror", "http://127.0.0.1:9"], "cannot be had: .*refused"),
         (["amc83", "--mirror", "no url"], "cannot be had: unknown url type"),

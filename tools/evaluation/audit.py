@@ -6,6 +6,7 @@ first 60% of each text, and 0% of a set made later (arXiv 2507.10532).
 """
 
 import dataclasses
+import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from rl.evaluate import SampledCompletion
-from rl.problems.tokenizer import PreTrainedTokenizerBase
 from rl.statistics import wilson_interval
 from rl.types import Problem
-from tools.evaluation.run import PAPER, Conditions
+from tools.evaluation.run import PAPER, Pretrained, Task, make_task
 
 SHARES = (40, 60, 80)  # percent of a problem's words that are given
 _LONGEST = 512  # tokens of a rest; a longer one counts as not completed
@@ -30,32 +30,33 @@ def given_and_rest(text: str, percent: int) -> tuple[str, str]:
     return text[:end], text[end:]
 
 
-def parts(
+def tasks(
+    folder: pathlib.Path,
     name: str,
     problems: Sequence[Problem],
-    tokenizer: PreTrainedTokenizerBase,
+    model: Pretrained,
     context: int,
-) -> Iterator[tuple[str, list[Problem], Conditions]]:
-    """Yields a name, problems and conditions for each share of a benchmark.
+) -> Iterator[Task]:
+    """Yields a task NAME@PERCENT for each share of a benchmark.
 
     The problems are the given parts; sampling is greedy, without a template, as long as
     the longest rest.
     """
     for percent in SHARES:
-        cut = {p.id: (p, *given_and_rest(p.problem, percent)) for p in problems}
-        rests = {id: rest for id, (_, _, rest) in cut.items() if rest.strip()}
-        if rests:
-            asked = [
-                Problem(id=id, problem=cut[id][1], answers=(rest,))
-                for id, rest in rests.items()
-            ]
+        asked = [
+            Problem(id=problem.id, problem=given, answers=(rest,))
+            for problem in problems
+            for given, rest in [given_and_rest(problem.problem, percent)]
+            if rest.strip()
+        ]
+        if asked:
             lengths = [
-                len(tokenizer.encode(rest, add_special_tokens=False))
-                for rest in rests.values()
+                len(model.tokenizer.encode(p.answers[0], add_special_tokens=False))
+                for p in asked
             ]
             longest = min(max(lengths) + 8, _LONGEST)
             how = dataclasses.replace(PAPER, max_tokens=longest, context=context)
-            yield f"{name}@{percent}", asked, how
+            yield make_task(folder, f"{name}@{percent}", asked, model, how)
 
 
 def completes(completion: str, rest: str) -> bool:

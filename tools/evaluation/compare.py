@@ -88,7 +88,7 @@ def compare_markdown(result: Mapping[str, Any]) -> str:
     first, *others = result["arms"]
     report = []
     for arm, pair in zip(others, result["pairs"], strict=True):
-        rows = comparison(pair)
+        rows = _comparison(pair)
         note = f"First {first['drawn']}, second {arm['drawn']}."
         if not pair["drawn_alike"]:
             note = (
@@ -124,7 +124,7 @@ def compare_markdown(result: Mapping[str, Any]) -> str:
     return markdown("Comparison", report, *(_ABOUT[word] for word in about))
 
 
-def comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
+def _comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
     """Returns a table row for each benchmark, and one for all problems."""
     parts = {title(name): part for name, part in pair["benchmarks"].items()}
     if len(parts) > 1:

@@ -15,10 +15,31 @@ from models.hf import DTYPES, load_params
 from models.hub import resolve_folder
 from rl.problems.reading import HELD_OUT, read_problems
 from rl.problems.templates import check_template
+from rl.problems.tokenizer import default_stop_ids, load_tokenizer
 from rl.types import Problem
 from rollout.jax_sampler import JaxSampler
 from rollout.layout import device_memory, make_layout
 from sharding.mesh import make_mesh
+from tools.evaluation.run import Pretrained
+
+
+def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained:
+    """Reads the config and tokenizer of a folder, a workdir or a hub id.
+
+    Raises:
+      ValueError: there is no such model, or `dtype` is unknown.
+    """
+    folder = find_folder(model)
+    config, tokenizer = DecoderConfig.from_folder(folder), load_tokenizer(folder)
+    size = config.vocab_size
+    return Pretrained(
+        folder=folder,
+        dtype=resolve_dtype(folder, dtype),
+        tokenizer=tokenizer,
+        stop_token_ids=tuple(default_stop_ids(folder, tokenizer, vocab_size=size)),
+        vocab_size=size,
+        max_positions=config.max_positions,
+    )
 
 
 def find_folder(model: str | os.PathLike) -> pathlib.Path:
@@ -39,16 +60,6 @@ def find_folder(model: str | os.PathLike) -> pathlib.Path:
     if path.is_dir() and not (path / "config.json").is_file():
         raise ValueError(f"{path}: no config.json in it")
     return resolve_folder(model)
-
-
-def max_positions(folder: pathlib.Path) -> int:
-    """Returns the longest prompt and completion together, in tokens."""
-    return DecoderConfig.from_folder(folder).max_positions
-
-
-def vocab_size(folder: pathlib.Path) -> int:
-    """Return the number of rows of the embedding."""
-    return DecoderConfig.from_folder(folder).vocab_size
 
 
 def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
@@ -80,21 +91,21 @@ def split_model(folder: pathlib.Path, *, dtype: str) -> tuple[Decoder, Mesh]:
 
 
 def open_jax_sampler(
-    folder: pathlib.Path, *, dtype: str, slots: int, context: int, tensor: int = 0
+    folder: pathlib.Path, *, dtype: str, slots: int, context: int
 ) -> JaxSampler:
     """Loads a folder onto all devices and returns its sampler.
 
-    `slots` completions are decoded together; `tensor` devices share one copy of the
-    parameters, with 0 the fewest that hold it with a cache of `context` tokens a slot.
+    `slots` completions are decoded together. The fewest devices that hold a copy of the
+    parameters with a cache of `context` tokens a slot share one.
 
     Raises:
-      ValueError: it does not fit, or `tensor` devices cannot share it.
+      ValueError: it does not fit.
     """
     model, mesh = split_model(folder, dtype=dtype)
     longest = make_layout(
         model,
         slots=slots,
-        tensor=tensor,
+        tensor=0,
         response_length=context,
         # A prompt may be as long as the context.
         begun=True,

@@ -1,6 +1,6 @@
-"""Computes the figures of an evaluation, and renders them with published rows."""
+"""Computes the figures of an evaluation, and tables of them with published rows."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from rl.statistics import mean_interval
 from rl.types import Problem
 from tools.evaluation.benchmarks import title
 from tools.evaluation.votes import maj_at_k
-from tools.tables import Table, markdown
+from tools.tables import Table
 
 FIVE = ("aime2024", "amc83", "math500", "minerva272", "olympiadbench675")
 
@@ -75,13 +75,13 @@ def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
     return float(np.mean([benchmarks[name]["accuracy"] for name in FIVE]))
 
 
-def table(results: Mapping[str, Any]) -> str:
+def tables(results: Mapping[str, Any]) -> list[Table]:
     """Returns the tables of a results.json: with published rows, and in detail."""
     model, benchmarks = results["model"], results["benchmarks"]
     drawing = results["conditions"].get("drawing", {})
     report = []
     if set(benchmarks) & set(FIVE):
-        report.append(_beside_published(model, benchmarks, sampling(drawing)))
+        report.append(_with_published(model, benchmarks, sampling(drawing)))
     report.append(
         Table(
             "In detail",
@@ -90,8 +90,15 @@ def table(results: Mapping[str, Any]) -> str:
             " are made from them.",
         )
     )
-    report.append(Table("Conditions", conditions(results)))
-    return markdown(model, report)
+    facts = (drawing or {"drawing": "not recorded"}) | {
+        name: results.get(name) for name in ("reward", "verifier")
+    }
+    conditions = [
+        {"condition": key, "value": f"`{value}`"}
+        for key, value in facts.items()
+        if value is not None
+    ]
+    return [*report, Table("Conditions", conditions)]
 
 
 def sampling(drawing: Mapping[str, Any]) -> str:
@@ -103,17 +110,6 @@ def sampling(drawing: Mapping[str, Any]) -> str:
     top_p = drawing.get("top_p", 1.0)
     nucleus = "" if top_p == 1.0 else f", top-p {top_p:g}"
     return f"avg@{drawing['samples']} at T={drawing['temperature']:g}{nucleus}"
-
-
-def conditions(results: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Returns a table row for each condition of an evaluation."""
-    drawing = results["conditions"].get("drawing", {"drawing": "not recorded"})
-    facts = drawing | {name: results.get(name) for name in ("reward", "verifier")}
-    return [
-        {"condition": key, "value": f"`{value}`"}
-        for key, value in facts.items()
-        if value is not None
-    ]
 
 
 def difference(part: Figures) -> str:
@@ -130,39 +126,30 @@ def percent(part: Figures, key: str = "accuracy") -> str:
     return f"{100 * part[key]:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def sampled(result: Figures) -> list[str]:
-    """Returns the names of maj@k and pass@k, but not of pass@1, the accuracy."""
-    keys = [key for key in result if "@" in key and not key.endswith("_interval")]
-    return [key for key in keys if key != "pass@1"]
-
-
-def _beside_published(
-    model: str, benchmarks: Mapping[str, Figures], drawn: str
-) -> Table:
+def _with_published(model: str, benchmarks: Mapping[str, Figures], drawn: str) -> Table:
     five = [benchmarks.get(name, {}) for name in FIVE]
+    heads = [title(name) for name in FIVE]
 
-    def row(name: str, how: str, cells: Iterable[str], mean: str, source: str):
-        scores = dict(zip(map(title, FIVE), cells, strict=True))
+    def row(name: str, how: str, cells: Sequence[str], mean: str, source: str):
+        scores = dict(zip(heads, cells, strict=True))
         return {"%": name, "drawn": how} | scores | {"mean": mean, "source": source}
 
     average = average_of_five(benchmarks)
-    cells = [
-        percent(r) + (" of another copy" if "another_copy" in r else "") for r in five
-    ]
-    mean = "" if average is None else f"**{100 * average:.1f}**"
-    rows = [row(f"**{model}**", drawn, cells, mean, "this evaluation")]
+    mean = "" if average is None else f"{100 * average:.1f}"
+    copies = [" of another copy" if "another_copy" in r else "" for r in five]
+    cells = [percent(r) + copy for r, copy in zip(five, copies, strict=True)]
+    rows = [row(model, drawn, cells, mean, "this evaluation")]
     largest = [f"{kind}@{r['samples']}" for r in five if r for kind in ("maj", "pass")]
     for key in dict.fromkeys(key for key in largest if not key.endswith("@1")):
         cells = [percent(result, key) for result in five]
-        rows.append(row(f"**{model}**", key, cells, "", "this evaluation"))
-    rows += [
-        row(name, how, [f"{s:.1f}" for s in scores], f"{np.mean(scores):.1f}", source)
-        for name, scores, source, how in PUBLISHED
-    ]
+        rows.append(row(model, key, cells, "", "this evaluation"))
+    for name, scores, source, how in PUBLISHED:
+        cells = [f"{score:.1f}" for score in scores]
+        rows.append(row(name, how, cells, f"{np.mean(scores):.1f}", source))
     note = "Published rows compare only where the conditions below are theirs."
     if drawn != "greedy":
         note += (
-            f" **Not drawn alike**: this evaluation is {drawn}, the published rows are"
+            f" Not drawn alike: this evaluation is {drawn}, the published rows are"
             " greedy or do not say."
         )
     return Table("", rows, note)
@@ -196,7 +183,11 @@ _DETAIL: Mapping[str, Callable[[Figures], str]] = {
     "problems": lambda r: f"{r['problems']} of {r['asked']}",
     "samples": lambda r: str(r["samples"]),
     "accuracy, %": percent,
-    "of k samples, %": lambda r: ", ".join(f"{k} {100 * r[k]:.1f}" for k in sampled(r)),
+    "of k samples, %": lambda r: ", ".join(
+        f"{key} {100 * r[key]:.1f}"
+        for key in r
+        if "@" in key and not key.endswith("_interval") and key != "pass@1"
+    ),
     "no answer, %": _share("no_answer"),
     "truncated, %": _share("truncated"),
     "repetitive, %": _share("repeated"),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rl.evaluate import Decode, SampledCompletion, draw
 from rl.files import sha256
 from rl.problems.templates import check_template, encode_checked
+from rl.problems.tokenizer import PreTrainedTokenizerBase
 from rl.progress import watch
 from rl.types import Problem
 from rollout.seeds import derive
@@ -62,6 +63,27 @@ AVG32 = dataclasses.replace(QWEN_MATH, samples=32, temperature=0.6, top_p=0.95)
 PRESETS = {"paper": PAPER, "qwen_math": QWEN_MATH, "avg32": AVG32}
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Pretrained:
+    """Describes a Hugging Face folder whose weights are not loaded yet.
+
+    Attributes:
+      folder: with config.json and safetensors.
+      dtype: a key of `models.hf.DTYPES`.
+      tokenizer: of the folder.
+      stop_token_ids: that end a completion.
+      vocab_size: rows of the embedding.
+      max_positions: longest prompt and completion together, in tokens.
+    """
+
+    folder: pathlib.Path
+    dtype: str
+    tokenizer: PreTrainedTokenizerBase
+    stop_token_ids: tuple[int, ...]
+    vocab_size: int
+    max_positions: int
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Task:
     """Names completions to be sampled: the folder, the benchmark, its problems."""
@@ -77,19 +99,19 @@ def make_task(
     folder: pathlib.Path,
     name: str,
     problems: Sequence[Problem],
-    tokenizer,
+    model: Pretrained,
     conditions: Conditions,
-    *,
-    vocab_size: int,
 ) -> Task:
     """Returns a task with the prompts of the conditions' template.
 
     Raises:
       ValueError: the model cannot read a prompt; names the problem.
     """
-    template = conditions.template
     prompts = [
-        encode_checked(tokenizer, template, p, vocab_size=vocab_size) for p in problems
+        encode_checked(
+            model.tokenizer, conditions.template, p, vocab_size=model.vocab_size
+        )
+        for p in problems
     ]
     return Task(folder, name, problems, prompts, conditions)
 
@@ -102,10 +124,7 @@ def present(task: Task) -> list[SampledCompletion]:
 
 
 def complete(
-    tasks: Sequence[Task],
-    open_sampler: Callable[[], Sampler],
-    tokenizer,
-    stop_token_ids: tuple[int, ...],
+    tasks: Sequence[Task], open_sampler: Callable[[], Sampler], model: Pretrained
 ) -> None:
     """Samples what the tasks lack, and stores each completion as it ends.
 
@@ -132,38 +151,36 @@ def complete(
                 draw_missing(
                     task,
                     present=[(drawn.id, drawn.sample) for drawn in before],
-                    stop_token_ids=stop_token_ids,
+                    stop_token_ids=model.stop_token_ids,
                     sampler=sampler,
-                    decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
+                    decode=lambda ids: str(
+                        model.tokenizer.decode(ids, skip_special_tokens=True)
+                    ),
                     on_drawn=keep,
                 )
 
 
-def check_prompts(
-    problems: Sequence[Problem],
-    prompts: Sequence[Sequence[int]],
-    conditions: Conditions,
-    max_positions: int,
-) -> int:
+def check_prompts(task: Task, max_positions: int) -> int:
     """Returns how many prompts leave less than `max_tokens` of the context.
 
     Raises:
       ValueError: the context exceeds the model's positions, or a prompt fills it; the
         message has both numbers.
     """
+    conditions = task.conditions
     if conditions.context > max_positions:
         raise ValueError(
             f"context={conditions.context} exceeds the model's {max_positions} "
             "positions"
         )
-    for problem, prompt in zip(problems, prompts, strict=True):
+    for problem, prompt in zip(task.problems, task.prompts, strict=True):
         if len(prompt) >= conditions.context:
             raise ValueError(
                 f"problem {problem.id}: its prompt of {len(prompt)} tokens fills the "
                 f"context of {conditions.context}"
             )
-    room = conditions.context - conditions.max_tokens
-    return sum(len(prompt) > room for prompt in prompts)
+    left = conditions.context - conditions.max_tokens
+    return sum(len(prompt) > left for prompt in task.prompts)
 
 
 def draw_missing(

@@ -2,9 +2,9 @@
 
 import argparse
 import os
-import pathlib
 
 from rollout.types import Sampler
+from tools.evaluation.run import Pretrained
 
 
 def comma_separated(text: str) -> list[str]:
@@ -19,9 +19,6 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int) -> None:
     group.add_argument("--dtype", default="auto", help="auto: the checkpoint's own")
     group.add_argument(
         "--slots", type=int, default=slots, help="decoded together (jax)"
-    )
-    group.add_argument(
-        "--tensor", type=int, default=0, help="devices per copy (jax); 0: the fewest"
     )
     group.add_argument(
         "--vllm_python",
@@ -54,10 +51,8 @@ def prepare(args: argparse.Namespace) -> None:
         jax.config.update("jax_platforms", "cpu")  # vLLM has the GPUs
 
 
-def open_sampler(
-    args: argparse.Namespace, folder: pathlib.Path, *, dtype: str, context: int
-) -> Sampler:
-    """Opens a sampler of a Hugging Face folder as the flags of `add_flags` say.
+def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> Sampler:
+    """Opens a sampler of a model as the flags of `add_flags` say.
 
     `args.out` gets the servers' logs. Completions have at most `context` tokens with
     their prompts.
@@ -71,7 +66,7 @@ def open_sampler(
 
     if args.sampler == "jax":
         return open_jax_sampler(
-            folder, dtype=dtype, slots=args.slots, context=context, tensor=args.tensor
+            model.folder, dtype=model.dtype, slots=args.slots, context=context
         )
     key = os.environ.get("VLLM_API_KEY", "")
     if args.url:
@@ -80,9 +75,9 @@ def open_sampler(
         device_sets(args.devices, 0.0),
         python=args.vllm_python,
         key="--vllm_python",
-        folder=folder,
+        folder=model.folder,
         logs=args.out,
-        dtype=dtype,
+        dtype=model.dtype,
         max_model_len=context,
         api_key=key,
         load_format="auto",

@@ -17,7 +17,6 @@ from tools.evaluation.run import (
 PROBLEMS = [
     Problem(id=f"p{i}", problem=f"{i}+{i}?", answers=(str(2 * i),)) for i in range(10)
 ]
-PROMPTS = [encode(p.problem) for p in PROBLEMS]
 SAMPLED = Conditions(
     template="none",
     samples=3,
@@ -35,12 +34,16 @@ def seeded(prompt, index, sample, seed):
     return f"{prompt} index {index} sample {sample} seed {seed}"
 
 
+def task(folder, problems, conditions, name="sums"):
+    prompts = [encode(p.problem) for p in problems]
+    return Task(folder, name, problems, prompts, conditions)
+
+
 def sample(folder, conditions, sampler, problems=PROBLEMS, name="sums"):
     with locked(folder), appended(folder) as append:
         kept = read_completions(folder).get(name, ())
-        prompts = [encode(p.problem) for p in problems]
         draw_missing(
-            Task(folder, name, problems, prompts, conditions),
+            task(folder, problems, conditions, name),
             present=[(d.id, d.sample) for d in kept],
             stop_token_ids=(0,),
             sampler=sampler,
@@ -110,17 +113,16 @@ def test_long_prompts_get_what_the_context_leaves(tmp_path):
     lengths = {id: len(text) for (id, _), text in texts(tmp_path).items()}
     assert lengths == {"p0": 40, "p1": 40, "long": 14}
     assert [params.max_tokens for _, params, _ in sampler.asked] == [40, 14]
-    prompts = [encode(p.problem) for p in problems]
-    assert check_prompts(problems, prompts, GREEDY, max_positions=64) == 1
+    assert check_prompts(task(tmp_path, problems, GREEDY), max_positions=64) == 1
 
 
 @pytest.mark.failure(26)
-def test_what_cannot_be_asked_is_refused_with_both_numbers():
+def test_what_cannot_be_asked_is_refused_with_both_numbers(tmp_path):
     with pytest.raises(ValueError, match="context=64 exceeds the model's 63 positions"):
-        check_prompts(PROBLEMS, PROMPTS, GREEDY, max_positions=63)
+        check_prompts(task(tmp_path, PROBLEMS, GREEDY), max_positions=63)
     full = Problem(id="full", problem="x" * 64, answers=("1",))
     with pytest.raises(ValueError, match="problem full: its prompt of 64 tokens fills"):
-        check_prompts([full], [encode(full.problem)], GREEDY, max_positions=64)
+        check_prompts(task(tmp_path, [full], GREEDY), max_positions=64)
 
 
 def test_conditions_that_make_no_sense():
