@@ -174,7 +174,7 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
         for name, of_name in stored.items()
     }
     reward = judging_reward(args.reward, folder / "results.json", "reward")
-    scored, results, classes = {}, {}, {}
+    scored, results = {}, {}
     with (
         VerifierPool(workers=os.cpu_count() or 1) as pool,
         _opened(reward, args.right_from, pool) as judge,
@@ -183,9 +183,9 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
             place = {problem.id: i for i, problem in enumerate(problems[name])}
             drawn.sort(key=lambda d: (place[d.id], d.sample))
             scored[name] = score(drawn, problems[name], judge)
-            classes[name] = answer_classes(scored[name], pool)
+            classes = answer_classes(scored[name], pool)
             results[name] = benchmark_result(
-                name, problems[name], scored[name], classes[name]
+                name, problems[name], scored[name], classes
             )
     audited = read_completions(folder / AUDIT)
     known = training_problems(args.nearest) if args.nearest else []
@@ -214,7 +214,7 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
     }
     text = markdown(written["model"], tables(written))
     clusters = {name: templates_of(of_name) for name, of_name in problems.items()}
-    write_verdicts(folder, scored, classes, clusters)
+    write_verdicts(folder, scored, clusters)
     files.replace(folder / "table.md", text)
     files.replace(folder / "report.html", results_page(written, problems, scored))
     for path in filter(None, (folder / "results.json", args.json)):

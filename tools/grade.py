@@ -119,7 +119,7 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
         with VerifierPool(workers=os.cpu_count() or 1) as pool:
             scored = score(drawn, problems, verifier_reward(pool.judge))
             classes = answer_classes(scored, pool)
-        write_verdicts(args.out, {_NAME: scored}, {_NAME: classes}, {_NAME: None})
+        write_verdicts(args.out, {_NAME: scored})
     return make_grades(scored, classes)
 
 

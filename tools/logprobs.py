@@ -9,7 +9,6 @@ for text in logprobs("runs/quickstart", ["12+34?\\n2+4=6, so 36"]):
 import dataclasses
 import functools
 import os
-import pathlib
 from collections.abc import Callable, Sequence
 
 import jax
@@ -17,15 +16,12 @@ import numpy as np
 
 from models.hf import load_params
 from rl.problems.templates import begin_of_text
-from rl.problems.tokenizer import (
-    PreTrainedTokenizerBase,
-    check_text,
-    load_tokenizer,
-)
+from rl.problems.tokenizer import check_text
 from rl.types import Batch
 from rl.update.objective import token_logprobs
 from sharding.rules import laid_out, place
 from tools.evaluation import pretrained
+from tools.evaluation.run import Pretrained
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +52,14 @@ def logprobs(
     Raises:
       ValueError: no such model, or a text that is longer than the model's positions.
     """
-    folder = pretrained.find_folder(model)
-    tokenizer = load_tokenizer(folder)
-    begin, bare = encode_texts(folder, tokenizer, texts)
+    found = pretrained.find_pretrained(model, dtype)
+    begin, bare = encode_texts(found, texts)
     ids = [begin + of_text for of_text in bare]
-    longest, positions = max(map(len, ids)), pretrained.max_positions(folder)
-    if longest > positions:
-        raise ValueError(
-            f"{longest} tokens exceed the {positions} positions of {folder}"
-        )
-    score = open_scorer(folder, dtype=dtype, context=longest)
+    score = open_scorer(found, context=max(map(len, ids)))
     return [
         ScoredText(
             token_ids=np.array(of_text, np.int32),
-            tokens=[str(tokenizer.decode([i])) for i in of_text],
+            tokens=[str(found.tokenizer.decode([i])) for i in of_text],
             logprobs=scored,
         )
         for of_text, scored in zip(ids, score(ids), strict=True)
@@ -77,7 +67,7 @@ def logprobs(
 
 
 def encode_texts(
-    folder: pathlib.Path, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
+    model: Pretrained, texts: Sequence[str]
 ) -> tuple[list[int], list[list[int]]]:
     """Return what the tokenizer puts before any text, and the tokens of each text.
 
@@ -85,30 +75,33 @@ def encode_texts(
       ValueError: the tokenizer loses characters of a text, or the model's embedding has
         no row for a token.
     """
+    tokenizer, size = model.tokenizer, model.vocab_size
     begin = tokenizer.encode(begin_of_text(tokenizer), add_special_tokens=False)
     ids = [tokenizer.encode(text, add_special_tokens=False) for text in texts]
-    vocab_size = pretrained.vocab_size(folder)
     for i, (text, of_text) in enumerate(zip(texts, ids, strict=True), 1):
-        what = f"text {i}"
-        check_text(tokenizer, text, of_text, vocab_size=vocab_size, what=what)
+        check_text(tokenizer, text, of_text, vocab_size=size, what=f"text {i}")
     return begin, ids
 
 
-def open_scorer(
-    folder: pathlib.Path, *, dtype: str, context: int
-) -> Callable[..., list[np.ndarray]]:
+def open_scorer(found: Pretrained, *, context: int) -> Callable[..., list[np.ndarray]]:
     """Load a model; return a function from token ids to their log-probabilities.
 
     The function also takes `on_scored`, which is called with the number of sequences
     that have just been scored.
 
     Args:
-      folder: with config.json and safetensors.
-      dtype: a key of `models.hf.DTYPES`, or "auto".
+      found: the model.
       context: most tokens of a sequence.
+
+    Raises:
+      ValueError: a context beyond the model's positions.
     """
-    dtype = pretrained.resolve_dtype(folder, dtype)
-    model, mesh = pretrained.split_model(folder, dtype=dtype)
+    folder, positions = found.folder, found.max_positions
+    if context > positions:
+        raise ValueError(
+            f"{context} tokens exceed the {positions} positions of {folder}"
+        )
+    model, mesh = pretrained.split_model(folder, dtype=found.dtype)
     params = load_params(folder, model, mesh)
     run = jax.jit(
         functools.partial(token_logprobs, model, temperature=1.0, mesh=mesh, chunk=1024)

@@ -114,17 +114,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return tag("div", tag("table", body), class_="wide")
 
 
-def cards(figures: Sequence[tuple[str, str]]) -> str:
-    """Returns figures with their labels, side by side."""
-    inside = (
-        tag("b", html.escape(figure)) + tag("span", html.escape(label))
-        for figure, label in figures
-    )
-    return tag(
-        "div", "".join(tag("div", c, class_="card") for c in inside), class_="cards"
-    )
-
-
 # -- charts --------------------------------------------------------------------------
 
 

@@ -20,11 +20,11 @@ import numpy as np
 
 from configs.reading import user_path
 from rl.files import replace_json
-from rl.problems.tokenizer import load_tokenizer
 from rl.processes.stopping import REFUSED, run
 from rl.progress import phase
 from rl.statistics import t_interval
 from tools import tables
+from tools.evaluation.run import Pretrained
 
 TEXTS, WINDOWS = 3, 40
 """The least numbers from which a difference gets an interval."""
@@ -48,10 +48,8 @@ def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
     ]
 
 
-def score(
-    folder: pathlib.Path, texts: Sequence[str], *, dtype: str, context: int
-) -> dict[str, Any]:
-    """Scores texts under the model of a Hugging Face folder, in windows of `context`.
+def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str, Any]:
+    """Scores texts under a model, in windows of `context`.
 
     Returns:
       `tokens` scored; `nats`, the mean of -log p over them; `bits_per_byte` of the
@@ -61,18 +59,12 @@ def score(
     Raises:
       ValueError: a context beyond the model's positions, or a text of one token.
     """
-    from tools.evaluation import pretrained
     from tools.logprobs import encode_texts, open_scorer
 
-    positions = pretrained.max_positions(folder)
-    if context > positions:
-        raise ValueError(
-            f"context={context} exceeds the {positions} positions of {folder}"
-        )
-    begin, ids = encode_texts(folder, load_tokenizer(folder), texts)
+    begin, ids = encode_texts(model, texts)
     cut = [w for of_text in ids for w in windows(of_text, context - len(begin))]
-    log_probs = open_scorer(folder, dtype=dtype, context=context)
-    with phase("score", str(folder), total=len(cut), unit="windows") as scored:
+    log_probs = open_scorer(model, context=context)
+    with phase("score", str(model.folder), total=len(cut), unit="windows") as scored:
         rows = log_probs([[*begin, *window] for window in cut], scored.update)
     # The first token of a window was predicted in the one before it.
     found = [-row[len(begin) + 1 :].astype(np.float64).mean() for row in rows]
@@ -173,10 +165,9 @@ def _scored(args: argparse.Namespace) -> dict[str, Any]:
     if args.json and not args.json.parent.is_dir():
         raise FileNotFoundError(f"--json: no folder {args.json.parent}")
     start_cpu_devices(0, rows=1)
-    folders = {name: pretrained.find_folder(name) for name in args.models}
+    found = {name: pretrained.find_pretrained(name, args.dtype) for name in args.models}
     models = {
-        name: score(folder, texts, dtype=args.dtype, context=args.context)
-        for name, folder in folders.items()
+        name: score(model, texts, context=args.context) for name, model in found.items()
     }
     first, *others = models.values()
     for other in others:

@@ -10,6 +10,7 @@ import transformers
 
 from tests.tools.tiny import END, make_model
 from tools import perplexity
+from tools.evaluation.pretrained import find_pretrained
 
 TEXT = "thesumof12and7is19" * 20  # 360 characters, a token each
 
@@ -66,7 +67,8 @@ def test_every_window_begins_as_the_tokenizer_begins_a_text(tmp_path):
         "special_tokens": {END: {"id": END, "ids": [0], "tokens": [END]}},
     }  # fmt: skip
     path.write_text(json.dumps(written))
-    found = perplexity.score(folder, [TEXT], dtype="float32", context=64)
+    model = find_pretrained(folder, "float32")
+    found = perplexity.score(model, [TEXT], context=64)
     nats = by_transformers(folder, begin=[0])
     assert found["tokens"] == len(nats) == 359
     assert found["nats"] == pytest.approx(np.mean(nats), rel=1e-5)
@@ -115,13 +117,15 @@ def test_what_cannot_be_scored_is_one_line(asked, tmp_path, capsys):
     a, _, _ = asked
     text = tmp_path / "t.txt"
     text.write_text("1")
+    long = tmp_path / "long.txt"
+    long.write_text(TEXT)
     latin = tmp_path / "latin.txt"
     latin.write_bytes(b"caf\xe9s")
     for arguments, message in (
         (["no/such", "--text", str(text)], "no/such: no such"),
         ([str(a), "--text", "missing.txt"], "missing.txt"),
         ([str(a), "--text", str(text)], "1 tokens in windows of 64: none to predict"),
-        ([str(a), "--text", str(text), "--context", "97"], "exceeds the 96 positions"),
+        ([str(a), "--text", str(long), "--context", "97"], "exceed the 96 positions"),
         (
             [str(a), "--text", str(latin)],
             "latin.txt: no UTF-8 (invalid cont",

@@ -207,7 +207,7 @@ def test_a_run_that_goes_on_is_no_finding_and_a_killed_one_is(tmp_path):
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert told(folder) == []
         text = page([read_run(folder)])
-        assert "steps, running" in text and "has not ended" in text
+        assert "<td>running</td>" in text and "has not ended" in text
     ((kind, steps, said),) = told(folder)
     assert (kind, steps) == ("end", "40") and "stopped or killed" in said
 

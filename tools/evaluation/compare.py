@@ -56,9 +56,9 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
     """
     first, *others = [[read_evaluation(folder) for folder in arm] for arm in arms]
     every = [evaluation for arm in (first, *others) for evaluation in arm]
-    names = [n for n in every[0].verdicts if all(n in e.verdicts for e in every)]
+    names = [n for n in every[0].correct if all(n in e.correct for e in every)]
     if not names:
-        listed = " and ".join(f"{e.folder} ({', '.join(e.verdicts)})" for e in every)
+        listed = " and ".join(f"{e.folder} ({', '.join(e.correct)})" for e in every)
         raise ValueError(f"{listed} have no benchmark in common")
     for evaluation in every:
         for name in names:
@@ -71,7 +71,7 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
                 "folders": [str(e.folder) for e in arm],
                 "drawn": _drawn(arm),
                 "accuracies": {
-                    name: _accuracies(arm, name, [*arm[0].verdicts[name]])
+                    name: _accuracies(arm, name, [*arm[0].correct[name]])
                     .mean(axis=1)
                     .tolist()
                     for name in names
@@ -158,7 +158,7 @@ def _drawn(arm: Arm) -> str:
 
 
 def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
-    ids = {name: list(first[0].verdicts[name]) for name in names}
+    ids = {name: list(first[0].correct[name]) for name in names}
     a, b = ({n: _accuracies(arm, n, ids[n]) for n in names} for arm in (first, second))
     clusters = {name: _clusters(first[0], name) for name in names}
     every = [f"{n}/{key}" for n in names for key in clusters[n] or ids[n]]
@@ -192,19 +192,14 @@ def _of_models(
 
 
 def _clusters(evaluation: Evaluation, name: str) -> list[str] | None:
-    found = [row[0].cluster for row in evaluation.verdicts[name].values()]
-    named = [cluster for cluster in found if cluster is not None]
-    return named if len(named) == len(found) else None
+    found = evaluation.clusters.get(name, {})
+    ids = evaluation.correct[name]
+    return [found[id] for id in ids] if len(found) == len(ids) else None
 
 
 def _accuracies(arm: Arm, name: str, ids: Sequence[str]) -> np.ndarray:
     """Returns the share of right completions, `[models, problems]`."""
-    return np.array(
-        [
-            [np.mean([j.correct for j in e.verdicts[name][id]]) for id in ids]
-            for e in arm
-        ]
-    )
+    return np.array([[np.mean(e.correct[name][id]) for id in ids] for e in arm])
 
 
 def against_original(
@@ -278,9 +273,9 @@ def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> flo
 
 
 def _check_paired(name: str, first: Evaluation, second: Evaluation) -> None:
-    lonely = sorted(first.verdicts[name].keys() ^ second.verdicts[name].keys())
+    lonely = sorted(first.correct[name].keys() ^ second.correct[name].keys())
     if lonely:
-        where = first if lonely[0] in first.verdicts[name] else second
+        where = first if lonely[0] in first.correct[name] else second
         raise ValueError(
             f"{name}: {len(lonely)} problems cannot be paired, {lonely[0]} is only in "
             f"{where.folder}"

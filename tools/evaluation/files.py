@@ -16,7 +16,7 @@ from typing import Any
 
 from configs.schema import differences, flatten
 from rl import files
-from rl.evaluate import SampledCompletion, Scored, by_problem
+from rl.evaluate import SampledCompletion, Scored
 from rl.reward.rewards import VERIFIER
 
 
@@ -114,46 +114,51 @@ def judging_reward(asked: str | None, recorded_in: pathlib.Path, *keys: str) -> 
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Judged:
-    """Holds a row of verdicts.jsonl."""
-
-    correct: bool
-    answer: str | None
-    kind: int | None  # the class of equivalent answers, numbered within the folder
-    cluster: str | None = None  # of its problem; see `rl.evaluate.templates_of`
-
-
 def write_verdicts(
     folder: pathlib.Path,
     scored: Mapping[str, Sequence[Scored]],
-    classes: Mapping[str, Mapping[str, Sequence[int | None]]],
-    clusters: Mapping[str, Mapping[str, str] | None],
+    clusters: Mapping[str, Mapping[str, str] | None] | None = None,
 ) -> None:
     """Replaces verdicts.jsonl as a whole.
 
-    By benchmark: completions, classes of their answers (`answer_classes`), and clusters
-    of the problems (`rl.evaluate.templates_of`).
+    `scored` are completions by benchmark, `clusters` the templates of their problems
+    (`rl.evaluate.templates_of`).
     """
     rows = []
     for benchmark, of_benchmark in scored.items():
-        templates = clusters[benchmark]
-        for id, group in by_problem(of_benchmark).items():
-            for s, kind in zip(group, classes[benchmark][id], strict=True):
-                row: dict[str, Any] = {"benchmark": benchmark, "id": s.drawn.id}
-                row |= {"sample": s.drawn.sample, "answer": s.answer, "class": kind}
-                row |= {"correct": s.correct, "rule": s.verdict.rule}
-                if s.graded:
-                    row["reward"] = None if math.isnan(s.reward) else s.reward
-                    row["components"] = dict(s.components)
-                if templates:
-                    row["cluster"] = templates[id]
-                rows.append(row)
+        templates = (clusters or {}).get(benchmark)
+        for s in of_benchmark:
+            row: dict[str, Any] = {"benchmark": benchmark, "id": s.id}
+            row |= {"sample": s.drawn.sample, "answer": s.answer}
+            row |= {"correct": s.correct, "rule": s.verdict.rule}
+            if s.graded:
+                row["reward"] = None if math.isnan(s.reward) else s.reward
+                row["components"] = dict(s.components)
+            if templates:
+                row["cluster"] = templates[s.id]
+            rows.append(row)
     files.replace_rows(folder / "verdicts.jsonl", rows)
 
 
-def read_verdicts(folder: pathlib.Path) -> dict[str, dict[str, list[Judged]]]:
-    """Returns verdicts by benchmark and problem id, in the order of samples.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Holds a judged folder.
+
+    Attributes:
+      folder: of the evaluation.
+      conditions: see `read_conditions`.
+      correct: by benchmark and problem id, which of its completions are right.
+      clusters: by benchmark, the template of each problem that has one.
+    """
+
+    folder: pathlib.Path
+    conditions: Mapping[str, Any]
+    correct: Mapping[str, Mapping[str, Sequence[bool]]]
+    clusters: Mapping[str, Mapping[str, str]]
+
+
+def read_evaluation(folder: pathlib.Path) -> Evaluation:
+    """Reads a judged folder.
 
     Raises:
       FileNotFoundError: the evaluation was never judged to its end.
@@ -164,34 +169,14 @@ def read_verdicts(folder: pathlib.Path) -> dict[str, dict[str, list[Judged]]]:
         raise FileNotFoundError(
             f"{folder}: no verdicts.jsonl; finish the evaluation, or --rescore it"
         )
-    found: dict[str, dict[str, dict[int, Judged]]] = {}
+    correct: dict[str, dict[str, list[bool]]] = {}
+    clusters: dict[str, dict[str, str]] = {}
     for where, row in files.read_rows(path):
         try:
-            judged = Judged(
-                row["correct"], row["answer"], row["class"], row.get("cluster")
-            )
-            of_benchmark = found.setdefault(row["benchmark"], {})
-            of_benchmark.setdefault(row["id"], {})[row["sample"]] = judged
+            name, id = row["benchmark"], row["id"]
+            correct.setdefault(name, {}).setdefault(id, []).append(row["correct"])
+            if "cluster" in row:
+                clusters.setdefault(name, {})[id] = row["cluster"]
         except KeyError as error:
             raise ValueError(f"{where}: no field {error}; --rescore {folder}") from None
-    return {
-        benchmark: {
-            id: [by_sample[sample] for sample in sorted(by_sample)]
-            for id, by_sample in of_benchmark.items()
-        }
-        for benchmark, of_benchmark in found.items()
-    }
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Evaluation:
-    """Holds a judged folder: `read_conditions` and `read_verdicts`."""
-
-    folder: pathlib.Path
-    conditions: Mapping[str, Any]
-    verdicts: Mapping[str, Mapping[str, Sequence[Judged]]]
-
-
-def read_evaluation(folder: pathlib.Path) -> Evaluation:
-    """Reads a judged folder; see `read_verdicts` for errors."""
-    return Evaluation(folder, read_conditions(folder), read_verdicts(folder))
+    return Evaluation(folder, read_conditions(folder), correct, clusters)

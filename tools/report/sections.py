@@ -61,22 +61,13 @@ def _outcome(runs: Sequence[Run]) -> str:
         state = "running" if run.running else state
         state = "ended early" if run.summary.get("ended") else state
         spent = run.summary.get("wall_seconds")
-        total = _total(run, "seconds/step")
-        seconds = float(spent) if isinstance(spent, int | float) else total
-        rows.append(
-            {
-                f"steps, {state}": f"{run.done} of {run.config.get('steps')}",
-                "time": duration(seconds),
-                "findings": str(len(findings(run))),
-                "accuracy before, %": _percent(part(run.summary, "base")),
-                "accuracy after, %": _percent(part(run.summary, "final")),
-            }
-        )
-    if len(runs) == 1:
-        return html_page.cards([(v, k) for k, v in rows[0].items() if v])
-    head = ("run", "steps", "time", "findings", "before, %", "after, %")
-    pairs = zip(runs, rows, strict=True)
-    return table(head, [(run.name, *row.values()) for run, row in pairs])
+        seconds = float(spent) if is_number(spent) else _total(run, "seconds/step")
+        steps = f"{run.done} of {run.config.get('steps')}"
+        scores = [_percent(part(run.summary, key)) for key in ("base", "final")]
+        found = len(findings(run))
+        rows.append((run.name, steps, state, duration(seconds), found, *scores))
+    head = ("run", "steps", "state", "time", "findings", "accuracy before, %")
+    return table((*head, "accuracy after, %"), rows)
 
 
 def _health(runs: Sequence[Run]) -> str:
@@ -207,24 +198,20 @@ def _before_and_after(runs: Sequence[Run]) -> str:
                 for label in parts if len(parts) > 1 or by == "sets" else ():
                     found[f"{prefix}{kind}{label}", word] = part(parts, label)
     rows, cells = [], []
-    names = dict.fromkeys(name for name, _ in found)
-    for name, word in ((name, word) for name in names for word in ("before", "after")):
-        figures = found.get((name, word), {})
+    order = list(dict.fromkeys(name for name, _ in found))  # before, then after
+    for name, word in sorted(found, key=lambda pair: order.index(pair[0])):
+        figures = found[name, word]
         if not is_number(figures.get("accuracy")):
             continue
         interval, colour = interval_of(figures), int(word == "before")
         rows.append((f"{name}, {word}", float(figures["accuracy"]), interval, colour))
         left_out = figures.get("left_out")
-        count = f"{figures.get('problems', '')}" + (
-            f" (incomplete: {left_out} left out)" if left_out else ""
-        )
-        greedy, cut = (
-            _percent(figures, "greedy_accuracy"),
-            _percent(figures, "truncated"),
-        )
-        cells.append(
-            (name, word, count, _percent(figures), _range(interval), greedy, cut)
-        )
+        count = str(figures.get("problems", ""))
+        count += f" (incomplete: {left_out} left out)" if left_out else ""
+        keys = ("greedy_accuracy", "truncated")
+        scores = [_percent(figures, key) for key in keys]
+        first = (name, word, count, _percent(figures), _range(interval))
+        cells.append((*first, *scores))
     if not rows:
         return note("Nothing was evaluated, or the run has not ended.")
     head = ("problems", "when", "count", "accuracy, %", "95% interval", "greedy, %")
@@ -261,22 +248,14 @@ def _comparison(runs: Sequence[Run]) -> str:
 
 def _settings(run: Run) -> str:
     facts = [
-        (key, json.dumps(value)[:200])
+        (key, json.dumps(value)[:400])
         for key, value in flatten(run.manifest).items()
-        if not key.startswith(("identity.config.", "config.", "history"))
+        if not key.startswith(("identity.config.", "config."))
     ]
     changed = [(k, json.dumps(v)[:400]) for k, v in sorted(run.changes.items())]
-    history = run.manifest.get("history")
-    accepted = [
-        (row.get("after", ""), json.dumps(row["changes"])[:400])
-        for row in (history if isinstance(history, list) else [])
-        if isinstance(row, Mapping) and row.get("changes")
-    ]
-    return (
-        table(("config key that differs from configs/base.py", "value"), changed)
-        + table(("changed after step", "changes"), accepted)
-        + html_page.details("manifest.json", table(("key", "value"), facts))
-    )
+    head = ("config key that differs from configs/base.py", "value")
+    manifest = html_page.details("manifest.json", table(("key", "value"), facts))
+    return table(head, changed) + manifest
 
 
 def _total(run: Run, metric: str) -> float:
