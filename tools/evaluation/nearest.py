@@ -7,7 +7,7 @@ larger. On all of SVAMP it gets 17.3% from the 10,000 training problems of
 configs/smollm2_words.py. Only what a model gets beyond that shows understanding.
 """
 
-import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -23,6 +23,7 @@ from rl.types import Problem
 from rl.verifier import is_equivalent
 
 Result = dict[str, Any]
+_Sum = tuple[str, int, int]  # an operation on the numbers at two places of a text
 _OPERATIONS: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: abs(a - b),
@@ -30,20 +31,6 @@ _OPERATIONS: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
     "/": lambda a, b: max(a, b) / min(a, b) if min(a, b) else Fraction(-1),
 }
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-
-
-@dataclasses.dataclass(frozen=True)
-class _Sum:
-    """An operation on the numbers at two places of a text."""
-
-    operation: str
-    first: int
-    second: int
-
-    def answer(self, numbers: Sequence[Fraction]) -> Fraction | None:
-        if max(self.first, self.second) >= len(numbers):
-            return None
-        return _OPERATIONS[self.operation](numbers[self.first], numbers[self.second])
 
 
 def nearest_correct(
@@ -67,7 +54,7 @@ def nearest_correct(
     for problem in problems:
         (vector,) = _vectors([problem.problem], vocabulary)
         _, found = sums[int(np.argmax(table @ vector))]
-        answer = found.answer(_numbers(problem.problem))
+        answer = _answer(found, _numbers(problem.problem))
         correct.append(
             answer is not None
             and any(is_equivalent(gold, str(answer)) for gold in problem.answers)
@@ -82,13 +69,16 @@ def _sum_of(problem: Problem) -> _Sum | None:
         gold = Fraction(problem.answers[0])
     except ValueError:
         return None
-    for operation in _OPERATIONS:
-        for first in range(len(numbers)):
-            for second in range(len(numbers)):
-                found = _Sum(operation, first, second)
-                if first != second and found.answer(numbers) == gold:
-                    return found
-    return None
+    places = list(itertools.permutations(range(len(numbers)), 2))
+    sums = [(sign, *pair) for sign in _OPERATIONS for pair in places]
+    return next((found for found in sums if _answer(found, numbers) == gold), None)
+
+
+def _answer(found: _Sum, numbers: Sequence[Fraction]) -> Fraction | None:
+    sign, first, second = found
+    if max(first, second) >= len(numbers):
+        return None
+    return _OPERATIONS[sign](numbers[first], numbers[second])
 
 
 def _numbers(text: str) -> list[Fraction]:

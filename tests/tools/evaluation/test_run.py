@@ -94,17 +94,6 @@ def test_seeds_differ_between_chunks_and_benchmarks(tmp_path):
     assert len(seeds) == 9 and len(set(seeds)) == 9
 
 
-def test_a_row_cut_short_by_a_kill_is_drawn_again(tmp_path):
-    sample(tmp_path, SAMPLED, Replay(seeded))
-    whole = texts(tmp_path)
-    file = tmp_path / "completions.jsonl"
-    file.write_bytes(file.read_bytes()[:-9])
-    assert len(texts(tmp_path)) == 29
-    sample(tmp_path, SAMPLED, Replay(seeded))
-    assert texts(tmp_path) == whole
-    assert all(json.loads(line) for line in file.read_text("utf-8").splitlines())
-
-
 def test_long_prompts_get_what_the_context_leaves(tmp_path):
     long = Problem(id="long", problem="x" * 50, answers=("1",))
     problems = [*PROBLEMS[:2], long]
