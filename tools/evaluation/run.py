@@ -154,7 +154,7 @@ def complete(
                     stop_token_ids=model.stop_token_ids,
                     sampler=sampler,
                     decode=lambda ids: str(
-                        model.tokenizer.decode(ids, skip_special_tokens=True)
+                        model.tokenizer.decode(list(ids), skip_special_tokens=True)
                     ),
                     on_drawn=keep,
                 )

@@ -61,7 +61,8 @@ def _outcome(runs: Sequence[Run]) -> str:
         state = "running" if run.running else state
         state = "ended early" if run.summary.get("ended") else state
         spent = run.summary.get("wall_seconds")
-        seconds = float(spent) if is_number(spent) else _total(run, "seconds/step")
+        total = _total(run, "seconds/step")
+        seconds = float(spent) if isinstance(spent, int | float) else total
         steps = f"{run.done} of {run.config.get('steps')}"
         scores = [_percent(part(run.summary, key)) for key in ("base", "final")]
         found = len(findings(run))
@@ -210,8 +211,8 @@ def _before_and_after(runs: Sequence[Run]) -> str:
         count += f" (incomplete: {left_out} left out)" if left_out else ""
         keys = ("greedy_accuracy", "truncated")
         scores = [_percent(figures, key) for key in keys]
-        first = (name, word, count, _percent(figures), _range(interval))
-        cells.append((*first, *scores))
+        accuracy = _percent(figures), _range(interval)
+        cells.append((name, word, count, *accuracy, *scores))
     if not rows:
         return note("Nothing was evaluated, or the run has not ended.")
     head = ("problems", "when", "count", "accuracy, %", "95% interval", "greedy, %")
