@@ -15,7 +15,7 @@ Way = Literal["text", "number", "enclosure"]
 PRINTED_DIGITS = 14
 """A decimal with this many significant digits is a printed float: it means the exact
 number that it is the nearest decimal to."""
-_STEPS_OF_A_POINT = 50
+_STEPS_OF_A_POINT = 100
 _INFINITE = (t.INFINITY, t.MINUS_INFINITY)
 
 

@@ -1,7 +1,7 @@
 """How much work one verdict may take, counted in steps and never in seconds."""
 
-STEPS = 20_000
-"""A step takes about a microsecond; an ordinary verdict takes hundreds of steps."""
+STEPS = 15_000
+"""A step takes one to four microseconds; an ordinary verdict takes hundreds."""
 
 
 class Open(Exception):
