@@ -8,7 +8,7 @@ import sys
 from configs.reading import user_path
 from rl.files import replace_json
 
-BENCHES = ("sampler", "update", "verifier")
+BENCHES = ("learning", "sampler", "update", "verifier")
 
 
 def main(argv: list[str] | None = None) -> int:

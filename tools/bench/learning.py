@@ -1,0 +1,134 @@
+"""Trains the quickstart's base with this project and with TRL, and compares the curves.
+
+Both have the base folder, problems, verifier, 256 completions and two updates a step,
+rates and clip ranges of configs/quickstart.py. TRL has no dynamic sampling, so this
+project runs without it ("plain") and with it ("full"), each with every seed. Seconds
+are of training alone. DIR keeps every run; the same command continues.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from configs import quickstart
+from configs.base import RunConfig, from_config
+from configs.reading import user_path
+from rl.files import read_rows, replace_json
+from rl.problems.arithmetic import make_base, problems
+from rl.statistics import compare_seeds
+
+_GOAL = 0.8  # held-out accuracy
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=user_path, required=True, metavar="DIR")
+    parser.add_argument("--seeds", default="0,1,2", help="of training, with commas")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--arms", default="plain,full,trl", help="with commas")
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns accuracies and seconds by arm and seed, and the arms' differences."""
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    arms: dict[str, Any] = {}
+    for seed in seeds:
+        for arm in arguments.arms.split(","):
+            folder = arguments.out / f"{arm}-{seed}"
+            train = _trl if arm == "trl" else _this
+            curve = train(folder, arm=arm, seed=seed, steps=arguments.steps)
+            arms.setdefault(arm, []).append(summary(curve) | {"seed": seed})
+    result: dict[str, Any] = {"steps": arguments.steps, "arms": arms}
+    if "trl" in arms:
+        theirs = [row["final"] for row in arms["trl"]]
+        for arm in arms.keys() - {"trl"}:
+            ours = [row["final"] for row in arms[arm]]
+            difference = float(np.mean(ours) - np.mean(theirs))
+            found = compare_seeds(theirs, ours)
+            result[f"{arm} - trl"] = {"difference": difference} | (
+                {"interval": found[0], "p_value": found[1]} if found else {}
+            )
+    return result
+
+
+def summary(curve: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """Returns the ends of a curve, and where it first reaches 80%."""
+    reached = next((p for p in curve if p["accuracy"] >= _GOAL), None)
+    return {
+        "base": curve[0]["accuracy"],
+        "final": curve[-1]["accuracy"],
+        "seconds": curve[-1]["seconds"],
+        "steps_to_80": reached and reached["step"],
+        "seconds_to_80": reached and reached["seconds"],
+    }
+
+
+def _this(
+    folder: pathlib.Path, *, arm: str, seed: int, steps: int
+) -> list[dict[str, float]]:
+    command = [sys.executable, "-m", "rl.train", "--config=configs/quickstart.py"]
+    command += [f"--workdir={folder}", f"--config.seed={seed}"]
+    command += [f"--config.steps={steps}"]
+    command += [f"--config.dynamic_sampling.filter={arm == 'full'}"]
+    subprocess.run(command, check=True)
+    results = json.loads((folder / "summary.json").read_text("utf-8"))
+    curve = [{"step": 0, "seconds": 0.0, "accuracy": results["base"]["accuracy"]}]
+    seconds = 0.0
+    for _, row in read_rows(folder / "metrics.jsonl"):
+        seconds += row.get("seconds/step", 0.0)
+        if "eval/accuracy" in row and row["step"] > 0:
+            point = {"step": row["step"], "seconds": seconds}
+            curve.append(point | {"accuracy": row["eval/accuracy"]})
+    curve[-1]["accuracy"] = results["final"]["accuracy"]
+    return curve
+
+
+def _trl(
+    folder: pathlib.Path, *, arm: str, seed: int, steps: int
+) -> list[dict[str, float]]:
+    del arm
+    asked, curve = folder / "settings.json", folder / "curve.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_json(asked, _settings(folder, seed=seed, steps=steps))
+    if not curve.is_file():
+        module = "tools.bench.trl_training"
+        subprocess.run([sys.executable, "-m", module, asked, curve], check=True)
+    return json.loads(curve.read_text("utf-8"))
+
+
+def _settings(folder: pathlib.Path, *, seed: int, steps: int) -> dict[str, Any]:
+    c: RunConfig = from_config(quickstart.get_config())
+
+    def rows(arguments: Any) -> list[dict[str, str]]:
+        template = c.data.template
+        return [
+            {"prompt": template.format(problem=p.problem), "answer": p.answers[0]}
+            for p in problems(**arguments)
+        ]
+
+    return {
+        "base": str(make_base(**c.model.maker_args)),
+        "out": str(folder),
+        "train": rows(c.data.train_args),
+        "held_out": rows(c.data.eval_args),
+        "seed": seed,
+        "steps": steps,
+        "every": c.eval.every_steps,
+        "problems": c.eval.problems,
+        "samples": c.eval.samples,
+        "prompts_per_step": c.batch.prompts_per_step,
+        "group_size": c.rollout.group_size,
+        "max_response_tokens": c.rollout.max_response_tokens,
+        "eps_low": c.objective.eps_low,
+        "eps_high": c.objective.eps_high,
+        "learning_rate": c.schedule.learning_rate,
+        "warmup_updates": c.schedule.warmup_updates,
+        "b1": c.optimizer.b1,
+        "b2": c.optimizer.b2,
+        "max_grad_norm": c.optimizer.max_grad_norm,
+    }

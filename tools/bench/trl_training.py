@@ -1,0 +1,120 @@
+"""Trains a folder with TRL's `GRPOTrainer`: TRL's side of `tools.bench learning`.
+
+python -m tools.bench.trl_training SETTINGS.json OUT.json
+
+SETTINGS.json is written by `tools.bench.learning`. OUT.json gets the held-out accuracy
+every `every` steps, with the seconds of training until then.
+"""
+
+import json
+import pathlib
+import sys
+import time
+from typing import Any
+
+from rl.files import replace_json
+from rl.verifier.trl import reward
+
+
+def train(settings: dict[str, Any]) -> list[dict[str, float]]:
+    """Trains and returns the curve: `step`, `seconds` and `accuracy` of each point.
+
+    A step is `prompts_per_step` x `group_size` completions and two updates, as in
+    configs/quickstart.py. Evaluation does not count as time.
+    """
+    import torch
+    import transformers
+    import trl
+    from datasets import Dataset
+
+    base, held_out = settings["base"], settings["held_out"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(base, padding_side="left")
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    completions = settings["prompts_per_step"] * settings["group_size"]
+    config = trl.GRPOConfig(
+        output_dir=settings["out"],
+        seed=settings["seed"],
+        max_steps=2 * settings["steps"],  # updates
+        per_device_train_batch_size=completions // 2,
+        steps_per_generation=2,
+        num_generations=settings["group_size"],
+        max_completion_length=settings["max_response_tokens"],
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        beta=0.0,
+        epsilon=settings["eps_low"],
+        epsilon_high=settings["eps_high"],
+        loss_type="dapo",
+        scale_rewards="group",
+        learning_rate=settings["learning_rate"],
+        warmup_steps=settings["warmup_updates"],
+        lr_scheduler_type="constant_with_warmup",
+        adam_beta1=settings["b1"],
+        adam_beta2=settings["b2"],
+        weight_decay=0.0,
+        max_grad_norm=settings["max_grad_norm"],
+        logging_steps=2,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        disable_tqdm=True,
+    )
+
+    @torch.no_grad()
+    def accuracy(problems: list[dict[str, str]]) -> float:
+        model.eval()
+        right = 0
+        for start in range(0, len(problems), 64):
+            rows = problems[start : start + 64]
+            prompts = [row["prompt"] for row in rows]
+            inputs = tokenizer(prompts, return_tensors="pt", padding=True)
+            drawn = model.generate(
+                **inputs,
+                max_new_tokens=settings["max_response_tokens"],
+                do_sample=True,
+                top_k=0,
+                num_return_sequences=settings["samples"],
+                pad_token_id=tokenizer.pad_token_id,
+            )
+            new = drawn[:, inputs["input_ids"].shape[1] :]
+            texts = tokenizer.batch_decode(new, skip_special_tokens=True)
+            golds = [row["answer"] for row in rows for _ in range(settings["samples"])]
+            right += sum(r == 1 for r in reward(texts, golds))
+        model.train()
+        return right / (len(problems) * settings["samples"])
+
+    curve = [{"step": 0, "seconds": 0.0, "accuracy": accuracy(held_out)}]
+    clock = {"begin": 0.0}  # moved forward by the time of each evaluation
+
+    class Curve(transformers.TrainerCallback):
+        def on_train_begin(self, *_, **__):
+            clock["begin"] = time.monotonic()
+
+        def on_step_end(self, _, state, *__, **___):
+            step, part = divmod(state.global_step, 2)
+            if part == 0 and step % settings["every"] == 0:
+                now = time.monotonic()
+                last = step == settings["steps"]
+                some = held_out if last else held_out[: settings["problems"]]
+                point = {"step": step, "seconds": now - clock["begin"]}
+                curve.append(point | {"accuracy": accuracy(some)})
+                clock["begin"] += time.monotonic() - now
+
+    trl.GRPOTrainer(
+        model=model,
+        args=config,
+        processing_class=tokenizer,
+        reward_funcs=reward,
+        train_dataset=Dataset.from_list(settings["train"]),
+        callbacks=[Curve()],
+    ).train()
+    return curve
+
+
+if __name__ == "__main__":
+    asked, out = map(pathlib.Path, sys.argv[1:])
+    replace_json(out, train(json.loads(asked.read_text("utf-8"))))
