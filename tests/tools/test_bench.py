@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from tools.bench import sampler, update, verifier
+from tools.bench import learning, sampler, update, verifier
 from tools.bench.work import Shape, make_tokens
 
 
@@ -56,3 +56,28 @@ def test_a_bench_runs_with_the_peers_that_are_installed(bench):
     assert min(rates.values()) > 0
     if bench is sampler:
         assert {*result["ratios"]} == {f"{name} / transformers" for name in rates}
+
+
+def test_a_curve_says_where_it_reaches_80_percent():
+    points = [(0, 0.0, 0.37), (20, 31.0, 0.79), (40, 60.0, 0.83), (60, 90.0, 0.82)]
+    curve = [dict(zip(("step", "seconds", "accuracy"), p, strict=True)) for p in points]
+    assert learning.summary(curve) == {
+        "base": 0.37,
+        "final": 0.82,
+        "seconds": 90.0,
+        "steps_to_80": 40,
+        "seconds_to_80": 60.0,
+    }
+    assert learning.summary(curve[:2])["seconds_to_80"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_the_learning_bench_trains_and_finds_its_runs_again(tmp_path):
+    parser = argparse.ArgumentParser()
+    learning.add_arguments(parser)
+    flags = ["--out", str(tmp_path), "--seeds=0", "--steps=1", "--arms=plain"]
+    result = learning.run(parser.parse_args(flags))
+    (row,) = result["arms"]["plain"]
+    assert 0.3 < row["base"] < 0.45 and row["seconds"] > 0
+    assert learning.run(parser.parse_args(flags)) == result
