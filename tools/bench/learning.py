@@ -19,8 +19,10 @@ import numpy as np
 from configs import quickstart
 from configs.base import RunConfig, from_config
 from configs.reading import user_path
+from rl.base_model import base_folder
 from rl.files import read_rows, replace_json
-from rl.problems.arithmetic import make_base, problems
+from rl.problems.arithmetic import problems
+from rl.processes.devices import start_devices
 from rl.statistics import compare_seeds
 
 _GOAL = 0.8  # held-out accuracy
@@ -103,6 +105,7 @@ def _trl(
 
 def _settings(folder: pathlib.Path, *, seed: int, steps: int) -> dict[str, Any]:
     c: RunConfig = from_config(quickstart.get_config())
+    start_devices(c)  # as rl.train: its number changes the rounding of a base
 
     def rows(arguments: Any) -> list[dict[str, str]]:
         template = c.data.template
@@ -112,7 +115,7 @@ def _settings(folder: pathlib.Path, *, seed: int, steps: int) -> dict[str, Any]:
         ]
 
     return {
-        "base": str(make_base(**c.model.maker_args)),
+        "base": str(base_folder(c)),
         "out": str(folder),
         "train": rows(c.data.train_args),
         "held_out": rows(c.data.eval_args),

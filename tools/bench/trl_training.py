@@ -30,7 +30,9 @@ def train(settings: dict[str, Any]) -> list[dict[str, float]]:
     base, held_out = settings["base"], settings["held_out"]
     tokenizer = transformers.AutoTokenizer.from_pretrained(base, padding_side="left")
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+        base, dtype=torch.float32
+    )
     completions = settings["prompts_per_step"] * settings["group_size"]
     config = trl.GRPOConfig(
         output_dir=settings["out"],
@@ -91,14 +93,14 @@ def train(settings: dict[str, Any]) -> list[dict[str, float]]:
     clock = {"begin": 0.0}  # moved forward by the time of each evaluation
 
     class Curve(transformers.TrainerCallback):
-        def on_train_begin(self, *_, **__):
+        def on_train_begin(self, args, state, control, **_):
             clock["begin"] = time.monotonic()
 
-        def on_step_end(self, _, state, *__, **___):
+        def on_step_end(self, args, state, control, **_):
             step, part = divmod(state.global_step, 2)
-            if part == 0 and step % settings["every"] == 0:
+            last = step == settings["steps"]
+            if part == 0 and (last or step % settings["every"] == 0):
                 now = time.monotonic()
-                last = step == settings["steps"]
                 some = held_out if last else held_out[: settings["problems"]]
                 point = {"step": step, "seconds": now - clock["begin"]}
                 curve.append(point | {"accuracy": accuracy(some)})
