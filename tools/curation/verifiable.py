@@ -26,8 +26,14 @@ _MANY_ANSWERS = any_of(
     # what no one quantity answers
     rf"{grammar.ORDER}(?:derive|determine|describe|discuss|characteri[sz]e|investigate)"
     r" the (?:\w+ )?(?:distribution|properties|behaviou?r|nature|structure|position)\b",
+    r"\bhow (?:can|could|should|would|might) (?:we|you|one|i|s?he|they|it|the)\b"
+    r"(?! (?:be )?(?:many|much)\b)",
     r"\byour score (?:will|for|on)\b|\W(?-i:[A-Z])\W* is the correct answer\b"
     r"|\bif the correct answer is \W*(?-i:[A-Z])\b|\bestimate (?:of )?\$[A-Z]",
+)
+# What sets that want integers put behind a problem, in some rows over its question.
+_REWRITTEN = any_of(
+    r"(?:\bthe )?(?:original )?answer is (?:in|of)\b.*? the value of [^.?]*[.]?"
 )
 # An order that yes or no answers: "Determine whether" is "Does".
 _WHETHER = re.compile(r"([Dd])etermine (?:whether|if)((?!.*(?:, or|so|give) )[^?]*)\Z")
@@ -36,6 +42,11 @@ _EITHER_OR_QUESTION = re.compile(
     rf"(?:(?=[A-Z])(?i:{grammar.AUXILIARY})"
     rf"|(?:If|Given|When)\b[^?]*,\s*(?:then )?{grammar.AUXILIARY})"
     r"\b(?!\s+(?:not?|you)\b)[^?]*\?\s*"
+)
+_EXISTS = any_of(r"\b(?:do|does) there (?:always )?exist\b")
+_ASKS_EXTREME = any_of(
+    rf"\b(?:{grammar.FIND}|what|which|how|(?:small|large|great)est|least"
+    r"|(?:mini|maxi)m(?:um|al))\b"
 )
 _ASKS_VALUE = any_of(r"\b(?:which|who|where|when|why)\b", r"=[\s$]*\Z", ASKS.pattern)
 
@@ -126,14 +137,20 @@ def proof(row: Row) -> str | None:
 
 
 def open_question(row: Row) -> str | None:
-    """Finds questions with many right answers, or scored by distance."""
+    """Finds questions with many right answers, scored by distance, or missing."""
+    own = _REWRITTEN.sub("", row.problem)
+    if own != row.problem and not ASKS.search(own):
+        return own[-60:]
     return found(_MANY_ANSWERS, row.problem)
 
 
 def yes_no(row: Row) -> str | None:
     """Finds questions that yes or no answers, whatever the gold."""
     *_, last = sentences(row.problem)
-    parts = sentences(FORMULA.sub("F", row.problem))
+    plain = FORMULA.sub("F", row.problem)
+    if (match := _EXISTS.search(plain)) and not _ASKS_EXTREME.search(plain):
+        return plain[match.start() :][:60]
+    parts = sentences(plain)
     orders = [one for one in parts if ASKS.search(one)] or [last]
     asking = [_WHETHER.sub(r"\1oes\2?", one) for one in orders]
     return last[-60:] if _either_or(last) or all(map(_either_or, asking)) else None
