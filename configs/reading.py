@@ -3,17 +3,21 @@
 A config is a Python file with `get_config()`. An error in one is reported in one line.
 """
 
+import json
 import os
 import pathlib
 import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
+
+from configs.base import get_config
+from configs.schema import config_json, differences, flatten
 
 # `--config` counts as a flag of the command that asks for it.
 flags.disclaim_key_flags()
@@ -158,6 +162,15 @@ def expand_home(config: ConfigDict) -> None:
             elif isinstance(value, str) and "~" in value:
                 parts = map(os.path.expanduser, value.split(","))
                 config[key] = ",".join(parts)
+
+
+def changes(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a config, as JSON, whose values are not configs/base.py's."""
+    base = get_config()
+    expand_home(base)  # as in the config of a run
+    found = differences(config, json.loads(config_json(base)))
+    own = flatten(config)
+    return {key: value for key, value, _ in found if key in own}
 
 
 def describe_keys() -> str:

@@ -162,13 +162,6 @@ def check_same(config: Any, of_leader: str) -> None:
         raise ValueError(f"config.{key}={mine!r}: the leader has {other!r}")
 
 
-def changes(config: Mapping[str, Any], base: Any) -> dict[str, Any]:
-    """Return the keys of a config, as JSON, whose values `base` does not have."""
-    own = flatten(config)
-    found = differences(config, json.loads(config_json(base)))
-    return {key: value for key, value, _ in found if key in own}
-
-
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> list[tuple[str, Any, Any]]:

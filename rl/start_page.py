@@ -12,9 +12,10 @@ import urllib.request
 
 import jax
 
-from configs.base import RunConfig, get_config
+from configs.base import RunConfig
 from configs.checks import settings_without_effect
-from configs.schema import changes, config_json
+from configs.reading import changes
+from configs.schema import config_json
 from models import lora
 from models.decoder import abstract_params
 from rl.base_model import lora_from_config, model_from_config, parameter_count
@@ -110,7 +111,7 @@ def next_commands(workdir: pathlib.Path) -> str:
 
 def config_changes(c: RunConfig) -> dict[str, object]:
     """Return what a config changes from configs/base.py, by dotted key."""
-    return changes(json.loads(config_json(c)), get_config())
+    return changes(json.loads(config_json(c)))
 
 
 def describe_devices() -> str:

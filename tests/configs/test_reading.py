@@ -1,5 +1,6 @@
 """How a config file is found and read, and what is said where it cannot be."""
 
+import json
 import pathlib
 import sys
 
@@ -7,7 +8,14 @@ import pytest
 from ml_collections import ConfigDict
 
 from configs import base
-from configs.reading import UnreadableConfig, describe_keys, expand_home, read_config
+from configs.reading import (
+    UnreadableConfig,
+    changes,
+    describe_keys,
+    expand_home,
+    read_config,
+)
+from configs.schema import config_json
 
 GOOD = "from configs import base\n\n\ndef get_config(text=''):\n"
 
@@ -101,3 +109,11 @@ def test_home_is_written_out_in_paths_alone(monkeypatch):
     assert config.data.template == "about ~{problem}, ~ 5"
     assert config.model.maker_args.cache == "/home/ada"
     assert config.is_locked
+
+
+def test_changes_are_those_from_the_base():
+    c = base.get_config()
+    expand_home(c)
+    assert changes(json.loads(config_json(c))) == {}
+    c.steps = 7
+    assert changes(json.loads(config_json(c))) == {"steps": 7}

@@ -11,8 +11,7 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from configs.base import get_config as defaults
-from configs.schema import changes
+from configs.reading import changes
 from rl.files import MAX_LINE_BYTES
 from tools.page import is_number
 
@@ -96,7 +95,7 @@ def read_run(workdir: pathlib.Path) -> Run:
     return Run(
         name=workdir.name or str(workdir),
         config=config,
-        changes=changes(config, defaults()),
+        changes=changes(config),
         manifest=manifest,
         steps=[row for row in metrics if "seconds/step" in row],
         evaluations=[row for row in metrics if "seconds/step" not in row],
