@@ -1,6 +1,6 @@
-"""Where arrays live: a mesh of devices, and the one table from names to its axes.
+"""Assigns arrays to devices: the device mesh, and rules from logical to mesh axes.
 
-Enters: mesh sizes, and the logical axes that a model gives its arrays.
-Leaves: a `Mesh`, and a sharding for each array.
-Begin at `rules`.
+Inputs: the sizes of the mesh, and the logical axis names of a model's arrays.
+Outputs: a `Mesh`, and a sharding for each array.
+Read `rules` first.
 """

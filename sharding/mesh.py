@@ -1,4 +1,4 @@
-"""The device mesh: sizes of its axes data, fsdp and tensor."""
+"""Builds the device mesh with its axes data, fsdp and tensor."""
 
 import math
 import os
@@ -11,19 +11,19 @@ from jax.sharding import AbstractMesh, AxisType, Mesh
 
 from sharding.rules import AXES
 
-# What the sizes are called, whatever the axes are.
+# Names of the mesh sizes in messages, independent of the names of the axes.
 SIZES = ("data", "fsdp", "tensor")
 
 
 def all_devices() -> list[jax.Device]:
-    """Returns every device of every process.
+    """Returns the devices of all processes.
 
     Raises:
-      ValueError: JAX cannot start its platform; one line.
+      ValueError: JAX cannot initialize its platform.
     """
     try:
         return jax.devices()
-    # JAX asserts that there is a platform, for cuda without its plugin.
+    # JAX raises AssertionError for cuda without its plugin.
     except (RuntimeError, AssertionError) as error:
         named = os.environ.get("JAX_PLATFORMS", "")
         reason = " ".join(str(error).split()) or "no such platform is installed"
@@ -42,20 +42,20 @@ def make_mesh(
 ) -> Mesh:
     """Builds a mesh over all devices, or over `devices`.
 
-    Args:
-      data: replicas of the parameters, each with its own rows of a batch.
-      fsdp: devices over which parameters, optimizer state and rows are split.
-      tensor: devices over which heads, MLP width and vocabulary are split.
-      devices: defaults to every device of every process.
+    One of the three sizes may be -1; it is computed from the number of devices.
 
-    One of the three sizes may be -1: whatever the others leave.
+    Args:
+      data: the number of replicas of the parameters, each with its own batch rows.
+      fsdp: the number of devices that shard parameters, optimizer state and batch rows.
+      tensor: the number of devices that shard heads, MLP width and vocabulary.
+      devices: the devices of the mesh; None for the devices of all processes.
 
     Returns:
       A mesh whose axes are `sharding.rules.AXES`.
 
     Raises:
-      ValueError: the sizes do not fit the devices, or a tensor group would cross from
-        one slice or node to another; the message has both.
+      ValueError: the sizes do not match the number of devices, or a tensor group would
+        span several slices or nodes.
     """
     devices = all_devices() if devices is None else list(devices)
     shape = resolve_shape(len(devices), data=data, fsdp=fsdp, tensor=tensor)
@@ -64,11 +64,11 @@ def make_mesh(
 
 
 def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.ndarray:
-    """The devices in that shape: the faster a network, the further in the axis on it.
+    """Arranges the devices in `shape`, with inner axes on the faster network.
 
-    Slices of TPUs and nodes of GPUs come along data, then fsdp: the devices of one
-    tensor group are always on one. Within a slice neighbours on the interconnect are
-    neighbours along the innermost axis.
+    TPU slices and GPU nodes are split along data, then along fsdp. A tensor group never
+    spans several of them. Within a slice, devices that are close on the interconnect
+    are adjacent on the innermost axis.
     """
     slices = len({getattr(device, "slice_index", 0) for device in devices})
     if slices == 1:
@@ -94,7 +94,7 @@ def arranged(shape: tuple[int, int, int], devices: Sequence[jax.Device]) -> np.n
 def resolve_shape(
     n_devices: int, *, data: int, fsdp: int, tensor: int
 ) -> tuple[int, int, int]:
-    """The three sizes with -1 filled in; see `make_mesh`."""
+    """Returns the three mesh sizes, with -1 replaced; see `make_mesh`."""
     sizes = dict(zip(SIZES, (data, fsdp, tensor), strict=True))
     asked = f"mesh data={data} fsdp={fsdp} tensor={tensor}"
     free = [axis for axis, size in sizes.items() if size == -1]
@@ -114,13 +114,13 @@ def resolve_shape(
 
 
 def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
-    """Return the same devices, in the same order, as copies of `tensor` devices each.
+    """Returns the sampler's mesh: the same devices, in groups of `tensor` devices.
 
-    Weights on it are split by heads, MLP width and vocabulary only, and every copy has
-    its own rows.
+    Each group holds a full copy of the weights, split by heads, MLP width and
+    vocabulary, and samples its own rows. The order of the devices does not change.
 
     Raises:
-      ValueError: `tensor` does not divide the devices.
+      ValueError: the number of devices is not a multiple of `tensor`.
     """
     shape = resolve_shape(mesh.size, data=-1, fsdp=1, tensor=tensor)
     return Mesh(
@@ -129,15 +129,17 @@ def served_mesh(mesh: Mesh, tensor: int) -> Mesh:
 
 
 def between_mesh(trained: Mesh, served: Mesh) -> Mesh | None:
-    """The trained mesh with as much of fsdp given to tensor as a served copy has.
+    """Returns a mesh between the trained and the served one, to publish in two steps.
+
+    Its tensor size is that of `served`, taken from the fsdp axis of `trained`.
 
     Args:
-      trained: in training.
-      served: as of `served_mesh`.
+      trained: the mesh of the update.
+      served: the mesh of the sampler, from `served_mesh`.
 
     Returns:
-      The same devices in the same order; None where the sizes do not divide, or where
-      it would be one of the two.
+      A mesh of the same devices in the same order. None if the sizes are not divisible,
+      if both meshes have the same tensor size, or if `served` is a single copy.
     """
     data, fsdp, tensor = (trained.shape[axis] for axis in AXES)
     wanted = served.shape[AXES[-1]]
@@ -151,14 +153,14 @@ def between_mesh(trained: Mesh, served: Mesh) -> Mesh | None:
 
 
 def platform(mesh: Mesh | None) -> str:
-    """`cpu`, `gpu` or `tpu`: of the mesh's own devices, wherever one compiles for it.
+    """Returns `cpu`, `gpu` or `tpu`: the platform of the mesh's devices.
 
-    Without a mesh that of JAX's default devices.
+    This can differ from the machine that compiles. None means JAX's default platform.
     """
     name = mesh.devices.flat[0].platform if mesh else jax.default_backend()
     return "gpu" if name in ("cuda", "rocm") else name
 
 
 def abstract_mesh(shape: tuple[int, int, int]) -> AbstractMesh:
-    """A mesh of that shape without devices, to ask the table about."""
+    """Returns a mesh of that shape without devices, to resolve shardings on."""
     return AbstractMesh(shape, AXES)

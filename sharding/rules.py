@@ -1,10 +1,10 @@
-"""Logical axes of arrays, resolved strictly to axes of the mesh.
+"""Maps logical axes of arrays to mesh axes.
 
-No other file names an axis of the mesh: code that lays out an array, splits a loop's
-work or counts shards names a logical axis.
+Only this file names mesh axes. All other code names logical axes, to shard an array,
+to split the work of a loop or to count shards.
 
-Flax's own resolution lets a misspelt name mean "unsharded" and drops a mesh axis that
-is used twice; here both are errors.
+Flax's own rules treat a misspelled name as unsharded and ignore the second use of a
+mesh axis. Here both are errors.
 """
 
 import math
@@ -16,7 +16,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Shaped
 
 _Tree = TypeVar("_Tree")
-# Of the mesh, major to minor; sizes are given in this order.
+# Mesh axes, major to minor. Mesh shapes use this order.
 AXES = DATA, FSDP, TENSOR = ("data", "fsdp", "tensor")
 
 RULES: Mapping[str, str | tuple[str, ...] | None] = {
@@ -36,10 +36,10 @@ RULES: Mapping[str, str | tuple[str, ...] | None] = {
 
 
 def mesh_axes(name: str | None) -> tuple[str, ...]:
-    """The mesh axes over which a logical axis is split; None is split over none.
+    """Returns the mesh axes that shard a logical axis; `()` for None.
 
     Raises:
-      ValueError: the table has no such name.
+      ValueError: `RULES` does not have the name.
     """
     if name is None:
         return ()
@@ -50,22 +50,22 @@ def mesh_axes(name: str | None) -> tuple[str, ...]:
 
 
 def shards(name: str, mesh: Mesh | AbstractMesh) -> int:
-    """Into how many parts a mesh splits a logical axis."""
+    """Returns the number of shards of a logical axis on a mesh."""
     return math.prod(mesh.shape[axis] for axis in mesh_axes(name))
 
 
 def spec(*axes: str | None) -> PartitionSpec:
-    """A logical name for each leading dimension, of whatever size and on any mesh."""
+    """Returns the partition spec for logical names of the leading dimensions."""
     return PartitionSpec(*(mesh_axes(axis) or None for axis in axes))
 
 
 def laid_out(mesh: Mesh | AbstractMesh, *axes: str | None) -> NamedSharding:
-    """`spec` on a mesh; without names every device holds the whole array."""
+    """Returns the sharding of `spec(*axes)` on a mesh; replicated without names."""
     return NamedSharding(mesh, spec(*axes))
 
 
 def place(arrays: _Tree, sharding: NamedSharding) -> _Tree:
-    """Puts a tree of host arrays on the devices, each process its own part."""
+    """Transfers a tree of host arrays to the devices; each process its own shards."""
     return jax.tree.map(
         lambda x: jax.make_array_from_callback(
             x.shape, sharding, lambda index: x[index]
@@ -81,17 +81,18 @@ def partition_spec(
     shape: Sequence[int],
     name: str = "array",
 ) -> PartitionSpec:
-    """Resolves one logical axis name per dimension; None leaves it whole.
+    """Returns the partition spec of an array, and checks it against the shape.
 
     Args:
-      axes: a logical name, or None, for each dimension.
-      mesh: the mesh whose axes the rules name.
+      axes: a logical axis name for each dimension; None for an unsharded dimension.
+      mesh: the mesh to shard over.
       shape: the array's shape.
-      name: what to call the array in an error.
+      name: the array's name in error messages.
 
     Raises:
-      ValueError: an unknown name, a mesh axis used by two dimensions, a dimension
-        that its mesh axes do not divide, or a rank that does not fit.
+      ValueError: a name or its mesh axis is unknown, two dimensions use the same mesh
+        axis, a dimension is not divisible by its mesh axes, or `axes` has another
+        length than `shape`.
     """
     if len(axes) != len(shape):
         raise ValueError(
@@ -134,7 +135,7 @@ def named_sharding(
     shape: Sequence[int],
     name: str = "array",
 ) -> NamedSharding:
-    """`partition_spec` on its mesh."""
+    """Returns the sharding of `partition_spec` on its mesh."""
     return NamedSharding(mesh, partition_spec(axes, mesh, shape=shape, name=name))
 
 
@@ -143,7 +144,7 @@ def constrain(
     axes: Sequence[str | None],
     mesh: Mesh | AbstractMesh | None,
 ) -> Shaped[jax.Array, "*dims"]:
-    """Pins the layout of an activation; without a mesh there is nothing to pin."""
+    """Constrains the sharding of an activation; returns `x` if `mesh` is None."""
     if mesh is None:
         return x
     return jax.lax.with_sharding_constraint(
