@@ -1,14 +1,13 @@
-"""Qwen2.5 and its relatives in Flax Linen: token ids to hidden states.
+"""Defines the decoder of Qwen2.5, Qwen3 and Llama in Flax Linen.
 
-The head is applied by the objective and by the sampler (`head_table`), never here, so
-that no `[tokens, vocabulary]` array exists unless it is requested.
+It maps token ids to hidden states. The objective and the sampler apply the output head
+(`head_table`) themselves, so the decoder makes no `[tokens, vocabulary]` array.
 
 Axes: B rows, T positions, S cached positions, D model width, F MLP width, N query
 heads, K kv heads, H head width, V vocabulary, L layers.
 
-Source: Qwen2.5 technical report (arXiv 2412.15115), Qwen3's (arXiv 2505.09388), and the
-Qwen2, Qwen3 and Llama architectures in Hugging Face transformers, to which the tests
-hold it equal.
+Source: technical reports of Qwen2.5 (arXiv 2412.15115) and Qwen3 (arXiv 2505.09388).
+The tests compare the decoder with Qwen2, Qwen3 and Llama in Hugging Face transformers.
 """
 
 import math
@@ -63,7 +62,7 @@ def rms_norm(x: jax.Array, weight: jax.Array, epsilon: float) -> jax.Array:
 def rotary_angles(
     positions: Int[jax.Array, "B T"], config: DecoderConfig
 ) -> Float32[jax.Array, "B T half_H"]:
-    """In float32: bfloat16 cannot hold position 4,095."""
+    """Computes rotary angles in float32; bfloat16 cannot represent position 4,095."""
     exponent = jnp.arange(0, config.head_dim, 2, dtype=jnp.float32) / config.head_dim
     per_radian = config.rope_theta**exponent
     if (scaling := config.rope_scaling) is not None:
@@ -75,13 +74,13 @@ def rotary_angles(
 
 
 def rotary(positions: Int[jax.Array, "B T"], config: DecoderConfig) -> Rotation:
-    """What turns queries and keys of these positions, the same in every layer."""
+    """Computes the cosines and sines of the rotary embedding, used in every layer."""
     angles = rotary_angles(positions, config)
     return jnp.cos(angles), jnp.sin(angles)
 
 
 def _rotate(x: jax.Array, rotation: Rotation) -> jax.Array:
-    """Rotary embedding (arXiv 2104.09864), halves paired as in transformers."""
+    """Applies rotary embeddings (arXiv 2104.09864) to pairs `x[i], x[i + H / 2]`."""
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     first, second = jnp.split(wide, 2, axis=-1)
     cos, sin = (of_angle[:, :, None] for of_angle in rotation)
@@ -91,7 +90,7 @@ def _rotate(x: jax.Array, rotation: Rotation) -> jax.Array:
 
 @jax.custom_vjp
 def _swiglu(gate: jax.Array, up: jax.Array) -> jax.Array:
-    """`silu(gate) * up` (arXiv 2002.05202)."""
+    """Computes `silu(gate) * up` (arXiv 2002.05202)."""
     return nn.silu(gate) * up
 
 
@@ -104,8 +103,8 @@ def _swiglu_backward(saved, d_out):
     sigmoid = nn.sigmoid(gate)
     silu = gate * sigmoid
     d_gate = d_out * up * (sigmoid + silu * (1 - sigmoid))
-    # Each goes into two matrix products. Without the barrier XLA on a CPU fuses this
-    # into a transposed copy for one of them, at 20 times the cost.
+    # Both gradients feed two matrix products. Without the barrier, XLA on CPU fuses
+    # them into a transposed copy for one product, which takes 20 times as long.
     return jax.lax.optimization_barrier((d_gate, d_out * silu))
 
 
@@ -113,10 +112,10 @@ _swiglu.defvjp(_swiglu_forward, _swiglu_backward)
 
 
 class Block(nn.Module):
-    """One decoder layer: attention, then SwiGLU, each on a normed residual.
+    """Represents one decoder layer: attention, then SwiGLU, each with a pre-norm.
 
-    Tokens are one axis outside of attention: XLA on a CPU does the gradient of
-    `[B, T, D] @ [D, F]` at half the speed of `[B * T, D] @ [D, F]`.
+    Outside attention, B and T are merged into one axis. On CPU, XLA computes the
+    gradient of `[B, T, D] @ [D, F]` at half the speed of `[B * T, D] @ [D, F]`.
     """
 
     config: DecoderConfig
@@ -139,14 +138,15 @@ class Block(nn.Module):
         """Runs the layer.
 
         Args:
-          x: the residual stream, B * T tokens.
-          rotation: of the positions.
-          segment_ids, prefix_ids: as of `Decoder`.
-          cached: earlier positions, where T is 1; None: there are no others.
+          x: the residual stream of B * T tokens.
+          rotation: the cosines and sines of the tokens' positions, from `rotary`.
+          segment_ids, prefix_ids: the arguments of `Decoder` with these names.
+          cached: keys and values of earlier positions, for decoding with T = 1; None
+            if the call contains all positions.
 
         Returns:
-          The residual stream and, where it serves, k `[B, K, H, T]` and v
-          `[B, K, T, H]`, or `cached` with them written.
+          The residual stream, and the keys and values if `serves` is set, else None.
+          The latter are k `[B, K, H, T]` and v `[B, K, T, H]`, or the updated `cached`.
         """
         c = self.config
 
@@ -217,16 +217,16 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The decoder without its head, as it is trained: layers stacked, and scanned.
+    """Represents the decoder for training, without its head, as a scan over layers.
 
     Attributes:
       config: the architecture.
-      mesh: pins activations to its axes; None leaves the layout to XLA.
-      dtype: of activations and matrix products.
-      param_dtype: of the parameters.
-      remat: what the backward pass recomputes, a key of `REMAT_POLICIES`.
-      attention: a key of `models.attention.IMPLEMENTATIONS`.
-      deterministic: sums the embedding's gradient in a fixed order.
+      mesh: the mesh that shards activations; None leaves their layout to XLA.
+      dtype: the dtype of activations and matrix products.
+      param_dtype: the dtype of the parameters.
+      remat: the rematerialization policy, a key of `REMAT_POLICIES`.
+      attention: the implementation, a key of `models.attention.IMPLEMENTATIONS`.
+      deterministic: whether to sum the embedding's gradient in a fixed order.
     """
 
     config: DecoderConfig
@@ -246,17 +246,17 @@ class Decoder(nn.Module):
         *,
         prefix_ids: Int[jax.Array, "B T"] | None = None,
     ) -> Float[jax.Array, "B T D"]:
-        """Runs the decoder.
+        """Computes the hidden states of packed rows.
 
         Args:
-          token_ids: of the rows.
-          positions: counted from 0 within each segment.
-          segment_ids: positions see only their own segment.
-          prefix_ids: an earlier segment of the row that a position
-            also sees whole; 0 for none. None: no row shares any.
+          token_ids: the tokens of each row.
+          positions: the index of each token in its segment, or in prefix and segment.
+          segment_ids: the segment of each token; tokens attend within their segment.
+          prefix_ids: the id of an earlier segment of the row that the token also
+            attends to in full; 0 for none. None means 0 everywhere.
 
         Returns:
-          Hidden states after the final norm.
+          The hidden states after the final norm.
         """
         c = self.config
         if prefix_ids is None:
@@ -272,7 +272,7 @@ class Decoder(nn.Module):
             split_rngs={"params": True},
             in_axes=(nn.broadcast,) * 4,
             length=c.num_layers,
-            # A CPU runs a few layers faster without a loop.
+            # Models of a few layers run faster on CPU without a loop.
             unroll=c.num_layers <= 4 and platform(self.mesh) == "cpu",
             metadata_params={nn.PARTITION_NAME: "layers"},
         )(
@@ -308,19 +308,19 @@ class Decoder(nn.Module):
 
 
 def head_table(params: Params) -> jax.Array:
-    """The head as `[V, D]`: its own table, or the embedding where they are tied."""
+    """Returns the head's weights `[V, D]`, which are the embedding if tied."""
     return params["head"] if "head" in params else params["embedding"]
 
 
 def abstract_params(model: Decoder) -> tuple[Params, Params]:
-    """Shapes and logical axes of the parameters, without making any.
+    """Returns the shapes and logical axes of the parameters without allocating them.
 
     Returns:
-      A tree of `jax.ShapeDtypeStruct` and a tree of the same form with one tuple of
-      logical axis names per array.
+      A tree of `jax.ShapeDtypeStruct`, and a tree of the same structure with a tuple
+      of logical axis names for each array.
     """
     ids = jax.ShapeDtypeStruct((1, 1), jnp.int32)
-    init = model.clone(mesh=None).init  # one position divides over no mesh
+    init = model.clone(mesh=None).init  # a batch of one token cannot be sharded
     boxed = jax.eval_shape(init, jax.random.key(0), ids, ids, ids)["params"]
     axes = jax.tree.map(tuple, nn.get_partition_spec(boxed), is_leaf=_is_spec)
     return nn.unbox(boxed), axes
@@ -331,7 +331,7 @@ def _is_spec(x) -> bool:
 
 
 def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
-    """Where each parameter lives on `mesh`; strict (see `sharding.rules`)."""
+    """Returns the sharding of each parameter; raises as `sharding.rules` describes."""
     shapes, axes = abstract_params(model)
     return jax.tree_util.tree_map_with_path(
         lambda path, shape, names: named_sharding(
@@ -343,7 +343,7 @@ def param_shardings(model: Decoder, mesh: Mesh | AbstractMesh) -> Params:
 
 
 def init_params(model: Decoder, mesh: Mesh, seed: int) -> Params:
-    """Random parameters, born sharded: no device ever holds more than its part."""
+    """Returns random parameters, initialized sharded so that no device holds all."""
     ids = jnp.zeros((1, 1), jnp.int32)
 
     def init(key):
