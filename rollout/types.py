@@ -1,4 +1,4 @@
-"""The interface of samplers."""
+"""Defines the interface of samplers and the completions that they return."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -11,15 +11,15 @@ FinishReason = Literal["stop", "length", "unfinished"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """How one call of `Sampler.sample` draws tokens. Every field is always explicit.
+    """Holds the sampling parameters of one call of `Sampler.sample`.
 
     Attributes:
-      n: completions per prompt.
-      max_tokens: most tokens in one completion, its stop token included.
-      temperature: 0 is greedy; log-probabilities are those at this temperature.
-      top_p: nucleus mass in (0, 1]; 1 is exact sampling, without any filter.
-      stop_token_ids: ids that end a completion; the drawn one is its last token.
-      ignore_stop: draw `max_tokens` tokens whatever they are (benchmarks).
+      n: the number of completions per prompt.
+      max_tokens: the maximum number of tokens per completion, with the stop token.
+      temperature: the temperature of the sampling distribution; 0 is greedy decoding.
+      top_p: the nucleus mass in (0, 1]; 1 samples from the full distribution.
+      stop_token_ids: the ids that end a completion, which includes the stop token.
+      ignore_stop: whether to always sample `max_tokens` tokens (for benchmarks).
     """
 
     n: int = 1
@@ -44,16 +44,19 @@ class SamplingParams:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Completion:
-    """The tokens drawn for one prompt, never decoded and encoded again.
+    """Represents one completion of a prompt as sampled token ids.
 
-    Entry t of each array describes *producing* `token_ids[t]`.
+    Entry t of each array belongs to `token_ids[t]`.
 
     Attributes:
-      token_ids: int32 `[n]`, the stop token included where one was drawn.
-      sampler_logprobs: float32 `[n]`, natural log, at the sampling distribution.
-      finish_reason: "stop" when a stop token was drawn, "length" when the budget ran
-        out first, which is what truncated means. "unfinished": the call ended before.
-      versions: int32 `[n]`, the policy version (steps done) that drew each token.
+      token_ids: int32 `[n]`, the sampled tokens, with the stop token if there is one.
+      sampler_logprobs: float32 `[n]`, the log-probability of each token in the
+        distribution that the sampler drew it from, in nats.
+      finish_reason: "stop" if the last token is a stop token, "length" if the
+        completion was truncated at `max_tokens`, "unfinished" if sampling was
+        interrupted.
+      versions: int32 `[n]`, the policy version (training steps done) that sampled each
+        token.
     """
 
     token_ids: np.ndarray
@@ -70,7 +73,7 @@ class Completion:
         return self.finish_reason == "unfinished"
 
     def followed_by(self, rest: "Completion") -> "Completion":
-        """Returns this unfinished completion with the tokens drawn after it."""
+        """Returns this partial completion with the tokens of `rest` appended."""
         if not len(self.token_ids):
             return rest
         return Completion(
@@ -90,11 +93,11 @@ SoFar = Sequence[Sequence[Completion]]
 
 
 class SamplerError(RuntimeError):
-    """Sampling cannot continue; one line that says why and what to do."""
+    """Reports that sampling cannot continue; the message says why and what to do."""
 
 
 class Sampler(Protocol):
-    """A source of completions."""
+    """Defines the interface of a sampler of completions."""
 
     def sample(
         self,
@@ -106,45 +109,46 @@ class Sampler(Protocol):
         on_finished: OnFinished | None = None,
         on_pause: OnPause | None = None,
     ) -> list[list[Completion]]:
-        """Draws `params.n` completions for each prompt of token ids.
+        """Samples `params.n` completions for each prompt.
 
-        Equal arguments and weights give equal completions, unless the call is ended
-        early.
+        Equal arguments and weights give equal completions, unless `on_pause` ends the
+        call early.
 
         Args:
-          prompts: token ids per prompt, none empty.
-          params: how tokens are drawn.
-          seed: non-negative; callers take a fresh one per call (see `rollout.seeds`).
-          begun: each prompt's completions as an earlier call returned them; unfinished
-            ones are continued with the current weights.
-          on_finished: called as `(prompt index, sample index, completion)` when a
-            completion ends, in any order, on the calling thread.
-          on_pause: called regularly on that thread. An exception from it ends the
-            call; True returns what there is, with the rest unfinished.
+          prompts: the token ids of each prompt, at least one token.
+          params: the sampling parameters.
+          seed: a non-negative random seed, a new one for each call (`rollout.seeds`).
+          begun: the completions of each prompt that an earlier call returned; the call
+            continues unfinished ones with the current weights.
+          on_finished: a function called with (prompt index, sample index, completion)
+            when a completion ends, in any order, on the calling thread.
+          on_pause: a function called regularly on the calling thread. An exception
+            ends the call. If it returns True, the call returns at once, with the other
+            completions unfinished.
 
         Returns:
-          For each prompt, its `params.n` completions.
+          The `params.n` completions of each prompt.
         """
         ...
 
     def close(self) -> None:
-        """Frees devices, processes and files. Safe to call twice."""
+        """Releases devices, processes and files; a second call has no effect."""
         ...
 
 
 class PolicySampler(Sampler, Protocol):
-    """A sampler of a policy in training."""
+    """Defines the interface of a sampler of the policy in training."""
 
     def publish(self, params, version: int) -> None:
-        """Serves `params` (the model's parameter tree) as `version` from here on."""
+        """Replaces the weights with the parameter tree `params`, numbered `version`."""
         ...
 
     def make_room(self) -> None:
-        """Frees memory of the trainer's devices until the next publish."""
+        """Frees memory on the trainer's devices until the next publish."""
         ...
 
     def metrics(self) -> dict[str, float]:
-        """Returns metrics of the last publish and of failures."""
+        """Returns metrics of the last publish and of server restarts."""
         ...
 
 
@@ -154,7 +158,8 @@ def so_far(
     """Returns a copy of `begun`, or `params.n` empty completions for each prompt.
 
     Raises:
-      ValueError: another number of them, or an unfinished one is full.
+      ValueError: a prompt does not have `params.n` completions, or an unfinished
+        completion already has `params.max_tokens` tokens.
     """
     if begun is None:
         return [[NOT_BEGUN] * params.n for _ in prompts]
