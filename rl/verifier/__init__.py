@@ -1,13 +1,14 @@
-"""A rule-based verifier of mathematical answers: sound, bounded, deterministic.
+"""Verifies mathematical answers with rules: sound, bounded and deterministic.
 
-Enters: a completion and its gold answer. Leaves: a verdict that is a function of them
-alone. Begin in `contract`; needs python-flint and neither jax nor numpy.
+A verdict depends only on the completion, its gold answer and the problem's text. The
+package needs python-flint, but neither JAX nor numpy. Start reading in
+`grade/contract.py`.
 
 ```
-judge(completion, gold, problem)  a verdict, with the rule that decided
-verify(completion, gold, problem) whether that verdict is "correct"
-is_equivalent(predicted, gold)    two answers against each other
-VerifierPool(workers, timeout)    many completions at once, in processes of their own
+judge(completion, gold, problem)  returns a verdict and the rule that decided it
+verify(completion, gold, problem) returns whether the verdict is "correct"
+is_equivalent(predicted, gold)    compares two answers
+VerifierPool(workers, timeout)    judges many completions in worker processes
 ```
 """
 
@@ -55,11 +56,11 @@ def _digest_of_sources() -> str:
 
 
 VERSION = _digest_of_sources()
-"""Changes whenever a verdict could: recorded with every score."""
+"""Changes whenever the source code changes; recorded with every score."""
 
 
 def verify(
     completion: str, gold: str | Sequence[str], problem: str | None = None
 ) -> bool:
-    """Returns whether a completion ends in a right and finished answer; see `judge`."""
+    """Returns whether a completion ends in a correct, finished answer; see `judge`."""
     return judge(completion, gold, problem).correct is True

@@ -1,4 +1,4 @@
-"""Judges many completions at once, in worker processes."""
+"""Judges many completions at once in worker processes."""
 
 import collections
 import functools
@@ -14,20 +14,31 @@ from .pool import Lost, Workers
 def examine(
     golds: Sequence[str], problem: str | None, literal: bool = True
 ) -> Callable[[Any], Verdict]:
-    """Returns a function from an answer to its verdict; reads the golds once."""
+    """Returns a function that maps an answer to its verdict.
+
+    Args:
+      golds: accepted answers, which are parsed only once.
+      problem: text of the problem, or None.
+      literal: see `Examiner`.
+    """
     return functools.cache(Examiner(golds, problem, literal=literal).judge)
 
 
 def read_golds() -> Callable[[str], str | None]:
-    """Returns a function that says why an answer cannot be a gold, or None."""
+    """Returns `self_check`, which explains why an answer cannot be a gold."""
     return self_check
 
 
 class VerifierPool(Workers):
     """Judges completions in parallel.
 
-    `judge` names another judge than `examine`, called with an answer or with a tuple of
-    neighbouring boxes. `after` and `literal` are those of `contract.judge`.
+    Args:
+      workers: number of worker processes.
+      timeout: seconds allowed for one completion.
+      judge: "module:function" that replaces `examine`. The returned function gets an
+        answer, or a tuple with the answers of neighbouring boxes.
+      after: delimiter such as `</think>`; only text after its last occurrence counts.
+      literal: see `Examiner`.
     """
 
     def __init__(
@@ -47,13 +58,21 @@ class VerifierPool(Workers):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Items judged so far, in all and by rule; and workers replaced."""
+        """Numbers of judged completions, in total and by rule, and replaced workers."""
         return {"replaced": self.replaced, **self._counts}
 
     def judge(
         self, items: Sequence[tuple[str, Sequence[str], str | None]]
     ) -> list[Verdict]:
-        """Returns the verdicts on triples of completion, accepted golds and problem."""
+        """Returns the verdicts of completions, in order.
+
+        Args:
+          items: triples of a completion, its accepted golds, and the problem's text or
+            None.
+
+        Raises:
+          TypeError: if golds are one string instead of a sequence of strings.
+        """
         contexts: list[tuple | None] = []
         requests = collections.defaultdict[tuple, list[Any]](list)
         for completion, golds, problem in items:

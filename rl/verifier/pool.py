@@ -1,9 +1,9 @@
-"""Worker processes with a hard deadline for each item.
+"""Runs functions in worker processes, with a deadline for each item.
 
-The budget already bounds a verdict, so the deadline only guards against faults and
-users' reward functions. A worker that misses it or dies is replaced and its item tried
-once more. Workers are fresh interpreters; no signal handler and no timer is used, so a
-pool may be called from any thread.
+The step budget already bounds the verifier itself. The deadline guards against faults
+and against reward functions written by users. A worker that dies or misses the deadline
+is replaced, and its item is retried once. Workers are fresh interpreters without signal
+handlers or timers, so any thread may use a pool.
 """
 
 import concurrent.futures
@@ -23,24 +23,28 @@ from typing import Any, NamedTuple
 _START_SECONDS = 120.0
 _TRIES = 2
 _MEMORY_BYTES = 1 << 30
-# What an interpreter needs of the environment, which has no key and no token.
+# Environment variables that confined workers inherit; API keys and tokens are not.
 _NEEDS = ("PATH", "HOME", "LANG", "LC_", "TMPDIR", "LD_LIBRARY_PATH", "PYTHON")
 _ROOT = str(pathlib.Path(__file__).resolve().parents[__name__.count(".")])
 
 
 class Lost(NamedTuple):
-    """Replaces a result: the worker was stopped or died, more than once."""
+    """Represents the missing result of an item whose worker failed in every try.
+
+    Attributes:
+      reason: description of the last failure.
+    """
 
     reason: str
 
 
 class _Worker:
-    """Starts an interpreter that answers on a pipe."""
+    """Runs a worker process and exchanges messages with it over a pipe."""
 
     def __init__(self, function: str, preload: Sequence[str], confined: bool):
         self._pipe, theirs = multiprocessing.Pipe()
         names = (n for n in os.environ if not confined or n.startswith(_NEEDS))
-        # A user's function may use JAX; the accelerators are the trainer's.
+        # A user's function may import JAX; the accelerators belong to the trainer.
         env = {n: os.environ[n] for n in names} | {"JAX_PLATFORMS": "cpu"}
         env["PYTHONPATH"] = os.pathsep.join([_ROOT, env.get("PYTHONPATH", "")])
         fd = theirs.fileno()
@@ -50,11 +54,11 @@ class _Worker:
                 env=env, pass_fds=[fd], stdin=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
         self.pid, self._started = self._process.pid, False
-        with contextlib.suppress(OSError):  # one that died at once is noticed later
+        with contextlib.suppress(OSError):  # an early death is noticed later
             self._pipe.send((sys.path, function, preload, confined))
 
     def wait_for_start(self) -> None:
-        """Waits until items are served: no item's deadline includes the start."""
+        """Waits for the worker, so that no item's deadline includes its start."""
         if not self._started:
             self._started = self._receive(_START_SECONDS)
 
@@ -76,15 +80,16 @@ class _Worker:
 
 
 class Workers(contextlib.AbstractContextManager):
-    """Runs a function in processes whose number and speed no item can reduce.
+    """Runs a function in worker processes and replaces workers that hang or die.
 
     Args:
-      workers: how many items run at the same time.
+      workers: number of worker processes.
       timeout: seconds that one item may take before its worker is replaced.
-      function: "module:function"; called with a request's context, it returns a
-        function from an item to its result.
-      preload: modules that a worker imports at its start.
-      confined: give workers a gigabyte of memory and a bare environment at most.
+      function: "module:function" that maps the context of a request to a function from
+        an item to its result.
+      preload: modules that a worker imports when it starts.
+      confined: whether workers get at most 1 GiB of address space and only basic
+        environment variables.
     """
 
     def __init__(
@@ -113,7 +118,7 @@ class Workers(contextlib.AbstractContextManager):
 
     @property
     def pids(self) -> list[int]:
-        """Ids of the living workers, each the leader of a process group."""
+        """Process ids of the running workers, each leading its own process group."""
         return sorted(worker.pid for worker in list(self._alive))
 
     def map(
@@ -121,9 +126,16 @@ class Workers(contextlib.AbstractContextManager):
         requests: Sequence[tuple[tuple, Sequence[Any]]],
         on_done: Callable[[int], object] = lambda items: None,
     ) -> list[list[Any]]:
-        """Returns the results of requests, pairs of a context and its items, in order.
+        """Returns the results of all requests, in order.
 
-        One worker does all of a request; `on_done` gets the number of its items.
+        One worker runs all items of a request.
+
+        Args:
+          requests: pairs of a context and its items.
+          on_done: function called after each request with the number of its items.
+
+        Raises:
+          RuntimeError: if the workers are closed.
         """
         if not self._alive:
             raise RuntimeError("the workers are closed")
@@ -167,12 +179,16 @@ class Workers(contextlib.AbstractContextManager):
 
 
 def serve(fd: int) -> None:
-    """Answers requests on a pipe, in a worker, until the parent is gone."""
-    # Signals are for the parent to see.
+    """Answers requests from a pipe until the parent process exits; runs in a worker.
+
+    Args:
+      fd: file descriptor of the worker's end of the pipe.
+    """
+    # Only the parent handles signals.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     if os.fork():
-        # This process only waits: its input ends with the parent, and then it ends the
-        # group, with whatever hangs in C or was started by a user's function.
+        # This process only waits for the end of its stdin, when the parent exits.
+        # It then kills its process group, including the processes of a user's function.
         os.close(fd)
         sys.stdin.read()
         os.killpg(0, signal.SIGKILL)
@@ -182,7 +198,7 @@ def serve(fd: int) -> None:
     if confined:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     for name in preload:
-        with contextlib.suppress(BaseException):  # reported where it is used
+        with contextlib.suppress(BaseException):  # fails again where it is used
             importlib.import_module(name)
     module, name = function.split(":")
     make_work = getattr(importlib.import_module(module), name)

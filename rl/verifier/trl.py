@@ -1,4 +1,4 @@
-"""A reward function with TRL's calling convention."""
+"""Provides a reward function with TRL's calling convention."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,15 +15,15 @@ def reward(
     """Scores completions for `trl.GRPOTrainer(reward_funcs=reward)`.
 
     Args:
-      completions: texts, or conversations whose last message is judged.
-      answer: the column of golds; a sequence of golds where any of them counts.
-      problem: the column of problem texts, if there is one: then a formula copied from
-        the problem does not count.
-      columns: everything else that TRL passes; ignored.
+      completions: completion texts, or conversations whose last message is judged.
+      answer: gold of each completion, or a sequence of accepted golds.
+      problem: problem text of each completion. If given, a formula copied from the
+        problem is wrong.
+      columns: other columns passed by TRL, which are ignored.
 
     Returns:
-      For each completion 1.0, -1.0, or None where the gold cannot be read: TRL leaves
-      such a reward out.
+      1.0 or -1.0 for each completion, or None if its gold cannot be read. TRL skips
+      rewards that are None.
     """
     problems = problem if problem is not None else [None] * len(completions)
     rewards: list[float | None] = []

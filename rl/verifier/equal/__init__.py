@@ -1,4 +1,4 @@
-"""Shows that two answers mean the same, within a budget of steps.
+"""Decides whether two answers are equivalent, within a budget of steps.
 
-Begin with `compare.same_answer`.
+Start reading in `compare.same_answer`.
 """

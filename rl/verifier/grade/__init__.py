@@ -1,4 +1,4 @@
-"""Judges an answer: equal to the gold, finished, and in the form that is due.
+"""Judges an answer: equal to the gold, finished, and in the requested form.
 
-Begin with `contract.judge`.
+Start reading in `contract.judge`.
 """

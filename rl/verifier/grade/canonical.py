@@ -1,4 +1,4 @@
-"""Computes the shape of a formula, by which copies are found."""
+"""Computes the shape of a formula: a canonical form used to find copies."""
 
 from collections import Counter
 
@@ -6,7 +6,11 @@ from ..parse import tree as t
 
 
 def shape_of(node: t.Node) -> t.Node:
-    """Returns a tree without its order, zeros, ones, units and left side."""
+    """Returns the canonical form of a tree: the same for a formula and its copies.
+
+    Terms, factors, items and the sides of symmetric relations are sorted, and ">"
+    becomes "<". Zeros, ones, double signs, units, percent and degree signs are removed.
+    """
     node = t.rebuilt(node, shape_of)
     match node:
         case t.Add(terms):
@@ -21,7 +25,7 @@ def shape_of(node: t.Node) -> t.Node:
             negative = sum(map(_is_below_zero, flat)) % 2
             rest = [_without_sign(f) for f in flat]
             rest = [f for f in rest if f != t.ONE]
-            # A power of one alone is itself the formula.
+            # Keep a power of one that is the whole formula.
             rest = [f for f in rest if not _is_one(f)] or rest
             if negative and len(rest) == 1 and isinstance(rest[0], t.Add):
                 return shape_of(
@@ -76,7 +80,7 @@ def _collected(kind: type, parts: list[t.Node], empty: t.Node) -> t.Node:
 
 
 def is_rational(shape: t.Node) -> bool:
-    """Returns whether a shape is one rational number as one writes it: 2, 0.5, -1/2."""
+    """Returns whether a shape is a rational number in a usual form: 2, 0.5, -1/2."""
     match shape:
         case t.Num():
             return True
@@ -92,7 +96,7 @@ def is_rational(shape: t.Node) -> bool:
 
 
 def is_plain(shape: t.Node) -> bool:
-    """Returns whether a shape is a value that has nothing in it to be worked out."""
+    """Returns whether a shape is a value that leaves nothing to calculate."""
     match shape:
         case t.Num() | t.Sym() | t.Const() | t.Word() | t.Clock() | t.Numbers():
             return True
@@ -104,7 +108,12 @@ def is_plain(shape: t.Node) -> bool:
 
 
 def holds(parts: list[t.Node], formula: t.Node) -> bool:
-    """Returns whether parts of a shape are a formula, or have its terms or factors."""
+    """Returns whether a shape contains a formula or all terms or factors of a formula.
+
+    Args:
+      parts: all nodes of the shape.
+      formula: shape of the formula.
+    """
     for wanted in (formula, shape_of(t.Mul((t.MINUS_ONE, formula)))):
         if wanted in parts:
             return True

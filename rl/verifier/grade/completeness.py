@@ -1,7 +1,7 @@
 """Decides whether an answer is finished, compared with its gold.
 
-A relation that is still to be solved, a sum or a logarithm that was not evaluated may
-be equal to the gold, and leaves the last step to the verifier.
+An unsolved relation or an unevaluated sum may equal the gold, but leaves the last step
+to the verifier.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from .canonical import is_rational, shape_of
 _FUNCTIONS = {
     "floor": "a rounding", "ceil": "a rounding", "abs": "an absolute value"
 }  # fmt: skip
-"""Functions of numbers that no answer needs."""
+"""Functions of numbers that a finished answer never needs."""
 _KEPT_BASES = (t.number(10), t.EULER, t.IMAGINARY)
 _EQUALITIES = frozenset(["=", "approx", "equiv"])
 _TRANSCENDENTAL = {
@@ -24,11 +24,11 @@ _TRANSCENDENTAL = {
     "cot": "a cotangent", "sec": "a secant", "csc": "a cosecant",
     "arcsin": "an arcsine", "arccos": "an arccosine", "arctan": "an arctangent",
 }  # fmt: skip
-"""Functions that an answer does not need where its value is rational."""
+"""Functions that a finished answer does not need if its value is rational."""
 
 
 def unfinished(answer: t.Node, gold: t.Node) -> str | None:
-    """Returns what is still to be done in an answer and is done in its gold."""
+    """Returns a reason if an answer has an unsolved relation and its gold has none."""
     if not t.contains(gold, (t.Rel, t.Interval, t.SetOp)) or _solved(gold):
         if any(not _is_solved(part) for part in _relations(answer)):
             return "leaves a relation to be solved"
@@ -36,7 +36,7 @@ def unfinished(answer: t.Node, gold: t.Node) -> str | None:
 
 
 def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
-    """Returns which function an answer leaves to be evaluated, if any."""
+    """Returns a reason if an answer has an unevaluated function or set operation."""
     functions = _FUNCTIONS | (_TRANSCENDENTAL if is_number(gold) else {})
     own = {part.name for part in t.walk(gold) if isinstance(part, t.Fn)}
     for part in t.walk(answer):
@@ -50,11 +50,14 @@ def left_to_evaluate(answer: t.Node, gold: t.Node, prover: Prover) -> str | None
 
 
 def unevaluated(answer: t.Node, gold: t.Node) -> bool:
-    """Returns whether an answer leaves arithmetic to be done where the gold is literal.
+    """Returns whether an answer leaves arithmetic undone that its gold does not.
+
+    If all numbers of the gold are literal, those of the answer must be too. Otherwise
+    the answer may not have more pending steps than the gold.
 
     Args:
-      answer: the tree of the answer, as written.
-      gold: that of the gold: literal where all its numbers are.
+      answer: tree of the answer, as written.
+      gold: tree of the gold, as written.
     """
     wanted = list(_numbers_in(gold))
     if _cancels(answer, gold):
@@ -76,12 +79,12 @@ def unevaluated(answer: t.Node, gold: t.Node) -> bool:
 def pending(node: t.Node) -> int:
     """Counts the steps of arithmetic that an expression leaves to be carried out.
 
-    Like terms are to be added, numbers and powers of one base to be multiplied, powers
-    of numbers to be raised, and fractions in a denominator to be inverted.
+    Steps are: adding like terms, multiplying numbers or powers of one base, raising
+    numbers to powers, and inverting fractions in a denominator.
     """
-    if isinstance(node, t.Matrix):  # a factor before it was put into each cell
+    if isinstance(node, t.Matrix):  # a factor before the matrix is in each of its cells
         return sum(pending(cell) for cell in node.cells if isinstance(cell, t.Add))
-    if isinstance(node, t.Rel | t.Chain):  # of 2 + 3 = 5 the plainest side
+    if isinstance(node, t.Rel | t.Chain):  # the simplest side: 5 in 2 + 3 = 5
         said = [side for side in sides(node) if not is_label(side)]
         return min(map(pending, said), default=0)
     steps = sum(map(pending, t.children(node)))
@@ -119,7 +122,7 @@ def _split(term: t.Node) -> tuple[list[t.Node], t.Node]:
 
 
 def _repeated(factors: Iterator[t.Node]) -> int:
-    """Counts the factors that could be multiplied: numbers, powers of one base."""
+    """Counts the factors that could be multiplied: numbers and powers of one base."""
     above, below, roots, bases = 0, 0, 0, []
     for factor in factors:
         inverse = _is_inverse(factor)
@@ -147,14 +150,14 @@ def _cancels(answer: t.Node, gold: t.Node) -> bool:
 
 
 def _numbers_in(node: t.Node) -> Iterator[t.Node]:
-    """Returns the numbers that an answer gives; of 2 + 3 = 5 the plainest side."""
+    """Yields the numbers of an answer; for 2 + 3 = 5 only the simplest side."""
     match node:
         case t.Rel() | t.Chain() if all(s.op in _EQUALITIES for s in steps_of(node)):
             constant = [side for side in sides(node) if not t.symbols(side)]
             literal = [side for side in constant if is_literal(side)]
             yield from itertools.chain(*map(_numbers_in, (literal or constant)[-1:]))
         case t.Expression() | t.Quantity() | t.Ratio():
-            # With letters it is perhaps a unit, or a vector.
+            # An expression with letters may be a unit or a vector.
             if not t.symbols(node) and not t.contains(node, t.Call):
                 yield node
         case t.Choice(_, value):
@@ -169,8 +172,8 @@ def _numbers_in(node: t.Node) -> Iterator[t.Node]:
 def is_literal(node: t.Node) -> bool:
     """Returns whether a number leaves nothing to add, multiply or divide.
 
-    Signs, fractions, mixed numbers, percent, scientific notation and a single power,
-    factorial, binomial or other function are.
+    Signs, fractions, mixed numbers, percent, scientific notation, and a single power,
+    factorial, binomial or other function are literal.
     """
     match node:
         case t.Percent(value) | t.Degrees(value) | t.Quantity(value):
@@ -180,7 +183,7 @@ def is_literal(node: t.Node) -> bool:
         case t.Mul((value, t.Mul((t.Num(),)))):  # 5 million
             return is_literal(value)
         case t.Mul((t.Num(), t.Pow(t.Num(base), exponent))) if base == 10 and (
-            exponent != t.MINUS_ONE  # that of a quotient; written -1 is a product
+            exponent != t.MINUS_ONE  # marks a quotient; a written -1 is a product
         ):
             return _is_signed_integer(exponent)
         case t.Mul((t.Fn("log", (top,)), t.Pow(t.Fn("log", (bottom,)), exponent))):
@@ -201,7 +204,7 @@ def is_literal(node: t.Node) -> bool:
 
 
 def _is_atom(node: t.Node) -> bool:
-    """Returns whether a node is a number, a power of one, a factorial or a binomial."""
+    """Returns whether a node is a number, a power, a factorial or a binomial."""
     match node:
         case t.Mul((sign, value)) if sign == t.MINUS_ONE:
             return _is_atom(value)
@@ -210,7 +213,7 @@ def _is_atom(node: t.Node) -> bool:
         ):
             return _is_signed_integer(exponent)
         case t.Pow(t.Num(), exponent):
-            return _is_signed_integer(exponent)  # that of a root is a quotient
+            return _is_signed_integer(exponent)  # the exponent of a root is a quotient
         case t.Fn("fact" | "binom", arguments):
             return all(isinstance(part, t.Num) for part in arguments)
     return isinstance(node, t.Num | t.Repeating | t.Based | t.Const)
@@ -224,9 +227,9 @@ def _is_signed_integer(node: t.Node) -> bool:
 
 
 def _is_fraction(top: t.Node, bottom: t.Node) -> bool:
-    """Returns whether a quotient is a fraction of whole numbers or a power.
+    """Returns whether a quotient is a literal fraction, such as 3/4 or 1/2^10.
 
-    Where its value is whole, it is a division to be carried out.
+    A quotient with an integer value is not: the division is still to be carried out.
     """
     parts = [top, bottom]
     if not all(map(_is_atom, parts)) or not any(map(_is_signed_integer, parts)):
@@ -245,10 +248,10 @@ def _leaves_sets(node: t.Node, regions: Regions) -> bool:
 
 
 def _is_to_carry_out(node: t.SetOp, regions: Regions) -> bool:
-    """Returns whether sets that are joined or cut have a simpler form.
+    """Returns whether an operation on sets can be simplified.
 
-    Two intervals apart, the reals without some, an inequality with exceptions and
-    whole numbers without end are so already. Names of sets leave nothing to be done.
+    Disjoint intervals, the reals or the integers without some numbers, and inequalities
+    with exceptions are already simple. Operations on named sets cannot be carried out.
     """
     left, right = sides = node.left, node.right
     if any(isinstance(side, t.Expression) for side in sides):
@@ -274,7 +277,10 @@ def is_number(node: t.Node) -> bool:
 
 
 def notation(node: t.Node) -> str:
-    """Returns how a number is written, "expression" where more than one number is."""
+    """Returns the notation of a number: "integer", "decimal", "fraction", "base 8", ...
+
+    The result is "expression" if the node consists of more than one number.
+    """
     match node:
         case t.Based(_, base) if base != 10:
             return f"base {base}"
@@ -308,7 +314,7 @@ def _solved(gold: t.Node) -> bool:
 
 
 def sides(node: t.Rel | t.Chain) -> list[t.Node]:
-    """Returns all that a relation relates, from the left."""
+    """Returns all sides of a relation or a chain, from left to right."""
     steps = steps_of(node)
     return [steps[0].left, *(step.right for step in steps)]
 
@@ -316,7 +322,7 @@ def sides(node: t.Rel | t.Chain) -> list[t.Node]:
 def _is_solved(node: t.Rel | t.Chain) -> bool:
     """Returns whether a relation is solved: x = 5, 2 < x < 3, x in A.
 
-    f(x) = 2x + 1 is solved for f: its arguments are bound, and only f may not recur.
+    f(x) = 2x + 1 is solved for f: x is bound, and only f must not occur on the right.
     """
     if any(step.op == "equiv" for step in steps_of(node)):
         return True
@@ -330,7 +336,7 @@ def _is_solved(node: t.Rel | t.Chain) -> bool:
 
 
 def _unknowns(label: t.Node) -> Set[str]:
-    """Returns the function of a label, or its names."""
+    """Returns the names that a label defines: f for f(x), otherwise all its symbols."""
     function = function_of(label)
     if function is None or isinstance(label, t.Sym):
         return t.symbols(label)

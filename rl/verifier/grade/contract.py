@@ -33,28 +33,40 @@ Rule = Literal[
     "no_answer", "unreadable", "different", "open", "unfinished", "echo",
     "tolerance", "bad_gold", "lost",
 ]  # fmt: skip
-"""What decided: the way in which the answer was shown equal to the gold (text, number,
-enclosure); or why it was not credited (no_answer, unreadable, different, open:
-not shown within the budget, unfinished, echo: copied from the problem); or why there is
-no verdict (bad_gold: no accepted answer can be read, lost: the pool's worker died or
-was stopped twice). A reward adds `tolerance`: as near as
-the problem's row allows."""
+"""Names what decided a verdict.
+
+Correct, by the way in which the answer was shown equal to the gold:
+  text: same text or same words.
+  number: exact numbers.
+  enclosure: interval arithmetic.
+  tolerance: within the tolerance of the problem's row; only set by a reward.
+Wrong:
+  no_answer: the last box is missing, empty or never closed.
+  unreadable: the answer cannot be parsed.
+  different: the answer does not equal any gold.
+  open: equality was neither shown nor refuted within the budget.
+  unfinished: the answer leaves a step to be done.
+  echo: the answer is copied from the problem.
+Without a verdict:
+  bad_gold: no gold can be parsed.
+  lost: the worker timed out or died in every try.
+"""
 
 
 UNEVALUATED = "leaves its numbers to be calculated"
-"""The reason of an unfinished answer to a literal gold, which metrics count apart."""
+"""Reason of an answer with arithmetic left to do; metrics count these separately."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one completion.
+    """Represents the verdict on one completion.
 
     Attributes:
-      correct: whether its answer is finished and equal to an accepted one; None where
-        a verdict is impossible; such a completion must not be trained on.
-      answer: the extracted answer, None where there is none.
-      rule: what decided; see `Rule`. "reward" where it was a function of the user's.
-      reason: the same for a reader, in a few words.
+      correct: whether the answer equals a gold, is finished and is not a copy. None if
+        no verdict is possible; then the completion must not be trained on.
+      answer: extracted answer, or None.
+      rule: name of the rule that decided, or "reward" for a reward function of a user.
+      reason: short explanation of the verdict for a person.
     """
 
     correct: bool | None
@@ -64,18 +76,17 @@ class Verdict:
 
 
 _STEPS_OF_A_SHAPE = 4
-"""For each part of an answer and each level on which it may be computed again."""
+"""Budget steps charged per node of an answer and per level of its tree."""
 
 
 class Examiner:
-    """Judges answers to one problem; its golds and its text are read once.
+    """Judges answers to one problem; parses the golds and the problem only once.
 
     Args:
-      golds: accepted answers; any match counts.
-      problem: the problem's text, or None: then nothing counts as copied, and no unit
-        is asked for.
-      literal: where a gold is a literal number, an answer that leaves arithmetic to be
-        done is unfinished.
+      golds: accepted answers, of which any may match.
+      problem: text of the problem. If None, copies and requested units are not checked.
+      literal: whether an answer with arithmetic left to do is unfinished, if its gold
+        is a literal number.
     """
 
     def __init__(
@@ -90,11 +101,11 @@ class Examiner:
         self._golds = [(gold, parse_answer(gold)) for gold in golds]
 
     def judge(self, answer: str | Sequence[str] | None) -> Verdict:
-        """Returns the verdict on an extracted answer; the same for the same arguments.
+        """Returns the verdict on an extracted answer; deterministic.
 
         Args:
-          answer: an answer, or those of neighbouring boxes: together they are one list
-            where a gold is a list, and only the last counts where none is.
+          answer: answer, or the answers of neighbouring boxes. Several boxes form one
+            list if a gold is a list; otherwise only the last box counts.
         """
         if answer is not None and not isinstance(answer, str):
             golds = [gold.node for _, gold in self._golds if gold.node is not None]
@@ -143,14 +154,14 @@ class Examiner:
                     verdict = self._finished(answer, meant, gold.written, way, prover)
                     if verdict.correct:
                         return verdict
-                    # Another gold may be as it is written.
+                    # The answer may still match another gold in its written form.
                     refused = refused or verdict
                     continue
             except (Open, RecursionError):
                 is_open = True
                 continue
             except Exception as fault:
-                # A fault of the verifier: nothing is shown, so nothing is credited.
+                # A bug of the verifier proves nothing, so the answer is not credited.
                 what = f"stopped at a fault of the verifier: {fault!r}"
                 return Verdict(False, answer, "open", what)
             is_open = is_open or prover.is_open
@@ -177,7 +188,7 @@ class Examiner:
         return not (measured and self._asked.things and _is_bare(gold.node))
 
     def _in_base(self, answer: Answer, gold: Answer) -> Answer:
-        """Reads digits alone in the gold's base, where the problem names it."""
+        """Reads plain digits in the gold's base, if the problem names this base."""
         match answer.written, gold.node:
             case t.Num(value, None), t.Based(_, base) if answer.other is None:
                 digits, named = str(value), base in self._asked.bases
@@ -187,7 +198,7 @@ class Examiner:
         return answer
 
     def _without_what_is_asked(self, answer: Answer) -> Answer:
-        """Returns 17 for `x + y = 17` where the problem asks for `x + y`."""
+        """Reduces `x + y = 17` to 17 if the problem asks for `x + y`."""
         node, written = answer.node, answer.written
         if not isinstance(written, t.Rel | t.Chain) or type(node) is not type(written):
             return answer
@@ -237,7 +248,7 @@ class Examiner:
         return Verdict(True, answer, way, _REASONS[way])
 
     def _left_to_do(self, answer: t.Node, gold: t.Node, prover: Prover) -> str | None:
-        """Returns what an answer leaves of the problem's task, if anything."""
+        """Returns a reason if an answer leaves a part of the problem's task undone."""
         if (left := left_to_evaluate(answer, gold, prover)) is not None:
             return left
         how, asked = notation(answer), notation(gold)
@@ -256,9 +267,10 @@ class Examiner:
         return None
 
     def _is_restated(self, answer: t.Node, gold: t.Node) -> bool:
-        """Returns whether a number is left as it is in the problem.
+        """Returns whether an answer only repeats a number of the problem.
 
-        7.8 minutes for 468 seconds; 360 for its prime factors.
+        Examples: 7.8 minutes where the problem asks to convert 7.8 minutes to seconds,
+        or 360 where it asks for the prime factors of 360.
         """
         value = t.fold(shape_of(answer))
         if notation(gold) == "expression" and self._formulas.to_rewrite:
@@ -308,16 +320,16 @@ def judge(
     after: str | None = None,
     literal: bool = True,
 ) -> Verdict:
-    r"""Returns whether a completion ends in a right and finished answer.
+    r"""Returns the verdict on a completion.
 
     Args:
-      completion: the text of a reply; the answer is its last `\boxed{...}` that is in
-        no other.
-      gold: the accepted answer, or several of which any may match.
-      problem: the problem's text. With it, an expression copied from the problem does
-        not count, nor one that leaves the last step to the verifier, nor a quantity in
-        another unit than it asks for.
-      after: a delimiter such as `</think>`, before which nothing counts.
+      completion: text of the completion. The answer is its last `\boxed{...}` that is
+        not inside another box.
+      gold: accepted answer, or several answers of which any may match.
+      problem: text of the problem. If given, three kinds of answers are wrong: formulas
+        copied from the problem, unfinished values, and quantities in another unit than
+        the requested one.
+      after: delimiter such as `</think>`; only text after its last occurrence counts.
       literal: see `Examiner`.
     """
     golds = (gold,) if isinstance(gold, str) else tuple(gold)
@@ -327,7 +339,7 @@ def judge(
 
 
 def _said(answer: t.Node) -> list[t.Node]:
-    """Returns the sides of an answer that say its value."""
+    """Returns the sides of a relation that give its value, if possible exact ones."""
     if isinstance(answer, t.Choice):
         answer = answer.answer
     if not isinstance(answer, t.Rel | t.Chain):
@@ -337,7 +349,7 @@ def _said(answer: t.Node) -> list[t.Node]:
 
 
 def _behind(node: Any) -> t.Node:
-    """Returns what a relation says behind its first side."""
+    """Removes the first side of a relation: `a = b = c` becomes `b = c`."""
     first, *rest = steps_of(node)
     if not rest:
         return first.right
@@ -345,7 +357,7 @@ def _behind(node: Any) -> t.Node:
 
 
 def _items(value: t.Node) -> list[t.Node]:
-    """Returns all items of nested lists, sets, tuples and matrices."""
+    """Returns all items of nested lists, sets, tuples, intervals and matrices."""
     match value:
         case t.Several() | t.Braces() | t.Tuple() | t.Interval() | t.Matrix():
             return [item for part in t.children(value) for item in _items(part)]
@@ -355,7 +367,7 @@ def _items(value: t.Node) -> list[t.Node]:
 
 
 def _as_meant(answer: Answer, gold: Answer, prover: Prover) -> t.Node | None:
-    """Returns the tree as written of the reading by which an answer equals the gold."""
+    """Returns the written tree of the reading in which an answer equals the gold."""
     alone = dataclasses.replace(answer, other=None)
     if answer.other is None or same_answer(alone, gold, prover):
         return answer.written

@@ -14,9 +14,9 @@ class Formulas:
     """Finds copies of the formulas of a problem.
 
     Attributes:
-      trees: by their shapes, the formulas and what they relate or list.
-      to_compute: shapes of those that are to be calculated.
-      to_rewrite: whether the problem asks for a number in another form.
+      trees: dict from shape to tree, for the formulas and for their sides and items.
+      to_compute: shapes of the formulas that the problem asks to compute.
+      to_rewrite: whether the problem asks to write a number in another form.
     """
 
     def __init__(self, problem: str):
@@ -27,7 +27,7 @@ class Formulas:
         self.to_rewrite = _TO_REWRITE.search(problem) is not None
 
     def hold(self, answer: t.Node, gold: t.Node, prover: Prover) -> bool:
-        """Returns whether an answer is a formula of the problem or built around one."""
+        """Returns whether an answer is or contains a formula of the problem."""
         shape = shape_of(answer)
         if shape == shape_of(gold):
             return False
@@ -54,9 +54,10 @@ class Formulas:
         return False
 
     def _stands(self, shape: t.Node) -> bool:
-        """Returns whether a shape is a formula, or only joins formulas.
+        """Returns whether a shape consists only of formulas of the problem.
 
-        Such as a set builder around an inequality, both of two, or whole numbers in it.
+        Examples of combinations: a set builder around an inequality, two joined
+        inequalities, or an inequality over the integers.
         """
         if shape in self.trees:
             return not is_plain(shape)
@@ -67,9 +68,10 @@ class Formulas:
         return bool(parts) and not values and all(map(self._stands, parts))
 
     def _is_respelled(self, answer: t.Node, gold: t.Node) -> bool:
-        """Returns a half for 0.5, which the problem may well have among its numbers.
+        r"""Returns whether an answer may repeat a number of the problem: 1/2 for 0.5.
 
-        Not where just this is to be rewritten: "Write $\\frac12$ as a decimal".
+        It may not if the problem asks to rewrite this number: "Write $\frac12$ as a
+        decimal".
         """
         shape = shape_of(answer)
         if not (is_rational(shape) and is_rational(shape_of(gold))):
@@ -77,7 +79,7 @@ class Formulas:
         return shape not in self.to_compute
 
     def _has_value(self, formula: t.Node, gold: t.Node, prover: Prover) -> bool:
-        """Returns whether a formula of the problem is the gold in another shape."""
+        """Returns whether a formula of the problem equals the gold in another shape."""
         value, wanted = t.fold(self.trees[formula]), t.fold(gold)
         if is_plain(formula) or formula == shape_of(gold):
             return False
@@ -91,7 +93,7 @@ def _gives_a_value(relation: t.Rel) -> bool:
 
 
 def _valued(node: t.Node, prover: Prover) -> t.Node:
-    """Replaces whole numbers in other forms: a binomial, a root of a square."""
+    """Replaces functions and powers that have an integer value, such as binomials."""
 
     def value(part: t.Node) -> t.Node:
         part = t.rebuilt(part, value)
@@ -109,7 +111,7 @@ def _valued(node: t.Node, prover: Prover) -> t.Node:
 
 
 def _formulas_of(problem: str) -> Iterator[tuple[t.Node, t.Node]]:
-    """Yields shape and tree of all formulas of a problem and their sides."""
+    """Yields shape and tree of all formulas of a problem, their sides and items."""
     pieces = [next(filter(None, match)) for match in _FORMULA.findall(problem)]
     if not pieces:
         pieces = [match[0] for match in _BARE_FORMULA.finditer(problem)]
@@ -123,10 +125,10 @@ def _formulas_of(problem: str) -> Iterator[tuple[t.Node, t.Node]]:
             yield shape_of(node), node
             folded = shape_of(t.fold(node))
             if not (isinstance(folded, t.Rel) and _gives_a_value(folded)):
-                yield folded, node  # else what is to be worked out: 17 * 24 = x
+                yield folded, node  # not 408 = x for 17 * 24 = x
             described = isinstance(node, t.Braces) and t.contains(node, t.Rel)
             if isinstance(node, t.Chain) and any(s.op != "=" for s in node.steps):
-                stack.extend(sides(node))  # one bound is not what both say
+                stack.extend(sides(node))  # one bound alone is not a copy
             elif described or isinstance(
                 node, t.Rel | t.Chain | t.Several | t.Choice | t.Quantity
             ):
@@ -146,14 +148,14 @@ _TO_COMPUTE = re.compile(
     rf"(?:{_FORMULA.pattern})",
     re.DOTALL,
 )
-# "Find m+n", without TeX.
+# Matches "Find m+n" without TeX.
 _BARE_SUM = re.compile(
     r"(?i)\b(?:find|compute|determine|evaluate|what is)\s+([a-z](?:\s*[-+]\s*[a-z])+)\b"
 )
 _TO_REWRITE = re.compile(
     r"(?i)factori[sz]|\b(?:as|in)\W+(?:\w+\W+){0,4}(?:powers?|product|exponential|index)\b"
 )
-# In text without TeX: runs of numbers, letters and operators.
+# Matches runs of numbers, letters and operators in text without TeX.
 _BARE_FORMULA = re.compile(
     r"[\d.(]*(?:\d|\b[a-z]\b|\))(?:\s*[-+*/^=<>!]\s*[\d.(]*(?:\d|\b[a-z]\b|[)!]))+"
 )

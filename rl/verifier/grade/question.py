@@ -1,7 +1,7 @@
-"""Reads what a problem asks for: a unit, or things that are counted, and per what.
+"""Reads from a problem's text what it asks for: a unit, or things to be counted.
 
-An answer may name it, and nothing else: of what a problem speaks of, pairs are not the
-socks that it asks for.
+An answer may name only what the problem asks for. If it asks for socks, a number of
+pairs is wrong although the problem also mentions pairs.
 """
 
 import functools
@@ -23,7 +23,7 @@ from ..parse.units import (
 )
 from ..parse.words import spoken_numbers
 
-# "A number of minutes" names what is counted, as a rule not what is asked for.
+# "A number of minutes" is not matched: it usually describes given data.
 _UNITS = re.compile(
     r"(?i)\b(?P<how>in|how many(?:\s+(?:more|fewer|less|total|whole|full|complete"
     r"|additional|extra))?)\s+"
@@ -31,7 +31,7 @@ _UNITS = re.compile(
 _SPACES = re.compile(r"\\[,;:! ]|~")
 _DRESS = re.compile(rf"{TEXT_COMMAND}|[{{}}$]")
 _SAID = re.compile(rf"\W*{TEXT_COMMAND}")
-# A letter alone may be a set or a variable of the problem: integers in N, a line in m.
+# A single letter may be a set or a variable of the problem: integers in N, a line in m.
 _LETTER_ALONE = re.compile(
     r"\W*(?:[A-KM-Za-z](?![A-Za-z])|L_)"
     r"(?!\s*(?:\$?\^\s*\{?-?[1-3]|/|\\cdot\b|per\b))"
@@ -53,7 +53,7 @@ _ENDS = frozenset(
     " by as he she they it we you who whose when where while after before per each"
     " every a an not how such".split()
 )
-# "As a common fraction", "to scientific notation".
+# Matches "as a common fraction", "to scientific notation".
 _NOTATION = re.compile(
     r"(?i)\b(?:as|in|into|to|using)\s+(?:(?:an?|the|its|their|terms of|common|proper"
     r"|improper|reduced|simplified|simplest|exact|terminating|repeating|standard)\s+)*"
@@ -85,15 +85,17 @@ _BASE = re.compile(
 
 
 class Asked:
-    """Reads what a problem asks for from its words.
+    """Reads from the words of a problem what it asks for.
 
     Attributes:
-      named: the stems of all words of the problem.
-      units: the unit in which it wants its answer, where it names just one; with it,
-        for a price, that of its currency.
-      things: whether things are counted, so that no known unit is an answer.
-      notation: whether it names a way to write its answer.
-      numbers: the numbers in it, in digits and in words; of percents also the share.
+      named: stems of all words of the problem.
+      units: requested unit if the problem names exactly one, followed by its currency
+        if the unit is a price. Otherwise empty.
+      things: whether the problem asks to count things, so that units of measure are
+        wrong.
+      notation: whether the problem names a notation for its answer.
+      numbers: numbers in digits and in words. If the problem speaks of percent, also
+        100 and a hundredth of each number.
     """
 
     def __init__(self, problem: str):
@@ -111,7 +113,7 @@ class Asked:
 
     @functools.cached_property
     def quantities(self) -> frozenset[tuple[Fraction, Unit, Fraction]]:
-        """Its numbers that a known unit follows: value, unit, the unit's size."""
+        """Numbers of the problem with a known unit: value, unit, size of the unit."""
         text = _DRESS.sub("", _SPACES.sub(" ", self._problem))
         numbers = [
             (n, _value(n[0])) for n in _NUMERAL.finditer(text) if _is_short(n[0])
@@ -126,14 +128,14 @@ class Asked:
 
     @functools.cached_property
     def bases(self) -> frozenset[Fraction | int]:
-        """Those of numbers that it names: "base 8", "base-eight", "octal"."""
+        """Number bases that the problem names: "base 8", "base-eight", "octal"."""
         return frozenset(
             int(digits) if digits else (_AMOUNTS | _NAMED_BASES)[(word or own).lower()]
             for digits, word, own in _BASE.findall(self._problem)
         )
 
     def respelled(self, answer: str) -> str:
-        """Sets apart a unit of one letter that the problem asks for: 5m in meters."""
+        """Separates a one-letter unit if the problem asks for it: 5m becomes 5 m."""
         match = _GLUED_UNIT.fullmatch(answer)
         reading = parse_unit(match[2]) if match else None
         if (
@@ -145,11 +147,12 @@ class Asked:
         return answer
 
     def allows(self, unit: Unit, gold: frozenset[str]) -> bool:
-        """Returns whether an answer's unit is named and asked for in the problem.
+        """Returns whether the problem names an answer's unit and asks for it.
 
         Args:
-          unit: what the answer counts, or a known unit.
-          gold: the stems of the gold's words, which count as the problem's.
+          unit: known unit, or the words for what the answer counts.
+          gold: stems of the gold's words, which are allowed in addition to the
+            problem's.
         """
         if not is_named(unit, self.named | gold):
             return False
@@ -177,7 +180,7 @@ def _value(numeral: str) -> Fraction:
 
 
 def _things(question: str) -> tuple[list[str], list[str]]:
-    """Returns the nouns that a question asks to count, and words about them."""
+    """Returns the nouns that a question asks to count, and the words before them."""
     for pattern in _COUNTS:
         nouns: list[str] = []
         others: list[str] = []
@@ -198,9 +201,10 @@ def _things(question: str) -> tuple[list[str], list[str]]:
 
 
 def _units(problem: str) -> tuple[Reading, ...]:
-    """Returns the unit in which a problem wants its answer, where it names just one.
+    """Returns the requested unit if a problem names exactly one, else an empty tuple.
 
-    For a price also its currency, since a currency's sign leaves no room for the rest.
+    A price such as "dollars per hour" is followed by its currency, because an answer
+    with a currency sign usually omits the rest.
     """
     found = set()
     problem = SCALE.sub(r" degrees \2", problem)

@@ -1,4 +1,4 @@
-"""Reads text: the box of a completion, its tokens, its tree.
+"""Parses text: the box of a completion, its tokens and its tree.
 
-Begin with `answers.parse_answer`.
+Start reading in `answers.parse_answer`.
 """
