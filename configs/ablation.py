@@ -55,7 +55,7 @@ class Ablation:
         arm, _, base = text.partition(SEPARATOR)
         arm = arm or self.reference
         if arm not in self.arms:
-            raise ValueError(f"{arm!r}: known are {', '.join(self.arms)}")
+            raise ValueError(f"arm {arm!r}: must be one of {', '.join(self.arms)}")
         config = read_config(base or self.base)
         config.update_from_flattened_dict(self.arms[arm])
         return config

@@ -127,7 +127,7 @@ def recipe(
       ValueError: there is no such choice; names those that there are.
     """
     if hardware and hardware not in choices:
-        raise ValueError(f"{hardware!r}: known are {', '.join(choices)}")
+        raise ValueError(f"hardware {hardware!r}: must be one of {', '.join(choices)}")
     c = base.get_config()
     c.model.path = model
     c.rollout.slots = slots

@@ -172,12 +172,12 @@ def read_json(path: pathlib.Path, kind: str) -> dict[str, Any]:
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(raw, dict):
-            raise ValueError(f"an object, not {type(raw).__name__}, must be there")
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file; not a {kind} folder") from None
     except ValueError as error:
         raise ValueError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise ValueError(f"{path}: must hold an object, not {type(raw).__name__}")
     return raw
 
 

@@ -27,8 +27,8 @@ def table_axes() -> tuple[tuple[str, ...], tuple[str, ...], bool]:
     shared = rows & {*columns}
     if rows & {*words} or shared not in (set(), {*columns}):
         raise ValueError(
-            f"rows split over {sorted(rows)} do not go with a table split over {words}"
-            f" by words and {columns} by columns (sharding/rules.py)"
+            f"RULES of sharding/rules.py: batch={tuple(sorted(rows))} must share no"
+            f" mesh axis with vocab={words}, and all or none with embed={columns}"
         )
     return words, columns, bool(shared)
 

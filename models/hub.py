@@ -29,7 +29,7 @@ def resolve_folder(
         return folder
     text = str(model)
     if text.count("/") != 1 or text.startswith((".", "/", "~")):
-        raise ValueError(f"{text}: no such model folder")
+        raise ValueError(f"{text}: no such model folder; a hub id is OWNER/NAME")
     import huggingface_hub
 
     def fetch(*names: str, **where: Any) -> pathlib.Path:

@@ -54,7 +54,7 @@ def read_tensors(path: str | os.PathLike) -> dict[str, np.ndarray]:
                 for name, e in header.items()
             }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path}: damaged safetensors header: {error}") from None
+            raise ValueError(f"{path}: damaged safetensors header: {error!r}") from None
     end = 8 + length + max((stop for *_, stop in entries.values()), default=0)
     if end != size:
         raise ValueError(f"{path}: {size} bytes, its header says {end}")

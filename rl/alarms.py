@@ -55,8 +55,8 @@ RULES = (
         "no_signal",
         _of("sampling/informative"),
         operator.lt,
-        "{:.1%} of the groups have some right and some wrong: the problems are too"
-        " easy or too hard, or the reward is at fault",
+        "{:.1%} of the groups have rewards that differ: the problems are too easy"
+        " or too hard, or the reward is at fault",
         limit=0.02,
     ),
     Rule(

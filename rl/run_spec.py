@@ -369,8 +369,8 @@ def _stages(
         if isinstance(error, NoProblem) and len(fit) < len(every):
             # The level may be gone with the prompts that are too long.
             why = (
-                f" whose prompt fits config.rollout.max_prompt_tokens="
-                f"{r.max_prompt_tokens}: {len(every) - len(fit):,} prompts do not"
+                f"; {len(every) - len(fit):,} prompts exceed"
+                f" config.rollout.max_prompt_tokens={r.max_prompt_tokens}"
             )
         raise ValueError(f"config.curriculum.stages{error}{why}") from None
     return stages, gaps

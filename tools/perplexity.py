@@ -185,7 +185,7 @@ def _read(path: pathlib.Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"--text: {path}: no UTF-8 ({error.reason})") from None
+        raise ValueError(f"--text: {path}: not UTF-8 ({error.reason})") from None
 
 
 if __name__ == "__main__":

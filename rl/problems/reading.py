@@ -117,7 +117,7 @@ def _checked(rows: Iterable[tuple[str, Problem]], source: str) -> list[Problem]:
             raise ValueError(f"{where}: meta: {error}") from None
         problems.append(problem)
     if not problems:
-        raise ValueError(f"{source}: holds no problem")
+        raise ValueError(f"{source}: contains no problems")
     return problems
 
 

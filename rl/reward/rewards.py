@@ -54,8 +54,9 @@ def parse(function: str, *, key: str) -> tuple[Term, ...]:
         sign = -1.0 if match[1] == "-" else 1.0
         terms.append(Term(sign * float(match[2] or 1), match[3]))
         at = match.end()
-    if len({term.name for term in terms}) < len(terms):
-        raise ValueError(f"{key}={function!r}: names one function twice")
+    names = [term.name for term in terms]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{key}={function!r}: {twice[0]} occurs twice")
     return tuple(terms)
 
 

@@ -176,7 +176,7 @@ def _check_result(surrogate, named, key: str) -> None:
                 " have a value for each token, and is averaged by objective.aggregation"
             )
     if taken := {*MEASURED, "kl_reference"} & metrics.keys():
-        raise ValueError(f"{key}: the metric {min(taken)!r} has another meaning here")
+        raise ValueError(f"{key}: the metric name {min(taken)!r} is taken; rename it")
 
 
 def token_logprobs(

@@ -87,10 +87,15 @@ def rejection_weights(
         ),
         np.float32,
     )
-    if weights.shape != gaps.shape or not np.isfinite(weights).all():
+    if weights.shape != gaps.shape:
         raise ValueError(
-            f"config.objective.correction: weights of shape {weights.shape} for"
-            f" {len(gaps)} tokens; it must return a finite weight for each"
+            f"config.objective.correction: returned the shape {weights.shape}, not"
+            f" {gaps.shape}, a weight for each token"
+        )
+    if wrong := int((~np.isfinite(weights)).sum()):
+        raise ValueError(
+            f"config.objective.correction: {wrong} of {len(gaps)} weights are not"
+            " finite"
         )
     of_batches, start = [], 0
     for inside in masks:

@@ -153,9 +153,9 @@ def check_checkpoints(workdir: pathlib.Path) -> None:
     if newest < named and not (folder / f"{named}{DAMAGED}").exists():
         there = f"the newest is of step {newest}" if newest else "there is none"
         raise ValueError(
-            f"{folder}: {path.name} names a checkpoint of step {named}, {there};"
-            " put it back, take another --workdir, or go on from there, losing later"
-            " metrics, with --accept_changes"
+            f"{folder}: {path.name} refers to the checkpoint of step {named},"
+            f" but {there}. Restore it, use another --workdir, or give"
+            f" --accept_changes to resume from step {newest} and drop later metrics"
         )
 
 

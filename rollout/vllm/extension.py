@@ -118,8 +118,10 @@ def _checked_tensors(
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """Yields the tensors of a file, each compared with its checksum."""
     with safe_open(path, "pt") as file:
-        if wrong := sorted(checksums.keys() ^ set(file.keys())):
-            raise ValueError(f"{path}: {wrong[0]} is missing or unannounced")
+        names = set(file.keys())
+        for name in sorted(checksums.keys() ^ names):
+            lacks = "checksum" if name in names else "tensor"
+            raise ValueError(f"{path}: no {lacks} of {name}")
         for name, announced in checksums.items():
             tensor = file.get_tensor(name)
             found = checksum(tensor.reshape(-1).view(torch.uint8).numpy())

@@ -95,7 +95,7 @@ def test_what_is_no_ablation_is_refused(given, message):
 @pytest.mark.parametrize(
     "text,message",
     [
-        ("nope", "ValueError: 'nope': known are good, typo, kind"),
+        ("nope", "ValueError: arm 'nope': must be one of good, typo, kind"),
         ("typo", "unknown key 'eps_hgih'. Did you mean"),
         ("kind", "Could not override field 'eps_high'"),
         ("good@none.py", "none.py: no such file"),

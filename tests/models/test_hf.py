@@ -172,7 +172,7 @@ def test_damaged_weights_are_refused_by_name(tmp_path):
 
 
 def test_an_unreachable_model_is_one_line():
-    with pytest.raises(ValueError, match="^./nowhere: no such model folder$"):
+    with pytest.raises(ValueError, match="^./nowhere: no such model folder;"):
         resolve_folder("./nowhere")
     with pytest.raises(ValueError, match="^nobody/nothing: no such local folder") as e:
         resolve_folder("nobody/nothing")

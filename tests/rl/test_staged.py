@@ -89,7 +89,7 @@ def test_a_stage_that_cannot_work_is_one_line(cache, tmp_path, config):
         ({"data.train_args.held_out": 5050}, "no problem"),
         (
             {"rollout.max_prompt_tokens": 5, "data.eval": ""},
-            "whose prompt fits config.rollout.max_prompt_tokens=5: ",
+            "prompts exceed config.rollout.max_prompt_tokens=5",
         ),
     )
     commands = [

@@ -128,7 +128,7 @@ def test_what_cannot_be_scored_is_one_line(asked, tmp_path, capsys):
         ([str(a), "--text", str(long), "--context", "97"], "exceed the 96 positions"),
         (
             [str(a), "--text", str(latin)],
-            "latin.txt: no UTF-8 (invalid cont",
+            "latin.txt: not UTF-8 (invalid cont",
         ),
         (
             [str(a), "--text", str(text), "--json", str(tmp_path / "no" / "o.json")],

@@ -128,7 +128,8 @@ def load_benchmark(
     if spec.startswith(HUB) or spec.endswith(".jsonl"):
         return read_problems(fetched(spec), fields)[:limit]
     raise ValueError(
-        f"benchmark {spec!r}: neither one of {', '.join(BENCHMARKS)} nor a .jsonl file"
+        f"benchmark {spec!r}: give one of {', '.join(BENCHMARKS)}, a .jsonl file,"
+        f" {HUB}OWNER/DATASET/FILE.jsonl, or {PERTURBED}BENCHMARK:DATE"
     )
 
 

@@ -85,8 +85,8 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
         of_benchmark = found.setdefault(row["benchmark"], {})
         if (drawn.id, drawn.sample) in of_benchmark:
             raise ValueError(
-                f"{where}: {row['benchmark']} {drawn.id} sample {drawn.sample} is"
-                " there twice"
+                f"{where}: a second row for {row['benchmark']} {drawn.id} sample"
+                f" {drawn.sample}"
             )
         of_benchmark[drawn.id, drawn.sample] = drawn
     return {name: list(drawn.values()) for name, drawn in found.items()}
@@ -178,5 +178,7 @@ def read_evaluation(folder: pathlib.Path) -> Evaluation:
             if "cluster" in row:
                 clusters.setdefault(name, {})[id] = row["cluster"]
         except KeyError as error:
-            raise ValueError(f"{where}: no field {error}; --rescore {folder}") from None
+            raise ValueError(
+                f"{where}: no field {error}; write it again by --rescore {folder}"
+            ) from None
     return Evaluation(folder, read_conditions(folder), correct, clusters)

@@ -155,7 +155,7 @@ def arms(runs: Sequence[Run]) -> dict[str, list[Run]]:
     for run in runs:
         config = flatten(run.config)
         words = [f"{k.rpartition('.')[2]}={config.get(k)}" for k in differ]
-        named.setdefault(", ".join(words)[:80] or "all", []).append(run)
+        named.setdefault(", ".join(words) or "all", []).append(run)
     return {
         of_arm[0].name if len(of_arm) == 1 else f"{name} ({len(of_arm)} seeds)": of_arm
         for name, of_arm in named.items()

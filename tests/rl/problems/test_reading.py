@@ -96,7 +96,7 @@ def test_files_of_the_hub_beside_ones_that_lie_here(tmp_path, monkeypatch):
         (b"[1]\n", "a.jsonl:1: a row must be an object, not list"),
         (b'{"problem": "a", "answers": []}\n', "field 'answers' is \\[\\]"),
         (b'{"problem": "a", "answer": "1", "level": "5"}\n', "field 'level' is '5'"),
-        (b"", "holds no problem"),
+        (b"", "contains no problems"),
     ],
 )
 def test_a_bad_row_is_named(tmp_path, content, message):

@@ -142,7 +142,7 @@ def broken(policy_logprobs):
     ("loss", "message"),
     [
         (scalar, r"the loss of rows \[2, 8\] has the shape \[\]; it must have a value"),
-        (taken, "the metric 'tokens' has another meaning here"),
+        (taken, "the metric name 'tokens' is taken; rename it"),
         (broken, "AttributeError: .* has no attribute .?nothing"),
     ],
 )

@@ -250,11 +250,13 @@ def test_a_workdir_without_the_checkpoints_of_its_metrics_is_refused(tmp_path):
     rows = [{"step": s, "checkpoint/step": 2 * ((s - 1) // 2)} for s in range(1, 7)]
     text = "".join(json.dumps(row) + "\n" for row in rows)
     (tmp_path / "metrics.jsonl").write_text(text + '{"step": 7, "chec')
-    with pytest.raises(ValueError, match="a checkpoint of step 4, there is none; put"):
+    with pytest.raises(ValueError, match="the checkpoint of step 4, but there is none"):
         manifest.check_checkpoints(tmp_path)
     folder = tmp_path / "checkpoints"
     (folder / "2").mkdir(parents=True)
-    with pytest.raises(ValueError, match="of step 4, the newest is of step 2; put it"):
+    with pytest.raises(
+        ValueError, match="of step 4, but the newest is of step 2. Restore it"
+    ):
         manifest.check_checkpoints(tmp_path)
     (folder / "4.damaged").mkdir()  # set aside by a start that a kill cut short
     manifest.check_checkpoints(tmp_path)

@@ -153,7 +153,7 @@ def test_a_started_evaluation_keeps_its_conditions(tmp_path):
         ),
         (
             '{"benchmark": "a", "id": "x", "sample": 0, "completion": "again"}',
-            ":2: a x sample 0 is there twice",
+            ":2: a second row for a x sample 0",
         ),
     ],
 )

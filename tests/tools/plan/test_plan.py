@@ -214,7 +214,7 @@ def test_hardware_sets_the_layout_and_nothing_else():
             sections += ["schedule", "curriculum"]
         for section in sections:
             assert chosen[section] == plain[section]
-    with pytest.raises(ValueError, match="'v4-8': known are h100-8, h100-4"):
+    with pytest.raises(ValueError, match="'v4-8': must be one of h100-8, h100-4"):
         compass_thinker_7b.get_config("v4-8")
 
 
