@@ -1,8 +1,8 @@
-"""Commands around training, each `python -m tools.NAME --help`.
+"""Provides the commands around training; see `python -m tools.NAME --help`.
 
-Enters: folders and files: a model, a workdir, problems, completions.
-Leaves: folders and files, and one line for what is wrong with what was given.
-Begin at `evaluate`; what only commands need is in the rooms beside them.
+Commands read and write folders and files: models, run folders (workdirs), problems and
+completions. A bad flag or file ends a command with a one-line error message.
+Start reading at `evaluate`. Each subpackage serves one command or a few of them.
 """
 
 from rl import packages

@@ -1,7 +1,7 @@
-"""The project's commands by one name, from any folder.
+"""Runs any of the project's commands, from any folder.
 
-compass NAME ...     runs `python -m` with the module of that name
-compass NAME --help  lists its flags
+compass NAME ...     runs the command NAME, as `python -m MODULE ...` does
+compass NAME --help  lists the flags of the command
 """
 
 import ast
@@ -40,7 +40,7 @@ def summary(module: str) -> str:
 
 
 def usage() -> str:
-    """Returns what `compass --help` prints."""
+    """Returns the help text of `compass --help`."""
     names = "\n".join(
         f"  {name:<17}{summary(module)}" for name, module in COMMANDS.items()
     )
@@ -48,7 +48,7 @@ def usage() -> str:
 
 
 def main() -> None:
-    """Runs a command as `python -m` would."""
+    """Runs the command that the command line names, as `python -m` does."""
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         print(usage())
         return

@@ -2,10 +2,11 @@
 
 python -m tools.ablate --config=configs/ablations/NAME.py [--config.KEY=VALUE ...]
 
-Every arm's config is checked before anything runs. Runs lie in WORKDIR/runs, named by
-their config: one that has ended is not run again, whichever ablation asks for it, and
-one that was killed resumes. The report is WORKDIR/NAME.md and NAME.json. NAME.py:@BASE
-takes another base than the file's own, and --config.KEY=VALUE counts for every arm.
+The configs of all pending runs are checked before the first run starts. Runs are stored
+in WORKDIR/runs under names that depend on their configs. Finished runs are reused, also
+by other ablations, and interrupted runs resume. The report is WORKDIR/NAME.md and
+WORKDIR/NAME.json. NAME.py:@BASE replaces the base config that the file names.
+--config.KEY=VALUE applies to every arm.
 """
 
 import functools
@@ -99,7 +100,7 @@ def _seeds() -> list[int]:
 
 
 def _slots() -> list[Mapping[str, str]]:
-    """Returns additional environment variables, for each run at the same time."""
+    """Returns the additional environment variables of each concurrent run."""
     if not _DEVICES.value:
         return [{}] * _PROCESSES.value
     return [{"CUDA_VISIBLE_DEVICES": gpus} for gpus in _DEVICES.value.split(";")]

@@ -1,13 +1,13 @@
-"""Checks that a loss and the corrections of off-policy tokens are right.
+"""Checks a policy loss, alone and with each correction of off-policy tokens.
 
     python -m tools.check_objective NAME [--arg KEY=VALUE ...]
         [--correction NAME ...] [--json OUT]
 
 NAME is a loss of rl/update/losses.py (grpo, gspo, ...) or module:function. The loss
-runs as in training, on a few completions laid out in rows in many ways, in float64 and
-on eight virtual CPU devices; no model is needed. It then runs with every correction,
-with a KL penalty and with an entropy bonus. Each property that does not hold gets a
-line, and the exit status is then 1.
+runs as in training on a few completions, which are packed into rows in many ways. It
+runs in float64 on eight virtual CPU devices and needs no model. It then runs with every
+correction, with a KL penalty and with an entropy bonus. The command prints one line for
+each property and exits with status 1 if a property does not hold.
 """
 
 import argparse
@@ -88,15 +88,20 @@ def check_loss(
     arguments: Mapping[str, Any],
     corrections: Sequence[str] | None = None,
 ) -> list[Finding]:
-    """Returns which properties hold of a loss, alone and with each correction.
+    """Checks the properties of a loss, alone and with each correction.
+
+    If the plain loss is not finite, no other property is checked.
 
     Args:
-      name: as `objective.function`.
-      arguments: as `objective.function_args`.
-      corrections: each as `objective.correction`; None: each of the repository's.
+      name: the loss, a value of `objective.function`.
+      arguments: the arguments of the loss, a value of `objective.function_args`.
+      corrections: values of `objective.correction`; None for all built-in ones.
+
+    Returns:
+      One finding per property.
 
     Raises:
-      ValueError: it is not a loss, or not a correction; one line that says why.
+      ValueError: `name` is not a loss, or an entry of `corrections` is unknown.
     """
     start_cpu_devices(DEVICES, rows=DEVICES)
     c = base.RunConfig()

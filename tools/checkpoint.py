@@ -1,9 +1,9 @@
 """Lists, verifies and prunes the checkpoints of a run.
 
-python -m tools.checkpoint list WORKDIR              steps, sizes, why each is kept
+python -m tools.checkpoint list WORKDIR              steps, sizes, reasons to retain
 python -m tools.checkpoint verify WORKDIR            reads every byte; exit 1 on damage
 python -m tools.checkpoint prune WORKDIR [--keep N]  removes all but the N newest, the
-                                                     last healthy and the best one
+                                                     last healthy and the best step
 """
 
 import argparse
@@ -58,7 +58,7 @@ def _act(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str, Any]]:
-    """Describes each checkpoint; checks all files for damage only if `every_byte`."""
+    """Describes each checkpoint; reads all of its files only if `every_byte`."""
     records = checkpoint.records_in(folder)
     kept = checkpoint.retained_steps(records, keep)
     rows = []
@@ -90,9 +90,10 @@ def _rows(folder: pathlib.Path, keep: int, *, every_byte: bool) -> list[dict[str
 
 
 def _prune(workdir: pathlib.Path, rows: list[dict[str, Any]]) -> list[str]:
-    """Removes steps that rotation does not retain, and leftovers of saves and damage.
+    """Removes steps that are not retained, unfinished saves and damaged checkpoints.
 
-    A checkpoint whose record cannot be read stays.
+    Damaged checkpoints are those that training renamed. A step whose record cannot be
+    read is not removed.
     """
     folder = workdir / "checkpoints"
     with files.locked(workdir):

@@ -1,10 +1,10 @@
-"""Between Hugging Face folders, checkpoints and GGUF files.
+"""Converts models between Hugging Face folders, checkpoints and other formats.
 
 python -m tools.convert --hf HFDIR --out CKPT               to an Orbax checkpoint
-python -m tools.convert --checkpoint CKPT --out HFDIR       and back
+python -m tools.convert --checkpoint CKPT --out HFDIR       from such a checkpoint
 python -m tools.convert --workdir DIR [--step N] --out HFDIR    from a training run
-python -m tools.convert --gguf FILE --out HFDIR             of a GGUF file
-python -m tools.convert --peft DIR --out HFDIR              adapters with their base
+python -m tools.convert --gguf FILE --out HFDIR             from a GGUF file
+python -m tools.convert --peft DIR --out HFDIR              LoRA adapters and base
 """
 
 import argparse
@@ -110,10 +110,10 @@ def _convert(arguments: argparse.Namespace) -> dict:
 def _load_run(
     workdir: pathlib.Path, model: Decoder, arguments: argparse.Namespace, mesh: Mesh
 ) -> tuple[int, Decoder, Params]:
-    """Read the policy of a run's checkpoint, and the base below its adapters.
+    """Reads the policy of a run's checkpoint, and the base model of LoRA adapters.
 
     Raises:
-      ValueError: the checkpoint does not exist, or the base is not the run's.
+      ValueError: the checkpoint does not exist, or the base is not that of the run.
     """
     m = json.loads((workdir / "config.json").read_text("utf-8"))["model"]
     sizes = m.get("lora") or {"rank": 0}
@@ -136,7 +136,7 @@ def _load_run(
 
 
 def _save(out: pathlib.Path, params: Params, assets: str | pathlib.Path) -> None:
-    """Write parameters by Orbax, and the other files of a Hugging Face folder."""
+    """Writes parameters with Orbax, and the other files of a Hugging Face folder."""
     check_finite(params, str(assets))
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(out.absolute() / "params", params)
@@ -145,14 +145,14 @@ def _save(out: pathlib.Path, params: Params, assets: str | pathlib.Path) -> None
 
 
 def _load(folder: pathlib.Path, abstract: Params) -> Params:
-    """Read what `_save` wrote."""
+    """Reads parameters that `_save` wrote."""
     checksums.verify(folder)
     with ocp.StandardCheckpointer() as checkpointer:
         return checkpointer.restore(folder.absolute() / "params", abstract)
 
 
 def _card(workdir: pathlib.Path, step: int) -> str:
-    """The model card of a run's checkpoint; scored only where it is the last one."""
+    """Returns the model card of a step; only the last step has a final score."""
     path = workdir / "summary.json"
     summary = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     scored = ("base", "final") if summary.get("steps") == step else ("base",)

@@ -4,8 +4,8 @@
     python -m tools.curate --config=configs/curate.py --out DIR --input A.json,B.parquet
     python -m tools.curate ... --input A.jsonl --fields problem=ask,answer=gold.text[0]
 
-Writes problems.jsonl, dropped.jsonl, report.md, report.html and summary.json into DIR.
-The same command over the same files writes the same bytes.
+The command writes problems.jsonl, dropped.jsonl, report.md, report.html and
+summary.json into DIR. The same command on the same files writes the same bytes.
 """
 
 # ruff: noqa: E402
@@ -13,7 +13,7 @@ The same command over the same files writes the same bytes.
 import signal
 
 if __name__ == "__main__":
-    # See rl.train: no traceback during the imports below.
+    # Ctrl-C during the imports below must not print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import os
@@ -75,9 +75,10 @@ def _curate() -> int:
 
 
 def lost(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a warning for each source that loses most rows for one reason.
+    """Yields a warning for each source that loses most of its rows for one reason.
 
-    Such a source may be read wrongly. Copies and missing evidence are expected.
+    A loss of most rows may mean that the source was read with the wrong fields.
+    Duplicates and missing evidence are common and cause no warning.
     """
     for source, counts in summary["by_source"].items():
         rows = sum(counts.values())

@@ -1,4 +1,4 @@
-"""Scores a checkpoint on mathematical benchmarks and compares with published rows.
+"""Scores a model on mathematical benchmarks and compares it with published results.
 
     python -m tools.evaluate --model HFDIR_OR_WORKDIR --preset paper \\
         --benchmarks aime2024,amc83,math500,minerva272,olympiadbench675 \\
@@ -6,8 +6,9 @@
     python -m tools.evaluate --rescore DIR --data_dir DATA --json OUT
     python -m tools.evaluate --compare DIR_A DIR_B ... [--out DIR] [--json OUT]
 
-DIR keeps every completion; the same command resumes an interrupted evaluation. The
-results are results.json, table.md and report.html.
+DIR stores every completion, so the same command resumes an interrupted evaluation. The
+results are DIR/results.json, DIR/table.md and DIR/report.html. --rescore judges stored
+completions again. --compare compares evaluations with the first one.
 """
 
 # ruff: noqa: E402
@@ -15,7 +16,7 @@ results are results.json, table.md and report.html.
 import signal
 
 if __name__ == "__main__":
-    # See rl.train: no traceback during the imports below.
+    # Ctrl-C during the imports below must not print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import argparse
@@ -73,8 +74,8 @@ from tools.evaluation.votes import answer_classes
 from tools.tables import markdown
 
 _REWARD = "--reward"
-_REWARD_SECONDS = 5.0  # of a call of a reward function
-AUDIT = "audit"  # folder in an evaluation's
+_REWARD_SECONDS = 5.0  # time limit of one call of a reward function
+AUDIT = "audit"  # subfolder of an evaluation
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> None:
-    # Here, so that judging and comparing start without JAX.
+    # Imported here so that --rescore and --compare start without JAX.
     from tools.evaluation import pretrained
 
     if "held_out" in args.benchmarks:
@@ -159,7 +160,7 @@ def _evaluate(args: argparse.Namespace) -> None:
 
 
 def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
-    """Judges completions.jsonl and writes everything that follows from it."""
+    """Judges the stored completions; writes verdicts, results, tables and report."""
     completions = read_completions(folder)
     if not completions:
         raise FileNotFoundError(f"{folder}: no completions.jsonl, nothing to judge")
@@ -225,7 +226,7 @@ def _judge(folder: pathlib.Path, args: argparse.Namespace) -> None:
 def _stored(
     folder: pathlib.Path, name: str, data_dir: pathlib.Path | None, spec: str
 ) -> list[Problem]:
-    """Returns a benchmark's problems, from the evaluation's own folder if possible."""
+    """Returns a benchmark's problems, from `folder` if it has a copy of them."""
     own = problems_file(folder, name)
     return load_benchmark(str(own) if own.is_file() else spec, data_dir)
 
@@ -237,7 +238,7 @@ def _asked(
     conditions: Mapping[str, Any],
     folder: pathlib.Path,
 ) -> list[Problem]:
-    """Returns the problems of a benchmark that were asked, checked to be the same."""
+    """Returns the problems that were sampled, after checking that none has changed."""
     recorded = conditions.get("benchmarks", {}).get(name, {})
     problems = problems[: recorded.get("problems")]
     where = folder / "completions.jsonl"
@@ -254,7 +255,7 @@ def _asked(
 
 @contextlib.contextmanager
 def _opened(formula: str, right_from: float, pool: VerifierPool) -> Iterator[Reward]:
-    """Yields the reward by a formula; the verifier's workers are there already."""
+    """Yields the reward of a formula; the verifier uses the workers of `pool`."""
     if formula == VERIFIER:
         yield verifier_reward(pool.judge)
         return
@@ -280,7 +281,7 @@ def _compare(args: argparse.Namespace) -> None:
 
 
 def _conditions(args: argparse.Namespace, positions: int) -> Conditions:
-    """Returns the preset with the overrides of the command line."""
+    """Returns the preset's conditions with the overrides of the command line."""
     from tools.evaluation import pretrained
 
     preset = PRESETS[args.preset]
@@ -294,7 +295,7 @@ def _conditions(args: argparse.Namespace, positions: int) -> Conditions:
 
 
 def _arm(text: str) -> list[pathlib.Path]:
-    """Parses a folder, or folders that differ in their training seed."""
+    """Parses the folders of one arm: one evaluation, or one per training seed."""
     return [user_path(folder) for folder in comma_separated(text)]
 
 

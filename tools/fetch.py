@@ -1,12 +1,12 @@
 """Downloads evaluation sets and GSM8K from pinned public revisions.
 
-python -m tools.fetch --list                    names, where from, licence
+python -m tools.fetch --list                    names, origins and licences
 python -m tools.fetch NAME ... --out DATA       or `eval`, `train`, `all`
 python -m tools.fetch all --mirror http://HOST  the same paths from a mirror
 
-`tools.evaluate --data_dir DATA` reads DATA/eval/NAME.jsonl; configs read
-DATA/train/NAME.jsonl. DATA/sources.json records the origins. A file that does not have
-the pinned hash is refused, and nothing is written.
+`tools.evaluate --data_dir DATA` reads DATA/eval/NAME.jsonl, and training configs read
+DATA/train/NAME.jsonl. DATA/sources.json records the origin of each set. If a file does
+not have the pinned hash, the command fails without writing that set.
 """
 
 import argparse
@@ -28,29 +28,30 @@ from configs.reading import user_path
 from rl import files
 
 GITHUB = "https://raw.githubusercontent.com"
-_TIMEOUT = 60.0  # seconds without a byte
+_TIMEOUT = 60.0  # seconds without a received byte
 Row = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Describes where a set comes from, and how its file is read."""
+    """Describes the origin of a data set and how to read its file."""
 
     kind: str  # "eval" or "train"
     repo: str  # OWNER/NAME on GitHub
     commit: str
-    path: str  # in the repository
-    sha256: str  # of the file there
-    licence: str  # of the repository, and of the problems if known
-    rows: int  # how many problems
-    read: Callable[[Row], Row | None]  # to `problem` and `answer` or `answers`
+    path: str  # path of the file in the repository
+    sha256: str  # hash of the downloaded file
+    licence: str  # licence of the repository, and of the problems if known
+    rows: int  # number of problems
+    # Converts a row to one with `problem` and `answer` or `answers`; None drops it.
+    read: Callable[[Row], Row | None]
 
     def url(self, mirror: str) -> str:
         return f"{mirror.rstrip('/')}/{self.repo}/{self.commit}/{self.path}"
 
 
 def _rows(data: bytes) -> list[Row]:
-    """Parses JSON, JSON lines, CSV or an Arrow stream."""
+    """Parses JSON, JSON lines, CSV or an Arrow stream; drops duplicate CSV rows."""
     if data[:1] == b"[":
         return json.loads(data)
     if data.startswith(b"Question,"):
@@ -68,7 +69,7 @@ def _rows(data: bytes) -> list[Row]:
 
 
 def _whole(number: Any) -> str:
-    """Formats a number as people write it: 142.0 is 142, 025 is 25."""
+    """Formats integers without a fraction or leading zeros: 142.0 as 142, 025 as 25."""
     value = float(number)
     return str(int(value)) if value == int(value) else str(number)
 
@@ -110,13 +111,13 @@ def _svamp(row: Row) -> Row:
 
 
 def _svamp_half(row: Row, half: int) -> Row | None:
-    """Half of SVAMP by a hash of the problem: 0 to develop with, 1 to report."""
+    """Returns rows of one half of SVAMP: 0 for development, 1 for reporting."""
     found = _svamp(row)
     return found if _hash_byte(found) % 2 == half else None
 
 
 def _mawps_asdiv(row: Row) -> Row | None:
-    """About 100 problems, by their hash, of one step with two numbers up to 20."""
+    """Returns rows with one operation on two numbers up to 20; keeps 49 of 256."""
     numbers = [_whole(number) for number in row["Numbers"].split()]
     small = len(numbers) == 2 and all(n.isdigit() and int(n) <= 20 for n in numbers)
     if not small or not re.fullmatch(r"[-+*/] number\d number\d", row["Equation"]):
@@ -222,11 +223,16 @@ SOURCES = {
 def fetch(name: str, out: pathlib.Path, *, mirror: str = GITHUB) -> Row:
     """Downloads a set of `SOURCES` as OUT/eval/NAME.jsonl or OUT/train/NAME.jsonl.
 
-    The mirror serves /OWNER/NAME/COMMIT/PATH as raw.githubusercontent.com does.
-    Returns the set's entry in OUT/sources.json, and the file.
+    Args:
+      name: a key of `SOURCES`.
+      out: the data folder OUT.
+      mirror: a URL that serves /OWNER/NAME/COMMIT/PATH like raw.githubusercontent.com.
+
+    Returns:
+      The set's entry in OUT/sources.json, with the path of the new file as `file`.
 
     Raises:
-      ValueError: the download fails, or is not the pinned file; nothing is written.
+      ValueError: the download failed or has another hash; nothing was written.
     """
     source = SOURCES[name]
     url = source.url(mirror)

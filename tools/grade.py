@@ -1,14 +1,14 @@
-"""Grades problems by how often a model solves them, and turns rates into levels.
+"""Measures how often a model solves each problem, and turns rates into levels.
 
     python -m tools.grade --model HFDIR --input problems.jsonl --out DIR \\
         --samples 16 --levels percentile
     python -m tools.grade --input problems.jsonl --levels percentile --out DIR
 
-The second form needs no model: it turns the rates that the rows have into levels. DIR
-gets graded.jsonl (the rows with `solve_rate`, `solve_interval`, `graded`, `level`),
-summary.json, and completions.jsonl and verdicts.jsonl as tools.evaluate writes them.
-The same command resumes an interrupted run, and judges again what it has sampled.
-tools.curate reads `graded` as evidence for the golds.
+The second form needs no model: it computes levels from the `solve_rate` of the rows.
+DIR gets graded.jsonl (the rows with `solve_rate`, `solve_interval`, `graded`, `level`),
+summary.json, and completions.jsonl and verdicts.jsonl in the format of tools.evaluate.
+The same command resumes an interrupted run and judges all stored completions again.
+tools.curate reads `graded` as evidence that gold answers are right.
 """
 
 # ruff: noqa: E402
@@ -16,7 +16,7 @@ tools.curate reads `graded` as evidence for the golds.
 import signal
 
 if __name__ == "__main__":
-    # See rl.train: no traceback during the imports below.
+    # Ctrl-C during the imports below must not print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import argparse
@@ -54,20 +54,20 @@ from tools.evaluation.run import (
 from tools.evaluation.sampler import add_flags, comma_separated, open_sampler, prepare
 from tools.evaluation.votes import answer_classes
 
-_NAME = "graded"  # under which completions are stored, as those of a benchmark
+_NAME = "graded"  # the benchmark name in completions.jsonl and verdicts.jsonl
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
     """Summarizes the completions of a problem."""
 
-    samples: int  # completions
-    correct: int
-    unparsable: int  # in which no answer was found
-    truncated: int  # that ran out of tokens
-    majority: str | None  # the answer that most gave, None where none was found
-    agreement: float  # share of the completions that gave it
-    against_gold: bool  # whether it is judged wrong
+    samples: int  # number of completions
+    correct: int  # number of correct completions
+    unparsable: int  # number of completions without an answer
+    truncated: int  # number of completions that reached the token limit
+    majority: str | None  # the most frequent answer, None if no answer was found
+    agreement: float  # share of the completions that give the majority answer
+    against_gold: bool  # whether the majority answer was judged wrong
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Returns the rows to grade, in the schema of `Row.record`."""
+    """Reads the rows to grade, in the schema of `Row.record`."""
     fields = parse_fields(args.fields)
     rows = [
         row.record()
@@ -103,7 +103,7 @@ def _rows(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Grade]:
-    """Returns grades by row id."""
+    """Samples and judges completions; returns grades by row id."""
     problems = [
         Problem(
             id=row["id"],
@@ -126,8 +126,8 @@ def _grade(args: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Gr
 def _drawn(
     args: argparse.Namespace, problems: Sequence[Problem]
 ) -> list[SampledCompletion]:
-    """Returns all completions of the problems: those in `--out`, and new ones."""
-    # Here, so that levels from given rates start without JAX.
+    """Samples the completions that `--out` lacks; returns all completions."""
+    # Imported here so that computing levels from given rates starts without JAX.
     from tools.evaluation import pretrained
 
     prepare(args)
@@ -164,10 +164,12 @@ def _drawn(
 def make_grades(
     scored: Sequence[Scored], classes: Mapping[str, Sequence[int | None]]
 ) -> dict[str, Grade]:
-    """Returns a grade of each problem from its judged completions.
+    """Returns the grade of each problem, by id.
 
-    `classes` has for each problem, per completion, the class of equivalent answers that
-    its answer belongs to, None without one; see `answer_classes`.
+    Args:
+      scored: judged completions of all problems.
+      classes: by problem id, the class of equivalent answers of each completion, or
+        None for a completion without an answer; see `answer_classes`.
     """
     grades = {}
     for id, group in by_problem(scored).items():
@@ -191,10 +193,13 @@ def graded_rows(
     grades: Mapping[str, Grade],
     level_source: str | None,
 ) -> list[dict[str, Any]]:
-    """Returns the rows with solve rates, grades and, if asked for, levels.
+    """Returns copies of the rows with solve rates, grades and possibly new levels.
 
-    Rows without a grade keep the rate they have. `level_source` names a scale of fifths
-    of the solve rates, 1 the most solved; with None the rows keep their levels.
+    Args:
+      rows: problems; a row without a grade keeps its `solve_rate`.
+      grades: grades by row id.
+      level_source: name of the new level scale, whose levels are fifths of the solve
+        rates (1 is the most solved); None keeps the levels of the rows.
     """
     result = [dict(row) for row in rows]
     for row in result:

@@ -1,4 +1,4 @@
-"""Scores texts under a model: the log-probability of each token.
+"""Computes the log-probability of each token of a text under a model.
 
 from tools.logprobs import logprobs
 
@@ -26,12 +26,13 @@ from tools.evaluation.run import Pretrained
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredText:
-    """Holds a text's tokens and the log-probability of each, given those before it.
+    """Holds a text's tokens and the log-probability of each token given its prefix.
 
     Attributes:
-      token_ids: int32 `[n]`, with the begin of text that some tokenizers put first.
-      tokens: the same as texts.
-      logprobs: float32 `[n]`, in nats; NaN for the first, which nothing predicts.
+      token_ids: token ids, int32 `[n]`, with the begin-of-text token of the tokenizer
+        if it has one.
+      tokens: the same tokens, each decoded to text.
+      logprobs: log-probabilities in nats, float32 `[n]`; the first is NaN.
     """
 
     token_ids: np.ndarray
@@ -42,15 +43,15 @@ class ScoredText:
 def logprobs(
     model: str | os.PathLike, texts: Sequence[str], *, dtype: str = "auto"
 ) -> list[ScoredText]:
-    """Return the log-probabilities of texts, as they are, without a template.
+    """Returns the log-probabilities of texts; no prompt template is added.
 
     Args:
       model: a Hugging Face folder, a run's workdir with an exported model, or a hub id.
-      texts: each of at least two tokens.
-      dtype: "float32", "bfloat16", "float16", or "auto": what config.json records.
+      texts: texts of at least two tokens each.
+      dtype: "float32", "bfloat16", "float16", or "auto" for the dtype of config.json.
 
     Raises:
-      ValueError: no such model, or a text that is longer than the model's positions.
+      ValueError: the model does not exist, or a text exceeds the model's positions.
     """
     found = pretrained.find_pretrained(model, dtype)
     begin, bare = encode_texts(found, texts)
@@ -69,11 +70,11 @@ def logprobs(
 def encode_texts(
     model: Pretrained, texts: Sequence[str]
 ) -> tuple[list[int], list[list[int]]]:
-    """Return what the tokenizer puts before any text, and the tokens of each text.
+    """Returns the begin-of-text tokens, and the tokens of each text without them.
 
     Raises:
-      ValueError: the tokenizer loses characters of a text, or the model's embedding has
-        no row for a token.
+      ValueError: the tokenizer loses characters of a text, or a token id exceeds the
+        model's embedding.
     """
     tokenizer, size = model.tokenizer, model.vocab_size
     begin = tokenizer.encode(begin_of_text(tokenizer), add_special_tokens=False)
@@ -84,17 +85,17 @@ def encode_texts(
 
 
 def open_scorer(found: Pretrained, *, context: int) -> Callable[..., list[np.ndarray]]:
-    """Load a model; return a function from token ids to their log-probabilities.
+    """Loads a model and returns a function from token ids to log-probabilities.
 
-    The function also takes `on_scored`, which is called with the number of sequences
-    that have just been scored.
+    The function takes sequences of token ids and an optional callback `on_scored`. It
+    calls `on_scored` after each batch with the number of sequences in that batch.
 
     Args:
-      found: the model.
-      context: most tokens of a sequence.
+      found: the model to load.
+      context: maximum number of tokens of a sequence.
 
     Raises:
-      ValueError: a context beyond the model's positions.
+      ValueError: `context` exceeds the model's positions.
     """
     folder, positions = found.folder, found.max_positions
     if context > positions:

@@ -1,8 +1,8 @@
-"""Makes self-contained HTML pages: tables, charts as inline SVG, sections.
+"""Renders self-contained HTML pages with tables, charts and sections.
 
-Pages have no scripts and load nothing; a policy in the page enforces both. Values of a
-curve appear on hover through SVG titles. Functions that take plain text escape it;
-`document`, `section`, `columns` and `details` take bodies that are HTML already.
+Pages have no scripts and load no resources; their content security policy enforces
+both. Values of a curve appear on hover. Arguments are plain text, which is escaped,
+unless a docstring says that they are HTML.
 """
 
 import dataclasses
@@ -14,20 +14,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 _TEMPLATE = pathlib.Path(__file__).with_suffix(".html")
-COLOURS = 6  # of series, `var(--c0)` and so on
-_FEW = 30  # points of a line that are marked
+COLOURS = 6  # number of series colours, `var(--c0)` to `var(--c5)`
+_FEW = 30  # lines with at most this number of points have visible dots
 
 
 def document(title: str, body: str) -> str:
-    """Returns a whole page; `title` is plain text, `body` is HTML."""
+    """Returns a complete page; `title` is plain text, `body` is HTML."""
     template = string.Template(_TEMPLATE.read_text(encoding="utf-8"))
     return template.substitute(title=html.escape(title), body=body)
 
 
 def tag(element: str, body: str = "", /, **attributes: Any) -> str:
-    """Returns an element; `body` is HTML, attributes are plain and `class_` is class.
+    """Returns an HTML or SVG element; `body` is HTML, attributes are plain text.
 
-    Floats are rounded to a tenth, as positions in a drawing.
+    A final underscore of an attribute's name is removed: `class_` sets class. Other
+    underscores become hyphens. Floats are rounded to one decimal.
     """
     words = []
     for key, value in attributes.items():
@@ -37,20 +38,20 @@ def tag(element: str, body: str = "", /, **attributes: Any) -> str:
 
 
 def section(title: str, *bodies: str) -> str:
-    """Returns a heading and its content; nothing for an empty section."""
+    """Returns a heading and its HTML bodies, or "" if all bodies are empty."""
     body = "".join(bodies)
     return tag("section", tag("h2", html.escape(title)) + body) + "\n" if body else ""
 
 
 def note(text: str, kind: str = "soft") -> str:
-    """Returns a paragraph; `kind` is soft, bad or warning. Backticks mark code."""
+    """Returns a paragraph of CSS class `kind`. Backticks in `text` mark code."""
     pieces = html.escape(text).split("`")
     marked = [tag("code", p) if i % 2 else p for i, p in enumerate(pieces)]
     return tag("p", "".join(marked), class_=kind)
 
 
 def text(content: str, most: int) -> str:
-    """Returns a preformatted text, its middle left out beyond `most` characters."""
+    """Returns preformatted text; cuts the middle if it exceeds `most` characters."""
     if len(content) > most:
         half = most // 2
         gap = f"\n[... {len(content):,} characters in all ...]\n"
@@ -59,29 +60,29 @@ def text(content: str, most: int) -> str:
 
 
 def details(summary: str, body: str, kind: str = "") -> str:
-    """Returns a body that opens on a click; `summary` and `kind` are plain text."""
+    """Returns an HTML body that opens on a click; `kind` is its CSS class."""
     return tag("details", tag("summary", html.escape(summary)) + body, class_=kind)
 
 
 def columns(bodies: Sequence[str]) -> str:
-    """Returns pieces of HTML side by side, stacked on narrow screens."""
+    """Returns HTML bodies in columns, or stacked on narrow screens."""
     return tag("div", "".join(tag("div", body) for body in bodies), class_="beside")
 
 
 def plots(charts: Sequence[str]) -> str:
-    """Returns a grid of charts."""
+    """Returns a grid of charts, which are HTML."""
     return tag("div", "".join(charts), class_="plots") if charts else ""
 
 
 def filtered(
     kinds: Sequence[str], rows: Sequence[tuple[str, str]], *, name: str = "kind"
 ) -> str:
-    """Returns rows with one radio button per kind that shows only rows of that kind.
+    """Returns rows below radio buttons; a button shows only the rows of one kind.
 
     Args:
-      kinds: plain words; those that no row has are left out.
-      rows: `(kinds separated by spaces, HTML)`.
-      name: of the buttons, unique in the page.
+      kinds: kinds in the order of the buttons; kinds without rows get no button.
+      rows: pairs of the row's kinds, separated by spaces, and the row's HTML.
+      name: name of the button group, unique in the page.
     """
     present = {kind for of_row, _ in rows for kind in of_row.split()}
     radio = {"type": "radio", "name": name}
@@ -100,7 +101,7 @@ def filtered(
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Returns a table of plain texts and numbers; number columns are right-aligned."""
+    """Returns a table; columns with a number in the first row are right-aligned."""
     if not rows:
         return ""
     kinds = [{"class_": "number"} if is_number(value) else {} for value in rows[0]]
@@ -118,7 +119,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def bars(title: str, values: Sequence[tuple[str, float]], *, unit: str = "") -> str:
-    """Returns a chart with one horizontal bar for each label."""
+    """Returns a chart with one horizontal bar for each (label, value) pair."""
     top = max((value for _, value in values), default=1) or 1
     rows = [
         (label, _mark("bar", 0, value / top, 0), shown(value) + unit)
@@ -130,11 +131,11 @@ def bars(title: str, values: Sequence[tuple[str, float]], *, unit: str = "") -> 
 def dots(
     title: str, rows: Sequence[tuple[str, float, tuple[float, float] | None, int]]
 ) -> str:
-    """Returns shares with their intervals on one axis of 0 to 100%.
+    """Returns a chart of shares with their intervals on an axis from 0 to 100%.
 
     Args:
-      title: of the chart.
-      rows: label, share, interval if any, and the number of its colour.
+      title: title of the chart.
+      rows: label, share in 0..1, its interval or None, and colour number of each dot.
     """
     drawn = []
     for label, value, interval, colour in rows:
@@ -165,11 +166,11 @@ class Series:
     """Describes one line of a chart.
 
     Attributes:
-      label: for the legend.
-      points: `(x, y)`, finite, x ascending.
-      colour: number of its colour.
-      raw: points that are drawn faintly, if `points` smooths them.
-      band: `(x, low, high)`.
+      label: name in the legend.
+      points: finite `(x, y)` pairs in ascending order of x.
+      colour: colour number.
+      raw: unsmoothed points, drawn faintly; empty if `points` is not smoothed.
+      band: `(x, low, high)` triples of a shaded interval.
     """
 
     label: str
@@ -183,9 +184,10 @@ def lines(title: str, series: Sequence[Series], *, most: int = 200) -> str:
     """Returns a chart of lines over steps, with round ticks and values on hover.
 
     Args:
-      title: of the chart.
-      series: its lines; at least one has a point.
-      most: points of a line that are drawn; of more, every n-th and the last.
+      title: title of the chart.
+      series: lines of the chart; at least one must have a point.
+      most: limit on the points drawn per line; of longer lines, every n-th point and
+        the last one are drawn.
     """
     width, height, left, right, top, bottom = 520, 220, 54, 10, 8, 196
     xs: list[float] = []
@@ -243,12 +245,12 @@ def lines(title: str, series: Sequence[Series], *, most: int = 200) -> str:
 def ticks(
     values: Sequence[float], *, most: int = 5, whole: bool = False
 ) -> list[float]:
-    """Returns at most `most + 1` round numbers, 1, 2 or 5 times a power of ten apart.
+    """Returns at most `most + 1` evenly spaced round numbers that enclose the values.
 
-    They enclose the values; `whole` keeps them integers.
+    Their distance is 1, 2 or 5 times a power of ten, and at least 1 if `whole` is set.
     """
     low, high = min(values, default=0.0), max(values, default=1.0)
-    if high - low <= 1e-9 * abs(high):  # equal but for rounding
+    if high - low <= 1e-9 * abs(high):  # equal up to rounding errors
         apart = abs(low) / 10 or 1.0
         low, high = low - apart, high + apart
     size = 10.0 ** math.floor(math.log10((high - low) / most))
@@ -267,7 +269,7 @@ def is_number(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Formats a table's value: integers with commas, other numbers with four digits."""
+    """Formats a value of a table: numbers get commas or four significant digits."""
     if isinstance(value, bool) or not is_number(value):
         return str(value)
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):

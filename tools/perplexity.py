@@ -1,11 +1,11 @@
-"""Measures the perplexity of texts under models: did training cost other abilities?
+"""Measures the perplexity of texts, to find abilities that training has reduced.
 
     python -m tools.perplexity --text A.txt,B.txt,C.txt MODEL [MODEL ...] [--json OUT]
 
-A model is a Hugging Face folder, a run's workdir or a hub id. Each further one is
-compared with the first, window by window; the interval of the difference needs three
-texts and 40 windows. Texts are read as they are, without a template, each window after
-what the tokenizer puts before any text. Choose texts unrelated to the training data.
+A model is a Hugging Face folder, a run's workdir or a hub id. All other models are
+compared with the first one, window by window. The interval of the difference needs at
+least three texts and 40 windows. Texts get no prompt template. Each window begins with
+the tokenizer's begin-of-text token, if any. Use texts unrelated to the training data.
 """
 
 import argparse
@@ -27,17 +27,17 @@ from tools import tables
 from tools.evaluation.run import Pretrained
 
 TEXTS, WINDOWS = 3, 40
-"""The least numbers from which a difference gets an interval."""
+"""Minimum numbers of texts and of windows for the interval of a difference."""
 
 
 def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
-    """Cuts a text so that every token but its first is predicted in one window.
+    """Splits token ids into windows in which each token but the first is scored once.
 
-    Each window begins with the last token of the one before. Their lengths, `length` at
-    most, differ by one at most, so that a mean over windows is one over tokens.
+    Each window begins with the last token of the previous window. Windows have at most
+    `length` tokens, and their lengths differ by at most one.
 
     Raises:
-      ValueError: nothing to predict.
+      ValueError: the text or the windows have fewer than two tokens.
     """
     if len(ids) < 2 or length < 2:
         raise ValueError(f"{len(ids)} tokens in windows of {length}: none to predict")
@@ -49,15 +49,19 @@ def windows(ids: Sequence[int], length: int) -> list[Sequence[int]]:
 
 
 def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str, Any]:
-    """Scores texts under a model, in windows of `context`.
+    """Scores texts under a model, in windows of at most `context` tokens.
 
     Returns:
-      `tokens` scored; `nats`, the mean of -log p over them; `bits_per_byte` of the
-      texts; `of_windows`, the mean of each window; `texts`, their number; `ids`, a hash
-      of the token ids.
+      A dict with these keys:
+        tokens: number of scored tokens.
+        nats: mean of -log p over the scored tokens.
+        bits_per_byte: sum of -log2 p, divided by the UTF-8 bytes of the texts.
+        of_windows: mean of -log p in each window.
+        texts: number of texts.
+        ids: hash of the token ids.
 
     Raises:
-      ValueError: a context beyond the model's positions, or a text of one token.
+      ValueError: `context` exceeds the model's positions, or a text has one token.
     """
     from tools.logprobs import encode_texts, open_scorer
 
@@ -66,7 +70,7 @@ def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str,
     log_probs = open_scorer(model, context=context)
     with phase("score", str(model.folder), total=len(cut), unit="windows") as scored:
         rows = log_probs([[*begin, *window] for window in cut], scored.update)
-    # The first token of a window was predicted in the one before it.
+    # The first token of a window is scored in the previous window.
     found = [-row[len(begin) + 1 :].astype(np.float64).mean() for row in rows]
     size = sum(len(text.encode()) for text in texts)
     sizes = np.array([len(window) - 1 for window in cut])
@@ -86,10 +90,14 @@ def score(model: Pretrained, texts: Sequence[str], *, context: int) -> dict[str,
 def compared(
     first: Mapping[str, Any], other: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Returns how much worse another model is than the first, in nats per token.
+    """Returns the loss of another model minus that of the first, in nats per token.
 
-    None if their tokenizers split the texts differently, so that windows do not pair.
-    The interval is None below `TEXTS` texts or `WINDOWS` windows.
+    Args:
+      first, other: results of `score` on the same texts.
+
+    Returns:
+      The difference, and its 95% interval over windows or None if there are too few
+      texts or windows. None if the tokenizers split the texts differently.
     """
     if first["ids"] != other["ids"]:
         return None
@@ -102,7 +110,7 @@ def compared(
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Returns the result as a table; the last column compares with the first row."""
+    """Renders the results as a table that compares all models with the first."""
     rows: list[dict[str, str]] = []
     for name, part in result["models"].items():
         difference = "other tokens" if rows else ""
@@ -181,7 +189,7 @@ def _paths(text: str) -> list[pathlib.Path]:
 
 
 def _read(path: pathlib.Path) -> str:
-    """Reads a text with its line ends as they are."""
+    """Reads a UTF-8 text without changing its line ends."""
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:

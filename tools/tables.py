@@ -13,13 +13,13 @@ from tools import page as pages
 
 
 class Table(NamedTuple):
-    """Holds rows with the same keys, which are the columns.
+    """Holds rows with the same keys, which are the column names.
 
     Attributes:
-      title: heading; empty for a table without one.
-      rows: values by column; numbers are right-aligned.
-      note: sentences below the heading.
-      chart: the columns of labels and of values that a page also shows as bars.
+      title: heading of the table; may be empty.
+      rows: values by column name; number columns are right-aligned.
+      note: text below the heading.
+      chart: the label column and the value column of a bar chart in HTML pages.
     """
 
     title: str
@@ -29,7 +29,7 @@ class Table(NamedTuple):
 
 
 def markdown(title: str, report: Iterable[Table], *remarks: str) -> str:
-    """Returns a report as Markdown, with remarks as a list at its end."""
+    """Renders a report as Markdown, with `remarks` as a list at the end."""
     lines = [f"# {title}", ""]
     for table in report:
         lines += [f"## {table.title}", ""] if table.title and table.rows else []
@@ -44,7 +44,7 @@ def markdown(title: str, report: Iterable[Table], *remarks: str) -> str:
 
 
 def page(title: str, report: Iterable[Table], *bodies: str) -> str:
-    """Returns a report as a page: charts, tables, then `bodies`, which are HTML."""
+    """Renders a report as an HTML page: charts, tables, then the HTML `bodies`."""
     tables = [table for table in report if table.rows or table.note]
     charts = [
         pages.bars(table.title, [(str(row[x]), row[y]) for row in table.rows])
@@ -63,7 +63,7 @@ def page(title: str, report: Iterable[Table], *bodies: str) -> str:
 
 
 def html_table(table: Table) -> str:
-    """Returns the rows of a table as HTML."""
+    """Renders the rows of a table as HTML."""
     if not table.rows:
         return ""
     return pages.table([*table.rows[0]], [[*row.values()] for row in table.rows])

@@ -4,11 +4,12 @@
     python -m tools.verify --self_check DATA.jsonl ... [--json OUT]
     python -m tools.verify --pred ANSWER --gold GOLD [--problem TEXT] [--explain]
 
-A row of PAIRS has `gold` (or `golds`) and `pred`; with `"mode": "response"` pred is a
-whole reply, else the answer itself. Where rows carry a `label`, agreement is counted.
-With --self_check each file's `answer` fields are parsed and compared with themselves,
-and those that could only be compared as text are listed with a reason. With --pred and
---gold one verdict is explained: how both were read, which rule decided, and why.
+A row of PAIRS has `gold` (or a list `golds`) and `pred`. `pred` is an answer, or a
+complete model response if the row has `"mode": "response"`. Verdicts are compared with
+the boolean `label` of rows that have one.
+--self_check compares each gold answer of data files with itself. It lists those that the
+verifier cannot check, with the reason.
+--pred and --gold explain one verdict: how both were parsed, which rule decided and why.
 """
 
 import argparse
@@ -77,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
 def explain(
     answer: str, gold: str, problem: str | None = None, *, in_sympy: bool = False
 ) -> dict:
-    """Explains one verdict: what was read, what decided, and why."""
+    """Explains one verdict: the parsed answer and gold, the rule and its reason."""
     verdict = Examiner([gold], problem).judge(answer)
     texts = {"answer": answer, "gold": gold} if in_sympy else {}
     return {
@@ -105,7 +106,7 @@ def _in_sympy(answer: str) -> str:
 
 
 def judge_pairs(paths: list[pathlib.Path]) -> dict:
-    """Verdicts on every pair of the files, and agreement with their labels."""
+    """Returns the verdict on every pair, and the agreement with labels if present."""
     verdicts: list[dict] = []
     agreement: collections.Counter[tuple[bool, bool]] = collections.Counter()
     started = time.perf_counter()
@@ -144,7 +145,7 @@ def judge_pairs(paths: list[pathlib.Path]) -> dict:
 
 
 def check_answers(paths: list[pathlib.Path]) -> dict:
-    """The answers of data files that cannot serve as golds, each with a reason."""
+    """Returns the gold answers that the verifier cannot check, each with a reason."""
     refused, checked, missing = [], 0, 0
     for where, row in each(_rows(paths), "verify", "rows"):
         answers = row.get("answers") or [row.get("answer")]
