@@ -7,8 +7,8 @@
 A row of PAIRS has `gold` (or a list `golds`) and `pred`. `pred` is an answer, or a
 complete model response if the row has `"mode": "response"`. Verdicts are compared with
 the boolean `label` of rows that have one.
---self_check compares each gold answer of data files with itself. It lists those that the
-verifier cannot check, with the reason.
+--self_check compares each gold answer of data files with itself. It lists the answers
+that the verifier cannot check, with the reason.
 --pred and --gold explain one verdict: how both were parsed, which rule decided and why.
 """
 

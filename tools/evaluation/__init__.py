@@ -1,12 +1,11 @@
-"""One evaluation as a folder: asked, kept, judged, reported, compared.
+"""Evaluates a model on benchmarks: samples, judges, reports and compares.
 
-Enters: a model's folder, benchmarks, and the conditions of asking.
-Leaves: DIR with completions, verdicts, scores with intervals, and a page.
-Begin at `run`:
+The input is a model folder, benchmarks and the conditions of sampling. The output is a
+folder with completions, verdicts, scores with intervals and an HTML page. Data flow:
 
-    run -> files -> report -> page
+    run -> files -> report -> pages
              |
              +----> compare
 
-What is drawn and how it is scored is `rl.evaluate`, which training calls as well.
+Sampling and scoring themselves are in `rl.evaluate`, which training also uses.
 """

@@ -1,8 +1,8 @@
-"""Measures whether a model knows a benchmark by heart.
+"""Measures whether a model has memorized a benchmark.
 
-A model that writes the rest of a problem word for word has read it before; its score
-there says little about reasoning. Qwen2.5-Math-7B completes 54.6% of MATH-500 from the
-first 60% of each text, and 0% of a set made later (arXiv 2507.10532).
+A model that completes the text of a problem word for word has probably been trained on
+it, so its score is weak evidence of reasoning. Qwen2.5-Math-7B completes 54.6% of
+MATH-500 from the first 60% of each text, and 0% of a newer set (arXiv 2507.10532).
 """
 
 import dataclasses
@@ -18,12 +18,12 @@ from rl.statistics import wilson_interval
 from rl.types import Problem
 from tools.evaluation.run import PAPER, Pretrained, Task, make_task
 
-SHARES = (40, 60, 80)  # percent of a problem's words that are given
-_LONGEST = 512  # tokens of a rest; a longer one counts as not completed
+SHARES = (40, 60, 80)  # percent of a problem's words in the prompt
+_LONGEST = 512  # sampled tokens; a longer rest counts as not completed
 
 
 def given_and_rest(text: str, percent: int) -> tuple[str, str]:
-    """Cuts a text between two words; each part has at least one, if there are two."""
+    """Splits a text between two words, after `percent` of its words."""
     words = list(re.finditer(r"\S+", text))
     kept = min(max(1, round(len(words) * percent / 100)), max(1, len(words) - 1))
     end = words[kept - 1].end()
@@ -37,10 +37,10 @@ def tasks(
     model: Pretrained,
     context: int,
 ) -> Iterator[Task]:
-    """Yields a task NAME@PERCENT for each share of a benchmark.
+    """Yields a task NAME@PERCENT for each entry of `SHARES`.
 
-    The problems are the given parts; sampling is greedy, without a template, as long as
-    the longest rest.
+    The prompts are the beginnings of problem texts, without a template. Sampling is
+    greedy and limited to slightly more tokens than the longest rest has.
     """
     for percent in SHARES:
         asked = [
@@ -60,7 +60,7 @@ def tasks(
 
 
 def completes(completion: str, rest: str) -> bool:
-    """Returns whether a completion begins with the rest, ignoring white space."""
+    """Returns whether a completion begins with `rest`, ignoring white space."""
     return "".join(completion.split()).startswith("".join(rest.split()))
 
 
@@ -70,8 +70,11 @@ def memory(
     """Returns the share of problems completed word for word, with intervals.
 
     Args:
-      problems: of the benchmark.
-      drawn: by percent given, a completion of each part.
+      problems: problems of the benchmark.
+      drawn: completions of problem beginnings, by the percentage in the prompt.
+
+    Returns:
+      Share, 95% interval and number of problems, by that percentage as text.
     """
     texts = {p.id: p.problem for p in problems}
     found = {}

@@ -1,7 +1,7 @@
-"""Reads evaluation sets: known ones by name, checked, or any file of problems.
+"""Reads evaluation sets: known benchmarks by name, or any file of problems.
 
-Rows are read by `rl.problems.reading.read_problems`. In a row's `meta`, `error` is an
-absolute tolerance, `subject` its field of mathematics.
+`rl.problems.reading.read_problems` reads the rows. In the `meta` of a row, `error` is
+an absolute tolerance and `subject` the field of mathematics.
 """
 
 import hashlib
@@ -22,9 +22,9 @@ class Benchmark(NamedTuple):
     """Describes a known benchmark.
 
     Attributes:
-      title: as tables print it.
-      rows: how many problems.
-      sha256: `content_hash` of its problems; empty if no copy was available, so that
+      title: name in tables.
+      rows: number of problems.
+      sha256: `content_hash` of the problems. If it is empty, no copy was available and
         only the number of rows is checked.
     """
 
@@ -33,9 +33,9 @@ class Benchmark(NamedTuple):
     sha256: str = ""
 
 
-# AMC is the 83 problems of AMC 12 2022 and 2023, OlympiadBench its 675 open-ended
-# text-only English mathematics problems: the sets of understand-r1-zero's harness.
-# AIME 2025 is both papers, HMMT that of February 2025.
+# AMC has the 83 problems of AMC 12 2022 and 2023. OlympiadBench has its 675 open-ended,
+# text-only mathematics problems in English. Both are the sets of understand-r1-zero.
+# AIME 2025 has both exams (I and II), HMMT 2025 that of February.
 BENCHMARKS = {
     "aime2024": Benchmark(
         "AIME 2024",
@@ -71,7 +71,7 @@ BENCHMARKS = {
 
 
 def benchmark_name(spec: str) -> str:
-    """Returns the short name of a benchmark's spec: itself, or the stem of its file."""
+    """Returns a benchmark's short name: a known name, or the stem of the file name."""
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
         return f"{benchmark_name(original)}@{date}"
@@ -79,7 +79,7 @@ def benchmark_name(spec: str) -> str:
 
 
 def title(name: str) -> str:
-    """Returns the name of a benchmark in tables."""
+    """Returns the display name of a benchmark for tables."""
     of, _, date = name.partition("@")
     if of not in BENCHMARKS:
         return name
@@ -87,7 +87,7 @@ def title(name: str) -> str:
 
 
 def _original(spec: str) -> tuple[str, str]:
-    """Returns the spec of the benchmark that gets other numbers, and the date."""
+    """Splits perturbed:BENCHMARK:DATE into the benchmark's spec and the date."""
     original, _, date = spec.removeprefix(PERTURBED).rpartition(":")
     if not original:
         raise ValueError(f"{spec}: give perturbed:BENCHMARK:DATE")
@@ -104,17 +104,18 @@ def load_benchmark(
     """Reads the problems of one benchmark.
 
     Args:
-      spec: a name of `BENCHMARKS`, the path of a JSONL file, a hub file as
+      spec: a name of `BENCHMARKS`, the path of a JSONL file, a hub file
         `hf://OWNER/DATASET/PATH.jsonl`, or `perturbed:SPEC:DATE`
         (`perturbed_problems`).
-      data_dir: holds NAME.jsonl or eval/NAME.jsonl; needed for names only.
-      fields: our field names to a JSONL file's, where they differ.
-      limit: its first problems; of perturbed ones those made from its first.
+      data_dir: folder with NAME.jsonl or eval/NAME.jsonl; only names need it.
+      limit: number of problems to read from the start; None for all. A perturbed set
+        is made from the first `limit` problems of its original.
+      fields: column names of a JSONL file by field name, where they differ.
 
     Raises:
-      ValueError: an unknown name, a malformed row, or a known name whose file has
-        another number of rows.
-      FileNotFoundError: naming the file that was looked for.
+      ValueError: the name is unknown, a row is malformed, or the file of a known
+        benchmark has a different number of rows.
+      FileNotFoundError: the benchmark's file does not exist.
     """
     if spec.startswith(PERTURBED):
         original, date = _original(spec)
@@ -150,9 +151,9 @@ def _known(name: str, data_dir: pathlib.Path | None) -> list[Problem]:
 
 
 def content_hash(problems: Iterable[Problem]) -> str:
-    """Returns SHA-256 over problems and accepted answers in order.
+    """Returns the SHA-256 hash of the problem texts and accepted answers, in order.
 
-    A copy with other line ends, key order, escapes or metadata has the same hash.
+    The hash does not depend on line ends, key order, escapes or metadata of the file.
     """
     digest = hashlib.sha256()
     for problem in problems:
@@ -162,13 +163,18 @@ def content_hash(problems: Iterable[Problem]) -> str:
 
 
 def is_another_copy(name: str, problems: Sequence[Problem]) -> bool:
-    """Returns whether problems or answers differ from the known benchmark's."""
+    """Returns whether problems or answers differ from the known copy of a benchmark."""
     known = BENCHMARKS[name].sha256 if name in BENCHMARKS else ""
     return bool(known) and content_hash(problems) != known
 
 
 def made_from(name: str, problems: Mapping[str, Sequence[Problem]]) -> str | None:
-    """Returns the set, among those by name, that one was made from with new numbers."""
+    """Returns the name of the benchmark that a perturbed set was made from, or None.
+
+    Args:
+      name: name of the perturbed set, such as `gsm8k_test@2026-11-01`.
+      problems: problems of all sets of the evaluation, by name.
+    """
     original = name.rpartition("@")[0]
     known = {problem.id: problem.problem for problem in problems.get(original, ())}
     some = any(known.get(p.id) == p.meta.get("from", "") for p in problems[name])

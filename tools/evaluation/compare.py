@@ -1,6 +1,6 @@
-"""Compares evaluations of the same problems with the first of them.
+"""Compares evaluations on the same problems with the first one.
 
-An *arm* is one evaluation, or those of models that differ only in their training seed.
+An *arm* is one evaluation, or several of models that differ only in the training seed.
 """
 
 import math
@@ -22,8 +22,8 @@ from tools.tables import Table, markdown
 
 Arm = Sequence[Evaluation]
 METHODS, CHECKPOINTS = "the methods", "these checkpoints"
-"""What an interval and a p-value are about; see `compare`."""
-_MOST_FLIPS = 20  # ids that the text lists, each way
+"""Possible subjects of an interval and a p-value; see `compare`."""
+_MOST_FLIPS = 20  # limit on the lost and on the gained problem ids in the text
 _ABOUT = {
     METHODS: "About the methods: 95% interval and p by Student's t over the models of"
     " several training seeds, on these problems.",
@@ -35,24 +35,28 @@ _ABOUT = {
 
 
 def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
-    """Pairs judged evaluations with the first arm's, problem by problem.
+    """Compares each arm with the first one, problem by problem.
 
-    A problem counts as solved when more than half of its completions are right; flips
-    are between solved and not. The difference, its interval and its p-value are of
-    accuracy. Where both arms have several models, interval and p are about the methods:
-    Student's t over the models (`rl.statistics.compare_seeds`). Otherwise they are
-    about these checkpoints alone: Student's t and the sign-flip permutation test
-    (`sign_flip_p_value`) over problems or their templates.
+    The difference, its interval and its p-value refer to accuracy. If both arms have
+    several models, interval and p-value are about the methods: Student's t over the
+    models (`rl.statistics.compare_seeds`). Otherwise they are about these checkpoints
+    only: Student's t and the sign-flip permutation test (`sign_flip_p_value`) over
+    problems or their templates. A problem counts as solved if more than half of its
+    completions are correct; `lost` and `gained` list the problems that changed.
+
+    Args:
+      arms: judged evaluation folders of each arm.
 
     Returns:
-      `arms`: names and accuracies by benchmark. `pairs`, one for each arm but the
-      first: `conditions` that differ, results by name under `benchmarks`, and `pooled`:
-      all problems of all benchmarks, each counting alike.
+      The common benchmarks, the `arms` with their accuracies, and the `pairs`: one
+      comparison for each arm but the first. A pair has the sampling `conditions` that
+      differ, results by name under `benchmarks`, and `pooled` results over the problems
+      of all benchmarks with equal weights.
 
     Raises:
-      FileNotFoundError: a folder that was never judged.
-      ValueError: no benchmark in common, problems that not all of them have, or an
-        arm whose evaluations were not drawn alike.
+      FileNotFoundError: a folder has no verdicts.
+      ValueError: the evaluations have no common benchmark, their problems differ, or
+        the evaluations of one arm were sampled differently.
     """
     first, *others = [[read_evaluation(folder) for folder in arm] for arm in arms]
     every = [evaluation for arm in (first, *others) for evaluation in arm]
@@ -84,7 +88,7 @@ def compare(arms: Sequence[Sequence[pathlib.Path]]) -> dict[str, Any]:
 
 
 def compare_markdown(result: Mapping[str, Any]) -> str:
-    """Returns the comparison as tables, with the ids of flipped problems."""
+    """Renders the comparison as tables, with the ids of lost and gained problems."""
     first, *others = result["arms"]
     report = []
     for arm, pair in zip(others, result["pairs"], strict=True):
@@ -146,7 +150,7 @@ def _comparison(pair: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _drawn(arm: Arm) -> str:
-    """Describes how the evaluations of an arm were sampled."""
+    """Describes how an arm was sampled; its evaluations must agree."""
     words = [sampling(e.conditions.get("drawing", {})) for e in arm]
     for evaluation, other in zip(arm, words, strict=True):
         if other != words[0]:
@@ -182,7 +186,7 @@ def _pair(first: Arm, second: Arm, names: Sequence[str]) -> dict[str, Any]:
 def _of_models(
     ids: Sequence[str], a: np.ndarray, b: np.ndarray, clusters: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Compares accuracies `[models, problems]`: methods where both have several."""
+    """Compares accuracies `[models, problems]`, over seeds if both have several."""
     result = paired(ids, a.mean(axis=0), b.mean(axis=0), clusters)
     if found := compare_seeds(a.mean(axis=1).tolist(), b.mean(axis=1).tolist()):
         result["interval_over_problems"] = result["difference_interval"]
@@ -198,14 +202,14 @@ def _clusters(evaluation: Evaluation, name: str) -> list[str] | None:
 
 
 def _accuracies(arm: Arm, name: str, ids: Sequence[str]) -> np.ndarray:
-    """Returns the share of right completions, `[models, problems]`."""
+    """Returns the share of correct completions, `[models, problems]`."""
     return np.array([[np.mean(e.correct[name][id]) for id in ids] for e in arm])
 
 
 def against_original(
     original: Sequence[Scored], perturbed: Sequence[Scored]
 ) -> dict[str, Any]:
-    """Compares a set with other numbers with the problems that it was made from."""
+    """Compares a perturbed set with the original problems, paired by problem id."""
     known, other = by_problem(original), by_problem(perturbed)
     ids = [id for id in other if id in known]
     first, second = (
@@ -221,7 +225,13 @@ def paired(
     b: np.ndarray,
     clusters: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Compares accuracies `[problems]` of the same problems, second minus first."""
+    """Compares two arms on the same problems; differences are second minus first.
+
+    Args:
+      ids: problem ids.
+      a, b: accuracies of the first and the second arm, `[problems]`.
+      clusters: template of each problem, or None if problems are independent.
+    """
     flipped = list(zip(ids, a > 0.5, b > 0.5, strict=True))
     return {
         "problems": len(ids),
@@ -239,10 +249,11 @@ def paired(
 def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> float:
     """Returns the two-sided p-value of Fisher's randomization test of paired scores.
 
-    It is the share of all sign patterns of the differences, `[problems]`, whose sum is
-    at least as far from 0 as the one seen; with single verdicts, McNemar's exact test.
-    If the differences have a common denominator and at most `most_sums` sums, as those
-    of avg@k, patterns are counted by sum. Otherwise 100,000 are sampled.
+    The p-value is the share of all sign patterns of `differences [problems]` whose sum
+    is at least as far from 0 as the observed sum. With one completion per problem, the
+    test equals McNemar's exact test. Sign patterns are counted exactly if the
+    differences have a common denominator and at most `most_sums` possible sums.
+    Otherwise 100,000 patterns are sampled.
     """
     differences = np.asarray(differences, np.float64)
     if np.count_nonzero(differences) < 2:
@@ -262,7 +273,7 @@ def sign_flip_p_value(differences: np.ndarray, *, most_sums: int = 2**21) -> flo
             rng=np.random.default_rng(0),
         )
         return float(result.pvalue)
-    chance = np.ones(1)  # of each sum of the differences so far, the least first
+    chance = np.ones(1)  # probability of each sum so far, in ascending order
     for size in sizes:
         grown = np.zeros(len(chance) + 2 * size)
         grown[: len(chance)] += chance / 2

@@ -1,9 +1,9 @@
-"""Reads and writes an evaluation's folder.
+"""Reads and writes the folder of an evaluation.
 
 DIR/conditions.json     model, benchmarks and conditions of sampling
-DIR/problems/           of benchmarks that are not among the known ones
-DIR/completions.jsonl   one row per completion, written as each ends
-DIR/verdicts.jsonl      one row per completion: answer found, right or wrong
+DIR/problems/           problems of benchmarks that are not in `BENCHMARKS`
+DIR/completions.jsonl   one row per completion, written when it is finished
+DIR/verdicts.jsonl      one row per completion: extracted answer, correct or not
 """
 
 import contextlib
@@ -21,12 +21,13 @@ from rl.reward.rewards import VERIFIER
 
 
 def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> None:
-    """Writes conditions.json, or checks that a started evaluation has the same.
+    """Writes conditions.json; checks it against an evaluation already in the folder.
 
-    Benchmarks may be added later; any other difference would mix two evaluations.
+    New benchmarks may be added to an existing evaluation. Any other difference is an
+    error, because the folder would mix two evaluations.
 
     Raises:
-      ValueError: naming the first key that differs, with both values.
+      ValueError: a condition differs; the message has the key and both values.
     """
     wanted = json.loads(json.dumps(conditions))
     if stored := read_conditions(folder):
@@ -41,16 +42,16 @@ def record_conditions(folder: pathlib.Path, conditions: Mapping[str, Any]) -> No
 
 
 def read_conditions(folder: pathlib.Path) -> dict[str, Any]:
-    """Returns the conditions of an evaluation, empty if none were recorded."""
+    """Returns the recorded conditions of an evaluation; empty if there are none."""
     path = folder / "conditions.json"
     return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
 def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
-    """Returns where the problems of a benchmark that is not a known one are stored.
+    """Returns the path of the evaluation's copy of a benchmark's problems.
 
     Raises:
-      ValueError: the name is not a file's, and would lead out of the folder.
+      ValueError: the name is not a plain file name, so it could leave the folder.
     """
     if not name or pathlib.PurePath(name).name != name:
         raise ValueError(f"{folder}: {name!r} is not the name of a benchmark")
@@ -61,7 +62,7 @@ def problems_file(folder: pathlib.Path, name: str) -> pathlib.Path:
 def appended(
     folder: pathlib.Path,
 ) -> Iterator[Callable[[str, SampledCompletion], None]]:
-    """Yields a function that stores one more completion of a benchmark, at once."""
+    """Yields a function that appends a completion of a benchmark to the folder."""
     with contextlib.closing(files.Rows(folder / "completions.jsonl")) as rows:
         yield lambda benchmark, drawn: rows.write(
             {"benchmark": benchmark} | dataclasses.asdict(drawn)
@@ -69,10 +70,12 @@ def appended(
 
 
 def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]:
-    """Returns completions by benchmark. A last row cut short by a kill is ignored.
+    """Returns the stored completions by benchmark; empty if there are none.
+
+    A last row that an interrupted process left incomplete is ignored.
 
     Raises:
-      ValueError: naming the row that is malformed or there twice.
+      ValueError: a row is malformed or repeats an earlier one.
     """
     found: dict[str, dict[tuple[str, int], SampledCompletion]] = {}
     for where, row in files.read_rows(folder / "completions.jsonl", appended=True):
@@ -93,14 +96,19 @@ def read_completions(folder: pathlib.Path) -> dict[str, list[SampledCompletion]]
 
 
 def judging_reward(asked: str | None, recorded_in: pathlib.Path, *keys: str) -> str:
-    """Returns the formula of the reward that judges.
+    """Returns the formula of the reward that judges completions.
 
-    That is `asked`, of the command line, else what the JSON file `recorded_in`, if it
-    exists, has at the first of `keys` that is set. What a file records is data: a
-    function that it names is not imported, unless the command line names it too.
+    A recorded reward function is not imported unless the command line also names it,
+    because files are data and must not run code.
+
+    Args:
+      asked: formula from the command line, or None.
+      recorded_in: JSON file with the reward of an earlier run; may be missing.
+      keys: keys of that file; the first one with a value is used.
 
     Raises:
-      ValueError: nothing was asked for, and another than the verifier is recorded.
+      ValueError: `asked` is empty and the file records another reward than the
+        verifier.
     """
     content: dict[str, Any] = {}
     if recorded_in.is_file():
@@ -119,10 +127,12 @@ def write_verdicts(
     scored: Mapping[str, Sequence[Scored]],
     clusters: Mapping[str, Mapping[str, str] | None] | None = None,
 ) -> None:
-    """Replaces verdicts.jsonl as a whole.
+    """Replaces verdicts.jsonl.
 
-    `scored` are completions by benchmark, `clusters` the templates of their problems
-    (`rl.evaluate.templates_of`).
+    Args:
+      folder: the evaluation's folder.
+      scored: judged completions by benchmark.
+      clusters: templates of the problems by benchmark (`rl.evaluate.templates_of`).
     """
     rows = []
     for benchmark, of_benchmark in scored.items():
@@ -142,13 +152,13 @@ def write_verdicts(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Holds a judged folder.
+    """Holds the verdicts of a judged evaluation.
 
     Attributes:
-      folder: of the evaluation.
-      conditions: see `read_conditions`.
-      correct: by benchmark and problem id, which of its completions are right.
-      clusters: by benchmark, the template of each problem that has one.
+      folder: the evaluation's folder.
+      conditions: conditions of sampling; see `read_conditions`.
+      correct: whether each completion is correct, by benchmark and problem id.
+      clusters: template by benchmark and problem id; problems without one are missing.
     """
 
     folder: pathlib.Path
@@ -158,11 +168,11 @@ class Evaluation:
 
 
 def read_evaluation(folder: pathlib.Path) -> Evaluation:
-    """Reads a judged folder.
+    """Reads the verdicts and conditions of an evaluation.
 
     Raises:
-      FileNotFoundError: the evaluation was never judged to its end.
-      ValueError: a row that the present version would not write.
+      FileNotFoundError: the folder has no verdicts.jsonl.
+      ValueError: a row lacks a field.
     """
     path = folder / "verdicts.jsonl"
     if not path.exists():

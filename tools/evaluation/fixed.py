@@ -1,4 +1,4 @@
-"""Samples from vLLM servers that load a model themselves and keep its weights."""
+"""Samples from vLLM servers whose weights are never updated."""
 
 from collections.abc import Sequence
 
@@ -8,18 +8,17 @@ from rollout.vllm.server import ServerProcess
 
 
 class FixedVllmSampler(FleetSampler):
-    """Implements `Sampler` over vLLM servers whose weights stay as they are.
-
-    The servers at `urls` may be ordinary ones (`vllm serve MODEL`).
+    """Implements `Sampler` over vLLM servers whose weights are never updated.
 
     Args:
-      servers: to be started here, with `load_format` "auto".
-      urls, api_key, concurrency: see `rollout.vllm.fleet.ServerFleet`.
-      max_model_len: longest prompt and completion together.
+      servers: servers to start, which load the model (`load_format` "auto").
+      urls: addresses of running servers, such as those of `vllm serve MODEL`.
+      api_key, concurrency: see `rollout.vllm.fleet.ServerFleet`.
+      max_model_len: maximum length of prompt and completion together, in tokens.
 
     Raises:
-      ServerFailed: a server did not come up, with the end of its log.
-      ServerRefused: it serves less than `max_model_len`.
+      ServerFailed: a server did not start; the message has the end of its log.
+      ServerRefused: a server's maximum length is below `max_model_len`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Renders an evaluation as an HTML page: tables, a chart, all completions."""
+"""Renders an evaluation as an HTML page with tables, a chart and completions."""
 
 import collections
 import html
@@ -22,11 +22,14 @@ def results_page(
     *,
     max_characters: int = 32_000_000,
 ) -> str:
-    """Returns the page of an evaluation, of results.json.
+    """Returns the HTML page of an evaluation, where `#BENCHMARK/ID` links to a problem.
 
-    Each problem is under the anchor `#BENCHMARK/ID`. If all completions have more than
-    `max_characters` together, the page holds the first samples of every problem that
-    fit, at least one.
+    Args:
+      results: content of results.json.
+      problems: problems by benchmark.
+      scored: judged completions by benchmark.
+      max_characters: limit on the characters of completions. If it is exceeded, the
+        page has only the first completions of each problem, at least one.
     """
     shown, samples = _samples_that_fit(scored, max_characters)
     scores = [
@@ -50,7 +53,7 @@ def results_page(
 def _samples_that_fit(
     scored: Mapping[str, Sequence[Scored]], most: int
 ) -> tuple[int, int]:
-    """Returns how many samples of each problem fit, and how many there are."""
+    """Returns the number of samples that fit into `most` characters, and of all."""
     lengths: collections.Counter[int] = collections.Counter()
     for s in itertools.chain(*scored.values()):
         lengths[s.drawn.sample] += len(s.drawn.completion)
@@ -63,7 +66,7 @@ def _samples_that_fit(
 def _block(
     anchor: str, problem: Problem, group: Sequence[Scored], shown: int
 ) -> tuple[str, str]:
-    """Returns the kinds of a problem, and its completions as HTML."""
+    """Returns the kinds of a problem for the filter, and its completions as HTML."""
     right = sum(s.correct for s in group)
     kinds = "solved" if right == len(group) else "mixed" if right else "unsolved"
     if any(s.drawn.finish_reason == "length" for s in group):

@@ -1,11 +1,12 @@
-"""Makes a benchmark with other numbers, which cannot be answered from memory.
+"""Makes copies of benchmarks with new numbers, which a model cannot have memorized.
 
-Where a solution says how its answer follows from the problem's numbers, as GSM8K's do
-(`48/2 = <<48/2=24>>24`), the problem can be asked again with other numbers and their
-answer (the manner of GSM-Symbolic, arXiv 2410.05229). A problem is used only where that
-is exact: each number of its text occurs there once, is used by the solution, and cannot
-be confused with a result of an earlier step or with a number that a word of the text
-means, as "half" means 2; and every other number of the solution is one of these.
+GSM8K's solutions annotate each step (`48/2 = <<48/2=24>>24`). The answer can therefore
+be computed for other numbers, as in GSM-Symbolic (arXiv 2410.05229). A problem is used
+only if this is exact:
+
+* Each number of the text occurs in it once, and the solution uses it once.
+* No number of the text equals a result, or the value of a word in it ("half" means 2).
+* Every other number of the solution is an earlier result or the value of such a word.
 """
 
 import ast
@@ -31,8 +32,8 @@ _SIGNS = {
 }
 _TOKEN = re.compile(rf"({_NUMBER}|\.\d+|[-+*/()])")
 
-# What words mean, by value. A number of a solution that is neither of the text nor a
-# result has to be one of these; a number of the text that is could be the word's.
+# Words by the number that they can mean in a solution. If a text has such a word and
+# the same number, the solution's number is ambiguous and the problem is not used.
 _MEANT: dict[Fraction, frozenset[str]] = {
     Fraction(value): frozenset(words.split())
     for value, words in {
@@ -82,13 +83,18 @@ _MEANT: dict[Fraction, frozenset[str]] = {
 
 
 def perturbed_problems(problems: Sequence[Problem], date: str) -> list[Problem]:
-    """Returns problems of a benchmark with other numbers, where that is exact.
+    """Returns copies of problems with new numbers, for all problems that allow it.
 
-    The problems are GSM8K's, or others with a `solution` in their `meta` that is
-    annotated in the same way; ids stay. The date, such as 2026-11-22, is the seed.
+    Args:
+      problems: problems with a `solution` in their `meta`, annotated as in GSM8K.
+      date: the random seed, such as 2026-11-22.
+
+    Returns:
+      New problems with the ids of the originals. Their `meta` has the original text as
+      `from`.
 
     Raises:
-      ValueError: no date, or no problem with such a solution.
+      ValueError: `date` has no digits, or no problem can be changed.
     """
     digits = re.sub(r"\D", "", date)
     if not digits:
@@ -117,7 +123,7 @@ def _perturbed(problem: Problem, rng: np.random.Generator) -> Problem | None:
         if after is None or any(map(operator.eq, new, old)):
             continue
         if after[-1] != before[-1] and all(map(_alike, before, after)):
-            parts = _IN_TEXT.split(problem.problem)  # every second one is a number
+            parts = _IN_TEXT.split(problem.problem)  # numbers are at odd indices
             parts[1::2] = map(_like, numbers, new)
             return Problem(
                 id=problem.id,
@@ -131,9 +137,10 @@ def _perturbed(problem: Problem, rng: np.random.Generator) -> Problem | None:
 
 
 def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
-    """Returns the numbers of the text, and the solution's steps in terms of them.
+    """Returns the numbers of the text, and the steps of the solution as expressions.
 
-    In a step `text0` is the text's first number, `step0` the result of the first step.
+    In an expression, `text0` is the first number of the text and `step0` the result of
+    the first step. None if the problem does not allow new numbers.
     """
     meta = problem.meta
     solution = meta.get("solution") or (meta.get("meta") or {}).get("solution") or ""
@@ -158,8 +165,8 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
             if token[-1].isdigit():
                 number = Fraction(token)
                 if (number in names) == (number in meant):
-                    # A result, or what a word means: not said which. Or said nowhere:
-                    # perhaps a result that has no step.
+                    # Ambiguous (a named number and the value of a word), or of unknown
+                    # origin, such as a result without an annotated step.
                     return None
                 whole = number.denominator == 1  # Python does not read 02
                 tokens[i] = names.get(number, str(number) if whole else token)
@@ -170,7 +177,7 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
             return None
         names[Fraction(result[0])] = f"step{len(results)}"
         results.append(Fraction(result[0]))
-    # Used twice, one may be a count of what the text lists that happens to be alike.
+    # Of two uses, one may be another quantity that is equal only by chance.
     if any(used[f"text{i}"] != 1 for i in range(len(numbers))):
         return None
     exact = _values(steps, [*map(Fraction, numbers)]) == results
@@ -179,7 +186,7 @@ def _chain(problem: Problem) -> tuple[list[str], list[str]] | None:
 
 
 def _values(steps: Sequence[str], numbers: Sequence[Fraction]) -> list[Fraction] | None:
-    """Returns the result of each step; None if one is not plain arithmetic."""
+    """Returns the result of each step; None if a step cannot be computed."""
     known = {f"text{i}": value for i, value in enumerate(numbers)}
     results: list[Fraction] = []
     for step in steps:
@@ -205,23 +212,23 @@ def _value(node: ast.expr, known: Mapping[str, Fraction]) -> Fraction:
 
 
 def _other(value: Fraction, rng: np.random.Generator) -> Fraction:
-    """Draws a number with the same decimals, half to twice as large."""
+    """Samples a number of the same decimals, from half to twice the value."""
     unit = Fraction(1)
     while value % unit:
         unit /= 10
-    # One of a thing would ask for other grammar.
+    # 1 would need the singular ("1 apple"), so it replaces only values below 2.
     least, most = max(unit, min(value, Fraction(2)), value / 2), 2 * value
     return unit * int(rng.integers(int(least / unit), int(most / unit) + 1))
 
 
 def _alike(before: Fraction, after: Fraction) -> bool:
-    """Returns whether a result is whole if it was, and of the same sign."""
+    """Returns whether the sign is equal, and an integer result is still an integer."""
     whole = after.denominator == 1 if before.denominator == 1 else True
     return whole and (after > 0) == (before > 0) and (after < 0) == (before < 0)
 
 
 def _like(number: str, value: Fraction) -> str:
-    """Formats a value with the decimals of a number of the text."""
+    """Formats a value with the number of decimals that `number` has."""
     return f"{float(value):.{len(number.partition('.')[2])}f}"
 
 

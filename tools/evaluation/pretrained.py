@@ -1,4 +1,4 @@
-"""Opens Hugging Face folders for sampling without training."""
+"""Opens Hugging Face models for sampling and scoring without training."""
 
 import dataclasses
 import json
@@ -24,10 +24,14 @@ from tools.evaluation.run import Pretrained
 
 
 def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained:
-    """Reads the config and tokenizer of a folder, a workdir or a hub id.
+    """Reads the config and tokenizer of a model.
+
+    Args:
+      model: a Hugging Face folder, a run's workdir with an exported model, or a hub id.
+      dtype: a key of `models.hf.DTYPES`, or "auto" for the dtype of config.json.
 
     Raises:
-      ValueError: there is no such model, or `dtype` is unknown.
+      ValueError: the model does not exist, or `dtype` is unknown.
     """
     folder = find_folder(model)
     config, tokenizer = DecoderConfig.from_folder(folder), load_tokenizer(folder)
@@ -43,10 +47,13 @@ def find_pretrained(model: str | os.PathLike, dtype: str = "auto") -> Pretrained
 
 
 def find_folder(model: str | os.PathLike) -> pathlib.Path:
-    """Returns the Hugging Face folder of a folder, a workdir or a hub id.
+    """Returns the Hugging Face folder of a model; downloads a hub id.
+
+    Args:
+      model: a Hugging Face folder, a run's workdir with an exported model, or a hub id.
 
     Raises:
-      ValueError: there is none.
+      ValueError: the folder, the export or the hub id does not exist.
     """
     model = os.path.expanduser(model)
     path = pathlib.Path(model)
@@ -63,10 +70,10 @@ def find_folder(model: str | os.PathLike) -> pathlib.Path:
 
 
 def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
-    """Returns a key of `models.hf.DTYPES`; "auto": config.json's, or bfloat16.
+    """Returns `asked`, or for "auto" the dtype of config.json (default bfloat16).
 
     Raises:
-      ValueError: for any other name.
+      ValueError: the dtype is not a key of `models.hf.DTYPES`.
     """
     dtype = asked
     if asked == "auto":
@@ -78,7 +85,7 @@ def resolve_dtype(folder: pathlib.Path, asked: str) -> str:
 
 
 def split_model(folder: pathlib.Path, *, dtype: str) -> tuple[Decoder, Mesh]:
-    """Returns the model of a folder and a mesh of all devices, without weights."""
+    """Returns a folder's model without weights, and a mesh of all devices."""
     mesh = make_mesh()
     model = Decoder(
         DecoderConfig.from_folder(folder),
@@ -93,13 +100,19 @@ def split_model(folder: pathlib.Path, *, dtype: str) -> tuple[Decoder, Mesh]:
 def open_jax_sampler(
     folder: pathlib.Path, *, dtype: str, slots: int, context: int
 ) -> JaxSampler:
-    """Loads a folder onto all devices and returns its sampler.
+    """Loads a model onto all devices and returns its sampler.
 
-    `slots` completions are decoded together. The fewest devices that hold a copy of the
-    parameters with a cache of `context` tokens a slot share one.
+    Each copy of the weights is split over as few devices as can hold it together with
+    its part of the cache.
+
+    Args:
+      folder: a Hugging Face folder.
+      dtype: a key of `models.hf.DTYPES`.
+      slots: number of completions that are decoded together.
+      context: maximum length of prompt and completion together, in tokens.
 
     Raises:
-      ValueError: it does not fit.
+      ValueError: weights and cache do not fit on the devices.
     """
     model, mesh = split_model(folder, dtype=dtype)
     longest = make_layout(
@@ -111,7 +124,7 @@ def open_jax_sampler(
         begun=True,
         room=device_memory(mesh),
     )
-    # Each call has the shapes of its own lengths.
+    # Without fixed lengths, each call compiles shapes for its own lengths.
     layout = dataclasses.replace(longest, response_length=0, begun=False)
     return JaxSampler(layout, load_params(folder, model, mesh))
 
@@ -119,10 +132,10 @@ def open_jax_sampler(
 def held_out(workdir: pathlib.Path) -> tuple[list[Problem], str]:
     """Returns the held-out problems of a run, and the template of its prompts.
 
-    Both are read as data; functions that the run's config names are not imported.
+    Functions that the run's config names are not imported.
 
     Raises:
-      ValueError: the folder is not a run's, or the run holds none out.
+      ValueError: the folder has no held-out problems, or no valid template.
     """
     path = workdir / HELD_OUT
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Computes the figures of an evaluation, and tables of them with published rows."""
+"""Computes the results of an evaluation, and tables with published results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,11 +14,10 @@ from tools.tables import Table
 
 FIVE = ("aime2024", "amc83", "math500", "minerva272", "olympiadbench675")
 
-# Rows of the paper (its base model and its own), and the 7B rows at 3,000 tokens of
-# table 4 of the work whose harness gave the base row. That table prints AIME 2024 of
-# the bare base as 0.2, a share among percentages; its mean of 38.2 holds for 20.0. The
-# last entry says how completions were sampled: 82.9 on MATH-500 is not a multiple of
-# 1/500, so Compass-Thinker's row is probably an average.
+# Each row: name, accuracies in % in the order of `FIVE`, source, sampling. HARNESS rows
+# are its 7B models at 3,000 tokens. HARNESS prints AIME 2024 of the base model without
+# template as 0.2, but its mean of 38.2 implies 20.0. Compass-Thinker's 82.9 on MATH-500
+# is not a multiple of 1/500, so its row is probably an average over samples.
 PAPER = "Compass-Thinker, arXiv 2508.08909"
 HARNESS = "understand-r1-zero, arXiv 2503.20783, table 4"
 PUBLISHED: tuple[tuple[str, tuple[float, ...], str, str], ...] = (
@@ -32,7 +31,7 @@ PUBLISHED: tuple[tuple[str, tuple[float, ...], str, str], ...] = (
     ("Qwen2.5-Math-7B-Instruct", (16.7, 53.0, 83.6, 29.8, 42.7), HARNESS, "greedy"),
 )
 Figures = Mapping[str, Any]
-"""Of one benchmark, as `benchmark_result` returns them."""
+"""Results of one benchmark, as `benchmark_result` returns them."""
 
 
 def benchmark_result(
@@ -41,9 +40,14 @@ def benchmark_result(
     scored: Sequence[Scored],
     classes: Mapping[str, Sequence[int | None]],
 ) -> dict[str, Any]:
-    """Returns `summarise`, maj@k of several samples, and figures by level.
+    """Returns the results of a benchmark: `summarise`, maj@k and scores by level.
 
-    `classes` are equivalence classes of the answers, by problem id.
+    Args:
+      name: short name of the benchmark.
+      problems: problems of the benchmark.
+      scored: judged completions of the problems.
+      classes: by problem id, the class of equivalent answers of each completion, or
+        None for a completion without an answer.
     """
     clusters = templates_of(problems)
     result: dict[str, Any] = {"title": title(name), "asked": len(problems)}
@@ -67,7 +71,7 @@ def benchmark_result(
 
 
 def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
-    """Returns the mean accuracy of the paper's five; None unless all are complete."""
+    """Returns the mean accuracy on `FIVE`; None if one is missing or another copy."""
     if not all(name in benchmarks for name in FIVE):
         return None
     if any(benchmarks[name].get("another_copy") for name in FIVE):
@@ -76,7 +80,7 @@ def average_of_five(benchmarks: Mapping[str, Figures]) -> float | None:
 
 
 def tables(results: Mapping[str, Any]) -> list[Table]:
-    """Returns the tables of a results.json: with published rows, and in detail."""
+    """Returns tables of a results.json: with published results, details, conditions."""
     model, benchmarks = results["model"], results["benchmarks"]
     drawing = results["conditions"].get("drawing", {})
     report = []
@@ -102,7 +106,7 @@ def tables(results: Mapping[str, Any]) -> list[Table]:
 
 
 def sampling(drawing: Mapping[str, Any]) -> str:
-    """Describes how completions were sampled: greedy, or how many at which T."""
+    """Describes how completions were sampled, such as "greedy" or "avg@32 at T=0.6"."""
     if "temperature" not in drawing:
         return "drawing not recorded"
     if drawing["temperature"] == 0:
@@ -113,13 +117,13 @@ def sampling(drawing: Mapping[str, Any]) -> str:
 
 
 def difference(part: Figures) -> str:
-    """Formats a difference in points of percent, with its interval."""
+    """Formats a difference in percentage points with its interval."""
     low, high = (100 * edge for edge in part["difference_interval"])
     return f"{100 * part['difference']:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def percent(part: Figures, key: str = "accuracy") -> str:
-    """Formats a figure with its interval, "" where it is missing."""
+    """Formats a share as a percentage with its interval; "" if it is missing."""
     if key not in part:
         return ""
     low, high = part[f"{key}_interval"]
@@ -156,7 +160,7 @@ def _with_published(model: str, benchmarks: Mapping[str, Figures], drawn: str) -
 
 
 def _memory(result: Figures) -> str:
-    """Formats the share of problems known by heart; see `tools.evaluation.audit`."""
+    """Formats the share of memorized problems; see `tools.evaluation.audit`."""
     if "memory" not in result:
         return "not audited"
     shares = result["memory"].items()
@@ -164,7 +168,7 @@ def _memory(result: Figures) -> str:
 
 
 def _original(result: Figures) -> str:
-    """Formats a set with other numbers against the problems that it was made from."""
+    """Formats the comparison of a perturbed set with its original problems."""
     if "original" not in result:
         return ""
     known = result["original"]

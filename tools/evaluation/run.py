@@ -1,8 +1,8 @@
 """Samples the completions of an evaluation that are still missing.
 
-Completions are requested in chunks of problems. A chunk's seed depends on the run's
-seed, the benchmark's name and the chunk alone, so a restart samples what the first
-start would have sampled, and keeps what is already there.
+Completions are requested in chunks of problems. The seed of a chunk depends only on the
+evaluation's seed, the benchmark's name and the chunk. A resumed evaluation therefore
+samples the same completions as an uninterrupted one, and keeps the stored ones.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ from tools.evaluation.files import appended, read_completions
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """Configures sampling; two results compare where these agree."""
+    """Configures sampling; only results with equal conditions are comparable."""
 
     template: str  # see `rl.problems.templates.encode_prompt`
     samples: int  # completions per problem
-    temperature: float  # 0 is greedy
-    top_p: float
-    max_tokens: int  # of a completion
-    context: int  # most tokens of prompt and completion together
+    temperature: float  # 0 selects greedy decoding
+    top_p: float  # probability mass of nucleus sampling
+    max_tokens: int  # maximum length of a completion
+    context: int  # maximum length of prompt and completion together, in tokens
     seed: int = 0
     chunk: int = 1024  # completions requested in one call of the sampler
 
@@ -48,7 +48,7 @@ class Conditions:
             )
 
 
-# understand-r1-zero's harness (arXiv 2503.20783), whose base row the paper prints.
+# The harness of understand-r1-zero (arXiv 2503.20783), which gave the paper's base row.
 PAPER = Conditions(
     template="none",
     samples=1,
@@ -58,22 +58,22 @@ PAPER = Conditions(
     context=4096,
 )
 QWEN_MATH = dataclasses.replace(PAPER, template="qwen_math")
-# Sampling as DeepSeek-R1 is evaluated (arXiv 2501.12948).
+# The sampling of DeepSeek-R1's evaluation (arXiv 2501.12948), with 32 completions.
 AVG32 = dataclasses.replace(QWEN_MATH, samples=32, temperature=0.6, top_p=0.95)
 PRESETS = {"paper": PAPER, "qwen_math": QWEN_MATH, "avg32": AVG32}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Pretrained:
-    """Describes a Hugging Face folder whose weights are not loaded yet.
+    """Describes a Hugging Face model whose weights are not loaded yet.
 
     Attributes:
-      folder: with config.json and safetensors.
-      dtype: a key of `models.hf.DTYPES`.
-      tokenizer: of the folder.
-      stop_token_ids: that end a completion.
-      vocab_size: rows of the embedding.
-      max_positions: longest prompt and completion together, in tokens.
+      folder: folder with config.json and safetensors files.
+      dtype: dtype of the weights, a key of `models.hf.DTYPES`.
+      tokenizer: tokenizer of the folder.
+      stop_token_ids: tokens that end a completion.
+      vocab_size: number of rows of the embedding.
+      max_positions: maximum length of prompt and completion together, in tokens.
     """
 
     folder: pathlib.Path
@@ -86,12 +86,12 @@ class Pretrained:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Task:
-    """Names completions to be sampled: the folder, the benchmark, its problems."""
+    """Describes the completions to sample for one benchmark."""
 
-    folder: pathlib.Path
-    name: str
+    folder: pathlib.Path  # folder of the evaluation
+    name: str  # name of the benchmark
     problems: Sequence[Problem]
-    prompts: Sequence[Sequence[int]]  # token ids for each problem
+    prompts: Sequence[Sequence[int]]  # token ids of each problem's prompt
     conditions: Conditions
 
 
@@ -102,10 +102,10 @@ def make_task(
     model: Pretrained,
     conditions: Conditions,
 ) -> Task:
-    """Returns a task with the prompts of the conditions' template.
+    """Returns a task whose prompts use the template of `conditions`.
 
     Raises:
-      ValueError: the model cannot read a prompt; names the problem.
+      ValueError: a prompt cannot be encoded for the model; the message has the problem.
     """
     prompts = [
         encode_checked(
@@ -117,7 +117,7 @@ def make_task(
 
 
 def present(task: Task) -> list[SampledCompletion]:
-    """Returns the completions of a task that its folder already has."""
+    """Returns the completions of a task that are already stored in its folder."""
     ids = {problem.id for problem in task.problems}
     stored = read_completions(task.folder).get(task.name, ())
     return [drawn for drawn in stored if drawn.id in ids]
@@ -126,10 +126,15 @@ def present(task: Task) -> list[SampledCompletion]:
 def complete(
     tasks: Sequence[Task], open_sampler: Callable[[], Sampler], model: Pretrained
 ) -> None:
-    """Samples what the tasks lack, and stores each completion as it ends.
+    """Samples the missing completions of all tasks and stores each when it is finished.
 
-    The sampler is opened only if something is missing, and closed. Its errors pass;
-    completions sampled until then stay.
+    If the sampler raises an error, the completions stored so far remain.
+
+    Args:
+      tasks: tasks to complete.
+      open_sampler: function that opens the sampler; called only if a completion is
+        missing.
+      model: the model to sample from.
     """
     stored = [present(task) for task in tasks]
     total = sum(len(task.problems) * task.conditions.samples for task in tasks)
@@ -161,11 +166,10 @@ def complete(
 
 
 def check_prompts(task: Task, max_positions: int) -> int:
-    """Returns how many prompts leave less than `max_tokens` of the context.
+    """Returns how many prompts leave fewer than `max_tokens` tokens of the context.
 
     Raises:
-      ValueError: the context exceeds the model's positions, or a prompt fills it; the
-        message has both numbers.
+      ValueError: the context exceeds `max_positions`, or a prompt fills the context.
     """
     conditions = task.conditions
     if conditions.context > max_positions:
@@ -192,11 +196,17 @@ def draw_missing(
     decode: Decode,
     on_drawn: Callable[[SampledCompletion], None],
 ) -> None:
-    """Samples the completions of a task that are missing.
+    """Samples the missing completions of a task.
 
-    `present` has (problem id, sample) of those that exist; `on_drawn` is called once
-    with each that was missing, as it ends. A prompt that leaves less than `max_tokens`
-    of the context gets what is left.
+    A completion is limited to `max_tokens` tokens and to the rest of the context.
+
+    Args:
+      task: the benchmark's problems, prompts and conditions.
+      present: (problem id, sample index) of each stored completion.
+      stop_token_ids: tokens that end a completion.
+      sampler: sampler of the model.
+      decode: function from token ids to text.
+      on_drawn: function that is called once with each new completion.
     """
     problems, conditions, there = task.problems, task.conditions, set(present)
 
@@ -214,7 +224,7 @@ def draw_missing(
         ]
         if not lacking:
             continue
-        # Greedy decoding needs no seed, so only what is missing is requested again.
+        # Greedy decoding does not depend on the chunk: request only missing ones.
         asked = lacking if conditions.temperature == 0 else chunk
         draw(
             [problems[i] for i in asked],
@@ -236,7 +246,7 @@ def draw_missing(
 def _chunks(
     prompts: Sequence[Sequence[int]], conditions: Conditions
 ) -> list[tuple[int, list[int]]]:
-    """Returns (token budget, problem indices) of at most `chunk` completions each."""
+    """Returns (token limit, problem indices) for each call of the sampler."""
     by_budget: dict[int, list[int]] = {}
     for i, prompt in enumerate(prompts):
         budget = min(conditions.max_tokens, conditions.context - len(prompt))
@@ -250,10 +260,10 @@ def _chunks(
 
 
 def checkpoint_hash(folder: pathlib.Path) -> str:
-    """Returns SHA-256 over the config and all weight files of a Hugging Face folder.
+    """Returns a SHA-256 hash of the config and all weight files of a folder.
 
     Raises:
-      FileNotFoundError: it has no weights.
+      FileNotFoundError: the folder has no safetensors file.
     """
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:

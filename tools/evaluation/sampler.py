@@ -1,4 +1,4 @@
-"""Defines the sampler flags of commands, and opens the sampler."""
+"""Defines the sampler flags of commands, and opens the selected sampler."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ from tools.evaluation.run import Pretrained
 
 
 def comma_separated(text: str) -> list[str]:
-    """Splits a flag such as `a,b`; `~` is the home folder."""
+    """Splits a flag at commas and expands `~` to the home folder."""
     return [os.path.expanduser(part) for part in text.split(",") if part]
 
 
@@ -36,11 +36,11 @@ def add_flags(parser: argparse.ArgumentParser, *, slots: int) -> None:
     )
 
 
-# JAX is imported inside, so that what needs no model starts without it.
+# The functions below import JAX, so that commands without a model start without JAX.
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """Chooses the devices of this process, before JAX is first used."""
+    """Selects the JAX devices of this process; call it before the first use of JAX."""
     import jax
 
     from rl.processes.devices import start_cpu_devices
@@ -52,13 +52,15 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def open_sampler(args: argparse.Namespace, model: Pretrained, context: int) -> Sampler:
-    """Opens a sampler of a model as the flags of `add_flags` say.
+    """Opens the sampler that the flags of `add_flags` select.
 
-    `args.out` gets the servers' logs. Completions have at most `context` tokens with
-    their prompts.
+    Args:
+      args: parsed flags; logs of vLLM servers are written to the folder `args.out`.
+      model: the model to sample from.
+      context: maximum length of prompt and completion together, in tokens.
 
     Raises:
-      ValueError: it does not fit on the devices, or the interpreter is missing.
+      ValueError: the model does not fit on the devices, or `--vllm_python` is missing.
     """
     from rollout.vllm.placement import device_sets, make_servers
     from tools.evaluation.fixed import FixedVllmSampler

@@ -1,4 +1,4 @@
-"""Computes maj@k from classes of equivalent answers."""
+"""Computes maj@k, the accuracy of majority voting over equivalent answers."""
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
@@ -12,10 +12,14 @@ from rl.verifier import VerifierPool, canonical_key
 def maj_at_k(
     votes: Sequence[Sequence[Hashable]], correct: Sequence[Sequence[bool]]
 ) -> np.ndarray:
-    """Returns whether each problem's most frequent answer is right, `[problems]`.
+    """Returns the score of each problem's most frequent answer, `[problems]`.
 
-    `votes` has per completion the class of its answer, None without one. If k classes
-    share the lead and j of them are right, the score is j / k; without answers it is 0.
+    The score is 1 if the answer is correct and 0 if it is wrong or missing. If k
+    classes are equally frequent and j of them are correct, the score is j / k.
+
+    Args:
+      votes: class of each completion's answer by problem, None without an answer.
+      correct: whether each completion is correct, by problem.
     """
     scores = []
     for classes, verdicts in zip(votes, correct, strict=True):
@@ -30,19 +34,20 @@ def maj_at_k(
 def answer_classes(
     scored: Sequence[Scored], pool: VerifierPool
 ) -> dict[str, list[int | None]]:
-    """Sorts the answers to each problem into classes of equivalent ones.
+    """Groups the answers to each problem into classes of equivalent answers.
 
-    Equal canonical keys are one class. Then, round by round, the first answer without a
-    class is compared with the others that have none, for all problems at once.
+    Answers with equal canonical keys share a class. In each round, the first
+    unclassified answer of each problem starts a class and is compared with the other
+    unclassified answers.
 
     Returns:
-      For each problem id, per completion in order, its class or None without answer.
+      The class of each completion by problem id, or None without an answer.
     """
     keys = {
         id: [None if s.answer is None else canonical_key(s.answer) for s in group]
         for id, group in by_problem(scored).items()
     }
-    texts: dict[str, dict[str, str]] = {id: {} for id in keys}  # one for each key
+    texts: dict[str, dict[str, str]] = {id: {} for id in keys}  # an answer by its key
     for id, group in by_problem(scored).items():
         for key, s in zip(keys[id], group, strict=True):
             if key is not None and s.answer is not None:
