@@ -1,7 +1,7 @@
-"""The update: a packed batch in, new parameters out.
+"""Implements the policy update: the loss, its gradient and the optimizer.
 
-Enters: a `TrainState` and a `Batch` of rows.
-Leaves: the next `TrainState`, and the statistics of the update.
-Begin at `step`; the loss is one of `losses`, what is made of it `objective`, the
-log-probabilities under it `head`.
+Input: a `TrainState` and micro-batches of packed rows (`rl.types.Batch`).
+Output: the next `TrainState` and the statistics of the update.
+Start reading at `step`. `losses` defines the surrogate losses, `objective` combines a
+loss with its weights and penalties, and `head` computes log-probabilities.
 """

@@ -1,7 +1,7 @@
-"""Computes digests of arrays, and counts what is not finite, on the device.
+"""Computes digests of arrays and counts non-finite entries, on the device.
 
-One pass over the device's memory returns two integers per array. A copy of a 7B state
-to the host would take a minute.
+One pass over device memory returns two integers per array. Copying the state of a 7B
+model to the host would take a minute.
 """
 
 import functools
@@ -16,15 +16,16 @@ from sharding.rules import laid_out
 
 
 class NotFinite(ValueError):
-    """A NaN or an infinity where a run cannot continue with one."""
+    """Signals that an array holds a NaN or an infinity."""
 
 
 class Finding(NamedTuple):
-    """The digest of one array.
+    """Holds the result for one array.
 
     Attributes:
-      digest: 32 bits, the same for any sharding. A flipped bit always changes it.
-      nonfinite: entries that are NaN or infinite.
+      digest: 32-bit digest, equal for every sharding. A single flipped bit always
+        changes the digest.
+      nonfinite: number of entries that are NaN or infinite.
     """
 
     digest: int
@@ -32,9 +33,9 @@ class Finding(NamedTuple):
 
 
 def examine(tree: Any) -> dict[str, Finding]:
-    """Return the `Finding` of every array of a tree, by path: `params/layers/q`.
+    """Returns the `Finding` of every array of a tree, by path, as in `params/layers/q`.
 
-    With several processes all of them call it.
+    In a multi-process run, every process must call this function.
     """
     named = by_path(tree)
     found = {name: _program(_mesh(x))(_on_device(x)) for name, x in named.items()}
@@ -45,7 +46,12 @@ def examine(tree: Any) -> dict[str, Finding]:
 
 
 def check_finite(tree: Any, where: str) -> dict[str, Finding]:
-    """Raise NotFinite if an array is not finite; the message names the first."""
+    """Returns `examine(tree)`; raises NotFinite if an entry is not finite.
+
+    Args:
+      tree: tree of arrays.
+      where: description of the tree, with which the error message begins.
+    """
     found = examine(tree)
     bad = [(name, f.nonfinite) for name, f in found.items() if f.nonfinite]
     if bad:
@@ -59,7 +65,7 @@ def check_finite(tree: Any, where: str) -> dict[str, Finding]:
 
 
 def digest(tree: Any) -> jax.Array:
-    """Return one number for a whole tree, within a program; see `Finding`."""
+    """Computes one 32-bit digest of a whole tree; may be called inside `jax.jit`."""
     total = jnp.uint32(0)
     for i, leaf in enumerate(jax.tree.leaves(tree)):
         total += np.uint32(2 * i + 1) * _digest(leaf)
@@ -67,7 +73,7 @@ def digest(tree: Any) -> jax.Array:
 
 
 def by_path(tree: Any) -> dict[str, Any]:
-    """Return a tree's leaves by their paths, `/` between the parts."""
+    """Returns a tree's leaves by path, with `/` between the parts."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
@@ -82,7 +88,7 @@ def _mesh(array: jax.Array) -> Mesh | None:
 
 
 def _on_device(array: jax.Array) -> jax.Array:
-    """Copy an array from the host's memory to the device, for as long as needed."""
+    """Copies an array to device memory if it is in pinned host memory."""
     if array.sharding.memory_kind != "pinned_host":
         return array
     return jax.device_put(array, array.sharding.with_memory_kind("device"))
@@ -90,7 +96,7 @@ def _on_device(array: jax.Array) -> jax.Array:
 
 @functools.cache
 def _program(mesh: Mesh | None):
-    # All processes must be able to read the two integers.
+    # Replicated, so that every process can read the two integers.
     out = None if mesh is None else laid_out(mesh)
     return jax.jit(lambda x: (_digest(x), _nonfinite(x)), out_shardings=out)
 
@@ -102,10 +108,10 @@ def _nonfinite(array: jax.Array) -> jax.Array:
 
 
 def _digest(array: jax.Array) -> jax.Array:
-    """Return the sum of `weight(index) * bits` modulo 2**32, every weight odd.
+    """Computes the sum of `weight(index) * bits` modulo 2**32, with odd weights.
 
-    Integer sums do not depend on their order or sharding; an odd weight times a power
-    of two below 2**32 is never 0.
+    Integer sums do not depend on order or sharding. A flipped bit changes the sum,
+    because an odd weight times a power of two below 2**32 is never 0 modulo 2**32.
     """
     width = 8 * array.dtype.itemsize
     if array.dtype == jnp.bool_:
@@ -124,7 +130,7 @@ def _digest(array: jax.Array) -> jax.Array:
 
 
 def _mixed(x: jax.Array) -> jax.Array:
-    """Return MurmurHash3's finalizer: neighbours get unrelated weights."""
+    """Applies MurmurHash3's finalizer, so that neighbours get unrelated weights."""
     x = (x ^ (x >> 16)) * np.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * np.uint32(0xC2B2AE35)
     return x ^ (x >> 16)

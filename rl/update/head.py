@@ -1,15 +1,18 @@
-"""The head: log-probability and entropy of tokens from hidden states.
+"""Computes log-probabilities and entropies of tokens from hidden states.
 
-Neither direction ever holds a `[tokens, vocabulary]` array, nor any device the whole of
-a table that the mesh splits. Scored positions are brought together first, so that
-prompts and padding never meet the vocabulary. The vocabulary is then taken a block at a
-time, gathered by columns while the block before it is at work, and against each block
-the scored tokens `chunk` at a time. On a GPU the loop covers all tokens, since the host
-would wait for each iteration of a loop of unknown length, and blocks are larger.
+The forward and backward passes never hold a `[tokens, vocabulary]` array, and never
+gather a sharded table as a whole:
 
-Axes: R rows, T positions, D model width, V vocabulary, C tokens of a chunk, W words of
-a block, N scored tokens, padded to whole chunks. How the mesh
-splits rows, words and columns is the table's to say (`sharding.rules`).
+1. Positions in the mask are sorted to the front, so the loop skips prompts and padding.
+2. The loop visits the vocabulary in blocks. It gathers the columns of the next block
+   while it computes with the current one.
+3. For each block it visits the tokens in chunks.
+
+On a GPU the loop covers all positions, because the host would wait for each iteration
+of a loop of unknown length. GPU blocks are also larger.
+
+Axes: R rows, T positions, D model width, V vocabulary, W vocabulary entries of a block.
+`sharding.rules` defines how the mesh splits rows, vocabulary and model width.
 """
 
 import functools
@@ -27,7 +30,7 @@ from models.online_softmax import merge, online_softmax_mean
 from sharding.mesh import platform
 from sharding.rules import mesh_axes, spec
 
-# W; with chunks of 1,024 tokens a block of logits takes 16 MiB, on a GPU 64.
+# W. With 1,024 tokens per chunk, a block of logits takes 16 MiB (64 MiB on a GPU).
 BLOCK, GPU_BLOCK = 4096, 16384
 _MASKED = -1e30
 
@@ -42,21 +45,21 @@ def score_tokens(
     mesh: Mesh,
     chunk: int,
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
-    """Scores the tokens that `hidden` is to produce.
+    """Computes the log-probability of each target token, and the entropy.
 
     Args:
-      hidden: in the compute dtype.
-      table: cast to the compute dtype block by block.
-      target_ids: the token that each hidden state produces.
-      mask: elsewhere both results are 0.
-      temperature: by which logits are divided.
-      mesh: on which rows and the table are split.
-      chunk: C, tokens per device taken at a time.
+      hidden: hidden states in the compute dtype.
+      table: output embeddings, cast to the compute dtype block by block.
+      target_ids: token that each hidden state predicts.
+      mask: positions to score; both results are 0 elsewhere.
+      temperature: divisor of the logits.
+      mesh: device mesh over which rows and table are sharded.
+      chunk: number of tokens per device that are processed at a time.
 
     Returns:
-      `log p(target)` and the entropy of p in nats, each float32 (float64 for such
-      inputs). Both have gradients, to `hidden` and to `table`; the backward pass of a
-      loss that has none by the entropy is free of it.
+      `log p(target)` and the entropy of p in nats, both float32 (float64 for float64
+      inputs). Both are differentiable in `hidden` and `table`. The backward pass skips
+      the entropy if the loss does not depend on it.
     """
     return _forward(hidden, table, target_ids, mask, temperature, mesh, chunk)[0]
 
@@ -86,7 +89,7 @@ def _backward(mesh, chunk, saved, gradients):
     of_logprobs, of_entropy = gradients
     if isinstance(of_logprobs, SymbolicZero):
         of_logprobs = jnp.zeros(of_logprobs.shape, of_logprobs.dtype)
-    # Most losses have no gradient by the entropy, which is known when this is traced.
+    # Known at trace time: most losses do not depend on the entropy.
     with_entropy = not isinstance(of_entropy, SymbolicZero)
     by_entropy = (entropy, of_entropy) if with_entropy else ()
     rows, of_table = spec("batch"), spec("vocab", "embed")
@@ -110,10 +113,10 @@ score_tokens.defvjp(_forward_of, _backward, symbolic_zeros=True)
 
 
 def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
-    """Flat indices with the masked-in ones first, and the number of chunks they fill.
+    """Returns flat indices, those in the mask first, and how many chunks these fill.
 
-    The order is padded to whole chunks with distinct indices past the end, which reads
-    clip and writes drop.
+    Other entries are distinct indices past the end, which reads clip or fill and writes
+    drop. They pad the order to whole chunks.
     """
     flat = mask.reshape(-1)
     count = jnp.sum(flat)
@@ -124,7 +127,7 @@ def _scored_first(mask: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _own_words(target_ids: jax.Array, vocab: int) -> jax.Array:
-    """Flat target ids, counted from the first of this device's `vocab` words."""
+    """Returns flat target ids relative to this device's first vocabulary entry."""
     return target_ids.reshape(-1) - jax.lax.axis_index(mesh_axes("vocab")) * vocab
 
 
@@ -137,16 +140,16 @@ def _logits(hidden, words, temperature):
 
 
 def _gathered(part: jax.Array) -> jax.Array:
-    """This device's columns to all columns."""
+    """Gathers all columns from the devices that hold a part of them."""
     _, columns, _ = table_axes()
     if jax.lax.axis_size(columns) == 1:
-        # XLA on a CPU would still transpose the table for it, and transpose it back.
+        # XLA on CPU would transpose the table and back even for an axis of size 1.
         return part
     return jax.lax.all_gather(part, columns, axis=1, tiled=True)
 
 
 def _scattered(whole: jax.Array) -> jax.Array:
-    """All columns to this device's, summed over the devices that have other rows."""
+    """Reduces all columns to this device's, summed over devices with other rows."""
     _, columns, with_rows = table_axes()
     size = jax.lax.axis_size(columns)
     if size == 1:
@@ -159,9 +162,9 @@ def _scattered(whole: jax.Array) -> jax.Array:
 
 
 def _over_vocabulary(visit, carry, table, dtype, block):
-    """`visit(carry, start, words)` for each block of this device's vocabulary.
+    """Calls `visit(carry, start, words)` for each block of this device's vocabulary.
 
-    The block begins at word `start`; `words [W, D]` are whole along D and in `dtype`.
+    `start` is the block's first entry; `words [W, D]` has all columns, in `dtype`.
     """
     vocab = table.shape[0]
     size = min(block, vocab)
@@ -222,7 +225,7 @@ def _forward_shard(hidden, table, target_ids, mask, temperature, *, chunk, gpu):
         return jax.lax.fori_loop(0, chunks, body, carry)
 
     zeros = jnp.zeros(order.size, jnp.promote_types(hidden.dtype, jnp.float32))
-    # A total of 1 is forgotten with the first block, and has a logarithm elsewhere.
+    # The first block replaces the total of 1. Elsewhere its logarithm is finite.
     carry = zeros + _MASKED, zeros + 1, zeros, zeros
     local, total, weighted, taken = _over_vocabulary(
         visit, carry, table, hidden.dtype, GPU_BLOCK if gpu else BLOCK
@@ -262,7 +265,7 @@ def _backward_shard(
     chunks = order.size // chunk if gpu else chunks
     hidden = hidden.reshape(-1, width).at[order].get(mode="clip")
     targets = targets.at[order].get(mode="clip")
-    # Past the end of the scored tokens every probability is 0, and its gradient too.
+    # An infinite logsumexp makes probabilities and gradients of the padding 0.
     logsumexp = logsumexp.reshape(-1).at[order].get(mode="fill", fill_value=jnp.inf)
 
     def scored(array):
@@ -292,7 +295,7 @@ def _backward_shard(
             hit = start + jnp.arange(len(words)) == part(targets)[:, None]
             d_logits = (hit - probabilities) * part(scale)[:, None]
             if of_entropy is not None:
-                # dH/dz = -p (log p + H); a p of 0 has no part in it.
+                # dH/dz = -p (log p + H), which is 0 where p is 0.
                 log_p = jnp.where(
                     probabilities > 0, logits - part(logsumexp)[:, None], 0
                 )

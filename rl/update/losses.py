@@ -1,28 +1,28 @@
-"""Surrogate losses: what each token adds to the objective, before weights.
+"""Defines the surrogate losses of tokens, before weighting and averaging.
 
-A loss is a pure function of the arguments that its signature names; others are not
-computed:
+A loss is a pure function. It receives the arguments that its signature names:
 
-    policy_logprobs     by the current parameters; has a gradient
-    old_logprobs        by the parameters at the start of the step
-    sampler_logprobs    as the sampler reported them
-    reference_logprobs  by the reference, which is loaded only if this is named
-    entropy             of the policy in nats; has a gradient, computed only where used
-    advantages          of the tokens' completions
-    loss_weights        by `objective.aggregation`; applied to the result, not here
-    loss_mask           bool, the completions' tokens
-    segments            a `Segments`: sums, means and lengths of whole completions
-    eps_low, eps_high   scalars, which a stage may change
+    policy_logprobs     log-probabilities under the current parameters, differentiable
+    old_logprobs        log-probabilities under the parameters at the start of the step
+    sampler_logprobs    log-probabilities that the sampler reported
+    reference_logprobs  log-probabilities under the reference, loaded only if named
+    entropy             entropy of the policy in nats, differentiable
+    advantages          advantage of each token, usually equal within a completion
+    loss_weights        averaging weights; the caller applies them, the loss must not
+    loss_mask           bool, true for completion tokens that are not rejected
+    segments            a `Segments`, for sums and means over completions
+    eps_low, eps_high   scalars, the clipping bounds
 
-Each array is `[R, T]`, rows by positions, and 0 wherever `loss_mask` is false. Other
-keyword arguments come from `objective.function_args`. It returns
+Arrays are `[R, T]`, rows by positions. Log-probabilities, entropy and weights are 0
+wherever `loss_mask` is false. `objective.function_args` sets other keyword arguments.
+A loss returns a pair:
 
-    loss     `[R, T]`: a surrogate of each token, or of each token's whole completion
+    loss     `[R, T]`: surrogate of each token, or of the token's whole completion
     metrics  `{name: [R, T]}`: booleans are logged as a share of the tokens, numbers as
              their mean and maximum
 
-`objective.aggregation` averages over tokens. `python -m tools.check_objective NAME`
-checks a loss.
+`objective.aggregation` selects how losses are averaged over tokens.
+`python -m tools.check_objective NAME` checks a loss.
 """
 
 import functools
@@ -45,13 +45,13 @@ Loss = Callable[..., tuple[Tokens, dict[str, jax.Array]]]
 
 
 class Segments(flax.struct.PyTreeNode):
-    """The completions that tokens belong to; a row holds several.
+    """Maps the tokens of packed rows to their completions.
 
     Attributes:
-      ids: number of the token's segment in its row; 0 is padding.
-      mask: the completions' tokens; nothing else counts.
-      groups: number of the completion's group in the mini-batch, whose completions may
-        be in several micro-batches.
+      ids: segment number of each token within its row; 0 is padding.
+      mask: loss mask; sums, means and lengths ignore all other tokens.
+      groups: number of each completion token's group within the mini-batch. A group may
+        be split over several micro-batches.
     """
 
     ids: Int[jax.Array, "R T"]
@@ -59,7 +59,7 @@ class Segments(flax.struct.PyTreeNode):
     groups: Int[jax.Array, "R T"]
 
     def sum(self, values: Tokens) -> Tokens:
-        """Return for each token the sum over its completion; 0 elsewhere."""
+        """Returns the completion's sum at each of its tokens, and 0 elsewhere."""
 
         def of_row(values, ids):
             return jax.ops.segment_sum(values, ids, len(ids) + 1)[ids]
@@ -68,12 +68,12 @@ class Segments(flax.struct.PyTreeNode):
         return jnp.where(self.mask, sums, 0)
 
     def mean(self, values: Tokens) -> Tokens:
-        """Return for each token the mean over its completion; 0 elsewhere."""
+        """Returns the completion's mean at each of its tokens, and 0 elsewhere."""
         return self.sum(values) / jnp.maximum(self.lengths, 1)
 
     @property
     def lengths(self) -> Tokens:
-        """Return for each token the length of its completion; 0 elsewhere."""
+        """Number of tokens of each token's completion, by the mask; 0 elsewhere."""
         return self.sum(self.mask.astype(jnp.float32))
 
 
@@ -85,13 +85,13 @@ def grpo(
     eps_low: jax.Array | float,
     eps_high: jax.Array | float,
 ) -> tuple[Tokens, dict[str, jax.Array]]:
-    """GRPO's clipped surrogate with DAPO's two bounds ("clip-higher").
+    """Computes GRPO's clipped surrogate with DAPO's two bounds ("clip-higher").
 
     `-min(rho A, clip(rho, 1 - eps_low, 1 + eps_high) A)`, `rho = exp(policy - old)`.
 
     Source: Compass-Thinker-7B (arXiv 2508.08909) section 3; DAPO (arXiv 2503.14476)
-    eq. 8. The paper prints the ratio of whole responses inside a sum over tokens; like
-    DAPO and verl we take the token's own.
+    eq. 8. The first paper prints the ratio of whole responses inside a sum over tokens.
+    This function uses the ratio of each token, as DAPO and verl do.
     """
     ratio = importance(policy_logprobs - old_logprobs)
     return clipped(ratio, advantages, eps_low=eps_low, eps_high=eps_high)
@@ -106,9 +106,9 @@ def dual_clip(
     eps_high: jax.Array | float,
     bound: Positive = 3.0,
 ) -> tuple[Tokens, dict[str, jax.Array]]:
-    """`grpo`, and where A < 0 at most `bound |A|`.
+    """Computes `grpo`, limited to at most `bound * |A|` where A < 0.
 
-    Source: arXiv 1912.09729, eq. 5.
+    Source: dual-clip PPO (arXiv 1912.09729), eq. 5.
     """
     ratio = importance(policy_logprobs - old_logprobs)
     loss, metrics = clipped(ratio, advantages, eps_low=eps_low, eps_high=eps_high)
@@ -125,10 +125,10 @@ def cispo(
     eps_low: jax.Array | float,
     eps_high: jax.Array | float,
 ) -> tuple[Tokens, dict[str, jax.Array]]:
-    """CISPO: the weight is clipped, not the surrogate, so that no token is left out.
+    """Computes the CISPO loss, in which every token keeps a gradient.
 
-    `-sg(clip(rho, 1 - eps_low, 1 + eps_high)) A log pi`. The paper sets no lower bound,
-    `eps_low=1`.
+    `-sg(clip(rho, 1 - eps_low, 1 + eps_high)) A log pi`, `rho = exp(policy - old)`,
+    where sg stops the gradient. The paper has no lower bound, which is `eps_low=1`.
 
     Source: MiniMax-M1 (arXiv 2506.13585) eq. 4 and 5.
     """
@@ -150,11 +150,11 @@ def gspo(
     eps_low: jax.Array | float,
     eps_high: jax.Array | float,
 ) -> tuple[Tokens, dict[str, jax.Array]]:
-    """GSPO: one ratio for a whole completion, the geometric mean of its tokens'.
+    """Computes the GSPO loss, with one ratio per completion.
 
-    `-min(s A, clip(s, 1 - eps_low, 1 + eps_high) A)`, `s = exp(mean(policy - old))`.
-    With `aggregation="sequence"` each completion counts once, as in the paper, whose
-    bounds are `eps_low=3e-4` and `eps_high=4e-4`.
+    `-min(s A, clip(s, 1 - eps_low, 1 + eps_high) A)`, `s = exp(mean(policy - old))`,
+    where the mean is over the completion's tokens. The paper weights completions
+    equally (`aggregation="sequence"`), with `eps_low=3e-4` and `eps_high=4e-4`.
 
     Source: arXiv 2507.18071, eq. 5 and 7.
     """
@@ -172,13 +172,13 @@ def dppo(
     eps_high: jax.Array | float,
     bound: Positive = 20.0,
 ) -> tuple[Tokens, dict[str, jax.Array]]:
-    """DPPO: a token is left out where its probability, not its ratio, has gone too far.
+    """Computes the DPPO loss, which masks tokens by the change of their probability.
 
-    `-min(rho, bound) A` without the tokens with A > 0 and `pi - mu > eps_high`, or
-    A < 0 and `mu - pi > eps_low`, where pi and mu are the token's probability by the
-    policy and by the sampler.
+    `-min(rho, bound) A` with `rho = exp(policy - old)`. The loss of a token is 0 if
+    A > 0 and `pi - mu > eps_high`, or if A < 0 and `mu - pi > eps_low`. Here pi and mu
+    are the token's probabilities under the policy and under the sampler.
 
-    Source: the binary total variation of arXiv 2602.04879.
+    Source: DPPO with binary total variation (arXiv 2602.04879).
     """
     ratio = importance(policy_logprobs - old_logprobs)
     moved = jnp.exp(jax.lax.stop_gradient(policy_logprobs)) - jnp.exp(sampler_logprobs)
@@ -198,7 +198,7 @@ LOSSES: Mapping[str, Loss] = {
 
 
 def importance(log_ratio: Tokens) -> Tokens:
-    """Return `exp(log_ratio)`, the exponent clamped to +-20."""
+    """Returns `exp(log_ratio)` with the exponent clamped to [-20, 20]."""
     return jnp.exp(jnp.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO))
 
 
@@ -209,10 +209,10 @@ def clipped(
     eps_low: jax.Array | float,
     eps_high: jax.Array | float,
 ) -> tuple[Tokens, dict[str, jax.Array]]:
-    """Return PPO's surrogate of any ratio (arXiv 1707.06347, eq. 7), and its metrics.
+    """Computes PPO's clipped surrogate (arXiv 1707.06347, eq. 7) and its metrics.
 
-    A ratio on a bound is not clipped; `jnp.minimum` and `jnp.clip` would each halve its
-    gradient.
+    A ratio exactly on a bound keeps its full gradient. `jnp.minimum` and `jnp.clip`
+    would each halve that gradient.
     """
     low = (advantages < 0) & (ratio < 1 - eps_low)
     high = (advantages > 0) & (ratio > 1 + eps_high)
@@ -225,10 +225,10 @@ def clipped(
 
 
 def k1(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
-    """Return an estimate of KL(policy || reference) with an unbiased gradient.
+    """Estimates KL(policy || reference) per token, with an unbiased gradient.
 
-    The value is `x = policy - reference`, the gradient that of `x^2 / 2`: what a
-    penalty of x in the reward would give. Plain x has a gradient of mean zero.
+    The value is `x = policy - reference`. The gradient is that of `x^2 / 2`, which
+    equals the gradient of a reward penalty x. The gradient of x itself has mean zero.
 
     Source: arXiv 2510.01555 ("k1 in reward" has the gradient of "k2 as loss").
     """
@@ -238,9 +238,10 @@ def k1(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
 
 
 def k3(policy_logprobs: Tokens, reference_logprobs: Tokens) -> Tokens:
-    """Return GRPO's estimate of KL(policy || reference), `exp(-x) - 1 + x`, never < 0.
+    """Computes GRPO's non-negative estimate of KL(policy || reference) per token.
 
-    With `x = policy - reference`. Its gradient is a first-order approximation.
+    `exp(-x) - 1 + x` with `x = policy - reference`. The gradient is a first-order
+    approximation.
 
     Source: arXiv 2402.03300, eq. 4.
     """
@@ -252,7 +253,7 @@ def _held(log_ratio: Tokens) -> Tokens:
     return jnp.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
-# What a loss may name.
+# Argument names that the signature of a loss may contain.
 ARRAYS = (
     "policy_logprobs",
     "old_logprobs",
@@ -270,17 +271,18 @@ SCALARS = ("eps_low", "eps_high")
 def load_loss(
     function: str, arguments: Mapping[str, Any]
 ) -> tuple[Loss, frozenset[str]]:
-    """Return the loss that a config names, its arguments filled in.
+    """Loads the loss function of a config and binds its extra arguments.
 
     Args:
-      function: one of `LOSSES`, or a user's "module:function".
-      arguments: what it takes in addition to `ARRAYS` and `SCALARS`.
+      function: name of a loss in `LOSSES`, or a user's "module:function".
+      arguments: values of the loss's arguments other than `ARRAYS` and `SCALARS`.
 
     Returns:
-      A function of the arrays and scalars that it names, by keyword, and these names.
+      The loss as a function of keyword arguments, and the set of names from `ARRAYS`
+      and `SCALARS` that it takes.
 
     Raises:
-      ValueError: one line that names the key and what is wrong.
+      ValueError: the loss cannot be imported, or its arguments are not valid.
     """
     key = "config.objective.function"
     loss = load_named(function, LOSSES, key=key)

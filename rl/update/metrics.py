@@ -1,4 +1,4 @@
-"""Metrics of a step's updates, from the statistics that the objective collects."""
+"""Computes the logged metrics of a step's updates from their statistics."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,14 @@ from rl.update.objective import MEASURED
 
 
 def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return means and maxima over a step's tokens, and gaps of its first update."""
+    """Returns the metrics of a step by name.
+
+    Most are means or maxima over the tokens of all updates. The gaps to the sampler's
+    and to the old log-probabilities are those of the first update.
+
+    Args:
+      stats: statistics of each update of the step, as `Step.update` returns them.
+    """
 
     def total(key, some=stats):
         return float(sum(s["sum"][key] for s in some))
@@ -19,7 +26,7 @@ def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         return total(key, some) / count if count else 0.0
 
     first = stats[:1]
-    # Before any update of the step the policy is the one that was sampled.
+    # In the first update the policy is still the version that sampled fresh tokens.
     fresh, drawn = total("fresh", first), total("tokens", first)
     gaps = {}
     if fresh:
@@ -27,7 +34,7 @@ def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         gaps["policy/sampler_gap_max"] = float(first[0]["max"]["sampler_gap"])
     if drawn > fresh:
         gaps["off_policy/stale_gap"] = total("stale_gap", first) / (drawn - fresh)
-    if len(stats) > 1:  # a single update is given no old log-probabilities
+    if len(stats) > 1:  # one update alone needs no old log-probabilities
         gaps["policy/old_gap_mean"] = mean("old_gap", some=first)
         gaps["policy/old_gap_max"] = float(first[0]["max"]["old_gap"])
     metrics = {
@@ -51,7 +58,7 @@ def update_metrics(stats: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     if "rejected" in stats[0]["sum"]:
         rejected = total("rejected")
         metrics["off_policy/rejected"] = rejected / max(rejected + total("tokens"), 1)
-    for name in stats[0]["sum"].keys() - MEASURED:  # this objective's own
+    for name in stats[0]["sum"].keys() - MEASURED:  # metrics of the loss function
         if name in stats[0]["max"]:
             metrics[f"policy/{name}_mean"] = mean(name)
             metrics[f"policy/{name}_max"] = float(max(s["max"][name] for s in stats))

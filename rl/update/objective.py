@@ -1,13 +1,14 @@
-"""The objective: a surrogate loss of packed rows, its weights, and what is added to it.
+"""Defines the objective: the loss of a micro-batch of packed rows, and its statistics.
 
     sum over tokens of  w c (f - entropy_bonus H + kl_penalty KL)
 
-The surrogate f is `objective.function` (`rl.update.losses`); the paper has no entropy
-bonus, KL term or reference model. Each token's weight w comes from the host
-(`rl.groups.weights`), so that the loss of a mini-batch is one weighted sum, however it
-is split into micro-batches and rows. Off-policy tokens (sampled by another version, or
-by a sampler that is not the trainer) have a truncated, detached importance weight c, or
-are rejected before weights are counted (`rl.update.rejection`).
+* f is the surrogate loss `objective.function` (`rl.update.losses`).
+* w is the averaging weight of the token (`rl.groups.weights`). The host computes it per
+  mini-batch, so the split into micro-batches and rows does not change the loss.
+* c corrects off-policy tokens: those of another policy version, or of a sampler other
+  than the trainer. It is a truncated importance weight without gradient, or 1 if
+  tokens are rejected instead (`rl.update.rejection`).
+* H and KL are the entropy and the KL estimate; the Compass-Thinker paper uses neither.
 """
 
 from collections.abc import Callable
@@ -33,20 +34,20 @@ KL_ESTIMATES = {"k1": k1, "k3": k3}
 
 
 class Objective(NamedTuple):
-    """What the update minimises.
+    """Holds the function that the update minimises.
 
     Attributes:
-      loss: `(policy_logprobs [R, T], entropy [R, T], Batch, Hyper) -> (loss, Stats)`.
-        The loss is a weighted sum; statistics `{"sum": {...}, "max": {...}}` add up, or
-        take the maximum, over micro-batches.
-      needs_reference: whether it reads `Batch.reference_logprobs`.
+      loss: function `(policy_logprobs [R, T], entropy [R, T], Batch, Hyper) -> (loss,
+        Stats)`. The loss is a weighted sum over tokens. The statistics in "sum" are
+        added over micro-batches; those in "max" are reduced by the maximum.
+      needs_reference: whether the loss reads `Batch.reference_logprobs`.
     """
 
     loss: Callable[..., tuple[Float[jax.Array, ""], Stats]]
     needs_reference: bool
 
 
-# Statistics of every objective. A loss gives its own metrics other names.
+# Names of the statistics of every objective; metrics of a loss must not use them.
 MEASURED = frozenset(
     "tokens entropy kl_old_policy fresh sampler_gap stale_gap old_gap off_policy"
     " correction correction_squared rejected".split()
@@ -54,14 +55,14 @@ MEASURED = frozenset(
 
 
 def objective_from_config(c: RunConfig) -> Objective:
-    """Build the objective of a run.
+    """Builds the objective of a run from `config.objective`.
 
-    Its surrogate is `objective.function` (`rl.update.losses`). The correction
-    "truncate" weighs off-policy tokens by `min(exp(old - sampler), correction_cap)`;
-    any other removes tokens before (`rl.update.rejection`).
+    The correction "truncate" multiplies the weight of off-policy tokens by
+    `min(exp(old - sampler), correction_cap)`. Other corrections remove tokens before
+    the loss is computed (`rl.update.rejection`).
 
     Raises:
-      ValueError: one line that names the key and what is wrong.
+      ValueError: `objective.function` or its arguments are not valid.
     """
     o = c.objective
     surrogate, named = load_loss(o.function, o.function_args)
@@ -71,7 +72,7 @@ def objective_from_config(c: RunConfig) -> Objective:
     def loss(policy_logprobs, entropy, batch, hyper):
         loss_mask = batch.loss_mask
         detached = jax.lax.stop_gradient(policy_logprobs)
-        # A mask is not enough: 0 * inf is NaN, in the gradient too.
+        # Multiplying by the mask is not enough: 0 * inf is NaN, also in the gradient.
         policy = jnp.where(loss_mask, policy_logprobs, 0)
         recorded_old = jnp.where(loss_mask, batch.old_logprobs, 0)
         sampled = jnp.where(loss_mask, batch.sampler_logprobs, 0)
@@ -99,10 +100,10 @@ def objective_from_config(c: RunConfig) -> Objective:
         off_policy = loss_mask & batch.off_policy
         log_weight = jnp.clip(old - sampled, -MAX_LOG_RATIO, MAX_LOG_RATIO)
         weight = jnp.ones_like(log_weight)
-        if o.correction == TRUNCATE:  # others have removed tokens before
+        if o.correction == TRUNCATE:  # other corrections removed tokens earlier
             weight = jnp.exp(jnp.minimum(log_weight, jnp.log(o.correction_cap)))
         weight = jax.lax.stop_gradient(jnp.where(off_policy, weight, 1))
-        # Off-policy tokens stand for others in every mean, that of the entropy too.
+        # The importance weight also applies to the entropy and KL terms.
         weights = batch.loss_weights * weight
         total = jnp.sum(weights * per_token)
         if o.entropy_bonus:
@@ -117,8 +118,8 @@ def objective_from_config(c: RunConfig) -> Objective:
         def largest(value, where=loss_mask, at_least=0.0):
             return jnp.max(jnp.where(where, value, at_least))
 
-        # Of one version sampler and trainer differ by rounding, or something is wrong;
-        # of another by what was learnt meanwhile.
+        # On fresh tokens sampler and trainer should differ by rounding only. On stale
+        # tokens they also differ by the updates since.
         fresh = loss_mask & ~batch.stale
         gap = jnp.abs(detached - sampled)
         drift = jnp.abs(detached - recorded_old)
@@ -153,7 +154,7 @@ def objective_from_config(c: RunConfig) -> Objective:
 
 
 def _check_result(surrogate, named, key: str) -> None:
-    """Check the shapes that a loss returns, before any expensive work."""
+    """Checks the shapes that a loss returns, before any expensive work."""
     tokens = {d: jax.ShapeDtypeStruct((2, 8), d) for d in (np.float32, np.int32, bool)}
     of_segments: Any = (tokens[np.int32], tokens[bool], tokens[np.int32])
     arrays: dict[str, Any] = dict.fromkeys(named, tokens[np.float32]) | {
@@ -188,9 +189,10 @@ def token_logprobs(
     mesh: Mesh,
     chunk: int,
 ) -> tuple[Float[jax.Array, "R T"], Float[jax.Array, "R T"]]:
-    """Return log-probability and entropy of producing each token of the loss mask.
+    """Computes the log-probability and entropy of each token of the loss mask.
 
-    Only here are hidden states and the tokens that they produce shifted.
+    Entry t of the results belongs to `token_ids[t]`. This function does the shift: the
+    hidden state at position t - 1 predicts the token at position t.
     """
     hidden: Any = model.apply(
         {"params": params},

@@ -1,4 +1,4 @@
-"""AdamW with fp32 masters, the learning-rate schedule, and the scalars of updates."""
+"""Defines the optimizer, the learning-rate schedule and the scalars of updates."""
 
 from collections.abc import Callable
 
@@ -17,15 +17,20 @@ ADAMW = "adamw"
 def make_optimizer(
     settings: base.Optimizer, *, eps: float = 1e-8
 ) -> optax.GradientTransformation:
-    """AdamW (arXiv 1711.05101) at learning rate 1; the step multiplies by its own.
+    """Builds the optimizer at learning rate 1; the step applies the learning rate.
 
-    Weight decay is decoupled, and on matrices only. Moments rest in `moments_dtype`
-    between updates and are updated in float32: bfloat16 halves the state, and loses
-    second-moment changes below 1/256, so `b2` should then not exceed 0.99.
+    The default is AdamW (arXiv 1711.05101) after clipping by the global norm. Weight
+    decay applies to matrices only, not to norms and biases. Moments are updated in
+    float32 and stored in `moments_dtype`. bfloat16 moments take half the memory but
+    lose relative changes below 1/256, so `b2` should then not exceed 0.99.
 
-    `function` may name a user's "module:function" instead, which takes no arguments and
+    `settings.function` may name a user's "module:function". It takes no arguments and
     returns an `optax.GradientTransformation` at learning rate 1. Of the other settings
-    only `max_grad_norm` applies to it.
+    only `max_grad_norm` then applies.
+
+    Args:
+      settings: the section `config.optimizer`.
+      eps: epsilon of Adam.
     """
     function = settings.function
     clip = optax.clip_by_global_norm(settings.max_grad_norm)
@@ -54,7 +59,7 @@ def _matrices(params) -> dict:
 
 
 def _rest_in(inner: optax.GradientTransformation, dtype: jnp.dtype):
-    """Keep `inner`'s floating-point state in `dtype` between updates."""
+    """Stores `inner`'s floating-point state in `dtype` between updates."""
 
     def cast(state, to):
         return jax.tree.map(
@@ -79,10 +84,10 @@ def _rest_in(inner: optax.GradientTransformation, dtype: jnp.dtype):
 
 
 def make_schedule(settings: base.Schedule) -> Callable[[int], float]:
-    """Return the learning rate by the number of updates done.
+    """Returns a function from the number of updates done to the learning rate.
 
-    It warms up linearly, with a rate above 0 from the first update on, and then decays
-    to 0 within `decay_updates`.
+    The rate rises linearly over `warmup_updates`, starting above 0. It then stays
+    constant or decays to 0 over `decay_updates`.
     """
     peak, warmup = settings.learning_rate, settings.warmup_updates
     after = {
@@ -103,13 +108,13 @@ def make_schedule(settings: base.Schedule) -> Callable[[int], float]:
 def make_hypers(
     c: base.RunConfig, stage: Stage, *, updates: int, mini_batches: int
 ) -> list[Hyper]:
-    """Return the scalars of each update of a step; a stage's own replace the run's.
+    """Returns the scalars of each update of a step.
 
     Args:
-      c: the run's config.
-      stage: of the step.
-      updates: done before this step.
-      mini_batches: of the step, each used `batch.ppo_epochs` times.
+      c: config of the run.
+      stage: curriculum stage of the step; its settings override those of the config.
+      updates: number of updates done before this step.
+      mini_batches: number of mini-batches; each is used `batch.ppo_epochs` times.
     """
     schedule = make_schedule(c.schedule)
     scale = (stage.learning_rate or c.schedule.learning_rate) / c.schedule.learning_rate

@@ -1,14 +1,16 @@
-"""Rejection of off-policy tokens, before the weights of the others are counted.
+"""Defines rejection functions, which remove off-policy tokens from a mini-batch.
 
-A rejection looks at all completions' tokens of a mini-batch at once:
+A rejection function receives all completion tokens of a mini-batch:
 
-    log_weights  `[n]`, old_logprobs - sampler_logprobs, held within +-20
-    off_policy   bool `[n]`: another version or another program sampled the token
-    completions  int `[n]`: the number of the token's completion
+    log_weights  `[n]`, old_logprobs - sampler_logprobs, clipped to [-20, 20]
+    off_policy   bool `[n]`, true if the token was sampled by another policy version or
+                 by a sampler other than the trainer
+    completions  int `[n]`, number of the token's completion
     cap          `objective.correction_cap`
 
-and returns a weight for each token, `[n]`. Weight 0 removes the token: from the loss,
-from every statistic and from every divisor.
+It returns a weight for each token, `[n]`. A token of weight 0 is removed from the loss,
+from its statistics and from the token counts by which the loss is averaged. Any other
+weight multiplies the token's loss.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,17 +29,18 @@ Rejection = Callable[[np.ndarray, np.ndarray, np.ndarray, float], np.ndarray]
 def mask(
     log_weights: np.ndarray, off_policy: np.ndarray, completions: np.ndarray, cap: float
 ) -> np.ndarray:
-    """Keep an off-policy token where `1/cap <= exp(log_weight) <= cap`."""
+    """Keeps off-policy tokens with `1/cap <= exp(log_weight) <= cap`."""
     return ~off_policy | (np.abs(log_weights) <= np.log(cap))
 
 
 def geometric(
     log_weights: np.ndarray, off_policy: np.ndarray, completions: np.ndarray, cap: float
 ) -> np.ndarray:
-    """Keep a completion where the geometric mean of its weights lies within the cap.
+    """Keeps completions whose importance weights have a mean in [1/cap, cap].
 
-    The mean is over its off-policy tokens; the completion stays or goes as a whole. The
-    mean of thousands of tokens is near 1, and so are useful caps, such as 1.001.
+    The mean is geometric, over the off-policy tokens of the completion. All tokens of a
+    completion are kept or removed together. A mean over thousands of tokens is close to
+    1, so useful caps are too, for example 1.001.
     """
     counts = np.bincount(completions, off_policy)
     sums = np.bincount(completions, np.where(off_policy, log_weights, 0))
@@ -49,10 +52,13 @@ REJECTIONS: dict[str, Rejection] = {"mask": mask, "geometric": geometric}
 
 
 def load_rejection(name: str) -> Rejection | None:
-    """Return the rejection that `objective.correction` names; None for "truncate".
+    """Loads the rejection function that `objective.correction` names.
+
+    Returns:
+      The function, or None for "truncate", which rejects no tokens.
 
     Raises:
-      ValueError: one line that names the key and what is wrong.
+      ValueError: the name is unknown, or the user's function cannot be imported.
     """
     if name == TRUNCATE:
         return None
@@ -62,15 +68,18 @@ def load_rejection(name: str) -> Rejection | None:
 def rejection_weights(
     mini_batch: Sequence[Batch], rejection: Rejection, cap: float
 ) -> list[np.ndarray]:
-    """Return a rejection's weights of every micro-batch, `[R, T]`, 0 in padding.
+    """Computes the rejection weights of a mini-batch.
 
     Args:
-      mini_batch: NumPy arrays, with `old_logprobs`.
-      rejection: see the module's docstring.
-      cap: `objective.correction_cap`.
+      mini_batch: micro-batches of NumPy arrays, with `old_logprobs` filled in.
+      rejection: rejection function as the module describes.
+      cap: value of `objective.correction_cap`.
+
+    Returns:
+      The weights of each micro-batch, `[R, T]`, 0 outside the loss mask.
 
     Raises:
-      ValueError: the rejection does not return a finite weight for each token.
+      ValueError: the rejection function does not return a finite weight per token.
     """
     masks = [np.asarray(b.loss_mask) for b in mini_batch]
 

@@ -1,4 +1,4 @@
-"""The jitted update: gradients over micro-batches, then one optimizer application."""
+"""Defines the jitted update: gradient accumulation, then one optimizer step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, no_type_check
@@ -19,24 +19,26 @@ from rl.update.objective import Objective, token_logprobs
 from sharding.rules import laid_out
 
 Stats = dict[str, Any]
-# Gradients, the loss, and statistics, summed over the micro-batches so far. Gradients
-# are summed in float32 or wider: bfloat16 additions round to one part in 256.
+# Gradients, loss and statistics, accumulated over the micro-batches so far. Gradients
+# are summed in float32 or wider, because bfloat16 sums round to one part in 256.
 Carry = tuple[Params, Float[jax.Array, ""], Stats]
 Score = Callable[[Params, Batch, Hyper], Float[jax.Array, "R T"]]
 
 
-@no_type_check  # trees of shardings and of shapes have its form too
+@no_type_check  # fields may also hold shardings or shapes instead of arrays
 class TrainState(flax.struct.PyTreeNode):
-    """What an update turns into its successor.
+    """Holds the arrays that an update replaces.
 
     Attributes:
-      params: what is trained, float32 by default: all parameters, or the adapters.
-      opt_state: the optimizer's.
-      updates: optimizer applications so far; skipped ones do not count.
-      skipped: updates skipped in a row because their gradient, or the state that they
-        would have led to, is not finite.
-      skipped_in_all: since the run began.
-      reference: parameters of the KL term, where a run resets them; else `{}`.
+      params: trained parameters, float32 by default: all parameters or the LoRA
+        adapters.
+      opt_state: state of the optimizer.
+      updates: number of optimizer steps so far, without skipped updates.
+      skipped: number of consecutive updates skipped up to now. An update is skipped if
+        its loss, its gradient or the resulting state is not finite.
+      skipped_in_all: number of updates skipped since the run began.
+      reference: parameters of the reference model if `objective.reset_every` resets
+        them, else `{}`.
     """
 
     params: Params
@@ -48,19 +50,23 @@ class TrainState(flax.struct.PyTreeNode):
 
 
 class Step(NamedTuple):
-    """The compiled functions of one model, mesh and set of static choices.
+    """Holds the jitted functions of a training step and their shardings.
 
     Attributes:
-      init: `params -> TrainState`, of what is trained; the parameters are donated.
-      score: `(params, Batch, Hyper) -> old_logprobs [R, T]`.
-      update: `(TrainState, micro-batches, Hyper, base) -> (TrainState, Stats)`; the
-        state is donated, the base is what is frozen (default: nothing). Its programs
-        are `zeros`, `accumulate` for each micro-batch, `apply`.
-      zeros: `(params, Batch, Hyper) -> Carry`, of nothing; params are the whole tree.
-      accumulate: `(Carry, params, Batch, Hyper) -> Carry`; the carry is donated.
-      apply: `(TrainState, Carry, Hyper) -> (TrainState, Stats)`; the state is donated.
-      shardings: of the `TrainState`.
-      rows: sharding of a `Batch`'s arrays.
+      init: function `params -> TrainState`. It takes the trained parameters and
+        donates them.
+      score: function `(params, Batch, Hyper) -> log-probabilities [R, T]`.
+      update: function `(TrainState, micro-batches, Hyper, base) -> (TrainState,
+        Stats)` that donates the state. `base` holds frozen parameters, by default none.
+        The function runs `zeros`, `accumulate` for each micro-batch, then `apply`.
+      zeros: function `(params, Batch, Hyper) -> Carry` that returns an empty carry. Its
+        parameters are the trained and the frozen ones in one tree.
+      accumulate: function `(Carry, params, Batch, Hyper) -> Carry` that donates the
+        carry.
+      apply: function `(TrainState, Carry, Hyper) -> (TrainState, Stats)` that donates
+        the state.
+      shardings: sharding of every array of the `TrainState`.
+      rows: sharding of the arrays of a `Batch`.
     """
 
     init: Callable[[Params], TrainState]
@@ -83,18 +89,18 @@ def make_step(
     offload_optimizer: bool = False,
     keeps_reference: bool = False,
 ) -> Step:
-    """Build the functions of a training step.
+    """Builds the functions of a training step.
 
     Args:
-      model: knows its mesh, dtypes and remat policy.
-      optimizer: at learning rate 1 (see `rl.update.optimizer`).
-      mesh: rows are split over it.
-      objective: what is minimised.
-      head_chunk: tokens per device that meet the vocabulary at a time.
-      offload_optimizer: whether the optimizer's state is in host memory between
-        updates, so that it and the activations are never on the device together.
-      keeps_reference: whether the state holds `TrainState.reference`, in the model's
-        dtype.
+      model: decoder, which defines the dtypes and the rematerialization policy.
+      optimizer: optimizer at learning rate 1 (see `rl.update.optimizer`).
+      mesh: device mesh; batches, parameters and optimizer state are sharded over it.
+      objective: loss to minimise.
+      head_chunk: tokens per device whose logits are computed at a time.
+      offload_optimizer: whether the optimizer state stays in host memory between
+        updates. It then shares no device memory with activations.
+      keeps_reference: whether `TrainState.reference` holds a copy of the parameters, in
+        the model's compute dtype.
     """
     on_device = _state_shardings(model, optimizer, mesh)
     if keeps_reference:
@@ -177,8 +183,8 @@ def make_step(
         finite = jnp.isfinite(norm) & jnp.isfinite(value)
         for leaf in jax.tree.leaves(propose(state, carry, hyper)):
             finite &= jnp.all(jnp.isfinite(leaf))
-        # Computed again once it is known to be finite: kept until then, the successor
-        # could not overwrite the state, and both would be in memory.
+        # The new state is computed a second time. Keeping the first result until the
+        # check ends would hold the old and the new state in memory together.
         state, carry, finite = jax.lax.optimization_barrier((state, carry, finite))
         params, opt_state = jax.tree.map(
             lambda new, old: jnp.where(finite, new, old),
@@ -237,7 +243,7 @@ def make_step(
 
 
 def make_score(model: Decoder, mesh: Mesh, head_chunk: int) -> Score:
-    """Compile a model's `(params, Batch, Hyper) -> log-probabilities [R, T]`."""
+    """Builds the jitted `(params, Batch, Hyper) -> log-probabilities [R, T]`."""
     logprobs = _logprobs(model, mesh, head_chunk)
     return jax.jit(lambda *of: logprobs(*of)[0], out_shardings=laid_out(mesh, "batch"))
 
@@ -259,7 +265,7 @@ def _logprobs(model: Decoder, mesh: Mesh, head_chunk: int):
 
 
 def summed_in(dtype: jax.typing.DTypeLike) -> jnp.dtype:
-    """Return the dtype in which gradients of parameters are summed."""
+    """Returns the dtype in which gradients of parameters of `dtype` are summed."""
     return jnp.promote_types(dtype, jnp.float32)
 
 
@@ -271,11 +277,11 @@ def _at_rest(shardings: TrainState) -> TrainState:
 
 
 def _state_shardings(model, optimizer, mesh) -> TrainState:
-    """Shard moments like their parameters, and replicate counters."""
+    """Shards optimizer moments like their parameters and replicates counters."""
     shapes, _ = lora.split(abstract_params(model)[0])
     params, _ = lora.split(param_shardings(model, mesh))
     whole = laid_out(mesh)
-    # An array of the optimizer belongs to the parameter whose path ends its own.
+    # An optimizer array's path ends with the path of the parameter it belongs to.
     owners = {
         path: (shape.shape, sharding)
         for (path, shape), sharding in zip(
